@@ -1,0 +1,52 @@
+//! Someone wants a task to stop: a waiting one ends at once, a leased one is asked to. Asking again is harmless.
+
+use std::sync::Arc;
+
+use super::Decision;
+use super::verdict::expire;
+use crate::event::{CancelRequested, Event, TaskDead};
+use crate::{CancelCause, DeadReason, Phase, Scope, State, TaskId, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelTask {
+    pub scope: Scope,
+    pub task: TaskId,
+    pub reason: Arc<str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndAnswer {
+    /// The request is recorded, or was before, or the task had ended anyway.
+    Accepted,
+    UnknownTask,
+}
+
+impl CancelTask {
+    pub(super) fn decide(&self, state: &State, now: Time) -> Decision<EndAnswer> {
+        let Some(slot) = state.find(&self.scope, self.task) else {
+            return Decision::only(EndAnswer::UnknownTask);
+        };
+        let task = state.task_at(slot);
+        let dead = || {
+            let (reason, detail) = (DeadReason::Cancelled, Some(self.reason.clone()));
+            Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None })
+        };
+        let events = match &task.phase {
+            Phase::Waiting { .. } => vec![dead()],
+            Phase::Leased(lease) if lease.is_over(now) => {
+                let mut events = expire(state, slot, now);
+                if !events.iter().any(|event| matches!(event, Event::TaskDead(_))) {
+                    events.push(dead());
+                }
+                events
+            }
+            Phase::Leased(_) if task.cancel.is_none() => {
+                let grace_until = now.plus_ms(state.line(slot).settings.cancel_grace_ms);
+                let (cause, reason) = (CancelCause::User, self.reason.clone());
+                vec![Event::CancelRequested(CancelRequested { task: task.id, cause, reason, grace_until })]
+            }
+            _ => Vec::new(),
+        };
+        Decision { events, answer: EndAnswer::Accepted }
+    }
+}

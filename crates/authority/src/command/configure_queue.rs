@@ -1,0 +1,43 @@
+//! Replace a queue's settings. What is left out follows the defaults.
+
+use std::sync::Arc;
+
+use super::Decision;
+use super::submit_task::Refusal;
+use crate::event::{Event, QueueConfigured};
+use crate::limits::MAX_QUEUES;
+use crate::{QueueConfig, QueueKey, State};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigureQueue {
+    pub queue: Arc<QueueKey>,
+    pub config: QueueConfig,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigureAnswer {
+    Configured,
+    /// What is wrong, naming the setting.
+    Invalid(String),
+    Refused(Refusal),
+}
+
+impl ConfigureQueue {
+    pub(super) fn decide(&self, state: &State) -> Decision<ConfigureAnswer> {
+        if let Err(what) = self.config.check(&self.queue.name) {
+            return Decision::only(ConfigureAnswer::Invalid(what));
+        }
+        match state.line_of_key(&self.queue) {
+            None if state.queues() >= MAX_QUEUES => {
+                Decision::only(ConfigureAnswer::Refused(Refusal::TooManyQueues))
+            }
+            Some(line) if line.configured.is_some() && line.config == self.config => {
+                Decision::only(ConfigureAnswer::Configured)
+            }
+            _ => {
+                let configured = QueueConfigured { queue: self.queue.clone(), config: self.config.clone() };
+                Decision::with(Event::QueueConfigured(configured), ConfigureAnswer::Configured)
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! A client stops waiting for an execution; the others keep waiting.
+
+use std::sync::Arc;
+
+use super::{AttachAnswer, Decision};
+use crate::event::{Event, OperationDetached};
+use crate::{Scope, State, TaskId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DetachOperation {
+    pub scope: Scope,
+    pub task: TaskId,
+    pub operation: Arc<str>,
+}
+
+impl DetachOperation {
+    pub(super) fn decide(&self, state: &State) -> Decision<AttachAnswer> {
+        let Some(slot) = state.find(&self.scope, self.task) else {
+            return Decision::only(AttachAnswer::UnknownTask);
+        };
+        if !state.task_at(slot).operations.contains(&self.operation) {
+            return Decision::only(AttachAnswer::Done);
+        }
+        let detached = OperationDetached { task: self.task, operation: self.operation.clone() };
+        Decision::with(Event::OperationDetached(detached), AttachAnswer::Done)
+    }
+}

@@ -1,0 +1,50 @@
+//! A worker's heartbeat asks for more time. The extension that is granted is the fact.
+
+use std::sync::Arc;
+
+use super::Decision;
+use super::lease_tasks::lease_end;
+use super::verdict::expire;
+use crate::event::{Event, LeaseExtended};
+use crate::lookup::Found;
+use crate::{LeaseRef, Rejection, State, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtendLease {
+    pub lease: LeaseRef,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ExtendAnswer {
+    /// The lease lives until then. A worker that is asked to stop is told why.
+    Extended {
+        expires_at: Time,
+        cancel: Option<Arc<str>>,
+    },
+    /// The lease is over and never comes back.
+    Lost,
+    Rejected(Rejection),
+}
+
+impl ExtendLease {
+    pub(super) fn decide(&self, state: &State, now: Time) -> Decision<ExtendAnswer> {
+        let task = match self.lease.find(state, now) {
+            Found::Rejected(why) => return Decision::only(ExtendAnswer::Rejected(why)),
+            Found::Past(..) => return Decision::only(ExtendAnswer::Lost),
+            Found::Overdue(slot, _) => {
+                return Decision { events: expire(state, slot, now), answer: ExtendAnswer::Lost };
+            }
+            Found::Current(_, task) => task,
+        };
+        let Some(lease) = task.lease() else { return Decision::only(ExtendAnswer::Lost) };
+        let cancel = task.cancel.as_ref().map(|cancel| cancel.reason.clone());
+        let expires_at = lease_end(task, lease.length_ms, lease.granted_at, now);
+        // Heartbeats that come faster than a tenth of the lease cost no record.
+        let young = now.since_ms(lease.extended_at) < lease.length_ms / 10;
+        if young || expires_at <= lease.expires_at {
+            return Decision::only(ExtendAnswer::Extended { expires_at: lease.expires_at, cancel });
+        }
+        let extended = LeaseExtended { task: task.id, lease: lease.number, expires_at };
+        Decision::with(Event::LeaseExtended(extended), ExtendAnswer::Extended { expires_at, cancel })
+    }
+}

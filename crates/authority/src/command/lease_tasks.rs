@@ -1,0 +1,153 @@
+//! Give waiting tasks to a worker: the queues in the order named, in each queue the tasks in their order.
+
+use std::sync::Arc;
+
+use super::Decision;
+use super::verdict::attempts_lost;
+use crate::event::{Event, ExpiryCause, LeaseGranted, TaskDead};
+use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
+use crate::state::Slot;
+use crate::{DeadReason, Digest, Extras, Position, Properties, QueueKey, Scope, State, Task, TaskId, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseTasks {
+    pub scope: Scope,
+    pub worker: Arc<str>,
+    pub session: Option<Arc<str>>,
+    pub queues: Vec<Arc<str>>,
+    pub properties: Arc<Properties>,
+    pub max_tasks: usize,
+    /// A digest of the worker's own name for this request: repeating it gives the same leases while they live.
+    pub request: Option<Digest>,
+}
+
+/// A lease as it is told to its worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    pub lease: Position,
+    pub task: TaskId,
+    pub attempt: u32,
+    pub queue: Arc<QueueKey>,
+    pub payload: Arc<[u8]>,
+    pub granted_at: Time,
+    pub expires_at: Time,
+    pub heartbeat_interval_ms: u64,
+    pub extras: Option<Arc<Extras>>,
+}
+
+impl LeaseTasks {
+    pub(super) fn decide(&self, state: &State, now: Time) -> Decision<Vec<Grant>> {
+        let repeated = self.repeated(state, now);
+        if !repeated.is_empty() {
+            return Decision::only(repeated);
+        }
+        let mut events = Vec::new();
+        let mut grants = Vec::new();
+        let mut granted_bytes = 0;
+        let max_tasks = self.max_tasks.min(MAX_GRANTS);
+        for (at, name) in self.queues.iter().enumerate() {
+            // A queue named again would give its tasks again: nothing is applied between two grants.
+            if self.queues[..at].contains(name) {
+                continue;
+            }
+            let key = QueueKey { scope: self.scope.clone(), name: name.clone() };
+            let Some(line) = state.line_of_key(&key) else { continue };
+            let mut turns = line.ready.turns(&self.properties);
+            while grants.len() < max_tasks && granted_bytes < MAX_GRANT_BYTES && events.len() < 2 * MAX_GRANTS
+            {
+                let Some(turn) = turns.next() else { break };
+                let task = state.task_at(turn.slot);
+                if task.deadline().is_some_and(|deadline| now >= deadline) {
+                    events.push(past_deadline(task));
+                    continue;
+                }
+                if task.attempt == u32::MAX {
+                    // Leased and given back for billions of times, it has no number left for another attempt.
+                    events.push(attempts_lost(task, ExpiryCause::Silence));
+                    continue;
+                }
+                let lease = Position(state.position().0 + 1 + events.len() as u64);
+                let (event, grant) = self.grant(state, turn.slot, lease, now);
+                granted_bytes += grant.payload.len();
+                events.push(event);
+                grants.push(grant);
+            }
+        }
+        Decision { events, answer: grants }
+    }
+
+    fn repeated(&self, state: &State, now: Time) -> Vec<Grant> {
+        let Some(request) = self.request else { return Vec::new() };
+        let mine = state.leases_of(&self.scope.tenant, &self.worker);
+        let live = mine.filter(|slot| {
+            state
+                .task_at(*slot)
+                .lease()
+                .is_some_and(|lease| lease.request == Some(request) && !lease.is_over(now))
+        });
+        live.filter(|slot| state.line(*slot).key.scope == self.scope)
+            .filter_map(|slot| told(state, slot))
+            .collect()
+    }
+
+    fn grant(&self, state: &State, slot: Slot, lease: Position, now: Time) -> (Event, Grant) {
+        let task = state.task_at(slot);
+        let line = state.line(slot);
+        let length_ms = task.lease_ms(&line.settings);
+        let expires_at = lease_end(task, length_ms, now, now);
+        let granted = LeaseGranted {
+            task: task.id,
+            attempt: task.attempt + 1,
+            worker: self.worker.clone(),
+            session: self.session.clone(),
+            request: self.request,
+            length_ms,
+            expires_at,
+        };
+        let grant = Grant {
+            lease,
+            task: task.id,
+            attempt: task.attempt + 1,
+            queue: line.key.clone(),
+            payload: task.payload.clone(),
+            granted_at: now,
+            expires_at,
+            heartbeat_interval_ms: line.settings.told_interval_ms(length_ms),
+            extras: task.extras.clone(),
+        };
+        (Event::LeaseGranted(granted), grant)
+    }
+}
+
+/// When a lease granted or extended now ends. A tenth is added to its length, because an extension younger than
+/// that is not recorded and no worker may be expired earlier than its contract says. No lease passes the time
+/// limit of its attempt.
+pub(super) fn lease_end(task: &Task, length_ms: u64, granted_at: Time, now: Time) -> Time {
+    let end = now.plus_ms(length_ms).plus_ms(length_ms / 10);
+    match task.timeout_ms() {
+        Some(timeout_ms) => end.min(granted_at.plus_ms(timeout_ms)),
+        None => end,
+    }
+}
+
+pub(super) fn past_deadline(task: &Task) -> Event {
+    Event::TaskDead(TaskDead { task: task.id, reason: DeadReason::Deadline, detail: None, report: None })
+}
+
+/// A live lease, told again.
+fn told(state: &State, slot: Slot) -> Option<Grant> {
+    let task = state.task_at(slot);
+    let line = state.line(slot);
+    let lease = task.lease()?;
+    Some(Grant {
+        lease: lease.number,
+        task: task.id,
+        attempt: task.attempt,
+        queue: line.key.clone(),
+        payload: task.payload.clone(),
+        granted_at: lease.granted_at,
+        expires_at: lease.expires_at,
+        heartbeat_interval_ms: line.settings.told_interval_ms(lease.length_ms),
+        extras: task.extras.clone(),
+    })
+}

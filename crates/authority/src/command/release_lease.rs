@@ -1,0 +1,51 @@
+//! A worker gives a lease back before its time, at no cost to the task's attempts.
+
+use super::Decision;
+use super::verdict::expire;
+use crate::event::{Event, LeaseReleased, ReleaseCause, TaskDead};
+use crate::lookup::Found;
+use crate::{LeaseRef, Rejection, State, Task, TaskState, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReleaseLease {
+    pub lease: LeaseRef,
+    pub cause: ReleaseCause,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReleaseAnswer {
+    /// The lease is over, by this call or before it; the task is in this state.
+    Over(TaskState),
+    Rejected(Rejection),
+}
+
+impl ReleaseLease {
+    pub(super) fn decide(&self, state: &State, now: Time) -> Decision<ReleaseAnswer> {
+        match self.lease.find(state, now) {
+            Found::Rejected(why) => Decision::only(ReleaseAnswer::Rejected(why)),
+            Found::Past(task, _) => Decision::only(ReleaseAnswer::Over(task.state())),
+            Found::Overdue(slot, _) => {
+                let events = expire(state, slot, now);
+                let dead = events.iter().any(|event| matches!(event, Event::TaskDead(_)));
+                let after = if dead { TaskState::Dead } else { TaskState::Waiting };
+                Decision { events, answer: ReleaseAnswer::Over(after) }
+            }
+            Found::Current(_, task) => {
+                let (event, after) = release(task, self.cause);
+                Decision::with(event, ReleaseAnswer::Over(after))
+            }
+        }
+    }
+}
+
+/// The task waits again, or ends when it was being cancelled.
+pub(super) fn release(task: &Task, cause: ReleaseCause) -> (Event, TaskState) {
+    let lease = task.lease().map_or_else(Default::default, |lease| lease.number);
+    match &task.cancel {
+        None => (Event::LeaseReleased(LeaseReleased { task: task.id, lease, cause }), TaskState::Waiting),
+        Some(cancel) => {
+            let (reason, detail) = (cancel.cause.dead_reason(), Some(cancel.reason.clone()));
+            (Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None }), TaskState::Dead)
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! A worker says that it finished its task.
+
+use std::sync::Arc;
+
+use super::Decision;
+use super::verdict::{Verdict, judge};
+use crate::event::{Event, TaskCompleted};
+use crate::{Digest, LeaseRef, Outcome, State, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportCompletion {
+    pub lease: LeaseRef,
+    /// Of the outcome and the result as parsed content.
+    pub digest: Digest,
+    pub result: Arc<[u8]>,
+}
+
+impl ReportCompletion {
+    pub(super) fn decide(&self, state: &State, now: Time) -> Decision<Verdict> {
+        judge(state, &self.lease, self.digest, now, |_, task| {
+            let completed = TaskCompleted {
+                task: task.id,
+                lease: self.lease.lease,
+                digest: self.digest,
+                result: self.result.clone(),
+            };
+            (Event::TaskCompleted(completed), Outcome::Completed)
+        })
+    }
+}

@@ -1,0 +1,103 @@
+//! Accept a task, once for each dedup key.
+
+use std::sync::Arc;
+
+use super::Decision;
+use crate::event::{Event, TaskCreated};
+use crate::limits::{MAX_CLASSES, MAX_QUEUES};
+use crate::{Extras, Properties, QueueKey, State, TaskId, TaskView, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubmitTask {
+    /// Made outside, unique.
+    pub id: TaskId,
+    pub queue: Arc<QueueKey>,
+    pub payload: Arc<[u8]>,
+    pub priority: i32,
+    pub delay_ms: u64,
+    pub properties: Arc<Properties>,
+    pub extras: Option<Arc<Extras>>,
+    /// The first waiter of an execution.
+    pub operation: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubmitAnswer {
+    Created(TaskId),
+    /// The dedup key and the content are those of this task.
+    Existing(Box<TaskView>),
+    /// The dedup key belongs to this task, which has other content.
+    DedupConflict(TaskId),
+    Refused(Refusal),
+}
+
+/// Why nothing more is accepted now. The same request may be repeated later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The queue holds as many unfinished tasks as it may.
+    QueueFull {
+        max: u64,
+    },
+    /// The coordinator holds as much as its memory allows.
+    StateFull,
+    TooManyQueues,
+    /// The queue has waiting tasks with as many different requirements as it may.
+    TooManyRequirements,
+    /// The disk is full.
+    NoSpace,
+}
+
+impl SubmitTask {
+    pub(super) fn decide(&self, state: &State, now: Time) -> Decision<SubmitAnswer> {
+        if let Some(dedup) = self.extras.as_ref().and_then(|extras| extras.dedup.as_ref())
+            && let Some(slot) = state.dedup(&self.queue, &dedup.key)
+        {
+            let existing = state.task_at(slot);
+            let same = existing.extras.as_ref().is_some_and(|extras| extras.dedup.as_ref() == Some(dedup));
+            return Decision::only(match same {
+                true => SubmitAnswer::Existing(Box::new(state.view_at(slot))),
+                false => SubmitAnswer::DedupConflict(existing.id),
+            });
+        }
+        if state.slot_of(self.id).is_some() {
+            // Ids are unique by construction; the same one again can only be the same call again. Should it ever
+            // be somebody else's, nothing of that task is shown.
+            return Decision::only(match state.view_in(&self.queue.scope, self.id) {
+                Some(view) => SubmitAnswer::Existing(Box::new(view)),
+                None => SubmitAnswer::DedupConflict(self.id),
+            });
+        }
+        if let Err(refusal) = admit(state, &self.queue, &self.properties) {
+            return Decision::only(SubmitAnswer::Refused(refusal));
+        }
+        let created = TaskCreated {
+            task: self.id,
+            queue: state.line_of_key(&self.queue).map_or_else(|| self.queue.clone(), |line| line.key.clone()),
+            payload: self.payload.clone(),
+            priority: self.priority,
+            not_before: (self.delay_ms > 0).then(|| now.plus_ms(self.delay_ms)),
+            properties: self.properties.clone(),
+            extras: self.extras.clone(),
+            operation: self.operation.clone(),
+        };
+        Decision::with(Event::TaskCreated(Box::new(created)), SubmitAnswer::Created(self.id))
+    }
+}
+
+/// Whether one more task may be added to the queue.
+pub(super) fn admit(state: &State, queue: &QueueKey, properties: &Arc<Properties>) -> Result<(), Refusal> {
+    if state.bytes() >= state.max_bytes() {
+        return Err(Refusal::StateFull);
+    }
+    match state.line_of_key(queue) {
+        None if state.queues() >= MAX_QUEUES => Err(Refusal::TooManyQueues),
+        None => Ok(()),
+        Some(line) if line.room() == Some(0) => {
+            Err(Refusal::QueueFull { max: line.settings.max_queue_size.unwrap_or(u64::MAX) })
+        }
+        Some(line) if line.ready.classes() >= MAX_CLASSES && !line.ready.has_class(properties) => {
+            Err(Refusal::TooManyRequirements)
+        }
+        Some(_) => Ok(()),
+    }
+}

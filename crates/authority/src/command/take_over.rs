@@ -1,0 +1,19 @@
+//! A node becomes the owner of the ledger. It serves nothing before this is durable.
+
+use std::sync::Arc;
+
+use super::Decision;
+use crate::State;
+use crate::event::{Event, OwnerTookOver};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakeOver {
+    pub node: Arc<str>,
+}
+
+impl TakeOver {
+    pub(super) fn decide(&self, state: &State) -> Decision<bool> {
+        let epoch = state.owner().map_or(1, |owner| owner.epoch + 1);
+        Decision::with(Event::OwnerTookOver(OwnerTookOver { epoch, node: self.node.clone() }), false)
+    }
+}

@@ -1,0 +1,31 @@
+//! A worker began an attempt; from here on the attempt is bound to it.
+
+use std::sync::Arc;
+
+use super::{At, Illegal};
+use crate::state::State;
+use crate::{Phase, Position, TaskId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptStarted {
+    pub task: TaskId,
+    pub lease: Position,
+    pub worker: Arc<str>,
+}
+
+impl AttemptStarted {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+        let (slot, task) = at.leased_in_time(state, self.task, self.lease)?;
+        if task.lease().is_some_and(|lease| lease.started_by.is_some()) {
+            return Err(
+                at.illegal(format!("attempt {} of task {} was started already", task.attempt, self.task))
+            );
+        }
+        state.change(slot, at, |task| {
+            if let Phase::Leased(lease) = &mut task.phase {
+                lease.started_by = Some(self.worker.clone());
+            }
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! A waiting task was given to a worker. This is the only way a task becomes owned.
+
+use std::sync::Arc;
+
+use super::{At, Illegal};
+use crate::state::State;
+use crate::{Digest, Lease, Phase, TaskId, TaskState, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseGranted {
+    pub task: TaskId,
+    /// One more than the grants before it.
+    pub attempt: u32,
+    pub worker: Arc<str>,
+    pub session: Option<Arc<str>>,
+    pub request: Option<Digest>,
+    pub length_ms: u64,
+    pub expires_at: Time,
+}
+
+impl LeaseGranted {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+        let slot = at.task(state, self.task)?;
+        let task = state.task_at(slot);
+        if task.state() != TaskState::Waiting {
+            return Err(at.illegal(format!("task {} is {:?}, not waiting", self.task, task.state())));
+        }
+        if matches!(task.phase, Phase::Waiting { exhausted: true, .. }) {
+            return Err(at.illegal(format!("task {} has no attempt left", self.task)));
+        }
+        if Some(self.attempt) != task.attempt.checked_add(1) {
+            return Err(at.illegal(format!("attempt {} does not follow {}", self.attempt, task.attempt)));
+        }
+        let lease = Lease {
+            number: at.position,
+            worker: self.worker.clone(),
+            session: self.session.clone(),
+            request: self.request,
+            granted_at: at.time,
+            length_ms: self.length_ms,
+            expires_at: self.expires_at,
+            extended_at: at.time,
+            started_by: None,
+        };
+        state.change(slot, at, |task| {
+            task.attempt += 1;
+            task.phase = Phase::Leased(Box::new(lease));
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! A lease was given back before its time: the task waits again, at no cost to its attempts.
+
+use super::{At, Illegal};
+use crate::state::State;
+use crate::{Phase, Position, TaskId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseReleased {
+    pub task: TaskId,
+    pub lease: Position,
+    pub cause: ReleaseCause,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseCause {
+    /// The worker gave it back.
+    Worker,
+    /// The answer that would have carried it could not be delivered.
+    Undelivered,
+    /// The worker began a new session.
+    Session,
+}
+
+impl LeaseReleased {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+        let (slot, task) = at.leased_in_time(state, self.task, self.lease)?;
+        if task.cancel.is_some() {
+            return Err(at.illegal(format!("task {} is being cancelled and cannot wait again", self.task)));
+        }
+        state.change(slot, at, |task| {
+            task.releases += 1;
+            task.phase = Phase::Waiting { since: at.position, not_before: None, exhausted: false };
+        });
+        Ok(())
+    }
+}

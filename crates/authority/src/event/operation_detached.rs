@@ -1,0 +1,24 @@
+//! A waiter left an execution; the others keep waiting.
+
+use std::sync::Arc;
+
+use super::{At, Illegal};
+use crate::TaskId;
+use crate::state::State;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationDetached {
+    pub task: TaskId,
+    pub operation: Arc<str>,
+}
+
+impl OperationDetached {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+        let slot = at.task(state, self.task)?;
+        if !state.task_at(slot).operations.contains(&self.operation) {
+            return Err(at.illegal(format!("{} does not wait for task {}", self.operation, self.task)));
+        }
+        state.change(slot, at, |task| task.operations.retain(|name| *name != self.operation));
+        Ok(())
+    }
+}

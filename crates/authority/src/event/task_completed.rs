@@ -1,0 +1,32 @@
+//! A worker with authority finished the task.
+
+use std::sync::Arc;
+
+use super::{At, Illegal};
+use crate::state::State;
+use crate::{Digest, Outcome, Phase, Position, Report, TaskId};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskCompleted {
+    pub task: TaskId,
+    pub lease: Position,
+    pub digest: Digest,
+    pub result: Arc<[u8]>,
+}
+
+impl TaskCompleted {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+        let (slot, _) = at.leased_in_time(state, self.task, self.lease)?;
+        state.change(slot, at, |task| {
+            let outcome = Outcome::Completed;
+            task.reports.push(Report {
+                attempt: task.attempt,
+                lease: self.lease,
+                digest: self.digest,
+                outcome,
+            });
+            task.phase = Phase::Completed { at: at.time, ended: at.position, result: self.result.clone() };
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! The authority: the pure state machine that decides who owns a task and which outcome is accepted.
+//!
+//! [`State`] is derived from events and from nothing else. A [`Command`] is decided against it without
+//! changing it; the events of the decision are applied afterwards, one by one, each leaving a consistent
+//! state. There is no clock, no randomness, no I/O, no lock and no cryptography in here: the time and every
+//! generated value come in with the command, so the same events give the same state everywhere.
+
+pub mod command;
+pub mod event;
+mod ids;
+pub mod limits;
+mod lookup;
+mod properties;
+mod queue;
+mod retry;
+mod state;
+mod task;
+
+pub use command::{Answer, Command, Decision};
+pub use event::{Event, Illegal};
+pub use ids::{Digest, Position, TaskId, Time};
+pub use lookup::{LeaseRef, Rejection};
+pub use properties::Properties;
+pub use queue::{QueueConfig, QueueKey, QueueSettings, QueueView, Scope};
+pub use retry::{Backoff, Category, TaskError};
+pub use state::{ListPage, Owner, Restore, State, TokenKey};
+pub use task::{
+    CancelCause, CancelRequest, DeadReason, Dedup, Extras, Lease, Outcome, Phase, Report, Task, TaskState,
+    TaskView,
+};

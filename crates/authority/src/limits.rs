@@ -1,0 +1,48 @@
+//! Every bound of the authority, named, with the unit last.
+
+/// Largest payload or result that is kept inline.
+pub const MAX_INLINE_BYTES: usize = 1024 * 1024;
+/// Longest name of a tenant, workspace, queue, worker, session, operation, dedup key, run, asset or task key.
+pub const MAX_NAME_BYTES: usize = 512;
+/// Longest reason or error message.
+pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+/// Longest free JSON beside the payload: `resources`.
+pub const MAX_RESOURCES_BYTES: usize = 16 * 1024;
+/// Most properties of one task or worker.
+pub const MAX_PROPERTIES: usize = 64;
+
+/// Most queues at one time, over all tenants.
+pub const MAX_QUEUES: usize = 10_000;
+/// Most requirement classes with waiting tasks in one queue, checked at submit.
+pub const MAX_CLASSES: usize = 1_024;
+/// Most kinds of workers that have an index in one queue; further ones are matched by a scan of the classes.
+pub const MAX_KINDS: usize = 1_024;
+
+/// Most leases granted by one command.
+pub const MAX_GRANTS: usize = 100;
+/// No further lease is granted by a command whose payloads together reach this; one that is larger goes alone.
+pub const MAX_GRANT_BYTES: usize = 8 * 1024 * 1024;
+/// Most queues that one poll may name.
+pub const MAX_POLL_QUEUES: usize = 100;
+/// Most attempts that a policy may allow.
+pub const MAX_ATTEMPTS: u32 = 1_000;
+/// Most reports remembered for one task. Beyond it a report without authority is answered but not recorded,
+/// so a worker that repeats itself for ever cannot grow the ledger.
+pub const MAX_REPORTS: usize = 1_128;
+/// Most waiters of one merged execution.
+pub const MAX_OPERATIONS: usize = 1_000;
+
+/// Shortest and longest lease.
+pub const MIN_LEASE_MS: u64 = 100;
+pub const MAX_LEASE_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Longest of all other spans: delay, timeout, grace, backoff, retention.
+pub const MAX_SPAN_MS: u64 = 366 * 24 * 60 * 60 * 1_000;
+
+/// Most due tasks handled by one tick, and most tasks purged by one event.
+pub const MAX_TICK_TASKS: usize = 1_000;
+/// Under memory pressure no final task younger than this is purged early.
+pub const MIN_RETENTION_MS: u64 = 10 * 60 * 1_000;
+/// Most tasks on one page of a list.
+pub const MAX_PAGE: usize = 1_000;
+/// Most tasks looked at for one page; a filter that matches little gives short pages, not long scans.
+pub const MAX_PAGE_SCAN: usize = 10_000;

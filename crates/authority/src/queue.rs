@@ -1,0 +1,179 @@
+//! A queue's name and its settings: what an operator may configure, the defaults, and the rules they obey.
+
+use std::sync::Arc;
+
+use crate::limits::{MAX_ATTEMPTS, MAX_LEASE_MS, MAX_SPAN_MS, MIN_LEASE_MS};
+use crate::{Backoff, Category, Time};
+
+/// The queue that remote executions wait in; it has defaults of its own.
+const EXEC_QUEUE: &str = "exec";
+
+/// Who a queue and its tasks belong to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Scope {
+    pub tenant: Arc<str>,
+    pub workspace: Arc<str>,
+}
+
+/// A queue's full name. Ordered by tenant, workspace, name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueKey {
+    pub scope: Scope,
+    pub name: Arc<str>,
+}
+
+/// What an operator configured; everything left out follows the defaults.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueConfig {
+    pub max_attempts: Option<u32>,
+    pub lease_ms: Option<u64>,
+    pub heartbeat_interval_ms: Option<u64>,
+    pub cancel_grace_ms: Option<u64>,
+    pub backoff: Option<Backoff>,
+    /// When given, only these categories are tried again, whatever the worker says.
+    pub retry_on: Option<Vec<Category>>,
+    pub max_queue_size: Option<u64>,
+    pub retention_ms: Option<u64>,
+}
+
+/// A queue's configuration with every default filled in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueSettings {
+    pub max_attempts: u32,
+    pub lease_ms: u64,
+    pub heartbeat_interval_ms: u64,
+    pub cancel_grace_ms: u64,
+    pub backoff: Backoff,
+    pub retry_on: Option<Vec<Category>>,
+    /// The most waiting and leased tasks, or no limit.
+    pub max_queue_size: Option<u64>,
+    pub retention_ms: u64,
+}
+
+/// A queue as it is shown: settings, what was configured, counts by state, the oldest ready task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueView {
+    pub key: Arc<QueueKey>,
+    pub config: QueueConfig,
+    pub settings: QueueSettings,
+    pub waiting: u64,
+    /// How many of the waiting tasks may not be leased yet.
+    pub delayed: u64,
+    pub leased: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub dead: u64,
+    /// When the longest waiting ready task was created.
+    pub oldest_waiting: Option<Time>,
+}
+
+impl QueueConfig {
+    /// Fills in the defaults that go with the queue's name.
+    pub fn settings(&self, name: &str) -> QueueSettings {
+        let exec = name == EXEC_QUEUE;
+        let (lease_ms, interval_ms) = if exec { (300_000, 30_000) } else { (60_000, 20_000) };
+        let lease_ms = self.lease_ms.unwrap_or(lease_ms);
+        QueueSettings {
+            max_attempts: self.max_attempts.unwrap_or(3),
+            lease_ms,
+            // A lease shorter than usual brings the interval down with it; see `told_interval_ms`.
+            heartbeat_interval_ms: self
+                .heartbeat_interval_ms
+                .unwrap_or(interval_ms.min((lease_ms / 3).max(1))),
+            cancel_grace_ms: self.cancel_grace_ms.unwrap_or(30_000),
+            backoff: self.backoff.unwrap_or_default(),
+            retry_on: self.retry_on.clone(),
+            max_queue_size: self.max_queue_size.or(exec.then_some(10_000)),
+            retention_ms: self.retention_ms.unwrap_or(24 * 60 * 60 * 1_000),
+        }
+    }
+
+    /// Says what is wrong with the configuration, naming the setting, or nothing.
+    pub fn check(&self, name: &str) -> Result<(), String> {
+        let settings = self.settings(name);
+        within("maxAttempts", u64::from(settings.max_attempts), 1, u64::from(MAX_ATTEMPTS))?;
+        within("leaseMs", settings.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)?;
+        within("heartbeatIntervalMs", settings.heartbeat_interval_ms, 1, MAX_LEASE_MS)?;
+        if settings.lease_ms < 2 * settings.heartbeat_interval_ms {
+            return Err(format!(
+                "leaseMs (heartbeatTimeoutMs) must be at least twice heartbeatIntervalMs, but {} is less than 2 × {}",
+                settings.lease_ms, settings.heartbeat_interval_ms
+            ));
+        }
+        within("cancelGracePeriodMs", settings.cancel_grace_ms, 0, MAX_SPAN_MS)?;
+        within("maxQueueSize", settings.max_queue_size.unwrap_or(1), 1, u64::MAX)?;
+        within("retentionMs", settings.retention_ms, 0, MAX_SPAN_MS)?;
+        check_backoff(&settings.backoff)
+    }
+}
+
+impl QueueSettings {
+    /// The heartbeat interval that a worker is told: never more than a third of its lease.
+    pub fn told_interval_ms(&self, lease_ms: u64) -> u64 {
+        self.heartbeat_interval_ms.min((lease_ms / 3).max(1))
+    }
+}
+
+pub(crate) fn check_backoff(backoff: &Backoff) -> Result<(), String> {
+    within("backoff.initialMs", backoff.initial_ms, 0, MAX_SPAN_MS)?;
+    within("backoff.maxMs", backoff.max_ms, 0, MAX_SPAN_MS)?;
+    within("backoff.factor (in thousandths)", u64::from(backoff.factor_permille), 1_000, 100_000)?;
+    within("backoff.jitter (in thousandths)", u64::from(backoff.jitter_permille), 0, 1_000)
+}
+
+pub(crate) fn within(name: &str, value: u64, low: u64, high: u64) -> Result<(), String> {
+    if (low..=high).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("{name} must be between {low} and {high}, but is {value}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_queues_and_the_execution_queue_have_their_own_defaults() {
+        let plain = QueueConfig::default().settings("mail");
+        assert_eq!(
+            (plain.lease_ms, plain.heartbeat_interval_ms, plain.max_queue_size),
+            (60_000, 20_000, None)
+        );
+        let exec = QueueConfig::default().settings("exec");
+        assert_eq!(
+            (exec.lease_ms, exec.heartbeat_interval_ms, exec.max_queue_size),
+            (300_000, 30_000, Some(10_000))
+        );
+    }
+
+    #[test]
+    fn a_timeout_below_twice_the_interval_is_refused() {
+        let config = QueueConfig {
+            lease_ms: Some(30_000),
+            heartbeat_interval_ms: Some(20_000),
+            ..QueueConfig::default()
+        };
+        assert!(config.check("q").unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn a_short_lease_alone_brings_its_interval_down() {
+        let config = QueueConfig { lease_ms: Some(600), ..QueueConfig::default() };
+        assert_eq!(config.check("q"), Ok(()));
+        assert_eq!(config.settings("q").heartbeat_interval_ms, 200);
+    }
+
+    #[test]
+    fn zero_and_absurd_values_are_refused_by_name() {
+        for (config, name) in [
+            (QueueConfig { lease_ms: Some(0), ..QueueConfig::default() }, "leaseMs"),
+            (QueueConfig { lease_ms: Some(u64::MAX), ..QueueConfig::default() }, "leaseMs"),
+            (QueueConfig { max_attempts: Some(0), ..QueueConfig::default() }, "maxAttempts"),
+            (QueueConfig { max_queue_size: Some(0), ..QueueConfig::default() }, "maxQueueSize"),
+            (QueueConfig { retention_ms: Some(u64::MAX), ..QueueConfig::default() }, "retentionMs"),
+        ] {
+            assert!(config.check("q").unwrap_err().starts_with(name));
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What must hold after every event. A full scan: for tests, the simulator and offline checks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::keys::{Keys, Place};
+use super::{Slot, State};
+use crate::{Outcome, Phase, TaskState, Time};
+
+impl State {
+    /// Says which invariant is broken, or nothing.
+    pub fn check_invariants(&self) -> Result<(), String> {
+        for (slot, task) in self.tasks.iter() {
+            self.check_task(slot).map_err(|what| format!("task {} ({:?}): {what}", task.id, task.state()))?;
+        }
+        self.check_leases()?;
+        self.check_indexes()
+    }
+
+    fn check_task(&self, slot: Slot) -> Result<(), String> {
+        let task = self.tasks.at(slot);
+        ensure(self.slot_of(task.id) == Some(slot), "is not found by its id")?;
+        ensure(task.last >= task.created && task.last <= self.position, "has a last record out of range")?;
+        ensure(task.releases <= task.attempt, "was released more often than granted")?;
+        // Invariant 2: LEASED has exactly one lease, granted by a record of this task.
+        if let Phase::Leased(lease) = &task.phase {
+            ensure(task.attempt > 0, "is leased without an attempt")?;
+            ensure(lease.number > task.created && lease.number <= task.last, "has a lease out of range")?;
+            ensure(task.report_of(lease.number).is_none(), "has a report on its live lease")?;
+        }
+        // Invariant 4: at most one report was accepted as the end, and it is the end that the task shows.
+        let ends: Vec<Outcome> = task
+            .reports
+            .iter()
+            .map(|report| report.outcome)
+            .filter(|outcome| outcome.state().is_some_and(|state| state != TaskState::Waiting))
+            .collect();
+        ensure(ends.len() <= 1, "has two accepted ends")?;
+        if let Some(end) = ends.first() {
+            ensure(end.state() == Some(task.state()), "ended in another way than its report")?;
+        }
+        ensure(
+            !matches!(task.state(), TaskState::Completed | TaskState::Failed) || ends.len() == 1,
+            "ended without a report",
+        )?;
+        if let Some((at, ended)) = task.ended() {
+            ensure(at <= self.time && ended <= task.last, "ended out of range")?;
+        }
+        ensure(
+            task.cancel.is_none() || task.state() != TaskState::Waiting,
+            "waits although it is being cancelled",
+        )?;
+        let leases: BTreeSet<_> = task.reports.iter().map(|report| report.lease).collect();
+        ensure(leases.len() == task.reports.len(), "has two reports on one lease")?;
+        ensure(
+            task.reports.iter().all(|report| report.attempt <= task.attempt),
+            "has a report from the future",
+        )
+    }
+
+    /// Invariant 1: a lease belongs to exactly one task.
+    fn check_leases(&self) -> Result<(), String> {
+        let mut numbers = BTreeSet::new();
+        for (_, task) in self.tasks.iter() {
+            if let Some(lease) = task.lease() {
+                ensure(
+                    numbers.insert(lease.number),
+                    &format!("lease {} belongs to two tasks", lease.number),
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Invariant 7: every index equals what a scan of the tasks gives.
+    fn check_indexes(&self) -> Result<(), String> {
+        let mut counts: BTreeMap<(u32, TaskState), u64> = BTreeMap::new();
+        let (mut due, mut delayed, mut workers) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut ready, mut ended, mut created) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let (mut bytes, mut redrives) = (0, BTreeMap::new());
+        for (slot, task) in self.tasks.iter() {
+            let line = self.line_of[slot.0 as usize];
+            let keys = Keys::of(slot, task, self.ready_until);
+            *counts.entry((line, keys.state)).or_default() += 1;
+            due.extend(keys.due.map(|time: Time| (time, slot)));
+            workers.extend(keys.worker.map(|worker| (worker, slot)));
+            ended.extend(keys.ended.map(|position| (line, position, slot)));
+            created.insert((line, task.created, slot));
+            match keys.place {
+                Place::Nowhere => {}
+                Place::Ready(turn) => drop(ready.insert((line, task.properties.clone(), turn))),
+                Place::Delayed(time, _) => drop(delayed.insert((time, slot))),
+            }
+            bytes += task.bytes();
+            if let Some(old) = task.extras.as_ref().and_then(|extras| extras.redrive_of) {
+                redrives.insert(old, task.id);
+            }
+        }
+        ensure(due == self.due, "the due index differs from the tasks")?;
+        ensure(delayed == self.delayed, "the delayed index differs from the tasks")?;
+        ensure(workers == self.workers, "the worker index differs from the tasks")?;
+        ensure(redrives == self.redrives, "the redrive index differs from the tasks")?;
+        ensure(bytes == self.bytes, "the byte count differs from the tasks")?;
+        ensure(self.ids.len() == self.tasks.len(), "the id index differs from the tasks")?;
+        let (mut line_ready, mut line_ended, mut line_created) =
+            (BTreeSet::new(), Vec::new(), BTreeSet::new());
+        for (id, line) in &self.lines {
+            line_ready.extend(line.ready.iter().map(|(properties, turn)| (*id, properties.clone(), *turn)));
+            line_ended.extend(line.ended.iter().map(|(position, slot)| (*id, *position, *slot)));
+            line_created.extend(line.created.iter().map(|(position, slot)| (*id, *position, *slot)));
+            ensure(line.ready.kinds_are_right(), "the heads for a kind of worker differ from the classes")?;
+            ensure(line.ready.iter().count() == line.ready.len(), "the ready count differs")?;
+            ensure(!line.is_unused(), "an unused queue was kept")?;
+            let slots = line.created.iter().map(|(_, slot)| self.tasks.at(*slot));
+            let with_key =
+                slots.filter(|task| task.extras.as_ref().is_some_and(|extras| extras.dedup.is_some()));
+            ensure(with_key.count() == line.dedup_len(), "the dedup index differs from the tasks")?;
+            for state in [
+                TaskState::Waiting,
+                TaskState::Leased,
+                TaskState::Completed,
+                TaskState::Failed,
+                TaskState::Dead,
+            ] {
+                let scanned = counts.get(&(*id, state)).copied().unwrap_or(0);
+                ensure(scanned == line.count(state), "a count by state differs from the tasks")?;
+            }
+        }
+        ensure(line_ready == ready, "the ready index differs from the tasks")?;
+        ensure(
+            line_ended.iter().copied().eq(ended),
+            "the ended index differs from the tasks or is out of order",
+        )?;
+        ensure(line_created == created, "the created index differs from the tasks")
+    }
+}
+
+fn ensure(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_string()) }
+}

@@ -1,0 +1,67 @@
+//! Where a task stands in the indexes, as a pure function of the task. After a change only what differs moves,
+//! so every index always equals what a scan of the tasks would give.
+
+use std::sync::Arc;
+
+use super::ready::Turn;
+use super::slab::Slot;
+use crate::{Phase, Position, Task, TaskState, Time};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    pub state: TaskState,
+    pub place: Place,
+    /// When a tick must look at the task.
+    pub due: Option<Time>,
+    pub worker: Option<Arc<str>>,
+    pub ended: Option<Position>,
+}
+
+/// Where a task waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Nowhere,
+    Ready(Turn),
+    Delayed(Time, Turn),
+}
+
+impl Keys {
+    /// `ready_until` is the time up to which delayed tasks have become ready.
+    pub fn of(slot: Slot, task: &Task, ready_until: Time) -> Keys {
+        Keys {
+            state: task.state(),
+            place: place(slot, task, ready_until),
+            due: due(task),
+            worker: task.lease().map(|lease| lease.worker.clone()),
+            ended: task.ended().map(|(_, position)| position),
+        }
+    }
+}
+
+fn place(slot: Slot, task: &Task, ready_until: Time) -> Place {
+    let Phase::Waiting { since, not_before, exhausted: false } = task.phase else { return Place::Nowhere };
+    let turn = Turn { priority: task.priority, since, slot };
+    match not_before {
+        Some(time) if time > ready_until => Place::Delayed(time, turn),
+        _ => Place::Ready(turn),
+    }
+}
+
+/// The first moment at which time alone changes something about the task.
+fn due(task: &Task) -> Option<Time> {
+    match &task.phase {
+        // Its death belongs to the same batch; only a ledger cut between the two leaves such a task.
+        Phase::Waiting { exhausted: true, .. } => Some(Time::ZERO),
+        Phase::Waiting { .. } => task.deadline(),
+        Phase::Leased(lease) => {
+            // An expiry is due just after the last moment of the lease.
+            let expiry = lease.expires_at.plus_ms(1);
+            let other = match &task.cancel {
+                Some(cancel) => Some(cancel.grace_until),
+                None => task.deadline(),
+            };
+            Some(other.map_or(expiry, |other| expiry.min(other)))
+        }
+        _ => None,
+    }
+}

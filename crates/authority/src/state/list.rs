@@ -1,0 +1,55 @@
+//! Pages of tasks: a queue at a time by name, the newest task first.
+
+use std::sync::Arc;
+
+use super::State;
+use crate::limits::{MAX_PAGE, MAX_PAGE_SCAN};
+use crate::{Position, QueueKey, Scope, TaskState, TaskView};
+
+/// One page, and where the next one begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListPage {
+    pub tasks: Vec<TaskView>,
+    /// The queue and the creation of the last task looked at.
+    pub next: Option<(Arc<str>, Position)>,
+}
+
+impl State {
+    /// Tasks of a scope, or of one queue in it, after the place where the last page ended. A page may be short
+    /// although more follow.
+    pub fn list(
+        &self,
+        scope: &Scope,
+        queue: Option<&Arc<str>>,
+        state: Option<TaskState>,
+        after: Option<(Arc<str>, Position)>,
+        limit: usize,
+    ) -> ListPage {
+        let limit = limit.clamp(1, MAX_PAGE);
+        let start = after.as_ref().map(|(name, _)| name).or(queue);
+        let from = QueueKey { scope: scope.clone(), name: start.cloned().unwrap_or_else(|| Arc::from("")) };
+        let mut page = ListPage { tasks: Vec::new(), next: None };
+        let mut looked_at = 0;
+        for (key, id) in self.line_ids.range::<QueueKey, _>(&from..) {
+            if key.scope != *scope || queue.is_some_and(|queue| *queue != key.name) {
+                break;
+            }
+            let end = match &after {
+                Some((name, position)) if *name == key.name => *position,
+                _ => Position(u64::MAX),
+            };
+            let older = self.lines[id].created.range(..(end, super::Slot(0)));
+            for (position, slot) in older.rev() {
+                looked_at += 1;
+                if state.is_none_or(|state| state == self.tasks.at(*slot).state()) {
+                    page.tasks.push(self.view_at(*slot));
+                }
+                if page.tasks.len() == limit || looked_at == MAX_PAGE_SCAN {
+                    page.next = Some((key.name.clone(), *position));
+                    return page;
+                }
+            }
+        }
+        page
+    }
+}

@@ -1,0 +1,281 @@
+//! The state: every task, and the indexes over them. It changes by events only; the indexes are derived, and
+//! losing them all would be harmless.
+
+mod change;
+mod ended;
+mod id_index;
+mod invariants;
+mod keys;
+mod line;
+mod list;
+
+mod ready;
+mod restore;
+mod slab;
+
+pub use list::ListPage;
+pub use restore::Restore;
+pub use slab::Slot;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::event::{At, Event, Illegal};
+use crate::{Position, Properties, QueueKey, QueueView, Scope, Task, TaskId, TaskState, TaskView, Time};
+use id_index::IdIndex;
+use keys::{Keys, Place};
+use line::Line;
+use slab::Slab;
+
+#[derive(Debug, Default)]
+pub struct State {
+    position: Position,
+    time: Time,
+    /// Delayed tasks up to this time are among the ready ones.
+    ready_until: Time,
+    /// Records up to here may be part of a restored snapshot already; see `restore`.
+    window_end: Position,
+    tasks: Slab,
+    ids: IdIndex,
+    lines: BTreeMap<u32, Line>,
+    line_ids: BTreeMap<Arc<QueueKey>, u32>,
+    next_line: u32,
+    /// The line of each task, by slot.
+    line_of: Vec<u32>,
+    delayed: BTreeSet<(Time, Slot)>,
+    due: BTreeSet<(Time, Slot)>,
+    /// Leased tasks by the worker's name, over all tenants; see `leases_of`.
+    workers: BTreeSet<(Arc<str>, Slot)>,
+    /// From a final task to the task that does it again.
+    redrives: BTreeMap<TaskId, TaskId>,
+    bytes: usize,
+    /// No limit when none was set.
+    max_bytes: Option<usize>,
+    owner: Option<Owner>,
+    token_key: Option<TokenKey>,
+}
+
+/// Who may append to the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    pub epoch: u64,
+    pub node: Arc<str>,
+    pub since: Position,
+}
+
+/// The key that signs task tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenKey {
+    pub id: Arc<str>,
+    pub since: Position,
+}
+
+impl State {
+    pub fn new() -> State {
+        State::default()
+    }
+
+    /// The newest record applied.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// The newest time in the ledger; no command is decided at an earlier one.
+    pub fn time(&self) -> Time {
+        self.time
+    }
+
+    pub fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.tasks.len() == 0
+    }
+
+    /// A fair estimate of the memory in use.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn max_bytes(&self) -> usize {
+        self.max_bytes.unwrap_or(usize::MAX)
+    }
+
+    /// Bounds the memory: near it old final tasks are purged early, at it submits are refused.
+    pub fn set_max_bytes(&mut self, max_bytes: usize) {
+        self.max_bytes = Some(max_bytes);
+    }
+
+    pub fn owner(&self) -> Option<&Owner> {
+        self.owner.as_ref()
+    }
+
+    pub fn token_key(&self) -> Option<&TokenKey> {
+        self.token_key.as_ref()
+    }
+
+    /// The task, if it is in this scope.
+    pub fn view_in(&self, scope: &Scope, id: TaskId) -> Option<TaskView> {
+        self.find(scope, id).map(|slot| self.view_at(slot))
+    }
+
+    pub fn task(&self, id: TaskId) -> Option<&Task> {
+        self.slot_of(id).map(|slot| self.tasks.at(slot))
+    }
+
+    pub fn view(&self, id: TaskId) -> Option<TaskView> {
+        self.slot_of(id).map(|slot| self.view_at(slot))
+    }
+
+    /// Whether the task may be leased now.
+    pub fn is_ready(&self, id: TaskId) -> bool {
+        self.slot_of(id).is_some_and(|slot| {
+            matches!(Keys::of(slot, self.tasks.at(slot), self.ready_until).place, Place::Ready(_))
+        })
+    }
+
+    pub fn queue_of(&self, id: TaskId) -> Option<&Arc<QueueKey>> {
+        self.slot_of(id).map(|slot| &self.line(slot).key)
+    }
+
+    pub fn queue_view(&self, key: &QueueKey) -> Option<QueueView> {
+        self.line_of_key(key).map(|line| self.show(line))
+    }
+
+    /// The queues of a scope, by name.
+    pub fn queue_views(&self, scope: &Scope) -> Vec<QueueView> {
+        let mine = self.line_ids.iter().filter(|(key, _)| key.scope == *scope);
+        mine.map(|(_, id)| self.show(&self.lines[id])).collect()
+    }
+
+    /// When time alone next changes something: a tick is due, or a delayed task becomes ready.
+    pub fn next_due(&self) -> Option<Time> {
+        let due = self.due.first().map(|(time, _)| *time);
+        let ready = self.delayed.first().map(|(time, _)| *time);
+        [due, ready].into_iter().flatten().min()
+    }
+
+    /// Lets delayed tasks become ready whose time has come, and names their queues. Derived from the tasks and the
+    /// time, so no record.
+    pub fn advance(&mut self, now: Time) -> BTreeSet<Arc<QueueKey>> {
+        self.ready_until = self.ready_until.max(now);
+        let mut queues = BTreeSet::new();
+        while let Some(&(time, slot)) = self.delayed.first() {
+            if time > self.ready_until {
+                break;
+            }
+            self.delayed.pop_first();
+            let line = self.lines.get_mut(&self.line_of[slot.0 as usize]).expect("every task has its line");
+            line.delayed -= 1;
+            let task = self.tasks.at(slot);
+            if let Place::Ready(turn) = Keys::of(slot, task, self.ready_until).place {
+                line.ready.insert(&task.properties, turn);
+                queues.insert(line.key.clone());
+            }
+        }
+        queues
+    }
+
+    /// How many tasks of a scope a worker holds.
+    pub fn lease_count(&self, scope: &Scope, worker: &Arc<str>) -> usize {
+        self.leases_of(&scope.tenant, worker).filter(|slot| self.line(*slot).key.scope == *scope).count()
+    }
+
+    /// Builds the index for a kind of worker in these queues, which may be lost at any time.
+    pub fn know_kind(&mut self, scope: &Scope, queues: &[Arc<str>], offered: &Arc<Properties>) {
+        for name in queues {
+            let key = QueueKey { scope: scope.clone(), name: name.clone() };
+            if let Some(line) = self.line_ids.get(&key).and_then(|id| self.lines.get_mut(id)) {
+                line.ready.know_kind(offered);
+            }
+        }
+    }
+
+    /// Applies the event at the next position. On `Err` nothing has changed.
+    pub fn apply(&mut self, time: Time, event: &Event) -> Result<Position, Illegal> {
+        let at = At { position: self.position.next(), time };
+        if time < self.time {
+            return Err(at.illegal(format!("time falls from {} to {time}", self.time)));
+        }
+        if at.position > self.window_end {
+            event.apply(self, at)?;
+        } else {
+            self.apply_in_window(event, at)?;
+        }
+        self.position = at.position;
+        self.time = time;
+        Ok(at.position)
+    }
+
+    pub(crate) fn slot_of(&self, id: TaskId) -> Option<Slot> {
+        self.ids.get(&self.tasks, id)
+    }
+
+    /// The task, if it is in this scope. A foreign task and an absent one look the same.
+    pub(crate) fn find(&self, scope: &Scope, id: TaskId) -> Option<Slot> {
+        self.slot_of(id).filter(|slot| self.line(*slot).key.scope == *scope)
+    }
+
+    pub(crate) fn task_at(&self, slot: Slot) -> &Task {
+        self.tasks.at(slot)
+    }
+
+    pub(crate) fn line(&self, slot: Slot) -> &Line {
+        &self.lines[&self.line_of[slot.0 as usize]]
+    }
+
+    pub(crate) fn line_of_key(&self, key: &QueueKey) -> Option<&Line> {
+        self.line_ids.get(key).map(|id| &self.lines[id])
+    }
+
+    pub(crate) fn queues(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(crate) fn dedup(&self, key: &QueueKey, dedup_key: &str) -> Option<Slot> {
+        self.line_of_key(key)?.dedup_get(&self.tasks, dedup_key)
+    }
+
+    pub(crate) fn view_at(&self, slot: Slot) -> TaskView {
+        TaskView { queue: self.line(slot).key.clone(), task: self.tasks.at(slot).clone() }
+    }
+
+    pub(crate) fn redrive_of(&self, id: TaskId) -> Option<TaskId> {
+        self.redrives.get(&id).copied()
+    }
+
+    /// Tasks that a tick must look at, the most overdue first.
+    pub(crate) fn due(&self, now: Time) -> impl Iterator<Item = Slot> {
+        self.due.iter().take_while(move |(time, _)| *time <= now).map(|(_, slot)| *slot)
+    }
+
+    /// The tasks that a worker of this tenant holds.
+    pub(crate) fn leases_of<'a>(
+        &'a self,
+        tenant: &'a str,
+        worker: &'a Arc<str>,
+    ) -> impl Iterator<Item = Slot> + 'a {
+        let from = (worker.clone(), Slot(0));
+        self.workers
+            .range(from..)
+            .take_while(move |(name, _)| name == worker)
+            .map(|(_, slot)| *slot)
+            .filter(move |slot| *self.line(*slot).key.scope.tenant == *tenant)
+    }
+
+    fn show(&self, line: &Line) -> QueueView {
+        QueueView {
+            key: line.key.clone(),
+            config: line.config.clone(),
+            settings: line.settings.clone(),
+            waiting: line.count(TaskState::Waiting),
+            delayed: line.delayed as u64,
+            leased: line.count(TaskState::Leased),
+            completed: line.count(TaskState::Completed),
+            failed: line.count(TaskState::Failed),
+            dead: line.count(TaskState::Dead),
+            oldest_waiting: line.ready.oldest().map(|turn| self.tasks.at(turn.slot).created_at),
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A task, its lease, and what its attempts reported.
+
+use std::sync::Arc;
+
+use crate::{Backoff, Digest, Position, Properties, QueueKey, QueueSettings, TaskError, TaskId, Time};
+
+/// The five states, and no sixth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TaskState {
+    Waiting,
+    Leased,
+    Completed,
+    Failed,
+    Dead,
+}
+
+/// A unit of work with an opaque payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    pub id: TaskId,
+    pub payload: Arc<[u8]>,
+    pub priority: i32,
+    /// How often the task was granted.
+    pub attempt: u32,
+    /// How often it was given back at no cost.
+    pub releases: u32,
+    pub created_at: Time,
+    pub created: Position,
+    /// The task's newest record; its history is a walk back from here.
+    pub last: Position,
+    pub phase: Phase,
+    /// Once set, no path leads back to WAITING.
+    pub cancel: Option<Box<CancelRequest>>,
+    /// What past attempts reported and were told.
+    pub reports: Vec<Report>,
+    /// How the newest failed attempt failed.
+    pub last_error: Option<Box<TaskError>>,
+    pub properties: Arc<Properties>,
+    /// What most tasks do not have.
+    pub extras: Option<Arc<Extras>>,
+    /// Waiters of a merged execution.
+    pub operations: Vec<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// `since` is the record that made the task wait; it orders the queue. An exhausted task lost its last
+    /// attempt to time and only waits for its TaskDead.
+    Waiting {
+        since: Position,
+        not_before: Option<Time>,
+        exhausted: bool,
+    },
+    Leased(Box<Lease>),
+    Completed {
+        at: Time,
+        ended: Position,
+        result: Arc<[u8]>,
+    },
+    Failed {
+        at: Time,
+        ended: Position,
+    },
+    Dead {
+        at: Time,
+        ended: Position,
+        reason: DeadReason,
+        detail: Option<Arc<str>>,
+    },
+}
+
+/// The right to report on one attempt until a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The position of its LeaseGranted: unique and ever increasing.
+    pub number: Position,
+    pub worker: Arc<str>,
+    pub session: Option<Arc<str>>,
+    /// A digest of the request that asked for it, so that a repeated request gets the same lease.
+    pub request: Option<Digest>,
+    pub granted_at: Time,
+    /// The length asked for; it is granted for a tenth more, see [`crate::command::ExtendLease`].
+    pub length_ms: u64,
+    pub expires_at: Time,
+    /// When the lease was granted or last extended.
+    pub extended_at: Time,
+    /// Who really began the attempt, where a contract says so.
+    pub started_by: Option<Arc<str>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DeadReason {
+    Cancelled,
+    CancelTimeout,
+    /// The attempts were lost to expiry.
+    HeartbeatTimeout,
+    Deadline,
+    /// Ended by an operator.
+    Killed,
+}
+
+impl DeadReason {
+    pub const ALL: [DeadReason; 5] = [
+        DeadReason::Cancelled,
+        DeadReason::CancelTimeout,
+        DeadReason::HeartbeatTimeout,
+        DeadReason::Deadline,
+        DeadReason::Killed,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            DeadReason::Cancelled => "CANCELLED",
+            DeadReason::CancelTimeout => "CANCEL_TIMEOUT",
+            DeadReason::HeartbeatTimeout => "HEARTBEAT_TIMEOUT",
+            DeadReason::Deadline => "DEADLINE",
+            DeadReason::Killed => "KILLED",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelRequest {
+    pub cause: CancelCause,
+    pub reason: Arc<str>,
+    pub requested_at: Time,
+    pub grace_until: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CancelCause {
+    User,
+    Deadline,
+}
+
+impl CancelCause {
+    /// Why the task is dead when it ends because of this request.
+    pub fn dead_reason(self) -> DeadReason {
+        match self {
+            CancelCause::User => DeadReason::Cancelled,
+            CancelCause::Deadline => DeadReason::Deadline,
+        }
+    }
+}
+
+/// What one attempt reported, and what it was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub attempt: u32,
+    pub lease: Position,
+    pub digest: Digest,
+    pub outcome: Outcome,
+}
+
+/// What a report led to. All but `Discarded` were answered COMMITTED.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Completed,
+    Failed,
+    RetryAt(Time),
+    Dead(DeadReason),
+    /// The attempt had no authority any more: answered CANCELLED.
+    Discarded,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    pub dedup: Option<Dedup>,
+    pub deadline: Option<Time>,
+    /// Bounds one attempt: no extension passes grant + timeout.
+    pub timeout_ms: Option<u64>,
+    pub lease_ms: Option<u64>,
+    pub max_attempts: Option<u32>,
+    pub backoff: Option<Backoff>,
+    pub run_id: Option<Arc<str>>,
+    pub asset_id: Option<Arc<str>>,
+    pub task_key: Option<Arc<str>>,
+    /// Free JSON, as it was submitted.
+    pub resources: Option<Arc<[u8]>>,
+    /// The final task that this one does again.
+    pub redrive_of: Option<TaskId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dedup {
+    pub key: Arc<str>,
+    /// Of payload and properties as parsed JSON.
+    pub content: Digest,
+}
+
+/// A task with its queue's name, for answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskView {
+    pub queue: Arc<QueueKey>,
+    pub task: Task,
+}
+
+impl Task {
+    pub fn state(&self) -> TaskState {
+        match self.phase {
+            Phase::Waiting { .. } => TaskState::Waiting,
+            Phase::Leased(_) => TaskState::Leased,
+            Phase::Completed { .. } => TaskState::Completed,
+            Phase::Failed { .. } => TaskState::Failed,
+            Phase::Dead { .. } => TaskState::Dead,
+        }
+    }
+
+    pub fn is_final(&self) -> bool {
+        self.ended().is_some()
+    }
+
+    /// When and by which record the task became final.
+    pub fn ended(&self) -> Option<(Time, Position)> {
+        match self.phase {
+            Phase::Completed { at, ended, .. }
+            | Phase::Failed { at, ended }
+            | Phase::Dead { at, ended, .. } => Some((at, ended)),
+            Phase::Waiting { .. } | Phase::Leased(_) => None,
+        }
+    }
+
+    pub fn lease(&self) -> Option<&Lease> {
+        match &self.phase {
+            Phase::Leased(lease) => Some(lease),
+            _ => None,
+        }
+    }
+
+    pub fn deadline(&self) -> Option<Time> {
+        self.extras.as_ref().and_then(|extras| extras.deadline)
+    }
+
+    pub fn timeout_ms(&self) -> Option<u64> {
+        self.extras.as_ref().and_then(|extras| extras.timeout_ms)
+    }
+
+    pub fn lease_ms(&self, settings: &QueueSettings) -> u64 {
+        self.extras.as_ref().and_then(|extras| extras.lease_ms).unwrap_or(settings.lease_ms)
+    }
+
+    pub fn max_attempts(&self, settings: &QueueSettings) -> u32 {
+        self.extras.as_ref().and_then(|extras| extras.max_attempts).unwrap_or(settings.max_attempts)
+    }
+
+    pub fn backoff(&self, settings: &QueueSettings) -> Backoff {
+        self.extras.as_ref().and_then(|extras| extras.backoff).unwrap_or(settings.backoff)
+    }
+
+    /// Attempts that count against the limit.
+    pub fn used_attempts(&self) -> u32 {
+        self.attempt - self.releases
+    }
+
+    pub fn report_of(&self, lease: Position) -> Option<&Report> {
+        self.reports.iter().find(|report| report.lease == lease)
+    }
+
+    /// A fair estimate of the memory that the task takes, indexes included.
+    pub(crate) fn bytes(&self) -> usize {
+        const FIXED_BYTES: usize = 320;
+        let phase = match &self.phase {
+            Phase::Leased(lease) => {
+                let texts = [&lease.session, &lease.started_by];
+                160 + lease.worker.len()
+                    + texts.into_iter().flatten().map(|text| text.len() + 16).sum::<usize>()
+            }
+            Phase::Completed { result, .. } => result.len() + 16,
+            Phase::Dead { detail: Some(detail), .. } => detail.len() + 16,
+            _ => 0,
+        };
+        let extras = self.extras.as_ref().map_or(0, |extras| {
+            let texts = [&extras.run_id, &extras.asset_id, &extras.task_key];
+            288 + texts.into_iter().flatten().map(|text| text.len() + 16).sum::<usize>()
+                + extras.dedup.as_ref().map_or(0, |dedup| dedup.key.len() + 32)
+                + extras.resources.as_ref().map_or(0, |json| json.len() + 16)
+        });
+        FIXED_BYTES
+            + self.payload.len()
+            + phase
+            + extras
+            + self.reports.len() * size_of::<Report>()
+            + self.cancel.as_ref().map_or(0, |cancel| cancel.reason.len() + 64)
+            + self.last_error.as_ref().map_or(0, |error| error.heap_bytes())
+            + self.properties.heap_bytes()
+            + self.operations.iter().map(|name| name.len() + 32).sum::<usize>()
+    }
+}
+
+impl Lease {
+    /// A lease is dead the moment its time has passed, whether or not that was recorded.
+    pub fn is_over(&self, now: Time) -> bool {
+        now > self.expires_at
+    }
+}
+
+impl Outcome {
+    pub fn state(self) -> Option<TaskState> {
+        match self {
+            Outcome::Completed => Some(TaskState::Completed),
+            Outcome::Failed => Some(TaskState::Failed),
+            Outcome::RetryAt(_) => Some(TaskState::Waiting),
+            Outcome::Dead(_) => Some(TaskState::Dead),
+            Outcome::Discarded => None,
+        }
+    }
+}
