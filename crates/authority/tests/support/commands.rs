@@ -1,0 +1,160 @@
+//! Short ways to write commands. Everything lives in tenant `acme`, workspace `main`, queue `q` unless said.
+
+use std::sync::Arc;
+
+use authority::command::*;
+use authority::event::ReleaseCause;
+use authority::{
+    Backoff, Category, Command, Digest, Extras, LeaseRef, Properties, QueueConfig, QueueKey, Scope,
+    TaskError, TaskId,
+};
+
+pub fn scope() -> Scope {
+    scope_of("acme")
+}
+
+pub fn scope_of(tenant: &str) -> Scope {
+    Scope { tenant: Arc::from(tenant), workspace: Arc::from("main") }
+}
+
+pub fn queue(name: &str) -> Arc<QueueKey> {
+    Arc::new(QueueKey { scope: scope(), name: Arc::from(name) })
+}
+
+/// A stand-in for the digests made outside: equal texts have equal digests.
+pub fn digest(text: &str) -> Digest {
+    let mut bytes = [0; 16];
+    for (at, byte) in text.bytes().enumerate() {
+        bytes[at % 16] = u8::rotate_left(bytes[at % 16], 3) ^ byte;
+    }
+    bytes[15] ^= text.len() as u8;
+    Digest(bytes)
+}
+
+pub fn properties(pairs: &[(&str, &str)]) -> Arc<Properties> {
+    Arc::new(Properties::new(pairs.iter().map(|(name, value)| (Arc::from(*name), Arc::from(*value)))))
+}
+
+pub fn submit_task(id: u128) -> SubmitTask {
+    SubmitTask {
+        id: TaskId(id),
+        queue: queue("q"),
+        payload: Arc::from(*b"{}"),
+        priority: 0,
+        delay_ms: 0,
+        properties: properties(&[]),
+        extras: None,
+        operation: None,
+    }
+}
+
+pub fn submit(id: u128) -> Command {
+    Command::SubmitTask(Box::new(submit_task(id)))
+}
+
+pub fn submit_with(id: u128, extras: Extras) -> Command {
+    Command::SubmitTask(Box::new(SubmitTask { extras: Some(Arc::new(extras)), ..submit_task(id) }))
+}
+
+pub fn lease_tasks(worker: &str, max_tasks: usize) -> LeaseTasks {
+    LeaseTasks {
+        scope: scope(),
+        worker: Arc::from(worker),
+        session: None,
+        queues: vec![Arc::from("q")],
+        properties: properties(&[]),
+        max_tasks,
+        request: None,
+    }
+}
+
+pub fn lease(worker: &str, max_tasks: usize) -> Command {
+    Command::LeaseTasks(lease_tasks(worker, max_tasks))
+}
+
+pub fn reference(worker: &str, grant: &Grant) -> LeaseRef {
+    LeaseRef {
+        scope: grant.queue.scope.clone(),
+        worker: Arc::from(worker),
+        task: grant.task,
+        attempt: grant.attempt,
+        lease: grant.lease,
+    }
+}
+
+pub fn complete(lease: &LeaseRef, result: &str) -> Command {
+    Command::ReportCompletion(ReportCompletion {
+        lease: lease.clone(),
+        digest: digest(&format!("ok {result}")),
+        result: Arc::from(result.as_bytes()),
+    })
+}
+
+/// A failure that is worth another try by its category.
+pub fn fail(lease: &LeaseRef, message: &str) -> Command {
+    fail_as(lease, Category::UserCode, message, None)
+}
+
+pub fn fail_as(lease: &LeaseRef, category: Category, message: &str, retryable: Option<bool>) -> Command {
+    Command::ReportFailure(ReportFailure {
+        lease: lease.clone(),
+        digest: digest(&format!("{} {message}", category.name())),
+        error: TaskError { category, code: None, message: Arc::from(message) },
+        retryable,
+        draw: 0,
+    })
+}
+
+pub fn heartbeat(lease: &LeaseRef) -> Command {
+    Command::ExtendLease(ExtendLease { lease: lease.clone() })
+}
+
+pub fn start(lease: &LeaseRef, by: &str) -> Command {
+    Command::StartAttempt(StartAttempt { lease: lease.clone(), started_by: Arc::from(by) })
+}
+
+pub fn release(lease: &LeaseRef) -> Command {
+    Command::ReleaseLease(ReleaseLease { lease: lease.clone(), cause: ReleaseCause::Worker })
+}
+
+pub fn cancel(task: TaskId) -> Command {
+    Command::CancelTask(CancelTask { scope: scope(), task, reason: Arc::from("user_requested") })
+}
+
+pub fn kill(task: TaskId) -> Command {
+    Command::KillTask(KillTask { scope: scope(), task, detail: None })
+}
+
+pub fn redrive(task: TaskId, id: u128) -> Command {
+    Command::RedriveTask(RedriveTask { scope: scope(), task, id: TaskId(id) })
+}
+
+pub fn session(worker: &str, session: &str) -> Command {
+    Command::StartSession(StartSession {
+        tenant: scope().tenant,
+        worker: Arc::from(worker),
+        session: Arc::from(session),
+    })
+}
+
+pub fn configure(name: &str, config: QueueConfig) -> Command {
+    Command::ConfigureQueue(ConfigureQueue { queue: queue(name), config })
+}
+
+pub fn tick() -> Command {
+    Command::Tick(Tick)
+}
+
+pub fn purge() -> Command {
+    Command::Purge(Purge { by_age: true })
+}
+
+/// The queue of most tests: leases of a second (and its tenth), waits of a second without jitter.
+pub fn quick_queue() -> QueueConfig {
+    QueueConfig {
+        lease_ms: Some(1_000),
+        cancel_grace_ms: Some(5_000),
+        backoff: Some(Backoff { jitter_permille: 0, ..Backoff::default() }),
+        ..QueueConfig::default()
+    }
+}
