@@ -1,0 +1,234 @@
+//! The frame: one batch of records as it lies on disk.
+//!
+//! A frame is a whole number of sectors. Its first sector starts with the header, every other sector with
+//! a tag that is never zero, so a sector that was never written can be told from one that was damaged, and
+//! no payload can pass for a header. Decoding trusts nothing: it neither panics nor allocates.
+
+use crate::Position;
+
+/// Disks write this much at once or not at all.
+pub const SECTOR_BYTES: usize = 512;
+/// The header at the start of a frame's first sector.
+pub const HEADER_BYTES: usize = 64;
+/// The tag at the start of every further sector.
+pub const TAG_BYTES: usize = 4;
+/// Body bytes of one frame at most; far above what one batch collects, far below what memory holds.
+pub const MAX_BATCH_BYTES: usize = 16 << 20;
+/// The version this code writes, and the newest it reads.
+pub const FORMAT_VERSION: u16 = 1;
+/// Before each record stands its length.
+pub const RECORD_PREFIX_BYTES: usize = 4;
+
+/// The highest bit of its last byte is clear, that of every tag is set: no sector can be taken for both.
+const MAGIC: [u8; 4] = *b"LFRM";
+const TAG_BITS: u32 = 0x8000_0001;
+
+const VERSION_AT: usize = 4;
+const FIRST_AT: usize = 8;
+const DURABLE_AT: usize = 16;
+const TIME_AT: usize = 24;
+const COUNT_AT: usize = 32;
+const BODY_BYTES_AT: usize = 36;
+const CHAIN_AT: usize = 40;
+const CHECKSUM_AT: usize = 44;
+const HEADER_CRC_AT: usize = 60;
+
+/// What a frame says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub first: Position,
+    /// Everything up to here was durable before this frame was written.
+    pub durable: Position,
+    /// When the batch was made, on the caller's clock.
+    pub time_ms: u64,
+    pub count: u32,
+    pub body_bytes: u32,
+    /// The checksum of the frame before.
+    pub chain: u32,
+    /// The checksum of this frame: the header up to here, and every byte after the header.
+    pub checksum: u32,
+}
+
+/// Why a sector holds no usable header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderFault {
+    /// All zero: never written.
+    Blank,
+    /// Written, but not (or no longer) a header.
+    Damaged,
+    /// A sound header of newer software.
+    NewerVersion(u16),
+}
+
+/// What the sectors of a frame with a sound header look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soundness {
+    Sound,
+    /// At least one sector was never written.
+    Incomplete,
+    /// All sectors were written, but they are not what was written.
+    Damaged,
+}
+
+impl Header {
+    /// Decodes the header at the start of a sector.
+    pub fn decode(sector: &[u8]) -> Result<Self, HeaderFault> {
+        if is_blank(sector) {
+            return Err(HeaderFault::Blank);
+        }
+        if sector.len() < HEADER_BYTES
+            || sector[..4] != MAGIC
+            || u32_at(sector, HEADER_CRC_AT) != crc32c::crc32c(&sector[..HEADER_CRC_AT])
+        {
+            return Err(HeaderFault::Damaged);
+        }
+        let version = u16_at(sector, VERSION_AT);
+        if version > FORMAT_VERSION {
+            return Err(HeaderFault::NewerVersion(version));
+        }
+        let header = Self {
+            first: Position(u64_at(sector, FIRST_AT)),
+            durable: Position(u64_at(sector, DURABLE_AT)),
+            time_ms: u64_at(sector, TIME_AT),
+            count: u32_at(sector, COUNT_AT),
+            body_bytes: u32_at(sector, BODY_BYTES_AT),
+            chain: u32_at(sector, CHAIN_AT),
+            checksum: u32_at(sector, CHECKSUM_AT),
+        };
+        // A writer with a sound checksum and absurd content does not exist; do not compute with such numbers.
+        let sane = header.durable < header.first
+            && header.first.0.checked_add(u64::from(header.count)).is_some()
+            && header.body_bytes as usize <= MAX_BATCH_BYTES
+            && header.body_bytes as usize >= header.count as usize * RECORD_PREFIX_BYTES;
+        if sane { Ok(header) } else { Err(HeaderFault::Damaged) }
+    }
+
+    /// Completes a frame whose body and tags are laid out: fills in the header and both checksums, and
+    /// returns the frame's checksum.
+    pub fn seal(&self, frame: &mut [u8]) -> u32 {
+        frame[..HEADER_BYTES].fill(0);
+        frame[..4].copy_from_slice(&MAGIC);
+        frame[VERSION_AT..][..2].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        frame[FIRST_AT..][..8].copy_from_slice(&self.first.0.to_le_bytes());
+        frame[DURABLE_AT..][..8].copy_from_slice(&self.durable.0.to_le_bytes());
+        frame[TIME_AT..][..8].copy_from_slice(&self.time_ms.to_le_bytes());
+        frame[COUNT_AT..][..4].copy_from_slice(&self.count.to_le_bytes());
+        frame[BODY_BYTES_AT..][..4].copy_from_slice(&self.body_bytes.to_le_bytes());
+        frame[CHAIN_AT..][..4].copy_from_slice(&self.chain.to_le_bytes());
+        let checksum = checksum(frame);
+        frame[CHECKSUM_AT..][..4].copy_from_slice(&checksum.to_le_bytes());
+        let crc = crc32c::crc32c(&frame[..HEADER_CRC_AT]);
+        frame[HEADER_CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        checksum
+    }
+
+    /// The length of the whole frame on disk.
+    pub fn frame_bytes(&self) -> usize {
+        frame_bytes(self.body_bytes as usize)
+    }
+
+    /// The position after this frame's last record.
+    pub fn next(&self) -> Position {
+        Position(self.first.0 + u64::from(self.count))
+    }
+
+    /// Judges the sectors of this frame. `frame` is exactly [`Self::frame_bytes`] long.
+    pub fn judge(&self, frame: &[u8]) -> Soundness {
+        if checksum(frame) == self.checksum {
+            Soundness::Sound
+        } else if frame.chunks_exact(SECTOR_BYTES).any(is_blank) {
+            Soundness::Incomplete
+        } else {
+            Soundness::Damaged
+        }
+    }
+
+    /// Puts the body of a sound frame together in `body`, whose former content is dropped.
+    pub fn unpack(&self, frame: &[u8], body: &mut Vec<u8>) {
+        body.clear();
+        body.extend_from_slice(&frame[HEADER_BYTES..SECTOR_BYTES]);
+        for sector in frame.chunks_exact(SECTOR_BYTES).skip(1) {
+            body.extend_from_slice(&sector[TAG_BYTES..]);
+        }
+        body.truncate(self.body_bytes as usize);
+    }
+}
+
+/// The length on disk of a frame with a body of `body_bytes`.
+pub fn frame_bytes(body_bytes: usize) -> usize {
+    let further = body_bytes.saturating_sub(SECTOR_BYTES - HEADER_BYTES);
+    SECTOR_BYTES * (1 + further.div_ceil(SECTOR_BYTES - TAG_BYTES))
+}
+
+/// The tag of a frame's sector. Two bits are always set, so that no single flip makes it zero.
+pub fn tag(first: Position, sector: u32) -> [u8; TAG_BYTES] {
+    let mixed = first.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        ^ u64::from(sector).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(17);
+    ((mixed >> 32) as u32 | TAG_BITS).to_le_bytes()
+}
+
+/// The records of a body, one after the other; `None` as an item when the lengths do not add up.
+pub fn records(body: &[u8], count: u32) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = Some(body);
+    let mut left = count;
+    std::iter::from_fn(move || {
+        let bytes = rest?;
+        if left == 0 {
+            rest = None;
+            return if bytes.is_empty() { None } else { Some(None) };
+        }
+        left -= 1;
+        let split = bytes.split_first_chunk::<RECORD_PREFIX_BYTES>().and_then(|(prefix, after)| {
+            let length = u32::from_le_bytes(*prefix) as usize;
+            (length <= after.len()).then(|| after.split_at(length))
+        });
+        rest = split.map(|(_, after)| after);
+        Some(split.map(|(record, _)| record))
+    })
+}
+
+/// Whether a sector was never written.
+pub fn is_blank(sector: &[u8]) -> bool {
+    // Word by word: recovery looks at every sector of a mostly blank segment.
+    let (words, rest) = sector.as_chunks();
+    words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
+}
+
+fn checksum(frame: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&frame[..CHECKSUM_AT]), &frame[HEADER_BYTES..])
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_single_flip_makes_a_tag_zero_or_a_header() {
+        for first in (1..2000).chain([u64::MAX, u64::MAX / 3]) {
+            for sector in (1..70).chain([40_000]) {
+                let tag = u32::from_le_bytes(tag(Position(first), sector));
+                assert!(tag.count_ones() >= 2 && tag & TAG_BITS == TAG_BITS);
+            }
+        }
+        assert_eq!(u32::from_le_bytes(MAGIC) & 0x8000_0000, 0);
+    }
+
+    #[test]
+    fn a_frame_is_as_long_as_its_body_needs() {
+        for (body, sectors) in [(0, 1), (448, 1), (449, 2), (956, 2), (957, 3)] {
+            assert_eq!(frame_bytes(body), sectors * SECTOR_BYTES);
+        }
+    }
+}

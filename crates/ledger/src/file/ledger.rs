@@ -1,0 +1,239 @@
+//! The writer: appends batches to the active segment, and goes on to the next when it is full.
+//!
+//! One write and one sync make a batch durable. After a failed write or sync the handle is poisoned: what
+//! is on disk is then unknown, and finding out is the business of the next start.
+
+use std::sync::Arc;
+
+use super::{
+    batch::Batch,
+    error::{AppendError, Error, Fault, Refusal, ReplayError},
+    frame::SECTOR_BYTES,
+    names,
+    options::Options,
+    reader::Reader,
+    replay,
+    reserve::{self, ReserveJob, Reserved, Space},
+    segment::{Seal, SegmentHeader},
+    shared::{Index, Segment, Shared, SnapshotInfo},
+    snapshot::Walker,
+    snapshot_reader::{self, SnapshotReader},
+    snapshot_writer::{SnapshotError, SnapshotWriter},
+    trim::TrimJob,
+};
+use crate::{
+    Position,
+    disk::{File, is_full, write_all_at},
+};
+
+/// The ledger in a directory. There is one for each directory, and it has one owner.
+pub struct FileLedger {
+    pub(super) shared: Arc<Shared>,
+    pub(super) options: Options,
+    pub(super) active: Arc<Segment>,
+    /// Where the next frame goes.
+    pub(super) offset: u64,
+    pub(super) next: Position,
+    pub(super) chain: u32,
+    /// The last frame of the active segment holds records. Only then is an empty frame after it of any use.
+    pub(super) vouchable: bool,
+    pub(super) reserve: Reserve,
+    pub(super) poison: Option<String>,
+    /// Held for as long as the ledger lives (P10).
+    pub(super) _lock: Box<dyn Send + Sync>,
+}
+
+#[derive(Default)]
+pub(super) struct Reserve {
+    ready: Option<Arc<dyn File>>,
+    in_work: bool,
+    failed: bool,
+    batch_refused: bool,
+}
+
+impl FileLedger {
+    /// The position that the next batch must start with.
+    pub fn next(&self) -> Position {
+        self.next
+    }
+
+    /// Makes a batch durable. When this returns `Ok`, every record of it survives a crash. An empty batch
+    /// writes an empty frame, which vouches for the frame before, or nothing where that is of no use: so
+    /// the first frame of a segment always holds records.
+    pub fn append(&mut self, batch: &mut Batch) -> Result<(), AppendError> {
+        self.check_poison()?;
+        if batch.first() != self.next {
+            return Err(Refusal::Fenced { expected: self.next, found: batch.first() }.into());
+        }
+        if batch.is_empty() && !self.vouchable {
+            return Ok(());
+        }
+        let bytes = batch.frame_bytes();
+        if bytes as u64 > self.options.segment_bytes - 2 * SECTOR_BYTES as u64 {
+            return Err(Refusal::TooLarge { bytes }.into());
+        }
+        if bytes as u64 > self.active.frames_end() - self.offset {
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.rotate(batch.time_ms())?;
+        }
+        let (frame, checksum) = batch.seal(self.chain, Position(self.next.0 - 1));
+        let file = &self.active.file;
+        let written = write_all_at(&**file, frame, self.offset)
+            .map_err(Fault::of("write", &self.active.name))
+            .and_then(|()| file.sync_data().map_err(Fault::of("sync", &self.active.name)));
+        if let Err(fault) = written {
+            return Err(self.poison(fault));
+        }
+        if let Some(index) = self.active.index().as_mut() {
+            index.note(batch.first(), self.offset);
+        }
+        self.offset += bytes as u64;
+        self.chain = checksum;
+        self.next = batch.next();
+        self.vouchable = !batch.is_empty();
+        self.shared.set_next(self.next);
+        Ok(())
+    }
+
+    /// Calls `visit` with every durable record at or after `from`, in order.
+    pub fn replay<E>(
+        &self,
+        from: Position,
+        visit: impl FnMut(Position, &[u8]) -> Result<(), E>,
+    ) -> Result<(), ReplayError<E>> {
+        replay::replay(&self.shared, from, visit)
+    }
+
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.shared.clone())
+    }
+
+    /// Starts a snapshot that holds at least the effects of every record up to `begin`.
+    pub fn begin_snapshot(&self, begin: Position) -> Result<SnapshotWriter, SnapshotError> {
+        SnapshotWriter::begin(&self.shared, begin)
+    }
+
+    /// The newest usable snapshot, or `None` when the whole log is there instead.
+    pub fn load_snapshot(&self) -> Result<Option<SnapshotReader>, Error> {
+        let Some(info) = self.shared.snapshots().last().cloned() else { return Ok(None) };
+        let file = self.shared.disk.open(&info.name).map_err(Fault::of("open", &info.name))?;
+        match Walker::new(file, &info.name, self.shared.cluster) {
+            Ok(walker) => Ok(Some(SnapshotReader::new(walker, info))),
+            Err(fault) => Err(snapshot_reader::refusal(&info, fault)),
+        }
+    }
+
+    /// The usable snapshots, oldest first.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.shared.snapshots().clone()
+    }
+
+    /// Work for a background thread: the next segment. `None` when it is there or in work. The result goes
+    /// to [`Self::reserve_done`]; after a failure the caller decides when to try again.
+    pub fn reserve_job(&mut self) -> Option<ReserveJob> {
+        if self.reserve.ready.is_some() || self.reserve.in_work || self.poison.is_some() {
+            return None;
+        }
+        self.reserve.in_work = true;
+        Some(ReserveJob { disk: self.shared.disk.clone(), segment_bytes: self.options.segment_bytes })
+    }
+
+    pub fn reserve_done(&mut self, result: Result<Reserved, Fault>) {
+        self.reserve.in_work = false;
+        match result {
+            Ok(Reserved(file)) => self.reserve = Reserve { ready: Some(file), ..Reserve::default() },
+            Err(_) => self.reserve.failed = true,
+        }
+    }
+
+    pub fn space(&self) -> Space {
+        match &self.reserve {
+            Reserve { batch_refused: true, .. } => Space::None,
+            Reserve { ready: None, failed: true, .. } => Space::ReserveOnly,
+            _ => Space::Plenty,
+        }
+    }
+
+    /// Bytes left for frames in the active segment.
+    pub fn room_bytes(&self) -> u64 {
+        self.active.frames_end() - self.offset
+    }
+
+    /// Work for a background thread: files that can be removed. `now_ms` is on the clock of the batches.
+    pub fn trim_job(&self, now_ms: u64) -> Option<TrimJob> {
+        TrimJob::plan(&self.shared, &self.options, now_ms)
+    }
+
+    /// Goes on to the next segment. Only a lack of space leaves the ledger usable: then nothing happened.
+    fn rotate(&mut self, time_ms: u64) -> Result<(), AppendError> {
+        let (file, from) = match self.reserve.ready.take() {
+            Some(file) => (file, names::RESERVE),
+            None => {
+                let disk = &*self.shared.disk;
+                match reserve::prepare(disk, names::SEGMENT_TEMP, self.options.segment_bytes) {
+                    Ok(file) => (file, names::SEGMENT_TEMP),
+                    Err(fault) if is_full(&fault.source) => {
+                        self.reserve.failed = true;
+                        self.reserve.batch_refused = true;
+                        return Err(Refusal::NoSpace.into());
+                    }
+                    Err(fault) => return Err(self.poison(fault)),
+                }
+            }
+        };
+        match self.begin_segment(file, from, time_ms) {
+            Ok(segment) => {
+                self.shared.add_segment(segment.clone());
+                self.vouchable = false;
+                self.active = segment;
+                self.offset = SECTOR_BYTES as u64;
+                self.reserve.batch_refused = false;
+                Ok(())
+            }
+            Err(fault) => Err(self.poison(fault)),
+        }
+    }
+
+    /// The header is durable before the segment has its name, the name before the first frame is written,
+    /// and the old segment is sealed only when its successor cannot vanish any more.
+    fn begin_segment(
+        &self,
+        file: Arc<dyn File>,
+        from: &'static str,
+        time_ms: u64,
+    ) -> Result<Arc<Segment>, Fault> {
+        let (disk, cluster, old) = (&self.shared.disk, self.shared.cluster, &self.active);
+        let (first, chain) = (self.next, self.chain);
+        // A segment that was too short for even its first frame has this first position too: it is replaced.
+        let previous = if old.header.first == first { old.header.previous } else { old.header.first };
+        let header = SegmentHeader { cluster, first, previous, time_ms, chain };
+        let name = names::segment(first);
+        write_all_at(&*file, &header.encode(), 0).map_err(Fault::of("write", from))?;
+        file.sync_data().map_err(Fault::of("sync", from))?;
+        disk.rename(from, &name).map_err(Fault::of("rename", from))?;
+        disk.sync_dir().map_err(Fault::of("sync the directory of", &name))?;
+        let seal = Seal { cluster, first: old.header.first, next: first, chain };
+        write_all_at(&*old.file, &seal.encode(), old.frames_end()).map_err(Fault::of("seal", &old.name))?;
+        old.file.sync_data().map_err(Fault::of("sync", &old.name))?;
+        let bytes = self.options.segment_bytes;
+        Ok(Arc::new(Segment::new(name, header, file, bytes, Some(Index::default()))))
+    }
+
+    fn check_poison(&self) -> Result<(), AppendError> {
+        match &self.poison {
+            None => Ok(()),
+            Some(cause) => Err(AppendError::Unknown(Fault {
+                action: "use",
+                file: self.active.name.clone(),
+                source: std::io::Error::other(format!("an earlier call failed: {cause}")),
+            })),
+        }
+    }
+
+    fn poison(&mut self, fault: Fault) -> AppendError {
+        self.poison = Some(fault.to_string());
+        AppendError::Unknown(fault)
+    }
+}

@@ -1,0 +1,39 @@
+//! The settings of a ledger on disk.
+
+use super::identity::ClusterId;
+
+/// A segment is long enough that rotation is rare, and short enough that recovery copies it in a moment.
+pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
+/// Seven days.
+pub const DEFAULT_HISTORY_MAX_AGE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+pub const DEFAULT_HISTORY_MAX_BYTES: u64 = 10 << 30;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The length of new segments. Existing ones keep theirs.
+    pub segment_bytes: u64,
+    /// The id for a new cluster. Without it a missing or empty directory is refused (D26); a directory that
+    /// is initialised already keeps its own id.
+    pub create: Option<ClusterId>,
+    /// When given, the directory must belong to this cluster.
+    pub cluster: Option<ClusterId>,
+    /// Drop a last frame that was wholly written but does not verify. It may have been acknowledged.
+    pub drop_unverified_tail: bool,
+    /// Segments that the snapshots cover are kept as history for this long.
+    pub history_max_age_ms: u64,
+    /// Segments that the snapshots cover are kept as history up to this size in total.
+    pub history_max_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: DEFAULT_SEGMENT_BYTES,
+            create: None,
+            cluster: None,
+            drop_unverified_tail: false,
+            history_max_age_ms: DEFAULT_HISTORY_MAX_AGE_MS,
+            history_max_bytes: DEFAULT_HISTORY_MAX_BYTES,
+        }
+    }
+}

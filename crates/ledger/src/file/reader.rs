@@ -1,0 +1,228 @@
+//! Reads single records and ranges beside the writer.
+//!
+//! A reader never waits for an append, and reads only what is durable. A sparse index finds the frame; its
+//! checksum is verified before a byte of it is handed out.
+
+use std::sync::Arc;
+
+use super::{
+    error::{Damage, Error, Fault},
+    frame::{self, Header, HeaderFault, SECTOR_BYTES, Soundness},
+    shared::{Index, Segment, Shared},
+};
+use crate::{Position, disk::read_exact_at};
+
+/// Read at once in the hope that the whole frame is in it.
+const FIRST_READ_BYTES: u64 = 16 << 10;
+
+/// A cheap handle for reading; clones read independently.
+#[derive(Clone)]
+pub struct Reader {
+    shared: Arc<Shared>,
+}
+
+impl Reader {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// The position after the last durable record.
+    pub fn next(&self) -> Position {
+        self.shared.next()
+    }
+
+    /// The last position that a replay has handed out, to show progress.
+    pub fn replayed(&self) -> Position {
+        self.shared.replayed()
+    }
+
+    /// The first position that is still there.
+    pub fn first(&self) -> Position {
+        self.shared.segments().first().map_or(Position(1), |segment| segment.header.first)
+    }
+
+    /// One record; `None` when it is trimmed.
+    pub fn read_record(&self, position: Position) -> Result<Option<Vec<u8>>, Error> {
+        let Some(mut records) = self.read_from(position, position)? else { return Ok(None) };
+        records.next().transpose().map(|record| record.map(|(_, bytes)| bytes))
+    }
+
+    /// The records from `from` up to and including `to`; `None` when `from` is trimmed.
+    pub fn read_from(&self, from: Position, to: Position) -> Result<Option<Records>, Error> {
+        if to >= self.shared.next() {
+            return Err(Error::BeyondEnd(to));
+        }
+        let segments = self.shared.segments();
+        let Some(at) = segments.partition_point(|segment| segment.header.first <= from).checked_sub(1) else {
+            return Ok(None);
+        };
+        let (first, offset) = find(&segments[at], from)?;
+        let place = Place { segment: at, offset, expected: first };
+        Ok(Some(Records {
+            segments,
+            place,
+            from,
+            to,
+            body: Vec::new(),
+            queue: Vec::new().into_iter(),
+            failed: false,
+        }))
+    }
+}
+
+/// Records in order, from a frame at a time.
+pub struct Records {
+    segments: Arc<Vec<Arc<Segment>>>,
+    place: Place,
+    from: Position,
+    to: Position,
+    body: Vec<u8>,
+    queue: std::vec::IntoIter<(Position, Vec<u8>)>,
+    failed: bool,
+}
+
+struct Place {
+    segment: usize,
+    offset: u64,
+    expected: Position,
+}
+
+impl Iterator for Records {
+    type Item = Result<(Position, Vec<u8>), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(record) = self.queue.next() {
+                return Some(Ok(record));
+            }
+            if self.failed || self.place.expected > self.to {
+                return None;
+            }
+            if let Err(error) = self.fill() {
+                self.failed = true;
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+impl Records {
+    /// Reads the next frame, and queues what is wanted of it.
+    fn fill(&mut self) -> Result<(), Error> {
+        let next = self.segments.get(self.place.segment + 1);
+        if next.is_some_and(|next| next.header.first <= self.place.expected) {
+            self.place.segment += 1;
+            self.place.offset = SECTOR_BYTES as u64;
+        }
+        let segment = &self.segments[self.place.segment];
+        let mut bytes = Vec::new();
+        let header = read_frame(segment, self.place.offset, self.place.expected, self.from, &mut bytes)?;
+        if header.next() > self.from {
+            header.unpack(&bytes, &mut self.body);
+            let mut wanted = Vec::new();
+            for (position, record) in
+                (header.first.0..).map(Position).zip(frame::records(&self.body, header.count))
+            {
+                let Some(record) = record else {
+                    return Err(damage(
+                        segment,
+                        self.place.offset,
+                        "the lengths of a frame's records do not add up",
+                        &header,
+                    ));
+                };
+                if position >= self.from && position <= self.to {
+                    wanted.push((position, record.to_vec()));
+                }
+            }
+            self.queue = wanted.into_iter();
+        }
+        self.place.offset += header.frame_bytes() as u64;
+        self.place.expected = header.next();
+        Ok(())
+    }
+}
+
+/// Reads the frame at `offset`. Its body is read and verified only when it reaches up to `wanted`.
+fn read_frame(
+    segment: &Segment,
+    offset: u64,
+    expected: Position,
+    wanted: Position,
+    bytes: &mut Vec<u8>,
+) -> Result<Header, Error> {
+    let rest = segment.frames_end().saturating_sub(offset);
+    let nowhere = Header {
+        first: expected,
+        durable: expected,
+        time_ms: 0,
+        count: 0,
+        body_bytes: 0,
+        chain: 0,
+        checksum: 0,
+    };
+    if rest < SECTOR_BYTES as u64 {
+        return Err(damage(segment, offset, "durable frames are missing", &nowhere));
+    }
+    let read = |bytes: &mut Vec<u8>, length: u64| {
+        bytes.resize(length as usize, 0);
+        read_exact_at(&*segment.file, bytes, offset).map_err(Fault::of("read", &segment.name))
+    };
+    read(bytes, rest.min(FIRST_READ_BYTES))?;
+    let header = match Header::decode(&bytes[..SECTOR_BYTES]) {
+        Ok(header) => header,
+        Err(HeaderFault::NewerVersion(found)) => {
+            return Err(Error::NewerVersion { file: segment.name.clone(), found });
+        }
+        Err(_) => return Err(damage(segment, offset, "the frame header is damaged", &nowhere)),
+    };
+    if header.first != expected || header.frame_bytes() as u64 > rest {
+        return Err(damage(segment, offset, "the frame does not belong here", &header));
+    }
+    if header.next() > wanted {
+        if header.frame_bytes() > bytes.len() {
+            read(bytes, header.frame_bytes() as u64)?;
+        }
+        bytes.truncate(header.frame_bytes());
+        if header.judge(bytes) != Soundness::Sound {
+            return Err(damage(segment, offset, "the frame's checksum is wrong", &header));
+        }
+    }
+    Ok(header)
+}
+
+/// A frame at or before the one that holds `position`. The first look into a segment indexes it.
+fn find(segment: &Segment, position: Position) -> Result<(Position, u64), Error> {
+    let start = (segment.header.first, SECTOR_BYTES as u64);
+    let mut index = segment.index();
+    if index.is_none() {
+        *index = Some(build_index(segment)?);
+    }
+    Ok(index.as_ref().and_then(|index| index.find(position)).unwrap_or(start))
+}
+
+/// Indexes a segment by its frame headers. It stops where they stop: a reader that needs what comes after
+/// finds the damage itself.
+fn build_index(segment: &Segment) -> Result<Index, Error> {
+    let mut index = Index::default();
+    let mut offset = SECTOR_BYTES as u64;
+    let mut expected = segment.header.first;
+    let mut sector = [0; SECTOR_BYTES];
+    while offset < segment.frames_end() {
+        read_exact_at(&*segment.file, &mut sector, offset).map_err(Fault::of("read", &segment.name))?;
+        match Header::decode(&sector) {
+            Ok(header) if header.first == expected => {
+                index.note(header.first, offset);
+                offset += header.frame_bytes() as u64;
+                expected = header.next();
+            }
+            _ => break,
+        }
+    }
+    Ok(index)
+}
+
+fn damage(segment: &Segment, offset: u64, what: &'static str, header: &Header) -> Error {
+    let to = (header.count > 0).then(|| Position(header.next().0 - 1));
+    Error::Damaged(Damage { file: segment.name.clone(), offset, what, from: header.first, to })
+}

@@ -1,0 +1,195 @@
+//! Reads a segment frame by frame and says exactly what it finds, without judging it.
+//!
+//! Memory is bounded by one window or one frame, whichever is larger; a frame's length is checked against
+//! the rest of the segment before anything is read by it.
+
+use super::{
+    error::Fault,
+    frame::{Header, HeaderFault, SECTOR_BYTES, Soundness},
+    shared::Segment,
+};
+use crate::{
+    Position,
+    disk::{File, read_exact_at},
+};
+use std::sync::Arc;
+
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// What lies at the scanner's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The next frame of the chain; the scanner has moved behind it.
+    Frame(Header),
+    /// No room for another sector.
+    Full,
+    /// A sector that was never written.
+    Blank,
+    /// The next frame of the chain, but some of its sectors were never written.
+    Incomplete(Header),
+    /// A frame with an earlier position: left over, not a continuation.
+    Stale(Header),
+    /// A sector or frame that was written, but does not verify.
+    Unverified {
+        what: &'static str,
+    },
+    /// A frame that verifies by itself, but does not belong here.
+    Misplaced {
+        what: &'static str,
+    },
+    NewerVersion(u16),
+}
+
+/// A frame header behind the end of the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    Frame { header: Header, offset: u64 },
+    NewerVersion(u16),
+}
+
+pub struct Scanner {
+    file: Arc<dyn File>,
+    name: String,
+    /// The end of the frames, where the seal sector starts.
+    end: u64,
+    offset: u64,
+    expected: Position,
+    chain: u32,
+    window: Vec<u8>,
+    window_at: u64,
+    frame_at: usize,
+}
+
+impl Scanner {
+    /// Starts at the first frame of a segment.
+    pub fn new(segment: &Segment) -> Self {
+        Self {
+            file: segment.file.clone(),
+            name: segment.name.clone(),
+            end: segment.frames_end(),
+            offset: SECTOR_BYTES as u64,
+            expected: segment.header.first,
+            chain: segment.header.chain,
+            window: Vec::new(),
+            window_at: 0,
+            frame_at: 0,
+        }
+    }
+
+    /// Goes on with a frame further behind, whatever the frame before it was.
+    pub fn jump(&mut self, header: &Header, offset: u64) {
+        self.offset = offset;
+        self.expected = header.first;
+        self.chain = header.chain;
+    }
+
+    /// Goes to the place of another scanner of the same segment.
+    pub fn place_like(&mut self, other: &Scanner) {
+        (self.offset, self.expected, self.chain) = (other.offset, other.expected, other.chain);
+    }
+
+    /// Forgets what was read ahead: a writer may have written since.
+    pub fn reload(&mut self) {
+        self.window.clear();
+    }
+
+    /// Where the next step looks.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The position that the next frame must start with.
+    pub fn expected(&self) -> Position {
+        self.expected
+    }
+
+    /// The checksum that the next frame must name.
+    pub fn chain(&self) -> u32 {
+        self.chain
+    }
+
+    pub fn step(&mut self) -> Result<Step, Fault> {
+        if self.offset >= self.end {
+            return Ok(Step::Full);
+        }
+        let header = match Header::decode(self.load(self.offset, SECTOR_BYTES)?) {
+            Ok(header) => header,
+            Err(HeaderFault::Blank) => return Ok(Step::Blank),
+            Err(HeaderFault::Damaged) => return Ok(Step::Unverified { what: "the frame header is damaged" }),
+            Err(HeaderFault::NewerVersion(version)) => return Ok(Step::NewerVersion(version)),
+        };
+        if header.first < self.expected {
+            return Ok(Step::Stale(header));
+        }
+        if header.first > self.expected {
+            return Ok(Step::Misplaced { what: "a frame of a later position stands here" });
+        }
+        if header.chain != self.chain {
+            return Ok(Step::Misplaced { what: "the frame does not follow the one before it" });
+        }
+        let bytes = header.frame_bytes();
+        if bytes as u64 > self.end - self.offset {
+            return Ok(Step::Misplaced { what: "the frame is longer than the rest of its segment" });
+        }
+        match header.judge(self.load(self.offset, bytes)?) {
+            Soundness::Sound => {}
+            Soundness::Incomplete => return Ok(Step::Incomplete(header)),
+            Soundness::Damaged => return Ok(Step::Unverified { what: "the frame's checksum is wrong" }),
+        }
+        self.frame_at = (self.offset - self.window_at) as usize;
+        self.offset += bytes as u64;
+        self.expected = header.next();
+        self.chain = header.checksum;
+        Ok(Step::Frame(header))
+    }
+
+    /// The bytes of the frame that the last step returned.
+    pub fn frame(&self, header: &Header) -> &[u8] {
+        &self.window[self.frame_at..][..header.frame_bytes()]
+    }
+
+    /// Looks at every later sector for a frame of the expected position or a later one. Its existence says
+    /// that the writer went on after what lies here, so this place was durable once.
+    pub fn find_later(&mut self) -> Result<Option<Later>, Fault> {
+        let mut at = self.offset + SECTOR_BYTES as u64;
+        while at < self.end {
+            match Header::decode(self.load(at, SECTOR_BYTES)?) {
+                Ok(header) if header.first >= self.expected => {
+                    return Ok(Some(Later::Frame { header, offset: at }));
+                }
+                Err(HeaderFault::NewerVersion(version)) => return Ok(Some(Later::NewerVersion(version))),
+                _ => {}
+            }
+            at += SECTOR_BYTES as u64;
+        }
+        Ok(None)
+    }
+
+    /// The end of the last sector that was ever written, at least the scanner's place.
+    pub fn written_end(&mut self) -> Result<u64, Fault> {
+        let mut last = self.offset;
+        let mut at = self.offset;
+        while at < self.end {
+            if !super::frame::is_blank(self.load(at, SECTOR_BYTES)?) {
+                last = at + SECTOR_BYTES as u64;
+            }
+            at += SECTOR_BYTES as u64;
+        }
+        Ok(last)
+    }
+
+    fn load(&mut self, at: u64, bytes: usize) -> Result<&[u8], Fault> {
+        let loaded = self.window_at..self.window_at + self.window.len() as u64;
+        if !(loaded.contains(&at) && at + bytes as u64 <= loaded.end) {
+            let length = (self.end - at).min(WINDOW_BYTES.max(bytes as u64));
+            self.window.resize(length as usize, 0);
+            self.window_at = at;
+            let read = read_exact_at(&*self.file, &mut self.window, at);
+            if read.is_err() {
+                self.window.clear();
+            }
+            read.map_err(Fault::of("read", &self.name))?;
+        }
+        Ok(&self.window[(at - self.window_at) as usize..][..bytes])
+    }
+}

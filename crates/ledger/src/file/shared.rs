@@ -1,0 +1,156 @@
+//! What the writer, the readers and the background jobs all see: which segments and snapshots there are,
+//! and how far the log is durable.
+//!
+//! Every lock here is held for a moment, never over a write or a sync, so no reader can stall the writer.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use super::{frame::SECTOR_BYTES, identity::ClusterId, segment::SegmentHeader};
+use crate::{
+    Position,
+    disk::{Disk, File},
+};
+
+/// One entry of the sparse index for about this much of a segment.
+pub const INDEX_STRIDE_BYTES: u64 = 64 << 10;
+
+pub struct Shared {
+    pub disk: Arc<dyn Disk>,
+    pub cluster: ClusterId,
+    next: AtomicU64,
+    replayed: AtomicU64,
+    segments: RwLock<Arc<Vec<Arc<Segment>>>>,
+    snapshots: Mutex<Vec<SnapshotInfo>>,
+    pub snapshot_in_work: AtomicBool,
+    pub trim_in_work: AtomicBool,
+}
+
+/// A segment and its open file. The file stays open, so a segment that is trimmed can be read to the end by
+/// whoever still holds it.
+pub struct Segment {
+    pub name: String,
+    pub header: SegmentHeader,
+    pub file: Arc<dyn File>,
+    pub bytes: u64,
+    /// `None` until somebody looks for a position in this segment.
+    pub index: Mutex<Option<Index>>,
+}
+
+/// Frame starts, about one for each stride, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Index(Vec<(Position, u64)>);
+
+/// Which part of the log a snapshot stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Every block contains the effects of all records up to here; replay starts after it.
+    pub begin: Position,
+    /// No block contains the effect of a record after this one.
+    pub end: Position,
+    pub name: String,
+}
+
+impl Shared {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        cluster: ClusterId,
+        next: Position,
+        segments: Vec<Arc<Segment>>,
+        snapshots: Vec<SnapshotInfo>,
+    ) -> Self {
+        Self {
+            disk,
+            cluster,
+            next: AtomicU64::new(next.0),
+            replayed: AtomicU64::new(0),
+            segments: RwLock::new(Arc::new(segments)),
+            snapshots: Mutex::new(snapshots),
+            snapshot_in_work: AtomicBool::new(false),
+            trim_in_work: AtomicBool::new(false),
+        }
+    }
+
+    /// The position after the last durable record.
+    pub fn next(&self) -> Position {
+        Position(self.next.load(Ordering::Acquire))
+    }
+
+    pub fn set_next(&self, next: Position) {
+        self.next.store(next.0, Ordering::Release);
+    }
+
+    pub fn replayed(&self) -> Position {
+        Position(self.replayed.load(Ordering::Relaxed))
+    }
+
+    pub fn set_replayed(&self, position: Position) {
+        self.replayed.store(position.0, Ordering::Relaxed);
+    }
+
+    pub fn segments(&self) -> Arc<Vec<Arc<Segment>>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds the new last segment; one with the same first position holds no records and gives way.
+    pub fn add_segment(&self, segment: Arc<Segment>) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut segments).retain(|other| other.header.first != segment.header.first);
+        Arc::make_mut(&mut segments).push(segment);
+    }
+
+    pub fn forget_segment(&self, first: Position) {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut segments).retain(|segment| segment.header.first != first);
+    }
+
+    /// The usable snapshots, oldest first.
+    pub fn snapshots(&self) -> MutexGuard<'_, Vec<SnapshotInfo>> {
+        self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn add_snapshot(&self, info: SnapshotInfo) {
+        let mut snapshots = self.snapshots();
+        snapshots.retain(|other| other.name != info.name);
+        snapshots.push(info);
+        snapshots.sort_by_key(|snapshot| (snapshot.end, snapshot.begin));
+    }
+}
+
+impl Segment {
+    pub fn new(
+        name: String,
+        header: SegmentHeader,
+        file: Arc<dyn File>,
+        bytes: u64,
+        index: Option<Index>,
+    ) -> Self {
+        Self { name, header, file, bytes, index: Mutex::new(index) }
+    }
+
+    /// Where the frames end and the seal sector starts.
+    pub fn frames_end(&self) -> u64 {
+        self.bytes - SECTOR_BYTES as u64
+    }
+
+    pub fn index(&self) -> MutexGuard<'_, Option<Index>> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Index {
+    /// Notes a frame, unless the last noted one is near.
+    pub fn note(&mut self, first: Position, offset: u64) {
+        if self.0.last().is_none_or(|(_, noted)| offset - noted >= INDEX_STRIDE_BYTES) {
+            self.0.push((first, offset));
+        }
+    }
+
+    /// A frame at or before the one that holds `position`.
+    pub fn find(&self, position: Position) -> Option<(Position, u64)> {
+        let after = self.0.partition_point(|(first, _)| *first <= position);
+        after.checked_sub(1).map(|at| self.0[at])
+    }
+}

@@ -1,0 +1,192 @@
+//! The snapshot file: a header, blocks of opaque bytes, a trailer; each with its own checksum.
+//!
+//! Here are the format and the one function that verifies a whole file. The trailer counts the blocks and
+//! chains their checksums, so none can be missing, repeated or exchanged unnoticed.
+
+use std::sync::Arc;
+
+use super::{
+    error::Fault,
+    frame::{FORMAT_VERSION, u16_at, u32_at, u64_at},
+    identity::ClusterId,
+};
+use crate::{
+    Position,
+    disk::{File, read_exact_at},
+};
+
+/// One block at most. Bounds what a reader allocates.
+pub const MAX_BLOCK_BYTES: usize = 16 << 20;
+
+pub const HEADER_BYTES: usize = 40;
+pub const BLOCK_PREFIX_BYTES: usize = 16;
+pub const TRAILER_BYTES: usize = 40;
+
+const HEADER_MAGIC: [u8; 4] = *b"LSNP";
+const BLOCK_MAGIC: [u8; 4] = *b"LBLK";
+const TRAILER_MAGIC: [u8; 4] = *b"LSNE";
+const HEADER_CRC_AT: usize = HEADER_BYTES - 4;
+const TRAILER_CRC_AT: usize = TRAILER_BYTES - 4;
+
+/// The end of a complete snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trailer {
+    pub begin: Position,
+    pub end: Position,
+    pub blocks: u64,
+    /// The chained checksum of all blocks.
+    pub chain: u32,
+}
+
+/// Why a snapshot cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotFault {
+    #[error("{what} at byte {offset}")]
+    Damaged { what: &'static str, offset: u64 },
+    #[error("it has format version {0}, but this software reads at most version {FORMAT_VERSION}")]
+    NewerVersion(u16),
+    #[error(transparent)]
+    Io(#[from] Fault),
+}
+
+pub fn encode_header(cluster: ClusterId, begin: Position) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..4].copy_from_slice(&HEADER_MAGIC);
+    bytes[4..6].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+    bytes[8..24].copy_from_slice(&cluster.0);
+    bytes[24..32].copy_from_slice(&begin.0.to_le_bytes());
+    let crc = crc32c::crc32c(&bytes[..HEADER_CRC_AT]);
+    bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// The prefix of a block, and the chained checksum after it.
+pub fn encode_block_prefix(chain: u32, block: &[u8]) -> ([u8; BLOCK_PREFIX_BYTES], u32) {
+    let mut bytes = [0; BLOCK_PREFIX_BYTES];
+    bytes[..4].copy_from_slice(&BLOCK_MAGIC);
+    bytes[4..8].copy_from_slice(&(block.len() as u32).to_le_bytes());
+    let prefix_crc = crc32c::crc32c_append(chain, &bytes[..8]);
+    bytes[8..12].copy_from_slice(&prefix_crc.to_le_bytes());
+    let chain = crc32c::crc32c_append(prefix_crc, block);
+    bytes[12..].copy_from_slice(&chain.to_le_bytes());
+    (bytes, chain)
+}
+
+impl Trailer {
+    pub fn encode(&self) -> [u8; TRAILER_BYTES] {
+        let mut bytes = [0; TRAILER_BYTES];
+        bytes[..4].copy_from_slice(&TRAILER_MAGIC);
+        bytes[4..8].copy_from_slice(&self.chain.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.begin.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.end.0.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.blocks.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..TRAILER_CRC_AT]);
+        bytes[TRAILER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    pub fn decode(bytes: &[u8; TRAILER_BYTES]) -> Option<Self> {
+        let sound = bytes[..4] == TRAILER_MAGIC
+            && u32_at(bytes, TRAILER_CRC_AT) == crc32c::crc32c(&bytes[..TRAILER_CRC_AT]);
+        sound.then(|| Self {
+            chain: u32_at(bytes, 4),
+            begin: Position(u64_at(bytes, 8)),
+            end: Position(u64_at(bytes, 16)),
+            blocks: u64_at(bytes, 24),
+        })
+    }
+}
+
+/// Walks through a snapshot file and checks every byte on the way.
+pub struct Walker {
+    file: Arc<dyn File>,
+    name: String,
+    /// Where the trailer starts.
+    end: u64,
+    offset: u64,
+    blocks: u64,
+    chain: u32,
+    trailer: Trailer,
+}
+
+impl Walker {
+    /// Checks header and trailer.
+    pub fn new(file: Arc<dyn File>, name: &str, cluster: ClusterId) -> Result<Self, SnapshotFault> {
+        let length = file.len().map_err(Fault::of("measure", name))?;
+        if length < (HEADER_BYTES + TRAILER_BYTES) as u64 {
+            return Err(SnapshotFault::Damaged { what: "the file is too short", offset: 0 });
+        }
+        let mut header = [0; HEADER_BYTES];
+        read_exact_at(&*file, &mut header, 0).map_err(Fault::of("read", name))?;
+        if header[..4] != HEADER_MAGIC
+            || u32_at(&header, HEADER_CRC_AT) != crc32c::crc32c(&header[..HEADER_CRC_AT])
+        {
+            return Err(SnapshotFault::Damaged { what: "the header is damaged", offset: 0 });
+        }
+        let version = u16_at(&header, 4);
+        if version > FORMAT_VERSION {
+            return Err(SnapshotFault::NewerVersion(version));
+        }
+        if header[8..24] != cluster.0 {
+            return Err(SnapshotFault::Damaged { what: "another cluster's id", offset: 8 });
+        }
+        let end = length - TRAILER_BYTES as u64;
+        let mut bytes = [0; TRAILER_BYTES];
+        read_exact_at(&*file, &mut bytes, end).map_err(Fault::of("read", name))?;
+        let trailer = Trailer::decode(&bytes)
+            .filter(|trailer| trailer.begin.0 == u64_at(&header, 24) && trailer.begin <= trailer.end)
+            .ok_or(SnapshotFault::Damaged { what: "the trailer is damaged", offset: end })?;
+        let chain = u32_at(&header, HEADER_CRC_AT);
+        Ok(Self { file, name: name.to_owned(), end, offset: HEADER_BYTES as u64, blocks: 0, chain, trailer })
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    pub fn trailer(&self) -> Trailer {
+        self.trailer
+    }
+
+    /// Reads the next block into `block`; `false` at the end of a complete snapshot.
+    pub fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, SnapshotFault> {
+        let damaged = |what| SnapshotFault::Damaged { what, offset: self.offset };
+        let rest = self.end - self.offset;
+        if rest == 0 {
+            let complete = self.blocks == self.trailer.blocks && self.chain == self.trailer.chain;
+            return if complete { Ok(false) } else { Err(damaged("blocks are missing")) };
+        }
+        if rest < BLOCK_PREFIX_BYTES as u64 {
+            return Err(damaged("half a block stands at the end"));
+        }
+        let mut prefix = [0; BLOCK_PREFIX_BYTES];
+        read_exact_at(&*self.file, &mut prefix, self.offset).map_err(Fault::of("read", &self.name))?;
+        let prefix_crc = crc32c::crc32c_append(self.chain, &prefix[..8]);
+        if prefix[..4] != BLOCK_MAGIC || u32_at(&prefix, 8) != prefix_crc {
+            return Err(damaged("the start of a block is damaged"));
+        }
+        let length = u32_at(&prefix, 4) as usize;
+        if length > MAX_BLOCK_BYTES || length as u64 > rest - BLOCK_PREFIX_BYTES as u64 {
+            return Err(damaged("a block is longer than the file"));
+        }
+        block.resize(length, 0);
+        read_exact_at(&*self.file, block, self.offset + BLOCK_PREFIX_BYTES as u64)
+            .map_err(Fault::of("read", &self.name))?;
+        let chain = crc32c::crc32c_append(prefix_crc, block);
+        if u32_at(&prefix, 12) != chain {
+            return Err(damaged("a block's checksum is wrong"));
+        }
+        self.offset += (BLOCK_PREFIX_BYTES + length) as u64;
+        self.blocks += 1;
+        self.chain = chain;
+        Ok(true)
+    }
+}
+
+/// Reads a snapshot from end to end.
+pub fn verify(file: Arc<dyn File>, name: &str, cluster: ClusterId) -> Result<Trailer, SnapshotFault> {
+    let mut walker = Walker::new(file, name, cluster)?;
+    let mut block = Vec::new();
+    while walker.next_block(&mut block)? {}
+    Ok(walker.trailer())
+}

@@ -1,0 +1,159 @@
+//! Writes a snapshot beside the running ledger.
+//!
+//! The file gets its name only after it was synced and read back whole. A writer that fails or is dropped
+//! removes its temporary file and leaves everything else as it was (D5).
+
+use std::{
+    io::ErrorKind,
+    sync::{Arc, atomic::Ordering},
+};
+
+use super::{
+    error::Fault,
+    names,
+    shared::{Shared, SnapshotInfo},
+    snapshot::{self, HEADER_BYTES, MAX_BLOCK_BYTES, SnapshotFault, Trailer},
+};
+use crate::{
+    Position,
+    disk::{File, write_all_at},
+};
+
+const BUFFER_BYTES: usize = 256 << 10;
+/// Synced after this much, so that the appends beside it never wait for one large flush.
+const SYNC_STRIDE_BYTES: u64 = 8 << 20;
+
+/// Why a snapshot was not stored. The ledger is as it was; try again later.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    #[error("another snapshot is being written")]
+    InWork,
+    #[error("a block of {0} bytes is too large")]
+    BlockTooLarge(usize),
+    /// A snapshot may hold nothing that a crash could still undo.
+    #[error("the snapshot ends at {end}, but only {durable} is durable")]
+    NotDurable { end: Position, durable: Position },
+    #[error("the snapshot begins at {begin}, after its end {end}")]
+    BeginsAfterEnd { begin: Position, end: Position },
+    #[error("the snapshot could not be read back: {0}")]
+    ReadBack(SnapshotFault),
+    #[error(transparent)]
+    Io(#[from] Fault),
+}
+
+pub struct SnapshotWriter {
+    shared: Arc<Shared>,
+    file: Arc<dyn File>,
+    begin: Position,
+    blocks: u64,
+    chain: u32,
+    buffer: Vec<u8>,
+    written: u64,
+    synced: u64,
+    named: bool,
+}
+
+impl SnapshotWriter {
+    pub(super) fn begin(shared: &Arc<Shared>, begin: Position) -> Result<Self, SnapshotError> {
+        if shared.snapshot_in_work.swap(true, Ordering::AcqRel) {
+            return Err(SnapshotError::InWork);
+        }
+        let created = match shared.disk.remove(names::SNAPSHOT_TEMP) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => shared.disk.create(names::SNAPSHOT_TEMP),
+        };
+        match created {
+            Ok(file) => {
+                let header = snapshot::encode_header(shared.cluster, begin);
+                let mut chain = [0; 4];
+                chain.copy_from_slice(&header[HEADER_BYTES - 4..]);
+                Ok(Self {
+                    shared: shared.clone(),
+                    file,
+                    begin,
+                    blocks: 0,
+                    chain: u32::from_le_bytes(chain),
+                    buffer: header.to_vec(),
+                    written: 0,
+                    synced: 0,
+                    named: false,
+                })
+            }
+            Err(error) => {
+                shared.snapshot_in_work.store(false, Ordering::Release);
+                Err(Fault::of("create", names::SNAPSHOT_TEMP)(error).into())
+            }
+        }
+    }
+
+    pub fn write_block(&mut self, block: &[u8]) -> Result<(), SnapshotError> {
+        if block.len() > MAX_BLOCK_BYTES {
+            return Err(SnapshotError::BlockTooLarge(block.len()));
+        }
+        let (prefix, chain) = snapshot::encode_block_prefix(self.chain, block);
+        self.buffer.extend_from_slice(&prefix);
+        self.buffer.extend_from_slice(block);
+        self.chain = chain;
+        self.blocks += 1;
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.flush()?;
+        }
+        if self.written - self.synced >= SYNC_STRIDE_BYTES {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Completes the snapshot. `end` is the last position whose effect any block may hold; it must be
+    /// durable already.
+    pub fn finish(mut self, end: Position) -> Result<SnapshotInfo, SnapshotError> {
+        let durable = Position(self.shared.next().0 - 1);
+        if end > durable {
+            return Err(SnapshotError::NotDurable { end, durable });
+        }
+        if self.begin > end {
+            return Err(SnapshotError::BeginsAfterEnd { begin: self.begin, end });
+        }
+        let trailer = Trailer { begin: self.begin, end, blocks: self.blocks, chain: self.chain };
+        self.buffer.extend_from_slice(&trailer.encode());
+        self.flush()?;
+        self.sync()?;
+        let read_back = snapshot::verify(self.file.clone(), names::SNAPSHOT_TEMP, self.shared.cluster);
+        if read_back.map_err(SnapshotError::ReadBack)? != trailer {
+            let what = "the trailer differs";
+            return Err(SnapshotError::ReadBack(SnapshotFault::Damaged { what, offset: self.written }));
+        }
+        let name = names::snapshot(self.begin, end);
+        let disk = &self.shared.disk;
+        disk.rename(names::SNAPSHOT_TEMP, &name).map_err(Fault::of("rename", names::SNAPSHOT_TEMP))?;
+        self.named = true;
+        disk.sync_dir().map_err(Fault::of("sync the directory of", &name))?;
+        let info = SnapshotInfo { begin: self.begin, end, name };
+        self.shared.add_snapshot(info.clone());
+        Ok(info)
+    }
+
+    fn flush(&mut self) -> Result<(), Fault> {
+        write_all_at(&*self.file, &self.buffer, self.written)
+            .map_err(Fault::of("write", names::SNAPSHOT_TEMP))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        self.file.sync_data().map_err(Fault::of("sync", names::SNAPSHOT_TEMP))?;
+        self.synced = self.written;
+        Ok(())
+    }
+}
+
+impl Drop for SnapshotWriter {
+    fn drop(&mut self) {
+        if !self.named {
+            // What cannot be removed now is removed at the next snapshot or start.
+            let _ = self.shared.disk.remove(names::SNAPSHOT_TEMP);
+        }
+        self.shared.snapshot_in_work.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,10 @@
+//! The ledger on the fake disk: what each fault does to it, and a sweep through all of them.
+
+mod basics;
+mod damage;
+mod decoders;
+mod faults;
+mod inspect;
+mod random;
+mod script;
+mod sweep;

@@ -1,0 +1,124 @@
+//! What the tests share: small settings, records that name their position, and a look at what a disk holds.
+
+use std::{convert::Infallible, sync::Arc};
+
+use super::super::*;
+use crate::{
+    Position,
+    disk::{Disk, fake::FakeDisk},
+};
+
+pub const CLUSTER: ClusterId = ClusterId(*b"a test's cluster");
+
+/// Segments with room for six sectors of frames.
+pub const SEGMENT_BYTES: u64 = 8 * SECTOR_BYTES as u64;
+
+pub fn options() -> Options {
+    Options { segment_bytes: SEGMENT_BYTES, create: Some(CLUSTER), ..Options::default() }
+}
+
+pub fn open(disk: &FakeDisk) -> Result<(FileLedger, OpenReport), Error> {
+    open_with(disk, options())
+}
+
+pub fn open_with(disk: &FakeDisk, options: Options) -> Result<(FileLedger, OpenReport), Error> {
+    FileLedger::open(Arc::new(disk.clone()) as Arc<dyn Disk>, options)
+}
+
+/// The record that every test writes at a position: its length and its content follow from it.
+pub fn record(position: u64) -> Vec<u8> {
+    let length = [20, 700, 3, 0, 460, 1200][position as usize % 6];
+    let mut bytes = format!("record {position} ").into_bytes();
+    // Long runs of zeros inside a record must not be taken for sectors that were never written.
+    let filler = if position.is_multiple_of(5) { 0 } else { position as u8 };
+    bytes.resize(length.max(bytes.len()), filler);
+    bytes
+}
+
+pub fn batch(first: Position, count: u64) -> Batch {
+    let mut builder = BatchBuilder::new(first);
+    for position in first.0..first.0 + count {
+        builder.push(&record(position)).expect("small records fit");
+    }
+    builder.finish(first.0 * 1000)
+}
+
+pub fn append(ledger: &mut FileLedger, count: u64) -> Result<(), AppendError> {
+    ledger.append(&mut batch(ledger.next(), count))
+}
+
+/// Appends a batch and fails the test when that fails.
+pub fn must_append(ledger: &mut FileLedger, count: u64) {
+    append(ledger, count).expect("nothing is wrong with the disk");
+}
+
+pub fn reserve(ledger: &mut FileLedger) {
+    if let Some(job) = ledger.reserve_job() {
+        let result = job.run();
+        ledger.reserve_done(result);
+    }
+}
+
+/// Stores a snapshot whose blocks are the records up to the end.
+pub fn snapshot(ledger: &FileLedger) -> Result<SnapshotInfo, SnapshotError> {
+    let end = Position(ledger.next().0 - 1);
+    let mut writer = ledger.begin_snapshot(end)?;
+    for position in 1..=end.0 {
+        writer.write_block(&record(position))?;
+    }
+    writer.finish(end)
+}
+
+/// The records that snapshot and log give together, checked to be the right ones; the number of them.
+pub fn restore(ledger: &FileLedger) -> Result<u64, Error> {
+    let mut count = 0;
+    if let Some(mut reader) = ledger.load_snapshot()? {
+        let mut block = Vec::new();
+        while reader.next_block(&mut block)? {
+            count += 1;
+            assert_eq!(block, record(count), "block {count}");
+        }
+        assert_eq!(Position(count), reader.begin());
+    }
+    let replayed = ledger.replay(Position(count + 1), |position, bytes| {
+        count += 1;
+        assert_eq!(position, Position(count), "positions have no gaps");
+        assert_eq!(bytes, record(count), "record {count}");
+        Ok::<_, Infallible>(())
+    });
+    match replayed {
+        Ok(()) => {}
+        Err(ReplayError::Ledger(error)) => return Err(error),
+        Err(ReplayError::Visit(_, never)) => match never {},
+    }
+    assert_eq!(Position(count + 1), ledger.next());
+    Ok(count)
+}
+
+/// Opens and restores: the number of records, or the refusal.
+pub fn recover(disk: &FakeDisk) -> Result<u64, Error> {
+    let (ledger, report) = open(disk)?;
+    assert_eq!(ledger.next(), report.next);
+    restore(&ledger)
+}
+
+/// A disk on which `batches` were appended, one record more in each batch than in the one before, from 1.
+pub fn written(batches: u64) -> FakeDisk {
+    let disk = FakeDisk::new();
+    let (mut ledger, _) = open(&disk).expect("a new directory");
+    for count in 1..=batches {
+        must_append(&mut ledger, count);
+    }
+    disk
+}
+
+pub fn segments(disk: &FakeDisk) -> Vec<String> {
+    disk.names().into_iter().filter(|name| name.starts_with("segment-")).collect()
+}
+
+/// Changes a file in place, durably.
+pub fn edit(disk: &FakeDisk, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = disk.content(name).expect("the file exists");
+    change(&mut bytes);
+    disk.put(name, bytes);
+}
