@@ -1,0 +1,34 @@
+//! A lease that was still alive was given more time.
+
+use authority::{Position, Time, event};
+
+use crate::record::error::{DecodeError, need};
+use crate::record::value::Id;
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct LeaseExtended {
+    #[prost(message, optional, tag = "1")]
+    pub task: Option<Id>,
+    #[prost(uint64, tag = "2")]
+    pub lease: u64,
+    #[prost(uint64, tag = "3")]
+    pub expires_at: u64,
+}
+
+impl From<&event::LeaseExtended> for LeaseExtended {
+    fn from(event: &event::LeaseExtended) -> LeaseExtended {
+        LeaseExtended { task: Some(event.task.into()), lease: event.lease.0, expires_at: event.expires_at.0 }
+    }
+}
+
+impl TryFrom<LeaseExtended> for event::LeaseExtended {
+    type Error = DecodeError;
+
+    fn try_from(message: LeaseExtended) -> Result<event::LeaseExtended, DecodeError> {
+        Ok(event::LeaseExtended {
+            task: need(message.task, "the task's id")?.into(),
+            lease: Position(message.lease),
+            expires_at: Time(message.expires_at),
+        })
+    }
+}

@@ -1,0 +1,27 @@
+//! The messages that several records and snapshot entries share.
+
+pub mod cancel_cause;
+mod category;
+pub mod dead_reason;
+mod extras;
+mod id;
+pub mod properties;
+mod queue_config;
+mod queue_key;
+mod task_error;
+
+use std::sync::Arc;
+
+use prost::bytes::Bytes;
+
+pub use extras::Extras;
+pub use id::Id;
+pub use properties::Property;
+pub use queue_config::{Backoff, QueueConfig};
+pub use queue_key::QueueKey;
+pub use task_error::TaskError;
+
+/// Content for a message, without a copy: a payload may be a megabyte.
+pub fn shared(content: &Arc<[u8]>) -> Bytes {
+    Bytes::from_owner(content.clone())
+}

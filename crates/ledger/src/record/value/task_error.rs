@@ -1,0 +1,38 @@
+//! How an attempt failed.
+
+use std::sync::Arc;
+
+use super::category;
+use crate::record::error::DecodeError;
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct TaskError {
+    #[prost(uint32, tag = "1")]
+    pub category: u32,
+    #[prost(string, optional, tag = "2")]
+    pub code: Option<String>,
+    #[prost(string, tag = "3")]
+    pub message: String,
+}
+
+impl From<&authority::TaskError> for TaskError {
+    fn from(error: &authority::TaskError) -> TaskError {
+        TaskError {
+            category: category::number(error.category),
+            code: error.code.as_deref().map(str::to_owned),
+            message: error.message.to_string(),
+        }
+    }
+}
+
+impl TryFrom<TaskError> for authority::TaskError {
+    type Error = DecodeError;
+
+    fn try_from(error: TaskError) -> Result<authority::TaskError, DecodeError> {
+        Ok(authority::TaskError {
+            category: category::from_number(error.category)?,
+            code: error.code.map(Arc::from),
+            message: error.message.into(),
+        })
+    }
+}

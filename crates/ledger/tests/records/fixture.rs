@@ -1,0 +1,80 @@
+//! The released format. These files are never written again: what version 1 wrote must stay readable (P12).
+
+use std::collections::BTreeSet;
+
+use ledger::record::snapshot::{self, SnapshotEntry, decode_block};
+use ledger::record::{Record, decode};
+use prost::encoding::{WireType, decode_key, decode_varint};
+
+use crate::samples;
+
+/// Records, each with its length before it.
+const RECORDS_V1: &[u8] = include_bytes!("../fixtures/records-v1.bin");
+/// One block of snapshot entries.
+const SNAPSHOT_V1: &[u8] = include_bytes!("../fixtures/snapshot-v1.bin");
+const EVENT_KINDS: usize = 17;
+
+#[test]
+fn p12_records_of_version_1_decode_and_encode_to_the_same_bytes() {
+    let (mut rest, mut decoded, mut again) = (RECORDS_V1, Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        let length = prost::decode_length_delimiter(&mut rest).expect("the fixture has lengths");
+        let (bytes, after) = rest.split_at(length);
+        let record = decode(bytes).expect("version 1 is readable");
+        prost::encode_length_delimiter(length, &mut again).expect("a vector grows");
+        record.encode(&mut again);
+        decoded.push(record);
+        rest = after;
+    }
+    assert_eq!(decoded, samples::records());
+    assert_eq!(again, RECORDS_V1);
+    let kinds: BTreeSet<_> = decoded.iter().map(|record| record.event.name()).collect();
+    assert_eq!(kinds.len(), EVENT_KINDS, "the fixture has one record of each kind");
+}
+
+#[test]
+fn p12_snapshot_entries_of_version_1_decode_and_encode_to_the_same_bytes() {
+    let decoded: Result<Vec<_>, _> = decode_block(SNAPSHOT_V1).collect();
+    let decoded = decoded.expect("version 1 is readable");
+    assert_eq!(decoded, samples::entries());
+    assert_eq!(block_of(&decoded), SNAPSHOT_V1);
+}
+
+#[test]
+fn the_documented_tags_are_the_encoded_ones() {
+    let documented = include_str!("../../../../docs/records.md");
+    for record in samples::records() {
+        let tag = tag_of_the_event(&record);
+        let row = format!("\n| {tag} | {} |", record.event.name());
+        assert!(documented.contains(&row), "docs/records.md has no row{row}");
+    }
+}
+
+fn tag_of_the_event(record: &Record) -> u32 {
+    let mut bytes = Vec::new();
+    record.encode(&mut bytes);
+    let mut rest = &bytes[..];
+    loop {
+        let (tag, wire_type) = decode_key(&mut rest).expect("a record has an event");
+        if wire_type == WireType::LengthDelimited {
+            return tag;
+        }
+        decode_varint(&mut rest).expect("the fields before the event are numbers");
+    }
+}
+
+pub fn block_of(entries: &[SnapshotEntry]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for entry in entries {
+        match entry {
+            SnapshotEntry::Header { begin, time, .. } => snapshot::encode_header(*begin, *time, &mut block),
+            SnapshotEntry::Task { queue, task } => snapshot::encode_task(queue, task, &mut block),
+            SnapshotEntry::Queue { key, config, configured } => {
+                snapshot::encode_queue(key, config, *configured, &mut block);
+            }
+            SnapshotEntry::Owner(owner) => snapshot::encode_owner(owner, &mut block),
+            SnapshotEntry::TokenKey(key) => snapshot::encode_token_key(key, &mut block),
+        }
+    }
+    block
+}

@@ -1,0 +1,11 @@
+//! Records and snapshot entries: round trips, hostile bytes, the released format, and the snapshot that is taken
+//! while records go on.
+
+mod fixture;
+mod history;
+mod hostile;
+mod load;
+mod round_trip;
+mod samples;
+mod strategies;
+mod window;

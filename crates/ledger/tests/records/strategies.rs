@@ -1,0 +1,310 @@
+//! Random events and tasks of every kind, with every optional value present and absent.
+
+use std::sync::Arc;
+
+use authority::event::*;
+use authority::*;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+pub fn record() -> impl Strategy<Value = ledger::record::Record> {
+    (time(), option::of(position()), event()).prop_map(|(at, prev, event)| ledger::record::Record {
+        at,
+        prev,
+        event,
+    })
+}
+
+pub fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![about_leases(), about_tasks(), about_the_rest()]
+}
+
+pub fn task() -> impl Strategy<Value = (QueueKey, Task)> {
+    let numbers = (any::<i32>(), any::<u32>(), any::<u32>(), time(), any::<u64>(), any::<u64>());
+    let past = (option::of(cancel_request()), vec(report(), 0..4), option::of(task_error()));
+    let more = (properties(), option::of(extras()), vec(text(), 0..4));
+    (queue_key(), task_id(), content(), numbers, phase(), past, more).prop_map(
+        |(queue, id, payload, numbers, phase, (cancel, reports, last_error), more)| {
+            let (priority, grants, releases, created_at, created, last) = numbers;
+            let (properties, extras, operations) = more;
+            let task = Task {
+                id,
+                payload,
+                priority,
+                attempt: grants.max(releases),
+                releases: grants.min(releases),
+                created_at,
+                created: Position(created.min(last)),
+                last: Position(created.max(last)),
+                phase,
+                cancel: cancel.map(Box::new),
+                reports,
+                last_error: last_error.map(Box::new),
+                properties,
+                extras: extras.map(Arc::new),
+                operations,
+            };
+            (queue, task)
+        },
+    )
+}
+
+pub fn queue_config() -> impl Strategy<Value = QueueConfig> {
+    let spans = (option::of(number()), option::of(number()), option::of(number()), option::of(number()));
+    let lists = (option::of(backoff()), option::of(vec(category(), 0..7)));
+    (option::of(any::<u32>()), spans, lists, option::of(number())).prop_map(
+        |(max_attempts, spans, (backoff, retry_on), max_queue_size)| QueueConfig {
+            max_attempts,
+            lease_ms: spans.0,
+            heartbeat_interval_ms: spans.1,
+            cancel_grace_ms: spans.2,
+            backoff,
+            retry_on,
+            max_queue_size,
+            retention_ms: spans.3,
+        },
+    )
+}
+
+pub fn queue_key() -> impl Strategy<Value = QueueKey> {
+    (text(), text(), text())
+        .prop_map(|(tenant, workspace, name)| QueueKey { scope: Scope { tenant, workspace }, name })
+}
+
+fn about_leases() -> impl Strategy<Value = Event> {
+    let granted =
+        (task_id(), any::<u32>(), text(), option::of(text()), option::of(digest()), number(), time());
+    let expiry = prop_oneof![Just(ExpiryCause::Silence), Just(ExpiryCause::Timeout)];
+    let release =
+        prop_oneof![Just(ReleaseCause::Worker), Just(ReleaseCause::Undelivered), Just(ReleaseCause::Session)];
+    prop_oneof![
+        granted.prop_map(|(task, attempt, worker, session, request, length_ms, expires_at)| {
+            Event::LeaseGranted(LeaseGranted {
+                task,
+                attempt,
+                worker,
+                session,
+                request,
+                length_ms,
+                expires_at,
+            })
+        }),
+        (task_id(), position(), time()).prop_map(|(task, lease, expires_at)| Event::LeaseExtended(
+            LeaseExtended { task, lease, expires_at }
+        )),
+        (task_id(), position(), expiry, any::<bool>()).prop_map(|(task, lease, cause, exhausted)| {
+            Event::LeaseExpired(LeaseExpired { task, lease, cause, exhausted })
+        }),
+        (task_id(), position(), release)
+            .prop_map(|(task, lease, cause)| Event::LeaseReleased(LeaseReleased { task, lease, cause })),
+        (task_id(), position(), text())
+            .prop_map(|(task, lease, worker)| Event::AttemptStarted(AttemptStarted { task, lease, worker })),
+    ]
+}
+
+fn about_tasks() -> impl Strategy<Value = Event> {
+    let next = prop_oneof![Just(NextStep::Final), time().prop_map(NextStep::RetryAt)];
+    let dead_report = (position(), digest(), task_error()).prop_map(|(lease, digest, error)| DeadReport {
+        lease,
+        digest,
+        error,
+    });
+    prop_oneof![
+        task_created().prop_map(|created| Event::TaskCreated(Box::new(created))),
+        (task_id(), position(), digest(), content()).prop_map(|(task, lease, digest, result)| {
+            Event::TaskCompleted(TaskCompleted { task, lease, digest, result })
+        }),
+        (task_id(), position(), digest(), task_error(), next).prop_map(
+            |(task, lease, digest, error, next)| Event::TaskFailed(TaskFailed {
+                task,
+                lease,
+                digest,
+                error,
+                next
+            })
+        ),
+        (task_id(), dead_reason(), option::of(text()), option::of(dead_report)).prop_map(
+            |(task, reason, detail, report)| Event::TaskDead(TaskDead { task, reason, detail, report })
+        ),
+        (task_id(), position(), any::<u32>(), digest()).prop_map(|(task, lease, attempt, digest)| {
+            Event::TaskCancelled(TaskCancelled { task, lease, attempt, digest })
+        }),
+        (task_id(), cancel_cause(), text(), time()).prop_map(|(task, cause, reason, grace_until)| {
+            Event::CancelRequested(CancelRequested { task, cause, reason, grace_until })
+        }),
+    ]
+}
+
+fn about_the_rest() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        (task_id(), text())
+            .prop_map(|(task, operation)| Event::OperationAttached(OperationAttached { task, operation })),
+        (task_id(), text())
+            .prop_map(|(task, operation)| Event::OperationDetached(OperationDetached { task, operation })),
+        (queue_key(), queue_config()).prop_map(|(queue, config)| Event::QueueConfigured(QueueConfigured {
+            queue: Arc::new(queue),
+            config
+        })),
+        vec(task_id(), 0..20).prop_map(|tasks| Event::TasksPurged(TasksPurged { tasks })),
+        text().prop_map(|key_id| Event::TokenKeyRotated(TokenKeyRotated { key_id })),
+        (number(), text()).prop_map(|(epoch, node)| Event::OwnerTookOver(OwnerTookOver { epoch, node })),
+    ]
+}
+
+fn task_created() -> impl Strategy<Value = TaskCreated> {
+    let optional = (option::of(time()), properties(), option::of(extras()), option::of(text()));
+    (task_id(), queue_key(), content(), any::<i32>(), optional).prop_map(
+        |(task, queue, payload, priority, (not_before, properties, extras, operation))| TaskCreated {
+            task,
+            queue: Arc::new(queue),
+            payload,
+            priority,
+            not_before,
+            properties,
+            extras: extras.map(Arc::new),
+            operation,
+        },
+    )
+}
+
+fn extras() -> impl Strategy<Value = Extras> {
+    let dedup = (text(), digest()).prop_map(|(key, content)| Dedup { key, content });
+    let times = (option::of(time()), option::of(number()), option::of(number()));
+    let names = (option::of(text()), option::of(text()), option::of(text()));
+    let policy = (option::of(any::<u32>()), option::of(backoff()));
+    (option::of(dedup), times, names, policy, option::of(content()), option::of(task_id())).prop_map(
+        |(dedup, times, names, (max_attempts, backoff), resources, redrive_of)| Extras {
+            dedup,
+            deadline: times.0,
+            timeout_ms: times.1,
+            lease_ms: times.2,
+            max_attempts,
+            backoff,
+            run_id: names.0,
+            asset_id: names.1,
+            task_key: names.2,
+            resources,
+            redrive_of,
+        },
+    )
+}
+
+fn phase() -> impl Strategy<Value = Phase> {
+    let lease = (
+        (position(), text(), option::of(text()), option::of(digest()), option::of(text())),
+        (time(), number(), time(), time()),
+    );
+    prop_oneof![
+        (position(), option::of(time()), any::<bool>())
+            .prop_map(|(since, not_before, exhausted)| { Phase::Waiting { since, not_before, exhausted } }),
+        lease.prop_map(|((number, worker, session, request, started_by), times)| {
+            let (granted_at, length_ms, expires_at, extended_at) = times;
+            Phase::Leased(Box::new(Lease {
+                number,
+                worker,
+                session,
+                request,
+                granted_at,
+                length_ms,
+                expires_at,
+                extended_at,
+                started_by,
+            }))
+        }),
+        (time(), position(), content()).prop_map(|(at, ended, result)| Phase::Completed {
+            at,
+            ended,
+            result
+        }),
+        (time(), position()).prop_map(|(at, ended)| Phase::Failed { at, ended }),
+        (time(), position(), dead_reason(), option::of(text()))
+            .prop_map(|(at, ended, reason, detail)| Phase::Dead { at, ended, reason, detail }),
+    ]
+}
+
+fn report() -> impl Strategy<Value = Report> {
+    let outcome = prop_oneof![
+        Just(Outcome::Completed),
+        Just(Outcome::Failed),
+        time().prop_map(Outcome::RetryAt),
+        dead_reason().prop_map(Outcome::Dead),
+        Just(Outcome::Discarded),
+    ];
+    (any::<u32>(), position(), digest(), outcome).prop_map(|(attempt, lease, digest, outcome)| Report {
+        attempt,
+        lease,
+        digest,
+        outcome,
+    })
+}
+
+fn cancel_request() -> impl Strategy<Value = CancelRequest> {
+    (cancel_cause(), text(), time(), time()).prop_map(|(cause, reason, requested_at, grace_until)| {
+        CancelRequest { cause, reason, requested_at, grace_until }
+    })
+}
+
+fn task_error() -> impl Strategy<Value = TaskError> {
+    (category(), option::of(text()), text()).prop_map(|(category, code, message)| TaskError {
+        category,
+        code,
+        message,
+    })
+}
+
+fn backoff() -> impl Strategy<Value = Backoff> {
+    (number(), any::<u32>(), number(), any::<u32>()).prop_map(
+        |(initial_ms, factor_permille, max_ms, jitter_permille)| Backoff {
+            initial_ms,
+            factor_permille,
+            max_ms,
+            jitter_permille,
+        },
+    )
+}
+
+fn properties() -> impl Strategy<Value = Arc<Properties>> {
+    vec((text(), text()), 0..4).prop_map(|pairs| Arc::new(Properties::new(pairs)))
+}
+
+fn category() -> impl Strategy<Value = Category> {
+    proptest::sample::select(&Category::ALL[..])
+}
+
+fn dead_reason() -> impl Strategy<Value = DeadReason> {
+    proptest::sample::select(&DeadReason::ALL[..])
+}
+
+fn cancel_cause() -> impl Strategy<Value = CancelCause> {
+    prop_oneof![Just(CancelCause::User), Just(CancelCause::Deadline)]
+}
+
+fn text() -> impl Strategy<Value = Arc<str>> {
+    prop_oneof!["[a-z]{0,6}", ".{0,6}"].prop_map(Arc::from)
+}
+
+fn content() -> impl Strategy<Value = Arc<[u8]>> {
+    vec(any::<u8>(), 0..40).prop_map(Arc::from)
+}
+
+/// Zero is worth trying often: protobuf leaves it out.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => Just(0), 1 => 1..1_000u64, 3 => any::<u64>()]
+}
+
+fn time() -> impl Strategy<Value = Time> {
+    number().prop_map(Time)
+}
+
+fn position() -> impl Strategy<Value = Position> {
+    number().prop_map(Position)
+}
+
+fn task_id() -> impl Strategy<Value = TaskId> {
+    prop_oneof![1 => Just(TaskId(0)), 4 => any::<u128>().prop_map(TaskId)]
+}
+
+fn digest() -> impl Strategy<Value = Digest> {
+    any::<[u8; 16]>().prop_map(Digest)
+}
