@@ -1,0 +1,185 @@
+//! One step of a task's story.
+
+use std::sync::Arc;
+
+use authority::event::{ExpiryCause, ReleaseCause};
+use authority::{CancelCause, DeadReason, Position, TaskError, TaskId, Time};
+
+/// What one record did, and what the records before it say about that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub position: Position,
+    pub at: Time,
+    /// The attempt that it is about, and who had it.
+    pub attempt: Option<u32>,
+    pub worker: Option<Arc<str>>,
+    /// How long the attempt ran, when this ended it.
+    pub ran_ms: Option<u64>,
+    /// How often its lease was extended, when this ended it.
+    pub extensions: Option<u32>,
+    pub what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Submitted {
+        queue: Arc<str>,
+        priority: i32,
+        /// How long it was not to be leased.
+        delay_ms: Option<u64>,
+        redrive_of: Option<TaskId>,
+    },
+    Leased {
+        /// Since it was ready; unknown when the records before are no longer kept.
+        waited_ms: Option<u64>,
+        lease_ms: u64,
+    },
+    Started {
+        by: Arc<str>,
+    },
+    /// Time took the lease away, and the task waits again.
+    Lost {
+        cause: ExpiryCause,
+        /// Since the worker was last heard of, as far as is recorded: heartbeats in quick succession are not.
+        silent_ms: Option<u64>,
+        /// No attempt is left.
+        is_last: bool,
+    },
+    Released {
+        cause: ReleaseCause,
+    },
+    /// The attempt failed, and the task waits for the next one.
+    Failed {
+        error: TaskError,
+        retry_ms: u64,
+    },
+    FailedForGood {
+        error: TaskError,
+        why: FinalReason,
+    },
+    Completed {
+        result_bytes: usize,
+    },
+    Dead {
+        reason: DeadReason,
+        detail: Option<Arc<str>>,
+        /// What the worker that was stopped reported.
+        error: Option<TaskError>,
+        /// How long a worker that still had it had not been heard of.
+        silent_ms: Option<u64>,
+        /// Who had asked it to stop, if anyone had.
+        cancel: Option<CancelCause>,
+    },
+    AskedToStop {
+        cause: CancelCause,
+        reason: Arc<str>,
+        grace_ms: u64,
+    },
+    /// A report came without authority, and changed nothing.
+    Discarded {
+        why: DiscardReason,
+    },
+    /// The coordinator was started again while the task was leased.
+    Restarted {
+        epoch: u64,
+    },
+    WaiterJoined {
+        operation: Arc<str>,
+    },
+    WaiterLeft {
+        operation: Arc<str>,
+    },
+    Purged,
+}
+
+/// Why a failure was the last word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FinalReason {
+    LastAttempt {
+        allowed: u32,
+    },
+    NotRetryable,
+    /// The records of its creation or of its queue's settings are no longer kept.
+    Unknown,
+}
+
+/// Why a report found its attempt without authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiscardReason {
+    /// The worker had not been heard of in time.
+    Lost,
+    TimedOut,
+    Released,
+    /// The attempt had reported before.
+    Reported,
+    /// The task had ended.
+    Ended,
+    Unknown,
+}
+
+impl FinalReason {
+    /// A name for scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            FinalReason::LastAttempt { .. } => "LAST_ATTEMPT",
+            FinalReason::NotRetryable => "NOT_RETRYABLE",
+            FinalReason::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+impl DiscardReason {
+    /// A name for scripts.
+    pub fn name(self) -> &'static str {
+        match self {
+            DiscardReason::Lost => "LEASE_LOST",
+            DiscardReason::TimedOut => "TIMED_OUT",
+            DiscardReason::Released => "RELEASED",
+            DiscardReason::Reported => "ALREADY_REPORTED",
+            DiscardReason::Ended => "TASK_ENDED",
+            DiscardReason::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+impl Step {
+    pub(super) fn new(position: Position, at: Time, what: What) -> Step {
+        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, what }
+    }
+}
+
+impl What {
+    /// A name for scripts.
+    pub fn name(&self) -> &'static str {
+        match self {
+            What::Submitted { .. } => "SUBMITTED",
+            What::Leased { .. } => "LEASED",
+            What::Started { .. } => "STARTED",
+            What::Lost { .. } => "LOST",
+            What::Released { .. } => "RELEASED",
+            What::Failed { .. } => "FAILED_AND_RETRIED",
+            What::FailedForGood { .. } => "FAILED",
+            What::Completed { .. } => "COMPLETED",
+            What::Dead { .. } => "DEAD",
+            What::AskedToStop { .. } => "ASKED_TO_STOP",
+            What::Discarded { .. } => "REPORT_DISCARDED",
+            What::Restarted { .. } => "COORDINATOR_RESTARTED",
+            What::WaiterJoined { .. } => "WAITER_JOINED",
+            What::WaiterLeft { .. } => "WAITER_LEFT",
+            What::Purged => "PURGED",
+        }
+    }
+
+    /// Whether nobody works on the task any more after this.
+    pub fn ends_an_attempt(&self) -> bool {
+        matches!(
+            self,
+            What::Lost { .. }
+                | What::Released { .. }
+                | What::Failed { .. }
+                | What::FailedForGood { .. }
+                | What::Completed { .. }
+                | What::Dead { .. }
+        )
+    }
+}

@@ -1,0 +1,18 @@
+//! The append-only log that makes the authority's decisions true.
+//!
+//! A record is durable when [`Ledger::append`] returns, and never before. To this crate's file layer a
+//! record is opaque bytes at a position; positions start at 1 and have no gaps.
+//! The layout on disk is drawn to the byte in `docs/format.md`.
+
+pub mod digest;
+pub mod disk;
+pub mod explain;
+pub mod file;
+mod ledger;
+pub mod past;
+mod rebuild;
+pub mod record;
+
+pub use authority::Position;
+pub use ledger::{Ledger, SnapshotSink, SnapshotSource};
+pub use rebuild::{Rebuild, RebuildError};

@@ -1,0 +1,114 @@
+//! From stored bytes back to a state: a snapshot or nothing, then records one after the other.
+//!
+//! The one way in which records become state, for a start, for offline tools and for tests. It knows nothing of
+//! where the bytes come from, so whoever reads decides how far to go.
+
+use authority::{Illegal, Position, State};
+
+use crate::file;
+use crate::record::snapshot::{LoadError, Loader};
+use crate::record::{self, DecodeError, Record};
+use crate::{Ledger, SnapshotSource};
+
+/// A state that is being put together.
+#[derive(Debug, Default)]
+pub struct Rebuild {
+    state: State,
+    records: u64,
+    bytes: u64,
+}
+
+/// Why stored bytes do not give a state. The state begun from them must be dropped.
+#[derive(Debug, thiserror::Error)]
+pub enum RebuildError {
+    #[error(transparent)]
+    Ledger(#[from] file::Error),
+    #[error("the ledger holds a record that does not fit and may have been tampered with: {0}")]
+    Illegal(#[from] Illegal),
+    #[error("the record at position {0} cannot be read: {1}")]
+    Record(Position, DecodeError),
+    #[error("the record at position {found} was given where {expected} should follow")]
+    Gap { expected: Position, found: Position },
+    #[error(transparent)]
+    Snapshot(#[from] LoadError),
+}
+
+impl Rebuild {
+    /// Begins with nothing, for a log that is there from its first record.
+    pub fn new() -> Rebuild {
+        Rebuild::default()
+    }
+
+    /// Begins with what a snapshot holds.
+    pub fn from_snapshot(snapshot: &mut dyn SnapshotSource) -> Result<Rebuild, RebuildError> {
+        let mut loader = Loader::new();
+        let mut block = Vec::new();
+        while snapshot.next_block(&mut block)? {
+            loader.block(&block)?;
+        }
+        let state = loader.finish(snapshot.end())?;
+        if state.position() != snapshot.begin() {
+            let (expected, found) = (snapshot.begin(), state.position());
+            return Err(RebuildError::Gap { expected, found });
+        }
+        Ok(Rebuild { state, records: 0, bytes: 0 })
+    }
+
+    /// Restores the newest state of a ledger: its newest snapshot, if it has one, and all records after that.
+    pub fn newest(ledger: &dyn Ledger) -> Result<Rebuild, RebuildError> {
+        let mut rebuild = match ledger.load_snapshot()? {
+            Some(mut snapshot) => Rebuild::from_snapshot(&mut *snapshot)?,
+            None => Rebuild::new(),
+        };
+        let mut failed = Ok(());
+        ledger.read(rebuild.next(), &mut |position, bytes| match rebuild.apply(position, bytes) {
+            Ok(_) => std::ops::ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Err(error);
+                std::ops::ControlFlow::Break(())
+            }
+        })?;
+        failed.map(|()| rebuild)
+    }
+
+    /// The position of the record that must come next.
+    pub fn next(&self) -> Position {
+        self.state.position().next()
+    }
+
+    /// Applies the record at the next position, and hands it back.
+    pub fn apply(&mut self, position: Position, bytes: &[u8]) -> Result<Record, RebuildError> {
+        let record = record::decode(bytes).map_err(|error| RebuildError::Record(position, error))?;
+        self.apply_record(position, &record)?;
+        self.bytes += bytes.len() as u64;
+        Ok(record)
+    }
+
+    /// Applies a record that was decoded before.
+    pub fn apply_record(&mut self, position: Position, record: &Record) -> Result<(), RebuildError> {
+        if position != self.next() {
+            return Err(RebuildError::Gap { expected: self.next(), found: position });
+        }
+        self.state.apply(record.at, &record.event)?;
+        self.records += 1;
+        Ok(())
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub fn into_state(self) -> State {
+        self.state
+    }
+
+    /// How many records were applied.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// How many bytes these records had.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
