@@ -1,0 +1,204 @@
+//! What drives the engine in production: one thread that decides, one that owns the ledger, one that writes
+//! snapshots. Requests of the next batch collect and are decided while the last batch syncs.
+
+mod deliver;
+mod disk;
+mod snapshots;
+mod start;
+
+pub use start::{Options, Running, StartError, StartReport, start, start_on};
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use authority::{Position, Time};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::clock::Clock;
+use crate::engine::{Engine, Room};
+use crate::handle::Envelope;
+use crate::request::Reply;
+use disk::{Disk, DiskEvent};
+use snapshots::Snapshots;
+
+/// Requests that may wait to be decided. Beyond it the edge waits, and after a while refuses.
+pub const INBOX_REQUESTS: usize = 16_384;
+/// Requests taken from the inbox in one go.
+const TAKE_REQUESTS: usize = 1_024;
+/// A tick stays this far behind the clock, so that a request which was stamped but has not reached the inbox yet is
+/// decided before it.
+const TICK_LAG_MS: u64 = 2;
+/// The longest sleep. Timers do not count suspend, so after one the next look at the clock must not be far.
+const MAX_SLEEP: Duration = Duration::from_secs(5);
+
+/// Why the coordinator ended by itself.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("the ledger failed, so the coordinator has stopped: {0}")]
+pub struct Failure(pub String);
+
+/// What the driver waits for.
+enum Wake {
+    Disk(Option<DiskEvent>),
+    Requests(usize),
+    Stop,
+    Due,
+}
+
+struct Driver {
+    engine: Engine<oneshot::Sender<Reply>>,
+    clock: Arc<Clock>,
+    inbox: mpsc::Receiver<Envelope>,
+    /// Taken from the inbox, and decided as soon as the engine takes more.
+    pending: VecDeque<Envelope>,
+    waiting: Arc<AtomicUsize>,
+    disk: Disk,
+    events: mpsc::UnboundedReceiver<DiskEvent>,
+    snapshots: Snapshots,
+    shutdown: watch::Receiver<bool>,
+    /// Tells those who follow the ledger how far it is durable.
+    durable: watch::Sender<Position>,
+    /// The receipt of the newest request that was decided.
+    decided_up_to: Time,
+    in_flight: bool,
+    /// The batch in flight waits for space on the disk.
+    held: bool,
+    outbox: Vec<(oneshot::Sender<Reply>, Reply)>,
+}
+
+impl Driver {
+    /// Runs until it is told to stop and everything decided is durable, or until the ledger fails.
+    async fn run(mut self) -> Result<(), Failure> {
+        let result = self.serve().await;
+        self.outbox.extend(self.engine.take_all_waiting());
+        self.deliver();
+        self.inbox.close();
+        while let Ok(envelope) = self.inbox.try_recv() {
+            // Nobody decides it any more; the dropped sender says so.
+            drop(envelope);
+        }
+        result
+    }
+
+    async fn serve(&mut self) -> Result<(), Failure> {
+        let mut requests = Vec::with_capacity(TAKE_REQUESTS);
+        let (mut stopping, mut open) = (false, true);
+        loop {
+            self.decide();
+            self.step();
+            if self.can_decide() {
+                continue;
+            }
+            if !open && self.pending.is_empty() && (!self.in_flight || self.held) {
+                return self.check_held();
+            }
+            let due = self.until_due();
+            let take = open && self.pending.is_empty() && self.engine.takes_requests();
+            let wake = tokio::select! {
+                biased;
+                event = self.events.recv() => Wake::Disk(event),
+                // Before the requests: under load there is always one more of them.
+                _ = self.shutdown.wait_for(|stop| *stop), if !stopping => Wake::Stop,
+                taken = self.inbox.recv_many(&mut requests, TAKE_REQUESTS), if take => Wake::Requests(taken),
+                () = tokio::time::sleep(due) => Wake::Due,
+            };
+            match wake {
+                Wake::Disk(Some(event)) => self.disk_event(event)?,
+                Wake::Disk(None) => return Err(Failure("the disk thread is gone".into())),
+                // The inbox is closed and empty: every handle is gone, or we are stopping.
+                Wake::Requests(0) => open = false,
+                Wake::Requests(_) => self.pending.extend(requests.drain(..)),
+                Wake::Due => {}
+                Wake::Stop => {
+                    stopping = true;
+                    self.inbox.close();
+                    self.engine.end_polls();
+                }
+            }
+        }
+    }
+
+    fn can_decide(&self) -> bool {
+        !self.pending.is_empty() && self.engine.takes_requests()
+    }
+
+    fn decide(&mut self) {
+        while self.engine.takes_requests()
+            && let Some(Envelope { request, received_at, reply_to, room }) = self.pending.pop_front()
+        {
+            drop(room);
+            self.decided_up_to = self.decided_up_to.max(received_at);
+            self.engine.receive(request, received_at, reply_to);
+        }
+    }
+
+    /// What follows from the requests and events so far: ticks, answers, a batch for the disk, a slice of a snapshot.
+    fn step(&mut self) {
+        let horizon = self.horizon();
+        if self.engine.next_due() <= horizon {
+            self.engine.tick(horizon);
+        }
+        // Before the batch is taken: leases that cannot be delivered are given back in it.
+        self.outbox.extend(self.engine.take_answers());
+        self.deliver();
+        if !self.in_flight
+            && let Some(batch) = self.engine.take_batch()
+        {
+            self.snapshots.note_appended(batch.body_bytes());
+            self.in_flight = true;
+            self.disk.append(batch);
+        }
+        self.snapshots.step(&mut self.engine, &self.disk);
+    }
+
+    /// The time up to which every request received is known to have been decided.
+    fn horizon(&self) -> Time {
+        let now = self.clock.now();
+        let all_taken = self.inbox.is_empty() && self.pending.is_empty();
+        let all_decided = all_taken && self.waiting.load(Ordering::SeqCst) == 0;
+        if all_decided { Time(now.0.saturating_sub(TICK_LAG_MS)) } else { self.decided_up_to }
+    }
+
+    fn until_due(&self) -> Duration {
+        if !self.engine.takes_requests() {
+            // Only the disk can help, and time does not pass for what waits to be decided.
+            return MAX_SLEEP;
+        }
+        let due = self.engine.next_due().plus_ms(TICK_LAG_MS);
+        Duration::from_millis(due.since_ms(self.clock.now())).min(MAX_SLEEP)
+    }
+
+    /// Nobody knows when there will be space, so neither a start nor a stop waits for it.
+    fn check_held(&self) -> Result<(), Failure> {
+        match self.held {
+            true => Err(Failure("the disk is full, and what was decided last is not recorded".into())),
+            false => Ok(()),
+        }
+    }
+
+    fn disk_event(&mut self, event: DiskEvent) -> Result<(), Failure> {
+        match event {
+            DiskEvent::Appended(batch, room) => {
+                (self.in_flight, self.held) = (false, false);
+                self.engine.set_room(room);
+                for line in self.engine.batch_durable(batch) {
+                    line.log();
+                }
+                self.durable.send_replace(self.engine.durable());
+                self.snapshots.durable(self.engine.durable());
+            }
+            DiskEvent::Held => {
+                self.held = true;
+                self.engine.set_room(Room::Nothing);
+            }
+            DiskEvent::Room(room) => self.engine.set_room(room),
+            DiskEvent::Snapshot(event) => self.snapshots.event(event, &mut self.engine, &self.disk),
+            DiskEvent::Failed(what) => {
+                tracing::error!(%what, "the ledger failed; stopping, because what is on disk is unknown until the next start");
+                return Err(Failure(what));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! When a snapshot is due, and the thread that writes its blocks. The engine gives one slice at a time, and only when
+//! the last one was written, so a slow disk slows the snapshot and nothing else.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+use authority::Position;
+use ledger::file::{SnapshotError, SnapshotWriter};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+
+use super::disk::{Disk, DiskEvent};
+use crate::engine::Engine;
+use crate::request::Reply;
+
+/// A snapshot is due when this much was appended since the last one, or as much as the last one took.
+pub const SNAPSHOT_AFTER_BYTES: u64 = 64 << 20;
+
+pub enum SnapshotEvent {
+    /// The last block is written; the next may come.
+    Ready,
+    /// It is complete, and this large.
+    Finished(u64),
+    Failed(String),
+}
+
+enum Step {
+    Begin(Result<SnapshotWriter, SnapshotError>, Vec<u8>),
+    Block(Vec<u8>),
+    Finish(Position),
+}
+
+/// The way to the thread that writes.
+#[derive(Clone)]
+pub struct SnapshotThread {
+    steps: SyncSender<Step>,
+}
+
+impl SnapshotThread {
+    pub fn spawn(
+        events: UnboundedSender<DiskEvent>,
+    ) -> std::io::Result<(SnapshotThread, thread::JoinHandle<()>)> {
+        // One step is asked for at a time.
+        let (steps, work) = sync_channel(2);
+        let thread = thread::Builder::new().name("lessor-snapshot".into()).spawn(move || {
+            let mut writing = Writing { writer: None, bytes: 0 };
+            for step in work {
+                let event = writing.step(step).unwrap_or_else(|error| {
+                    writing = Writing { writer: None, bytes: 0 };
+                    SnapshotEvent::Failed(error)
+                });
+                if events.send(DiskEvent::Snapshot(event)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok((SnapshotThread { steps }, thread))
+    }
+
+    pub fn begin(&self, writer: Result<SnapshotWriter, SnapshotError>, block: Vec<u8>) {
+        self.send(Step::Begin(writer, block));
+    }
+
+    fn send(&self, step: Step) {
+        let _ = self.steps.send(step);
+    }
+}
+
+struct Writing {
+    writer: Option<SnapshotWriter>,
+    bytes: u64,
+}
+
+impl Writing {
+    fn step(&mut self, step: Step) -> Result<SnapshotEvent, String> {
+        match step {
+            Step::Begin(writer, block) => {
+                self.bytes = 0;
+                self.writer = Some(writer.map_err(|error| error.to_string())?);
+                self.write(&block)
+            }
+            Step::Block(block) => self.write(&block),
+            Step::Finish(end) => {
+                let writer = self.writer.take().ok_or("no snapshot was begun")?;
+                writer.finish(end).map_err(|error| error.to_string())?;
+                Ok(SnapshotEvent::Finished(self.bytes))
+            }
+        }
+    }
+
+    fn write(&mut self, block: &[u8]) -> Result<SnapshotEvent, String> {
+        let writer = self.writer.as_mut().ok_or("no snapshot was begun")?;
+        if !block.is_empty() {
+            writer.write_block(block).map_err(|error| error.to_string())?;
+            self.bytes += block.len() as u64;
+        }
+        Ok(SnapshotEvent::Ready)
+    }
+}
+
+/// The driver's side.
+pub struct Snapshots {
+    thread: SnapshotThread,
+    after_bytes: u64,
+    appended_bytes: u64,
+    due_at_bytes: u64,
+    phase: Phase,
+}
+
+enum Phase {
+    Idle,
+    /// The thread is busy with a step.
+    Busy,
+    /// The thread waits for the next slice.
+    Ready,
+    /// All slices are written; the snapshot may be completed once this position is durable.
+    AllWritten(Position),
+}
+
+impl Snapshots {
+    pub fn new(thread: SnapshotThread, after_bytes: u64, replayed_bytes: u64) -> Snapshots {
+        let due_at_bytes = after_bytes;
+        Snapshots { thread, after_bytes, appended_bytes: replayed_bytes, due_at_bytes, phase: Phase::Idle }
+    }
+
+    pub fn note_appended(&mut self, bytes: usize) {
+        self.appended_bytes += bytes as u64;
+    }
+
+    pub fn step(&mut self, engine: &mut Engine<oneshot::Sender<Reply>>, disk: &Disk) {
+        match self.phase {
+            Phase::Idle if self.appended_bytes >= self.due_at_bytes => {
+                let (begin, block) = engine.begin_snapshot();
+                self.appended_bytes = 0;
+                self.phase = Phase::Busy;
+                disk.begin_snapshot(begin, block);
+            }
+            Phase::Ready => {
+                let Some(slice) = engine.snapshot_slice() else { return };
+                self.phase = match slice.end {
+                    None => Phase::Busy,
+                    Some(end) => Phase::AllWritten(end),
+                };
+                self.thread.send(Step::Block(slice.block));
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything up to here is durable.
+    pub fn durable(&mut self, position: Position) {
+        if let Phase::AllWritten(end) = self.phase
+            && end <= position
+        {
+            self.phase = Phase::Busy;
+            self.thread.send(Step::Finish(end));
+        }
+    }
+
+    pub fn event(&mut self, event: SnapshotEvent, engine: &mut Engine<oneshot::Sender<Reply>>, disk: &Disk) {
+        match event {
+            SnapshotEvent::Ready => {
+                if let Phase::Busy = self.phase {
+                    self.phase = Phase::Ready;
+                }
+                self.durable(engine.durable());
+            }
+            SnapshotEvent::Finished(bytes) => {
+                tracing::info!(bytes, "snapshot taken");
+                self.due_at_bytes = self.after_bytes.max(bytes);
+                self.phase = Phase::Idle;
+                disk.trim(engine.state().time());
+            }
+            SnapshotEvent::Failed(error) => {
+                tracing::error!(error, "the snapshot could not be written; the log is complete without it");
+                engine.abandon_snapshot();
+                self.due_at_bytes = self.after_bytes;
+                self.appended_bytes = 0;
+                self.phase = Phase::Idle;
+            }
+        }
+    }
+}

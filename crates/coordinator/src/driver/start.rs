@@ -1,0 +1,234 @@
+//! From a data directory to a running coordinator: open, restore, replay, take over, expire, and only then serve.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+
+use authority::command::TakeOver;
+use authority::{Command, Position, State, Time};
+use ledger::file::{self, FileLedger, OpenReport};
+use ledger::{Rebuild, RebuildError};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+
+use super::disk;
+use super::snapshots::{SNAPSHOT_AFTER_BYTES, SnapshotThread, Snapshots};
+use super::{Driver, Failure, INBOX_REQUESTS};
+use crate::clock::{Clock, wall};
+use crate::effects::{self, Effect};
+use crate::engine::Engine;
+use crate::handle::{Handle, INBOX_KIB};
+use crate::history::LedgerHistory;
+use crate::request::Request;
+
+/// After the clock jumped by more than this across a restart, nothing is purged for its age at first: somebody may
+/// have set the clock wrong, and what is deleted does not come back.
+const PLAUSIBLE_GAP_MS: u64 = 24 * 60 * 60 * 1_000;
+const PURGE_HOLD_MS: u64 = 60 * 60 * 1_000;
+
+pub struct Options {
+    /// The ledger's directory.
+    pub directory: PathBuf,
+    /// Where effects remember their places, and the effects that follow the ledger.
+    pub effects_directory: PathBuf,
+    pub effects: Vec<Box<dyn Effect>>,
+    pub ledger: file::Options,
+    /// Memory for tasks: near it old final tasks are purged early, at it submits are refused.
+    pub max_state_bytes: usize,
+    pub snapshot_after_bytes: u64,
+    /// Who owns the ledger, in its records.
+    pub node: String,
+}
+
+impl Options {
+    /// A ledger in a directory below `data`, with every default.
+    pub fn new(data: &Path) -> Options {
+        Options {
+            directory: data.join("ledger"),
+            effects_directory: data.join("effects"),
+            effects: Vec::new(),
+            ledger: file::Options::default(),
+            max_state_bytes: usize::MAX,
+            snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
+            node: "embedded".into(),
+        }
+    }
+}
+
+/// What the start found and did.
+#[derive(Clone, Debug)]
+pub struct StartReport {
+    pub opened: OpenReport,
+    /// Where the snapshot ended that was used, if one was.
+    pub snapshot: Option<Position>,
+    pub replayed: u64,
+    pub took: Duration,
+    pub tasks: usize,
+    /// How often the ledger has been taken over, this start included.
+    pub epoch: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Ledger(#[from] file::Error),
+    #[error(transparent)]
+    Rebuild(#[from] RebuildError),
+    #[error("a thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+    #[error(transparent)]
+    Failed(#[from] Failure),
+}
+
+/// A coordinator that serves.
+pub struct Running {
+    pub handle: Handle,
+    pub report: StartReport,
+    stop: watch::Sender<bool>,
+    ended: oneshot::Receiver<Result<(), Failure>>,
+}
+
+impl Running {
+    /// Waits until the coordinator ends by itself, which it does only when the ledger fails.
+    pub async fn failed(&mut self) -> Failure {
+        match (&mut self.ended).await {
+            Ok(Err(failure)) => failure,
+            Ok(Ok(())) => Failure("the coordinator was stopped".into()),
+            Err(_) => Failure("the coordinator's thread ended in a panic".into()),
+        }
+    }
+
+    /// Stops: no more requests, what was decided becomes durable and is answered, the lock is given back.
+    pub async fn stop(self) -> Result<(), Failure> {
+        let _ = self.stop.send(true);
+        self.ended.await.unwrap_or_else(|_| Err(Failure("the coordinator's thread ended in a panic".into())))
+    }
+}
+
+/// Starts a coordinator on its directory. Blocks while the ledger is replayed.
+pub fn start(options: Options) -> Result<Running, StartError> {
+    let began = Instant::now();
+    let (ledger, opened) = FileLedger::open_dir(&options.directory, options.ledger.clone())?;
+    begin(began, ledger, opened, options)
+}
+
+/// Starts a coordinator on a disk that is not a directory of the operating system.
+pub fn start_on(disk: Arc<dyn ledger::disk::Disk>, options: Options) -> Result<Running, StartError> {
+    let began = Instant::now();
+    let (ledger, opened) = FileLedger::open(disk, options.ledger.clone())?;
+    begin(began, ledger, opened, options)
+}
+
+fn begin(
+    began: Instant,
+    ledger: FileLedger,
+    opened: OpenReport,
+    options: Options,
+) -> Result<Running, StartError> {
+    let snapshot = ledger.snapshots().last().map(|snapshot| snapshot.end);
+    let rebuild = Rebuild::newest(&ledger)?;
+    let (replayed, replayed_bytes) = (rebuild.records(), rebuild.bytes());
+    let mut state = rebuild.into_state();
+    state.set_max_bytes(options.max_state_bytes);
+    let clock = Arc::new(Clock::start(state.time()));
+    let hold = purge_hold(&state);
+    let tasks = state.len();
+    let reader = ledger.reader();
+
+    let (events_sender, events) = mpsc::unbounded_channel();
+    let (snapshots, snapshot_thread) = SnapshotThread::spawn(events_sender.clone())?;
+    let (disk, disk_thread) = disk::spawn(ledger, events_sender, snapshots.clone())?;
+    let (inbox_sender, inbox) = mpsc::channel(INBOX_REQUESTS);
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let (stop, shutdown) = watch::channel(false);
+    let (durable, follow_durable) = watch::channel(state.position());
+    let mut driver = Driver {
+        engine: Engine::new(state, hold),
+        clock: clock.clone(),
+        inbox,
+        pending: VecDeque::new(),
+        waiting: waiting.clone(),
+        disk,
+        events,
+        snapshots: Snapshots::new(snapshots, options.snapshot_after_bytes, replayed_bytes),
+        shutdown,
+        durable,
+        decided_up_to: Time::ZERO,
+        in_flight: false,
+        held: false,
+        outbox: Vec::new(),
+    };
+    let followers = options
+        .effects
+        .into_iter()
+        .map(|effect| {
+            effects::follow(effect, &options.effects_directory, reader.clone(), follow_durable.clone())
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    drop(follow_durable);
+    let (ended_sender, ended) = oneshot::channel();
+    let (ready_sender, ready) = std::sync::mpsc::channel();
+    let node = options.node.as_str().into();
+    std::thread::Builder::new().name("lessor-writer".into()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let result = match runtime {
+            Err(error) => Err(Failure(error.to_string())),
+            Ok(runtime) => runtime.block_on(async {
+                let first = driver.take_over(node).await;
+                let _ = ready_sender
+                    .send(first.clone().map(|()| driver.engine.state().owner().map_or(0, |o| o.epoch)));
+                first?;
+                driver.run().await
+            }),
+        };
+        // The driver is gone, and with it the ways to these threads and the positions that the effects follow. When
+        // all have ended, the lock is given back and nothing of ours touches the directory any more.
+        let threads = [disk_thread, snapshot_thread].into_iter().chain(followers);
+        threads.for_each(|thread| drop(thread.join()));
+        let _ = ended_sender.send(result);
+    })?;
+    let epoch = ready.recv().map_err(|_| Failure("the coordinator's thread ended in a panic".into()))??;
+    let handle = Handle {
+        inbox: inbox_sender,
+        inbox_kib: Arc::new(Semaphore::new(INBOX_KIB)),
+        clock,
+        waiting,
+        history: Arc::new(LedgerHistory::new(reader)),
+    };
+    let report = StartReport { opened, snapshot, replayed, took: began.elapsed(), tasks, epoch };
+    Ok(Running { handle, report, stop, ended })
+}
+
+impl Driver {
+    /// The first act of an owner: record that it is one, and expire what ran out meanwhile. Nothing is served before
+    /// both are durable.
+    async fn take_over(&mut self, node: Arc<str>) -> Result<(), Failure> {
+        let now = self.clock.now();
+        let (nobody, _) = oneshot::channel();
+        self.engine.receive(Request::Decide(Command::TakeOver(TakeOver { node })), now, nobody);
+        self.engine.tick(now);
+        self.step();
+        while self.in_flight {
+            let event = self.events.recv().await.ok_or_else(|| Failure("the disk thread is gone".into()))?;
+            self.disk_event(event)?;
+            self.check_held()?;
+            self.step();
+        }
+        Ok(())
+    }
+}
+
+/// Until when nothing is purged for its age.
+fn purge_hold(state: &State) -> Time {
+    let now = wall();
+    let gap = now.since_ms(state.time());
+    if state.is_empty() || gap <= PLAUSIBLE_GAP_MS {
+        return Time::ZERO;
+    }
+    tracing::warn!(
+        hours = gap / 3_600_000,
+        "the clock is far ahead of the newest record; if it is right, old tasks are purged in an hour"
+    );
+    now.plus_ms(PURGE_HOLD_MS)
+}

@@ -1,0 +1,177 @@
+//! Running commands: what is refused for lack of room, what is written, and who is woken by it.
+
+use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, SubmitTask};
+use authority::{Answer, Command, Event, Time};
+
+use super::polls::Offer;
+use super::{Engine, ReplyTo, Room};
+use crate::request::{Progress, Reply, Unavailable};
+
+/// How often one poll may go on behind tasks that have passed their deadline. Ticks end those, so few are ever left.
+const MAX_LEASE_ROUNDS: usize = 100;
+
+impl<T: ReplyTo> Engine<T> {
+    /// Decides a command and makes its events part of the open batch.
+    pub(super) fn run(&mut self, command: Command, now: Time) -> Reply {
+        if let Some(reply) = self.refuse(&command) {
+            return reply;
+        }
+        self.hear(&command, now);
+        loop {
+            let decision = self.state.decide(&command, now);
+            for event in &decision.events {
+                self.write(event, now);
+            }
+            // A session's leases are given back in steps; whoever asked wants all of them back.
+            let more = matches!((&command, &decision.answer), (Command::StartSession(_), Answer::Done(true)));
+            if !more {
+                return Reply::Answer(decision.answer);
+            }
+        }
+    }
+
+    /// Runs a command of our own; answers whether there is more to do.
+    pub(super) fn run_quietly(&mut self, command: Command, now: Time) -> bool {
+        matches!(self.run(command, now), Reply::Answer(Answer::Done(true)))
+    }
+
+    pub(super) fn submit_batch(&mut self, tasks: Vec<SubmitTask>, now: Time) -> Reply {
+        let mut answers = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            match self.run(Command::SubmitTask(Box::new(task)), now) {
+                Reply::Answer(Answer::Submitted(answer)) => answers.push(answer),
+                other => return other,
+            }
+        }
+        Reply::Batch(answers)
+    }
+
+    pub(super) fn heartbeat(&mut self, extend: ExtendLease, progress: Option<Progress>, now: Time) -> Reply {
+        let task = extend.lease.task;
+        let reply = self.run(Command::ExtendLease(extend), now);
+        let alive = matches!(
+            reply,
+            Reply::Answer(Answer::Extended(authority::command::ExtendAnswer::Extended { .. }))
+        );
+        if let Some(progress) = progress.filter(|_| alive) {
+            self.progress.insert(task, Progress { at: now, ..progress });
+        }
+        reply
+    }
+
+    pub(super) fn poll(&mut self, lease: LeaseTasks, until: Time, now: Time, reply_to: T) {
+        self.registry.hear(&lease.scope, &lease.worker, now);
+        let grants = self.lease(&lease, now);
+        if !grants.is_empty() || until <= now {
+            return self.reply(reply_to, Reply::Answer(Answer::Leased(grants)));
+        }
+        if !self.polls.has_place(&lease, now) {
+            return self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
+        }
+        self.polls.park(lease, until, reply_to);
+    }
+
+    /// Gives what became ready to the polls that wait for it, in the same batch as far as it has room.
+    pub(super) fn serve_polls(&mut self, now: Time) {
+        let mut polls = std::mem::take(&mut self.polls);
+        polls.serve(|lease, reply_to| {
+            if self.is_full() {
+                return Offer::Later(reply_to);
+            }
+            let grants = self.lease(lease, now);
+            if grants.is_empty() {
+                return Offer::NothingFits(reply_to);
+            }
+            self.reply(reply_to, Reply::Answer(Answer::Leased(grants)));
+            Offer::Taken
+        });
+        self.polls = polls;
+    }
+
+    fn lease(&mut self, lease: &LeaseTasks, now: Time) -> Vec<authority::command::Grant> {
+        if self.room != Room::Plenty {
+            return self.leases_again(lease, now);
+        }
+        self.state.know_kind(&lease.scope, &lease.queues, &lease.properties);
+        let command = Command::LeaseTasks(lease.clone());
+        for _ in 0..MAX_LEASE_ROUNDS {
+            let decision = self.state.decide(&command, now);
+            for event in &decision.events {
+                self.write(event, now);
+            }
+            match decision.answer {
+                // Everything looked at had passed its deadline; behind it there may be more.
+                Answer::Leased(grants) if grants.is_empty() && !decision.events.is_empty() => {}
+                Answer::Leased(grants) => return grants,
+                _ => break,
+            }
+        }
+        Vec::new()
+    }
+
+    /// Leases that were granted before and are asked for again, which takes no record.
+    fn leases_again(&self, lease: &LeaseTasks, now: Time) -> Vec<authority::command::Grant> {
+        let decision = self.state.decide(&Command::LeaseTasks(lease.clone()), now);
+        match decision.answer {
+            Answer::Leased(grants) if decision.events.is_empty() => grants,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Applies an event, adds its record to the batch, and notes who may be woken by it.
+    fn write(&mut self, event: &Event, now: Time) {
+        self.journal.write(&mut self.state, now, event);
+        if let Event::TasksPurged(purged) = event {
+            for &task in &purged.tasks {
+                for reply_to in self.waits.take_met(task, None) {
+                    self.reply(reply_to, Reply::Task(None));
+                }
+            }
+        }
+        let Some(task) = event.task() else { return };
+        let Some(current) = self.state.task(task) else { return };
+        if current.lease().is_none() {
+            self.progress.remove(&task);
+        }
+        // Not a comparison with `now`: a request may be decided after a tick that was later than its receipt, and a
+        // task whose time lies between the two is ready at once and never becomes it.
+        if self.state.is_ready(task)
+            && let Some(queue) = self.state.queue_of(task)
+        {
+            self.polls.touch(queue);
+        }
+        let met = self.waits.take_met(task, Some(current));
+        if met.is_empty() {
+            return;
+        }
+        let Some(queue) = self.state.queue_of(task) else { return };
+        let detail = self.detail(&queue.scope.clone(), task).map(Box::new);
+        for reply_to in met {
+            self.reply(reply_to, Reply::Task(detail.clone()));
+        }
+    }
+
+    /// What is not decided for lack of room on the disk: nothing was written, so nothing happened.
+    fn refuse(&self, command: &Command) -> Option<Reply> {
+        let refused = match (self.room, command) {
+            (Room::Plenty, _) => return None,
+            (_, Command::SubmitTask(_)) => Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace)),
+            (_, Command::RedriveTask(_)) => Answer::Redriven(RedriveAnswer::Refused(Refusal::NoSpace)),
+            (Room::FinishOnly, _) => return None,
+            (Room::Nothing, _) => return Some(Reply::Unavailable(Unavailable::NoSpace)),
+        };
+        Some(Reply::Answer(refused))
+    }
+
+    /// Notes that a worker was heard of.
+    fn hear(&mut self, command: &Command, now: Time) {
+        let lease = match command {
+            Command::ExtendLease(command) => &command.lease,
+            Command::StartAttempt(command) => &command.lease,
+            Command::ReportCompletion(command) => &command.lease,
+            Command::ReportFailure(command) => &command.lease,
+            _ => return,
+        };
+        self.registry.hear(&lease.scope, &lease.worker, now);
+    }
+}

@@ -1,0 +1,84 @@
+//! The open batch: records that were decided and applied, but are not on their way to the disk yet. What does not fit
+//! into one batch goes into the next, so no request is too large to be recorded.
+
+use std::collections::VecDeque;
+
+use authority::{Event, Position, State, Time};
+use ledger::file::{Batch, BatchBuilder};
+use ledger::record;
+
+use crate::journal_line::JournalLine;
+
+pub struct Journal {
+    open: BatchBuilder,
+    /// Batches that are full and go before the open one.
+    full: VecDeque<(Batch, Vec<JournalLine>)>,
+    /// What there will be to say about the open batch, and about the one in flight.
+    lines: Vec<JournalLine>,
+    lines_in_flight: Option<Vec<JournalLine>>,
+    spare: Option<Batch>,
+    scratch: Vec<u8>,
+}
+
+impl Journal {
+    pub fn new(durable: Position) -> Journal {
+        Journal {
+            open: BatchBuilder::new(durable.next()),
+            full: VecDeque::new(),
+            lines: Vec::new(),
+            lines_in_flight: None,
+            spare: None,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.full.iter().map(|(batch, _)| batch.body_bytes()).sum::<usize>() + self.open.body_bytes()
+    }
+
+    /// Applies an event to the state and adds its record. An event that does not fit is a bug: deciding and
+    /// applying disagree, and going on would make it true.
+    pub fn write(&mut self, state: &mut State, now: Time, event: &Event) {
+        let prev = event.task().and_then(|id| state.task(id)).map(|task| task.last);
+        let position = state.apply(now, event).unwrap_or_else(|illegal| panic!("{illegal}: {event:?}"));
+        self.scratch.clear();
+        record::encode(now, prev, event, &mut self.scratch);
+        if !self.open.fits(self.scratch.len()) {
+            let full = self.close(now);
+            self.full.push_back(full);
+        }
+        let written = self.open.push(&self.scratch).unwrap_or_else(|full| panic!("{full:?}: {event:?}"));
+        assert_eq!(written, position, "the ledger and the state count the same");
+        self.lines.extend(JournalLine::of(state, event));
+    }
+
+    /// The oldest batch that is not on its way yet, unless another is.
+    pub fn take(&mut self, now: Time) -> Option<Batch> {
+        if self.lines_in_flight.is_some() {
+            return None;
+        }
+        let (batch, lines) = match self.full.pop_front() {
+            Some(full) => full,
+            None if self.open.is_empty() => return None,
+            None => self.close(now),
+        };
+        self.lines_in_flight = Some(lines);
+        Some(batch)
+    }
+
+    pub fn durable(&mut self, batch: Batch) -> Vec<JournalLine> {
+        self.spare = Some(batch);
+        self.lines_in_flight.take().unwrap_or_default()
+    }
+
+    /// Ends the open batch and begins another.
+    fn close(&mut self, now: Time) -> (Batch, Vec<JournalLine>) {
+        let first = self.open.next();
+        let next = match self.spare.take() {
+            Some(batch) => batch.into_builder(first),
+            None => BatchBuilder::new(first),
+        };
+        let open = std::mem::replace(&mut self.open, next);
+        (open.finish(now.0), std::mem::take(&mut self.lines))
+    }
+}

@@ -1,0 +1,300 @@
+//! The heart of the coordinator as a plain struct, driven from outside: requests go in, a batch of records comes
+//! out, "durable" goes in, answers come out. It has no thread, no clock and no disk, so that production and a
+//! simulator drive the same code.
+//!
+//! The state runs at most one batch ahead of the disk while another forms, and no answer leaves before the
+//! position that it rests on is durable.
+
+mod answers;
+mod decide;
+mod journal;
+mod polls;
+mod registry;
+mod snapshot;
+mod waits;
+
+pub use answers::ReplyTo;
+pub use snapshot::Slice;
+
+use std::collections::HashMap;
+
+use authority::command::{Purge, ReleaseLease, Tick};
+use authority::event::ReleaseCause;
+use authority::{Answer, Command, LeaseRef, Position, State, TaskId, Time};
+use ledger::file::Batch;
+use ledger::record::snapshot::Slices;
+
+use crate::journal_line::JournalLine;
+use crate::request::{Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
+use answers::Answers;
+use journal::Journal;
+use polls::Polls;
+use registry::Registry;
+use waits::Waits;
+
+/// With this much decided and not on its way to the disk, no more requests are taken.
+const FULL_BATCH_BYTES: usize = 2 << 20;
+/// Most answers that wait for the disk: reads cost no room in a batch, but their answers wait like all others.
+const MAX_ANSWERS: usize = 16_384;
+/// How long purging may rest: a task is forgotten at most this long after its retention.
+const PURGE_PAUSE_MS: u64 = 5_000;
+/// The time between two purge steps while there is more to forget: deletion goes on beside the work, not before it.
+const PURGE_STEP_MS: u64 = 100;
+
+/// What the disk has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    Plenty,
+    /// What is running may finish; nothing new begins.
+    FinishOnly,
+    Nothing,
+}
+
+pub struct Engine<T> {
+    state: State,
+    journal: Journal,
+    answers: Answers<T>,
+    polls: Polls<T>,
+    waits: Waits<T>,
+    registry: Registry,
+    progress: HashMap<TaskId, Progress>,
+    room: Room,
+    next_purge: Time,
+    /// No task is purged for its age before this time.
+    purge_by_age_from: Time,
+    snapshot: Option<Slices>,
+}
+
+impl<T: ReplyTo> Engine<T> {
+    /// Begins with a state that is wholly durable. `purge_by_age_from` holds back the purge of old tasks after a
+    /// jump of the clock that nobody has looked at yet.
+    pub fn new(state: State, purge_by_age_from: Time) -> Engine<T> {
+        let position = state.position();
+        Engine {
+            state,
+            journal: Journal::new(position),
+            answers: Answers::new(position),
+            polls: Polls::default(),
+            waits: Waits::default(),
+            registry: Registry::default(),
+            progress: HashMap::new(),
+            room: Room::Plenty,
+            next_purge: Time::ZERO,
+            purge_by_age_from,
+            snapshot: None,
+        }
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The newest durable record.
+    pub fn durable(&self) -> Position {
+        self.answers.durable_up_to()
+    }
+
+    /// What was decided and is not on its way to the disk yet.
+    pub fn batch_bytes(&self) -> usize {
+        self.journal.bytes()
+    }
+
+    /// Whether more may be decided before what was decided is on its way to the disk. A full disk takes nothing, but
+    /// then nothing is decided either, and everyone can be told so.
+    pub fn takes_requests(&self) -> bool {
+        (!self.is_full() || self.room == Room::Nothing) && self.answers.len() < MAX_ANSWERS
+    }
+
+    /// Whether the open batch should be written before more is added to it.
+    pub fn is_full(&self) -> bool {
+        self.journal.bytes() >= FULL_BATCH_BYTES
+    }
+
+    /// The disk has this much room now. Polls that got nothing for lack of it are served again with the next step.
+    pub fn set_room(&mut self, room: Room) {
+        if room == Room::Plenty && self.room != Room::Plenty {
+            self.polls.touch_all();
+            self.next_purge = Time::ZERO;
+        }
+        self.room = room;
+    }
+
+    /// Handles one request that was received at `received_at`.
+    pub fn receive(&mut self, request: Request, received_at: Time, reply_to: T) {
+        let now = self.arrive_at(received_at);
+        match request {
+            Request::Decide(command) => {
+                let reply = self.run(command, now);
+                self.reply(reply_to, reply);
+            }
+            Request::SubmitBatch(tasks) => {
+                let reply = self.submit_batch(tasks, now);
+                self.reply(reply_to, reply);
+            }
+            Request::Poll { lease, until } => self.poll(lease, until, now, reply_to),
+            Request::Heartbeat { extend, progress } => {
+                let reply = self.heartbeat(extend, progress, now);
+                self.reply(reply_to, reply);
+            }
+            Request::Read(read) => {
+                let reply = self.read(read);
+                self.reply(reply_to, reply);
+            }
+            Request::WaitTask { scope, task, wanted, until } => {
+                if !self.waits.has_place(now) {
+                    return self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
+                }
+                let current = self.detail(&scope, task);
+                let met = current.as_ref().is_none_or(|detail| waits::is_met(wanted, &detail.view.task));
+                if met || until <= now {
+                    return self.reply(reply_to, Reply::Task(current.map(Box::new)));
+                }
+                self.waits.park(scope, task, wanted, until, reply_to);
+            }
+        }
+        self.serve_polls(now);
+    }
+
+    /// Does what time alone asks for. `now` must not be later than the receipt of any request that is still to come.
+    pub fn tick(&mut self, now: Time) {
+        let now = self.arrive_at(now);
+        if self.room != Room::Nothing {
+            while self.state.next_due().is_some_and(|due| due <= now) && !self.is_full() {
+                if !self.run_quietly(Command::Tick(Tick), now) {
+                    break;
+                }
+            }
+            self.purge(now);
+        } else {
+            self.next_purge = now.plus_ms(PURGE_PAUSE_MS);
+        }
+        self.serve_polls(now);
+        for reply_to in self.polls.take_overdue(now) {
+            self.reply(reply_to, Reply::Answer(Answer::Leased(Vec::new())));
+        }
+        for (scope, task, reply_to) in self.waits.take_overdue(now) {
+            let detail = self.detail(&scope, task).map(Box::new);
+            self.reply(reply_to, Reply::Task(detail));
+        }
+    }
+
+    /// When a tick is next needed.
+    pub fn next_due(&self) -> Time {
+        let task = self.state.next_due().filter(|_| self.room != Room::Nothing);
+        let parked = [self.polls.next_due(), self.waits.next_due()].into_iter().flatten().min();
+        [task, parked].into_iter().flatten().min().map_or(self.next_purge, |due| due.min(self.next_purge))
+    }
+
+    /// The next batch for the disk, unless there is none or another is on its way.
+    pub fn take_batch(&mut self) -> Option<Batch> {
+        let batch = self.journal.take(self.state.time())?;
+        // Polls that found the batch full are served from the next one.
+        self.serve_polls(self.state.time());
+        Some(batch)
+    }
+
+    /// The batch taken last is durable: its answers may go. Returns what there is to say about it.
+    pub fn batch_durable(&mut self, batch: Batch) -> Vec<JournalLine> {
+        self.answers.durable(Position(batch.next().0 - 1));
+        self.journal.durable(batch)
+    }
+
+    /// Answers that rest on nothing but durable records.
+    pub fn take_answers(&mut self) -> impl Iterator<Item = (T, Reply)> {
+        self.answers.take()
+    }
+
+    /// Everyone who still waits, when the coordinator ends. Polls end empty; what is not durable is unknown.
+    pub fn take_all_waiting(&mut self) -> Vec<(T, Reply)> {
+        let mut out: Vec<_> = self.answers.take().collect();
+        let unknown = self.answers.take_unsettled();
+        out.extend(unknown.map(|reply_to| (reply_to, Reply::Unavailable(Unavailable::OutcomeUnknown))));
+        let stopped = Reply::Unavailable(Unavailable::Stopped);
+        out.extend(
+            self.polls.take_all().map(|reply_to| (reply_to, Reply::Answer(Answer::Leased(Vec::new())))),
+        );
+        out.extend(self.waits.take_all().map(|reply_to| (reply_to, stopped.clone())));
+        out
+    }
+
+    /// Ends every long poll with what there is, so that a shutdown need not wait for them.
+    pub fn end_polls(&mut self) {
+        for reply_to in self.polls.take_all().collect::<Vec<_>>() {
+            self.reply(reply_to, Reply::Answer(Answer::Leased(Vec::new())));
+        }
+    }
+
+    /// An answer could not be delivered: leases in it that cannot be asked for again are given back.
+    pub fn undelivered(&mut self, reply: &Reply, now: Time) {
+        let Reply::Answer(Answer::Leased(grants)) = reply else { return };
+        let now = self.arrive_at(now);
+        for grant in grants {
+            let Some(lease) = self.state.task(grant.task).and_then(|task| task.lease()) else { continue };
+            if lease.number != grant.lease || lease.request.is_some() {
+                continue;
+            }
+            let lease = LeaseRef {
+                scope: grant.queue.scope.clone(),
+                worker: lease.worker.clone(),
+                task: grant.task,
+                attempt: grant.attempt,
+                lease: grant.lease,
+            };
+            self.run(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Undelivered }), now);
+        }
+        self.serve_polls(now);
+    }
+
+    /// Time never goes back, and delayed tasks whose time has come are ready.
+    fn arrive_at(&mut self, time: Time) -> Time {
+        let now = time.max(self.state.time());
+        for queue in self.state.advance(now) {
+            self.polls.touch(&queue);
+        }
+        now
+    }
+
+    fn purge(&mut self, now: Time) {
+        if now < self.next_purge {
+            return;
+        }
+        let more = self.run_quietly(Command::Purge(Purge { by_age: now >= self.purge_by_age_from }), now);
+        let rest = match more {
+            true => PURGE_STEP_MS,
+            false => self
+                .state
+                .next_purge()
+                .map_or(PURGE_PAUSE_MS, |due| due.since_ms(now).clamp(1_000, PURGE_PAUSE_MS)),
+        };
+        self.next_purge = now.plus_ms(rest);
+    }
+
+    fn reply(&mut self, reply_to: T, reply: Reply) {
+        self.answers.push(self.state.position(), reply_to, reply);
+    }
+
+    fn read(&self, read: Read) -> Reply {
+        match read {
+            Read::Task { scope, task } => Reply::Task(self.detail(&scope, task).map(Box::new)),
+            Read::List { scope, queue, state, after, limit } => {
+                Reply::List(self.state.list(&scope, queue.as_ref(), state, after, limit))
+            }
+            Read::Queue(key) => Reply::Queue(self.state.queue_view(&key).map(Box::new)),
+            Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
+            Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state)),
+            Read::Status => Reply::Status(Status {
+                position: self.state.position(),
+                tasks: self.state.len(),
+                state_bytes: self.state.bytes(),
+                max_state_bytes: self.state.max_bytes(),
+                polls: self.polls.len(),
+                room: self.room,
+            }),
+        }
+    }
+
+    fn detail(&self, scope: &authority::Scope, task: TaskId) -> Option<TaskDetail> {
+        let view = self.state.view_in(scope, task)?;
+        Some(TaskDetail { view, progress: self.progress.get(&task).cloned() })
+    }
+}

@@ -1,0 +1,186 @@
+//! Long polls that found nothing. They wait by queue and kind of worker, first come first served, and are looked
+//! at only when something became ready in one of their queues.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use authority::command::LeaseTasks;
+use authority::limits::MAX_KINDS;
+use authority::{Properties, QueueKey, Time};
+
+use super::ReplyTo;
+
+/// Most polls that may wait at one time.
+pub const MAX_POLLS: usize = 20_000;
+
+/// The time between two looks for those who hung up, when there is no place for another.
+pub const SWEEP_PAUSE_MS: u64 = 100;
+
+type PollId = u64;
+type Kinds = BTreeMap<Arc<Properties>, BTreeSet<PollId>>;
+
+pub struct Polls<T> {
+    next: PollId,
+    parked: HashMap<PollId, Parked<T>>,
+    by_queue: BTreeMap<QueueKey, Kinds>,
+    overdue: BTreeSet<(Time, PollId)>,
+    /// Queues with polls in which something became ready.
+    touched: BTreeSet<QueueKey>,
+    /// When it was last looked for polls that hung up.
+    swept_at: Time,
+}
+
+struct Parked<T> {
+    lease: LeaseTasks,
+    until: Time,
+    reply_to: T,
+}
+
+/// What came of offering ready tasks to a poll.
+pub enum Offer<T> {
+    Taken,
+    NothingFits(T),
+    /// There is no room in the batch; the poll is offered the same again after it.
+    Later(T),
+}
+
+impl<T> Default for Polls<T> {
+    fn default() -> Self {
+        Polls {
+            next: 0,
+            parked: HashMap::new(),
+            by_queue: BTreeMap::new(),
+            overdue: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            swept_at: Time::ZERO,
+        }
+    }
+}
+
+impl<T: ReplyTo> Polls<T> {
+    pub fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Whether another poll may wait. Those who hung up give way, and each kind of worker in a queue is offered
+    /// every task that becomes ready in it, so there may not be too many of them.
+    pub fn has_place(&mut self, lease: &LeaseTasks, now: Time) -> bool {
+        if self.parked.len() >= MAX_POLLS && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
+            self.swept_at = now;
+            let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
+            for id in closed.map(|(id, _)| *id).collect::<Vec<_>>() {
+                self.remove(id);
+            }
+        }
+        let few_kinds = |key: QueueKey| {
+            self.by_queue
+                .get(&key)
+                .is_none_or(|kinds| kinds.len() < MAX_KINDS || kinds.contains_key(&lease.properties))
+        };
+        self.parked.len() < MAX_POLLS && queues(lease).all(few_kinds)
+    }
+
+    pub fn next_due(&self) -> Option<Time> {
+        self.overdue.first().map(|(time, _)| *time)
+    }
+
+    pub fn park(&mut self, lease: LeaseTasks, until: Time, reply_to: T) {
+        let id = self.next;
+        self.next += 1;
+        self.insert(id, Parked { lease, until, reply_to });
+    }
+
+    /// Notes that something became ready in a queue.
+    pub fn touch(&mut self, queue: &QueueKey) {
+        if !self.by_queue.is_empty() && self.by_queue.contains_key(queue) && !self.touched.contains(queue) {
+            self.touched.insert(queue.clone());
+        }
+    }
+
+    /// Notes that something may be ready anywhere.
+    pub fn touch_all(&mut self) {
+        self.touched = self.by_queue.keys().cloned().collect();
+    }
+
+    /// Offers what became ready to those who wait for it. A kind of worker that got nothing is not asked again for
+    /// this queue.
+    pub fn serve(&mut self, mut grant: impl FnMut(&LeaseTasks, T) -> Offer<T>) {
+        while let Some(queue) = self.touched.pop_first() {
+            let kinds: Vec<_> =
+                self.by_queue.get(&queue).into_iter().flat_map(|kinds| kinds.keys().cloned()).collect();
+            for kind in kinds {
+                while let Some(id) = self.first(&queue, &kind) {
+                    let Some(Parked { lease, until, reply_to }) = self.remove(id) else { break };
+                    if reply_to.is_closed() {
+                        continue;
+                    }
+                    match grant(&lease, reply_to) {
+                        Offer::Taken => {}
+                        Offer::NothingFits(reply_to) => {
+                            self.insert(id, Parked { lease, until, reply_to });
+                            break;
+                        }
+                        Offer::Later(reply_to) => {
+                            self.insert(id, Parked { lease, until, reply_to });
+                            self.touched.insert(queue);
+                            return;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn take_overdue(&mut self, now: Time) -> Vec<T> {
+        let mut out = Vec::new();
+        while let Some(&(time, id)) = self.overdue.first() {
+            if time > now {
+                break;
+            }
+            out.extend(self.remove(id).map(|parked| parked.reply_to));
+        }
+        out
+    }
+
+    pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.by_queue.clear();
+        self.overdue.clear();
+        self.touched.clear();
+        std::mem::take(&mut self.parked).into_values().map(|parked| parked.reply_to)
+    }
+
+    fn first(&self, queue: &QueueKey, kind: &Arc<Properties>) -> Option<PollId> {
+        self.by_queue.get(queue)?.get(kind)?.first().copied()
+    }
+
+    fn insert(&mut self, id: PollId, parked: Parked<T>) {
+        for key in queues(&parked.lease) {
+            let kinds = self.by_queue.entry(key).or_default();
+            kinds.entry(parked.lease.properties.clone()).or_default().insert(id);
+        }
+        self.overdue.insert((parked.until, id));
+        self.parked.insert(id, parked);
+    }
+
+    fn remove(&mut self, id: PollId) -> Option<Parked<T>> {
+        let parked = self.parked.remove(&id)?;
+        self.overdue.remove(&(parked.until, id));
+        for key in queues(&parked.lease) {
+            let Some(kinds) = self.by_queue.get_mut(&key) else { continue };
+            if let Some(ids) = kinds.get_mut(&parked.lease.properties) {
+                ids.remove(&id);
+                if ids.is_empty() {
+                    kinds.remove(&parked.lease.properties);
+                }
+            }
+            if kinds.is_empty() {
+                self.by_queue.remove(&key);
+            }
+        }
+        Some(parked)
+    }
+}
+
+fn queues(lease: &LeaseTasks) -> impl Iterator<Item = QueueKey> {
+    lease.queues.iter().map(|name| QueueKey { scope: lease.scope.clone(), name: name.clone() })
+}

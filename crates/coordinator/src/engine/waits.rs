@@ -1,0 +1,118 @@
+//! Those who wait for a task to change. They are looked at when a record of their task was decided.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use authority::{Scope, Task, TaskId, Time};
+
+use super::ReplyTo;
+use super::polls::SWEEP_PAUSE_MS;
+use crate::request::Wanted;
+
+/// Most waits at one time.
+pub const MAX_WAITS: usize = 20_000;
+
+type WaitId = u64;
+
+pub struct Waits<T> {
+    next: WaitId,
+    parked: BTreeMap<WaitId, Parked<T>>,
+    by_task: HashMap<TaskId, BTreeSet<WaitId>>,
+    overdue: BTreeSet<(Time, WaitId)>,
+    /// When it was last looked for those who hung up.
+    swept_at: Time,
+}
+
+struct Parked<T> {
+    scope: Scope,
+    task: TaskId,
+    wanted: Wanted,
+    until: Time,
+    reply_to: T,
+}
+
+impl<T> Default for Waits<T> {
+    fn default() -> Self {
+        Waits {
+            next: 0,
+            parked: BTreeMap::new(),
+            by_task: HashMap::new(),
+            overdue: BTreeSet::new(),
+            swept_at: Time::ZERO,
+        }
+    }
+}
+
+pub fn is_met(wanted: Wanted, task: &Task) -> bool {
+    match wanted {
+        Wanted::Final => task.is_final(),
+        Wanted::ChangeAfter(position) => task.last > position,
+    }
+}
+
+impl<T: ReplyTo> Waits<T> {
+    /// Whether another may wait. Those who hung up give way.
+    pub fn has_place(&mut self, now: Time) -> bool {
+        if self.parked.len() >= MAX_WAITS && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
+            self.swept_at = now;
+            let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
+            for id in closed.map(|(id, _)| *id).collect::<Vec<_>>() {
+                self.remove(id);
+            }
+        }
+        self.parked.len() < MAX_WAITS
+    }
+
+    pub fn next_due(&self) -> Option<Time> {
+        self.overdue.first().map(|(time, _)| *time)
+    }
+
+    pub fn park(&mut self, scope: Scope, task: TaskId, wanted: Wanted, until: Time, reply_to: T) {
+        let id = self.next;
+        self.next += 1;
+        self.by_task.entry(task).or_default().insert(id);
+        self.overdue.insert((until, id));
+        self.parked.insert(id, Parked { scope, task, wanted, until, reply_to });
+    }
+
+    /// Those for whom the task is now as wanted; all of them when it is gone.
+    pub fn take_met(&mut self, id: TaskId, task: Option<&Task>) -> Vec<T> {
+        let Some(waiting) = self.by_task.get(&id) else { return Vec::new() };
+        let met =
+            waiting.iter().filter(|wait| task.is_none_or(|task| is_met(self.parked[wait].wanted, task)));
+        met.copied()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .filter_map(|wait| self.remove(wait))
+            .map(|p| p.reply_to)
+            .collect()
+    }
+
+    pub fn take_overdue(&mut self, now: Time) -> Vec<(Scope, TaskId, T)> {
+        let mut out = Vec::new();
+        while let Some(&(time, id)) = self.overdue.first() {
+            if time > now {
+                break;
+            }
+            out.extend(self.remove(id).map(|parked| (parked.scope, parked.task, parked.reply_to)));
+        }
+        out
+    }
+
+    pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.by_task.clear();
+        self.overdue.clear();
+        std::mem::take(&mut self.parked).into_values().map(|parked| parked.reply_to)
+    }
+
+    fn remove(&mut self, id: WaitId) -> Option<Parked<T>> {
+        let parked = self.parked.remove(&id)?;
+        self.overdue.remove(&(parked.until, id));
+        if let Some(waiting) = self.by_task.get_mut(&parked.task) {
+            waiting.remove(&id);
+            if waiting.is_empty() {
+                self.by_task.remove(&parked.task);
+            }
+        }
+        Some(parked)
+    }
+}

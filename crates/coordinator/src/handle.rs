@@ -1,0 +1,212 @@
+//! How the rest of the program talks to the coordinator: a cheap clone, one method for each request.
+//!
+//! A request is stamped with its time of receipt here and waits for room in the bounded inbox. Its answer comes
+//! only after everything it rests on is durable.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use authority::command::{
+    AttachAnswer, AttachOperation, CancelTask, ConfigureAnswer, ConfigureQueue, DetachOperation, EndAnswer,
+    ExtendAnswer, ExtendLease, Grant, KillTask, LeaseTasks, RedriveAnswer, RedriveTask, ReleaseAnswer,
+    ReleaseLease, ReportCompletion, ReportFailure, StartAnswer, StartAttempt, StartSession, SubmitAnswer,
+    SubmitTask, Verdict,
+};
+use authority::{Answer, Command, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, Time};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::clock::Clock;
+use crate::history::{History, HistoryError, HistoryReader};
+use crate::request::{Progress, Read, Reply, Request, Status, TaskDetail, Unavailable, Wanted, WorkerView};
+
+/// Longest wait for room in the inbox before a request is refused.
+const MAX_INBOX_WAIT: Duration = Duration::from_secs(10);
+
+/// Memory for the payloads and results of requests that wait to be decided, in KiB.
+pub(crate) const INBOX_KIB: usize = 256 << 10;
+
+/// A request on its way, with the time at which it was received.
+pub struct Envelope {
+    pub request: Request,
+    pub received_at: Time,
+    pub reply_to: oneshot::Sender<Reply>,
+    /// Its share of the memory for requests, given back when it is decided.
+    pub room: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) inbox: mpsc::Sender<Envelope>,
+    pub(crate) inbox_kib: Arc<Semaphore>,
+    pub(crate) clock: Arc<Clock>,
+    /// Requests that are stamped but wait for room; a tick must not overtake them.
+    pub(crate) waiting: Arc<AtomicUsize>,
+    pub(crate) history: Arc<dyn HistoryReader>,
+}
+
+/// One method for each command that has exactly one kind of answer.
+macro_rules! commands {
+    ($($(#[$doc:meta])* $method:ident: $command:ident => $answer:ident($type:ty);)*) => {
+        $($(#[$doc])*
+        pub async fn $method(&self, command: $command) -> Result<$type, Unavailable> {
+            match self.ask(Request::Decide(Command::$command(command.into()))).await? {
+                Reply::Answer(Answer::$answer(answer)) => Ok(answer),
+                reply => Err(unexpected(reply)),
+            }
+        })*
+    };
+}
+
+/// One method for each read.
+macro_rules! reads {
+    ($($method:ident($($name:ident: $type:ty),*) => $read:expr => $reply:ident($answer:ty);)*) => {
+        $(pub async fn $method(&self, $($name: $type),*) -> Result<$answer, Unavailable> {
+            match self.ask($read).await? {
+                Reply::$reply(answer) => Ok(answer),
+                reply => Err(unexpected(reply)),
+            }
+        })*
+    };
+}
+
+impl Handle {
+    /// The coordinator's time, which never goes back.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    commands! {
+        submit: SubmitTask => Submitted(SubmitAnswer);
+        complete: ReportCompletion => Reported(Verdict);
+        fail: ReportFailure => Reported(Verdict);
+        release: ReleaseLease => Released(ReleaseAnswer);
+        start: StartAttempt => Started(StartAnswer);
+        cancel: CancelTask => Ended(EndAnswer);
+        kill: KillTask => Ended(EndAnswer);
+        redrive: RedriveTask => Redriven(RedriveAnswer);
+        configure: ConfigureQueue => Configured(ConfigureAnswer);
+        /// Gives back what earlier sessions of the worker hold.
+        start_session: StartSession => Done(bool);
+        attach: AttachOperation => Attached(AttachAnswer);
+        detach: DetachOperation => Attached(AttachAnswer);
+    }
+
+    reads! {
+        submit_batch(tasks: Vec<SubmitTask>) => Request::SubmitBatch(tasks) => Batch(Vec<SubmitAnswer>);
+        task(scope: Scope, task: TaskId) => Request::Read(Read::Task { scope, task }) => Task(Option<Box<TaskDetail>>);
+        queue(key: QueueKey) => Request::Read(Read::Queue(key)) => Queue(Option<Box<QueueView>>);
+        queues(scope: Scope) => Request::Read(Read::Queues(scope)) => Queues(Vec<QueueView>);
+        workers(scope: Scope) => Request::Read(Read::Workers(scope)) => Workers(Vec<WorkerView>);
+        status() => Request::Read(Read::Status) => Status(Status);
+        list(
+            scope: Scope,
+            queue: Option<Arc<str>>,
+            state: Option<TaskState>,
+            after: Option<(Arc<str>, Position)>,
+            limit: usize
+        ) => Request::Read(Read::List { scope, queue, state, after, limit }) => List(ListPage);
+    }
+
+    /// Leases tasks, waiting up to `wait` for one to come. Dropping the future gives undelivered leases back,
+    /// unless the poll has a request digest by which it can be repeated.
+    pub async fn lease(&self, lease: LeaseTasks, wait: Duration) -> Result<Vec<Grant>, Unavailable> {
+        let until = self.now().plus_ms(wait.as_millis() as u64);
+        match self.ask(Request::Poll { lease, until }).await? {
+            Reply::Answer(Answer::Leased(grants)) => Ok(grants),
+            reply => Err(unexpected(reply)),
+        }
+    }
+
+    pub async fn heartbeat(
+        &self,
+        extend: ExtendLease,
+        progress: Option<Progress>,
+    ) -> Result<ExtendAnswer, Unavailable> {
+        match self.ask(Request::Heartbeat { extend, progress }).await? {
+            Reply::Answer(Answer::Extended(answer)) => Ok(answer),
+            reply => Err(unexpected(reply)),
+        }
+    }
+
+    /// The task once it is as wanted, or as it is after `wait`.
+    pub async fn wait_task(
+        &self,
+        scope: Scope,
+        task: TaskId,
+        wanted: Wanted,
+        wait: Duration,
+    ) -> Result<Option<Box<TaskDetail>>, Unavailable> {
+        let until = self.now().plus_ms(wait.as_millis() as u64);
+        match self.ask(Request::WaitTask { scope, task, wanted, until }).await? {
+            Reply::Task(task) => Ok(task),
+            reply => Err(unexpected(reply)),
+        }
+    }
+
+    /// Every record of a task, oldest first, as far back as history is kept. None when there is no such task.
+    pub async fn history(&self, scope: Scope, task: TaskId) -> Result<Option<History>, HistoryError> {
+        let Some(detail) = self.task(scope, task).await? else { return Ok(None) };
+        let reader = self.history.clone();
+        let last = detail.view.task.last;
+        tokio::task::spawn_blocking(move || reader.history(last).map(Some))
+            .await
+            .map_err(|_| HistoryError::Unavailable(Unavailable::Stopped))?
+    }
+
+    async fn ask(&self, request: Request) -> Result<Reply, Unavailable> {
+        let (reply_to, reply) = oneshot::channel();
+        let mut envelope = Envelope { request, received_at: self.now(), reply_to, room: None };
+        let kib = envelope.request.bytes().div_ceil(1_024).min(INBOX_KIB) as u32;
+        if kib > 0 {
+            envelope.room = self.inbox_kib.clone().try_acquire_many_owned(kib).ok();
+        }
+        if kib > 0 && envelope.room.is_none() {
+            self.wait_for_room(envelope, kib).await?;
+        } else if let Err(refused) = self.inbox.try_send(envelope) {
+            match refused {
+                mpsc::error::TrySendError::Closed(_) => return Err(Unavailable::Stopped),
+                mpsc::error::TrySendError::Full(envelope) => self.wait_for_room(envelope, 0).await?,
+            }
+        }
+        match reply.await {
+            Ok(Reply::Unavailable(why)) => Err(why),
+            Ok(reply) => Ok(reply),
+            Err(_) => Err(Unavailable::OutcomeUnknown),
+        }
+    }
+
+    async fn wait_for_room(&self, mut envelope: Envelope, kib: u32) -> Result<(), Unavailable> {
+        let _waiting = Waiting::new(&self.waiting);
+        let sent = async {
+            if kib > 0 {
+                envelope.room = self.inbox_kib.clone().acquire_many_owned(kib).await.ok();
+            }
+            self.inbox.send(envelope).await.map_err(|_| Unavailable::Stopped)
+        };
+        timeout(MAX_INBOX_WAIT, sent).await.unwrap_or(Err(Unavailable::Overloaded))
+    }
+}
+
+/// Counts a waiting request, also when its caller gives up.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
+        count.fetch_add(1, Ordering::SeqCst);
+        Waiting(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The engine answers each request with its own kind of reply; anything else is a bug in it.
+fn unexpected(reply: Reply) -> Unavailable {
+    tracing::error!(?reply, "the coordinator gave an answer of the wrong kind");
+    Unavailable::OutcomeUnknown
+}

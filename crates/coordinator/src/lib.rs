@@ -1,0 +1,22 @@
+//! The coordinator: the single writer around the authority.
+//!
+//! It takes everything that has arrived since the last batch, decides and applies each, makes the records durable
+//! with one sync, and only then lets the answers out.
+
+mod clock;
+mod driver;
+mod effects;
+pub mod engine;
+mod handle;
+mod history;
+mod journal_line;
+mod request;
+
+pub use clock::{Clock, wall};
+pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};
+pub use effects::Effect;
+pub use handle::Handle;
+pub use history::{History, HistoryError, HistoryReader, HistoryRecord, MAX_HISTORY_RECORDS};
+pub use journal_line::JournalLine;
+pub use ledger::file::ClusterId;
+pub use request::{Progress, Read, Reply, Request, Status, TaskDetail, Unavailable, Wanted, WorkerView};

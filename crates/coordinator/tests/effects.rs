@@ -1,0 +1,77 @@
+//! Effects follow what is durable, in order, and go on where they left off.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use coordinator::{Effect, HistoryRecord};
+use support::{options, submit};
+
+/// Writes down the positions it was shown, and fails when it is told to.
+struct Recorder {
+    seen: Arc<Mutex<Vec<u64>>>,
+    /// The position at which it fails, once.
+    fail_once_at: Option<u64>,
+}
+
+impl Effect for Recorder {
+    fn name(&self) -> &str {
+        "recorder"
+    }
+
+    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String> {
+        if self.fail_once_at == Some(record.position.0) {
+            self.fail_once_at = None;
+            return Err("not now".into());
+        }
+        self.seen.lock().unwrap().push(record.position.0);
+        Ok(())
+    }
+}
+
+async fn run(
+    directory: &std::path::Path,
+    ids: std::ops::Range<u128>,
+    fail_once_at: Option<u64>,
+) -> (Vec<u64>, u64) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let mut with_effect = options(directory);
+    with_effect.effects.push(Box::new(Recorder { seen: seen.clone(), fail_once_at }));
+    let running = coordinator::start(with_effect).unwrap();
+    for id in ids {
+        running.handle.submit(submit(id, "q")).await.unwrap();
+    }
+    let position = running.handle.status().await.unwrap().position.0;
+    // Stopping does not wait for effects; they are caught up with here, as they would be in a longer life.
+    while seen.lock().unwrap().last() != Some(&position) {
+        tokio::task::yield_now().await;
+    }
+    running.stop().await.unwrap();
+    let seen = seen.lock().unwrap().clone();
+    (seen, position)
+}
+
+#[tokio::test]
+async fn an_effect_is_shown_every_record_once_and_goes_on_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, end) = run(dir.path(), 1..20, None).await;
+    assert_eq!(first, (1..=end).collect::<Vec<_>>());
+    let (second, last) = run(dir.path(), 20..30, None).await;
+    assert_eq!(second, (end + 1..=last).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_failed_effect_is_tried_again_and_nothing_is_skipped() {
+    let dir = tempfile::tempdir().unwrap();
+    let (seen, end) = run(dir.path(), 1..10, Some(5)).await;
+    assert_eq!(seen, (1..=end).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn an_effect_whose_place_was_lost_is_shown_everything_again() {
+    let dir = tempfile::tempdir().unwrap();
+    run(dir.path(), 1..10, None).await;
+    std::fs::remove_file(dir.path().join("effects").join("recorder")).unwrap();
+    let (seen, end) = run(dir.path(), 10..12, None).await;
+    assert_eq!(seen, (1..=end).collect::<Vec<_>>());
+}

@@ -1,0 +1,188 @@
+//! What a restart finds: everything that was accepted, nothing that was not.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::command::{SubmitAnswer, Verdict};
+use authority::{Extras, Outcome, Rejection, TaskId, TaskState};
+use coordinator::Wanted;
+use support::{completion, lease, scope, start, submit};
+
+const NO_WAIT: Duration = Duration::ZERO;
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn s4_4_after_a_restart_the_ledger_alone_tells_what_is_true() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path());
+    assert_eq!(first.handle.submit(submit(1, "q")).await, Ok(SubmitAnswer::Created(TaskId(1))));
+    assert_eq!(first.handle.submit(submit(2, "q")).await, Ok(SubmitAnswer::Created(TaskId(2))));
+    let grant = first.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
+    let done = first.handle.complete(completion("w", &grant)).await.unwrap();
+    assert_eq!(done, Verdict::Committed(Outcome::Completed));
+    first.stop().await.unwrap();
+
+    let second = start(dir.path());
+    assert_eq!((second.report.tasks, second.report.epoch), (2, 2));
+    let one = second.handle.task(scope(), TaskId(1)).await.unwrap().unwrap();
+    assert_eq!(one.view.task.state(), TaskState::Completed);
+    let repeated = second.handle.complete(completion("w", &grant)).await.unwrap();
+    assert_eq!(repeated, Verdict::Committed(Outcome::Completed), "P2: the same report gets the same verdict");
+    let mut other = completion("w", &grant);
+    other.digest = authority::Digest([8; 16]);
+    let verdict = second.handle.complete(other).await.unwrap();
+    assert_eq!(verdict, Verdict::Rejected(Rejection::AnotherStory));
+    second.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_live_lease_survives_a_restart_and_its_worker_may_commit() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path());
+    first.handle.submit(submit(1, "q")).await.unwrap();
+    let grant = first.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
+    first.stop().await.unwrap();
+
+    let second = start(dir.path());
+    let verdict = second.handle.complete(completion("w", &grant)).await.unwrap();
+    assert_eq!(verdict, Verdict::Committed(Outcome::Completed));
+    second.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiting_poll_is_leased_the_task_in_the_batch_that_created_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = start(dir.path());
+    let handle = running.handle.clone();
+    let poll = tokio::spawn(async move { handle.lease(lease("w", "q"), LONG).await });
+    while running.handle.status().await.unwrap().polls == 0 {
+        tokio::task::yield_now().await;
+    }
+    running.handle.submit(submit(1, "q")).await.unwrap();
+    let grant = poll.await.unwrap().unwrap().remove(0);
+    let task = running.handle.task(scope(), TaskId(1)).await.unwrap().unwrap().view.task;
+    assert_eq!(grant.lease.0, task.created.0 + 1);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_waiter_wakes_when_its_task_is_final() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = start(dir.path());
+    running.handle.submit(submit(1, "q")).await.unwrap();
+    let grant = running.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
+    let handle = running.handle.clone();
+    let waiter = tokio::spawn(async move { handle.wait_task(scope(), TaskId(1), Wanted::Final, LONG).await });
+    running.handle.complete(completion("w", &grant)).await.unwrap();
+    let task = waiter.await.unwrap().unwrap().unwrap().view.task;
+    assert_eq!(task.state(), TaskState::Completed);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_history_names_every_record_of_its_task() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = start(dir.path());
+    running.handle.submit(submit(1, "q")).await.unwrap();
+    running.handle.submit(submit(2, "q")).await.unwrap();
+    let grant = running.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
+    running.handle.complete(completion("w", &grant)).await.unwrap();
+    let history = running.handle.history(scope(), TaskId(1)).await.unwrap().unwrap();
+    let names: Vec<_> = history.records.iter().map(|record| record.event.name()).collect();
+    assert_eq!(names, ["TaskCreated", "LeaseGranted", "TaskCompleted"]);
+    assert!(!history.truncated);
+    running.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn s4_35_leases_that_ran_out_meanwhile_expire_before_anything_is_served() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path());
+    let mut short = submit(1, "q");
+    short.extras = Some(Arc::new(Extras { lease_ms: Some(100), ..Extras::default() }));
+    first.handle.submit(short).await.unwrap();
+    let grant = first.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
+    first.stop().await.unwrap();
+    while coordinator::wall() <= grant.expires_at {
+        tokio::task::yield_now().await;
+    }
+
+    let second = start(dir.path());
+    let task = second.handle.task(scope(), TaskId(1)).await.unwrap().unwrap().view.task;
+    assert_eq!(task.state(), TaskState::Waiting);
+    let history = second.handle.history(scope(), TaskId(1)).await.unwrap().unwrap();
+    let expired = history.records.last().unwrap();
+    assert_eq!(expired.event.name(), "LeaseExpired");
+    assert_eq!(
+        expired.position.0,
+        grant.lease.0 + 2,
+        "after the record of the new owner, before any request"
+    );
+    let late = second.handle.complete(completion("w", &grant)).await.unwrap();
+    assert_eq!(late, Verdict::Cancelled);
+    second.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn p10_a_second_coordinator_on_the_same_directory_refuses_to_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path());
+    let second = coordinator::start(support::options(dir.path()));
+    assert!(second.err().unwrap().to_string().contains("in use"));
+    first.stop().await.unwrap();
+    start(dir.path()).stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn p5_a_stop_under_load_answers_everyone_and_loses_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = start(dir.path());
+    let submits: Vec<_> = (1..=200_u128)
+        .map(|id| {
+            let handle = running.handle.clone();
+            tokio::spawn(async move { (id, handle.submit(submit(id, "q")).await) })
+        })
+        .collect();
+    let poll = {
+        let handle = running.handle.clone();
+        tokio::spawn(async move { handle.lease(lease("w", "empty"), LONG).await })
+    };
+    while running.handle.status().await.unwrap().polls == 0 {
+        tokio::task::yield_now().await;
+    }
+    running.stop().await.unwrap();
+    assert_eq!(poll.await.unwrap(), Ok(Vec::new()), "a poll ends empty");
+    let again = start(dir.path());
+    for submitted in submits {
+        let (id, answer) = submitted.await.unwrap();
+        let there = again.handle.task(scope(), TaskId(id)).await.unwrap().is_some();
+        assert!(there || answer.is_err(), "task {id} was acknowledged and is gone");
+    }
+    again.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn s4_36_a_restart_repairs_nothing_and_records_only_its_new_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path());
+    first.handle.submit(submit(1, "q")).await.unwrap();
+    first.handle.submit(submit(2, "q")).await.unwrap();
+    first.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap();
+    let mut position = first.handle.status().await.unwrap().position;
+    let before = first.handle.list(scope(), None, None, None, 10).await.unwrap();
+    first.stop().await.unwrap();
+    for epoch in 2..5 {
+        let again = start(dir.path());
+        assert_eq!(again.report.epoch, epoch);
+        assert_eq!(
+            again.handle.status().await.unwrap().position,
+            position.next(),
+            "one record: the new owner's"
+        );
+        assert_eq!(again.handle.list(scope(), None, None, None, 10).await.unwrap(), before);
+        position = position.next();
+        again.stop().await.unwrap();
+    }
+}

@@ -1,0 +1,78 @@
+//! Short ways to say what the coordinator's tests say often.
+
+#![allow(dead_code)]
+
+pub mod stalling_disk;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use authority::command::{Grant, LeaseTasks, ReportCompletion, SubmitTask};
+use authority::{Digest, LeaseRef, Properties, QueueKey, Scope, TaskId};
+use coordinator::{Options, Running};
+use ledger::file::ClusterId;
+
+/// Small enough that tests rotate, large enough for a batch.
+pub const SEGMENT_BYTES: u64 = 32 << 20;
+
+pub fn scope() -> Scope {
+    Scope { tenant: Arc::from("default"), workspace: Arc::from("default") }
+}
+
+pub fn queue(name: &str) -> Arc<QueueKey> {
+    Arc::new(QueueKey { scope: scope(), name: Arc::from(name) })
+}
+
+pub fn submit(id: u128, queue_name: &str) -> SubmitTask {
+    SubmitTask {
+        id: TaskId(id),
+        queue: queue(queue_name),
+        payload: Arc::from(&b"{}"[..]),
+        priority: 0,
+        delay_ms: 0,
+        properties: Arc::new(Properties::default()),
+        extras: None,
+        operation: None,
+    }
+}
+
+pub fn lease(worker: &str, queue_name: &str) -> LeaseTasks {
+    LeaseTasks {
+        scope: scope(),
+        worker: Arc::from(worker),
+        session: None,
+        queues: vec![Arc::from(queue_name)],
+        properties: Arc::new(Properties::default()),
+        max_tasks: 1,
+        request: None,
+    }
+}
+
+pub fn lease_ref(worker: &str, grant: &Grant) -> LeaseRef {
+    LeaseRef {
+        scope: scope(),
+        worker: Arc::from(worker),
+        task: grant.task,
+        attempt: grant.attempt,
+        lease: grant.lease,
+    }
+}
+
+pub fn completion(worker: &str, grant: &Grant) -> ReportCompletion {
+    ReportCompletion {
+        lease: lease_ref(worker, grant),
+        digest: Digest([7; 16]),
+        result: Arc::from(&b"1"[..]),
+    }
+}
+
+pub fn options(directory: &Path) -> Options {
+    let mut options = Options::new(directory);
+    options.ledger.create = Some(ClusterId([1; 16]));
+    options.ledger.segment_bytes = SEGMENT_BYTES;
+    options
+}
+
+pub fn start(directory: &Path) -> Running {
+    coordinator::start(options(directory)).expect("the coordinator starts")
+}
