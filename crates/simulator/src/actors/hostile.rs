@@ -1,0 +1,76 @@
+//! One who means harm: takes leases that were told to others and uses them late, twice, with another story, under
+//! another name, for another tenant, or makes them up.
+
+use std::sync::Arc;
+
+use authority::command::{ExtendLease, ReleaseLease, ReportCompletion, ReportFailure};
+use authority::event::ReleaseCause;
+use authority::{Category, Command, LeaseRef, Position, TaskError};
+use coordinator::{Reply, Request};
+
+use super::{Actor, Out, digest, scope};
+
+pub struct Hostile {
+    next: u64,
+}
+
+impl Hostile {
+    pub fn new() -> Hostile {
+        Hostile { next: 0 }
+    }
+
+    /// A lease of anybody, more often a new one; sometimes changed so that it was never granted.
+    fn lease(&self, out: &mut Out) -> Option<LeaseRef> {
+        let back = match out.rng.chance(600) {
+            true => out.rng.below(4),
+            false => out.rng.below(60),
+        };
+        let mut lease = out.issued.values().rev().nth(back as usize)?.clone();
+        match out.rng.below(10) {
+            0 => lease.worker = Arc::from("mallory"),
+            1 => lease.scope = scope(u64::from(*lease.scope.tenant == *"acme")),
+            2 => lease.lease = Position(lease.lease.0.saturating_add(out.rng.between(1, 3))),
+            3 => lease.attempt = lease.attempt.wrapping_add(out.rng.between(0, 2) as u32).wrapping_sub(1),
+            // As it was granted: a twin with the same name, or a report from long ago.
+            _ => {}
+        }
+        Some(lease)
+    }
+}
+
+impl Actor for Hostile {
+    fn wake(&mut self, timer: u64, out: &mut Out) {
+        if out.calm {
+            return;
+        }
+        out.timers.push((out.rng.between(20, 1_200), timer));
+        let Some(lease) = self.lease(out) else { return };
+        let number = out.rng.below(1_000);
+        let request = match out.rng.below(8) {
+            0..=2 => Request::Decide(Command::ReportCompletion(ReportCompletion {
+                lease,
+                digest: digest(1, number),
+                result: Arc::from(number.to_be_bytes().as_slice()),
+            })),
+            3 => Request::Decide(Command::ReportFailure(ReportFailure {
+                lease,
+                digest: digest(2, number),
+                error: TaskError {
+                    category: Category::Timeout,
+                    code: None,
+                    message: Arc::from("so they say"),
+                },
+                retryable: Some(true),
+                draw: u32::MAX,
+            })),
+            4 => Request::Decide(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Worker })),
+            _ => Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
+        };
+        self.next += 1;
+        out.calls.push((self.next, request, 300));
+    }
+
+    fn answered(&mut self, _call: u64, _reply: Reply, _out: &mut Out) {}
+
+    fn unanswered(&mut self, _call: u64, _out: &mut Out) {}
+}

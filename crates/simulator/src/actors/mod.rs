@@ -1,0 +1,54 @@
+//! Those who use the coordinator: clients, workers, and those who mean harm. Each is a small state machine that is
+//! woken by its own timers and by answers, and says what it asks next.
+
+mod client;
+mod hostile;
+mod worker;
+
+pub use client::Client;
+pub use hostile::Hostile;
+pub use worker::Worker;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use authority::{Digest, LeaseRef, Position, Scope};
+use coordinator::{Reply, Request};
+
+use crate::prng::Prng;
+
+pub trait Actor {
+    fn wake(&mut self, timer: u64, out: &mut Out);
+    fn answered(&mut self, call: u64, reply: Reply, out: &mut Out);
+    /// No answer came in time; whether anything happened is unknown.
+    fn unanswered(&mut self, call: u64, out: &mut Out);
+}
+
+/// What an actor sees, and where it puts what it does.
+pub struct Out<'a> {
+    pub now: u64,
+    pub rng: &'a mut Prng,
+    /// Faults are over: no new work, and everybody behaves.
+    pub calm: bool,
+    /// Every lease that was ever told to anybody.
+    pub issued: &'a BTreeMap<Position, LeaseRef>,
+    /// Calls: the actor's number for it, the request, and how long the actor waits.
+    pub calls: Vec<(u64, Request, u64)>,
+    /// Timers: in so many milliseconds, the actor's number for it.
+    pub timers: Vec<(u64, u64)>,
+}
+
+/// The tenant that an actor with this number belongs to.
+pub fn scope(number: u64) -> Scope {
+    let tenant = if number.is_multiple_of(2) { "acme" } else { "umbrella" };
+    Scope { tenant: Arc::from(tenant), workspace: Arc::from("main") }
+}
+
+pub const QUEUES: [&str; 2] = ["mail", "build"];
+
+/// The digest of a small content.
+pub fn digest(kind: u8, number: u64) -> Digest {
+    let mut bytes = [kind; 16];
+    bytes[8..].copy_from_slice(&number.to_be_bytes());
+    Digest(bytes)
+}

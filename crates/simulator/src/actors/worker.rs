@@ -1,0 +1,264 @@
+//! A worker: polls, works, sends heartbeats, reports, repeats what was not answered. By its traits it is slow, forgets
+//! everything, repeats itself, or has a wrong clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use authority::command::{
+    ExtendAnswer, ExtendLease, Grant, LeaseTasks, ReleaseLease, ReportCompletion, ReportFailure, StartSession,
+};
+use authority::event::ReleaseCause;
+use authority::{Answer, Category, Command, Digest, LeaseRef, Properties, Scope, TaskError, Time};
+use coordinator::{Reply, Request};
+
+use super::{Actor, Out, QUEUES, digest};
+
+const POLL: u64 = 0;
+const BEAT: u64 = 1;
+const FINISH: u64 = 2;
+/// Timers of a job are its number times this, plus what is to be done.
+const TIMERS: u64 = 4;
+
+pub struct Worker {
+    scope: Scope,
+    name: Arc<str>,
+    session: Option<u64>,
+    slow: bool,
+    forgetful: bool,
+    repeats: bool,
+    /// How long the worker's second really is, in thousandths.
+    second_permille: u64,
+    /// Whether its polls have a name, by which they can be repeated.
+    named_polls: bool,
+    polling: bool,
+    next: u64,
+    jobs: BTreeMap<u64, Job>,
+    calls: BTreeMap<u64, Call>,
+}
+
+struct Job {
+    lease: LeaseRef,
+    beat_ms: u64,
+    reporting: bool,
+}
+
+enum Call {
+    Poll { digest: Option<Digest>, tries: u64 },
+    Beat { job: u64 },
+    Report { job: u64, request: Request, tries: u64 },
+    Session,
+}
+
+impl Worker {
+    pub fn new(scope: Scope, name: &str, rng: &mut crate::prng::Prng, drifts: bool) -> Worker {
+        Worker {
+            scope,
+            name: Arc::from(name),
+            session: rng.chance(400).then_some(1),
+            slow: rng.chance(250),
+            forgetful: rng.chance(350),
+            repeats: rng.chance(350),
+            second_permille: if drifts { *rng.pick(&[300, 1_000, 2_500]).unwrap_or(&1_000) } else { 1_000 },
+            named_polls: rng.chance(400),
+            polling: false,
+            next: 0,
+            jobs: BTreeMap::new(),
+            calls: BTreeMap::new(),
+        }
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn poll(&mut self, again: Option<(Option<Digest>, u64)>, out: &mut Out) {
+        self.polling = true;
+        let call = self.number();
+        let fresh = self.named_polls.then(|| digest(3, call ^ out.now << 8));
+        let (request, tries) = again.unwrap_or((fresh, 0));
+        let wait_ms = out.rng.between(0, 1_500);
+        let lease = LeaseTasks {
+            scope: self.scope.clone(),
+            worker: self.name.clone(),
+            session: self.session.map(|number| Arc::from(format!("s{number}"))),
+            queues: QUEUES.iter().map(|name| Arc::from(*name)).collect(),
+            properties: Arc::new(Properties::default()),
+            max_tasks: out.rng.between(1, 2) as usize,
+            request,
+        };
+        self.calls.insert(call, Call::Poll { digest: request, tries });
+        out.calls.push((
+            call,
+            Request::Poll { lease, until: Time(wait_ms) },
+            wait_ms + out.rng.between(50, 900),
+        ));
+    }
+
+    fn take(&mut self, grant: &Grant, out: &mut Out) {
+        if self.jobs.values().any(|job| job.lease.lease == grant.lease) {
+            return;
+        }
+        let job = self.number();
+        let lease_ms = grant.expires_at.since_ms(grant.granted_at).max(1);
+        let share = if self.slow && !out.calm { out.rng.between(5, 25) } else { out.rng.between(1, 6) };
+        let work_ms = (lease_ms * share / 10).min(90_000);
+        let pace = if out.calm { 1_000 } else { self.second_permille };
+        let beat_ms = (grant.heartbeat_interval_ms * pace / 1_000).max(1);
+        let lease = LeaseRef {
+            scope: self.scope.clone(),
+            worker: self.name.clone(),
+            task: grant.task,
+            attempt: grant.attempt,
+            lease: grant.lease,
+        };
+        self.jobs.insert(job, Job { lease, beat_ms, reporting: false });
+        out.timers.push((beat_ms, job * TIMERS + BEAT));
+        out.timers.push((work_ms, job * TIMERS + FINISH));
+    }
+
+    fn report(&mut self, job: u64, cancelled: bool, out: &mut Out) {
+        let Some(doing) = self.jobs.get_mut(&job) else { return };
+        doing.reporting = true;
+        let lease = doing.lease.clone();
+        let number = out.rng.below(1_000);
+        let draw = out.rng.below(1_000);
+        let fails = |category, retryable| {
+            Command::ReportFailure(ReportFailure {
+                lease: lease.clone(),
+                digest: digest(2, number),
+                error: TaskError { category, code: None, message: Arc::from("it broke") },
+                retryable,
+                draw: 7,
+            })
+        };
+        let completes = || {
+            let result = Arc::from(number.to_be_bytes().as_slice());
+            Command::ReportCompletion(ReportCompletion {
+                lease: lease.clone(),
+                digest: digest(1, number),
+                result,
+            })
+        };
+        let command = match draw {
+            _ if cancelled => fails(Category::Cancelled, None),
+            0..650 => completes(),
+            650..800 => fails(Category::Infrastructure, None),
+            800..900 => fails(Category::UserCode, Some(out.calm)),
+            900..940 if !out.calm => fails(Category::DataQuality, None),
+            940..1_000 if !out.calm => {
+                Command::ReleaseLease(ReleaseLease { lease: lease.clone(), cause: ReleaseCause::Worker })
+            }
+            _ => completes(),
+        };
+        self.send(job, Request::Decide(command), 0, out);
+    }
+
+    fn send(&mut self, job: u64, request: Request, tries: u64, out: &mut Out) {
+        let call = self.number();
+        self.calls.insert(call, Call::Report { job, request: request.clone(), tries });
+        out.calls.push((call, request, out.rng.between(100, 1_200)));
+    }
+
+    /// Loses everything it knew.
+    fn forget(&mut self, out: &mut Out) {
+        self.jobs.clear();
+        self.calls.clear();
+        self.polling = true;
+        if let Some(session) = &mut self.session {
+            *session += 1;
+            let session = Arc::from(format!("s{session}"));
+            let (tenant, worker) = (self.scope.tenant.clone(), self.name.clone());
+            let start = StartSession { tenant, worker, session };
+            let call = self.number();
+            self.calls.insert(call, Call::Session);
+            out.calls.push((call, Request::Decide(Command::StartSession(start)), 1_000));
+        } else {
+            self.polling = false;
+            out.timers.push((out.rng.between(100, 3_000), POLL));
+        }
+    }
+
+    fn rest(&mut self, out: &mut Out) {
+        self.polling = false;
+        out.timers.push((out.rng.between(1, 150), POLL));
+    }
+}
+
+impl Actor for Worker {
+    fn wake(&mut self, timer: u64, out: &mut Out) {
+        if self.forgetful && !out.calm && out.rng.chance(25) {
+            return self.forget(out);
+        }
+        let job = timer / TIMERS;
+        match timer % TIMERS {
+            POLL if self.polling => {}
+            POLL if self.jobs.len() < 2 => self.poll(None, out),
+            POLL => self.rest(out),
+            BEAT => {
+                let Some(doing) = self.jobs.get(&job).filter(|doing| !doing.reporting) else { return };
+                let (lease, beat_ms) = (doing.lease.clone(), doing.beat_ms);
+                let call = self.number();
+                self.calls.insert(call, Call::Beat { job });
+                out.calls.push((
+                    call,
+                    Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
+                    400,
+                ));
+                out.timers.push((beat_ms, timer));
+            }
+            FINISH if self.jobs.get(&job).is_some_and(|doing| !doing.reporting) => {
+                self.report(job, false, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, call: u64, reply: Reply, out: &mut Out) {
+        let Some(was) = self.calls.remove(&call) else { return };
+        match (was, reply) {
+            (Call::Poll { .. }, Reply::Answer(Answer::Leased(grants))) => {
+                grants.iter().for_each(|grant| self.take(grant, out));
+                self.rest(out);
+            }
+            (Call::Poll { .. } | Call::Session, _) => self.rest(out),
+            (Call::Beat { job }, Reply::Answer(Answer::Extended(answer))) => match answer {
+                ExtendAnswer::Extended { cancel: Some(_), .. } if out.rng.chance(600) => {
+                    if self.jobs.get(&job).is_some_and(|doing| !doing.reporting) {
+                        self.report(job, true, out);
+                    }
+                }
+                ExtendAnswer::Extended { .. } => {}
+                // It may not have noticed; the report will be told.
+                ExtendAnswer::Lost | ExtendAnswer::Rejected(_) if out.rng.chance(500) => {
+                    self.jobs.remove(&job);
+                }
+                ExtendAnswer::Lost | ExtendAnswer::Rejected(_) => {}
+            },
+            (Call::Beat { .. }, _) => {}
+            (Call::Report { job, request, tries }, Reply::Unavailable(_)) => {
+                self.send(job, request, tries, out)
+            }
+            (Call::Report { job, request, tries }, _) => {
+                self.jobs.remove(&job);
+                if self.repeats && tries < 2 && !out.calm && out.rng.chance(500) {
+                    self.send(job, request, tries + 1, out);
+                }
+            }
+        }
+    }
+
+    fn unanswered(&mut self, call: u64, out: &mut Out) {
+        match self.calls.remove(&call) {
+            Some(Call::Poll { digest, tries }) if digest.is_some() && tries < 3 => {
+                self.poll(Some((digest, tries + 1)), out);
+            }
+            Some(Call::Poll { .. } | Call::Session) => self.rest(out),
+            Some(Call::Report { job, request, tries }) if tries < 6 || out.calm => {
+                self.send(job, request, tries + 1, out);
+            }
+            Some(Call::Report { job, .. }) => drop(self.jobs.remove(&job)),
+            Some(Call::Beat { .. }) | None => {}
+        }
+    }
+}

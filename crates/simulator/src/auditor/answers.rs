@@ -1,0 +1,311 @@
+//! Judges each answer that changes something or speaks of a lease: it must follow from durable records.
+
+use authority::command::{
+    ConfigureAnswer, EndAnswer, ExtendAnswer, Grant, LeaseTasks, RedriveAnswer, RedriveTask, ReleaseAnswer,
+    StartSession, SubmitAnswer, SubmitTask, Verdict,
+};
+use authority::{Answer, Command, Digest, LeaseRef, Outcome, Rejection, TaskId};
+use coordinator::{Reply, Request};
+
+use super::truth::{LeaseTruth, Over, TaskTruth};
+use super::{Asked, Auditor, ensure};
+use crate::reach::Reached;
+
+/// Beyond so many reports of one task, those without authority are answered but not recorded.
+const MANY_REPORTS: usize = 1_000;
+
+impl Auditor {
+    pub(super) fn answer(&mut self, asked: &Asked, request: &Request, reply: &Reply) -> Result<(), String> {
+        match (request, reply) {
+            // Nothing is claimed.
+            (_, Reply::Unavailable(_)) => Ok(()),
+            (Request::SubmitBatch(tasks), Reply::Batch(answers)) => {
+                ensure(tasks.len() == answers.len(), "not every task has its answer")?;
+                tasks.iter().zip(answers).try_for_each(|(task, answer)| self.submitted(asked, task, answer))
+            }
+            (Request::Poll { lease, .. }, Reply::Answer(Answer::Leased(grants))) => {
+                grants.iter().try_for_each(|grant| self.leased(asked, lease, grant))
+            }
+            (Request::Heartbeat { extend, .. }, Reply::Answer(Answer::Extended(answer))) => {
+                self.extended(asked, &extend.lease, answer)
+            }
+            (Request::Read(read), reply) => self.shown(asked, read, reply),
+            (Request::WaitTask { scope, task, .. }, Reply::Task(detail)) => {
+                if detail.as_ref().is_some_and(|detail| detail.view.task.is_final()) {
+                    self.see(Reached::WaitMet);
+                }
+                self.shown_task(asked, scope, *task, detail.as_deref())
+            }
+            (Request::Decide(command), Reply::Answer(answer)) => self.decided(asked, command, answer),
+            _ => Err("it is no answer to what was asked".into()),
+        }
+    }
+
+    fn decided(&mut self, asked: &Asked, command: &Command, answer: &Answer) -> Result<(), String> {
+        match (command, answer) {
+            (Command::SubmitTask(task), Answer::Submitted(answer)) => self.submitted(asked, task, answer),
+            (Command::ReportCompletion(report), Answer::Reported(verdict)) => {
+                self.reported(asked, &report.lease, report.digest, verdict)
+            }
+            (Command::ReportFailure(report), Answer::Reported(verdict)) => {
+                self.reported(asked, &report.lease, report.digest, verdict)
+            }
+            (Command::ReleaseLease(release), Answer::Released(answer)) => match answer {
+                ReleaseAnswer::Over(_) => self.must_be_over(&release.lease),
+                ReleaseAnswer::Rejected(why) => self.rejected(asked, &release.lease, *why),
+            },
+            (Command::CancelTask(cancel), Answer::Ended(answer)) => {
+                self.ended(asked, &cancel.scope, cancel.task, *answer, false)
+            }
+            (Command::KillTask(kill), Answer::Ended(answer)) => {
+                self.ended(asked, &kill.scope, kill.task, *answer, true)
+            }
+            (Command::RedriveTask(redrive), Answer::Redriven(answer)) => {
+                self.redriven(asked, redrive, answer)
+            }
+            (Command::ConfigureQueue(configure), Answer::Configured(ConfigureAnswer::Configured)) => {
+                // Another configuration may have followed; this one was durable at some time.
+                let now = self.queues.get(&configure.queue);
+                ensure(now.is_some(), "the queue was never configured")
+            }
+            (Command::ConfigureQueue(_), Answer::Configured(_)) => Ok(()),
+            (Command::StartSession(session), Answer::Done(more)) => {
+                ensure(!more, "leases of the old session are left")?;
+                self.session(asked, session)
+            }
+            _ => Err("it is no answer to what was asked".into()),
+        }
+    }
+
+    fn submitted(&mut self, asked: &Asked, task: &SubmitTask, answer: &SubmitAnswer) -> Result<(), String> {
+        match answer {
+            SubmitAnswer::Created(id) => {
+                ensure(*id == task.id, "another task was created")?;
+                ensure(self.tasks.contains_key(id), "no durable record creates it")
+            }
+            SubmitAnswer::Existing(view) => {
+                self.see(Reached::Deduplicated);
+                let truth = self.tasks.get(&view.task.id).ok_or("no durable record creates it")?;
+                let dedup = task.extras.as_ref().and_then(|extras| extras.dedup.as_ref());
+                let same = dedup.is_some() && truth.dedup.as_ref() == dedup && truth.queue == task.queue;
+                ensure(same || view.task.id == task.id, "it is another task")?;
+                self.shown_view(asked, view)
+            }
+            SubmitAnswer::DedupConflict(id) => {
+                self.see(Reached::DedupConflict);
+                let truth = self.tasks.get(id).ok_or("no durable record creates the task that it names")?;
+                let dedup = task.extras.as_ref().and_then(|extras| extras.dedup.as_ref());
+                let other = match (dedup, &truth.dedup) {
+                    (Some(mine), Some(theirs)) => mine.key == theirs.key && mine.content != theirs.content,
+                    _ => truth.queue.scope != task.queue.scope,
+                };
+                ensure(other, "the two do not conflict")
+            }
+            SubmitAnswer::Refused(_) => Ok(()),
+        }
+    }
+
+    fn leased(&mut self, asked: &Asked, lease: &LeaseTasks, grant: &Grant) -> Result<(), String> {
+        let task = self.tasks.get(&grant.task).ok_or("there is no such task")?;
+        let truth = task.leases.get(&grant.lease).ok_or("no durable record grants it")?;
+        ensure(
+            truth.worker == lease.worker && truth.attempt == grant.attempt,
+            "it was granted to somebody else",
+        )?;
+        ensure(task.queue == grant.queue && task.queue.scope == lease.scope, "it is from another queue")?;
+        ensure(lease.queues.contains(&task.queue.name), "it is from a queue that was not asked for")?;
+        ensure(task.payload == grant.payload, "its payload is not what was submitted")?;
+        ensure(truth.granted_at == grant.granted_at, "it was granted at another time")?;
+        ensure(truth.expiries.contains(&grant.expires_at), "it ends at a time that was never recorded")?;
+        let before = self.told_leases.insert(grant.lease, asked.ask);
+        match before {
+            None => Ok(()),
+            Some(_) if lease.request.is_some() && truth.request == lease.request => {
+                self.see(Reached::PollRepeated);
+                Ok(())
+            }
+            Some(other) => Err(format!("lease {} was told to ask {other} already", grant.lease)),
+        }
+    }
+
+    fn extended(&mut self, asked: &Asked, lease: &LeaseRef, answer: &ExtendAnswer) -> Result<(), String> {
+        match answer {
+            ExtendAnswer::Extended { expires_at, .. } => {
+                let (_, truth) = self.find(lease).ok_or("no durable record grants the lease")?;
+                ensure(truth.expiries.contains(expires_at), "this expiry was never recorded")?;
+                ensure(truth.worker == lease.worker, "the lease is another worker's")?;
+                ensure(truth.over.is_none_or(|(at, _)| at > asked.asked_at), "the lease was over before")
+            }
+            ExtendAnswer::Lost => {
+                self.must_be_over(lease)?;
+                self.not_killed_by_a_stall(asked, lease)
+            }
+            ExtendAnswer::Rejected(why) => self.rejected(asked, lease, *why),
+        }
+    }
+
+    fn reported(
+        &mut self,
+        asked: &Asked,
+        lease: &LeaseRef,
+        digest: Digest,
+        verdict: &Verdict,
+    ) -> Result<(), String> {
+        let found = self.find(lease).map(|(task, truth)| (truth.report, truth.granted_at, task.reports));
+        match verdict {
+            Verdict::Committed(outcome) => {
+                let (report, ..) = found.ok_or("no durable record grants the lease")?;
+                ensure(*outcome != Outcome::Discarded, "nothing was committed")?;
+                ensure(report == Some((digest, *outcome)), format!("what is recorded is {report:?}"))?;
+                let (_, truth) = self.find(lease).ok_or("no durable record grants the lease")?;
+                let over = truth.over.map(|(at, _)| at).unwrap_or_default();
+                let repeated = over <= asked.asked_at;
+                if repeated {
+                    self.see(Reached::RepeatedReport);
+                    if self.restarts_after(over) {
+                        self.see(Reached::RepeatAfterRestart);
+                    }
+                } else if self.restarts_after(lease.lease) {
+                    self.see(Reached::CommitAfterRestart);
+                }
+                Ok(())
+            }
+            Verdict::Cancelled => {
+                if let Some((report, _, reports)) = found {
+                    let discarded = report == Some((digest, Outcome::Discarded));
+                    ensure(
+                        discarded || (report.is_none() && reports > MANY_REPORTS),
+                        "no record discards it",
+                    )?;
+                } else {
+                    ensure(self.rules.edge_broken, "the lease was never granted")?;
+                    return Ok(());
+                }
+                self.must_be_over(lease)?;
+                if self.over(lease).is_some_and(|(at, how)| at > asked.asked_at && how == Over::Expired) {
+                    self.see(Reached::ExpiryDuringCommit);
+                }
+                self.not_killed_by_a_stall(asked, lease)
+            }
+            Verdict::Rejected(Rejection::AnotherStory) => {
+                self.see(Reached::ConflictingReport);
+                match found {
+                    Some((Some((recorded, _)), ..)) => ensure(recorded != digest, "it is the same story"),
+                    Some((None, ..)) => Err("the attempt has told no story yet".into()),
+                    None => ensure(self.rules.edge_broken, "the lease was never granted"),
+                }
+            }
+            Verdict::Rejected(why) => self.rejected(asked, lease, *why),
+        }
+    }
+
+    fn rejected(&mut self, asked: &Asked, lease: &LeaseRef, why: Rejection) -> Result<(), String> {
+        match why {
+            Rejection::UnknownTask => self.must_be_unknown(asked, &lease.scope, lease.task),
+            Rejection::NeverGranted => {
+                let granted = self.find(lease).is_some_and(|(task, truth)| {
+                    truth.attempt == lease.attempt
+                        && task.queue.scope == lease.scope
+                        && task.earlier.is_empty()
+                });
+                ensure(!granted || self.rules.edge_broken, "the lease was granted")
+            }
+            Rejection::WrongWorker => {
+                self.see(Reached::WrongWorker);
+                let (_, truth) = self.find(lease).ok_or("the lease was never granted")?;
+                ensure(truth.worker != lease.worker, "the lease is this worker's")
+            }
+            Rejection::AnotherStory => Err("no story was told".into()),
+        }
+    }
+
+    fn ended(
+        &mut self,
+        asked: &Asked,
+        scope: &authority::Scope,
+        id: TaskId,
+        answer: EndAnswer,
+        kill: bool,
+    ) -> Result<(), String> {
+        if answer == EndAnswer::UnknownTask {
+            return self.must_be_unknown(asked, scope, id);
+        }
+        let task =
+            self.tasks.get(&id).filter(|task| task.queue.scope == *scope).ok_or("there is no such task")?;
+        let again = !task.earlier.is_empty();
+        ensure(task.is_over() || again || (!kill && task.cancel_grace.is_some()), "the task goes on")
+    }
+
+    fn redriven(
+        &mut self,
+        asked: &Asked,
+        redrive: &RedriveTask,
+        answer: &RedriveAnswer,
+    ) -> Result<(), String> {
+        match answer {
+            RedriveAnswer::Created(id) | RedriveAnswer::Existing(id) => {
+                let task = self.tasks.get(id).ok_or("no durable record creates it")?;
+                ensure(task.redrive_of == Some(redrive.task), "it does another task again")
+            }
+            RedriveAnswer::UnknownTask => self.must_be_unknown(asked, &redrive.scope, redrive.task),
+            RedriveAnswer::NotADeadLetter(state) => {
+                let task = self.tasks.get(&redrive.task).ok_or("there is no such task")?;
+                // One of the versions from the moment it was asked on.
+                let since = task.versions.iter().rposition(|v| v.position <= asked.asked_at).unwrap_or(0);
+                ensure(task.versions[since..].iter().any(|v| v.state == *state), "it was in no such state")
+            }
+            RedriveAnswer::Refused(_) => Ok(()),
+        }
+    }
+
+    fn session(&self, asked: &Asked, session: &StartSession) -> Result<(), String> {
+        let left = self.tasks.values().filter(|task| task.queue.scope.tenant == session.tenant).any(|task| {
+            task.current.is_some_and(|number| number <= asked.asked_at)
+                && task.lease().is_some_and(|lease| {
+                    lease.worker == session.worker
+                        && lease.session.as_ref().is_some_and(|name| *name != session.session)
+                })
+        });
+        ensure(!left, "a lease of an old session is still there")
+    }
+
+    fn find(&self, lease: &LeaseRef) -> Option<(&TaskTruth, &LeaseTruth)> {
+        let task = self.tasks.get(&lease.task)?;
+        Some((task, task.leases.get(&lease.lease)?))
+    }
+
+    fn over(&self, lease: &LeaseRef) -> Option<(authority::Position, Over)> {
+        self.find(lease)?.1.over
+    }
+
+    fn must_be_over(&self, lease: &LeaseRef) -> Result<(), String> {
+        match self.find(lease) {
+            Some((_, truth)) => ensure(truth.over.is_some(), "no durable record ends the lease"),
+            None => ensure(self.rules.edge_broken, "the lease was never granted"),
+        }
+    }
+
+    /// What was received before a lease ran out counts as in time, however late it was looked at.
+    fn not_killed_by_a_stall(&self, asked: &Asked, lease: &LeaseRef) -> Result<(), String> {
+        let Some((task, truth)) = self.find(lease) else { return Ok(()) };
+        let expired = matches!(truth.over, Some((_, Over::Expired)));
+        let grace_over = task.cancel_grace.is_some();
+        let in_time = asked.received.is_some_and(|at| at <= truth.expires_at());
+        ensure(!(expired && in_time && !grace_over), "it was received before the lease ran out")
+    }
+
+    pub(super) fn must_be_unknown(
+        &self,
+        asked: &Asked,
+        scope: &authority::Scope,
+        id: TaskId,
+    ) -> Result<(), String> {
+        let Some(task) = self.tasks.get(&id) else { return Ok(()) };
+        let known = task.queue.scope == *scope && !task.purged && task.created() <= asked.asked_at;
+        ensure(!known, "the task was there")
+    }
+
+    fn restarts_after(&self, position: authority::Position) -> bool {
+        self.takeovers.last().is_some_and(|newest| *newest > position)
+    }
+}

@@ -1,0 +1,63 @@
+//! Judges what readers are shown: durable records only, no older than what was durable when they asked.
+
+use authority::{Scope, TaskId, TaskView};
+use coordinator::{Read, Reply, TaskDetail};
+
+use super::{Asked, Auditor, ensure};
+
+impl Auditor {
+    pub(super) fn shown(&mut self, asked: &Asked, read: &Read, reply: &Reply) -> Result<(), String> {
+        match (read, reply) {
+            (Read::Task { scope, task }, Reply::Task(detail)) => {
+                self.shown_task(asked, scope, *task, detail.as_deref())
+            }
+            (Read::Queue(key), Reply::Queue(view)) => {
+                let tasks = self.tasks.values().filter(|task| *task.queue == *key);
+                let known = tasks.into_iter().any(|task| !task.purged && task.created() <= asked.asked_at);
+                ensure(view.is_some() || !known, "the queue has tasks")
+            }
+            (Read::Queues(_), Reply::Queues(_)) | (Read::Workers(_), Reply::Workers(_)) => Ok(()),
+            (Read::Status, Reply::Status(status)) => {
+                ensure(status.position <= self.position, "it speaks of records that are not durable")?;
+                ensure(status.position >= asked.asked_at, "it is older than what was known when it was asked")
+            }
+            (Read::List { .. }, Reply::List(page)) => {
+                page.tasks.iter().try_for_each(|view| self.shown_view(asked, view))
+            }
+            _ => Err("it is no answer to what was asked".into()),
+        }
+    }
+
+    pub(super) fn shown_task(
+        &mut self,
+        asked: &Asked,
+        scope: &Scope,
+        id: TaskId,
+        detail: Option<&TaskDetail>,
+    ) -> Result<(), String> {
+        let Some(detail) = detail else { return self.must_be_unknown(asked, scope, id) };
+        ensure(detail.view.task.id == id && detail.view.queue.scope == *scope, "it is another task")?;
+        self.shown_view(asked, &detail.view)
+    }
+
+    pub(super) fn shown_view(&mut self, asked: &Asked, view: &TaskView) -> Result<(), String> {
+        let task = &view.task;
+        let truth = self.tasks.get(&task.id).ok_or("no durable record creates it")?;
+        let version =
+            truth.earlier.iter().chain(&truth.versions).find(|version| version.position == task.last);
+        let version = version.ok_or("it rests on a record that is not durable")?;
+        ensure(version.state == task.state(), format!("after that record it was {:?}", version.state))?;
+        ensure(version.attempt == task.attempt, format!("after that record it was at {}", version.attempt))?;
+        ensure(version.cancelling == task.cancel.is_some(), "whether it is being cancelled is wrong")?;
+        ensure(truth.payload == task.payload && truth.queue == view.queue, "it is not what was submitted")?;
+        let older = truth.versions.iter().rev().find(|version| version.position <= asked.asked_at);
+        ensure(
+            older.is_none_or(|known| known.position <= task.last),
+            "it is older than what was known when it was asked",
+        )?;
+        if let authority::Phase::Completed { result, .. } = &task.phase {
+            ensure(truth.result.as_ref() == Some(result), "another result was recorded")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,361 @@
+//! Judges each record: it follows the ones before it, obeys the invariants of the model, and has a cause.
+
+use authority::event::{NextStep, TaskCreated};
+use authority::{DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskState, Time};
+
+use super::truth::{LeaseTruth, Over, TaskTruth, Version};
+use super::{Auditor, ensure};
+use crate::history::Recorded;
+use crate::reach::Reached;
+
+/// The defaults of a queue that nobody configured, as the contract tells them to people.
+const DEFAULT_MAX_ATTEMPTS: u32 = 3;
+const DEFAULT_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
+
+impl Auditor {
+    pub(super) fn recorded(&mut self, record: &Recorded) -> Result<(), String> {
+        let (position, at) = (record.position, record.at);
+        ensure(position.0 == self.position.0 + 1, format!("it does not follow {}", self.position))?;
+        ensure(at >= self.time, format!("time falls from {}", self.time))?;
+        let known = record.event.task().and_then(|id| self.tasks.get(&id)).filter(|task| !task.purged);
+        let prev = known.map(TaskTruth::last);
+        ensure(
+            record.prev == prev,
+            format!("it names {:?} as its task's last record, not {prev:?}", record.prev),
+        )?;
+        match &record.event {
+            Event::TaskCreated(created) => self.created(created)?,
+            Event::QueueConfigured(event) => {
+                let asked = (event.queue.clone(), event.config.clone());
+                ensure(self.causes.configs.contains(&asked), "nobody asked for this configuration")?;
+                self.queues.insert(event.queue.clone(), event.config.clone());
+            }
+            Event::TasksPurged(event) => {
+                event.tasks.iter().try_for_each(|id| self.purged(*id, position, at))?
+            }
+            Event::OwnerTookOver(event) => {
+                ensure(event.epoch == self.epoch + 1, format!("the epoch before was {}", self.epoch))?;
+                self.epoch = event.epoch;
+                self.takeovers.push(position);
+            }
+            Event::TokenKeyRotated(_) => {}
+            about_a_task => self.about_a_task(about_a_task, position, at)?,
+        }
+        self.position = position;
+        self.time = at;
+        if let Some(task) = record.event.task().and_then(|id| self.tasks.get_mut(&id)) {
+            let cancelling = task.cancel_grace.is_some();
+            task.versions.push(Version { position, state: task.state, attempt: task.attempt, cancelling });
+            ensure(!(cancelling && task.state == TaskState::Waiting), "it waits again after a cancel")?;
+            ensure(
+                task.current.is_some() == (task.state == TaskState::Leased),
+                "its lease does not fit its state",
+            )?;
+        }
+        Ok(())
+    }
+
+    fn created(&mut self, event: &TaskCreated) -> Result<(), String> {
+        // A call that is repeated long after its task was purged creates it again.
+        let (earlier, leases) = match self.tasks.remove(&event.task) {
+            Some(task) if task.purged => {
+                (task.earlier.into_iter().chain(task.versions).collect(), task.leases)
+            }
+            Some(_) => return Err("the task exists already".into()),
+            None => Default::default(),
+        };
+        let extras = event.extras.as_deref().cloned().unwrap_or_default();
+        match extras.redrive_of {
+            Some(old) => {
+                ensure(self.causes.redrives.get(&event.task) == Some(&old), "nobody asked for this redrive")?;
+                let dead = self
+                    .tasks
+                    .get(&old)
+                    .filter(|task| matches!(task.state, TaskState::Failed | TaskState::Dead) && !task.purged);
+                let dead = dead.ok_or("the task that it does again is no dead letter")?;
+                ensure(
+                    dead.payload == event.payload && dead.queue == event.queue,
+                    "it does something else again",
+                )?;
+                let before = self.redrives.insert(old, event.task).and_then(|id| self.tasks.get(&id));
+                ensure(before.is_none_or(|task| task.purged), "that task was done again already")?;
+                self.see(Reached::Redriven);
+            }
+            None => {
+                let asked = self.causes.submits.get(&event.task).ok_or("nobody submitted it")?;
+                let same = asked.payload == event.payload
+                    && asked.queue == event.queue
+                    && asked.priority == event.priority;
+                ensure(same && asked.extras == event.extras, "something else was submitted")?;
+                ensure(
+                    (asked.delay_ms > 0) == event.not_before.is_some(),
+                    "its delay is not what was asked",
+                )?;
+            }
+        }
+        if let Some(dedup) = &extras.dedup {
+            let key = (event.queue.clone(), dedup.key.clone());
+            let taken =
+                self.dedup.get(&key).and_then(|id| self.tasks.get(id)).is_some_and(|task| !task.purged);
+            ensure(!taken, "its dedup key belongs to another task")?;
+            self.dedup.insert(key, event.task);
+        }
+        let task = TaskTruth {
+            queue: event.queue.clone(),
+            payload: event.payload.clone(),
+            state: TaskState::Waiting,
+            attempt: 0,
+            releases: 0,
+            not_before: event.not_before,
+            was_delayed: event.not_before.is_some(),
+            exhausted: false,
+            cancel_grace: None,
+            deadline: extras.deadline,
+            timeout_ms: extras.timeout_ms,
+            max_attempts: extras.max_attempts,
+            dedup: extras.dedup,
+            redrive_of: extras.redrive_of,
+            result: None,
+            ended_at: None,
+            purged: false,
+            purged_at: None,
+            current: None,
+            leases,
+            versions: Vec::new(),
+            earlier,
+            reports: 0,
+        };
+        self.tasks.insert(event.task, task);
+        Ok(())
+    }
+
+    fn purged(&mut self, id: TaskId, position: Position, at: Time) -> Result<(), String> {
+        let retention_ms = self.tasks.get(&id).map(|task| self.retention_ms(&task.queue)).unwrap_or_default();
+        let task = self.tasks.get_mut(&id).ok_or(format!("there is no task {id}"))?;
+        ensure(task.is_final() && !task.purged, format!("task {id} has not ended, or is purged already"))?;
+        let due = task.ended_at.unwrap_or_default().plus_ms(retention_ms);
+        ensure(at >= due, format!("task {id} is to be kept until {due}"))?;
+        task.purged = true;
+        task.purged_at = Some(position);
+        self.see(Reached::Purged);
+        Ok(())
+    }
+
+    fn about_a_task(&mut self, event: &Event, position: Position, at: Time) -> Result<(), String> {
+        let id = event.task().ok_or("it is about nothing")?;
+        let max_attempts = self.tasks.get(&id).map(|task| {
+            let configured = self.queues.get(&task.queue).and_then(|config| config.max_attempts);
+            task.max_attempts.or(configured).unwrap_or(DEFAULT_MAX_ATTEMPTS)
+        });
+        let max_attempts = max_attempts.unwrap_or_default();
+        let (causes, reach) = (&self.causes, &mut self.reach);
+        let task = self.tasks.get_mut(&id).filter(|task| !task.purged).ok_or("there is no such task")?;
+        if let Event::TaskCancelled(_) = event {
+        } else {
+            ensure(!task.is_final(), "the task has ended, and nothing reopens it")?;
+        }
+        let waits_again = match event {
+            Event::LeaseReleased(_) | Event::LeaseExpired(_) => true,
+            Event::TaskFailed(event) => event.next != NextStep::Final,
+            _ => false,
+        };
+        ensure(!waits_again || task.cancel_grace.is_none(), "it waits again after a cancel")?;
+        // A lease is dead the moment its time has passed.
+        let in_time = |task: &TaskTruth, number: Position| {
+            ensure(task.current == Some(number), format!("lease {number} is not the task's current one"))?;
+            ensure(
+                task.lease().is_some_and(|lease| at <= lease.expires_at()),
+                "the lease had passed its time",
+            )
+        };
+        match event {
+            Event::LeaseGranted(event) => {
+                ensure(task.state == TaskState::Waiting, "the task does not wait")?;
+                ensure(!task.exhausted, "the task has no attempt left")?;
+                ensure(
+                    event.attempt == task.attempt + 1,
+                    format!("the attempt before was {}", task.attempt),
+                )?;
+                ensure(task.not_before.is_none_or(|time| at >= time), "the task may not be leased yet")?;
+                ensure(task.deadline.is_none_or(|deadline| at < deadline), "the deadline has passed")?;
+                let asked = (task.queue.scope.clone(), event.worker.clone());
+                ensure(causes.polls.contains(&asked), "this worker asked for nothing")?;
+                ensure(event.expires_at >= at, "the lease is over when it begins")?;
+                if std::mem::take(&mut task.was_delayed) {
+                    reach.bump(Reached::DelayedWake);
+                }
+                task.attempt += 1;
+                task.state = TaskState::Leased;
+                task.current = Some(position);
+                let lease = LeaseTruth {
+                    attempt: event.attempt,
+                    worker: event.worker.clone(),
+                    session: event.session.clone(),
+                    request: event.request,
+                    granted_at: at,
+                    expiries: vec![event.expires_at],
+                    over: None,
+                    report: None,
+                };
+                task.leases.insert(position, lease);
+            }
+            Event::LeaseExtended(event) => {
+                in_time(task, event.lease)?;
+                ensure(causes.heartbeats.contains(&event.lease), "nobody sent a heartbeat")?;
+                let limit = task.timeout_ms;
+                let lease = task.leases.get_mut(&event.lease).ok_or("there is no such lease")?;
+                ensure(event.expires_at > lease.expires_at(), "it does not extend the lease")?;
+                let limit = limit.map(|ms| lease.granted_at.plus_ms(ms));
+                ensure(
+                    limit.is_none_or(|limit| event.expires_at <= limit),
+                    "it passes the attempt's time limit",
+                )?;
+                lease.expiries.push(event.expires_at);
+                reach.bump(Reached::Extended);
+            }
+            Event::LeaseExpired(event) => {
+                ensure(task.current == Some(event.lease), "the lease is not the current one")?;
+                ensure(task.lease().is_some_and(|lease| at > lease.expires_at()), "the lease has time left")?;
+                let exhausted = task.used_attempts() >= max_attempts;
+                ensure(event.exhausted == exhausted, "it counts the attempts in another way")?;
+                task.exhausted = exhausted;
+                task.end_lease(position, Over::Expired);
+                task.wait(None);
+            }
+            Event::LeaseReleased(event) => {
+                in_time(task, event.lease)?;
+                let explained = match event.cause {
+                    authority::event::ReleaseCause::Worker => causes.releases.contains(&event.lease),
+                    authority::event::ReleaseCause::Session => {
+                        reach.bump(Reached::Session);
+                        let worker = task.lease().map(|lease| lease.worker.clone()).unwrap_or_default();
+                        causes.sessions.iter().any(|(name, _)| *name == worker)
+                    }
+                    authority::event::ReleaseCause::Undelivered => {
+                        !self.told_leases.contains_key(&event.lease)
+                    }
+                };
+                ensure(explained, "nobody gave it back")?;
+                reach.bump(Reached::Released);
+                task.releases += 1;
+                task.end_lease(position, Over::Released);
+                task.wait(None);
+            }
+            Event::AttemptStarted(event) => in_time(task, event.lease)?,
+            Event::TaskCompleted(event) => {
+                in_time(task, event.lease)?;
+                let result = causes.completions.get(&(event.lease, event.digest));
+                ensure(result == Some(&event.result), "no worker reported this result")?;
+                if task.cancel_grace.is_some() {
+                    reach.bump(Reached::CancelRacesCompletion);
+                }
+                if task.attempt >= 3 {
+                    reach.bump(Reached::ThirdAttempt);
+                }
+                report(task, event.lease, (event.digest, Outcome::Completed))?;
+                task.result = Some(event.result.clone());
+                task.end_lease(position, Over::Reported);
+                task.end(TaskState::Completed, at);
+            }
+            Event::TaskFailed(event) => {
+                in_time(task, event.lease)?;
+                ensure(
+                    causes.failures.contains(&(event.lease, event.digest)),
+                    "no worker reported this failure",
+                )?;
+                let outcome = match event.next {
+                    NextStep::RetryAt(time) => Outcome::RetryAt(time),
+                    NextStep::Final => Outcome::Failed,
+                };
+                report(task, event.lease, (event.digest, outcome))?;
+                task.end_lease(position, Over::Reported);
+                match event.next {
+                    NextStep::RetryAt(time) => {
+                        ensure(task.used_attempts() < max_attempts, "the policy allows no further attempt")?;
+                        ensure(time >= at, "the next attempt lies in the past")?;
+                        reach.bump(Reached::Retried);
+                        task.wait(Some(time));
+                    }
+                    NextStep::Final => {
+                        reach.bump(Reached::FailedForGood);
+                        task.end(TaskState::Failed, at);
+                    }
+                }
+            }
+            Event::TaskDead(event) => {
+                if let Some(dead) = &event.report {
+                    in_time(task, dead.lease)?;
+                    ensure(task.cancel_grace.is_some(), "the task was not being cancelled")?;
+                    ensure(causes.failures.contains(&(dead.lease, dead.digest)), "no worker reported this")?;
+                    report(task, dead.lease, (dead.digest, Outcome::Dead(event.reason)))?;
+                }
+                ensure(dead_for(task, event.reason, id, at, causes), "there is no reason for this end")?;
+                reach.bump(match event.reason {
+                    DeadReason::Cancelled if task.state == TaskState::Waiting => Reached::CancelWaiting,
+                    DeadReason::HeartbeatTimeout => Reached::DeadByAttempts,
+                    DeadReason::Deadline => Reached::DeadByDeadline,
+                    DeadReason::Killed => Reached::Killed,
+                    DeadReason::Cancelled | DeadReason::CancelTimeout => Reached::CancelTimeout,
+                });
+                let how = if event.report.is_some() { Over::Reported } else { Over::Ended };
+                task.end_lease(position, how);
+                task.end(TaskState::Dead, at);
+            }
+            Event::TaskCancelled(event) => {
+                ensure(task.current != Some(event.lease), "the lease is the current one")?;
+                let reported = causes.completions.contains_key(&(event.lease, event.digest))
+                    || causes.failures.contains(&(event.lease, event.digest));
+                ensure(reported, "nobody reported anything")?;
+                task.reports += 1;
+                match task.leases.get_mut(&event.lease) {
+                    Some(lease) => {
+                        let same = lease.attempt == event.attempt;
+                        ensure(same || self.rules.edge_broken, "the lease was another attempt's")?;
+                        ensure(lease.report.is_none(), "the lease was reported on already")?;
+                        lease.report = Some((event.digest, Outcome::Discarded));
+                    }
+                    None => ensure(self.rules.edge_broken, "the lease was never granted")?,
+                }
+                reach.bump(Reached::LateReport);
+            }
+            Event::CancelRequested(event) => {
+                ensure(
+                    task.state == TaskState::Leased && task.cancel_grace.is_none(),
+                    "it cannot be asked to stop",
+                )?;
+                let explained = match event.cause {
+                    authority::CancelCause::User => causes.cancels.contains(&id),
+                    authority::CancelCause::Deadline => task.deadline.is_some_and(|deadline| at >= deadline),
+                };
+                ensure(explained, "nobody asked for it")?;
+                task.cancel_grace = Some(event.grace_until);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    pub(super) fn retention_ms(&self, queue: &QueueKey) -> u64 {
+        self.queues.get(queue).and_then(|config| config.retention_ms).unwrap_or(DEFAULT_RETENTION_MS)
+    }
+}
+
+/// Notes a report that was accepted: the first of its lease.
+fn report(task: &mut TaskTruth, lease: Position, report: (authority::Digest, Outcome)) -> Result<(), String> {
+    task.reports += 1;
+    let lease = task.leases.get_mut(&lease).ok_or("there is no such lease")?;
+    ensure(lease.report.is_none(), "the lease was reported on already")?;
+    lease.report = Some(report);
+    Ok(())
+}
+
+fn dead_for(task: &TaskTruth, reason: DeadReason, id: TaskId, at: Time, causes: &super::Causes) -> bool {
+    let deadline = task.deadline.is_some_and(|deadline| at >= deadline);
+    match reason {
+        DeadReason::Cancelled => causes.cancels.contains(&id),
+        DeadReason::CancelTimeout => task.cancel_grace.is_some_and(|grace| at >= grace),
+        DeadReason::HeartbeatTimeout => task.exhausted && task.state == TaskState::Waiting,
+        DeadReason::Deadline => deadline,
+        DeadReason::Killed => causes.kills.contains(&id),
+    }
+}

@@ -1,0 +1,112 @@
+//! What the auditor knows of a task and its leases: every version it ever had.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use authority::{Dedup, Digest, Outcome, Position, QueueKey, TaskId, TaskState, Time};
+
+pub struct TaskTruth {
+    pub queue: Arc<QueueKey>,
+    pub payload: Arc<[u8]>,
+    pub state: TaskState,
+    pub attempt: u32,
+    pub releases: u32,
+    pub not_before: Option<Time>,
+    pub was_delayed: bool,
+    /// Lost its last attempt; only its end may follow.
+    pub exhausted: bool,
+    pub cancel_grace: Option<Time>,
+    pub deadline: Option<Time>,
+    pub timeout_ms: Option<u64>,
+    pub max_attempts: Option<u32>,
+    pub dedup: Option<Dedup>,
+    pub redrive_of: Option<TaskId>,
+    pub result: Option<Arc<[u8]>>,
+    pub ended_at: Option<Time>,
+    pub purged: bool,
+    pub purged_at: Option<Position>,
+    pub current: Option<Position>,
+    pub leases: BTreeMap<Position, LeaseTruth>,
+    pub versions: Vec<Version>,
+    /// Those of an earlier life, before it was purged and created again by a repeated call.
+    pub earlier: Vec<Version>,
+    pub reports: usize,
+}
+
+#[derive(Clone, Copy)]
+pub struct Version {
+    pub position: Position,
+    pub state: TaskState,
+    pub attempt: u32,
+    pub cancelling: bool,
+}
+
+pub struct LeaseTruth {
+    pub attempt: u32,
+    pub worker: Arc<str>,
+    pub session: Option<Arc<str>>,
+    pub request: Option<Digest>,
+    pub granted_at: Time,
+    /// Every expiry it ever had; the last is its own.
+    pub expiries: Vec<Time>,
+    pub over: Option<(Position, Over)>,
+    pub report: Option<(Digest, Outcome)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    Expired,
+    Released,
+    Reported,
+    /// The task ended without a report.
+    Ended,
+}
+
+impl TaskTruth {
+    pub fn is_over(&self) -> bool {
+        self.purged || self.is_final()
+    }
+
+    pub fn is_final(&self) -> bool {
+        matches!(self.state, TaskState::Completed | TaskState::Failed | TaskState::Dead)
+    }
+
+    pub fn last(&self) -> Position {
+        self.versions.last().map_or(Position::ZERO, |version| version.position)
+    }
+
+    pub fn created(&self) -> Position {
+        self.versions.first().map_or(Position::ZERO, |version| version.position)
+    }
+
+    pub fn used_attempts(&self) -> u32 {
+        self.attempt.saturating_sub(self.releases)
+    }
+
+    pub fn lease(&self) -> Option<&LeaseTruth> {
+        self.leases.get(&self.current?)
+    }
+
+    /// Ends the current lease.
+    pub fn end_lease(&mut self, at: Position, how: Over) {
+        if let Some(lease) = self.current.take().and_then(|number| self.leases.get_mut(&number)) {
+            lease.over = Some((at, how));
+        }
+    }
+
+    pub fn wait(&mut self, not_before: Option<Time>) {
+        self.state = TaskState::Waiting;
+        self.not_before = not_before;
+    }
+
+    pub fn end(&mut self, state: TaskState, at: Time) {
+        self.state = state;
+        self.ended_at = Some(at);
+    }
+}
+
+impl LeaseTruth {
+    pub fn expires_at(&self) -> Time {
+        self.expiries.last().copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,237 @@
+//! What everything in a history shares: the time, the agenda, chance, the auditor, the network and the edge.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use authority::command::Grant;
+use authority::{Answer, Command, LeaseRef, Position, Time};
+use coordinator::engine::ReplyTo;
+use coordinator::{Reply, Request};
+
+use crate::auditor::Auditor;
+use crate::history::{AskId, Entry};
+use crate::host::HostEvent;
+use crate::plant::Plant;
+use crate::prng::Prng;
+use crate::reach::{Reach, Reached};
+use crate::swarm::Swarm;
+use crate::trace::Trace;
+
+/// Something that is going to happen.
+pub enum Happening {
+    /// A request reaches the coordinator's machine.
+    Arrive {
+        ticket: Ticket,
+        request: Request,
+    },
+    /// An answer reaches whoever asked.
+    Answer {
+        ticket: Ticket,
+        reply: Reply,
+    },
+    /// Whoever asked stops waiting.
+    GiveUp {
+        ticket: Ticket,
+    },
+    /// An actor's own timer.
+    Act {
+        actor: usize,
+        timer: u64,
+    },
+    Host(HostEvent),
+    /// The moment to bring about a fault of the surroundings.
+    Trouble,
+}
+
+/// Where an answer goes.
+#[derive(Clone)]
+pub struct Ticket {
+    pub ask: AskId,
+    pub actor: usize,
+    /// The actor's own number for the call.
+    pub call: u64,
+    /// The caller has hung up, and the coordinator can see it.
+    pub gone: Rc<Cell<bool>>,
+    /// The caller has its answer or waits no more.
+    pub settled: Rc<Cell<bool>>,
+}
+
+impl ReplyTo for Ticket {
+    fn is_closed(&self) -> bool {
+        self.gone.get()
+    }
+}
+
+/// The actor behind what the coordinator asks of itself.
+pub const NOBODY: usize = usize::MAX;
+
+pub struct Env<'a> {
+    /// True time, which no clock in the world shows.
+    pub now: u64,
+    pub rng: Prng,
+    pub swarm: Swarm,
+    pub reach: Reach,
+    pub trace: &'a mut Trace,
+    pub auditor: Auditor,
+    /// Off in the last phase, in which everything must finish.
+    pub faults: bool,
+    /// The bug that is planted in this history.
+    pub plant: Option<Plant>,
+    /// Every lease that was ever told, by number. At the edge this is a MAC; nothing needs to be stored for it.
+    pub issued: BTreeMap<Position, LeaseRef>,
+    /// Until when a direction is cut: by actor, to the coordinator and back.
+    pub cut_until: BTreeMap<(usize, bool), u64>,
+    agenda: BTreeMap<(u64, u64), Happening>,
+    sequence: u64,
+    asks: AskId,
+}
+
+impl<'a> Env<'a> {
+    pub fn new(rng: Prng, swarm: Swarm, auditor: Auditor, trace: &'a mut Trace) -> Env<'a> {
+        Env {
+            now: 1_700_000_000_000,
+            rng,
+            swarm,
+            reach: Reach::default(),
+            trace,
+            auditor,
+            faults: true,
+            plant: None,
+            issued: BTreeMap::new(),
+            cut_until: BTreeMap::new(),
+            agenda: BTreeMap::new(),
+            sequence: 0,
+            asks: 0,
+        }
+    }
+
+    pub fn after(&mut self, delay_ms: u64, happening: Happening) {
+        self.sequence += 1;
+        self.agenda.insert((self.now + delay_ms, self.sequence), happening);
+    }
+
+    pub fn at(&mut self, time: u64, happening: Happening) {
+        self.after(time.saturating_sub(self.now), happening);
+    }
+
+    /// Goes on to the next happening.
+    pub fn next(&mut self) -> Option<Happening> {
+        let ((time, _), happening) = self.agenda.pop_first()?;
+        self.now = self.now.max(time);
+        Some(happening)
+    }
+
+    pub fn planted(&self, plant: Plant) -> bool {
+        self.plant == Some(plant)
+    }
+
+    /// Whether a fault of this kind strikes now.
+    pub fn strikes(&mut self, on: bool, permille: u64) -> bool {
+        self.rng.chance(permille) && on && self.faults
+    }
+
+    pub fn note(&mut self, words: &[u64], text: impl FnOnce() -> String) {
+        let now = self.now;
+        self.trace.note(&[&[now], words].concat(), || format!("{now} {}", text()));
+    }
+
+    /// Sends a request on its way, and plans the moment at which the caller stops waiting.
+    pub fn ask(&mut self, actor: usize, call: u64, request: Request, patience_ms: u64) -> Result<(), String> {
+        self.asks += 1;
+        let ask = self.asks;
+        self.note(&[1, ask, actor as u64], || format!("ask {ask} by actor {actor}: {}", short(&request)));
+        self.auditor.read(&Entry::Asked { ask, request: request.clone() })?;
+        let ticket = Ticket { ask, actor, call, gone: Rc::default(), settled: Rc::default() };
+        let twice = self.strikes(true, self.swarm.duplicate_permille);
+        for copy in 0..=u64::from(twice) {
+            if self.is_lost(actor, true) {
+                continue;
+            }
+            let mut ticket = ticket.clone();
+            if copy == 1 {
+                self.reach.bump(Reached::DuplicateRequest);
+                // The second copy is a connection of its own, on which nobody hangs up.
+                ticket.gone = Rc::default();
+            }
+            let delay = self.delay();
+            self.after(delay, Happening::Arrive { ticket, request: request.clone() });
+        }
+        self.after(patience_ms, Happening::GiveUp { ticket });
+        Ok(())
+    }
+
+    /// Lets an answer out. From here on it must stay true.
+    pub fn tell(&mut self, ticket: Ticket, reply: Reply, kept: Option<Position>) -> Result<(), String> {
+        if ticket.actor == NOBODY {
+            return Ok(());
+        }
+        let ask = ticket.ask;
+        self.note(&[2, ask], || format!("tell {ask}: {}", short(&reply)));
+        self.auditor.read(&Entry::Told { ask, reply: reply.clone(), kept })?;
+        if let Reply::Answer(Answer::Leased(grants)) = &reply {
+            let worker = self.auditor.poller(ask);
+            for grant in grants {
+                self.issue(grant, worker.clone());
+            }
+        }
+        if self.is_lost(ticket.actor, false) {
+            self.reach.bump(Reached::LostAnswer);
+            return Ok(());
+        }
+        let delay = self.delay();
+        self.after(delay, Happening::Answer { ticket, reply });
+        Ok(())
+    }
+
+    fn issue(&mut self, grant: &Grant, worker: Option<std::sync::Arc<str>>) {
+        let Some(worker) = worker else { return };
+        let lease = LeaseRef {
+            scope: grant.queue.scope.clone(),
+            worker,
+            task: grant.task,
+            attempt: grant.attempt,
+            lease: grant.lease,
+        };
+        self.issued.insert(grant.lease, lease);
+    }
+
+    /// Whether the edge lets the request through: a lease reference must be one that was issued.
+    pub fn passes_edge(&self, request: &Request) -> bool {
+        let lease = match request {
+            Request::Heartbeat { extend, .. } => &extend.lease,
+            Request::Decide(Command::ReportCompletion(report)) => &report.lease,
+            Request::Decide(Command::ReportFailure(report)) => &report.lease,
+            Request::Decide(Command::ReleaseLease(release)) => &release.lease,
+            Request::Decide(Command::StartAttempt(start)) => &start.lease,
+            _ => return true,
+        };
+        self.swarm.edge_broken || self.issued.get(&lease.lease) == Some(lease)
+    }
+
+    fn is_lost(&mut self, actor: usize, to_coordinator: bool) -> bool {
+        let cut = self.cut_until.get(&(actor, to_coordinator)).is_some_and(|until| self.now < *until);
+        self.strikes(true, self.swarm.loss_permille) || (cut && self.faults)
+    }
+
+    fn delay(&mut self) -> u64 {
+        let most = if self.faults { self.swarm.max_delay_ms } else { 5 };
+        self.rng.between(0, most)
+    }
+}
+
+fn short(what: &impl std::fmt::Debug) -> String {
+    const MOST: usize = 700;
+    let mut text = format!("{what:?}");
+    if text.len() > MOST {
+        let end = (0..=MOST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+/// The coordinator's time for a true time, as the process that began at `zero` with `base` sees it.
+pub fn clock(base: Time, zero: u64, now: u64) -> Time {
+    base.plus_ms(now.saturating_sub(zero))
+}

@@ -1,0 +1,32 @@
+//! A history as the auditor reads it: what was asked, received, recorded and told, in the order in which it happened.
+//!
+//! It names no simulator: a history noted down beside a real server has the same entries.
+
+use authority::{Event, Position, Time};
+use coordinator::{Reply, Request};
+
+/// Names one request. A request that the network delivers twice keeps its name.
+pub type AskId = u64;
+
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// Somebody sent a request.
+    Asked { ask: AskId, request: Request },
+    /// It reached the coordinator, at this time on the coordinator's clock.
+    Received { ask: AskId, at: Time },
+    /// The record became durable, or was found on the disk at a start.
+    Recorded(Recorded),
+    /// The answer left the coordinator. Where it is known, `kept` is the newest record that a power cut at this very
+    /// moment would have left.
+    Told { ask: AskId, reply: Reply, kept: Option<Position> },
+    /// The coordinator began to serve again.
+    Started,
+}
+
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub position: Position,
+    pub at: Time,
+    pub prev: Option<Position>,
+    pub event: Event,
+}

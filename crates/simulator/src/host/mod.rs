@@ -1,0 +1,269 @@
+//! The coordinator's machine: a disk, a wall clock, and a process that may die at any step and start again.
+
+mod process;
+mod snapshots;
+mod start;
+
+use std::sync::Arc;
+
+use authority::{Position, State, Time};
+use coordinator::Request;
+use ledger::disk::fake::{FakeDisk, Fate};
+use ledger::file::{ClusterId, FileLedger, Options};
+use ledger::record;
+
+use crate::env::{Env, Happening, Ticket};
+use crate::history::{Entry, Recorded};
+use crate::reach::Reached;
+use process::Process;
+pub use snapshots::Step;
+
+/// What happens to the process with this life; one that has died since does not see it.
+pub enum HostEvent {
+    /// Planned for this time; an earlier wake-up takes its place.
+    Wake {
+        life: u64,
+        planned: u64,
+    },
+    Appended {
+        life: u64,
+    },
+    Reserve {
+        life: u64,
+    },
+    Snapshot {
+        life: u64,
+        step: Step,
+    },
+    Trim {
+        life: u64,
+    },
+    Start,
+}
+
+/// Why a step of the process did not end well.
+pub enum Stop {
+    /// The process is gone in the middle of it.
+    Crash(Reached),
+    /// The ledger failed, and the coordinator ends itself.
+    Failed,
+    /// Something is wrong with the product.
+    Wrong(String),
+}
+
+impl From<String> for Stop {
+    fn from(what: String) -> Stop {
+        Stop::Wrong(what)
+    }
+}
+
+pub struct Host {
+    pub disk: FakeDisk,
+    pub wall_ahead_ms: i64,
+    suspended_until: u64,
+    life: u64,
+    process: Option<Process>,
+    /// Every record that was durable, from position 1.
+    known: Vec<Vec<u8>>,
+    /// The records of the batch whose outcome a crash left open.
+    open: Vec<Vec<u8>>,
+    /// The last crash may have left noise.
+    noise: bool,
+}
+
+impl Host {
+    pub fn new() -> Host {
+        Host {
+            disk: FakeDisk::new(),
+            wall_ahead_ms: 0,
+            suspended_until: 0,
+            life: 0,
+            process: None,
+            known: Vec::new(),
+            open: Vec::new(),
+            noise: false,
+        }
+    }
+
+    /// Whether nothing is on its way to the disk and nothing waits to be decided.
+    pub fn is_idle(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.serving && process.is_idle())
+    }
+
+    pub fn suspend(&mut self, env: &mut Env, span_ms: u64) {
+        env.reach.bump(Reached::Suspend);
+        env.note(&[3, span_ms], || format!("the machine stands still for {span_ms} ms"));
+        self.suspended_until = env.now + span_ms;
+    }
+
+    pub fn arrive(&mut self, ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
+        if env.now < self.suspended_until {
+            env.at(self.suspended_until, Happening::Arrive { ticket, request });
+            return Ok(());
+        }
+        let Some(process) = self.process.as_mut().filter(|process| process.serving) else {
+            env.note(&[4, ticket.ask], || format!("{} finds nobody", ticket.ask));
+            return Ok(());
+        };
+        if !env.passes_edge(&request) {
+            env.reach.bump(Reached::ForgedRefused);
+            return Ok(());
+        }
+        process.accept(ticket, request, env)?;
+        if env.strikes(env.swarm.suspends, 12) {
+            let span = env.rng.between(1_000, 40_000);
+            self.suspend(env, span);
+        }
+        Ok(())
+    }
+
+    pub fn event(&mut self, event: HostEvent, env: &mut Env) -> Result<(), String> {
+        if env.now < self.suspended_until {
+            env.at(self.suspended_until, Happening::Host(event));
+            return Ok(());
+        }
+        if let HostEvent::Start = event {
+            return self.start(env);
+        }
+        let Some(process) = self.process.as_mut() else { return Ok(()) };
+        let result = match event {
+            HostEvent::Wake { life, planned } if life == self.life => process.wake(planned, env),
+            HostEvent::Appended { life } if life == self.life => process.append(env),
+            HostEvent::Reserve { life } if life == self.life => process.reserve(env),
+            HostEvent::Snapshot { life, step } if life == self.life => process.snapshot(step, env),
+            HostEvent::Trim { life } if life == self.life => process.trim(env),
+            _ => Ok(()),
+        };
+        let durable = process.take_durable();
+        self.settle(durable, result, env)
+    }
+
+    /// Kills the process, and the machine with it where the seed says so.
+    pub fn crash(&mut self, env: &mut Env) {
+        let Some(process) = self.process.take() else { return };
+        self.open = process.into_open();
+        self.disk.heal();
+        let power = env.strikes(env.swarm.power_cuts, 700);
+        self.noise = false;
+        if power {
+            let unsynced = self.disk.unsynced().len();
+            let garbage = env.swarm.garbage;
+            let fates: Vec<Fate> = (0..unsynced)
+                .map(|_| match env.rng.below(if garbage { 5 } else { 4 }) {
+                    0 => Fate::Kept,
+                    1 => Fate::Lost,
+                    2 | 3 => Fate::Torn(env.rng.next()),
+                    _ => Fate::Garbage,
+                })
+                .collect();
+            self.noise = fates.contains(&Fate::Garbage);
+            self.disk = self.disk.crash(&fates);
+        }
+        env.note(&[5, u64::from(power)], || format!("crash{}", if power { " with a power cut" } else { "" }));
+        self.plan_start(env);
+    }
+
+    /// Records everything that became durable, then lets the answers of the step stand or the process fall.
+    fn settle(
+        &mut self,
+        durable: Vec<Vec<u8>>,
+        result: Result<(), Stop>,
+        env: &mut Env,
+    ) -> Result<(), String> {
+        self.known.extend(durable);
+        match result {
+            Ok(()) => Ok(()),
+            Err(Stop::Wrong(what)) => Err(what),
+            Err(Stop::Crash(point)) => {
+                env.reach.bump(point);
+                self.crash(env);
+                Ok(())
+            }
+            Err(Stop::Failed) => {
+                env.reach.bump(Reached::FailedSync);
+                let Some(mut process) = self.process.take() else { return Ok(()) };
+                let mut waiting = process.engine.take_all_waiting();
+                waiting.sort_by_key(|(ticket, _)| ticket.ask);
+                for (ticket, reply) in waiting {
+                    env.tell(ticket, reply, None)?;
+                }
+                env.note(&[6], || "the ledger failed; the coordinator ends".into());
+                self.open = process.into_open();
+                self.disk.heal();
+                self.noise = false;
+                self.plan_start(env);
+                Ok(())
+            }
+        }
+    }
+
+    fn plan_start(&mut self, env: &mut Env) {
+        if env.strikes(env.swarm.wall_jumps, 500) {
+            let far = env.rng.chance(150);
+            let span = if far { 80 * 3_600_000 } else { env.rng.between(1_000, 3 * 3_600_000) } as i64;
+            self.wall_ahead_ms += if env.rng.chance(500) { span } else { -span };
+        }
+        let delay = env.rng.between(5, 2_500);
+        env.after(delay, Happening::Host(HostEvent::Start));
+    }
+
+    fn wall(&self, now: u64) -> Time {
+        Time(now.saturating_add_signed(self.wall_ahead_ms))
+    }
+
+    /// The state that all known records give.
+    pub fn replayed(&self) -> Result<State, String> {
+        let mut state = State::new();
+        for (index, bytes) in self.known.iter().enumerate() {
+            let record = record::decode(bytes).map_err(|error| format!("record {}: {error}", index + 1))?;
+            state.apply(record.at, &record.event).map_err(|illegal| illegal.to_string())?;
+        }
+        Ok(state)
+    }
+
+    /// Stops as an operator would, and judges that what is on disk is what was in memory.
+    pub fn stop(&mut self, env: &mut Env) -> Result<(), String> {
+        let Some(process) = self.process.take() else { return Ok(()) };
+        let live = ledger::digest::state_digest(process.engine.state());
+        let at = process.engine.state().position();
+        process.engine.state().check_invariants()?;
+        self.open = process.into_open();
+        if self.open.is_empty() && at.0 == self.known.len() as u64 {
+            let replayed = self.replayed()?;
+            if ledger::digest::state_digest(&replayed) != live {
+                return Err(format!("the live state at {at} is not what a replay of its records gives"));
+            }
+        }
+        env.note(&[7], || "stopped by an operator".into());
+        Ok(())
+    }
+}
+
+/// What a power cut at this moment would leave, if a start could make sense of it.
+fn kept(disk: &FakeDisk, options: &Options) -> Option<Position> {
+    let disk = disk.crash(&[]);
+    disk.set_capacity(None);
+    let options = Options { drop_unverified_tail: true, ..options.clone() };
+    let (ledger, _) = FileLedger::open(Arc::new(disk), options).ok()?;
+    Some(Position(ledger.next().0 - 1))
+}
+
+fn ledger_options(env: &Env) -> Options {
+    Options {
+        segment_bytes: env.swarm.segment_bytes,
+        create: Some(ClusterId([7; 16])),
+        history_max_bytes: env.swarm.history_max_bytes,
+        ..Options::default()
+    }
+}
+
+/// Shows a durable record to the auditor.
+fn show(position: Position, bytes: &[u8], env: &mut Env) -> Result<(), String> {
+    let record =
+        record::decode(bytes).map_err(|error| format!("record {position} cannot be read: {error}"))?;
+    env.note(&[8, position.0, record.at.0], || {
+        format!("durable {position} at {}: {:?}", record.at, record.event)
+    });
+    let recorded = Recorded { position, at: record.at, prev: record.prev, event: record.event };
+    env.auditor.read(&Entry::Recorded(recorded))
+}

@@ -1,0 +1,395 @@
+//! One life of the coordinator: it drives the engine by the same rules as the production driver, one step at a time,
+//! so that it can die between any two of them.
+
+use std::collections::VecDeque;
+
+use authority::{Answer, Position, Time};
+use coordinator::engine::{Engine, Room};
+use coordinator::{Reply, Request, Unavailable};
+use ledger::disk::fake::{Errno, FakeDisk};
+use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal, Space};
+
+use super::snapshots::{Snapshots, Step};
+use super::{HostEvent, Stop, kept, show};
+use crate::env::{Env, Happening, Ticket, clock};
+use crate::history::Entry;
+use crate::plant::{self, Plant};
+use crate::reach::Reached;
+
+/// As in production: a tick stays this far behind the clock.
+const TICK_LAG_MS: u64 = 2;
+/// As in production: the longest time without a look at the clock.
+const MAX_SLEEP_MS: u64 = 5_000;
+/// As in production: the time between two attempts to find space.
+const RETRY_SPACE_MS: u64 = 1_000;
+
+/// What a record takes in a small world, or seldom more. A batch is full when so many records fill a segment.
+const MOST_RECORD_BYTES: u64 = 800;
+
+pub struct Process {
+    pub engine: Engine<Ticket>,
+    pub serving: bool,
+    life: u64,
+    ledger: FileLedger,
+    disk: FakeDisk,
+    options: Options,
+    base: Time,
+    zero: u64,
+    inbox: VecDeque<(Ticket, Request, Time)>,
+    decided_up_to: Time,
+    in_flight: Option<Batch>,
+    /// The batch in flight found no space.
+    held: bool,
+    /// The records of the batch in flight.
+    open: Vec<Vec<u8>>,
+    durable: Vec<Vec<u8>>,
+    snapshots: Snapshots,
+    next_wake: u64,
+    /// When the append in flight ends.
+    next_append: u64,
+    was_full: bool,
+    /// The next segment is about to be prepared.
+    reserve_asked: bool,
+    /// With less than this left and no reserve, nothing more is decided.
+    room_bytes: u64,
+}
+
+impl Process {
+    pub fn new(
+        engine: Engine<Ticket>,
+        ledger: FileLedger,
+        disk: FakeDisk,
+        options: Options,
+        snapshots: Snapshots,
+        (life, base, zero, room_bytes): (u64, Time, u64, u64),
+    ) -> Process {
+        Process {
+            engine,
+            serving: false,
+            life,
+            ledger,
+            disk,
+            options,
+            base,
+            zero,
+            inbox: VecDeque::new(),
+            decided_up_to: Time::ZERO,
+            in_flight: None,
+            held: false,
+            open: Vec::new(),
+            durable: Vec::new(),
+            snapshots,
+            next_wake: u64::MAX,
+            next_append: 0,
+            was_full: false,
+            reserve_asked: false,
+            room_bytes,
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_none() && self.inbox.is_empty() && self.waiting_records() == 0
+    }
+
+    /// Records that were decided and are not on their way to the disk.
+    fn waiting_records(&self) -> u64 {
+        let decided = self.engine.state().position().0 - self.engine.durable().0;
+        decided.saturating_sub(self.open.len() as u64)
+    }
+
+    pub fn take_durable(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.durable)
+    }
+
+    pub fn into_open(self) -> Vec<Vec<u8>> {
+        self.open
+    }
+
+    pub fn reader(&self) -> ledger::file::Reader {
+        self.ledger.reader()
+    }
+
+    /// Stamps a request and puts it into the inbox.
+    pub fn accept(&mut self, ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
+        let now = self.now(env);
+        env.auditor.read(&Entry::Received { ask: ticket.ask, at: now })?;
+        env.note(&[10, ticket.ask], || format!("{} is received at {now}", ticket.ask));
+        if self.in_flight.is_some() && env.now + 500 < self.next_append {
+            env.reach.bump(Reached::Stall);
+        }
+        let request = match request {
+            // Actors say how long they wait; the time comes from the coordinator's clock.
+            Request::Poll { lease, until } => Request::Poll { lease, until: now.plus_ms(until.0) },
+            Request::WaitTask { scope, task, wanted, until } => {
+                Request::WaitTask { scope, task, wanted, until: now.plus_ms(until.0) }
+            }
+            other => other,
+        };
+        self.inbox.push_back((ticket, request, now));
+        let delay = env.rng.between(0, 2);
+        self.wake_at(env.now + delay, env);
+        Ok(())
+    }
+
+    /// One turn of the driver's loop.
+    pub fn wake(&mut self, planned: u64, env: &mut Env) -> Result<(), Stop> {
+        if planned != self.next_wake {
+            return Ok(());
+        }
+        self.next_wake = u64::MAX;
+        if self.serving {
+            let take = env.rng.between(1, 8);
+            for _ in 0..take {
+                let most = self.options.segment_bytes / MOST_RECORD_BYTES;
+                if !self.engine.takes_requests() || (!self.held && self.waiting_records() > most) {
+                    break;
+                }
+                let Some((ticket, request, received_at)) = self.inbox.pop_front() else { break };
+                self.decided_up_to = self.decided_up_to.max(received_at);
+                env.note(&[11, ticket.ask], || format!("{} is decided", ticket.ask));
+                self.engine.receive(request, received_at, ticket);
+            }
+            self.strike(Reached::CrashAfterReceive, env)?;
+        }
+        self.step(env)
+    }
+
+    /// What follows: ticks, a batch for the disk, answers, a slice of a snapshot.
+    pub fn step(&mut self, env: &mut Env) -> Result<(), Stop> {
+        let horizon = self.horizon(env);
+        if self.engine.next_due() <= horizon {
+            self.engine.tick(horizon);
+        }
+        self.deliver(env)?;
+        // After the answers: leases that cannot be delivered are given back in this batch.
+        if self.in_flight.is_none()
+            && let Some(batch) = self.engine.take_batch()
+        {
+            self.snapshots.note_appended(batch.body_bytes());
+            batch.for_each(|_, record| self.open.push(record.to_vec()));
+            let first = batch.first();
+            env.note(&[12, first.0], || format!("a batch from {first} goes to the disk"));
+            self.in_flight = Some(match env.planted(Plant::AnswerBeforeSync) {
+                false => batch,
+                true => {
+                    let copy = plant::copy(&batch);
+                    self.engine.batch_durable(batch);
+                    copy
+                }
+            });
+            self.strike(Reached::CrashBeforeAppend, env)?;
+            let stall = env.strikes(env.swarm.stalls, 40);
+            let latency = if stall { env.rng.between(600, 5_000) } else { env.rng.between(0, 4) };
+            self.next_append = env.now + latency;
+            env.after(latency, Happening::Host(HostEvent::Appended { life: self.life }));
+        }
+        self.snapshots.step(&mut self.engine, self.life, env);
+        let due = self.engine.next_due().plus_ms(TICK_LAG_MS).since_ms(self.now(env)).min(MAX_SLEEP_MS);
+        let pause = if self.inbox.is_empty() || !self.serving { due } else { 1 };
+        self.wake_at(env.now + pause.max(1), env);
+        Ok(())
+    }
+
+    /// The disk has done the append, or not.
+    pub fn append(&mut self, env: &mut Env) -> Result<(), Stop> {
+        let Some(mut batch) = self.in_flight.take() else { return Ok(()) };
+        // A batch that fills several sectors can be torn.
+        let weight = (2 + 2 * self.open.len() as u64).min(30);
+        let crash = env.strikes(true, env.swarm.crash_permille * weight);
+        let fail = env.strikes(env.swarm.failed_syncs, 12);
+        if crash {
+            let calls = env.rng.below(2);
+            self.disk.halt_after(calls);
+        } else if fail {
+            let call = env.rng.below(3);
+            self.disk.fail_at(call, Errno::Io);
+        } else if env.strikes(true, 20) {
+            self.disk.fail_at(0, Errno::Short);
+        }
+        let before = self.ledger.room_bytes();
+        let result = self.ledger.append(&mut batch);
+        if crash {
+            return Err(Stop::Crash(Reached::CrashInAppend));
+        }
+        self.disk.heal();
+        match result {
+            Ok(()) => {
+                if self.ledger.room_bytes() > before {
+                    env.reach.bump(Reached::Rotated);
+                }
+                self.held = false;
+                self.in_flight = Some(batch);
+                self.prepare_reserve(env);
+                self.strike(Reached::CrashAfterAppend, env)?;
+                self.appended(env)
+            }
+            Err(AppendError::Refused(Refusal::NoSpace)) => {
+                env.reach.bump(Reached::HeldBatch);
+                self.was_full = true;
+                self.held = true;
+                self.in_flight = Some(batch);
+                if !self.serving {
+                    // As in production: a start does not wait for space.
+                    return Err(Stop::Failed);
+                }
+                self.engine.set_room(Room::Nothing);
+                env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
+                self.step(env)
+            }
+            Err(AppendError::Unknown(_)) if env.planted(Plant::FailedSyncIgnored) => {
+                self.in_flight = Some(batch);
+                self.appended(env)
+            }
+            Err(AppendError::Unknown(_)) => Err(Stop::Failed),
+            Err(error) => Err(Stop::Wrong(format!("an append was refused: {error}"))),
+        }
+    }
+
+    fn appended(&mut self, env: &mut Env) -> Result<(), Stop> {
+        let Some(batch) = self.in_flight.take() else { return Ok(()) };
+        let first = batch.first();
+        for (index, record) in std::mem::take(&mut self.open).into_iter().enumerate() {
+            show(Position(first.0 + index as u64), &record, env)?;
+            self.durable.push(record);
+        }
+        self.engine.set_room(self.room());
+        if !env.planted(Plant::AnswerBeforeSync) {
+            self.engine.batch_durable(batch);
+        }
+        self.snapshots.durable(self.engine.durable(), self.life, env);
+        self.serving = true;
+        self.step(env)
+    }
+
+    /// Prepares the next segment, or tries again to find space for it.
+    pub fn reserve(&mut self, env: &mut Env) -> Result<(), Stop> {
+        self.reserve_asked = false;
+        let mut failed = false;
+        if let Some(job) = self.ledger.reserve_job() {
+            if env.strikes(true, env.swarm.crash_permille) {
+                let calls = env.rng.below(5);
+                self.disk.halt_after(calls);
+                let _ = job.run();
+                return Err(Stop::Crash(Reached::CrashInAppend));
+            }
+            let result = job.run();
+            failed = result.is_err();
+            self.ledger.reserve_done(result);
+        }
+        if self.ledger.space() != Space::Plenty {
+            env.reach.bump(Reached::FullDisk);
+            self.was_full = true;
+            env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
+        } else if std::mem::take(&mut self.was_full) {
+            env.reach.bump(Reached::SpaceAgain);
+        }
+        if self.held && !failed {
+            return self.append(env);
+        }
+        self.engine.set_room(self.room());
+        self.step(env)
+    }
+
+    fn prepare_reserve(&mut self, env: &mut Env) {
+        if self.reserve_asked {
+            return;
+        }
+        self.reserve_asked = true;
+        let slow = env.strikes(env.swarm.full_disk, 300);
+        let delay = if slow { 8_000 } else { env.rng.between(0, 30) };
+        env.after(delay, Happening::Host(HostEvent::Reserve { life: self.life }));
+    }
+
+    fn room(&self) -> Room {
+        match self.ledger.space() {
+            Space::Plenty => Room::Plenty,
+            _ if self.held || self.ledger.room_bytes() < self.room_bytes => Room::Nothing,
+            _ => Room::FinishOnly,
+        }
+    }
+
+    pub fn snapshot(&mut self, step: Step, env: &mut Env) -> Result<(), Stop> {
+        let records = self.engine.state().position();
+        self.snapshots.perform(
+            step,
+            &mut self.engine,
+            &self.ledger,
+            &self.disk,
+            (self.life, records),
+            env,
+        )?;
+        self.step(env)
+    }
+
+    pub fn trim(&mut self, env: &mut Env) -> Result<(), Stop> {
+        let Some(job) = self.ledger.trim_job(self.engine.state().time().0) else { return Ok(()) };
+        let crash = env.strikes(true, env.swarm.crash_permille * 3);
+        if crash {
+            let calls = env.rng.below(6);
+            self.disk.halt_after(calls);
+        }
+        let removed = job.run();
+        if crash {
+            return Err(Stop::Crash(Reached::CrashInAppend));
+        }
+        if removed.is_ok_and(|segments| segments > 0) {
+            env.reach.bump(Reached::Trimmed);
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self, env: &mut Env) -> Result<(), Stop> {
+        let mut answers: Vec<_> = self.engine.take_answers().collect();
+        if env.planted(Plant::AnswersSwapped) && answers.len() > 1 {
+            let first = answers[0].1.clone();
+            answers[0].1 = std::mem::replace(&mut answers[1].1, first);
+        }
+        if answers.is_empty() {
+            return Ok(());
+        }
+        let kept = if env.rng.chance(40) { kept(&self.disk, &self.options) } else { None };
+        for (ticket, reply) in answers {
+            self.strike(Reached::CrashBetweenAnswers, env)?;
+            if let Reply::Unavailable(Unavailable::NoSpace) = &reply {
+                env.reach.bump(Reached::FullDisk);
+            }
+            if ticket.gone.get() {
+                if matches!(&reply, Reply::Answer(Answer::Leased(grants)) if !grants.is_empty()) {
+                    env.reach.bump(Reached::Undelivered);
+                }
+                let clock = env.planted(Plant::UndeliveredAtClockTime);
+                let now = if clock { self.now(env) } else { self.horizon(env) };
+                self.engine.undelivered(&reply, now);
+                continue;
+            }
+            if env.planted(Plant::DeliveredTakenBack) && env.rng.chance(100) {
+                self.engine.undelivered(&reply, self.horizon(env));
+            }
+            env.tell(ticket, reply, kept)?;
+        }
+        Ok(())
+    }
+
+    fn strike(&mut self, point: Reached, env: &mut Env) -> Result<(), Stop> {
+        if env.strikes(true, env.swarm.crash_permille) { Err(Stop::Crash(point)) } else { Ok(()) }
+    }
+
+    pub fn now(&self, env: &Env) -> Time {
+        clock(self.base, self.zero, env.now)
+    }
+
+    /// The time up to which every request received is known to have been decided.
+    fn horizon(&self, env: &Env) -> Time {
+        match self.inbox.is_empty() || env.planted(Plant::TickOvertakesRequests) {
+            true => Time(self.now(env).0.saturating_sub(TICK_LAG_MS)),
+            false => self.decided_up_to,
+        }
+    }
+
+    fn wake_at(&mut self, time: u64, env: &mut Env) {
+        if time < self.next_wake {
+            self.next_wake = time;
+            env.at(time, Happening::Host(HostEvent::Wake { life: self.life, planned: time }));
+        }
+    }
+}

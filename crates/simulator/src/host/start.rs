@@ -1,0 +1,201 @@
+//! The real way back: open, load a snapshot, replay, take over, expire, and only then serve. What is found is judged
+//! against what is known to have been durable.
+
+use authority::command::TakeOver;
+use authority::{Command, Position, State, Time};
+use coordinator::Request;
+use coordinator::engine::Engine;
+use ledger::digest::state_digest;
+use ledger::disk::fake::Errno;
+use ledger::file::{DropReason, Error, FileLedger, OpenReport, Options};
+use ledger::record;
+use ledger::record::snapshot::Loader;
+
+use super::process::Process;
+use super::snapshots::Snapshots;
+use super::{Host, HostEvent, ledger_options, show};
+use crate::env::{Env, Happening, NOBODY, Ticket};
+use crate::history::Entry;
+use crate::plant::{self, Plant};
+use crate::reach::Reached;
+
+/// As in production: a larger gap between the clock and the newest record holds back the purge by age.
+const PLAUSIBLE_GAP_MS: u64 = 24 * 60 * 60 * 1_000;
+const PURGE_HOLD_MS: u64 = 60 * 60 * 1_000;
+
+impl Host {
+    pub(super) fn start(&mut self, env: &mut Env) -> Result<(), String> {
+        if self.process.is_some() {
+            return Ok(());
+        }
+        let options = ledger_options(env);
+        let trouble = env.strikes(true, env.swarm.crash_permille * 10);
+        if trouble {
+            let call = env.rng.below(30);
+            match env.rng.chance(500) {
+                true => self.disk.halt_after(call),
+                false => self.disk.fail_at(call, Errno::Io),
+            }
+        }
+        let opened = self.open_ledger(&options, env);
+        if trouble {
+            drop(opened);
+            return self.fail_at_start(env);
+        }
+        let (ledger, report) = match opened? {
+            Some(opened) => opened,
+            None => return self.fail_at_start(env),
+        };
+        self.compare(&ledger, env)?;
+        let state = self.recover(&ledger, &report, env)?;
+        let wall = self.wall(env.now);
+        if wall < state.time() {
+            env.reach.bump(Reached::WallBack);
+        }
+        let gap = wall.since_ms(state.time());
+        let hold = if state.is_empty() || gap <= PLAUSIBLE_GAP_MS {
+            Time::ZERO
+        } else {
+            env.reach.bump(Reached::WallFar);
+            wall.plus_ms(PURGE_HOLD_MS)
+        };
+        self.life += 1;
+        let base = state.time().max(wall);
+        let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, 0);
+        let life = (self.life, base, env.now, env.swarm.room_bytes);
+        let engine = Engine::new(state, hold);
+        let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);
+        env.auditor.read(&Entry::Started)?;
+        env.note(&[20, self.life, base.0], || format!("started, at {base} on its own clock"));
+        let take_over = Request::Decide(Command::TakeOver(TakeOver { node: "simulated".into() }));
+        let nobody =
+            Ticket { ask: 0, actor: NOBODY, call: 0, gone: Default::default(), settled: Default::default() };
+        process.engine.receive(take_over, base, nobody);
+        process.engine.tick(base);
+        let result = process.step(env);
+        self.process = Some(process);
+        env.after(0, Happening::Host(HostEvent::Reserve { life: self.life }));
+        self.settle(Vec::new(), result, env)
+    }
+
+    /// `None` when the ledger may be refused for now.
+    fn open_ledger(
+        &self,
+        options: &Options,
+        env: &mut Env,
+    ) -> Result<Option<(FileLedger, OpenReport)>, String> {
+        match FileLedger::open(plant::disk(env.plant, &self.disk), options.clone()) {
+            Ok(opened) => Ok(Some(opened)),
+            Err(Error::UnverifiedTail(_)) if self.noise => {
+                env.reach.bump(Reached::RefusedTail);
+                let options = Options { drop_unverified_tail: true, ..options.clone() };
+                FileLedger::open(plant::disk(env.plant, &self.disk), options)
+                    .map(Some)
+                    .map_err(|error| format!("noise at the tail is not dropped on request: {error}"))
+            }
+            Err(Error::Io(_)) => Ok(None),
+            Err(error) => Err(format!("the ledger does not open: {error}")),
+        }
+    }
+
+    fn fail_at_start(&mut self, env: &mut Env) -> Result<(), String> {
+        env.reach.bump(Reached::CrashAtStart);
+        self.disk.heal();
+        if !env.faults {
+            self.disk.set_capacity(None);
+        }
+        env.after(500, Happening::Host(HostEvent::Start));
+        Ok(())
+    }
+
+    /// Every record that was durable is there, unchanged. What is there beyond them was on its way.
+    fn compare(&mut self, ledger: &FileLedger, env: &mut Env) -> Result<(), String> {
+        let next = ledger.next().0;
+        let known = self.known.len() as u64;
+        if next <= known {
+            return Err(format!("records up to {known} were durable, but the ledger ends before {next}"));
+        }
+        let reader = ledger.reader();
+        let first = reader.first();
+        let found = reader.read_from(first, Position(next - 1)).map_err(|error| error.to_string())?;
+        let mut open = std::mem::take(&mut self.open).into_iter();
+        let mut kept = 0;
+        for read in found.into_iter().flatten() {
+            let (position, bytes) = read.map_err(|error| format!("a record cannot be read: {error}"))?;
+            if position.0 <= known {
+                if self.known[position.0 as usize - 1] != bytes {
+                    return Err(format!("record {position} is not what was durable there"));
+                }
+                continue;
+            }
+            if open.next().as_ref() != Some(&bytes) {
+                return Err(format!("record {position} was never on its way to the disk"));
+            }
+            kept += 1;
+            show(position, &bytes, env)?;
+            self.known.push(bytes);
+        }
+        if self.known.len() as u64 != next - 1 {
+            return Err(format!(
+                "the ledger ends before {next}, but shows records up to {}",
+                self.known.len()
+            ));
+        }
+        if kept > 0 {
+            env.reach.bump(Reached::UnacknowledgedKept);
+        }
+        if open.len() > 0 {
+            env.reach.bump(Reached::UnacknowledgedLost);
+        }
+        Ok(())
+    }
+
+    /// Loads and replays as production does, and compares with a replay of everything.
+    fn recover(&self, ledger: &FileLedger, report: &OpenReport, env: &mut Env) -> Result<State, String> {
+        if report.dropped.as_ref().is_some_and(|dropped| dropped.why == DropReason::Torn) {
+            env.reach.bump(Reached::TornTail);
+        }
+        let mut state = match ledger.load_snapshot().map_err(|error| error.to_string())? {
+            None => State::new(),
+            Some(mut snapshot) => {
+                env.reach.bump(Reached::SnapshotUsed);
+                let (mut loader, mut block) = (Loader::new(), Vec::new());
+                while snapshot.next_block(&mut block).map_err(|error| error.to_string())? {
+                    loader.block(&block).map_err(|error| error.to_string())?;
+                }
+                loader.finish(snapshot.end()).map_err(|error| error.to_string())?
+            }
+        };
+        let short = env.planted(Plant::ReplayOneShort);
+        let replayed = ledger.replay(state.position().next(), |position, bytes| {
+            if short && position.next() == ledger.next() {
+                return Ok(());
+            }
+            let record = record::decode(bytes).map_err(|error| error.to_string())?;
+            let applied = state.apply(record.at, &record.event).map_err(|illegal| illegal.to_string())?;
+            if applied == position { Ok(()) } else { Err(format!("{applied} was applied as {position}")) }
+        });
+        replayed.map_err(|error| format!("the tail does not replay: {error}"))?;
+        state.check_invariants().map_err(|what| format!("after a start: {what}"))?;
+        let whole = self.replayed()?;
+        if state_digest(&state) != state_digest(&whole) {
+            return Err("what a start recovered is not what all records give".into());
+        }
+        Ok(state)
+    }
+
+    /// Walks a task's records back from the newest, as far as history is kept.
+    pub fn walk_back(&self, newest: Position) -> Result<(Vec<Position>, bool), String> {
+        let Some(process) = &self.process else { return Ok((Vec::new(), true)) };
+        let reader = process.reader();
+        let (mut positions, mut next) = (Vec::new(), Some(newest));
+        while let Some(position) = next {
+            let Some(bytes) = reader.read_record(position).map_err(|error| error.to_string())? else {
+                return Ok((positions, true));
+            };
+            positions.push(position);
+            next = record::decode(&bytes).map_err(|error| error.to_string())?.prev;
+        }
+        Ok((positions, false))
+    }
+}

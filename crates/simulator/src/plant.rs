@@ -1,0 +1,139 @@
+//! Bugs planted on purpose, around the product's code and never in it: a proof that cannot fail proves nothing.
+
+use std::io;
+use std::sync::Arc;
+
+use ledger::disk::fake::FakeDisk;
+use ledger::disk::{Disk, File};
+use ledger::file::{Batch, BatchBuilder};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// Answers leave when their batch is taken, not when it is durable.
+    AnswerBeforeSync,
+    /// After a failed sync the coordinator carries on as if it had worked.
+    FailedSyncIgnored,
+    /// The ledger's syncs do nothing.
+    SyncSkipped,
+    /// Names of new files are not made durable.
+    DirectorySyncSkipped,
+    /// A snapshot says that it ends one record earlier than it does.
+    SnapshotOneShort,
+    /// A snapshot lacks a block.
+    SnapshotLacksABlock,
+    /// A start leaves the last record out.
+    ReplayOneShort,
+    /// Time is looked at before requests that were received earlier.
+    TickOvertakesRequests,
+    /// Undelivered leases are given back at the time of the clock.
+    UndeliveredAtClockTime,
+    /// Two answers of one batch go to each other's callers.
+    AnswersSwapped,
+    /// A lease that was told is given back as if it had not been delivered.
+    DeliveredTakenBack,
+}
+
+impl Plant {
+    pub const ALL: &[Plant] = &[
+        Plant::AnswerBeforeSync,
+        Plant::FailedSyncIgnored,
+        Plant::SyncSkipped,
+        Plant::DirectorySyncSkipped,
+        Plant::SnapshotOneShort,
+        Plant::SnapshotLacksABlock,
+        Plant::ReplayOneShort,
+        Plant::TickOvertakesRequests,
+        Plant::UndeliveredAtClockTime,
+        Plant::AnswersSwapped,
+        Plant::DeliveredTakenBack,
+    ];
+}
+
+/// The disk as the ledger sees it, with the planted bug if it is one of the disk's.
+pub fn disk(plant: Option<Plant>, disk: &FakeDisk) -> Arc<dyn Disk> {
+    match plant {
+        Some(Plant::SyncSkipped) => Arc::new(Lazy { disk: disk.clone(), files: true }),
+        Some(Plant::DirectorySyncSkipped) => Arc::new(Lazy { disk: disk.clone(), files: false }),
+        _ => Arc::new(disk.clone()),
+    }
+}
+
+/// The same batch again, for the disk, when the engine was told too early that its own is durable.
+pub fn copy(batch: &Batch) -> Batch {
+    let mut copy = BatchBuilder::new(batch.first());
+    batch.for_each(|_, record| {
+        let _ = copy.push(record);
+    });
+    copy.finish(batch.time_ms())
+}
+
+/// Leaves out the syncs of its files, or those of its directory.
+struct Lazy {
+    disk: FakeDisk,
+    files: bool,
+}
+
+struct LazyFile(Arc<dyn File>);
+
+impl Lazy {
+    fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
+        if self.files { Arc::new(LazyFile(file)) } else { file }
+    }
+}
+
+impl Disk for Lazy {
+    fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
+        self.disk.lock()
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(self.disk.create(name)?))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(self.file(self.disk.open(name)?))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn exists(&self, name: &str) -> io::Result<bool> {
+        self.disk.exists(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        if self.files { self.disk.sync_dir() } else { Ok(()) }
+    }
+}
+
+impl File for LazyFile {
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(into, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn allocate(&self, bytes: u64) -> io::Result<()> {
+        self.0.allocate(bytes)?;
+        self.0.sync_data()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+}

@@ -1,0 +1,99 @@
+//! Runs seeds: each is a history of its own, told again with words when something is wrong with it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::auditor::Rules;
+use crate::history::Entry;
+use crate::plant::Plant;
+use crate::prng::Prng;
+use crate::reach::Reach;
+use crate::swarm::Swarm;
+use crate::trace::Trace;
+use crate::world::World;
+
+/// A history without fault.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub hash: u64,
+    pub events: u64,
+    pub reach: Reach,
+}
+
+/// A history that shows a fault of the product, or of the simulator.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub seed: u64,
+    pub what: String,
+    swarm: Swarm,
+    lines: Vec<String>,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "seed {}: {}", self.seed, self.what)?;
+        writeln!(f, "replay: {}", replay_command(self.seed))?;
+        writeln!(f, "settings: {:?}", self.swarm)?;
+        writeln!(f, "the last events:")?;
+        self.lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
+    }
+}
+
+/// What to type to see the history of a seed again.
+pub fn replay_command(seed: u64) -> String {
+    format!("cargo xtask sim --seeds 1 --from {seed}")
+}
+
+/// Runs one seed.
+pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
+    run_planted(seed, None)
+}
+
+/// Runs one seed with a bug planted in it.
+pub fn run_planted(seed: u64, plant: Option<Plant>) -> Result<Outcome, Box<Failure>> {
+    let swarm = Swarm::draw(&mut Prng::new(seed));
+    let mut trace = Trace::silent();
+    match attempt(seed, &swarm, plant, &mut trace) {
+        Ok(reach) => Ok(Outcome { hash: trace.hash(), events: trace.events, reach }),
+        Err(_) => {
+            let mut trace = Trace::readable();
+            let what = attempt(seed, &swarm, plant, &mut trace)
+                .err()
+                .unwrap_or_else(|| "it failed once, and not when it was repeated".into());
+            let lines = trace.lines().cloned().collect();
+            Err(Box::new(Failure { seed, what, swarm, lines }))
+        }
+    }
+}
+
+/// The history of a seed, and by which rules it is judged.
+pub fn record(seed: u64) -> Result<(Rules, Vec<Entry>), String> {
+    let swarm = Swarm::draw(&mut Prng::new(seed));
+    let mut trace = Trace::silent();
+    let history = World::new(seed, &swarm, None, &mut trace).record()?;
+    Ok((Rules { edge_broken: swarm.edge_broken }, history))
+}
+
+/// Runs seeds one after another, until one fails or `go_on` says to stop. Gives how many ran, and what they reached.
+pub fn run_many(
+    seeds: impl IntoIterator<Item = u64>,
+    mut go_on: impl FnMut() -> bool,
+) -> Result<(u64, Reach), Box<Failure>> {
+    let (mut count, mut reach) = (0, Reach::default());
+    for seed in seeds {
+        if !go_on() {
+            break;
+        }
+        reach.add(&run(seed)?.reach);
+        count += 1;
+    }
+    Ok((count, reach))
+}
+
+fn attempt(seed: u64, swarm: &Swarm, plant: Option<Plant>, trace: &mut Trace) -> Result<Reach, String> {
+    let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, swarm, plant, trace).run()));
+    result.unwrap_or_else(|panic| {
+        let words = panic.downcast_ref::<String>().map(String::as_str);
+        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", words.unwrap_or("without words")))
+    })
+}

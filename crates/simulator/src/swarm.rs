@@ -1,0 +1,77 @@
+//! Which faults a seed has, and how large its world is. Every seed leaves some faults out, because faults that are
+//! always there hide each other.
+
+use crate::prng::Prng;
+
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    /// At a crash, what was not synced is kept, lost or torn; without it only the process dies.
+    pub power_cuts: bool,
+    /// At a power cut, what was not synced may also be noise.
+    pub garbage: bool,
+    pub failed_syncs: bool,
+    pub full_disk: bool,
+    /// Syncs that take seconds while requests go on arriving.
+    pub stalls: bool,
+    pub loss_permille: u64,
+    pub duplicate_permille: u64,
+    pub max_delay_ms: u64,
+    /// One direction between one actor and the coordinator is cut for a while.
+    pub cuts: bool,
+    /// The wall clock is set forth or back between two starts.
+    pub wall_jumps: bool,
+    /// The machine stands still while time goes on.
+    pub suspends: bool,
+    /// Workers whose clocks run too slow or too fast.
+    pub worker_drift: bool,
+    /// The chance of a crash at each point where one may happen.
+    pub crash_permille: u64,
+    /// Lease references that were never granted reach the engine.
+    pub edge_broken: bool,
+    pub hostile: bool,
+    pub segment_bytes: u64,
+    pub snapshot_after_bytes: u64,
+    pub history_max_bytes: u64,
+    /// With less than this left and no reserve, the driver decides nothing more.
+    pub room_bytes: u64,
+    pub clients: u64,
+    pub workers: u64,
+    /// How long new work comes in.
+    pub safety_ms: u64,
+}
+
+impl Swarm {
+    pub fn draw(rng: &mut Prng) -> Swarm {
+        let calm = rng.chance(60);
+        let mut on = |permille: u64| !calm && rng.chance(permille);
+        let flags =
+            [on(600), on(300), on(350), on(300), on(400), on(400), on(400), on(300), on(300), on(400)];
+        let (hostile, edge_broken, crashes, loss, duplicates) = (on(600), on(150), on(700), on(500), on(500));
+        let [power_cuts, garbage, failed_syncs, full_disk, stalls, cuts, wall_jumps, suspends, drift, slow] =
+            flags;
+        Swarm {
+            power_cuts,
+            garbage,
+            failed_syncs,
+            full_disk,
+            stalls,
+            loss_permille: if loss { rng.between(5, 150) } else { 0 },
+            duplicate_permille: if duplicates { rng.between(5, 150) } else { 0 },
+            max_delay_ms: if slow { rng.between(50, 1_500) } else { rng.between(1, 20) },
+            cuts,
+            wall_jumps,
+            suspends,
+            worker_drift: drift,
+            crash_permille: if crashes { rng.between(1, 12) } else { 0 },
+            edge_broken,
+            hostile,
+            segment_bytes: *rng.pick(&[24 << 10, 32 << 10, 64 << 10]).unwrap_or(&(64 << 10)),
+            snapshot_after_bytes: rng.between(1_000, 12_000),
+            history_max_bytes: *rng.pick(&[0, 64 << 10, 10 << 20]).unwrap_or(&0),
+            room_bytes: *rng.pick(&[0, 12 << 10]).unwrap_or(&0),
+            clients: rng.between(1, 3),
+            workers: rng.between(2, 5),
+            safety_ms: rng.between(2_000, 12_000),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! A history from its beginning to its end: a phase with faults, then a phase without in which everything must finish.
+
+use authority::Position;
+use ledger::disk::fake::FakeDisk;
+
+use crate::actors::{Actor, Client, Hostile, Out, Worker, scope};
+use crate::auditor::{Auditor, Rules};
+use crate::env::{Env, Happening, Ticket};
+use crate::history::Entry;
+use crate::host::{Host, HostEvent};
+use crate::plant::Plant;
+use crate::prng::Prng;
+use crate::reach::Reach;
+use crate::swarm::Swarm;
+use crate::trace::Trace;
+
+/// Virtual time in which everything must have finished once the faults are over.
+const CALM_MS: u64 = 45 * 60 * 1_000;
+/// Happenings that no history needs; one that does runs in a circle.
+const MOST_HAPPENINGS: u64 = 200_000;
+/// How long some histories go on after everything has ended, so that tasks are purged.
+const AFTERMATH_MS: u64 = 70_000;
+
+pub struct World<'a> {
+    env: Env<'a>,
+    host: Host,
+    actors: Vec<Box<dyn Actor>>,
+}
+
+impl<'a> World<'a> {
+    pub fn new(seed: u64, swarm: &Swarm, plant: Option<Plant>, trace: &'a mut Trace) -> World<'a> {
+        let mut rng = Prng::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
+        let auditor = Auditor::new(Rules { edge_broken: swarm.edge_broken });
+        let mut actors: Vec<Box<dyn Actor>> = Vec::new();
+        for number in 0..swarm.clients {
+            let pace_ms = rng.between(50, 400);
+            actors.push(Box::new(Client::new(number, scope(number), pace_ms)));
+        }
+        for number in 0..swarm.workers {
+            // Twins have one name.
+            let name = if rng.chance(150) { "twin".to_owned() } else { format!("worker-{number}") };
+            actors.push(Box::new(Worker::new(scope(number), &name, &mut rng, swarm.worker_drift)));
+        }
+        if swarm.hostile {
+            actors.push(Box::new(Hostile::new()));
+        }
+        let mut env = Env::new(rng, swarm.clone(), auditor, trace);
+        env.plant = plant;
+        World { env, host: Host::new(), actors }
+    }
+
+    /// Runs the history; the error says what is wrong with it.
+    pub fn run(mut self) -> Result<Reach, String> {
+        self.live()?;
+        let mut reach = self.env.reach.clone();
+        reach.add(&self.env.auditor.reach);
+        Ok(reach)
+    }
+
+    fn live(&mut self) -> Result<(), String> {
+        self.env.after(0, Happening::Host(HostEvent::Start));
+        for actor in 0..self.actors.len() {
+            let delay = self.env.rng.between(0, 300);
+            self.env.after(delay, Happening::Act { actor, timer: Client::TURN });
+        }
+        self.env.after(500, Happening::Trouble);
+        let end = self.env.now + self.env.swarm.safety_ms;
+        while self.env.now < end {
+            self.step()?;
+        }
+        self.calm()?;
+        if self.env.rng.chance(250) {
+            let end = self.env.now + AFTERMATH_MS;
+            while self.env.now < end {
+                self.step()?;
+            }
+        }
+        self.end()
+    }
+
+    /// Runs the history and gives what the auditor read.
+    pub fn record(mut self) -> Result<Vec<Entry>, String> {
+        self.env.auditor.notebook = Some(Vec::new());
+        self.live()?;
+        Ok(self.env.auditor.notebook.take().unwrap_or_default())
+    }
+
+    /// Faults are over: every accepted task must end.
+    fn calm(&mut self) -> Result<(), String> {
+        self.env.faults = false;
+        self.env.note(&[30], || "the faults are over".into());
+        self.host.disk.set_capacity(None);
+        let end = self.env.now + CALM_MS;
+        loop {
+            self.step()?;
+            if !self.host.is_idle() {
+                if self.env.now >= end {
+                    return Err("the coordinator does not come to rest".into());
+                }
+                continue;
+            }
+            let Some(task) = self.env.auditor.unfinished() else { return Ok(()) };
+            if self.env.now >= end {
+                return Err(format!("task {task} never ends"));
+            }
+        }
+    }
+
+    /// Stops, starts again from the disk, and looks at every task's history.
+    fn end(&mut self) -> Result<(), String> {
+        while !self.host.is_idle() {
+            self.step()?;
+        }
+        self.host.stop(&mut self.env)?;
+        self.env.after(10, Happening::Host(HostEvent::Start));
+        while !self.host.is_idle() {
+            self.step()?;
+        }
+        let histories: Vec<_> = self.env.auditor.histories().collect();
+        for (id, expected) in histories {
+            let newest = expected.first().copied().unwrap_or(Position::ZERO);
+            let (found, truncated) = self.host.walk_back(newest)?;
+            let whole = if truncated { expected.starts_with(&found) } else { expected == found };
+            if !whole {
+                return Err(format!("the history of task {id} is {found:?}, but was {expected:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        if self.env.trace.events > MOST_HAPPENINGS {
+            return Err("the history does not end".into());
+        }
+        let Some(happening) = self.env.next() else { return Err("nothing is going to happen".into()) };
+        match happening {
+            Happening::Arrive { ticket, request } => self.host.arrive(ticket, request, &mut self.env),
+            Happening::Answer { ticket, reply } => {
+                if ticket.settled.replace(true) {
+                    return Ok(());
+                }
+                self.act(ticket.actor, |actor, out| actor.answered(ticket.call, reply, out))
+            }
+            Happening::GiveUp { ticket } => self.give_up(ticket),
+            Happening::Act { actor, timer } => self.act(actor, |actor, out| actor.wake(timer, out)),
+            Happening::Host(event) => self.host.event(event, &mut self.env),
+            Happening::Trouble => {
+                self.trouble();
+                Ok(())
+            }
+        }
+    }
+
+    fn give_up(&mut self, ticket: Ticket) -> Result<(), String> {
+        if ticket.settled.replace(true) {
+            return Ok(());
+        }
+        // A caller that hangs up is seen by the coordinator, unless the network swallows that too.
+        ticket.gone.set(self.env.rng.chance(600));
+        self.act(ticket.actor, |actor, out| actor.unanswered(ticket.call, out))
+    }
+
+    fn act(&mut self, actor: usize, what: impl FnOnce(&mut dyn Actor, &mut Out)) -> Result<(), String> {
+        let env = &mut self.env;
+        let mut out = Out {
+            now: env.now,
+            rng: &mut env.rng,
+            calm: !env.faults,
+            issued: &env.issued,
+            calls: Vec::new(),
+            timers: Vec::new(),
+        };
+        what(&mut *self.actors[actor], &mut out);
+        let Out { calls, timers, .. } = out;
+        for (delay, timer) in timers {
+            env.after(delay, Happening::Act { actor, timer });
+        }
+        calls.into_iter().try_for_each(|(call, request, patience)| env.ask(actor, call, request, patience))
+    }
+
+    /// Faults of the surroundings that come and go.
+    fn trouble(&mut self) {
+        if !self.env.faults {
+            return;
+        }
+        let env = &mut self.env;
+        let next = env.rng.between(300, 2_000);
+        env.after(next, Happening::Trouble);
+        if env.strikes(env.swarm.cuts, 400) {
+            let actor = env.rng.below(self.actors.len() as u64) as usize;
+            let (direction, until) = (env.rng.chance(500), env.now + env.rng.between(200, 6_000));
+            env.note(&[31, actor as u64], || format!("actor {actor} is cut off until {until}"));
+            env.cut_until.insert((actor, direction), until);
+        }
+        if env.strikes(env.swarm.suspends, 80) {
+            let span_ms = env.rng.between(500, 30_000);
+            self.host.suspend(env, span_ms);
+        }
+        if env.strikes(env.swarm.full_disk, 350) {
+            fill(&self.host.disk, env);
+        } else if env.rng.chance(150) {
+            self.host.disk.set_capacity(None);
+        }
+        if env.strikes(env.swarm.crash_permille > 0, 60) {
+            self.host.crash(env);
+        }
+    }
+}
+
+/// Leaves next to nothing on the disk.
+fn fill(disk: &FakeDisk, env: &mut Env) {
+    let left = env.rng.below(6_000);
+    env.note(&[32, left], || format!("the disk has {left} bytes left"));
+    disk.set_capacity(Some(disk.used_bytes() + left));
+}
