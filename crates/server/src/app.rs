@@ -1,0 +1,93 @@
+//! What every handler needs: the way to the coordinator, the keys of the edge, and the bounds that all calls share.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordinator::Handle;
+use tokio::sync::{Semaphore, watch};
+
+use crate::bodies::Bodies;
+use crate::lease_id::LeaseIds;
+use crate::page_token::PageTokens;
+use crate::problem::{Code, Problem};
+
+/// Most requests that wait for a task at one time, whatever they wait for.
+const MAX_WAITING_REQUESTS: usize = 20_000;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct App(Arc<Inner>);
+
+struct Inner {
+    handle: Handle,
+    lease_ids: LeaseIds,
+    page_tokens: PageTokens,
+    waiting: Semaphore,
+    bodies: Bodies,
+    draining: watch::Sender<bool>,
+}
+
+impl App {
+    /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold.
+    pub fn new(handle: Handle, lease_key: [u8; 32]) -> App {
+        App(Arc::new(Inner {
+            handle,
+            lease_ids: LeaseIds::new(&lease_key),
+            page_tokens: PageTokens::new(&lease_key),
+            waiting: Semaphore::new(MAX_WAITING_REQUESTS),
+            bodies: Bodies::new(),
+            draining: watch::Sender::new(false),
+        }))
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0.handle
+    }
+
+    pub(crate) fn lease_ids(&self) -> &LeaseIds {
+        &self.0.lease_ids
+    }
+
+    pub(crate) fn page_tokens(&self) -> &PageTokens {
+        &self.0.page_tokens
+    }
+
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.0.bodies
+    }
+
+    /// Ends all waits, so that the server can stop.
+    pub(crate) fn drain(&self) {
+        self.0.draining.send_replace(true);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        *self.0.draining.borrow()
+    }
+
+    /// Resolves once the server is about to stop.
+    pub(crate) async fn draining(&self) {
+        // The sender lives as long as the app, so this cannot fail.
+        let _ = self.0.draining.subscribe().wait_for(|draining| *draining).await;
+    }
+
+    /// Runs something that waits, within the bound on such requests. None when the server began to stop first.
+    pub(crate) async fn waiting<T>(
+        &self,
+        wait: Duration,
+        work: impl Future<Output = T>,
+    ) -> Result<Option<T>, Problem> {
+        if wait.is_zero() {
+            return Ok(Some(work.await));
+        }
+        let _place = self.0.waiting.try_acquire().map_err(|_| {
+            Problem::new(Code::TooManyPolls, format!("more than {MAX_WAITING_REQUESTS} requests are waiting"))
+        })?;
+        tokio::select! {
+            biased;
+            done = work => Ok(Some(done)),
+            () = self.draining() => Ok(None),
+        }
+    }
+}

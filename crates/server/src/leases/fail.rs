@@ -1,0 +1,62 @@
+//! POST /v1/leases/{leaseId}/fail: a worker says that its attempt failed. What follows is the coordinator's matter.
+
+use authority::command::ReportFailure;
+use authority::{Category, Scope, TaskError};
+use axum::extract::State;
+use wire::ReportAnswer;
+
+use super::reference::reference;
+use super::verdict::answer;
+use crate::app::App;
+use crate::json::{In, InPath, Out};
+use crate::names::{message, optional_name};
+use crate::problem::Problem;
+use crate::scope::InScope;
+use crate::tasks::answer::authority_category;
+use crate::{content, ids};
+
+/// Report that an attempt failed.
+#[utoipa::path(
+    post,
+    path = "/v1/leases/{leaseId}/fail",
+    tag = "Leases",
+    params(("leaseId" = String, Path)),
+    request_body = wire::ReportFailure,
+    responses(
+        (status = 200, description = "COMMITTED, now or earlier", body = ReportAnswer),
+        (status = 400, description = "REJECTED: malformed", body = wire::Problem),
+        (status = 403, description = "REJECTED: not this worker's lease", body = wire::Problem),
+        (status = 404, description = "REJECTED: unknown task", body = wire::Problem),
+        (status = 409, description = "CANCELLED: authority lost; or REJECTED: another story", body = wire::Problem),
+        (status = 503, body = wire::Problem)
+    )
+)]
+pub async fn fail(
+    State(app): State<App>,
+    scope: Result<InScope, Problem>,
+    lease_id: Result<InPath<String>, Problem>,
+    body: Result<In<wire::ReportFailure>, Problem>,
+) -> Result<Out<ReportAnswer>, Problem> {
+    let report = async {
+        let (InScope(scope), InPath(lease_id), In(body)) = (scope?, lease_id?, body?);
+        let command = command(&app, &scope, &lease_id, &body)?;
+        answer(app.handle().fail(command).await?)
+    };
+    report.await.map_err(Problem::on_report)
+}
+
+fn command(
+    app: &App,
+    scope: &Scope,
+    lease_id: &str,
+    body: &wire::ReportFailure,
+) -> Result<ReportFailure, Problem> {
+    let lease = reference(app, scope, lease_id, &body.worker_id, body.task_id.as_deref())?;
+    let error = TaskError {
+        category: body.category.map_or(Category::UserCode, authority_category),
+        code: optional_name("code", body.code.as_deref())?,
+        message: message("reason", &body.reason)?,
+    };
+    let digest = content::failure(&error);
+    Ok(ReportFailure { lease, digest, error, retryable: body.retryable, draw: ids::draw()? })
+}

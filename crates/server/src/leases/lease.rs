@@ -1,0 +1,133 @@
+//! POST /v1/leases: a worker asks for work, and waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::command::{Grant, LeaseTasks};
+use authority::limits::{MAX_GRANTS, MAX_POLL_QUEUES};
+use authority::{LeaseRef, Scope};
+use axum::extract::State;
+use axum::http::StatusCode;
+use wire::{DEFAULT_WAIT_MS, Lease, Leases, MAX_WAIT_MS};
+
+use crate::app::App;
+use crate::content;
+use crate::json::{In, Out};
+use crate::names::{name, optional_name, properties, within};
+use crate::problem::Problem;
+use crate::scope::InScope;
+use crate::tasks::answer::{json, text};
+use crate::time::shown;
+
+/// Lease tasks, waiting for them if there are none.
+#[utoipa::path(
+    post,
+    path = "/v1/leases",
+    tag = "Leases",
+    request_body = wire::LeaseTasks,
+    responses(
+        (status = 200, description = "The leases, none when the wait is over", body = Leases),
+        (status = 400, body = wire::Problem),
+        (status = 429, body = wire::Problem),
+        (status = 503, body = wire::Problem)
+    )
+)]
+pub async fn lease(
+    State(app): State<App>,
+    InScope(scope): InScope,
+    In(request): In<wire::LeaseTasks>,
+) -> Result<Out<Leases>, Problem> {
+    let command = command(&scope, &request)?;
+    let worker = command.worker.clone();
+    let wait = Duration::from_millis(request.wait_ms.unwrap_or(DEFAULT_WAIT_MS).min(MAX_WAIT_MS));
+    let grants = match app.waiting(wait, app.handle().lease(command, wait)).await? {
+        Some(grants) => grants?,
+        None => Vec::new(),
+    };
+    let leases = grants.into_iter().map(|grant| told(&app, &scope, &worker, grant)).collect();
+    Ok(Out(StatusCode::OK, Leases { leases }))
+}
+
+fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Problem> {
+    let worker = name("workerId", &request.worker_id)?;
+    within("queues (how many)", request.queues.len(), 1..=MAX_POLL_QUEUES)?;
+    let queues = request.queues.iter().enumerate().map(|(n, queue)| name(&format!("queues[{n}]"), queue));
+    let max_tasks = within("maxTasks", request.max_tasks.unwrap_or(1), 1..=u64::MAX)?;
+    let request_id = optional_name("requestId", request.request_id.as_deref())?;
+    Ok(LeaseTasks {
+        scope: scope.clone(),
+        worker,
+        session: None,
+        queues: queues.collect::<Result<_, _>>()?,
+        properties: properties("properties", request.properties.as_ref())?,
+        max_tasks: max_tasks.min(MAX_GRANTS as u64) as usize,
+        request: request_id.map(|request_id| content::request(&request_id)),
+    })
+}
+
+fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Lease {
+    let reference = LeaseRef {
+        scope: scope.clone(),
+        worker: worker.clone(),
+        task: grant.task,
+        attempt: grant.attempt,
+        lease: grant.lease,
+    };
+    let extras = grant.extras.as_deref();
+    Lease {
+        lease_id: app.lease_ids().make(&reference),
+        task_id: grant.task.to_string(),
+        attempt: grant.attempt,
+        queue: grant.queue.name.to_string(),
+        payload: json(&grant.payload),
+        granted_at: shown(grant.granted_at),
+        expires_at: shown(grant.expires_at),
+        heartbeat_interval_ms: grant.heartbeat_interval_ms,
+        fencing_token: grant.lease.0,
+        deadline: extras.and_then(|extras| extras.deadline).map(shown),
+        timeout_ms: extras.and_then(|extras| extras.timeout_ms),
+        run_id: extras.and_then(|extras| text(&extras.run_id)),
+        asset_id: extras.and_then(|extras| text(&extras.asset_id)),
+        task_key: extras.and_then(|extras| text(&extras.task_key)),
+        resources: extras.and_then(|extras| extras.resources.as_deref()).map(json),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> wire::LeaseTasks {
+        wire::LeaseTasks { worker_id: "w".into(), queues: vec!["q".into()], ..wire::LeaseTasks::default() }
+    }
+
+    fn read(request: &wire::LeaseTasks) -> Result<LeaseTasks, Problem> {
+        command(&Scope { tenant: "t".into(), workspace: "w".into() }, request)
+    }
+
+    #[test]
+    fn too_many_tasks_are_clamped_and_none_is_refused() {
+        assert_eq!(read(&request()).unwrap().max_tasks, 1);
+        let asked = |max_tasks| read(&wire::LeaseTasks { max_tasks: Some(max_tasks), ..request() });
+        assert_eq!(asked(u64::MAX).unwrap().max_tasks, 100);
+        assert_eq!(asked(0).unwrap_err().field.as_deref(), Some("maxTasks"));
+    }
+
+    #[test]
+    fn queues_are_counted_and_named() {
+        let queues = |queues: Vec<String>| read(&wire::LeaseTasks { queues, ..request() });
+        assert!(queues(Vec::new()).is_err());
+        assert!(queues(vec!["q".into(); MAX_POLL_QUEUES + 1]).is_err());
+        assert_eq!(queues(vec!["q".into(), "".into()]).unwrap_err().field.as_deref(), Some("queues[1]"));
+    }
+
+    #[test]
+    fn the_same_request_id_is_the_same_request() {
+        let named = |id: &str| {
+            read(&wire::LeaseTasks { request_id: Some(id.to_owned()), ..request() }).unwrap().request
+        };
+        assert_eq!(named("a"), named("a"));
+        assert_ne!(named("a"), named("b"));
+        assert_eq!(read(&request()).unwrap().request, None);
+    }
+}

@@ -1,0 +1,46 @@
+//! POST /v1/leases/{leaseId}/release: a worker gives a lease back; the task waits again at no cost.
+
+use authority::command::{ReleaseAnswer, ReleaseLease};
+use authority::event::ReleaseCause;
+use axum::extract::State;
+use axum::http::StatusCode;
+use wire::Released;
+
+use super::reference::reference;
+use crate::app::App;
+use crate::json::{In, InPath, Out};
+use crate::problem::Problem;
+use crate::scope::InScope;
+use crate::tasks::answer::state;
+
+/// Give a lease back.
+#[utoipa::path(
+    post,
+    path = "/v1/leases/{leaseId}/release",
+    tag = "Leases",
+    params(("leaseId" = String, Path)),
+    request_body = wire::ReleaseLease,
+    responses(
+        (status = 200, description = "The lease is over", body = Released),
+        (status = 400, description = "REJECTED: malformed", body = wire::Problem),
+        (status = 403, description = "REJECTED: not this worker's lease", body = wire::Problem),
+        (status = 404, description = "REJECTED: unknown task", body = wire::Problem),
+        (status = 503, body = wire::Problem)
+    )
+)]
+pub async fn release(
+    State(app): State<App>,
+    scope: Result<InScope, Problem>,
+    lease_id: Result<InPath<String>, Problem>,
+    body: Result<In<wire::ReleaseLease>, Problem>,
+) -> Result<Out<Released>, Problem> {
+    let release = async {
+        let (InScope(scope), InPath(lease_id), In(body)) = (scope?, lease_id?, body?);
+        let lease = reference(&app, &scope, &lease_id, &body.worker_id, body.task_id.as_deref())?;
+        match app.handle().release(ReleaseLease { lease, cause: ReleaseCause::Worker }).await? {
+            ReleaseAnswer::Over(after) => Ok(Out(StatusCode::OK, Released { state: state(after) })),
+            ReleaseAnswer::Rejected(why) => Err(why.into()),
+        }
+    };
+    release.await.map_err(Problem::on_report)
+}

@@ -1,0 +1,63 @@
+//! The answer to a report, as contracts say it: COMMITTED is 200, CANCELLED is 409, REJECTED says what is wrong.
+
+use authority::command::Verdict;
+use authority::{Outcome, TaskState};
+use axum::http::StatusCode;
+use wire::ReportAnswer;
+
+use crate::json::Out;
+use crate::problem::Problem;
+use crate::tasks::answer::state;
+use crate::time::shown;
+
+pub fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
+    match verdict {
+        Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => Err(Problem::cancelled()),
+        Verdict::Rejected(why) => Err(why.into()),
+        Verdict::Committed(outcome) => {
+            let retry_at = match outcome {
+                Outcome::RetryAt(at) => Some(shown(at)),
+                _ => None,
+            };
+            let became = state(outcome.state().unwrap_or(TaskState::Completed));
+            let answer = ReportAnswer { verdict: wire::Verdict::Committed, state: became, retry_at };
+            Ok(Out(StatusCode::OK, answer))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::{DeadReason, Rejection, Time};
+
+    use super::*;
+
+    #[test]
+    fn s0_5_every_report_gets_exactly_one_of_three_answers() {
+        let committed = [
+            (Outcome::Completed, wire::TaskState::Completed),
+            (Outcome::Failed, wire::TaskState::Failed),
+            (Outcome::RetryAt(Time(5)), wire::TaskState::Waiting),
+            (Outcome::Dead(DeadReason::Cancelled), wire::TaskState::Dead),
+        ];
+        for (outcome, became) in committed {
+            let Out(status, body) = answer(Verdict::Committed(outcome)).ok().unwrap();
+            assert_eq!(
+                (status, body.verdict, body.state),
+                (StatusCode::OK, wire::Verdict::Committed, became)
+            );
+            assert_eq!(body.retry_at.is_some(), matches!(outcome, Outcome::RetryAt(_)));
+        }
+        let refused = [
+            (Verdict::Cancelled, 409, wire::Verdict::Cancelled),
+            (Verdict::Rejected(Rejection::UnknownTask), 404, wire::Verdict::Rejected),
+            (Verdict::Rejected(Rejection::NeverGranted), 403, wire::Verdict::Rejected),
+            (Verdict::Rejected(Rejection::WrongWorker), 403, wire::Verdict::Rejected),
+            (Verdict::Rejected(Rejection::AnotherStory), 409, wire::Verdict::Rejected),
+        ];
+        for (verdict, status, told) in refused {
+            let problem = answer(verdict).err().unwrap();
+            assert_eq!((problem.code.status().as_u16(), problem.verdict), (status, Some(told)));
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The server: protocol adapters that translate a wire request into one command for the coordinator, and its answer
+//! back. They check what comes from outside, and decide nothing.
+
+mod app;
+mod bodies;
+mod content;
+mod fallback;
+mod guarded_io;
+mod health;
+mod ids;
+mod json;
+mod lease_id;
+mod leases;
+mod listener;
+mod names;
+pub mod openapi;
+mod origin;
+mod page_token;
+mod panics;
+mod problem;
+mod queues;
+mod router;
+mod scope;
+pub mod shown;
+mod strict;
+mod tasks;
+mod time;
+mod workers;
+
+pub use app::App;
+pub use listener::{Drained, Limits, serve, serve_with};
+pub use router::{document, router};

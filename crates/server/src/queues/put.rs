@@ -1,0 +1,112 @@
+//! PUT /v1/queues/{name}: replace a queue's settings. What is left out follows the defaults.
+
+use std::sync::Arc;
+
+use authority::command::{ConfigureAnswer, ConfigureQueue};
+use authority::{QueueConfig, QueueKey};
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use super::answer;
+use crate::app::App;
+use crate::json::{In, InPath, Out};
+use crate::names;
+use crate::problem::{Code, Problem};
+use crate::scope::InScope;
+use crate::tasks::answer::authority_category;
+use crate::tasks::submit::backoff;
+
+/// Configure a queue.
+#[utoipa::path(
+    put,
+    path = "/v1/queues/{name}",
+    tag = "Queues",
+    params(("name" = String, Path)),
+    request_body = wire::QueueConfig,
+    responses(
+        (status = 200, body = wire::Queue),
+        (status = 400, body = wire::Problem),
+        (status = 429, body = wire::Problem),
+        (status = 503, body = wire::Problem)
+    )
+)]
+pub async fn put(
+    State(app): State<App>,
+    InScope(scope): InScope,
+    InPath(name): InPath<String>,
+    In(config): In<wire::QueueConfig>,
+) -> Result<Out<wire::Queue>, Problem> {
+    let key = QueueKey { scope, name: names::name("name", &name)? };
+    let command = ConfigureQueue { queue: Arc::new(key.clone()), config: read(&config)? };
+    match app.handle().configure(command).await? {
+        ConfigureAnswer::Configured => {
+            let view = app.handle().queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;
+            Ok(Out(StatusCode::OK, answer::queue(*view, app.handle().now())))
+        }
+        ConfigureAnswer::Invalid(what) => Err(invalid(what)),
+        ConfigureAnswer::Refused(why) => Err(why.into()),
+    }
+}
+
+fn read(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
+    if config.push.is_some() {
+        let detail = "push: push targets are not supported yet; workers lease from this queue";
+        return Err(Problem { field: Some("push".to_owned()), ..Problem::new(Code::NotSupported, detail) });
+    }
+    let lease_ms = match (config.lease_ms, config.heartbeat_timeout_ms) {
+        (Some(lease_ms), Some(timeout_ms)) if lease_ms != timeout_ms => {
+            let what = format!("is another name of leaseMs, but {timeout_ms} is not {lease_ms}");
+            return Err(Problem::field("heartbeatTimeoutMs", what));
+        }
+        (lease_ms, timeout_ms) => lease_ms.or(timeout_ms),
+    };
+    let retry_on = config.retry_on.as_ref().map(|categories| {
+        let mut categories: Vec<_> = categories.iter().copied().map(authority_category).collect();
+        categories.sort();
+        categories.dedup();
+        categories
+    });
+    Ok(QueueConfig {
+        max_attempts: config.max_attempts,
+        lease_ms,
+        heartbeat_interval_ms: config.heartbeat_interval_ms,
+        cancel_grace_ms: config.cancel_grace_period_ms,
+        backoff: config.backoff.as_ref().map(backoff).transpose()?,
+        retry_on,
+        max_queue_size: config.max_queue_size,
+        retention_ms: config.retention_ms,
+    })
+}
+
+/// The authority's words begin with the setting's name.
+fn invalid(what: String) -> Problem {
+    let field = what.split(' ').next().map(str::to_owned);
+    Problem { field, ..Problem::new(Code::InvalidField, what) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_names_of_one_setting_must_agree() {
+        let config = |lease_ms, heartbeat_timeout_ms| {
+            read(&wire::QueueConfig { lease_ms, heartbeat_timeout_ms, ..wire::QueueConfig::default() })
+        };
+        assert_eq!(config(Some(5_000), None).unwrap().lease_ms, Some(5_000));
+        assert_eq!(config(None, Some(5_000)).unwrap().lease_ms, Some(5_000));
+        assert_eq!(config(Some(5_000), Some(5_000)).unwrap().lease_ms, Some(5_000));
+        assert_eq!(
+            config(Some(5_000), Some(6_000)).unwrap_err().field.as_deref(),
+            Some("heartbeatTimeoutMs")
+        );
+    }
+
+    #[test]
+    fn push_targets_are_refused_in_plain_words() {
+        let push = Some(wire::Json::from_text("{\"url\":\"https://x\"}").unwrap());
+        let problem = read(&wire::QueueConfig { push, ..wire::QueueConfig::default() }).unwrap_err();
+        assert_eq!(problem.code, Code::NotSupported);
+        assert!(problem.detail.contains("not supported yet"));
+    }
+}

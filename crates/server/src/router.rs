@@ -1,0 +1,47 @@
+//! Every route, each with its description, so that the OpenAPI document cannot differ from what is served.
+
+use axum::Router;
+use axum::middleware::from_fn;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::App;
+use crate::{fallback, health, leases, openapi, origin, panics, queues, tasks, workers};
+
+/// The whole of what is served over HTTP.
+pub fn router(app: App) -> Router {
+    let (router, _) = described().split_for_parts();
+    router
+        .fallback(fallback::not_found)
+        .method_not_allowed_fallback(fallback::method_not_allowed)
+        .layer(from_fn(origin::same_origin))
+        .layer(from_fn(panics::contain))
+        .with_state(app)
+}
+
+/// The description of what is served.
+pub fn document() -> OpenApi {
+    described().split_for_parts().1
+}
+
+fn described() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::header())
+        .routes(routes!(tasks::submit::submit, tasks::list::list))
+        .routes(routes!(tasks::batch::submit_batch))
+        .routes(routes!(tasks::get::get))
+        .routes(routes!(tasks::history::history))
+        .routes(routes!(tasks::cancel::cancel))
+        .routes(routes!(tasks::redrive::redrive))
+        .routes(routes!(queues::list::list))
+        .routes(routes!(queues::get::get, queues::put::put))
+        .routes(routes!(leases::lease::lease))
+        .routes(routes!(leases::heartbeat::heartbeat))
+        .routes(routes!(leases::complete::complete))
+        .routes(routes!(leases::fail::fail))
+        .routes(routes!(leases::release::release))
+        .routes(routes!(workers::list))
+        .routes(routes!(health::live))
+        .routes(routes!(health::ready))
+        .routes(routes!(openapi::serve))
+}

@@ -1,0 +1,92 @@
+//! POST /v1/tasks/batch: many submits in one go. Each is accepted or refused on its own, and the answers stand in
+//! the order of the request.
+
+use authority::Scope;
+use authority::command::{SubmitAnswer, SubmitTask};
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use wire::{BatchItem, MAX_BATCH_TASKS, Submitted, SubmittedBatch};
+
+use super::submit::{command, conflict, found, submitted};
+use crate::app::App;
+use crate::json::{In, MAX_BATCH_BODY_BYTES, Out, read_checked};
+use crate::problem::{Code, Problem};
+use crate::scope::InScope;
+
+/// The batch with its tasks still unread, so that one bad task does not spoil the others.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Batch {
+    tasks: Vec<wire::Json>,
+}
+
+/// Submit many tasks.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/batch",
+    tag = "Tasks",
+    request_body = wire::SubmitBatch,
+    responses(
+        (status = 200, description = "One answer for each task, in order", body = SubmittedBatch),
+        (status = 400, body = wire::Problem),
+        (status = 413, body = wire::Problem),
+        (status = 503, body = wire::Problem)
+    )
+)]
+pub async fn submit_batch(
+    State(app): State<App>,
+    InScope(scope): InScope,
+    In(batch): In<Batch, MAX_BATCH_BODY_BYTES>,
+) -> Result<Out<SubmittedBatch>, Problem> {
+    if batch.tasks.len() > MAX_BATCH_TASKS {
+        let detail =
+            format!("tasks: must have at most {MAX_BATCH_TASKS} entries, but has {}", batch.tasks.len());
+        let problem = Problem::new(Code::TooManyTasks, detail);
+        return Err(Problem { field: Some("tasks".to_owned()), ..problem });
+    }
+    let read: Vec<_> =
+        batch.tasks.iter().enumerate().map(|(n, task)| read_task(&app, &scope, n, task)).collect();
+    let commands = read.iter().filter_map(|task| task.as_ref().ok().cloned()).collect();
+    let mut answers = app.handle().submit_batch(commands).await?.into_iter();
+    let tasks = read.into_iter().map(|task| match task {
+        Err(problem) => refused(problem),
+        Ok(_) => answers.next().map_or_else(unanswered, item),
+    });
+    Ok(Out(StatusCode::OK, SubmittedBatch { tasks: tasks.collect() }))
+}
+
+fn read_task(app: &App, scope: &Scope, n: usize, task: &wire::Json) -> Result<SubmitTask, Problem> {
+    let place = format!("tasks[{n}]");
+    let task: wire::SubmitTask = read_checked(task.as_text().as_bytes(), &place)?;
+    command(app, scope, &task).map_err(|problem| match problem.field {
+        None => problem,
+        Some(field) => Problem {
+            field: Some(format!("{place}.{field}")),
+            detail: format!("{place}.{}", problem.detail),
+            ..problem
+        },
+    })
+}
+
+fn item(answer: SubmitAnswer) -> BatchItem {
+    match answer {
+        SubmitAnswer::Created(task) => accepted(submitted(task)),
+        SubmitAnswer::Existing(view) => accepted(found(&view)),
+        SubmitAnswer::DedupConflict(existing) => refused(conflict(existing)),
+        SubmitAnswer::Refused(why) => refused(why.into()),
+    }
+}
+
+fn accepted(task: Submitted) -> BatchItem {
+    BatchItem { task_id: Some(task.task_id), state: Some(task.state), error: None }
+}
+
+fn refused(problem: Problem) -> BatchItem {
+    BatchItem { task_id: None, state: None, error: Some(problem.into_wire()) }
+}
+
+/// The coordinator answers each submit; fewer answers would be a bug in it.
+fn unanswered() -> BatchItem {
+    refused(Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer for this task"))
+}

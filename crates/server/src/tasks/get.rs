@@ -1,0 +1,51 @@
+//! GET /v1/tasks/{taskId}: a task as it is, or once it is final.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use coordinator::Wanted;
+use wire::MAX_WAIT_MS;
+
+use super::answer;
+use crate::app::App;
+use crate::ids::parse_task_id;
+use crate::json::{InPath, InQuery, Out};
+use crate::problem::Problem;
+use crate::scope::InScope;
+
+/// Look at a task, or wait for its end.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks/{taskId}",
+    tag = "Tasks",
+    params(("taskId" = String, Path), wire::WaitTask),
+    responses(
+        (status = 200, body = wire::Task),
+        (status = 400, body = wire::Problem),
+        (status = 404, body = wire::Problem),
+        (status = 503, body = wire::Problem)
+    )
+)]
+pub async fn get(
+    State(app): State<App>,
+    InScope(scope): InScope,
+    InPath(task_id): InPath<String>,
+    InQuery(query): InQuery<wire::WaitTask>,
+) -> Result<Out<wire::Task>, Problem> {
+    let unknown = || Problem::unknown_task(&task_id);
+    let task = parse_task_id(&task_id).ok_or_else(unknown)?;
+    let wait = Duration::from_millis(query.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
+    let detail = match wait.is_zero() {
+        true => app.handle().task(scope, task).await?,
+        false => {
+            let end = app.handle().wait_task(scope.clone(), task, Wanted::Final, wait);
+            match app.waiting(wait, end).await? {
+                Some(detail) => detail?,
+                None => app.handle().task(scope, task).await?,
+            }
+        }
+    };
+    let task = answer::of(&app, *detail.ok_or_else(unknown)?).await?;
+    Ok(Out(StatusCode::OK, task))
+}

@@ -1,0 +1,151 @@
+//! GET /v1/tasks/{taskId}/history: what the ledger says about a task.
+
+use authority::event::{ExpiryCause, NextStep, ReleaseCause};
+use authority::{CancelCause, Event};
+use axum::extract::State;
+use axum::http::StatusCode;
+use coordinator::HistoryRecord;
+use wire::{HistoryEvent, TaskHistory};
+
+use super::answer;
+use crate::app::App;
+use crate::ids::parse_task_id;
+use crate::json::{InPath, Out};
+use crate::problem::Problem;
+use crate::scope::InScope;
+use crate::time::shown;
+
+/// A task's history from the ledger, oldest first.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks/{taskId}/history",
+    tag = "Tasks",
+    params(("taskId" = String, Path)),
+    responses(
+        (status = 200, body = TaskHistory),
+        (status = 404, body = wire::Problem),
+        (status = 503, body = wire::Problem)
+    )
+)]
+pub async fn history(
+    State(app): State<App>,
+    InScope(scope): InScope,
+    InPath(task_id): InPath<String>,
+) -> Result<Out<TaskHistory>, Problem> {
+    let unknown = || Problem::unknown_task(&task_id);
+    let task = parse_task_id(&task_id).ok_or_else(unknown)?;
+    let history = app.handle().history(scope, task).await?.ok_or_else(unknown)?;
+    let events = history.records.into_iter().map(event).collect();
+    Ok(Out(StatusCode::OK, TaskHistory { events, truncated: history.truncated }))
+}
+
+fn event(record: HistoryRecord) -> HistoryEvent {
+    let base = HistoryEvent {
+        position: record.position.0,
+        at: shown(record.at),
+        kind: record.event.name().to_owned(),
+        ..HistoryEvent::default()
+    };
+    match record.event {
+        Event::TaskCreated(created) => HistoryEvent {
+            queue: Some(created.queue.name.to_string()),
+            priority: Some(created.priority),
+            payload_bytes: Some(created.payload.len()),
+            not_before: created.not_before.map(shown),
+            redrive_of: created.extras.and_then(|extras| extras.redrive_of).map(|task| task.to_string()),
+            operation: created.operation.map(|operation| operation.to_string()),
+            ..base
+        },
+        Event::LeaseGranted(granted) => HistoryEvent {
+            attempt: Some(granted.attempt),
+            fencing_token: Some(record.position.0),
+            worker_id: Some(granted.worker.to_string()),
+            lease_ms: Some(granted.length_ms),
+            expires_at: Some(shown(granted.expires_at)),
+            ..base
+        },
+        Event::LeaseExtended(extended) => HistoryEvent {
+            fencing_token: Some(extended.lease.0),
+            expires_at: Some(shown(extended.expires_at)),
+            ..base
+        },
+        Event::LeaseExpired(expired) => HistoryEvent {
+            fencing_token: Some(expired.lease.0),
+            cause: Some(expiry_cause(expired.cause).to_owned()),
+            exhausted: Some(expired.exhausted),
+            ..base
+        },
+        Event::LeaseReleased(released) => HistoryEvent {
+            fencing_token: Some(released.lease.0),
+            cause: Some(release_cause(released.cause).to_owned()),
+            ..base
+        },
+        Event::AttemptStarted(started) => HistoryEvent {
+            fencing_token: Some(started.lease.0),
+            worker_id: Some(started.worker.to_string()),
+            ..base
+        },
+        Event::TaskCompleted(completed) => HistoryEvent {
+            fencing_token: Some(completed.lease.0),
+            result_bytes: Some(completed.result.len()),
+            ..base
+        },
+        Event::TaskFailed(failed) => HistoryEvent {
+            fencing_token: Some(failed.lease.0),
+            error: Some(answer::error(&failed.error)),
+            retry_at: match failed.next {
+                NextStep::RetryAt(at) => Some(shown(at)),
+                NextStep::Final => None,
+            },
+            ..base
+        },
+        Event::TaskDead(dead) => HistoryEvent {
+            reason: Some(dead.reason.name().to_owned()),
+            reason_detail: dead.detail.map(|detail| detail.to_string()),
+            fencing_token: dead.report.as_ref().map(|report| report.lease.0),
+            error: dead.report.as_ref().map(|report| answer::error(&report.error)),
+            ..base
+        },
+        Event::TaskCancelled(cancelled) => {
+            HistoryEvent { attempt: Some(cancelled.attempt), fencing_token: Some(cancelled.lease.0), ..base }
+        }
+        Event::CancelRequested(requested) => HistoryEvent {
+            cause: Some(cancel_cause(requested.cause).to_owned()),
+            reason: Some(requested.reason.to_string()),
+            grace_until: Some(shown(requested.grace_until)),
+            ..base
+        },
+        Event::OperationAttached(attached) => {
+            HistoryEvent { operation: Some(attached.operation.to_string()), ..base }
+        }
+        Event::OperationDetached(detached) => {
+            HistoryEvent { operation: Some(detached.operation.to_string()), ..base }
+        }
+        Event::QueueConfigured(_)
+        | Event::TasksPurged(_)
+        | Event::TokenKeyRotated(_)
+        | Event::OwnerTookOver(_) => base,
+    }
+}
+
+fn expiry_cause(cause: ExpiryCause) -> &'static str {
+    match cause {
+        ExpiryCause::Silence => "SILENCE",
+        ExpiryCause::Timeout => "TIMEOUT",
+    }
+}
+
+fn release_cause(cause: ReleaseCause) -> &'static str {
+    match cause {
+        ReleaseCause::Worker => "WORKER",
+        ReleaseCause::Undelivered => "UNDELIVERED",
+        ReleaseCause::Session => "SESSION",
+    }
+}
+
+fn cancel_cause(cause: CancelCause) -> &'static str {
+    match cause {
+        CancelCause::User => "USER",
+        CancelCause::Deadline => "DEADLINE",
+    }
+}

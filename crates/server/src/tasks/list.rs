@@ -1,0 +1,88 @@
+//! GET /v1/tasks: a page of tasks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use authority::{ListPage, Phase, Task};
+use axum::extract::State;
+use axum::http::StatusCode;
+use coordinator::TaskDetail;
+use wire::{DEFAULT_PAGE_TASKS, ListTasks, MAX_PAGE_TASKS, TaskList};
+
+use super::answer;
+use crate::app::App;
+use crate::json::{InQuery, Out};
+use crate::names::{optional_name, within};
+use crate::page_token::List;
+use crate::problem::{Code, Problem};
+use crate::scope::InScope;
+
+/// How much payload and result a page carries before it ends early. One task more than that may be on it.
+const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
+
+/// List tasks, a queue at a time by name, the newest first.
+#[utoipa::path(
+    get,
+    path = "/v1/tasks",
+    tag = "Tasks",
+    params(ListTasks),
+    responses((status = 200, body = TaskList), (status = 400, body = wire::Problem), (status = 503, body = wire::Problem))
+)]
+pub async fn list(
+    State(app): State<App>,
+    InScope(scope): InScope,
+    InQuery(query): InQuery<ListTasks>,
+) -> Result<Out<TaskList>, Problem> {
+    let queue = optional_name("queue", query.queue.as_deref())?;
+    let state = query.state.map(answer::authority_state);
+    let limit = within("limit", query.limit.unwrap_or(DEFAULT_PAGE_TASKS), 1..=MAX_PAGE_TASKS)?;
+    let list = List { scope: &scope, queue: queue.as_deref(), state };
+    let after = match &query.page_token {
+        None => None,
+        Some(token) => Some(app.page_tokens().verify(list, token).ok_or_else(foreign_token)?),
+    };
+    let page = shortened(app.handle().list(scope.clone(), queue.clone(), state, after, limit).await?);
+    let mut attempts: HashMap<Arc<str>, u32> = HashMap::new();
+    let mut tasks = Vec::with_capacity(page.tasks.len());
+    for view in page.tasks {
+        let name = view.queue.name.clone();
+        let default = match attempts.get(&name) {
+            Some(default) => *default,
+            None => {
+                let default = answer::default_attempts(&app, &view.queue).await?;
+                attempts.insert(name, default);
+                default
+            }
+        };
+        tasks.push(answer::task(TaskDetail { view, progress: None }, default));
+    }
+    let next_page_token = page.next.as_ref().map(|next| app.page_tokens().make(list, next));
+    Ok(Out(StatusCode::OK, TaskList { tasks, next_page_token }))
+}
+
+/// Cuts a page whose tasks are large; the next one begins where it ends.
+fn shortened(mut page: ListPage) -> ListPage {
+    let mut bytes = 0;
+    let last = page.tasks.iter().position(|view| {
+        bytes += content_bytes(&view.task);
+        bytes >= MAX_PAGE_BYTES
+    });
+    if let Some(last) = last.filter(|last| last + 1 < page.tasks.len()) {
+        page.tasks.truncate(last + 1);
+        page.next = page.tasks.last().map(|view| (view.queue.name.clone(), view.task.created));
+    }
+    page
+}
+
+fn content_bytes(task: &Task) -> usize {
+    let result = match &task.phase {
+        Phase::Completed { result, .. } => result.len(),
+        _ => 0,
+    };
+    task.payload.len() + result
+}
+
+fn foreign_token() -> Problem {
+    let detail = "pageToken: was not made for this list; begin again without it";
+    Problem { field: Some("pageToken".to_owned()), ..Problem::new(Code::InvalidPageToken, detail) }
+}

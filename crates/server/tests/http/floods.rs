@@ -1,0 +1,70 @@
+//! N12: peers that abuse HTTP/2 lose their connection, and the others are served.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::support::Served;
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+/// GET http://x/ in HPACK, from its static table but for the authority.
+const GET: &[u8] = &[0x82, 0x86, 0x84, 0x41, 1, b'x'];
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend_from_slice(&[kind, flags]);
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// Sends a flood until the server closes, which it must.
+async fn flood(served: &Served, pieces: impl Iterator<Item = Vec<u8>>) {
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(PREFACE).await.unwrap();
+    stream.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
+    let (mut from, mut to) = stream.into_split();
+    let read = tokio::spawn(async move {
+        let mut answer = Vec::new();
+        let _ = from.read_to_end(&mut answer).await;
+    });
+    for piece in pieces {
+        if to.write_all(&piece).await.is_err() {
+            break;
+        }
+    }
+    timeout(Duration::from_secs(30), read).await.expect("the flood is cut off").unwrap();
+    assert_eq!(served.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn n12_a_rapid_reset_is_cut_off() {
+    let served = Served::start().await;
+    let pieces = (0..100).map(|hundred| {
+        let streams = (0..100).map(|n| 2 * (100 * hundred + n) + 1);
+        let opened_and_reset = |stream| {
+            let open = frame(HEADERS, END_STREAM | END_HEADERS, stream, GET);
+            [open, frame(RST_STREAM, 0, stream, &8_u32.to_be_bytes())].concat()
+        };
+        streams.flat_map(opened_and_reset).collect()
+    });
+    flood(&served, pieces).await;
+}
+
+#[tokio::test]
+async fn n12_endless_headers_are_cut_off() {
+    let served = Served::start().await;
+    let header = [&[0, 1, b'x', 100][..], &[b'y'; 100]].concat();
+    let many = header.repeat(100);
+    let begin = frame(HEADERS, END_STREAM, 1, GET);
+    let more = std::iter::repeat_n(frame(CONTINUATION, 0, 1, &many), 10_000);
+    flood(&served, std::iter::once(begin).chain(more)).await;
+}

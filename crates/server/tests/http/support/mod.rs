@@ -1,0 +1,157 @@
+//! A real server over a real coordinator in a directory of its own, and short ways to call it.
+
+#![allow(dead_code)]
+
+pub mod bad;
+
+use std::net::SocketAddr;
+
+use coordinator::{ClusterId, Options, Running};
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use server::{App, Drained, Limits};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub struct Served {
+    pub address: SocketAddr,
+    pub client: reqwest::Client,
+    pub running: Running,
+    stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<Drained>,
+    _directory: TempDir,
+}
+
+/// An answer, read.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub status: u16,
+    pub content_type: String,
+    pub headers: reqwest::header::HeaderMap,
+    pub body: Value,
+}
+
+impl Served {
+    pub async fn start() -> Served {
+        Served::start_with(Limits::default()).await
+    }
+
+    pub async fn start_with(limits: Limits) -> Served {
+        let directory = tempfile::tempdir().unwrap();
+        let options = options(&directory);
+        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let app = App::new(running.handle.clone(), [7; 32]);
+        let serving = tokio::spawn(server::serve_with(listener, app, limits, async {
+            let _ = stopped.await;
+        }));
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        Served { address, client, running, stop: Some(stop), serving, _directory: directory }
+    }
+
+    pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    pub async fn get(&self, path: &str) -> Told {
+        send(self.request("GET", path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Told {
+        send(self.request("POST", path).json(&body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Told {
+        send(self.request("PUT", path).json(&body)).await
+    }
+
+    /// The body as it is, with the header that says it is JSON.
+    pub async fn raw(&self, method: &str, path: &str, body: impl Into<reqwest::Body>) -> Told {
+        send(self.request(method, path).header("content-type", "application/json").body(body)).await
+    }
+
+    /// Submits a task and gives its id.
+    pub async fn submit(&self, queue: &str) -> String {
+        let told = self.post("/v1/tasks", json!({"queue": queue, "payload": {"n": 1}})).await;
+        assert_eq!(told.status, 201, "{told:?}");
+        told.text("taskId")
+    }
+
+    /// Leases one task, which must be there.
+    pub async fn lease(&self, worker: &str, queue: &str) -> Value {
+        let body = json!({"workerId": worker, "queues": [queue], "waitMs": 0});
+        let told = self.post("/v1/leases", body).await;
+        assert_eq!((told.status, told.body["leases"].as_array().map(Vec::len)), (200, Some(1)), "{told:?}");
+        told.body["leases"][0].clone()
+    }
+
+    /// Reports under a lease.
+    pub async fn report(&self, lease: &Value, what: &str, body: Value) -> Told {
+        self.post(&path(lease, what), body).await
+    }
+
+    /// The newest record's place: it stands still while nothing changes.
+    pub async fn position(&self) -> u64 {
+        self.running.handle.status().await.unwrap().position.0
+    }
+
+    /// Tells the server to stop, without waiting.
+    pub fn begin_stop(&mut self) {
+        self.stop.take().map(|stop| stop.send(()));
+    }
+
+    /// Drops the server where it stands.
+    pub fn abort(&self) {
+        self.serving.abort();
+    }
+
+    pub async fn stopped(mut self) -> Drained {
+        self.begin_stop();
+        let drained = self.serving.await.unwrap();
+        self.running.stop().await.unwrap();
+        drained
+    }
+}
+
+impl Told {
+    pub fn text(&self, field: &str) -> String {
+        self.body[field].as_str().unwrap_or_else(|| panic!("no {field} in {self:?}")).to_owned()
+    }
+
+    /// Asserts that this is a problem with a status and a code.
+    #[track_caller]
+    pub fn is_problem(&self, status: u16, code: &str) -> &Told {
+        assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{self:?}");
+        assert_eq!(self.content_type, "application/problem+json", "{self:?}");
+        assert_eq!(self.body["status"], status, "{self:?}");
+        assert_eq!(self.body["type"], format!("urn:lessor:problem:{code}"), "{self:?}");
+        assert!(self.body["title"].is_string() && self.body["detail"].is_string(), "{self:?}");
+        self
+    }
+}
+
+pub fn path(lease: &Value, what: &str) -> String {
+    format!("/v1/leases/{}/{what}", lease["leaseId"].as_str().unwrap())
+}
+
+pub async fn send(request: RequestBuilder) -> Told {
+    let response = request.send().await.unwrap();
+    let status = response.status().as_u16();
+    let headers = response.headers().clone();
+    let content_type = headers.get("content-type").map(|value| value.to_str().unwrap().to_owned());
+    let bytes = response.bytes().await.unwrap();
+    let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+    Told { status, content_type: content_type.unwrap_or_default(), headers, body }
+}
+
+fn options(directory: &TempDir) -> Options {
+    let mut options = Options::new(directory.path());
+    options.ledger.create = Some(ClusterId([1; 16]));
+    options.ledger.segment_bytes = 32 << 20;
+    options
+}

@@ -1,0 +1,38 @@
+//! What went wrong, as RFC 9457 says it, with a code that programs may rely on.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Verdict;
+
+/// The media type of a problem.
+pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// A URI that names the kind of problem.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind of problem in words; the same for each problem of this kind.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What is wrong with this request.
+    pub detail: String,
+    /// A stable name of the kind of problem, for programs.
+    pub code: String,
+    /// The field that is wrong, as a path from the root of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    /// The task that stands in the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// On answers to reports: CANCELLED or REJECTED. Missing when nothing was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// A URI that names this occurrence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+}

@@ -1,0 +1,91 @@
+//! A queue: what may be configured, and what it looks like.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{Backoff, ErrorCategory, Json, object};
+
+/// A queue's configuration, which replaces the one before. What is left out follows the defaults.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct QueueConfig {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(default = 3)]
+    pub max_attempts: Option<u32>,
+    /// How long a lease lives without a heartbeat; one setting with `heartbeatTimeoutMs`. Default 60,000, for the
+    /// queue `exec` 300,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_ms: Option<u64>,
+    /// Default 20,000, for the queue `exec` 30,000, but at most a third of the lease. At most half of the lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_interval_ms: Option<u64>,
+    /// Another name of `leaseMs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat_timeout_ms: Option<u64>,
+    /// How long a worker that is asked to stop may take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(default = 30000)]
+    pub cancel_grace_period_ms: Option<u64>,
+    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Backoff>,
+    /// When given, only these categories are tried again, whatever the worker says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_on: Option<Vec<ErrorCategory>>,
+    /// Most waiting and leased tasks. No limit when missing, for the queue `exec` 10,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_queue_size: Option<u64>,
+    /// How long final tasks are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(default = 86400000)]
+    pub retention_ms: Option<u64>,
+    /// Reserved for push targets, which are not supported yet: a value is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub push: Option<Json>,
+}
+
+/// A queue's configuration with every default filled in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueSettings {
+    pub max_attempts: u32,
+    pub lease_ms: u64,
+    pub heartbeat_interval_ms: u64,
+    pub heartbeat_timeout_ms: u64,
+    pub cancel_grace_period_ms: u64,
+    pub backoff: Backoff,
+    pub retry_on: Option<Vec<ErrorCategory>>,
+    pub max_queue_size: Option<u64>,
+    pub retention_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Queue {
+    pub name: String,
+    /// What holds now.
+    pub config: QueueSettings,
+    /// What was configured; the rest are defaults.
+    pub configured: QueueConfig,
+    pub counts: QueueCounts,
+    /// How long the oldest task that could be leased has existed.
+    pub oldest_waiting_age_ms: Option<u64>,
+}
+
+/// How many tasks are in each state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueCounts {
+    pub waiting: u64,
+    /// How many of the waiting tasks may not be leased yet.
+    pub delayed: u64,
+    pub leased: u64,
+    pub completed: u64,
+    pub failed: u64,
+    pub dead: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct QueueList {
+    pub queues: Vec<Queue>,
+}
