@@ -1,0 +1,87 @@
+//! `lessor bench`: how fast it is here, next to what this machine can do. Every figure stands beside the limit that was
+//! measured in the same run, because machines differ and are shared.
+
+mod backlog;
+mod cycle;
+mod fdatasync;
+mod http;
+mod in_process;
+mod latency;
+mod noop;
+mod replay;
+mod report;
+mod rss;
+mod snapshot;
+mod stage;
+mod stats;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+
+use report::Report;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  lessor bench cycle\n  lessor bench cycle --transport http --clients 64 --json\n  \
+    lessor bench latency\n  lessor bench backlog --tasks 10000,1000000\n\nRun it on a release build and an idle machine. \
+    Data goes to a new directory below --dir and is removed afterwards."
+)]
+pub struct Options {
+    #[command(subcommand)]
+    bench: Bench,
+
+    /// Where to make the directory for the data; it should be on the disk that Lessor is to run on
+    #[arg(long, global = true, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// One JSON object a line instead of a table
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Submit, lease, complete, all durable: cycles a second, beside syncs and no-op requests a second
+    Cycle(cycle::Options),
+    /// From a submit to the answer of an idle waiting worker
+    Latency(latency::Options),
+    /// Bytes for each waiting task, and the cost of a lease, with many waiting tasks
+    Backlog(backlog::Options),
+    /// How fast a ledger is replayed, with and without a snapshot
+    Replay(replay::Options),
+    /// How long the writer pauses while a snapshot is taken
+    Snapshot(snapshot::Options),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    InProcess,
+    Http,
+}
+
+impl Transport {
+    fn name(self) -> &'static str {
+        match self {
+            Transport::InProcess => "in-process",
+            Transport::Http => "http",
+        }
+    }
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    let report = Report::new(options.json);
+    runtime.block_on(async {
+        match &options.bench {
+            Bench::Cycle(bench) => cycle::run(bench, &options.dir, &report).await,
+            Bench::Latency(bench) => latency::run(bench, &options.dir, &report).await,
+            Bench::Backlog(bench) => backlog::run(bench, &options.dir, &report).await,
+            Bench::Replay(bench) => replay::run(bench, &options.dir, &report).await,
+            Bench::Snapshot(bench) => snapshot::run(bench, &options.dir, &report).await,
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,69 @@
+//! How fast a ledger is replayed at a start, with and without a snapshot.
+
+use std::path::Path;
+
+use anyhow::Result;
+use std::sync::Arc;
+
+use super::in_process::InProcess;
+use super::report::{Line, Report};
+use super::{backlog, stage};
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// How many tasks the ledger has, a tenth of them done
+    #[arg(long, default_value_t = 1_000_000)]
+    tasks: usize,
+}
+
+pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+    for snapshots in [false, true] {
+        let directory = stage::directory(below)?;
+        let data = directory.path().join("data");
+        let with = || {
+            let mut start = stage::options(&data);
+            if !snapshots {
+                start.snapshot_after_bytes = u64::MAX;
+            }
+            start
+        };
+        report.note(&format!("writing a ledger of {} tasks …", options.tasks));
+        let running = stage::start(with()).await?;
+        let bench = InProcess::new(running.handle.clone(), 100);
+        backlog::fill(&bench, options.tasks).await?;
+        finish(&bench, options.tasks / 10).await?;
+        running.stop().await?;
+        let running = stage::start(with()).await?;
+        let found = running.report.clone();
+        running.stop().await?;
+        let seconds = found.took.as_secs_f64();
+        report.line(
+            Line::new("replay")
+                .with("tasks", options.tasks)
+                .with("snapshot", found.snapshot.is_some())
+                .with("records", found.replayed)
+                .figure("start_s", seconds)
+                .figure("records_per_s", found.replayed as f64 / seconds),
+        );
+    }
+    Ok(())
+}
+
+/// Leases and completes this many tasks, a hundred at a time.
+async fn finish(bench: &InProcess, tasks: usize) -> Result<()> {
+    let worker: Arc<str> = Arc::from("w");
+    let mut done = 0;
+    while done < tasks {
+        let grants = bench.handle().lease(bench.ask(&worker, 100), std::time::Duration::ZERO).await?;
+        let mut reports = tokio::task::JoinSet::new();
+        for grant in grants {
+            let (bench, worker) = (bench.clone(), worker.clone());
+            reports.spawn(async move { bench.complete(&worker, &grant).await });
+            done += 1;
+        }
+        while let Some(reported) = reports.join_next().await {
+            reported??;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! The command line.
+
+use clap::{Parser, Subcommand};
+
+use crate::client::{queue, submit, task};
+use crate::{bench, log, up};
+
+/// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
+/// task.
+#[derive(Parser)]
+#[command(name = "lessor", version, about, arg_required_else_help = true, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Start everything embedded, on one port, with its data in one directory
+    Up(up::Options),
+    /// Submit a task, or many from a file
+    Submit(submit::Options),
+    /// Look at tasks, cancel them, do them again
+    Task(task::Options),
+    /// Look at queues and configure them
+    Queue(queue::Options),
+    /// Read the ledger itself: check it, print it, ask it about the past
+    Log(log::Options),
+    /// Measure how fast it is here, next to what this machine can do
+    Bench(bench::Options),
+}

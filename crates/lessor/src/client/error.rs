@@ -1,0 +1,87 @@
+//! Why a client command did not get what it asked for, each in one line that says what to do next.
+
+use wire::Problem;
+
+use super::show::text;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing listens there, so nothing was asked.
+    #[error("no server answers at {url} ({why}); start one with `lessor up`, or name another with --url")]
+    NoServer { url: String, why: String },
+
+    /// It answered before or took the connection, and then was not heard of for too long.
+    #[error("{url} did not answer, also when asked again for {seconds} s ({why})")]
+    Silent { url: String, seconds: u64, why: String },
+
+    /// The server said no.
+    #[error("{}", describe(.0))]
+    Refused(Box<Problem>),
+
+    /// Something else than Lessor answers.
+    #[error("{url} answered {status}, but not as Lessor does ({why}); is --url right?")]
+    Foreign { url: String, status: u16, why: String },
+
+    /// What was given on the command line, in a file or on standard input cannot be sent.
+    #[error("{0}")]
+    Usage(String),
+}
+
+impl Error {
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Error::Usage(_))
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Error::Refused(problem) if problem.status == 404)
+    }
+}
+
+/// A problem in one line. Its text may quote strangers, so it is made safe for a terminal.
+pub fn describe(problem: &Problem) -> String {
+    let words = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
+    let mut line = format!("{} ({}, HTTP {})", words.trim_end_matches('.'), problem.code, problem.status);
+    if let Some(field) = problem.field.as_ref().filter(|field| !words.contains(field.as_str())) {
+        line.push_str(&format!(", field {field}"));
+    }
+    if let Some(task) = problem.task_id.as_ref().filter(|task| !words.contains(task.as_str())) {
+        line.push_str(&format!(", task {task}"));
+    }
+    text::clean(&line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(detail: &str) -> Problem {
+        Problem {
+            kind: "about:blank".into(),
+            title: "Conflict".into(),
+            status: 409,
+            detail: detail.into(),
+            code: "dedup_conflict".into(),
+            field: Some("dedupKey".into()),
+            task_id: Some("t1".into()),
+            verdict: None,
+            instance: None,
+        }
+    }
+
+    #[test]
+    fn a_problem_is_one_line_with_detail_code_field_and_task() {
+        assert_eq!(
+            describe(&problem("the key is taken.")),
+            "the key is taken (dedup_conflict, HTTP 409), field dedupKey, task t1"
+        );
+        assert_eq!(
+            describe(&problem("dedupKey is taken by t1")),
+            "dedupKey is taken by t1 (dedup_conflict, HTTP 409)"
+        );
+    }
+
+    #[test]
+    fn a_problem_cannot_speak_to_the_terminal() {
+        assert!(!describe(&problem("a\n\u{1b}[2Jb")).contains(['\u{1b}', '\n']));
+    }
+}

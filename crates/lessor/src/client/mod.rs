@@ -1,0 +1,27 @@
+//! The commands that talk to a running server over its public contract. They know nothing that any other client
+//! could not know, and decide nothing: one command to a file, each a request and a way to show its answer.
+
+mod backoff;
+mod connection;
+pub mod duration;
+mod error;
+mod http;
+pub mod queue;
+pub mod show;
+pub mod submit;
+pub mod task;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+pub use error::Error;
+
+/// Runs one command to its end.
+pub fn block_on(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(command)
+}

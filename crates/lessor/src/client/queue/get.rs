@@ -1,0 +1,26 @@
+//! `lessor queue get`: one queue, its counts and settings.
+
+use anyhow::Result;
+use wire::Queue;
+
+use super::view;
+use crate::client::http::Client;
+use crate::client::show::Output;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  lessor queue get mail")]
+pub struct Options {
+    /// The queue's name
+    name: String,
+}
+
+pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+    let answer = client.get(&["queues", &options.name], &()).await?;
+    if json {
+        return Output::new().line(&answer.body);
+    }
+    let queue: Queue = answer.read()?;
+    Output::new().print(view::full(&queue))
+}

@@ -1,0 +1,44 @@
+//! `lessor queue`: look at queues and configure them.
+
+mod get;
+mod list;
+mod set;
+mod view;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use super::connection::Connection;
+use super::http::Client;
+
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List the queues with their counts
+    List(list::Options),
+    /// Show one queue: counts and settings
+    Get(get::Options),
+    /// Change settings of a queue
+    Set(set::Options),
+}
+
+pub async fn run(options: &Options) -> Result<ExitCode> {
+    let client = Client::new(&options.connection)?;
+    let json = options.connection.json;
+    match &options.command {
+        Command::List(_) => list::run(&client, json).await,
+        Command::Get(options) => get::run(options, &client, json).await,
+        Command::Set(options) => set::run(options, &client, json).await,
+    }?;
+    Ok(ExitCode::SUCCESS)
+}

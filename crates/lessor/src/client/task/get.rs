@@ -1,0 +1,29 @@
+//! `lessor task get`: one task, as it is now.
+
+use anyhow::Result;
+use jiff::Timestamp;
+use wire::Task;
+
+use super::view;
+use crate::client::http::Client;
+use crate::client::show::Output;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  lessor task get 019a8a3c-5b1e-7000-8000-0000000000aa
+  lessor task get 019a8a3c-5b1e-7000-8000-0000000000aa --json | jq .result")]
+pub struct Options {
+    /// The task's id
+    #[arg(value_name = "ID")]
+    task_id: String,
+}
+
+pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+    let answer = client.get(&["tasks", &options.task_id], &()).await?;
+    if json {
+        return Output::new().line(&answer.body);
+    }
+    let task: Task = answer.read()?;
+    Output::new().print(view::full(&task, Timestamp::now()))
+}

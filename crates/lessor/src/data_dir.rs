@@ -1,0 +1,155 @@
+//! The data directory: whose it is, and the small files beside the ledger.
+
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+pub const LEDGER: &str = "ledger";
+const LEASE_KEY: &str = "lease.key";
+const LISTEN: &str = "listen";
+
+/// The directory is not ours to use.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{0} is not empty and holds no ledger of ours, so nothing was touched; name another directory with --data"
+)]
+pub struct Refused(String);
+
+pub struct DataDir {
+    path: PathBuf,
+    /// Whether there was no ledger in it before.
+    pub is_new: bool,
+}
+
+impl DataDir {
+    /// Opens the directory, making it when it is missing. A directory with other things in it is refused.
+    pub fn open(path: &Path) -> Result<DataDir> {
+        create_durably(path).with_context(|| format!("cannot create {}", path.display()))?;
+        let is_new = !path.join(LEDGER).exists();
+        let mut entries = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
+        // mkfs leaves one thing at the top of a fresh volume.
+        if is_new && entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found")) {
+            return Err(Refused(path.display().to_string()).into());
+        }
+        Ok(DataDir { path: path.to_path_buf(), is_new })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key that lease ids are sealed with, made at first use. Without the old key, leases that were given out
+    /// before are refused and their tasks run again after they expire.
+    pub fn lease_key(&self) -> Result<[u8; 32]> {
+        let path = self.path.join(LEASE_KEY);
+        match fs::read(&path) {
+            Ok(bytes) => bytes.try_into().map_err(|bytes: Vec<u8>| {
+                anyhow::anyhow!(
+                    "{} must hold 32 bytes, but has {}; restore it or remove it",
+                    path.display(),
+                    bytes.len()
+                )
+            }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                if !self.is_new {
+                    tracing::warn!(path = %path.display(), "the lease key is missing; leases given out before are refused");
+                }
+                let mut key = [0; 32];
+                getrandom::fill(&mut key)
+                    .map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
+                self.write(LEASE_KEY, &key)?;
+                Ok(key)
+            }
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Says where the server listens, for scripts that started it on a free port.
+    pub fn write_listen(&self, address: &str) -> Result<()> {
+        self.write(LISTEN, format!("{address}\n").as_bytes())
+    }
+
+    pub fn remove_listen(&self) {
+        // It is only a hint, and a stale one is replaced at the next start.
+        let _ = fs::remove_file(self.path.join(LISTEN));
+    }
+
+    /// Replaces a small file as a whole, durably, readable by its owner only.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let (path, temp) = (self.path.join(name), self.path.join(format!("{name}.tmp")));
+        let write = || -> std::io::Result<()> {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temp, &path)?;
+            fs::File::open(&self.path)?.sync_all()
+        };
+        write().with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+/// Makes the directory and its missing parents, and syncs each parent that names one of them: what a power loss does
+/// to the name of a directory it does to everything inside. The last name is synced at every start, because the
+/// process may have ended between making and syncing it.
+fn create_durably(path: &Path) -> std::io::Result<()> {
+    let missing = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).count();
+    fs::create_dir_all(path)?;
+    for named in path.ancestors().take(missing.max(1)) {
+        let parent = named.parent().filter(|parent| !parent.as_os_str().is_empty());
+        match fs::File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all()) {
+            // Somebody else made the directory for us, in a place that we may not look into.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && missing == 0 => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_volume_is_an_empty_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("lost+found")).unwrap();
+        assert!(DataDir::open(dir.path()).unwrap().is_new);
+    }
+
+    #[test]
+    fn missing_parents_are_made() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(DataDir::open(&dir.path().join("a/b/c")).unwrap().is_new);
+        assert!(DataDir::open(&dir.path().join("a/b/c")).unwrap().is_new);
+    }
+
+    #[test]
+    fn d26_a_directory_with_other_things_in_it_is_refused_and_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("thesis.txt"), "do not touch").unwrap();
+        let error = DataDir::open(dir.path()).err().unwrap();
+        assert!(error.is::<Refused>());
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn the_lease_key_is_made_once_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(&dir.path().join("data")).unwrap();
+        let key = data.lease_key().unwrap();
+        assert_eq!(data.lease_key().unwrap(), key);
+        assert_ne!(key, [0; 32]);
+    }
+
+    #[test]
+    fn a_lease_key_of_the_wrong_length_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(dir.path()).unwrap();
+        fs::write(dir.path().join(LEASE_KEY), "short").unwrap();
+        assert!(data.lease_key().unwrap_err().to_string().contains("32 bytes"));
+    }
+}

@@ -1,0 +1,34 @@
+//! How the program ends, so that scripts and service managers can tell why.
+
+use std::process::ExitCode;
+
+use coordinator::{Failure, StartError};
+
+/// Something did not work; the message says what.
+pub const FAILED: u8 = 1;
+/// The command was not understood, or what it was given to read was not.
+const USAGE: u8 = 2;
+/// The data directory was refused: it is damaged, foreign, in use, or of a newer version. Nothing was changed.
+pub const REFUSED: u8 = 3;
+/// The ledger failed while running, or while it was taken over. The next start finds out what is on disk.
+const LEDGER_FAILED: u8 = 4;
+/// The command worked, but the task that it waited for ended FAILED or DEAD.
+pub const TASK_FAILED: u8 = 5;
+
+/// Says what went wrong, and with which code to end.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    eprintln!("lessor: {error:#}");
+    let failed_at_start = matches!(error.downcast_ref(), Some(StartError::Failed(_)));
+    if error.is::<Failure>() || failed_at_start {
+        ExitCode::from(LEDGER_FAILED)
+    } else if error.is::<StartError>()
+        || error.is::<crate::data_dir::Refused>()
+        || crate::log::is_refusal(error)
+    {
+        ExitCode::from(REFUSED)
+    } else if error.downcast_ref::<crate::client::Error>().is_some_and(crate::client::Error::is_usage) {
+        ExitCode::from(USAGE)
+    } else {
+        ExitCode::from(FAILED)
+    }
+}

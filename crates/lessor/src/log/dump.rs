@@ -1,0 +1,110 @@
+//! `lessor log dump`: records as JSON, one to a line.
+
+use std::ops::ControlFlow;
+
+use anyhow::{Context, Result};
+use authority::{Position, TaskId};
+use clap::builder::PossibleValuesParser;
+use ledger::file::Inspection;
+use ledger::past::{records, state_at};
+
+use super::fields::Fields;
+use super::filter::{Filter, QueueTasks, TYPES};
+use super::moment::{self, Moment};
+use super::parse_task;
+use crate::client::show::{Output, note};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Each line has position, at, type, and the record's own fields; prev is the task's record before. A moment is a
+position (1234), a time (2030-01-31T12:00:00Z) or how long ago it was (10m).
+
+Examples:
+  lessor log dump --limit 10
+  lessor log dump --task 019a8a3c-5b1e-7000-8000-0000000000aa
+  lessor log dump --queue mail --type TaskFailed --type TaskDead --from 1h | jq .error.message")]
+pub struct Options {
+    /// Only records about this task
+    #[arg(long, value_name = "ID", value_parser = parse_task)]
+    task: Option<TaskId>,
+
+    /// Only records about tasks of this queue, and its settings
+    #[arg(long, value_name = "NAME")]
+    queue: Option<String>,
+
+    /// Only records of this type; may be given more than once
+    #[arg(long = "type", value_name = "TYPE", ignore_case = true, value_parser = PossibleValuesParser::new(TYPES))]
+    types: Vec<String>,
+
+    /// From this moment on
+    #[arg(long, value_name = "MOMENT", value_parser = moment::parse)]
+    from: Option<Moment>,
+
+    /// Up to this moment, inclusive
+    #[arg(long, value_name = "MOMENT", value_parser = moment::parse)]
+    to: Option<Moment>,
+
+    /// At most so many records
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+}
+
+pub fn run(options: &Options, inspection: &Inspection) -> Result<()> {
+    let kept = inspection.first();
+    let from = options.from.map_or(Ok(kept), |moment| moment.first(inspection))?;
+    let to = options.to.map_or(Ok(Position(u64::MAX)), |moment| moment.last(inspection))?;
+    if from < kept {
+        note(format_args!("Records before {kept} are no longer kept."));
+    }
+    let mut filter = Filter { task: options.task, queue: None, types: names(&options.types) };
+    if let Some(name) = &options.queue {
+        filter.queue = Some(queue_tasks(name, inspection));
+    }
+    // To know which tasks are in a queue, all records before must be seen too.
+    let start = if filter.queue.is_some() { kept } else { from.max(kept) };
+    let mut left = options.limit.unwrap_or(u64::MAX);
+    let mut output = Output::new();
+    let mut printed = Ok(());
+    records(inspection, start, &mut |position, record| {
+        if position > to || left == 0 {
+            return ControlFlow::Break(());
+        }
+        if !filter.wants(&record.event) || position < from {
+            return ControlFlow::Continue(());
+        }
+        left -= 1;
+        printed = print(&mut output, &Fields::of(position, &record));
+        match printed.is_err() || output.is_closed() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    printed
+}
+
+fn print(output: &mut Output, fields: &Fields) -> Result<()> {
+    output.line(serde_json::to_string(fields).context("a record could not be written as JSON")?)
+}
+
+/// The types as the events spell them, however they were typed.
+fn names(types: &[String]) -> Vec<String> {
+    let known = |given: &String| TYPES.into_iter().find(|name| name.eq_ignore_ascii_case(given));
+    types.iter().filter_map(known).map(str::to_owned).collect()
+}
+
+/// Tasks whose creation is trimmed are known from the oldest snapshot that can be used.
+fn queue_tasks(name: &str, inspection: &Inspection) -> QueueTasks {
+    let mut tasks = QueueTasks::new(name);
+    if inspection.first() == Position(1) {
+        return tasks;
+    }
+    let oldest = inspection.snapshots().find_map(|info| state_at(inspection, info.end).ok());
+    match oldest {
+        Some(state) => {
+            let in_slots = (0..state.slots()).filter_map(|slot| state.in_slot(slot));
+            in_slots.for_each(|(queue, task)| tasks.know(&queue.name, task.id));
+        }
+        None => note("Tasks that were created before the log begins are missing: no snapshot can be read."),
+    }
+    tasks
+}

@@ -1,0 +1,106 @@
+//! `lessor log`: the ledger itself, read from its directory. It takes no lock and changes nothing, so it works
+//! beside a running server, after a crash, and on a copy.
+
+mod dump;
+mod explain;
+mod fields;
+mod filter;
+mod moment;
+mod progress;
+mod state;
+mod verify;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use authority::TaskId;
+use ledger::RebuildError;
+use ledger::file::{Error, Inspection};
+use ledger::past::PastError;
+
+use crate::data_dir::LEDGER;
+
+#[derive(clap::Args)]
+#[command(
+    arg_required_else_help = true,
+    after_help = "\
+It takes no lock and changes nothing: use it beside a running server, after a crash, or on a copy. What a running \
+server has in hand is not shown; a last batch may be seen a moment before it is durable.
+
+Examples:
+  lessor log verify
+  lessor log dump --type TaskDead --from 1h
+  lessor log state --at 2030-01-31T12:00:00Z
+  lessor log explain 019a8a3c-5b1e-7000-8000-0000000000aa
+  lessor log --data backup/lessor verify --json
+
+Exit codes: 0 sound, 1 no answer, 2 wrong usage, 3 damaged, foreign, missing or of a newer version."
+)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+
+    /// The data directory of a server, or a copy of it
+    #[arg(long, value_name = "DIR", default_value = ".lessor", env = "LESSOR_DATA", global = true)]
+    data: PathBuf,
+
+    /// Print JSON for scripts
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Check every segment, frame, record and snapshot, and that snapshots and log agree
+    Verify(verify::Options),
+    /// Print records as JSON, one to a line
+    Dump(dump::Options),
+    /// Show the state as it was at a position or a time
+    State(state::Options),
+    /// Tell what happened to a task, and why
+    Explain(explain::Options),
+}
+
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let inspection = open(&options.data)?;
+    let done = |result: Result<()>| {
+        result.map(|()| ExitCode::SUCCESS).map_err(|error| match is_refusal(&error) {
+            true => error
+                .context("the ledger cannot be read through; `lessor log verify` names all that is wrong"),
+            false => error,
+        })
+    };
+    match &options.command {
+        Command::Verify(_) => verify::run(&inspection, options.json),
+        Command::Dump(dump) => done(dump::run(dump, &inspection)),
+        Command::State(state) => done(state::run(state, &inspection, options.json)),
+        Command::Explain(explain) => done(explain::run(explain, &inspection, options.json)),
+    }
+}
+
+/// Opens the ledger in a data directory. The ledger's own directory does as well.
+fn open(data: &Path) -> Result<Inspection> {
+    let inner = data.join(LEDGER);
+    let directory = if inner.is_dir() { &inner } else { data };
+    match Inspection::open_dir(directory) {
+        Err(Error::NotInitialised) => Err(Error::NotInitialised).context(format!(
+            "{} holds no ledger; name the server's data directory with --data",
+            data.display()
+        )),
+        result => result.with_context(|| format!("cannot read the ledger in {}", directory.display())),
+    }
+}
+
+/// Whether the directory cannot be read as a ledger, rather than that it gives no answer.
+pub fn is_refusal(error: &anyhow::Error) -> bool {
+    error.is::<Error>()
+        || error.is::<RebuildError>()
+        || matches!(error.downcast_ref(), Some(PastError::Rebuild(_)))
+}
+
+/// A task's id on the command line.
+fn parse_task(text: &str) -> Result<TaskId, String> {
+    server::shown::parse_task_id(text)
+        .ok_or_else(|| "a task's id looks like 019a8a3c-5b1e-7000-8000-0000000000aa".to_owned())
+}

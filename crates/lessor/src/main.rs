@@ -1,0 +1,35 @@
+//! The one binary.
+
+mod bench;
+mod cli;
+mod client;
+mod data_dir;
+mod exit;
+mod greeting;
+mod log;
+mod logging;
+mod memory;
+mod open_files;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Up(options) => up::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Submit(options) => client::block_on(client::submit::run(&options)),
+        Command::Task(options) => client::block_on(client::task::run(&options)),
+        Command::Queue(options) => client::block_on(client::queue::run(&options)),
+        Command::Log(options) => log::run(&options),
+        Command::Bench(options) => bench::run(&options),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => exit::report(&error),
+    }
+}

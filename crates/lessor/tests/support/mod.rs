@@ -1,0 +1,224 @@
+//! A real server for tests, and the command line to talk to it: the binary itself, on a free port, in a directory of
+//! its own. Nothing here sleeps: the server says when it is ready, and is gone when it is waited for.
+
+// Each test binary has its own copy of this module and uses a part of it.
+#![allow(dead_code)]
+
+pub mod fake;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A running `lessor up`, killed when it is dropped.
+pub struct Server {
+    child: Child,
+    address: String,
+    /// Kept open: a server that cannot write to its standard output would fail for a reason of our making.
+    stdout: BufReader<ChildStdout>,
+    dir: TempDir,
+}
+
+impl Server {
+    /// Starts on a free port, with new data.
+    pub fn start() -> Server {
+        Server::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", &[])
+    }
+
+    /// Kills the server as a crash would, and starts it again with the same data, at the same address.
+    pub fn crash_and_restart(mut self) -> Server {
+        self.kill();
+        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
+        Server::start_in(dir, &self.address, &[])
+    }
+
+    /// Starts with the data that is in the directory, and more arguments.
+    pub fn start_in(dir: TempDir, listen: &str, arguments: &[&str]) -> Server {
+        let log = File::options().create(true).append(true).open(dir.path().join("log")).unwrap();
+        let mut child = lessor(&["up", "--segment-mib", "32", "--listen", listen, "--data"])
+            .arg(dir.path().join("data"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains(" serves http://") {
+            line.clear();
+            if stdout.read_line(&mut line).unwrap() == 0 {
+                let status = child.wait().unwrap();
+                let log = std::fs::read_to_string(dir.path().join("log")).unwrap();
+                panic!("the server ended with {status} before it served:\n{log}");
+            }
+        }
+        let address = std::fs::read_to_string(dir.path().join("data/listen")).unwrap().trim().to_owned();
+        Server { child, address, stdout, dir }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Asks it to stop, and waits: its exit code, and what it logged.
+    pub fn terminate(mut self) -> (Option<i32>, String) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        let code = self.child.wait().unwrap().code();
+        (code, std::fs::read_to_string(self.dir.path().join("log")).unwrap())
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Runs a client command against this server.
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Ran::from(self.command(arguments).output().unwrap())
+    }
+
+    /// The same, with something on standard input.
+    pub fn run_with(&self, arguments: &[&str], input: &str) -> Ran {
+        let mut child = self.spawn(arguments);
+        // A command that does not want its input is free to close it.
+        let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+        Ran::from(child.wait_with_output().unwrap())
+    }
+
+    /// Starts a client command and lets it run.
+    pub fn spawn(&self, arguments: &[&str]) -> Child {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = lessor(arguments);
+        command.env("LESSOR_URL", self.url());
+        command
+    }
+
+    /// Posts JSON as any other client would, and expects that it is done.
+    pub fn post(&self, path: &str, body: Value) -> Value {
+        request(&self.url(), path, Some(&body))
+    }
+
+    /// The same, on a thread of its own, for calls that wait.
+    pub fn spawn_post(&self, path: &str, body: &Value) -> JoinHandle<Value> {
+        let (url, path, body) = (self.url(), path.to_owned(), body.clone());
+        std::thread::spawn(move || request(&url, &path, Some(&body)))
+    }
+
+    /// Returns once a worker has asked for work, and so waits in a poll or was served.
+    pub fn until_a_worker_asked(&self) {
+        while request(&self.url(), "/v1/workers", None)["workers"].as_array().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Leases the next task of a queue, waiting for it, as worker `w1`.
+    pub fn lease(&self, queue: &str) -> Value {
+        let body = serde_json::json!({"workerId": "w1", "queues": [queue], "waitMs": 30_000});
+        self.post("/v1/leases", body)["leases"][0].clone()
+    }
+
+    pub fn complete(&self, lease: &Value, result: Value) {
+        let body = serde_json::json!({"workerId": "w1", "result": result});
+        self.post(&format!("/v1/leases/{}/complete", lease["leaseId"].as_str().unwrap()), body);
+    }
+
+    pub fn fail(&self, lease: &Value, reason: &str) {
+        let body = serde_json::json!({"workerId": "w1", "reason": reason, "retryable": false});
+        self.post(&format!("/v1/leases/{}/fail", lease["leaseId"].as_str().unwrap()), body);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn request(url: &str, path: &str, body: Option<&Value>) -> Value {
+    let url = format!("{url}{path}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let request = match body {
+            Some(body) => client.post(&url).json(body),
+            None => client.get(&url),
+        };
+        let response = request.send().await.unwrap();
+        let (status, text) = (response.status(), response.text().await.unwrap());
+        assert!(status.is_success(), "{url}: {status} {text}");
+        serde_json::from_str(&text).unwrap()
+    })
+}
+
+/// The binary, with nothing of the caller's environment that could change what it does.
+pub fn lessor(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lessor"));
+    command.args(arguments);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LESSOR_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// What a command that has ended said.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        Ran {
+            code: output.status.code().expect("a signal ended it"),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    /// Expects success.
+    #[track_caller]
+    pub fn ok(self) -> Ran {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+
+    /// Expects a failure with this exit code, nothing on standard output, and these words on standard error.
+    #[track_caller]
+    pub fn fails(self, code: i32, words: &[&str]) -> Ran {
+        assert_eq!((self.code, self.stdout.as_str()), (code, ""), "{self:?}");
+        for word in words {
+            assert!(self.stderr.contains(word), "{word:?} is missing: {self:?}");
+        }
+        self
+    }
+
+    /// Standard output as one JSON document.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}

@@ -1,0 +1,168 @@
+//! `lessor up` as a process: how it starts, how it is stopped, what it refuses, and that a crash loses nothing.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde_json::json;
+use support::{Ran, Server, lessor};
+
+/// Tries to start on a directory; it must end by itself.
+fn refused(data: &Path) -> Ran {
+    let output = lessor(&["up", "--listen", "127.0.0.1:0", "--data"]).arg(data).output().unwrap();
+    Ran::from(output)
+}
+
+/// The first segment of a ledger.
+fn segment(data: &Path) -> std::path::PathBuf {
+    let files = fs::read_dir(data.join("ledger")).unwrap().map(|file| file.unwrap().path());
+    files.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("segment-")).min().unwrap()
+}
+
+#[test]
+fn p1_a_kill_loses_nothing_and_a_lease_outlives_it() {
+    let server = Server::start();
+    let task = server.post("/v1/tasks", json!({"queue": "q", "payload": {"n": 1}}));
+    let lease = server.lease("q");
+    let server = server.crash_and_restart();
+    let path = format!("/v1/leases/{}/complete", lease["leaseId"].as_str().unwrap());
+    let report = json!({"workerId": "w1", "taskId": task["taskId"], "result": [1, 2]});
+    let first = server.post(&path, report.clone());
+    assert_eq!((&first["verdict"], &first["state"]), (&json!("COMMITTED"), &json!("COMPLETED")));
+    let server = server.crash_and_restart();
+    assert_eq!(server.post(&path, report), first, "the same report gets the same answer after another crash");
+    let ran = server.run(&["task", "get", task["taskId"].as_str().unwrap(), "--json"]);
+    assert_eq!(ran.json()["result"], json!([1, 2]));
+}
+
+#[test]
+fn p5_a_signal_stops_it_and_ends_a_long_poll_empty() {
+    let server = Server::start();
+    let poll =
+        server.spawn_post("/v1/leases", &json!({"workerId": "w", "queues": ["empty"], "waitMs": 60_000}));
+    server.until_a_worker_asked();
+    let (code, log) = server.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("everything accepted is durable"), "{log}");
+    assert_eq!(poll.join().unwrap(), json!({"leases": []}));
+}
+
+#[test]
+fn p10_a_second_one_on_the_same_data_is_refused() {
+    let server = Server::start();
+    let ran = refused(&server.data());
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("in use"), "{}", ran.stderr);
+    server.post("/v1/tasks", json!({"queue": "q", "payload": 1}));
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let server = Server::start();
+    let dir = tempfile::tempdir().unwrap();
+    let output =
+        lessor(&["up", "--listen", &server.address(), "--data"]).arg(dir.path().join("d")).output().unwrap();
+    let ran = Ran::from(output);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains(&server.address()) && ran.stderr.contains("--listen"), "{}", ran.stderr);
+}
+
+#[test]
+fn d26_a_foreign_directory_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+    let ran = refused(dir.path());
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("not empty"), "{}", ran.stderr);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn d9_a_flipped_bit_in_an_acknowledged_record_is_refused_by_place() {
+    let mut server = Server::start();
+    for n in 0..5 {
+        server.post("/v1/tasks", json!({"queue": "q", "payload": n}));
+    }
+    server.kill();
+    let path = segment(&server.data());
+    let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    // The second frame: the first holds the record of the owner.
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 2 * 512 + 100).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], 2 * 512 + 100).unwrap();
+    let before = fs::read(&path).unwrap();
+    let ran = refused(&server.data());
+    assert_eq!(ran.code, 3);
+    assert!(ran.stderr.contains("segment-") && ran.stderr.contains("positions at risk"), "{}", ran.stderr);
+    assert_eq!(fs::read(&path).unwrap(), before, "nothing was changed");
+}
+
+#[test]
+fn nonsense_on_the_command_line_is_refused_with_a_hint() {
+    for (arguments, hint) in [
+        (vec!["up", "--listen", "nowhere"], "--listen"),
+        (vec!["up", "--segment-mib", "1"], "--segment-mib"),
+        (vec!["up", "--max-state-mib", "0"], "--max-state-mib"),
+        (vec!["upp"], "up"),
+    ] {
+        let ran = Ran::from(lessor(&arguments).output().unwrap());
+        assert_eq!(ran.code, 2, "{arguments:?}");
+        assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn s3_59_the_log_names_task_attempt_and_lease() {
+    let server = Server::start();
+    let task = server.post("/v1/tasks", json!({"queue": "q", "payload": 1}));
+    let lease = server.lease("q");
+    let path = format!("/v1/leases/{}/complete", lease["leaseId"].as_str().unwrap());
+    server.post(&path, json!({"workerId": "w1", "result": null}));
+    let (_, log) = server.terminate();
+    let lines: Vec<serde_json::Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let about = |message: &str| lines.iter().find(|line| line["message"] == message).cloned().unwrap();
+    assert_eq!(about("task submitted")["task"], task["taskId"]);
+    assert_eq!(about("lease granted")["attempt"], 1);
+    assert_eq!(about("task completed")["lease"], lease["fencingToken"]);
+}
+
+/// Starts with this standard output, and returns once it serves.
+fn serves_with(data: &Path, stdout: std::process::Stdio) -> std::process::Child {
+    let mut child = lessor(&["up", "--segment-mib", "32", "--listen", "127.0.0.1:0", "--data"])
+        .arg(data)
+        .stdin(std::process::Stdio::null())
+        .stdout(stdout)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let log = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut lines = std::io::BufRead::lines(log).map(|line| line.unwrap());
+    assert!(lines.any(|line| line.contains(r#""message":"serving""#)), "it ended before it served");
+    child
+}
+
+#[test]
+fn a_standard_output_that_takes_nothing_is_no_reason_to_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut child = serves_with(&dir.path().join("data"), full.into());
+    assert!(child.try_wait().unwrap().is_none(), "it goes on serving");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn d4_an_address_that_cannot_be_written_down_is_no_reason_to_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let mut child = serves_with(&data, std::process::Stdio::null());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    fs::remove_file(data.join("listen")).unwrap();
+    fs::create_dir(data.join("listen")).unwrap();
+    let mut child = serves_with(&data, std::process::Stdio::null());
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
