@@ -1,0 +1,81 @@
+//! Shows violations to people: what was promised, what was found, and all that is known about the task.
+
+use std::fmt::Write;
+
+use super::Violation;
+use crate::evidence::Evidence;
+use crate::facts::{At, Report};
+
+/// Of each kind: with a task and without.
+const SHOWN_VIOLATIONS: usize = 5;
+
+/// The first violations with all that is known about their tasks.
+pub fn explain(evidence: &Evidence, violations: &[Violation]) -> String {
+    let mut text = format!("{} violations\n", violations.len());
+    let (of_tasks, others): (Vec<_>, Vec<_>) = violations.iter().partition(|it| !it.task_id.is_empty());
+    for violation in others.into_iter().take(SHOWN_VIOLATIONS) {
+        let _ = writeln!(text, "\n* {}", violation.message);
+    }
+    for violation in of_tasks.into_iter().take(SHOWN_VIOLATIONS) {
+        let _ = writeln!(text, "\n* task {}: {}", violation.task_id, violation.message);
+        for line in facts_of(evidence, &violation.task_id) {
+            let _ = writeln!(text, "    {line}");
+        }
+    }
+    text
+}
+
+/// Everything told about a task in the order of time, then how it is now, then its history.
+fn facts_of(evidence: &Evidence, id: &str) -> Vec<String> {
+    let book = &evidence.book;
+    let mut told: Vec<(At, String)> = Vec::new();
+    for grant in book.grants.iter().filter(|grant| grant.task_id == id) {
+        let (worker, attempt, token) = (&grant.worker_id, grant.attempt, grant.fencing_token);
+        let line = format!("lease {} to {worker}, attempt {attempt}, token {token}", short(&grant.lease_id));
+        told.push((grant.told_at, format!("{line}, asked at {:.3}", grant.asked_at.as_secs_f64())));
+    }
+    let mut undecided = 0;
+    for report in book.reports.iter().filter(|report| report.task_id == id) {
+        match &report.told {
+            None => undecided += 1,
+            Some(answer) => {
+                let line = format!("{} -> {} {}", shown(report), answer.status, answer.verdict);
+                told.push((
+                    report.ended_at,
+                    format!("{line} {}", answer.state.as_deref().unwrap_or_default()),
+                ));
+            }
+        }
+    }
+    told.sort();
+    let submitted = book.submissions.iter().filter(|it| it.task_id.as_deref() == Some(id));
+    let mut lines: Vec<String> = submitted.map(|it| format!("submitted as {}", it.marker)).collect();
+    lines.dedup();
+    lines.extend(told.into_iter().map(|(at, line)| format!("{:>8.3} {line}", at.as_secs_f64())));
+    lines.push(format!("{undecided} reports without an answer, or told to come again"));
+    for (report, answer) in evidence.repeats.iter().filter(|(report, _)| report.task_id == id) {
+        let differs = report.told != *answer;
+        lines.push(format!(
+            "repeated at the end{}: {} -> {answer:?}",
+            if differs { " (differs)" } else { "" },
+            shown(report)
+        ));
+    }
+    let mut task = evidence.tasks.get(id).cloned().unwrap_or_default();
+    if let Some(payload) = task.get_mut("payload") {
+        *payload = "…".into();
+    }
+    lines.push(format!("now {task}"));
+    lines.extend(evidence.histories.get(id).into_iter().flatten().map(|event| format!("history {event}")));
+    lines
+}
+
+fn shown(report: &Report) -> String {
+    format!("{:?} {:?} of lease {}: {}", report.intent, report.action, short(&report.lease_id), report.body)
+}
+
+/// The end of an id tells it from others: ids of one moment begin alike.
+fn short(id: &str) -> &str {
+    let start = id.char_indices().rev().nth(11).map_or(0, |(index, _)| index);
+    &id[start..]
+}

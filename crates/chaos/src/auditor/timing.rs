@@ -1,0 +1,76 @@
+//! A live lease commits and a dead one does not, judged by our own clock with room on both sides.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Violation;
+use crate::evidence::Evidence;
+use crate::facts::{Action, At, Grant, Intent};
+use crate::world::LEASE;
+
+/// A lease may last a tenth longer than it says; the rest is the clocks' rounding.
+const LONGEST_LEASE: Duration = Duration::from_millis(LEASE.as_millis() as u64 * 11 / 10 + 50);
+
+pub fn check(evidence: &Evidence) -> Vec<Violation> {
+    let book = &evidence.book;
+    let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
+    for grant in &book.grants {
+        lives.entry(&grant.lease_id).or_insert_with(|| Life::of(grant)).told_again(grant);
+    }
+    for beat in &book.beats {
+        if let Some(life) = lives.get_mut(beat.lease_id.as_str()) {
+            // A heartbeat whose answer was lost may have counted.
+            life.surely_dead_at = life.surely_dead_at.max(beat.ended_at + LONGEST_LEASE);
+            if beat.status == Some(200) {
+                life.surely_alive_until = life.surely_alive_until.max(beat.sent_at + LEASE);
+            }
+        }
+    }
+    let cancelled: BTreeSet<&str> = book.cancels.iter().map(|cancel| cancel.task_id.as_str()).collect();
+    let releases = book.reports.iter().filter(|report| report.action == Action::Release);
+    let released: BTreeSet<&str> = releases.map(|report| report.lease_id.as_str()).collect();
+    let mut first_sent: BTreeMap<_, At> = BTreeMap::new();
+    for report in &book.reports {
+        let sent_at = first_sent.entry(report.key()).or_insert(report.sent_at);
+        *sent_at = (*sent_at).min(report.sent_at);
+    }
+
+    let mut violations = Vec::new();
+    for report in book.reports.iter().filter(|report| report.intent == Intent::Own) {
+        let Some(life) = lives.get(report.lease_id.as_str()) else { continue };
+        let is_undisturbed =
+            !cancelled.contains(report.task_id.as_str()) && !released.contains(report.lease_id.as_str());
+        if report.verdict() == Some("CANCELLED")
+            && is_undisturbed
+            && report.ended_at < life.surely_alive_until
+        {
+            let message =
+                format!("a report within its lease was CANCELLED: {life:?}, told at {:?}", report.ended_at);
+            violations.push(Violation::new(&report.task_id, message));
+        }
+        if report.verdict() == Some("COMMITTED") && first_sent[&report.key()] > life.surely_dead_at {
+            let message =
+                format!("a report after its lease was COMMITTED: {life:?}, sent at {:?}", report.sent_at);
+            violations.push(Violation::new(&report.task_id, message));
+        }
+    }
+    violations
+}
+
+/// The bounds of a lease's life as its worker can know them.
+#[derive(Debug)]
+struct Life {
+    surely_alive_until: At,
+    surely_dead_at: At,
+}
+
+impl Life {
+    fn of(grant: &Grant) -> Self {
+        Self { surely_alive_until: grant.asked_at + LEASE, surely_dead_at: grant.told_at + LONGEST_LEASE }
+    }
+
+    /// A repeated request shows the same lease again: the first telling bounds its beginning.
+    fn told_again(&mut self, grant: &Grant) {
+        self.surely_dead_at = self.surely_dead_at.min(grant.told_at + LONGEST_LEASE);
+    }
+}

@@ -1,0 +1,82 @@
+//! The people of a run: four clients and eight workers, and the drain at the end.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::task::JoinSet;
+
+use crate::submitter::Submitter;
+use crate::worker::{CAST, Character, Worker};
+use crate::world::{QUEUE, World};
+
+const CLIENTS: usize = 4;
+const DRAINERS: usize = 4;
+const STOP_DEADLINE: Duration = Duration::from_secs(60);
+const DRAIN_DEADLINE: Duration = Duration::from_secs(90);
+
+pub struct Crew {
+    world: Arc<World>,
+    people: JoinSet<()>,
+}
+
+impl Crew {
+    pub fn send_in(world: &Arc<World>) -> Self {
+        let mut people = JoinSet::new();
+        let budget = world.plan.pick(2_000, 20_000);
+        for index in 0..CLIENTS {
+            people.spawn(Submitter::new(world.clone(), format!("client-{index}"), budget).run());
+        }
+        for (index, character) in CAST.into_iter().enumerate() {
+            people.spawn(Worker::new(world.clone(), format!("worker-{index}"), character).run());
+        }
+        Self { world: world.clone(), people }
+    }
+
+    /// Lets everybody finish what they have in hand.
+    pub async fn stop(mut self) -> Result<()> {
+        self.world.stop();
+        let everybody = async {
+            while let Some(person) = self.people.join_next().await {
+                person.context("a client or worker panicked")?;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(STOP_DEADLINE, everybody).await.context("a client or worker hangs")?
+    }
+}
+
+/// Honest workers finish what is left, until no task is waiting or leased.
+pub async fn drain(world: &Arc<World>) -> Result<()> {
+    let deadline = Instant::now() + DRAIN_DEADLINE;
+    let mut round = 0;
+    loop {
+        let open = open_tasks(world).await?;
+        if open == 0 {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("tasks of queue {QUEUE} are still open after {DRAIN_DEADLINE:?} of honest work");
+        }
+        round += 1;
+        let mut drainers = JoinSet::new();
+        for index in 0..DRAINERS {
+            let id = format!("drainer-{round}-{index}");
+            let mut worker = Worker::new(world.clone(), id, Character::Honest);
+            drainers.spawn(async move { while worker.drain().await > 0 {} });
+        }
+        while let Some(drainer) = drainers.join_next().await {
+            drainer.context("a drainer panicked")?;
+        }
+    }
+}
+
+async fn open_tasks(world: &World) -> Result<usize> {
+    let mut open = 0;
+    for state in ["WAITING", "LEASED"] {
+        let answer = world.api.get(&format!("/v1/tasks?queue={QUEUE}&state={state}&limit=1")).await;
+        let tasks = answer.body()["tasks"].as_array();
+        open += tasks.with_context(|| format!("the list of {state} tasks was answered {answer:?}"))?.len();
+    }
+    Ok(open)
+}

@@ -1,0 +1,119 @@
+//! Asks the server, after the faults are over, about everything that it ever said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use crate::api::Answer;
+use crate::facts::{Book, Report, Submission, Told};
+use crate::world::{QUEUE, World};
+
+const PAGE: usize = 500;
+const MAX_PAGES: usize = 1_000;
+const PARALLEL_CALLS: usize = 16;
+
+/// All that the auditor looks at; it makes no calls of its own.
+#[derive(Default)]
+pub struct Evidence {
+    pub book: Book,
+    /// Every task of the queue, from the list.
+    pub listed: Vec<Value>,
+    /// Every listed or told task, as a read shows it now; null when the server does not know it.
+    pub tasks: BTreeMap<String, Value>,
+    pub histories: BTreeMap<String, Vec<Value>>,
+    /// Every report that was ever decided, sent again, with the new answer.
+    pub repeats: Vec<(Report, Option<Told>)>,
+    /// Every submit with a dedup key that was ever accepted, sent again, with the id told now.
+    pub resubmits: Vec<(Submission, Option<String>)>,
+    /// Whether the server's clock ran like ours, so that the times of leases can be judged from here.
+    pub has_fair_clock: bool,
+}
+
+pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidence> {
+    let book = std::mem::take(&mut *world.facts.book());
+    let listed = list_all(world).await?;
+    let mut ids: BTreeSet<String> =
+        listed.iter().filter_map(|task| task["taskId"].as_str()).map(Into::into).collect();
+    ids.extend(book.submissions.iter().filter_map(|submission| submission.task_id.clone()));
+
+    let mut evidence = Evidence { listed, has_fair_clock, ..Evidence::default() };
+    // Repeats first: whatever they might wrongly change, the reads below will see.
+    let mut reports: BTreeMap<_, Report> = BTreeMap::new();
+    for report in book.reports.iter().filter(|report| report.told.is_some()) {
+        reports.entry(report.key()).or_insert_with(|| report.clone());
+    }
+    evidence.repeats = in_parallel(world, reports.into_values(), |world, report| async move {
+        let answer = world.api.post(&report.action.path(&report.lease_id), &report.body).await;
+        (report, Told::read(&answer))
+    })
+    .await?;
+    let mut keyed: BTreeMap<String, Submission> = BTreeMap::new();
+    for submission in &book.submissions {
+        if submission.task_id.is_some() && submission.body["dedupKey"].is_string() {
+            keyed.insert(submission.marker.clone(), submission.clone());
+        }
+    }
+    evidence.resubmits = in_parallel(world, keyed.into_values(), |world, submission| async move {
+        let answer = world.api.post("/v1/tasks", &submission.body).await;
+        let task_id = (answer.status() == Some(200)).then(|| answer.body()["taskId"].as_str());
+        let task_id = task_id.flatten().map(str::to_string);
+        (submission, task_id)
+    })
+    .await?;
+    let tasks = in_parallel(world, ids.iter().cloned(), |world, id| async move {
+        let answer = world.api.get(&format!("/v1/tasks/{id}")).await;
+        (id, if answer.status() == Some(200) { answer.body().clone() } else { Value::Null })
+    });
+    evidence.tasks = tasks.await?.into_iter().collect();
+    let histories = in_parallel(world, ids.iter().cloned(), |world, id| async move {
+        let answer = world.api.get(&format!("/v1/tasks/{id}/history")).await;
+        (id, answer.body()["events"].as_array().cloned().unwrap_or_default())
+    });
+    evidence.histories = histories.await?.into_iter().collect();
+    evidence.book = book;
+    Ok(evidence)
+}
+
+async fn list_all(world: &World) -> Result<Vec<Value>> {
+    let mut tasks = Vec::new();
+    let mut token = String::new();
+    for _ in 0..MAX_PAGES {
+        let path = format!("/v1/tasks?queue={QUEUE}&limit={PAGE}{token}");
+        let answer = world.api.get(&path).await;
+        let Answer::Told { status: 200, body } = answer else { bail!("the list was answered {answer:?}") };
+        tasks.extend(body["tasks"].as_array().context("the list has no tasks")?.iter().cloned());
+        match body["nextPageToken"].as_str() {
+            Some(next) if !next.is_empty() => token = format!("&pageToken={next}"),
+            _ => return Ok(tasks),
+        }
+    }
+    bail!("the list does not end after {MAX_PAGES} pages")
+}
+
+/// Makes a call for each item, a few at a time, and gives the results in any order.
+async fn in_parallel<I, T, F, Fut>(
+    world: &Arc<World>,
+    items: impl Iterator<Item = I>,
+    call: F,
+) -> Result<Vec<T>>
+where
+    F: Fn(Arc<World>, I) -> Fut,
+    Fut: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    let mut results = Vec::new();
+    let mut calls = JoinSet::new();
+    for item in items {
+        if calls.len() >= PARALLEL_CALLS {
+            results.extend(calls.join_next().await.transpose().context("a call panicked")?);
+        }
+        calls.spawn(call(world.clone(), item));
+    }
+    while let Some(result) = calls.join_next().await {
+        results.push(result.context("a call panicked")?);
+    }
+    Ok(results)
+}

@@ -1,0 +1,113 @@
+//! The disk fills up under the server: new work is refused with a clear answer, running work still commits (D4),
+//! and when space is back, so is everything else.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use crate::api::Answer;
+use crate::auditor::Reach;
+use crate::plan::Plan;
+use crate::scenario::reached_everything;
+use crate::stage::Stage;
+use crate::worker::{Character, Worker};
+use crate::world::{LEASE, QUEUE, World};
+
+/// What the server needs in any case: the segment in use and the next one.
+const DISK_BASE_BYTES: u64 = 128 << 20;
+/// Each round leaves a full segment of history behind, and snapshots of its tasks.
+const DISK_ROUND_BYTES: u64 = 192 << 20;
+const PAYLOAD_BYTES: usize = 256 << 10;
+const HELD_TASKS: u32 = 40;
+/// Long enough to be still alive when the disk is full.
+const HELD_LEASE: Duration = Duration::from_secs(60);
+const RECOVERY_DEADLINE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+pub async fn run(plan: &Plan) -> Result<Reach> {
+    let rounds = plan.pick(1, 5);
+    let disk_bytes = DISK_BASE_BYTES + rounds * DISK_ROUND_BYTES;
+    let mut stage = Stage::open(plan, Some(disk_bytes)).await?;
+    for round in 0..rounds {
+        // As much as the whole disk: by then a submit must have been refused.
+        let max_submits = disk_bytes / PAYLOAD_BYTES as u64;
+        fill_and_free(&mut stage, round, max_submits).await?;
+    }
+    stage.world.configure_queue(LEASE).await?;
+    stage.send_in_the_crew();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    // Some leases were long, others short: the auditor does not judge their times here.
+    reached_everything(stage.finish(false).await?)
+}
+
+async fn fill_and_free(stage: &mut Stage, round: u64, max_submits: u64) -> Result<()> {
+    let world = stage.world.clone();
+    world.configure_queue(HELD_LEASE).await?;
+    for index in 0..HELD_TASKS {
+        let (answer, task_id) = world.submit(&task(&format!("held-{round}-{index}"), 10)).await;
+        ensure!(task_id.is_some(), "a submit with room on the disk was answered {answer:?}");
+    }
+    let mut holder = Worker::new(world.clone(), format!("holder-{round}"), Character::Honest);
+    let held = holder.lease(HELD_TASKS).await;
+    ensure!(!held.is_empty(), "no task could be leased with room on the disk");
+
+    let disk = stage.disk.as_ref().context("the data lies on no small disk")?;
+    disk.fill()?;
+    let accepted = submit_until_refused(&world, round, max_submits).await?;
+    println!("the disk is full after {accepted} more tasks of {PAYLOAD_BYTES} bytes");
+    for grant in &held {
+        ensure!(
+            world.beat(&grant.lease_id, &grant.worker_id).await,
+            "a heartbeat on a full disk was refused"
+        );
+        let told = world.report(&holder.completion(grant)).await;
+        let is_committed = told.as_ref().is_some_and(|told| told.verdict == "COMMITTED");
+        ensure!(is_committed, "a completion on a full disk was answered {told:?}");
+    }
+    let (answer, _) = world.submit(&task(&format!("refused-{round}"), PAYLOAD_BYTES)).await;
+    check_refusal(&answer)?;
+
+    disk.free()?;
+    let deadline = Instant::now() + RECOVERY_DEADLINE;
+    for attempt in 0.. {
+        let (_, task_id) = world.submit(&task(&format!("recovered-{round}-{attempt}"), 10)).await;
+        if task_id.is_some() {
+            break;
+        }
+        if let Some(status) = stage.server.exited() {
+            bail!(
+                "the server ended with {status} on a full disk; its log ends:\n{}",
+                stage.server.log_tail()
+            );
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "no submit was accepted {RECOVERY_DEADLINE:?} after space was freed"
+        );
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+    Ok(())
+}
+
+async fn submit_until_refused(world: &Arc<World>, round: u64, max_submits: u64) -> Result<u64> {
+    for count in 0..max_submits {
+        let (answer, task_id) = world.submit(&task(&format!("filler-{round}-{count}"), PAYLOAD_BYTES)).await;
+        if task_id.is_none() {
+            check_refusal(&answer)?;
+            return Ok(count);
+        }
+    }
+    bail!("{max_submits} tasks of {PAYLOAD_BYTES} bytes were accepted on a full disk")
+}
+
+fn check_refusal(answer: &Answer) -> Result<()> {
+    let is_clear = matches!(answer.status(), Some(429 | 503)) && answer.body()["code"].is_string();
+    ensure!(is_clear, "a submit on a full disk was answered {answer:?}");
+    Ok(())
+}
+
+fn task(marker: &str, payload_bytes: usize) -> Value {
+    json!({"queue": QUEUE, "payload": {"marker": marker, "pad": "x".repeat(payload_bytes)}})
+}

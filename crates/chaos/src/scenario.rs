@@ -1,0 +1,131 @@
+//! The scenarios: each lets one kind of fault loose on a running server, with a short and a long form.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::auditor::Reach;
+use crate::plan::Plan;
+use crate::stage::Stage;
+use crate::world::{LEASE, QUEUE};
+
+const HOUR_S: i64 = 3600;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// SIGKILL at random moments, also while it starts.
+    Kill,
+    /// SIGSTOP for longer than a lease, then SIGCONT.
+    Stop,
+    /// The wall clock set an hour forth and back between starts.
+    Clock,
+    /// No space left, then space again.
+    FullDisk,
+}
+
+/// Runs a scenario; the error tells what was violated, with the seed and everything known about the task.
+pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
+    println!("chaos {scenario:?} {:?}: LESSOR_CHAOS_SEED={}", plan.form, plan.seed);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let result = runtime.block_on(async {
+        match scenario {
+            Scenario::Kill => kill(plan).await,
+            Scenario::Stop => stop(plan).await,
+            Scenario::Clock => clock(plan).await,
+            Scenario::FullDisk => crate::full_disk::run(plan).await,
+        }
+    });
+    let reach = result.with_context(|| format!("chaos {scenario:?} with LESSOR_CHAOS_SEED={}", plan.seed))?;
+    println!("chaos {scenario:?}: every answer still true; {reach:?}");
+    Ok(())
+}
+
+async fn kill(plan: &Plan) -> Result<Reach> {
+    let kills = plan.pick(10, 100);
+    let mut rng = plan.rng("killer");
+    let mut stage = Stage::open(plan, None).await?;
+    stage.send_in_the_crew();
+    for _ in 0..kills {
+        let is_at_start = rng.u32(..5) == 0;
+        if is_at_start {
+            // Also while it reads its ledger, before it serves anybody.
+            stage.server.kill()?;
+            stage.server.spawn()?;
+            pause(&mut rng, 0..60).await;
+        } else {
+            pause(&mut rng, 50..900).await;
+        }
+        stage.restart().await?;
+    }
+    pause(&mut rng, 300..301).await;
+    let reach = stage.finish(true).await?;
+    ensure!(reach.lost_answers > 0, "no answer was lost: the kills hit nobody ({reach:?})");
+    reached_everything(reach)
+}
+
+async fn stop(plan: &Plan) -> Result<Reach> {
+    let mut rng = plan.rng("stopper");
+    let mut stage = Stage::open(plan, None).await?;
+    stage.send_in_the_crew();
+    for _ in 0..plan.pick(3, 30) {
+        pause(&mut rng, 300..900).await;
+        stage.server.signal(Signal::STOP)?;
+        tokio::time::sleep(LEASE * 2 + Duration::from_millis(rng.u64(..500))).await;
+        stage.server.signal(Signal::CONT)?;
+    }
+    pause(&mut rng, 800..801).await;
+    let reach = stage.finish(true).await?;
+    reached_everything(reach)
+}
+
+async fn clock(plan: &Plan) -> Result<Reach> {
+    let mut rng = plan.rng("clock");
+    let mut stage = Stage::open(plan, None).await?;
+    stage.send_in_the_crew();
+    for round in 0..plan.pick(1, 5) {
+        for offset_s in [HOUR_S, 0, -HOUR_S, HOUR_S, -HOUR_S] {
+            pause(&mut rng, 300..900).await;
+            stage.server.set_clock_offset_s(offset_s);
+            stage.restart().await?;
+            if round == 0 && offset_s == HOUR_S {
+                check_that_the_clock_is_off(&stage).await?;
+            }
+        }
+    }
+    pause(&mut rng, 800..801).await;
+    // The hour forth ends leases early, the hour back lets none live on; our clock can judge neither.
+    let reach = stage.finish(false).await?;
+    reached_everything(reach)
+}
+
+/// Without this the scenario would pass on a server that never saw another clock.
+async fn check_that_the_clock_is_off(stage: &Stage) -> Result<()> {
+    let body = json!({"queue": format!("{QUEUE}-clock"), "payload": {}});
+    let answer = stage.world.api.post("/v1/tasks", &body).await;
+    let id = answer.body()["taskId"].as_str().with_context(|| format!("a submit was answered {answer:?}"))?;
+    let task = stage.world.api.get(&format!("/v1/tasks/{id}")).await;
+    let created = task.body()["createdAt"].as_str().context("a task has no createdAt")?;
+    let ahead_s = created.parse::<Timestamp>()?.as_second() - Timestamp::now().as_second();
+    ensure!(ahead_s > HOUR_S / 2, "the server's clock was set an hour forth, and yet it is {created} there");
+    Ok(())
+}
+
+async fn pause(rng: &mut fastrand::Rng, range_ms: std::ops::Range<u64>) {
+    tokio::time::sleep(Duration::from_millis(rng.u64(range_ms))).await;
+}
+
+/// A run that never saw a lease expire or a report refused has not shown what it claims.
+pub fn reached_everything(reach: Reach) -> Result<Reach> {
+    let is_complete = reach.completed > 0
+        && reach.committed_reports > 0
+        && reach.cancelled_reports > 0
+        && reach.rejected_reports > 0
+        && reach.expired_leases > 0
+        && reach.released_leases > 0
+        && reach.repeated_submits > 0;
+    ensure!(is_complete, "the run did not reach everything that it is meant to test: {reach:?}");
+    Ok(reach)
+}

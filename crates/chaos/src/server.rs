@@ -1,0 +1,143 @@
+//! The coordinator as a process: start it, kill it, stop it, start it again on the same data and port.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::api::Api;
+
+const START_DEADLINE: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+const LOG_TAIL_LINES: usize = 30;
+
+pub struct Server {
+    binary: PathBuf,
+    data: PathBuf,
+    log: PathBuf,
+    /// Known after the first start; later starts ask for the same one.
+    address: Option<String>,
+    child: Option<Child>,
+    /// How far the wall clock of the next start is off, in seconds.
+    clock_offset_s: i64,
+}
+
+impl Server {
+    pub fn new(binary: &Path, data: &Path, log: &Path) -> Self {
+        Self {
+            binary: binary.into(),
+            data: data.into(),
+            log: log.into(),
+            address: None,
+            child: None,
+            clock_offset_s: 0,
+        }
+    }
+
+    pub fn address(&self) -> Result<&str> {
+        self.address.as_deref().context("the server was never started")
+    }
+
+    /// Takes effect with the next start.
+    pub fn set_clock_offset_s(&mut self, offset_s: i64) {
+        self.clock_offset_s = offset_s;
+    }
+
+    /// Starts the process and waits until it answers.
+    pub async fn start(&mut self) -> Result<()> {
+        self.spawn()?;
+        let deadline = Instant::now() + START_DEADLINE;
+        while self.address.is_none() {
+            self.still_starting(deadline)?;
+            let text = std::fs::read_to_string(self.data.join("listen")).unwrap_or_default();
+            match text.strip_suffix('\n') {
+                Some(address) => self.address = Some(address.to_string()),
+                None => tokio::time::sleep(POLL_INTERVAL).await,
+            }
+        }
+        let api = Api::new(self.address()?)?;
+        while api.get("/v1/queues").await.status() != Some(200) {
+            self.still_starting(deadline)?;
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        Ok(())
+    }
+
+    /// Starts the process and does not wait for it.
+    pub fn spawn(&mut self) -> Result<()> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(&self.binary);
+        command
+            .arg("up")
+            .arg("--data")
+            .arg(&self.data)
+            .args(["--listen", self.address.as_deref().unwrap_or("127.0.0.1:0")])
+            .env("RUST_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        if self.clock_offset_s != 0 {
+            command
+                .env("LD_PRELOAD", faketime_library()?)
+                .env("FAKETIME", format!("{:+}s", self.clock_offset_s))
+                // Durations are measured on other clocks, which no operator can set.
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        self.child =
+            Some(command.spawn().with_context(|| format!("cannot start {}", self.binary.display()))?);
+        Ok(())
+    }
+
+    pub fn kill(&mut self) -> Result<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill().context("cannot kill the server")?;
+            child.wait().context("cannot wait for the killed server")?;
+        }
+        Ok(())
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let child = self.child.as_ref().context("the server is not running")?;
+        let pid = Pid::from_raw(i32::try_from(child.id())?).context("the server has no process id")?;
+        kill_process(pid, signal).context("cannot signal the server")
+    }
+
+    /// The status with which the process ended on its own, if it did.
+    pub fn exited(&mut self) -> Option<String> {
+        let child = self.child.as_mut()?;
+        child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    pub fn log_tail(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")
+    }
+
+    fn still_starting(&mut self, deadline: Instant) -> Result<()> {
+        if let Some(status) = self.exited() {
+            bail!("the server ended with {status} instead of starting; its log ends:\n{}", self.log_tail());
+        }
+        if Instant::now() > deadline {
+            bail!("the server did not answer within {START_DEADLINE:?}; its log ends:\n{}", self.log_tail());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A failure here leaves nothing to do: the test has its result already.
+        let _ = self.kill();
+    }
+}
+
+/// Debian puts the library into a directory of the machine's architecture.
+fn faketime_library() -> Result<PathBuf> {
+    let roots = std::fs::read_dir("/usr/lib").context("cannot list the system's libraries")?;
+    let candidates = roots.flatten().map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
+    candidates.into_iter().find(|path| path.exists()).context("the package `faketime` is not installed")
+}

@@ -1,0 +1,80 @@
+//! One run from start to audit: the server on its own directory, the crew, the faults in between, the verdict.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use tempfile::TempDir;
+
+use crate::auditor::{Reach, audit, explain, reach};
+use crate::crew::{Crew, drain};
+use crate::evidence::collect;
+use crate::plan::Plan;
+use crate::server::Server;
+use crate::tmpfs::Tmpfs;
+use crate::world::{LEASE, World};
+
+pub struct Stage {
+    pub world: Arc<World>,
+    pub crew: Option<Crew>,
+    pub server: Server,
+    /// After the server, so that nothing is removed under its feet; the mount before the directory below it.
+    pub disk: Option<Tmpfs>,
+    directory: TempDir,
+}
+
+impl Stage {
+    /// A started server with a configured queue and nobody there yet.
+    pub async fn open(plan: &Plan, disk_bytes: Option<u64>) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("lessor-chaos-").tempdir()?;
+        let disk_path = directory.path().join("disk");
+        std::fs::create_dir(&disk_path)?;
+        let disk = disk_bytes.map(|bytes| Tmpfs::mount(&disk_path, bytes)).transpose()?;
+        let mut server = Server::new(&plan.binary, &disk_path.join("data"), &log_path(directory.path()));
+        server.start().await?;
+        let world = Arc::new(World::new(plan.clone(), server.address()?)?);
+        world.configure_queue(LEASE).await?;
+        Ok(Self { world, crew: None, server, disk, directory })
+    }
+
+    pub fn send_in_the_crew(&mut self) {
+        self.crew = Some(Crew::send_in(&self.world));
+    }
+
+    /// Starts the server again after it was killed or ended.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.server.kill()?;
+        self.world.note_start();
+        self.server.start().await
+    }
+
+    /// Ends the faults, drains, and holds the server to what it said.
+    pub async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
+        if let Some(crew) = self.crew.take() {
+            crew.stop().await?;
+        }
+        if let Some(status) = self.server.exited() {
+            bail!("the server ended on its own with {status}; its log ends:\n{}", self.server.log_tail());
+        }
+        drain(&self.world).await?;
+        let evidence = collect(&self.world, has_fair_clock).await?;
+        let violations = audit(&evidence);
+        if violations.is_empty() {
+            return Ok(reach(&evidence));
+        }
+        let explanation = explain(&evidence, &violations);
+        let log = self.server.log_tail();
+        drop(self.server);
+        let kept =
+            if self.disk.is_some() { "nowhere, it was in memory".into() } else { kept(self.directory) };
+        bail!("{explanation}\nthe server's log ends:\n{log}\nthe data is kept in {kept}")
+    }
+}
+
+fn log_path(directory: &Path) -> std::path::PathBuf {
+    directory.join("server.log")
+}
+
+fn kept(directory: TempDir) -> String {
+    directory.keep().display().to_string()
+}
