@@ -1,0 +1,26 @@
+//! `cargo xtask sim`: simulated histories in a release build.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::steps::{cargo, run as run_command, step};
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// How many seeds to run.
+    #[arg(long, default_value_t = 10_000)]
+    seeds: u64,
+    /// The first of them.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+}
+
+pub fn run(root: &Path, args: &Args) -> Result<()> {
+    step("sim", || {
+        let mut command = cargo(root);
+        command.args(["run", "--quiet", "--release", "--package", "simulator", "--"]);
+        command.args(["--seeds", &args.seeds.to_string(), "--from", &args.from.to_string()]);
+        run_command(&mut command)
+    })
+}

@@ -1,0 +1,60 @@
+//! The authority's sources name no clock, no I/O, no threads: what its dependencies cannot bring in, the
+//! standard library could.
+
+use super::Finding;
+use super::repository::Repository;
+
+const SOURCES: &str = "crates/authority/src/";
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::env",
+    "std::process",
+    "std::thread",
+    "Mutex",
+    "RwLock",
+    "Condvar",
+    "mpsc",
+    "std::time",
+    "SystemTime",
+    "Instant::",
+    "RandomState",
+    "async fn",
+    "println!",
+];
+
+pub fn check(repository: &Repository) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in repository.rust_files().filter(|file| file.path.starts_with(SOURCES)) {
+        let tests = file.tests_start();
+        for (number, line) in file.lines().take_while(|(number, _)| *number < tests) {
+            let is_comment = line.trim_start().starts_with("//");
+            for word in IMPURE.iter().filter(|word| !is_comment && line.contains(**word)) {
+                findings.push(Finding::new(&file.path, number, format!("the authority uses {word}")));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::repository::examples::with_file;
+    use super::*;
+
+    #[test]
+    fn a_clock_in_the_authority_is_found() {
+        for word in IMPURE {
+            let text = format!("fn now() {{ {word} }}\n");
+            assert_ne!(check(&with_file("crates/authority/src/decide.rs", &text)), [], "{word}");
+            assert_eq!(check(&with_file("crates/coordinator/src/clock.rs", &text)), [], "{word}");
+        }
+    }
+
+    #[test]
+    fn the_authoritys_tests_may_read_files() {
+        let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    use std::fs;\n}\n";
+        assert_eq!(check(&with_file("crates/authority/src/decide.rs", text)), []);
+    }
+}

@@ -1,0 +1,92 @@
+//! Which of our crates may use which: the arrows of the architecture, from the inside out.
+
+use super::Finding;
+use super::repository::{Package, Repository};
+
+/// A crate and those of our own crates that it may use. A crate that is not here is an error, so that a new
+/// one gets its place on the day it appears.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("authority", &[]),
+    ("ledger", &["authority"]),
+    ("coordinator", &["authority", "ledger"]),
+    ("blobs", &[]),
+    ("wire", &[]),
+    ("server", &["authority", "coordinator", "blobs", "wire"]),
+    ("worker", &["blobs", "wire"]),
+    ("sdk", &["wire"]),
+    ("lessor", &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk"]),
+    ("simulator", &["authority", "ledger", "coordinator"]),
+    ("chaos", &["wire"]),
+    ("xtask", &[]),
+];
+
+/// Crates that exist for tests and never become part of the product.
+const TEST_ONLY: &[&str] = &["simulator", "chaos"];
+
+/// The only foreign crates that the authority may use: data structures and derives, nothing that does I/O,
+/// tells time or draws random numbers.
+const AUTHORITY_MAY_USE: &[&str] =
+    &["arrayvec", "bitflags", "foldhash", "hashbrown", "indexmap", "slab", "smallvec", "thiserror"];
+
+pub fn check(repository: &Repository) -> Vec<Finding> {
+    repository.own_packages().flat_map(check_package).collect()
+}
+
+fn check_package(package: &Package) -> Vec<Finding> {
+    let manifest = if package.name == "xtask" { "xtask".into() } else { format!("crates/{}", package.name) };
+    let finding = |message: String| Finding::new(format!("{manifest}/Cargo.toml"), 0, message);
+    let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == package.name) else {
+        return vec![finding(format!("`{}` has no place in dependency_direction.rs", package.name))];
+    };
+    let mut findings = Vec::new();
+    for dependency in &package.dependencies {
+        let name = dependency.name.as_str();
+        let is_dev = dependency.kind.as_deref() == Some("dev");
+        let is_allowed = match &dependency.path {
+            Some(_) => allowed.contains(&name) || (is_dev && TEST_ONLY.contains(&name)),
+            None => is_dev || package.name != "authority" || AUTHORITY_MAY_USE.contains(&name),
+        };
+        if !is_allowed {
+            findings.push(finding(format!("`{}` may not use `{name}`", package.name)));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::repository::examples::own_package;
+    use super::*;
+
+    fn messages(package: Package) -> Vec<String> {
+        check_package(&package).into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn an_arrow_from_inner_to_outer_is_found() {
+        assert_eq!(messages(own_package("ledger", &["./server"])), ["`ledger` may not use `server`"]);
+        assert_eq!(messages(own_package("authority", &["./wire"])), ["`authority` may not use `wire`"]);
+        assert_eq!(messages(own_package("server", &["./coordinator", "./wire", "axum"])), [""; 0]);
+    }
+
+    #[test]
+    fn the_authority_uses_no_runtime_and_no_randomness() {
+        for name in ["tokio", "rand", "getrandom", "rustix"] {
+            assert_eq!(messages(own_package("authority", &[name])).len(), 1, "{name}");
+        }
+        assert_eq!(messages(own_package("authority", &["hashbrown"])), [""; 0]);
+    }
+
+    #[test]
+    fn a_test_only_crate_stays_out_of_the_product() {
+        let mut package = own_package("lessor", &["./chaos"]);
+        assert_eq!(check_package(&package).len(), 1);
+        package.dependencies[0].kind = Some("dev".into());
+        assert_eq!(check_package(&package), []);
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_found() {
+        assert_eq!(messages(own_package("gadgets", &[])).len(), 1);
+    }
+}

@@ -1,0 +1,205 @@
+//! The repository as the rules see it: its text files, its packages, its declared dependencies.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::steps::{cargo, output};
+
+/// Names that hold no sources: build output, data of a local run, version control.
+const SKIPPED: &[&str] = &["target", ".git", ".lessor", "node_modules"];
+
+#[derive(Default)]
+pub struct Repository {
+    /// Every UTF-8 file; binary fixtures have no rules.
+    pub files: Vec<File>,
+    /// Every path, binary files and directories included, for links.
+    pub paths: BTreeSet<String>,
+    pub packages: Vec<Package>,
+    /// The crates named in `[workspace.dependencies]` that are not our own.
+    pub declared_dependencies: BTreeSet<String>,
+}
+
+/// A text file; its path is relative to the root and uses `/`.
+pub struct File {
+    pub path: String,
+    pub text: String,
+}
+
+/// What `cargo metadata` tells of a package, ours or another's.
+#[derive(Deserialize)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    pub license: Option<String>,
+    /// None for our own packages.
+    pub source: Option<String>,
+    pub dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+pub struct Dependency {
+    pub name: String,
+    /// None for a normal dependency, otherwise `dev` or `build`.
+    pub kind: Option<String>,
+    /// The directory of one of our own packages.
+    pub path: Option<String>,
+}
+
+impl Repository {
+    pub fn load(root: &Path) -> Result<Self> {
+        let mut repository = Self { packages: load_packages(root)?, ..Self::default() };
+        repository.walk(root, "")?;
+        repository.files.sort_by(|a, b| a.path.cmp(&b.path));
+        let manifest = repository.file("Cargo.toml").context("there is no Cargo.toml")?;
+        repository.declared_dependencies = declared_dependencies(&manifest.text)?;
+        Ok(repository)
+    }
+
+    pub fn file(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    pub fn rust_files(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|file| file.path.ends_with(".rs"))
+    }
+
+    pub fn own_packages(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| package.source.is_none())
+    }
+
+    fn walk(&mut self, root: &Path, relative: &str) -> Result<()> {
+        let directory = root.join(relative);
+        for entry in directory.read_dir().with_context(|| format!("cannot list {}", directory.display()))? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let path = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
+            if SKIPPED.contains(&name.as_str()) {
+                continue;
+            }
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                self.walk(root, &path)?;
+            } else if kind.is_file()
+                && let Ok(text) = String::from_utf8(std::fs::read(entry.path())?)
+            {
+                self.files.push(File { path: path.clone(), text });
+            }
+            self.paths.insert(path);
+        }
+        Ok(())
+    }
+}
+
+impl File {
+    /// The lines with their numbers, from 1.
+    pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
+    }
+
+    /// The number of the first line that is test code only: 1 for a test file, the line of `#[cfg(test)]`
+    /// above an inline module otherwise (tests stand at the bottom of a file), `usize::MAX` when there is none.
+    pub fn tests_start(&self) -> usize {
+        let mut segments = self.path.rsplit('/');
+        let stem = segments.next().unwrap_or_default().trim_end_matches(".rs");
+        if stem == "tests" || stem.ends_with("_tests") || segments.any(|segment| segment == "tests") {
+            return 1;
+        }
+        let mut marked = None;
+        for (number, line) in self.lines() {
+            let line = line.trim();
+            if line == "#[cfg(test)]" {
+                marked = Some(number);
+            } else if let Some(start) = marked
+                && !line.starts_with("#[")
+            {
+                if line.starts_with("mod ") && line.ends_with('{') {
+                    return start;
+                }
+                marked = None;
+            }
+        }
+        usize::MAX
+    }
+}
+
+/// Asks for this machine's platform only, so that nothing is fetched that the build does not fetch anyway.
+fn load_packages(root: &Path) -> Result<Vec<Package>> {
+    #[derive(Deserialize)]
+    struct Metadata {
+        packages: Vec<Package>,
+    }
+    let version = output(std::process::Command::new("rustc").arg("-vV"))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("rustc names no host")?;
+    let json = output(cargo(root).args(["metadata", "--format-version", "1", "--filter-platform", host]))?;
+    let metadata: Metadata = serde_json::from_str(&json).context("cannot read `cargo metadata`")?;
+    Ok(metadata.packages)
+}
+
+fn declared_dependencies(manifest: &str) -> Result<BTreeSet<String>> {
+    let manifest: toml::Table = manifest.parse().context("cannot read Cargo.toml")?;
+    let declared = manifest.get("workspace").and_then(|workspace| workspace.get("dependencies"));
+    let declared = declared.and_then(toml::Value::as_table).context("there are no workspace dependencies")?;
+    Ok(declared
+        .iter()
+        .filter(|(_, value)| value.get("path").is_none())
+        .map(|(name, _)| name.clone())
+        .collect())
+}
+
+/// Builders for the tests of the rules.
+#[cfg(test)]
+pub mod examples {
+    use super::*;
+
+    pub fn with_file(path: &str, text: &str) -> Repository {
+        with_files(&[(path, text)])
+    }
+
+    pub fn with_files(files: &[(&str, &str)]) -> Repository {
+        Repository {
+            files: files
+                .iter()
+                .map(|(path, text)| File { path: path.to_string(), text: text.to_string() })
+                .collect(),
+            paths: files.iter().map(|(path, _)| path.to_string()).collect(),
+            ..Repository::default()
+        }
+    }
+
+    /// One of our packages with its normal dependencies; those that start with `./` are our own.
+    pub fn own_package(name: &str, dependencies: &[&str]) -> Package {
+        let dependencies = dependencies
+            .iter()
+            .map(|name| Dependency {
+                name: name.trim_start_matches("./").to_string(),
+                kind: None,
+                path: name.starts_with("./").then(|| "somewhere".to_string()),
+            })
+            .collect();
+        Package { name: name.into(), version: "0.1.0".into(), license: None, source: None, dependencies }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_crates_are_not_declared_dependencies() {
+        let manifest = "[workspace.dependencies]\nwire = { path = \"crates/wire\" }\nserde = \"1\"\n";
+        assert_eq!(declared_dependencies(manifest).unwrap(), BTreeSet::from(["serde".to_string()]));
+    }
+
+    #[test]
+    fn tests_start_at_the_test_module() {
+        let start = |path: &str, text: &str| File { path: path.into(), text: text.into() }.tests_start();
+        assert_eq!(start("crates/a/tests/x.rs", "fn a() {}"), 1);
+        assert_eq!(start("crates/a/src/tests.rs", "fn a() {}"), 1);
+        assert_eq!(start("crates/a/src/x.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n}"), 2);
+        assert_eq!(start("crates/a/src/x.rs", "#[cfg(test)]\nfn helper() {\n}\nmod real {\n}"), usize::MAX);
+        assert_eq!(start("crates/a/src/x.rs", "#[cfg(test)]\nmod tests;\nmod real {\n}"), usize::MAX);
+    }
+}

@@ -1,0 +1,106 @@
+//! Finds what the checks and tests need beyond cargo, and installs by package name what is missing.
+//!
+//! Nothing is installed silently, and a tool that cannot be installed is an error: a test that is skipped for
+//! want of a tool would look like one that passed.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::steps::run;
+
+/// A program that a test runs, how to see whether it is there, and the Debian package that has it.
+struct Tool {
+    name: &'static str,
+    probe: &'static [&'static str],
+    package: &'static str,
+    needed_for: &'static str,
+}
+
+const TEST_TOOLS: &[Tool] = &[
+    Tool {
+        name: "faketime",
+        probe: &["faketime", "--version"],
+        package: "faketime",
+        needed_for: "starts of the server with another wall clock",
+    },
+    Tool {
+        name: "mount",
+        probe: &["mount", "--version"],
+        package: "mount",
+        needed_for: "a small file system that can be filled",
+    },
+];
+
+/// A component of the Rust toolchain that minimal installations leave out.
+const RUST_COMPONENTS: &[(&str, &[&str])] =
+    &[("rustfmt", &["cargo", "fmt", "--version"]), ("clippy", &["cargo", "clippy", "--version"])];
+
+pub fn ensure_rust_components() -> Result<()> {
+    for (component, probe) in RUST_COMPONENTS {
+        if !answers(probe) {
+            println!("installing the Rust component {component}");
+            run(Command::new("rustup").args(["component", "add", component]))?;
+        }
+    }
+    Ok(())
+}
+
+pub fn ensure_test_tools() -> Result<()> {
+    let missing: Vec<&Tool> = TEST_TOOLS.iter().filter(|tool| !answers(tool.probe)).collect();
+    if missing.is_empty() {
+        println!("nothing is missing");
+        return Ok(());
+    }
+    for tool in &missing {
+        println!("{} is missing ({}); installing the package {}", tool.name, tool.needed_for, tool.package);
+    }
+    let packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
+    install(&packages)
+        .with_context(|| format!("install by hand, as root: apt-get install {}", packages.join(" ")))?;
+    match missing.iter().find(|tool| !answers(tool.probe)) {
+        Some(tool) => bail!("{} does not run although the package {} is installed", tool.name, tool.package),
+        None => Ok(()),
+    }
+}
+
+/// Tries with the package lists that are there first, and fetches new ones only when that fails.
+fn install(packages: &[&str]) -> Result<()> {
+    if run(apt_get(&["install", "--yes", "--no-install-recommends"]).args(packages)).is_ok() {
+        return Ok(());
+    }
+    println!("fetching new package lists");
+    run(&mut apt_get(&["update"]))?;
+    run(apt_get(&["install", "--yes", "--no-install-recommends"]).args(packages))
+}
+
+fn apt_get(arguments: &[&str]) -> Command {
+    let mut command = Command::new("apt-get");
+    command.arg("-qq").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    command
+}
+
+/// Whether the program is there and runs.
+fn answers(probe: &[&str]) -> bool {
+    let (program, arguments) = probe.split_first().expect("a probe names a program");
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::steps::shown;
+
+    #[test]
+    fn a_missing_program_does_not_answer() {
+        assert!(!answers(&["lessor-no-such-program", "--version"]));
+        assert!(answers(&["cargo", "--version"]));
+    }
+
+    #[test]
+    fn commands_are_shown_as_one_would_type_them() {
+        assert_eq!(shown(&apt_get(&["update"])), "`apt-get -qq update`");
+    }
+}
