@@ -15,8 +15,8 @@ use crate::engine::Room;
 
 /// The time between two attempts to find space on a full disk.
 const RETRY_SPACE: Duration = Duration::from_secs(1);
-/// With less than this left and no reserve, nothing more is decided: two batches may be on their way, each as full as
-/// a batch gets.
+/// With less than this left and no reserve, nothing more is decided: room for two usual batches, one on its way and one
+/// that forms. A larger one that finds no place is held until there is some.
 const ROOM_FOR_TWO_BATCHES_BYTES: u64 = 24 << 20;
 
 pub enum DiskEvent {

@@ -136,6 +136,7 @@ fn begin(
     let tasks = state.len();
     let reader = ledger.reader();
 
+    // Not bounded by itself: one batch, one snapshot step and one reserve are in work at a time, and each answers once.
     let (events_sender, events) = mpsc::unbounded_channel();
     let (snapshots, snapshot_thread) = SnapshotThread::spawn(events_sender.clone())?;
     let (disk, disk_thread) = disk::spawn(ledger, events_sender, snapshots.clone())?;
