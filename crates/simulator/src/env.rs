@@ -9,14 +9,14 @@ use authority::{Answer, Command, LeaseRef, Position, Time};
 use coordinator::engine::ReplyTo;
 use coordinator::{Reply, Request};
 
-use crate::auditor::Auditor;
-use crate::history::{AskId, Entry};
 use crate::host::HostEvent;
 use crate::plant::Plant;
 use crate::prng::Prng;
-use crate::reach::{Reach, Reached};
 use crate::swarm::Swarm;
 use crate::trace::Trace;
+use auditor::Auditor;
+use auditor::history::{AskId, Entry};
+use auditor::{Reach, Reached};
 
 /// Something that is going to happen.
 pub enum Happening {

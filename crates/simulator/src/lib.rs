@@ -5,19 +5,15 @@
 //! everything that was asked, recorded and told. Nothing here is part of the product.
 
 mod actors;
-pub mod auditor;
 mod env;
-pub mod history;
 mod host;
 mod plant;
 mod prng;
-mod reach;
 mod run;
 mod swarm;
 mod trace;
 mod world;
 
 pub use plant::Plant;
-pub use reach::{Reach, Reached};
 pub use run::{Failure, Outcome, record, replay_command, run, run_many, run_planted};
 pub use swarm::Swarm;

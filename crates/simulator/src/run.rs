@@ -2,14 +2,14 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::auditor::Rules;
-use crate::history::Entry;
 use crate::plant::Plant;
 use crate::prng::Prng;
-use crate::reach::Reach;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 use crate::world::World;
+use auditor::Reach;
+use auditor::Rules;
+use auditor::history::Entry;
 
 /// A history without fault.
 #[derive(Clone, Debug)]

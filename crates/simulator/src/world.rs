@@ -4,15 +4,15 @@ use authority::Position;
 use ledger::disk::fake::FakeDisk;
 
 use crate::actors::{Actor, Client, Hostile, Out, Worker, scope};
-use crate::auditor::{Auditor, Rules};
 use crate::env::{Env, Happening, Ticket};
-use crate::history::Entry;
 use crate::host::{Host, HostEvent};
 use crate::plant::Plant;
 use crate::prng::Prng;
-use crate::reach::Reach;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
+use auditor::Reach;
+use auditor::history::Entry;
+use auditor::{Auditor, Rules};
 
 /// Virtual time in which everything must have finished once the faults are over.
 const CALM_MS: u64 = 45 * 60 * 1_000;

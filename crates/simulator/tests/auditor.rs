@@ -1,11 +1,11 @@
 //! The auditor can say no: true histories, each with one thing changed as a bug of the authority would change it.
 
+use auditor::Auditor;
+use auditor::history::{Entry, Recorded};
 use authority::command::Verdict;
 use authority::event::{LeaseExtended, LeaseGranted, LeaseReleased, ReleaseCause, TasksPurged};
 use authority::{Answer, Event, Outcome, Position, Rejection, TaskId, Time};
 use coordinator::Reply;
-use simulator::auditor::Auditor;
-use simulator::history::{Entry, Recorded};
 
 /// Histories that are searched for a place where the change fits.
 const MOST_SEEDS: u64 = 60;

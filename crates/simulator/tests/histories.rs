@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use simulator::Reach;
+use auditor::Reach;
 
 /// How many seeds are always run.
 const HISTORIES: u64 = 2_000;

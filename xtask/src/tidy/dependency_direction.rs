@@ -15,13 +15,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("worker", &["blobs", "wire"]),
     ("sdk", &["wire"]),
     ("lessor", &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk"]),
-    ("simulator", &["authority", "ledger", "coordinator"]),
-    ("chaos", &["wire"]),
+    ("auditor", &["authority", "coordinator"]),
+    ("simulator", &["authority", "ledger", "coordinator", "auditor"]),
+    ("chaos", &["authority", "ledger", "coordinator", "wire", "auditor"]),
     ("xtask", &[]),
 ];
 
 /// Crates that exist for tests and never become part of the product.
-const TEST_ONLY: &[&str] = &["simulator", "chaos"];
+const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos"];
 
 /// The only foreign crates that the authority may use: data structures and derives, nothing that does I/O,
 /// tells time or draws random numbers.

@@ -13,8 +13,8 @@ use ledger::file::{ClusterId, FileLedger, Options};
 use ledger::record;
 
 use crate::env::{Env, Happening, Ticket};
-use crate::history::{Entry, Recorded};
-use crate::reach::Reached;
+use auditor::Reached;
+use auditor::history::{Entry, Recorded};
 use process::Process;
 pub use snapshots::Step;
 

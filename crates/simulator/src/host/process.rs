@@ -12,9 +12,9 @@ use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal, Space};
 use super::snapshots::{Snapshots, Step};
 use super::{HostEvent, Stop, kept, show};
 use crate::env::{Env, Happening, Ticket, clock};
-use crate::history::Entry;
 use crate::plant::{self, Plant};
-use crate::reach::Reached;
+use auditor::Reached;
+use auditor::history::Entry;
 
 /// As in production: a tick stays this far behind the clock.
 const TICK_LAG_MS: u64 = 2;

@@ -8,7 +8,7 @@ use ledger::file::{FileLedger, SnapshotWriter};
 use super::{HostEvent, Stop};
 use crate::env::{Env, Happening, Ticket};
 use crate::plant::Plant;
-use crate::reach::Reached;
+use auditor::Reached;
 
 /// What the writer of a snapshot is asked to do.
 pub enum Step {

@@ -15,9 +15,9 @@ use super::process::Process;
 use super::snapshots::Snapshots;
 use super::{Host, HostEvent, ledger_options, show};
 use crate::env::{Env, Happening, NOBODY, Ticket};
-use crate::history::Entry;
 use crate::plant::{self, Plant};
-use crate::reach::Reached;
+use auditor::Reached;
+use auditor::history::Entry;
 
 /// As in production: a larger gap between the clock and the newest record holds back the purge by age.
 const PLAUSIBLE_GAP_MS: u64 = 24 * 60 * 60 * 1_000;

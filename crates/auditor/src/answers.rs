@@ -8,8 +8,7 @@ use authority::{Answer, Command, Digest, LeaseRef, Outcome, Rejection, TaskId};
 use coordinator::{Reply, Request};
 
 use super::truth::{LeaseTruth, Over, TaskTruth};
-use super::{Asked, Auditor, ensure};
-use crate::reach::Reached;
+use super::{Asked, Auditor, Reached, ensure};
 
 /// Beyond so many reports of one task, those without authority are answered but not recorded.
 const MANY_REPORTS: usize = 1_000;

@@ -5,6 +5,8 @@
 //! justified by records that were durable when it was told; since a record never changes, it then stays true.
 
 mod answers;
+pub mod history;
+mod reach;
 mod reads;
 mod records;
 mod truth;
@@ -15,8 +17,8 @@ use std::sync::Arc;
 use authority::{Command, Digest, Position, QueueConfig, QueueKey, TaskId, Time};
 use coordinator::{Reply, Request};
 
-use crate::history::{AskId, Entry};
-use crate::reach::{Reach, Reached};
+use history::{AskId, Entry};
+pub use reach::{Reach, Reached};
 use truth::TaskTruth;
 
 /// What the auditor may rely on.

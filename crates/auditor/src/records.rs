@@ -4,9 +4,8 @@ use authority::event::{NextStep, TaskCreated};
 use authority::{DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskState, Time};
 
 use super::truth::{LeaseTruth, Over, TaskTruth, Version};
-use super::{Auditor, ensure};
+use super::{Auditor, Reached, ensure};
 use crate::history::Recorded;
-use crate::reach::Reached;
 
 /// The defaults of a queue that nobody configured, as the contract tells them to people.
 const DEFAULT_MAX_ATTEMPTS: u32 = 3;
