@@ -1,7 +1,7 @@
 //! Trimming: removes snapshots and history that nothing needs any more.
 //!
-//! Two snapshots stay, and every segment with a record after the older one's `begin`. The directory is
-//! synced after each removal, oldest first, so no crash can leave a gap: a gap is always damage (D13, D19).
+//! Two snapshots stay, and every segment with a record after the older one's `begin` or one that somebody still has
+//! to read. The directory is synced after each removal, oldest first, so no crash can leave a gap: a gap is always damage (D13, D19).
 
 use std::{
     io::ErrorKind,
@@ -34,6 +34,7 @@ impl TrimJob {
             (snapshots[kept_from].begin, snapshots[..kept_from].iter().map(|s| s.name.clone()).collect())
         };
         let snapshots: Vec<String> = snapshots;
+        let floor = shared.held_from().map_or(floor, |held| floor.min(Position(held.0.saturating_sub(1))));
         let segments = history_to_drop(shared, options, floor, now_ms);
         let idle = snapshots.is_empty() && segments.is_empty();
         if idle || shared.trim_in_work.swap(true, Ordering::AcqRel) {
