@@ -14,7 +14,7 @@ mod snapshot;
 mod waits;
 
 pub use answers::ReplyTo;
-pub use snapshot::Slice;
+pub use snapshot::{Slice, SliceSize};
 
 use std::collections::HashMap;
 
@@ -63,6 +63,7 @@ pub struct Engine<T> {
     /// No task is purged for its age before this time.
     purge_by_age_from: Time,
     snapshot: Option<Slices>,
+    slice_size: SliceSize,
 }
 
 impl<T: ReplyTo> Engine<T> {
@@ -82,6 +83,7 @@ impl<T: ReplyTo> Engine<T> {
             next_purge: Time::ZERO,
             purge_by_age_from,
             snapshot: None,
+            slice_size: SliceSize::default(),
         }
     }
 
