@@ -5,19 +5,23 @@
 //! justified by records that were durable when it was told; since a record never changes, it then stays true.
 
 mod answers;
+mod effects;
+mod further;
 pub mod history;
 mod reach;
 mod reads;
 mod records;
+mod story;
 mod truth;
+pub mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use authority::{Command, Digest, Position, QueueConfig, QueueKey, TaskId, Time};
+use authority::{Command, Digest, Position, Properties, QueueConfig, QueueKey, TaskId, Time};
 use coordinator::{Reply, Request};
 
-use history::{AskId, Entry};
+use history::{AskId, Entry, Recorded};
 pub use reach::{Reach, Reached};
 use truth::TaskTruth;
 
@@ -26,6 +30,8 @@ use truth::TaskTruth;
 pub struct Rules {
     /// References to leases that were never granted reach the coordinator.
     pub edge_broken: bool,
+    /// There is a limit of memory that may be reached.
+    pub memory_bound: bool,
 }
 
 pub struct Auditor {
@@ -41,8 +47,14 @@ pub struct Auditor {
     causes: Causes,
     /// Who was told a lease.
     told_leases: BTreeMap<Position, AskId>,
+    /// Every key that ever signed, the last one newest.
+    token_keys: Vec<Arc<str>>,
     /// The records by which owners took over.
     takeovers: Vec<Position>,
+    /// The record whose effect was last made true beyond the ledger.
+    applied: Position,
+    /// Every record, from position 1.
+    log: Vec<Recorded>,
     /// Everything that was read, where somebody wants to have it.
     pub notebook: Option<Vec<Entry>>,
     /// What the history has seen, for the counters.
@@ -62,7 +74,12 @@ struct Ask {
 struct Causes {
     submits: BTreeMap<TaskId, authority::command::SubmitTask>,
     redrives: BTreeMap<TaskId, TaskId>,
-    polls: BTreeSet<(authority::Scope, Arc<str>)>,
+    /// What each worker offered, by queue.
+    offers: BTreeMap<(authority::Scope, Arc<str>), BTreeSet<(Arc<str>, Arc<Properties>)>>,
+    starts: BTreeSet<(Position, Arc<str>)>,
+    attaches: BTreeSet<(TaskId, Arc<str>)>,
+    detaches: BTreeSet<(TaskId, Arc<str>)>,
+    rotations: BTreeSet<Arc<str>>,
     completions: BTreeMap<(Position, Digest), Arc<[u8]>>,
     failures: BTreeSet<(Position, Digest)>,
     heartbeats: BTreeSet<Position>,
@@ -87,7 +104,10 @@ impl Auditor {
             asks: BTreeMap::new(),
             causes: Causes::default(),
             told_leases: BTreeMap::new(),
+            token_keys: Vec::new(),
             takeovers: Vec::new(),
+            applied: Position::ZERO,
+            log: Vec::new(),
             notebook: None,
             reach: Reach::default(),
         }
@@ -125,6 +145,9 @@ impl Auditor {
                 let request = self.asks.get(ask).map(|ask| &ask.request);
                 format!("answer {reply:?} to ask {ask} ({request:?}): {what}")
             }),
+            Entry::Applied { position, at, event } => self
+                .applied(*position, *at, event)
+                .map_err(|what| format!("the effect of record {position} ({event:?}): {what}")),
             Entry::Started => Ok(()),
         }
     }
@@ -161,7 +184,9 @@ impl Auditor {
         }
         let request = asked.request.clone();
         let asked = Asked { ask, asked_at: asked.asked_at, received: asked.received };
-        self.answer(&asked, &request, reply)
+        self.answer(&asked, &request, reply)?;
+        vocabulary::reply(reply).into_iter().for_each(|word| self.reach.hear(word));
+        Ok(())
     }
 
     fn see(&mut self, what: Reached) {
@@ -183,7 +208,8 @@ impl Causes {
                 self.submits.extend(tasks.iter().map(|task| (task.id, task.clone())));
             }
             Request::Poll { lease, .. } => {
-                self.polls.insert((lease.scope.clone(), lease.worker.clone()));
+                let offers = self.offers.entry((lease.scope.clone(), lease.worker.clone())).or_default();
+                offers.extend(lease.queues.iter().map(|queue| (queue.clone(), lease.properties.clone())));
             }
             Request::Heartbeat { extend, .. } => {
                 self.heartbeats.insert(extend.lease.lease);
@@ -222,7 +248,7 @@ impl Causes {
             Command::ConfigureQueue(configure) => {
                 self.configs.push((configure.queue.clone(), configure.config.clone()));
             }
-            _ => {}
+            further => self.note_further(further),
         }
     }
 }

@@ -3,12 +3,13 @@
 use authority::event::{NextStep, TaskCreated};
 use authority::{DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskState, Time};
 
+use super::further::{MIN_RETENTION_MS, further_record};
 use super::truth::{LeaseTruth, Over, TaskTruth, Version};
-use super::{Auditor, Reached, ensure};
+use super::{Auditor, Reached, ensure, vocabulary};
 use crate::history::Recorded;
 
 /// The defaults of a queue that nobody configured, as the contract tells them to people.
-const DEFAULT_MAX_ATTEMPTS: u32 = 3;
+pub(super) const DEFAULT_MAX_ATTEMPTS: u32 = 3;
 const DEFAULT_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Auditor {
@@ -37,11 +38,13 @@ impl Auditor {
                 self.epoch = event.epoch;
                 self.takeovers.push(position);
             }
-            Event::TokenKeyRotated(_) => {}
+            Event::TokenKeyRotated(event) => self.rotated(event)?,
             about_a_task => self.about_a_task(about_a_task, position, at)?,
         }
         self.position = position;
         self.time = at;
+        self.log.push(record.clone());
+        self.reach.hear(vocabulary::record(&record.event));
         if let Some(task) = record.event.task().and_then(|id| self.tasks.get_mut(&id)) {
             let cancelling = task.cancel_grace.is_some();
             task.versions.push(Version { position, state: task.state, attempt: task.attempt, cancelling });
@@ -84,7 +87,9 @@ impl Auditor {
                 let asked = self.causes.submits.get(&event.task).ok_or("nobody submitted it")?;
                 let same = asked.payload == event.payload
                     && asked.queue == event.queue
-                    && asked.priority == event.priority;
+                    && asked.priority == event.priority
+                    && asked.properties == event.properties
+                    && asked.operation == event.operation;
                 ensure(same && asked.extras == event.extras, "something else was submitted")?;
                 ensure(
                     (asked.delay_ms > 0) == event.not_before.is_some(),
@@ -102,6 +107,7 @@ impl Auditor {
         let task = TaskTruth {
             queue: event.queue.clone(),
             payload: event.payload.clone(),
+            properties: event.properties.clone(),
             state: TaskState::Waiting,
             attempt: 0,
             releases: 0,
@@ -123,6 +129,8 @@ impl Auditor {
             versions: Vec::new(),
             earlier,
             reports: 0,
+            waiters: event.operation.iter().cloned().collect(),
+            ever_waited: event.operation.iter().cloned().collect(),
         };
         self.tasks.insert(event.task, task);
         Ok(())
@@ -132,8 +140,13 @@ impl Auditor {
         let retention_ms = self.tasks.get(&id).map(|task| self.retention_ms(&task.queue)).unwrap_or_default();
         let task = self.tasks.get_mut(&id).ok_or(format!("there is no task {id}"))?;
         ensure(task.is_final() && !task.purged, format!("task {id} has not ended, or is purged already"))?;
-        let due = task.ended_at.unwrap_or_default().plus_ms(retention_ms);
-        ensure(at >= due, format!("task {id} is to be kept until {due}"))?;
+        let ended_at = task.ended_at.unwrap_or_default();
+        let due = ended_at.plus_ms(retention_ms);
+        let early = self.rules.memory_bound && at >= ended_at.plus_ms(MIN_RETENTION_MS);
+        ensure(at >= due || early, format!("task {id} is to be kept until {due}"))?;
+        if at < due {
+            self.reach.bump(Reached::PurgedEarly);
+        }
         task.purged = true;
         task.purged_at = Some(position);
         self.see(Reached::Purged);
@@ -149,7 +162,7 @@ impl Auditor {
         let max_attempts = max_attempts.unwrap_or_default();
         let (causes, reach) = (&self.causes, &mut self.reach);
         let task = self.tasks.get_mut(&id).filter(|task| !task.purged).ok_or("there is no such task")?;
-        if let Event::TaskCancelled(_) = event {
+        if let Event::TaskCancelled(_) | Event::OperationAttached(_) | Event::OperationDetached(_) = event {
         } else {
             ensure(!task.is_final(), "the task has ended, and nothing reopens it")?;
         }
@@ -177,9 +190,12 @@ impl Auditor {
                 )?;
                 ensure(task.not_before.is_none_or(|time| at >= time), "the task may not be leased yet")?;
                 ensure(task.deadline.is_none_or(|deadline| at < deadline), "the deadline has passed")?;
-                let asked = (task.queue.scope.clone(), event.worker.clone());
-                ensure(causes.polls.contains(&asked), "this worker asked for nothing")?;
+                let asked = causes.offered(&task.queue.scope, &event.worker, task);
+                ensure(asked, "this worker did not ask for such a task")?;
                 ensure(event.expires_at >= at, "the lease is over when it begins")?;
+                if !task.properties.is_empty() {
+                    reach.bump(Reached::Requirements);
+                }
                 if std::mem::take(&mut task.was_delayed) {
                     reach.bump(Reached::DelayedWake);
                 }
@@ -192,6 +208,7 @@ impl Auditor {
                     session: event.session.clone(),
                     request: event.request,
                     granted_at: at,
+                    started_by: None,
                     expiries: vec![event.expires_at],
                     over: None,
                     report: None,
@@ -240,7 +257,10 @@ impl Auditor {
                 task.end_lease(position, Over::Released);
                 task.wait(None);
             }
-            Event::AttemptStarted(event) => in_time(task, event.lease)?,
+            Event::AttemptStarted(started) => {
+                in_time(task, started.lease)?;
+                further_record(task, event, causes)?;
+            }
             Event::TaskCompleted(event) => {
                 in_time(task, event.lease)?;
                 let result = causes.completions.get(&(event.lease, event.digest));
@@ -329,7 +349,7 @@ impl Auditor {
                 ensure(explained, "nobody asked for it")?;
                 task.cancel_grace = Some(event.grace_until);
             }
-            _ => {}
+            further => further_record(task, further, causes)?,
         }
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! What the auditor knows of a task and its leases: every version it ever had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use authority::{Dedup, Digest, Outcome, Position, QueueKey, TaskId, TaskState, Time};
+use authority::{Dedup, Digest, Outcome, Position, Properties, QueueKey, TaskId, TaskState, Time};
 
 pub struct TaskTruth {
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
+    pub properties: Arc<Properties>,
     pub state: TaskState,
     pub attempt: u32,
     pub releases: u32,
@@ -31,6 +32,9 @@ pub struct TaskTruth {
     /// Those of an earlier life, before it was purged and created again by a repeated call.
     pub earlier: Vec<Version>,
     pub reports: usize,
+    /// Who waits for an execution, and who ever did.
+    pub waiters: BTreeSet<Arc<str>>,
+    pub ever_waited: BTreeSet<Arc<str>>,
 }
 
 #[derive(Clone, Copy)]
@@ -47,6 +51,7 @@ pub struct LeaseTruth {
     pub session: Option<Arc<str>>,
     pub request: Option<Digest>,
     pub granted_at: Time,
+    pub started_by: Option<Arc<str>>,
     /// Every expiry it ever had; the last is its own.
     pub expiries: Vec<Time>,
     pub over: Option<(Position, Over)>,

@@ -31,6 +31,8 @@ pub enum Plant {
     AnswersSwapped,
     /// A lease that was told is given back as if it had not been delivered.
     DeliveredTakenBack,
+    /// An effect that failed is not tried again.
+    EffectLostAfterCommit,
 }
 
 impl Plant {
@@ -46,6 +48,7 @@ impl Plant {
         Plant::UndeliveredAtClockTime,
         Plant::AnswersSwapped,
         Plant::DeliveredTakenBack,
+        Plant::EffectLostAfterCommit,
     ];
 }
 

@@ -1,7 +1,9 @@
 //! Which faults a seed has, and how large its world is. Every seed leaves some faults out, because faults that are
 //! always there hide each other.
 
+use crate::breadth::Breadth;
 use crate::prng::Prng;
+use auditor::Rules;
 
 #[derive(Clone, Debug)]
 pub struct Swarm {
@@ -38,9 +40,16 @@ pub struct Swarm {
     pub workers: u64,
     /// How long new work comes in.
     pub safety_ms: u64,
+    pub breadth: Breadth,
 }
 
 impl Swarm {
+    /// By which rules a history of this world is judged.
+    pub fn rules(&self) -> Rules {
+        let memory_bound = self.breadth.max_state_bytes != usize::MAX;
+        Rules { edge_broken: self.edge_broken, memory_bound }
+    }
+
     pub fn draw(rng: &mut Prng) -> Swarm {
         let calm = rng.chance(60);
         let mut on = |permille: u64| !calm && rng.chance(permille);
@@ -72,6 +81,7 @@ impl Swarm {
             clients: rng.between(1, 3),
             workers: rng.between(2, 5),
             safety_ms: rng.between(2_000, 12_000),
+            breadth: Breadth::draw(rng),
         }
     }
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use authority::command::{CancelTask, ConfigureQueue, KillTask, RedriveTask, SubmitTask};
 use authority::{
-    Backoff, Command, Dedup, Extras, Properties, QueueConfig, QueueKey, Scope, TaskId, TaskState, Time,
+    Backoff, Category, Command, Dedup, Extras, QueueConfig, QueueKey, Scope, TaskId, TaskState, Time,
 };
 use coordinator::{Read, Reply, Request, Wanted};
 
-use super::{Actor, Out, QUEUES, digest};
+use super::{Actor, Out, QUEUES, digest, linux};
 
 const TURN: u64 = 0;
 
@@ -22,11 +22,14 @@ pub struct Client {
     calls: BTreeMap<u64, (Request, u64)>,
     configured: usize,
     pace_ms: u64,
+    /// Whether its tasks require something of their workers now and then.
+    requires: bool,
 }
 
 impl Client {
-    pub fn new(number: u64, scope: Scope, pace_ms: u64) -> Client {
-        Client { number, scope, next: 0, tasks: Vec::new(), calls: BTreeMap::new(), configured: 0, pace_ms }
+    pub fn new(number: u64, scope: Scope, pace_ms: u64, requires: bool) -> Client {
+        let (tasks, calls) = (Vec::new(), BTreeMap::new());
+        Client { number, scope, next: 0, tasks, calls, configured: 0, pace_ms, requires }
     }
 
     fn send(&mut self, request: Request, tries: u64, patience_ms: u64, out: &mut Out) {
@@ -68,7 +71,7 @@ impl Client {
             payload: payload(self.next, out),
             priority: out.rng.below(3) as i32,
             delay_ms: if out.rng.chance(200) { out.rng.between(1, 4_000) } else { 0 },
-            properties: Arc::new(Properties::default()),
+            properties: if self.requires && out.rng.chance(250) { linux() } else { Default::default() },
             extras: (extras != Extras::default()).then(|| Arc::new(extras)),
             operation: None,
         }
@@ -93,6 +96,7 @@ impl Client {
                 ..Backoff::default()
             }),
             retention_ms: Some(out.rng.between(0, 9_000)),
+            retry_on: out.rng.chance(100).then(|| vec![Category::Infrastructure, Category::Timeout]),
             max_queue_size: out.rng.chance(200).then(|| out.rng.between(5, 30)),
             ..QueueConfig::default()
         };

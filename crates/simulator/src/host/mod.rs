@@ -1,5 +1,7 @@
 //! The coordinator's machine: a disk, a wall clock, and a process that may die at any step and start again.
 
+mod effects;
+mod past;
 mod process;
 mod snapshots;
 mod start;
@@ -7,7 +9,7 @@ mod start;
 use std::sync::Arc;
 
 use authority::{Position, State, Time};
-use coordinator::Request;
+use coordinator::{Reply, Request, Unavailable};
 use ledger::disk::fake::{FakeDisk, Fate};
 use ledger::file::{ClusterId, FileLedger, Options};
 use ledger::record;
@@ -38,6 +40,10 @@ pub enum HostEvent {
     Trim {
         life: u64,
     },
+    /// Those who follow the ledger go on.
+    Follow {
+        life: u64,
+    },
     Start,
 }
 
@@ -59,6 +65,8 @@ impl From<String> for Stop {
 
 pub struct Host {
     pub disk: FakeDisk,
+    /// Where effects remember their places.
+    effects_disk: FakeDisk,
     pub wall_ahead_ms: i64,
     suspended_until: u64,
     life: u64,
@@ -75,6 +83,7 @@ impl Host {
     pub fn new() -> Host {
         Host {
             disk: FakeDisk::new(),
+            effects_disk: FakeDisk::new(),
             wall_ahead_ms: 0,
             suspended_until: 0,
             life: 0,
@@ -96,6 +105,10 @@ impl Host {
         self.suspended_until = env.now + span_ms;
     }
 
+    pub fn suspended_until(&self) -> u64 {
+        self.suspended_until
+    }
+
     pub fn arrive(&mut self, ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
         if env.now < self.suspended_until {
             env.at(self.suspended_until, Happening::Arrive { ticket, request });
@@ -105,6 +118,9 @@ impl Host {
             env.note(&[4, ticket.ask], || format!("{} finds nobody", ticket.ask));
             return Ok(());
         };
+        if process.stopping {
+            return env.tell(ticket, Reply::Unavailable(Unavailable::Stopped), None);
+        }
         if !env.passes_edge(&request) {
             env.reach.bump(Reached::ForgedRefused);
             return Ok(());
@@ -132,10 +148,36 @@ impl Host {
             HostEvent::Reserve { life } if life == self.life => process.reserve(env),
             HostEvent::Snapshot { life, step } if life == self.life => process.snapshot(step, env),
             HostEvent::Trim { life } if life == self.life => process.trim(env),
+            HostEvent::Follow { life } if life == self.life => process.follow(env),
             _ => Ok(()),
         };
         let durable = process.take_durable();
-        self.settle(durable, result, env)
+        let stopped = process.is_stopped();
+        self.settle(durable, result, env)?;
+        if stopped { self.end_in_order(env) } else { Ok(()) }
+    }
+
+    /// Asks the process to end, as an operator would.
+    pub fn begin_stop(&mut self, env: &mut Env) {
+        if let Some(process) = self.process.as_mut().filter(|process| process.serving) {
+            env.note(&[9], || "an operator stops the coordinator".into());
+            process.begin_stop(env);
+        }
+    }
+
+    /// The process has nothing more to do: everyone is told, and another will be started.
+    fn end_in_order(&mut self, env: &mut Env) -> Result<(), String> {
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        for (ticket, reply) in process.last_answers() {
+            env.tell(ticket, reply, None)?;
+        }
+        if let Some(mut effects) = process.effects.take() {
+            effects.finish(process.engine.durable(), env)?;
+        }
+        self.process = Some(process);
+        self.stop(env)?;
+        self.plan_start(env);
+        Ok(())
     }
 
     /// Kills the process, and the machine with it where the seed says so.
@@ -143,19 +185,12 @@ impl Host {
         let Some(process) = self.process.take() else { return };
         self.open = process.into_open();
         self.disk.heal();
+        self.effects_disk.heal();
         let power = env.strikes(env.swarm.power_cuts, 700);
         self.noise = false;
         if power {
-            let unsynced = self.disk.unsynced().len();
-            let garbage = env.swarm.garbage;
-            let fates: Vec<Fate> = (0..unsynced)
-                .map(|_| match env.rng.below(if garbage { 5 } else { 4 }) {
-                    0 => Fate::Kept,
-                    1 => Fate::Lost,
-                    2 | 3 => Fate::Torn(env.rng.next()),
-                    _ => Fate::Garbage,
-                })
-                .collect();
+            self.effects_disk = self.effects_disk.crash(&fates(&self.effects_disk, env));
+            let fates = fates(&self.disk, env);
             self.noise = fates.contains(&Fate::Garbage);
             self.disk = self.disk.crash(&fates);
         }
@@ -182,9 +217,7 @@ impl Host {
             Err(Stop::Failed) => {
                 env.reach.bump(Reached::FailedSync);
                 let Some(mut process) = self.process.take() else { return Ok(()) };
-                let mut waiting = process.engine.take_all_waiting();
-                waiting.sort_by_key(|(ticket, _)| ticket.ask);
-                for (ticket, reply) in waiting {
+                for (ticket, reply) in process.last_answers() {
                     env.tell(ticket, reply, None)?;
                 }
                 env.note(&[6], || "the ledger failed; the coordinator ends".into());
@@ -227,16 +260,33 @@ impl Host {
         let live = ledger::digest::state_digest(process.engine.state());
         let at = process.engine.state().position();
         process.engine.state().check_invariants()?;
+        let held = process.is_held();
         self.open = process.into_open();
-        if self.open.is_empty() && at.0 == self.known.len() as u64 {
-            let replayed = self.replayed()?;
-            if ledger::digest::state_digest(&replayed) != live {
-                return Err(format!("the live state at {at} is not what a replay of its records gives"));
-            }
+        if !held && at.0 != self.known.len() as u64 {
+            return Err(format!(
+                "it was stopped at {at}, but records up to {} are durable",
+                self.known.len()
+            ));
         }
+        if !held && ledger::digest::state_digest(&self.replayed()?) != live {
+            return Err(format!("the live state at {at} is not what a replay of its records gives"));
+        }
+        self.noise = false;
         env.note(&[7], || "stopped by an operator".into());
         Ok(())
     }
+}
+
+/// What a power cut does to everything that was not synced.
+fn fates(disk: &FakeDisk, env: &mut Env) -> Vec<Fate> {
+    let garbage = env.swarm.garbage;
+    let fate = |_| match env.rng.below(if garbage { 5 } else { 4 }) {
+        0 => Fate::Kept,
+        1 => Fate::Lost,
+        2 | 3 => Fate::Torn(env.rng.next()),
+        _ => Fate::Garbage,
+    };
+    disk.unsynced().into_iter().map(fate).collect()
 }
 
 /// What a power cut at this moment would leave, if a start could make sense of it.

@@ -1,14 +1,18 @@
 //! One life of the coordinator: it drives the engine by the same rules as the production driver, one step at a time,
 //! so that it can die between any two of them.
 
+mod space;
+mod stopping;
+
 use std::collections::VecDeque;
 
 use authority::{Answer, Position, Time};
 use coordinator::engine::{Engine, Room};
 use coordinator::{Reply, Request, Unavailable};
 use ledger::disk::fake::{Errno, FakeDisk};
-use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal, Space};
+use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal};
 
+use super::effects::Effects;
 use super::snapshots::{Snapshots, Step};
 use super::{HostEvent, Stop, kept, show};
 use crate::env::{Env, Happening, Ticket, clock};
@@ -29,6 +33,9 @@ const MOST_RECORD_BYTES: u64 = 800;
 pub struct Process {
     pub engine: Engine<Ticket>,
     pub serving: bool,
+    pub effects: Option<Effects>,
+    /// An operator has asked for the end.
+    pub stopping: bool,
     life: u64,
     ledger: FileLedger,
     disk: FakeDisk,
@@ -66,6 +73,8 @@ impl Process {
         Process {
             engine,
             serving: false,
+            effects: None,
+            stopping: false,
             life,
             ledger,
             disk,
@@ -88,7 +97,8 @@ impl Process {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.in_flight.is_none() && self.inbox.is_empty() && self.waiting_records() == 0
+        let followed = self.effects.as_ref().is_none_or(Effects::is_idle);
+        self.in_flight.is_none() && self.inbox.is_empty() && self.waiting_records() == 0 && followed
     }
 
     /// Records that were decided and are not on their way to the disk.
@@ -257,55 +267,17 @@ impl Process {
             self.engine.batch_durable(batch);
         }
         self.snapshots.durable(self.engine.durable(), self.life, env);
+        if let Some(effects) = &mut self.effects {
+            effects.notice(env);
+        }
         self.serving = true;
         self.step(env)
     }
 
-    /// Prepares the next segment, or tries again to find space for it.
-    pub fn reserve(&mut self, env: &mut Env) -> Result<(), Stop> {
-        self.reserve_asked = false;
-        let mut failed = false;
-        if let Some(job) = self.ledger.reserve_job() {
-            if env.strikes(true, env.swarm.crash_permille) {
-                let calls = env.rng.below(5);
-                self.disk.halt_after(calls);
-                let _ = job.run();
-                return Err(Stop::Crash(Reached::CrashInAppend));
-            }
-            let result = job.run();
-            failed = result.is_err();
-            self.ledger.reserve_done(result);
-        }
-        if self.ledger.space() != Space::Plenty {
-            env.reach.bump(Reached::FullDisk);
-            self.was_full = true;
-            env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
-        } else if std::mem::take(&mut self.was_full) {
-            env.reach.bump(Reached::SpaceAgain);
-        }
-        if self.held && !failed {
-            return self.append(env);
-        }
-        self.engine.set_room(self.room());
-        self.step(env)
-    }
-
-    fn prepare_reserve(&mut self, env: &mut Env) {
-        if self.reserve_asked {
-            return;
-        }
-        self.reserve_asked = true;
-        let slow = env.strikes(env.swarm.full_disk, 300);
-        let delay = if slow { 8_000 } else { env.rng.between(0, 30) };
-        env.after(delay, Happening::Host(HostEvent::Reserve { life: self.life }));
-    }
-
-    fn room(&self) -> Room {
-        match self.ledger.space() {
-            Space::Plenty => Room::Plenty,
-            _ if self.held || self.ledger.room_bytes() < self.room_bytes => Room::Nothing,
-            _ => Room::FinishOnly,
-        }
+    /// The thread that follows the ledger takes its turn.
+    pub fn follow(&mut self, env: &mut Env) -> Result<(), Stop> {
+        let durable = self.engine.durable();
+        self.effects.as_mut().map_or(Ok(()), |effects| effects.follow(durable, env))
     }
 
     pub fn snapshot(&mut self, step: Step, env: &mut Env) -> Result<(), Stop> {
@@ -319,23 +291,6 @@ impl Process {
             env,
         )?;
         self.step(env)
-    }
-
-    pub fn trim(&mut self, env: &mut Env) -> Result<(), Stop> {
-        let Some(job) = self.ledger.trim_job(self.engine.state().time().0) else { return Ok(()) };
-        let crash = env.strikes(true, env.swarm.crash_permille * 3);
-        if crash {
-            let calls = env.rng.below(6);
-            self.disk.halt_after(calls);
-        }
-        let removed = job.run();
-        if crash {
-            return Err(Stop::Crash(Reached::CrashInAppend));
-        }
-        if removed.is_ok_and(|segments| segments > 0) {
-            env.reach.bump(Reached::Trimmed);
-        }
-        Ok(())
     }
 
     fn deliver(&mut self, env: &mut Env) -> Result<(), Stop> {

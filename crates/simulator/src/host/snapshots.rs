@@ -25,6 +25,10 @@ pub struct Snapshots {
     writer: Option<SnapshotWriter>,
     bytes: u64,
     began_at: Position,
+    /// How many slices there were, and whether records went on between two of them.
+    slices: u64,
+    sliced_at: Position,
+    moved: bool,
     busy_until: u64,
 }
 
@@ -45,6 +49,9 @@ impl Snapshots {
             writer: None,
             bytes: 0,
             began_at: Position::ZERO,
+            slices: 0,
+            sliced_at: Position::ZERO,
+            moved: false,
             busy_until: 0,
         }
     }
@@ -59,11 +66,15 @@ impl Snapshots {
                 let (begin, block) = engine.begin_snapshot();
                 self.appended_bytes = 0;
                 self.began_at = begin;
+                (self.slices, self.moved) = (0, false);
                 self.send(Step::Begin(begin, block), life, env);
                 self.phase = Phase::Busy;
             }
             Phase::Ready => {
                 let Some(slice) = engine.snapshot_slice() else { return };
+                self.moved |= self.slices > 0 && engine.state().position() > self.sliced_at;
+                self.sliced_at = engine.state().position();
+                self.slices += 1;
                 self.phase = match slice.end {
                     None => Phase::Busy,
                     Some(end) => Phase::AllWritten(end),
@@ -131,6 +142,9 @@ impl Snapshots {
             Ok(()) if finish => {
                 if newest > self.began_at {
                     env.reach.bump(Reached::SnapshotUnderLoad);
+                }
+                if self.slices > 2 && self.moved {
+                    env.reach.bump(Reached::SnapshotInSlices);
                 }
                 self.due_at_bytes = self.after_bytes.max(self.bytes);
                 self.phase = Phase::Idle;

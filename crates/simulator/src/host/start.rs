@@ -4,13 +4,14 @@
 use authority::command::TakeOver;
 use authority::{Command, Position, State, Time};
 use coordinator::Request;
-use coordinator::engine::Engine;
+use coordinator::engine::{Engine, SliceSize};
 use ledger::digest::state_digest;
 use ledger::disk::fake::Errno;
 use ledger::file::{DropReason, Error, FileLedger, OpenReport, Options};
 use ledger::record;
 use ledger::record::snapshot::Loader;
 
+use super::effects::Effects;
 use super::process::Process;
 use super::snapshots::Snapshots;
 use super::{Host, HostEvent, ledger_options, show};
@@ -47,7 +48,8 @@ impl Host {
             None => return self.fail_at_start(env),
         };
         self.compare(&ledger, env)?;
-        let state = self.recover(&ledger, &report, env)?;
+        let mut state = self.recover(&ledger, &report, env)?;
+        state.set_max_bytes(env.swarm.breadth.max_state_bytes);
         let wall = self.wall(env.now);
         if wall < state.time() {
             env.reach.bump(Reached::WallBack);
@@ -63,8 +65,12 @@ impl Host {
         let base = state.time().max(wall);
         let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, 0);
         let life = (self.life, base, env.now, env.swarm.room_bytes);
-        let engine = Engine::new(state, hold);
+        let mut engine = Engine::new(state, hold);
+        engine.set_slice_size(SliceSize { slots: env.swarm.breadth.slice_slots, ..SliceSize::default() });
         let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);
+        if env.swarm.breadth.effects {
+            process.effects = Some(Effects::open(&self.effects_disk, process.reader(), self.life, env)?);
+        }
         env.auditor.read(&Entry::Started)?;
         env.note(&[20, self.life, base.0], || format!("started, at {base} on its own clock"));
         let take_over = Request::Decide(Command::TakeOver(TakeOver { node: "simulated".into() }));
