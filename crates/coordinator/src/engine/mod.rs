@@ -11,10 +11,12 @@ mod journal;
 mod polls;
 mod registry;
 mod snapshot;
+mod snapshot_plan;
 mod waits;
 
 pub use answers::ReplyTo;
 pub use snapshot::{Slice, SliceSize};
+pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
 
 use std::collections::HashMap;
 

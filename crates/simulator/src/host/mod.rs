@@ -1,6 +1,7 @@
 //! The coordinator's machine: a disk, a wall clock, and a process that may die at any step and start again.
 
 mod effects;
+mod one_short;
 mod past;
 mod process;
 mod snapshots;
@@ -17,8 +18,8 @@ use ledger::record;
 use crate::env::{Env, Happening, Ticket};
 use auditor::Reached;
 use auditor::history::{Entry, Recorded};
+pub use coordinator::engine::SnapshotStep as Step;
 use process::Process;
-pub use snapshots::Step;
 
 /// What happens to the process with this life; one that has died since does not see it.
 pub enum HostEvent {

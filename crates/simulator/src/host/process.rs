@@ -13,8 +13,8 @@ use ledger::disk::fake::{Errno, FakeDisk};
 use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal};
 
 use super::effects::Effects;
-use super::snapshots::{Snapshots, Step};
-use super::{HostEvent, Stop, kept, show};
+use super::snapshots::Snapshots;
+use super::{HostEvent, Step, Stop, kept, show};
 use crate::env::{Env, Happening, Ticket, clock};
 use crate::plant::{self, Plant};
 use auditor::Reached;

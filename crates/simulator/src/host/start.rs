@@ -8,10 +8,10 @@ use coordinator::engine::{Engine, SliceSize};
 use ledger::digest::state_digest;
 use ledger::disk::fake::Errno;
 use ledger::file::{DropReason, Error, FileLedger, OpenReport, Options};
-use ledger::record;
-use ledger::record::snapshot::Loader;
+use ledger::{Rebuild, record};
 
 use super::effects::Effects;
+use super::one_short::OneShort;
 use super::process::Process;
 use super::snapshots::Snapshots;
 use super::{Host, HostEvent, ledger_options, show};
@@ -48,7 +48,7 @@ impl Host {
             None => return self.fail_at_start(env),
         };
         self.compare(&ledger, env)?;
-        let mut state = self.recover(&ledger, &report, env)?;
+        let (mut state, replayed_bytes) = self.recover(&ledger, &report, env)?;
         state.set_max_bytes(env.swarm.breadth.max_state_bytes);
         let wall = self.wall(env.now);
         if wall < state.time() {
@@ -63,7 +63,7 @@ impl Host {
         };
         self.life += 1;
         let base = state.time().max(wall);
-        let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, 0);
+        let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, replayed_bytes);
         let life = (self.life, base, env.now, env.swarm.room_bytes);
         let mut engine = Engine::new(state, hold);
         engine.set_slice_size(SliceSize { slots: env.swarm.breadth.slice_slots, ..SliceSize::default() });
@@ -156,38 +156,33 @@ impl Host {
         Ok(())
     }
 
-    /// Loads and replays as production does, and compares with a replay of everything.
-    fn recover(&self, ledger: &FileLedger, report: &OpenReport, env: &mut Env) -> Result<State, String> {
+    /// Loads and replays as production does, and compares with a replay of everything. Gives the state and how many
+    /// bytes were replayed.
+    fn recover(
+        &self,
+        ledger: &FileLedger,
+        report: &OpenReport,
+        env: &mut Env,
+    ) -> Result<(State, u64), String> {
         if report.dropped.as_ref().is_some_and(|dropped| dropped.why == DropReason::Torn) {
             env.reach.bump(Reached::TornTail);
         }
-        let mut state = match ledger.load_snapshot().map_err(|error| error.to_string())? {
-            None => State::new(),
-            Some(mut snapshot) => {
-                env.reach.bump(Reached::SnapshotUsed);
-                let (mut loader, mut block) = (Loader::new(), Vec::new());
-                while snapshot.next_block(&mut block).map_err(|error| error.to_string())? {
-                    loader.block(&block).map_err(|error| error.to_string())?;
-                }
-                loader.finish(snapshot.end()).map_err(|error| error.to_string())?
-            }
+        if !ledger.snapshots().is_empty() {
+            env.reach.bump(Reached::SnapshotUsed);
+        }
+        let rebuild = match env.planted(Plant::ReplayOneShort) {
+            true => Rebuild::newest(&OneShort(ledger)),
+            false => Rebuild::newest(ledger),
         };
-        let short = env.planted(Plant::ReplayOneShort);
-        let replayed = ledger.replay(state.position().next(), |position, bytes| {
-            if short && position.next() == ledger.next() {
-                return Ok(());
-            }
-            let record = record::decode(bytes).map_err(|error| error.to_string())?;
-            let applied = state.apply(record.at, &record.event).map_err(|illegal| illegal.to_string())?;
-            if applied == position { Ok(()) } else { Err(format!("{applied} was applied as {position}")) }
-        });
-        replayed.map_err(|error| format!("the tail does not replay: {error}"))?;
+        let rebuild = rebuild.map_err(|error| format!("the tail does not replay: {error}"))?;
+        let bytes = rebuild.bytes();
+        let state = rebuild.into_state();
         state.check_invariants().map_err(|what| format!("after a start: {what}"))?;
         let whole = self.replayed()?;
         if state_digest(&state) != state_digest(&whole) {
             return Err("what a start recovered is not what all records give".into());
         }
-        Ok(state)
+        Ok((state, bytes))
     }
 
     /// Walks a task's records back from the newest, as far as history is kept.
