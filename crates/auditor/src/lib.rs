@@ -51,6 +51,8 @@ pub struct Auditor {
     token_keys: Vec<Arc<str>>,
     /// The records by which owners took over.
     takeovers: Vec<Position>,
+    /// The newest record that created a purged task again.
+    created_again: Position,
     /// The record whose effect was last made true beyond the ledger.
     applied: Position,
     /// Every record, from position 1.
@@ -69,13 +71,16 @@ struct Ask {
     received: Option<Time>,
 }
 
+/// A queue that a worker asked for, and what it offered there.
+type Offer = (Arc<str>, Arc<Properties>);
+
 /// What was asked and may explain a record.
 #[derive(Default)]
 struct Causes {
     submits: BTreeMap<TaskId, authority::command::SubmitTask>,
     redrives: BTreeMap<TaskId, TaskId>,
     /// What each worker offered, by queue.
-    offers: BTreeMap<(authority::Scope, Arc<str>), BTreeSet<(Arc<str>, Arc<Properties>)>>,
+    offers: BTreeMap<(authority::Scope, Arc<str>), BTreeSet<Offer>>,
     starts: BTreeSet<(Position, Arc<str>)>,
     attaches: BTreeSet<(TaskId, Arc<str>)>,
     detaches: BTreeSet<(TaskId, Arc<str>)>,
@@ -106,6 +111,7 @@ impl Auditor {
             told_leases: BTreeMap::new(),
             token_keys: Vec::new(),
             takeovers: Vec::new(),
+            created_again: Position::ZERO,
             applied: Position::ZERO,
             log: Vec::new(),
             notebook: None,
@@ -158,6 +164,11 @@ impl Auditor {
             Request::Poll { lease, .. } => Some(lease.worker.clone()),
             _ => None,
         }
+    }
+
+    /// The newest record that created a purged task again.
+    pub fn created_again(&self) -> Position {
+        self.created_again
     }
 
     /// An accepted task that has not ended.

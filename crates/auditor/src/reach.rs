@@ -88,6 +88,8 @@ reached! {
     CutOneWay => "a message was lost where one direction was cut",
     CutBothWays => "a message was lost where both directions were cut",
     Requirements => "a task with requirements was leased",
+    CreatedAgain => "a repeated call created a task again after its purge",
+    CreatedAgainInSnapshot => "a task was created again while a snapshot was taken",
     ExplainedRestart => "the ledger told that a lease outlived a restart",
 }
 

@@ -61,6 +61,8 @@ impl Auditor {
         // A call that is repeated long after its task was purged creates it again.
         let (earlier, leases) = match self.tasks.remove(&event.task) {
             Some(task) if task.purged => {
+                self.created_again = self.position.next();
+                self.reach.bump(Reached::CreatedAgain);
                 (task.earlier.into_iter().chain(task.versions).collect(), task.leases)
             }
             Some(_) => return Err("the task exists already".into()),

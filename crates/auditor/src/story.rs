@@ -258,8 +258,8 @@ impl<'a> Truth<'a> {
     /// The creation of the life that this position lies in, also when it is no longer kept.
     fn created_before(&self, position: Position) -> Option<&'a Recorded> {
         let versions = self.task.earlier.iter().chain(&self.task.versions);
-        let records = versions.filter_map(|version| self.record(version.position));
-        records.filter(|record| record.position <= position && creation(record).is_some()).last()
+        let mut records = versions.filter_map(|version| self.record(version.position));
+        records.rfind(|record| record.position <= position && creation(record).is_some())
     }
 
     fn expiry_cause(&self, number: Position, lease: &LeaseTruth) -> ExpiryCause {

@@ -6,6 +6,10 @@ use crate::prng::Prng;
 pub struct Breadth {
     /// Something beyond the ledger follows it.
     pub effects: bool,
+    /// What follows the ledger is out of order for seconds when it fails.
+    pub slow_effects: bool,
+    /// History goes as soon as it may, and purged tasks come back: short retention, long histories.
+    pub short_memory: bool,
     /// A snapshot's slice looks at so many slots at most.
     pub slice_slots: u32,
     /// Memory for tasks.
@@ -22,6 +26,8 @@ impl Breadth {
     pub fn draw(rng: &mut Prng) -> Breadth {
         Breadth {
             effects: rng.chance(500),
+            slow_effects: rng.chance(400),
+            short_memory: rng.chance(250),
             slice_slots: *rng.pick(&[1, 2, 5, 2_048]).unwrap_or(&2_048),
             max_state_bytes: match rng.chance(250) {
                 true => rng.between(4_000, 40_000) as usize,

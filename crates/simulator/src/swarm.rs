@@ -58,7 +58,7 @@ impl Swarm {
         let (hostile, edge_broken, crashes, loss, duplicates) = (on(600), on(150), on(700), on(500), on(500));
         let [power_cuts, garbage, failed_syncs, full_disk, stalls, cuts, wall_jumps, suspends, drift, slow] =
             flags;
-        Swarm {
+        let mut swarm = Swarm {
             power_cuts,
             garbage,
             failed_syncs,
@@ -82,6 +82,13 @@ impl Swarm {
             workers: rng.between(2, 5),
             safety_ms: rng.between(2_000, 12_000),
             breadth: Breadth::draw(rng),
+        };
+        if swarm.breadth.short_memory {
+            swarm.segment_bytes = 24 << 10;
+            swarm.history_max_bytes = 0;
+            swarm.snapshot_after_bytes = swarm.snapshot_after_bytes.min(4_000);
+            swarm.safety_ms += 8_000;
         }
+        swarm
     }
 }

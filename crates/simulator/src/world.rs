@@ -37,7 +37,7 @@ impl<'a> World<'a> {
         let mut actors: Vec<Box<dyn Actor>> = Vec::new();
         for number in 0..swarm.clients {
             let pace_ms = rng.between(50, 400);
-            actors.push(Box::new(Client::new(number, scope(number), pace_ms, swarm.breadth.requirements)));
+            actors.push(Box::new(Client::new(number, scope(number), pace_ms, &swarm.breadth)));
         }
         for number in 0..swarm.workers {
             // Twins have one name.

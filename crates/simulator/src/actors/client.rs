@@ -11,6 +11,7 @@ use authority::{
 use coordinator::{Read, Reply, Request, Wanted};
 
 use super::{Actor, Out, QUEUES, digest, linux};
+use crate::breadth::Breadth;
 
 const TURN: u64 = 0;
 
@@ -19,17 +20,23 @@ pub struct Client {
     scope: Scope,
     next: u64,
     tasks: Vec<TaskId>,
+    /// The last submit that may be sent again long after.
+    old: Option<Request>,
     calls: BTreeMap<u64, (Request, u64)>,
     configured: usize,
     pace_ms: u64,
     /// Whether its tasks require something of their workers now and then.
     requires: bool,
+    /// Whether its queues forget what has ended as soon as they may.
+    short_retention: bool,
 }
 
 impl Client {
-    pub fn new(number: u64, scope: Scope, pace_ms: u64, requires: bool) -> Client {
+    pub fn new(number: u64, scope: Scope, pace_ms: u64, breadth: &Breadth) -> Client {
         let (tasks, calls) = (Vec::new(), BTreeMap::new());
-        Client { number, scope, next: 0, tasks, calls, configured: 0, pace_ms, requires }
+        let (requires, short_retention) = (breadth.requirements, breadth.short_memory);
+        let (next, old, configured) = (0, None, 0);
+        Client { number, scope, next, tasks, old, calls, configured, pace_ms, requires, short_retention }
     }
 
     fn send(&mut self, request: Request, tries: u64, patience_ms: u64, out: &mut Out) {
@@ -95,7 +102,7 @@ impl Client {
                 max_ms: 1_000,
                 ..Backoff::default()
             }),
-            retention_ms: Some(out.rng.between(0, 9_000)),
+            retention_ms: Some(if self.short_retention { 0 } else { out.rng.between(0, 9_000) }),
             retry_on: out.rng.chance(100).then(|| vec![Category::Infrastructure, Category::Timeout]),
             max_queue_size: out.rng.chance(200).then(|| out.rng.between(5, 30)),
             ..QueueConfig::default()
@@ -111,7 +118,15 @@ impl Client {
         }
         let (scope, task) = (self.scope.clone(), self.some_task(out));
         match if out.calm { out.rng.between(900, 999) } else { out.rng.below(1_000) } {
-            0..500 => Request::Decide(Command::SubmitTask(Box::new(self.task(out)))),
+            // A call from long ago arrives once more, perhaps after its task was purged.
+            0..120 if self.old.is_some() => self.old.clone().unwrap_or(Request::Read(Read::Status)),
+            0..500 => {
+                let request = Request::Decide(Command::SubmitTask(Box::new(self.task(out))));
+                if self.old.is_none() || out.rng.chance(80) {
+                    self.old = Some(request.clone());
+                }
+                request
+            }
             500..580 => {
                 let count = out.rng.between(2, 5);
                 Request::SubmitBatch((0..count).map(|_| self.task(out)).collect())

@@ -24,6 +24,8 @@ pub struct Effects {
     life: u64,
     is_planned: bool,
     behind: bool,
+    /// Until then everything fails.
+    down_until: u64,
 }
 
 /// The other side of the effect.
@@ -64,7 +66,8 @@ impl Effects {
         let consumer = Arc::new(Mutex::new(Consumer { loses, ..Consumer::default() }));
         let follower = Follower::open(Box::new(Shared(consumer.clone())), Arc::new(disk.clone()), reader)
             .map_err(|error| format!("an effect cannot find its place: {error}"))?;
-        Ok(Effects { follower, consumer, disk: disk.clone(), life, is_planned: false, behind: true })
+        let disk = disk.clone();
+        Ok(Effects { follower, consumer, disk, life, is_planned: false, behind: true, down_until: 0 })
     }
 
     pub fn is_idle(&self) -> bool {
@@ -86,6 +89,11 @@ impl Effects {
         if env.strikes(true, 120) {
             let after = env.rng.below(6);
             self.lock(|consumer| consumer.fails_after = Some(after));
+            if env.swarm.breadth.slow_effects {
+                self.down_until = env.now + env.rng.between(500, 9_000);
+            }
+        } else if env.faults && env.now < self.down_until {
+            self.lock(|consumer| consumer.fails_after = Some(0));
         }
         let mut result = self.follower.catch_up(durable);
         let shown = self.lock(|consumer| {

@@ -111,6 +111,9 @@ impl Snapshots {
                 if newest > self.began_at {
                     env.reach.bump(Reached::SnapshotUnderLoad);
                 }
+                if env.auditor.created_again() > self.began_at {
+                    env.reach.bump(Reached::CreatedAgainInSnapshot);
+                }
                 if self.slices > 2 && self.moved {
                     env.reach.bump(Reached::SnapshotInSlices);
                 }
