@@ -249,9 +249,10 @@ impl Auditor {
             RedriveAnswer::UnknownTask => self.must_be_unknown(asked, &redrive.scope, redrive.task),
             RedriveAnswer::NotADeadLetter(state) => {
                 let task = self.tasks.get(&redrive.task).ok_or("there is no such task")?;
-                // One of the versions from the moment it was asked on.
-                let since = task.versions.iter().rposition(|v| v.position <= asked.asked_at).unwrap_or(0);
-                ensure(task.versions[since..].iter().any(|v| v.state == *state), "it was in no such state")
+                // One of the versions from the moment it was asked on, also of an earlier life.
+                let versions: Vec<_> = task.earlier.iter().chain(&task.versions).collect();
+                let since = versions.iter().rposition(|v| v.position <= asked.asked_at).unwrap_or(0);
+                ensure(versions[since..].iter().any(|v| v.state == *state), "it was in no such state")
             }
             RedriveAnswer::Refused(why) => self.refused(None, *why),
         }

@@ -285,8 +285,9 @@ fn a_reader_that_is_told_of_no_task_where_there_is_one_is_found() {
             .collect();
         history.iter_mut().position(|entry| match entry {
             Entry::Told { ask, reply, .. } if asked.contains_key(ask) => {
-                // A task that was there long before it was asked for.
-                let there = matches!(reply, Reply::Task(Some(detail)) if detail.view.task.attempt > 0);
+                // A task that was there long before it was asked for, and was not about to be purged.
+                let going_on = |task: &authority::Task| task.attempt > 1 && !task.is_final();
+                let there = matches!(reply, Reply::Task(Some(detail)) if going_on(&detail.view.task));
                 if there {
                     *reply = Reply::Task(None);
                 }
