@@ -103,7 +103,8 @@ impl Host {
     pub fn suspend(&mut self, env: &mut Env, span_ms: u64) {
         env.reach.bump(Reached::Suspend);
         env.note(&[3, span_ms], || format!("the machine stands still for {span_ms} ms"));
-        self.suspended_until = env.now + span_ms;
+        // Never shorter than before: what waits for the end of the first must not be overtaken.
+        self.suspended_until = self.suspended_until.max(env.now + span_ms);
     }
 
     pub fn suspended_until(&self) -> u64 {
