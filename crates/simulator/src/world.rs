@@ -17,8 +17,9 @@ use auditor::history::Entry;
 
 /// Virtual time in which everything must have finished once the faults are over.
 const CALM_MS: u64 = 45 * 60 * 1_000;
-/// Happenings that no history needs; one that does runs in a circle.
-const MOST_HAPPENINGS: u64 = 200_000;
+/// Happenings that no history needs; one that does runs in a circle. Workers that repeat themselves at once, on a fast
+/// network and before a full disk, need hundreds of thousands.
+const MOST_HAPPENINGS: u64 = 2_000_000;
 /// How long some histories go on after everything has ended, so that tasks are purged.
 const AFTERMATH_MS: u64 = 70_000;
 /// No final task is purged early that is younger than this; see `MIN_RETENTION_MS` of the authority.
