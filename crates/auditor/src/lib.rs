@@ -26,6 +26,9 @@ use truth::TaskTruth;
 pub struct Rules {
     /// References to leases that were never granted reach the coordinator.
     pub edge_broken: bool,
+    /// Answers do not name the record that they rest on, because their contract has no word for it. Then any version
+    /// of a task fits that was not outdated when it was asked for.
+    pub unnamed_records: bool,
 }
 
 pub struct Auditor {

@@ -74,6 +74,7 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
     });
     evidence.histories = histories.await?.into_iter().collect();
     evidence.book = book;
+    evidence.book.calls.append(&mut world.facts.book().calls);
     Ok(evidence)
 }
 

@@ -13,6 +13,7 @@ mod crew;
 mod evidence;
 mod facts;
 mod full_disk;
+mod history;
 mod plan;
 mod scenario;
 mod server;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use tempfile::TempDir;
 
-use crate::auditor::{Reach, audit, explain, reach};
+use crate::auditor::{Reach, Violation, audit, explain, reach};
 use crate::crew::{Crew, drain};
 use crate::evidence::collect;
+use crate::history::{Cut, Recording, http, read_records};
 use crate::plan::Plan;
 use crate::server::Server;
 use crate::tmpfs::Tmpfs;
@@ -18,6 +19,7 @@ pub struct Stage {
     pub world: Arc<World>,
     pub crew: Option<Crew>,
     pub server: Server,
+    cuts: Vec<Cut>,
     /// After the server, so that nothing is removed under its feet; the mount before the directory below it.
     pub disk: Option<Tmpfs>,
     directory: TempDir,
@@ -34,16 +36,23 @@ impl Stage {
         server.start().await?;
         let world = Arc::new(World::new(plan.clone(), server.address()?)?);
         world.configure_queue(LEASE).await?;
-        Ok(Self { world, crew: None, server, disk, directory })
+        Ok(Self { world, crew: None, server, cuts: Vec::new(), disk, directory })
     }
 
     pub fn send_in_the_crew(&mut self) {
         self.crew = Some(Crew::send_in(&self.world));
     }
 
-    /// Starts the server again after it was killed or ended.
-    pub async fn restart(&mut self) -> Result<()> {
+    /// Kills the server and looks where its ledger ends.
+    pub fn kill(&mut self) -> Result<()> {
         self.server.kill()?;
+        self.cuts.push(Cut::look(self.server.data(), self.world.facts.now())?);
+        Ok(())
+    }
+
+    /// Kills the server and starts it again.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.kill()?;
         self.world.note_start();
         self.server.start().await
     }
@@ -58,7 +67,16 @@ impl Stage {
         }
         drain(&self.world).await?;
         let evidence = collect(&self.world, has_fair_clock).await?;
-        let violations = audit(&evidence);
+        self.server.stop().await?;
+        let records = read_records(self.server.data())?;
+        let mut violations = audit(&evidence);
+        match http::exchanges(&evidence.book.calls, &records) {
+            Err(what) => violations.push(Violation::of(None, what)),
+            Ok(exchanges) => {
+                let recording = Recording { records, exchanges, cuts: std::mem::take(&mut self.cuts) };
+                violations.extend(recording.audit().err());
+            }
+        }
         if violations.is_empty() {
             return Ok(reach(&evidence));
         }

@@ -70,7 +70,7 @@ pub fn record(seed: u64) -> Result<(Rules, Vec<Entry>), String> {
     let swarm = Swarm::draw(&mut Prng::new(seed));
     let mut trace = Trace::silent();
     let history = World::new(seed, &swarm, None, &mut trace).record()?;
-    Ok((Rules { edge_broken: swarm.edge_broken }, history))
+    Ok((Rules { edge_broken: swarm.edge_broken, ..Rules::default() }, history))
 }
 
 /// Runs seeds one after another, until one fails or `go_on` says to stop. Gives how many ran, and what they reached.

@@ -30,7 +30,7 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(seed: u64, swarm: &Swarm, plant: Option<Plant>, trace: &'a mut Trace) -> World<'a> {
         let mut rng = Prng::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
-        let auditor = Auditor::new(Rules { edge_broken: swarm.edge_broken });
+        let auditor = Auditor::new(Rules { edge_broken: swarm.edge_broken, ..Rules::default() });
         let mut actors: Vec<Box<dyn Actor>> = Vec::new();
         for number in 0..swarm.clients {
             let pace_ms = rng.between(50, 400);

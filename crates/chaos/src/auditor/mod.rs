@@ -31,6 +31,10 @@ impl Violation {
     fn new(task_id: &str, message: impl Into<String>) -> Self {
         Self { task_id: task_id.into(), message: message.into() }
     }
+
+    pub fn of(task: Option<authority::TaskId>, message: impl Into<String>) -> Self {
+        Self { task_id: task.map(|id| id.to_string()).unwrap_or_default(), message: message.into() }
+    }
 }
 
 /// What a run went through. A run in which a count stayed zero has not tested what it claims.
