@@ -15,7 +15,7 @@ const PAGE: usize = 500;
 const MAX_PAGES: usize = 1_000;
 const PARALLEL_CALLS: usize = 16;
 
-/// All that the auditor looks at; it makes no calls of its own.
+/// What the server said in the end, and all that it had said before.
 #[derive(Default)]
 pub struct Evidence {
     pub book: Book,

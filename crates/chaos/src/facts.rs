@@ -1,6 +1,6 @@
 //! Everything that clients and workers asked and were told, in the order in which they learnt it.
 //!
-//! A fact is never removed or changed. The auditor holds the server to all of them.
+//! A fact is never removed or changed. The server is held to all of them.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};

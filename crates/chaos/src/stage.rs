@@ -6,10 +6,11 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use tempfile::TempDir;
 
-use crate::auditor::{Reach, Violation, audit, explain, reach};
 use crate::crew::{Crew, drain};
-use crate::evidence::collect;
+use crate::evidence::{Evidence, collect};
 use crate::history::{Cut, Recording, http, read_records};
+use crate::log_tools;
+use crate::outside::{Reach, check, explain, reach};
 use crate::plan::Plan;
 use crate::server::Server;
 use crate::tmpfs::Tmpfs;
@@ -59,25 +60,11 @@ impl Stage {
 
     /// Ends the faults, drains, and holds the server to what it said.
     pub async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
-        if let Some(crew) = self.crew.take() {
-            crew.stop().await?;
-        }
-        if let Some(status) = self.server.exited() {
-            bail!("the server ended on its own with {status}; its log ends:\n{}", self.server.log_tail());
-        }
-        drain(&self.world).await?;
-        let evidence = collect(&self.world, has_fair_clock).await?;
-        self.server.stop().await?;
-        let records = read_records(self.server.data())?;
-        let mut violations = audit(&evidence);
-        match http::exchanges(&evidence.book.calls, &records) {
-            Err(what) => violations.push(Violation::of(None, what)),
-            Ok(exchanges) => {
-                let recording = Recording { records, exchanges, cuts: std::mem::take(&mut self.cuts) };
-                violations.extend(recording.audit().err());
-            }
-        }
+        let (evidence, recording) = self.end(has_fair_clock).await?;
+        let mut violations = check(&evidence, &recording.records);
+        violations.extend(recording.audit().err());
         if violations.is_empty() {
+            log_tools::check(self.server.binary(), self.server.data(), &recording.records)?;
             return Ok(reach(&evidence));
         }
         let explanation = explain(&evidence, &violations);
@@ -86,6 +73,23 @@ impl Stage {
         let kept =
             if self.disk.is_some() { "nowhere, it was in memory".into() } else { kept(self.directory) };
         bail!("{explanation}\nthe server's log ends:\n{log}\nthe data is kept in {kept}")
+    }
+
+    /// Ends the faults, drains, asks about everything once more, and stops the server.
+    pub async fn end(&mut self, has_fair_clock: bool) -> Result<(Evidence, Recording)> {
+        if let Some(crew) = self.crew.take() {
+            crew.stop().await?;
+        }
+        if let Some(status) = self.server.exited() {
+            bail!("the server ended on its own with {status}; its log ends:\n{}", self.server.log_tail());
+        }
+        drain(&self.world).await?;
+        let mut evidence = collect(&self.world, has_fair_clock).await?;
+        self.server.stop().await?;
+        let records = read_records(self.server.data())?;
+        let (exchanges, surprises) = http::exchanges(&evidence.book.calls, &records);
+        evidence.book.surprises.extend(surprises);
+        Ok((evidence, Recording { records, exchanges, cuts: std::mem::take(&mut self.cuts) }))
     }
 }
 

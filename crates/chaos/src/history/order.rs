@@ -140,6 +140,9 @@ fn causes(request: &Request) -> Vec<Cause> {
 
 /// The best known one first. Nothing for a record that time alone can cause.
 fn causes_of(event: &Event) -> Vec<Cause> {
+    if let Some((lease, digest)) = report_of(event) {
+        return vec![Cause::Report(lease, digest)];
+    }
     match event {
         Event::TaskCreated(event) => vec![Cause::Submit(event.task)],
         Event::LeaseGranted(event) => {
@@ -150,17 +153,23 @@ fn causes_of(event: &Event) -> Vec<Cause> {
         Event::LeaseReleased(event) if event.cause == ReleaseCause::Worker => {
             vec![Cause::Release(event.lease)]
         }
-        Event::TaskCompleted(event) => vec![Cause::Report(event.lease, event.digest)],
-        Event::TaskFailed(event) => vec![Cause::Report(event.lease, event.digest)],
-        Event::TaskCancelled(event) => vec![Cause::Report(event.lease, event.digest)],
-        Event::TaskDead(event) => match (&event.report, event.reason) {
-            (Some(report), _) => vec![Cause::Report(report.lease, report.digest)],
-            (None, DeadReason::Cancelled | DeadReason::Killed) => vec![Cause::End(event.task)],
-            (None, _) => Vec::new(),
-        },
+        Event::TaskDead(event) if matches!(event.reason, DeadReason::Cancelled | DeadReason::Killed) => {
+            vec![Cause::End(event.task)]
+        }
         Event::CancelRequested(event) if event.cause == CancelCause::User => vec![Cause::End(event.task)],
         Event::QueueConfigured(event) => vec![Cause::Configure(event.queue.clone())],
         _ => Vec::new(),
+    }
+}
+
+/// The report that a record decides, by its lease and its digest.
+fn report_of(event: &Event) -> Option<(Position, Digest)> {
+    match event {
+        Event::TaskCompleted(event) => Some((event.lease, event.digest)),
+        Event::TaskFailed(event) => Some((event.lease, event.digest)),
+        Event::TaskCancelled(event) => Some((event.lease, event.digest)),
+        Event::TaskDead(event) => event.report.as_ref().map(|report| (report.lease, report.digest)),
+        _ => None,
     }
 }
 
@@ -180,23 +189,18 @@ impl Places {
         for (index, record) in records.iter().enumerate() {
             let position = record.position;
             places.index.insert(position, index);
+            if let Some(report) = report_of(&record.event) {
+                places.reports.insert(report, position);
+            }
             match &record.event {
-                Event::TaskCreated(event) => drop(places.created.insert(event.task, position)),
+                Event::TaskCreated(event) => {
+                    places.created.insert(event.task, position);
+                }
                 Event::LeaseExtended(event) => {
                     places.expiries.insert((event.lease, event.expires_at), position);
                 }
-                Event::LeaseReleased(event) => drop(places.released.insert(event.lease, position)),
-                Event::TaskCompleted(event) => {
-                    places.reports.insert((event.lease, event.digest), position);
-                }
-                Event::TaskFailed(event) => drop(places.reports.insert((event.lease, event.digest), position)),
-                Event::TaskCancelled(event) => {
-                    places.reports.insert((event.lease, event.digest), position);
-                }
-                Event::TaskDead(event) => {
-                    if let Some(report) = &event.report {
-                        places.reports.insert((report.lease, report.digest), position);
-                    }
+                Event::LeaseReleased(event) => {
+                    places.released.insert(event.lease, position);
                 }
                 _ => {}
             }
@@ -233,5 +237,102 @@ impl Places {
             ) => self.released.get(&release.lease.lease).copied().into_iter().collect(),
             _ => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::Scope;
+    use authority::command::SubmitTask;
+    use authority::event::TaskCreated;
+
+    use super::super::Cut;
+    use super::*;
+
+    fn at(ms: u64) -> At {
+        At::from_millis(ms)
+    }
+
+    fn submit(id: u128, sent_ms: u64, ended_ms: u64) -> Exchange {
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        let task = SubmitTask {
+            id: TaskId(id),
+            queue: Arc::new(QueueKey { scope, name: "q".into() }),
+            payload: Vec::new().into(),
+            priority: 0,
+            delay_ms: 0,
+            properties: Arc::default(),
+            extras: None,
+            operation: None,
+        };
+        Exchange {
+            sent_at: at(sent_ms),
+            ended_at: at(ended_ms),
+            request: Request::Decide(Command::SubmitTask(Box::new(task))),
+            reply: Some(Reply::Answer(Answer::Submitted(SubmitAnswer::Created(TaskId(id))))),
+        }
+    }
+
+    fn created(position: u64, exchange: &Exchange) -> Recorded {
+        let Request::Decide(Command::SubmitTask(task)) = &exchange.request else { unreachable!() };
+        let event = Event::TaskCreated(Box::new(TaskCreated {
+            task: task.id,
+            queue: task.queue.clone(),
+            payload: task.payload.clone(),
+            priority: 0,
+            not_before: None,
+            properties: Arc::default(),
+            extras: None,
+            operation: None,
+        }));
+        Recorded { position: Position(position), at: Time(position), prev: None, event }
+    }
+
+    fn order(recording: &Recording) -> String {
+        let words = recording.entries().into_iter().map(|entry| match entry {
+            Entry::Asked { ask, .. } => format!("ask{ask}"),
+            Entry::Recorded(record) => format!("record{}", record.position),
+            Entry::Told { ask, .. } => format!("told{ask}"),
+            _ => "?".into(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_request_stands_before_its_record_and_the_answer_behind_it() {
+        let exchanges = vec![submit(1, 10, 20), submit(2, 30, 40)];
+        let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
+        let recording = Recording { records, exchanges, cuts: Vec::new() };
+        assert_eq!(order(&recording), "ask0 record1 told0 ask1 record2 told1");
+    }
+
+    #[test]
+    fn where_the_order_is_open_requests_stand_early_and_answers_late() {
+        // Both were under way at once: whatever the first was told may rest on the second's record.
+        let exchanges = vec![submit(1, 10, 40), submit(2, 15, 35)];
+        let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
+        let recording = Recording { records, exchanges, cuts: Vec::new() };
+        assert_eq!(order(&recording), "ask0 ask1 record1 record2 told1 told0");
+    }
+
+    #[test]
+    fn an_answer_from_before_a_kill_stands_before_all_records_after_it() {
+        // The first was answered, the server was killed with an empty ledger, and the record came afterwards.
+        let mut exchanges = vec![submit(1, 10, 20), submit(1, 50, 60)];
+        exchanges[1].reply = None;
+        let records = vec![created(1, &exchanges[0])];
+        let recording = Recording { records, exchanges, cuts: vec![Cut { at: at(30), last: None }] };
+        assert_eq!(order(&recording), "ask0 told0 ask1 record1");
+        assert!(recording.judge().is_err());
+    }
+
+    #[test]
+    fn what_a_dead_server_left_was_there_before_all_later_requests() {
+        let mut exchanges = vec![submit(1, 10, 70), submit(2, 40, 50)];
+        exchanges[0].reply = None;
+        let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
+        let cut = Cut { at: at(30), last: Some(records[0].clone()) };
+        let recording = Recording { records, exchanges, cuts: vec![cut] };
+        assert_eq!(order(&recording), "ask0 record1 ask1 record2 told1");
     }
 }

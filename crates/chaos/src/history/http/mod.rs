@@ -20,14 +20,15 @@ use super::{Exchange, Learnt};
 use crate::api::{Answer, Call};
 use said::Said;
 
-/// Translates all calls of a run. An error is an answer that the contract does not allow.
-pub fn exchanges(calls: &[Call], records: &[Recorded]) -> Result<Vec<Exchange>, String> {
+/// Translates all calls of a run. What no contract allows is told beside it.
+pub fn exchanges(calls: &[Call], records: &[Recorded]) -> (Vec<Exchange>, Vec<String>) {
+    let mut surprises = Vec::new();
     let mut calls: Vec<(&Call, Said)> =
         calls.iter().filter_map(|call| Said::read(call).map(|said| (call, said))).collect();
     calls.sort_by_key(|(call, _)| call.sent_at);
     let mut names = Names::new(records);
     for (call, said) in &calls {
-        names.learn_leases(call, said)?;
+        surprises.extend(names.learn_leases(call, said).err());
     }
     for (call, said) in &calls {
         names.learn_outcome(call, said);
@@ -41,7 +42,7 @@ pub fn exchanges(calls: &[Call], records: &[Recorded]) -> Result<Vec<Exchange>, 
                     let reply = replies::reply(&names, said, &request, *status, body);
                     if reply.is_none() && (200..300).contains(status) {
                         let (method, path) = (call.method, &call.path);
-                        return Err(format!("{method} {path} was answered {status} with {body}"));
+                        surprises.push(format!("{method} {path} was answered {status} with {body}"));
                     }
                     reply
                 }
@@ -49,7 +50,7 @@ pub fn exchanges(calls: &[Call], records: &[Recorded]) -> Result<Vec<Exchange>, 
             exchanges.push(Exchange { sent_at: call.sent_at, ended_at: call.ended_at, request, reply });
         }
     }
-    Ok(exchanges)
+    (exchanges, surprises)
 }
 
 /// What the names of the contract stand for.

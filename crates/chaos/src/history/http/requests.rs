@@ -82,7 +82,9 @@ fn report(names: &mut Names, said: &Said, is_undecided: bool) -> Option<Request>
             let (error, retryable) = (error(report), report.retryable);
             Command::ReportFailure(ReportFailure { lease, digest, error, retryable, draw: 0 })
         }
-        (_, Story::Completed(result)) => Command::ReportCompletion(ReportCompletion { lease, digest, result }),
+        (_, Story::Completed(result)) => {
+            Command::ReportCompletion(ReportCompletion { lease, digest, result })
+        }
         _ => return None,
     };
     Some(Request::Decide(command))
