@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use tempfile::TempDir;
@@ -61,9 +62,12 @@ impl Stage {
     /// Ends the faults, drains, and holds the server to what it said.
     pub async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
         let (evidence, recording) = self.end(has_fair_clock).await?;
+        let began = Instant::now();
         let mut violations = check(&evidence, &recording.records);
         violations.extend(recording.audit().err());
         if violations.is_empty() {
+            let (records, exchanges) = (recording.records.len(), recording.exchanges.len());
+            println!("{records} records and {exchanges} exchanges judged in {:?}", began.elapsed());
             log_tools::check(self.server.binary(), self.server.data(), &recording.records)?;
             return Ok(reach(&evidence));
         }

@@ -17,14 +17,17 @@ pub enum Story {
     Failed(Category, Option<Arc<str>>, Arc<str>),
 }
 
+/// A queue and a payload.
+type Submitted = (Arc<QueueKey>, Arc<[u8]>);
+
 #[derive(Default)]
 pub struct Learnt {
     /// Tasks by what was submitted.
-    created: HashMap<(Arc<QueueKey>, Arc<[u8]>), Vec<TaskId>>,
+    created: HashMap<Submitted, Vec<TaskId>>,
     /// Those whose making is explained by a call.
     claimed: HashSet<TaskId>,
     payloads: HashSet<Arc<[u8]>>,
-    dedups: HashMap<(Arc<QueueKey>, Arc<str>, Arc<[u8]>), Digest>,
+    dedups: HashMap<(Submitted, Arc<str>), Digest>,
     stories: HashMap<(Position, Story), Digest>,
     /// Reports without authority, whose record does not say what they said.
     discarded: HashMap<Position, Digest>,
@@ -44,12 +47,11 @@ impl Learnt {
         match &record.event {
             Event::TaskCreated(event) => {
                 let submitted = (event.queue.clone(), event.payload.clone());
-                self.created.entry(submitted).or_default().push(event.task);
                 self.payloads.insert(event.payload.clone());
                 if let Some(dedup) = event.extras.as_ref().and_then(|extras| extras.dedup.as_ref()) {
-                    let content = (event.queue.clone(), dedup.key.clone(), event.payload.clone());
-                    self.dedups.insert(content, dedup.content);
+                    self.dedups.insert((submitted.clone(), dedup.key.clone()), dedup.content);
                 }
+                self.created.entry(submitted).or_default().push(event.task);
             }
             Event::LeaseGranted(event) => drop(self.requests.insert(record.position, event.request)),
             Event::TaskCompleted(event) => {
@@ -94,7 +96,7 @@ impl Learnt {
     }
 
     pub fn dedup(&mut self, queue: &Arc<QueueKey>, key: &Arc<str>, payload: &Arc<[u8]>) -> Digest {
-        let content = (queue.clone(), key.clone(), payload.clone());
+        let content = ((queue.clone(), payload.clone()), key.clone());
         let known = self.dedups.get(&content).copied();
         known.unwrap_or_else(|| self.digest_of_no_record())
     }
