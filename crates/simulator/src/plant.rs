@@ -1,14 +1,17 @@
-//! Bugs planted on purpose, around the product's code and never in it: a proof that cannot fail proves nothing.
+//! Bugs planted on purpose, around the product's code and within it: a proof that cannot fail proves nothing.
 
 use std::io;
 use std::sync::Arc;
 
+use authority::quirk::Quirk;
 use ledger::disk::fake::FakeDisk;
 use ledger::disk::{Disk, File};
 use ledger::file::{Batch, BatchBuilder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
+    /// A bug within the product's own code.
+    Inside(Quirk),
     /// Answers leave when their batch is taken, not when it is durable.
     AnswerBeforeSync,
     /// After a failed sync the coordinator carries on as if it had worked.
@@ -34,7 +37,8 @@ pub enum Plant {
 }
 
 impl Plant {
-    pub const ALL: &[Plant] = &[
+    /// The bugs around the product's code.
+    pub const AROUND: &[Plant] = &[
         Plant::AnswerBeforeSync,
         Plant::FailedSyncIgnored,
         Plant::SyncSkipped,
@@ -47,6 +51,18 @@ impl Plant {
         Plant::AnswersSwapped,
         Plant::DeliveredTakenBack,
     ];
+
+    /// Every bug that there is.
+    pub fn all() -> impl Iterator<Item = Plant> {
+        Plant::AROUND.iter().copied().chain(Quirk::ALL.iter().copied().map(Plant::Inside))
+    }
+
+    pub fn quirk(self) -> Option<Quirk> {
+        match self {
+            Plant::Inside(quirk) => Some(quirk),
+            _ => None,
+        }
+    }
 }
 
 /// The disk as the ledger sees it, with the planted bug if it is one of the disk's.

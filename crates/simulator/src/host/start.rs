@@ -60,7 +60,7 @@ impl Host {
             wall.plus_ms(PURGE_HOLD_MS)
         };
         self.life += 1;
-        let base = state.time().max(wall);
+        let base = coordinator::first_time(state.time(), wall);
         let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, 0);
         let life = (self.life, base, env.now, env.swarm.room_bytes);
         let engine = Engine::new(state, hold);
