@@ -44,6 +44,8 @@ quirks! {
     ExpiryCostsNothing,
     /// A task waits for its retry, but is leased before.
     RetryDelayIgnored,
+    /// A failure that may be tried again ends its task.
+    RetryForgotten,
     /// A failed task is to be tried again at once.
     BackoffForgotten,
     /// Waiting tasks are leased in the opposite order.

@@ -38,6 +38,8 @@ pub struct Swarm {
     pub workers: u64,
     /// How long new work comes in.
     pub safety_ms: u64,
+    /// Before some starts, bits of what is on the disk have flipped.
+    pub flips: bool,
 }
 
 impl Swarm {
@@ -72,6 +74,7 @@ impl Swarm {
             clients: rng.between(1, 3),
             workers: rng.between(2, 5),
             safety_ms: rng.between(2_000, 12_000),
+            flips: !calm && rng.chance(400),
         }
     }
 }

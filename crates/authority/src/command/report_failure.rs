@@ -42,16 +42,17 @@ impl ReportFailure {
 
     fn fail(&self, task: &Task, settings: &QueueSettings, retry: bool, now: Time) -> (Event, Outcome) {
         let used = task.used_attempts();
-        let (next, outcome) = if retry && used < task.max_attempts(settings) {
-            let delay_ms = match quirk::is(Quirk::BackoffForgotten) {
-                true => 0,
-                false => task.backoff(settings).delay_ms(used, self.draw),
+        let (next, outcome) =
+            if retry && used < task.max_attempts(settings) && !quirk::is(Quirk::RetryForgotten) {
+                let delay_ms = match quirk::is(Quirk::BackoffForgotten) {
+                    true => 0,
+                    false => task.backoff(settings).delay_ms(used, self.draw),
+                };
+                let at = now.plus_ms(delay_ms);
+                (NextStep::RetryAt(at), Outcome::RetryAt(at))
+            } else {
+                (NextStep::Final, Outcome::Failed)
             };
-            let at = now.plus_ms(delay_ms);
-            (NextStep::RetryAt(at), Outcome::RetryAt(at))
-        } else {
-            (NextStep::Final, Outcome::Failed)
-        };
         let failed = TaskFailed {
             task: task.id,
             lease: self.lease.lease,

@@ -1,9 +1,11 @@
 //! The coordinator's machine: a disk, a wall clock, and a process that may die at any step and start again.
 
+mod flips;
 mod process;
 mod snapshots;
 mod start;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use authority::{Position, State, Time};
@@ -69,6 +71,8 @@ pub struct Host {
     open: Vec<Vec<u8>>,
     /// The last crash may have left noise.
     noise: bool,
+    /// Snapshots that stay damaged, as those of a real disk do.
+    bad_snapshots: BTreeSet<String>,
 }
 
 impl Host {
@@ -82,6 +86,7 @@ impl Host {
             known: Vec::new(),
             open: Vec::new(),
             noise: false,
+            bad_snapshots: BTreeSet::new(),
         }
     }
 
