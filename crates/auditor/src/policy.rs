@@ -2,12 +2,11 @@
 
 use authority::{Backoff, Category, QueueConfig, Time};
 
+use super::records::DEFAULT_MAX_ATTEMPTS;
 use super::truth::TaskTruth;
 
-/// The defaults of a queue that nobody configured, as the contract tells them to people.
-pub const MAX_ATTEMPTS: u32 = 3;
-pub const RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
-const BACKOFF: Backoff =
+/// The default of a queue that nobody configured, as the contract tells it to people.
+const DEFAULT_BACKOFF: Backoff =
     Backoff { initial_ms: 1_000, factor_permille: 2_000, max_ms: 300_000, jitter_permille: 200 };
 
 /// What a worker said of a failure.
@@ -32,12 +31,12 @@ impl Claim {
 }
 
 pub fn max_attempts(task: &TaskTruth, config: Option<&QueueConfig>) -> u32 {
-    task.max_attempts.or(config.and_then(|config| config.max_attempts)).unwrap_or(MAX_ATTEMPTS)
+    task.max_attempts.or(config.and_then(|config| config.max_attempts)).unwrap_or(DEFAULT_MAX_ATTEMPTS)
 }
 
 /// Whether a task that failed at `at` may be tried again at `retry`.
 pub fn retry_fits(task: &TaskTruth, config: Option<&QueueConfig>, at: Time, retry: Time) -> bool {
-    let backoff = task.backoff.or(config.and_then(|config| config.backoff)).unwrap_or(BACKOFF);
+    let backoff = task.backoff.or(config.and_then(|config| config.backoff)).unwrap_or(DEFAULT_BACKOFF);
     let failures = task.used_attempts().max(1);
     let factor = (f64::from(backoff.factor_permille) / 1_000.0).max(1.0);
     let cap = backoff.max_ms as f64;

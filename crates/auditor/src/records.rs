@@ -7,6 +7,10 @@ use super::truth::{LeaseTruth, Over, TaskTruth, Version};
 use super::{Auditor, Holder, Reached, ensure, policy};
 use crate::history::Recorded;
 
+/// The defaults of a queue that nobody configured, as the contract tells them to people.
+pub(super) const DEFAULT_MAX_ATTEMPTS: u32 = 3;
+const DEFAULT_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
+
 impl Auditor {
     pub(super) fn recorded(&mut self, record: &Recorded) -> Result<(), String> {
         let (position, at) = (record.position, record.at);
@@ -237,20 +241,21 @@ impl Auditor {
             }
             Event::LeaseReleased(event) => {
                 in_time(task, event.lease)?;
-                let explained = match event.cause {
-                    authority::event::ReleaseCause::Worker => {
-                        holder.is_some_and(|holder| causes.releases.contains(&holder))
-                    }
+                match event.cause {
+                    authority::event::ReleaseCause::Worker => ensure(
+                        holder.is_some_and(|holder| causes.releases.contains(&holder)),
+                        "its holder did not give it back",
+                    )?,
                     authority::event::ReleaseCause::Session => {
                         reach.bump(Reached::Session);
                         let worker = task.lease().map(|lease| lease.worker.clone()).unwrap_or_default();
-                        causes.sessions.iter().any(|(name, _)| *name == worker)
+                        let began = causes.sessions.iter().any(|(name, _)| *name == worker);
+                        ensure(began, "its worker began no session")?;
                     }
                     authority::event::ReleaseCause::Undelivered => {
-                        !self.told_leases.contains_key(&event.lease)
+                        ensure(!self.told_leases.contains_key(&event.lease), "it was told to its worker")?;
                     }
-                };
-                ensure(explained, "nobody gave it back")?;
+                }
                 reach.bump(Reached::Released);
                 task.releases += 1;
                 task.end_lease(position, Over::Released);
@@ -279,7 +284,14 @@ impl Auditor {
                 let mut retries = claims.iter().map(|claim| claim.may_retry(config));
                 let left = task.used_attempts() < max_attempts;
                 let fits = retries.any(|retry| (retry && left) == (event.next != NextStep::Final));
-                ensure(fits, "the policy does not end it, or allows no further attempt")?;
+                ensure(
+                    fits,
+                    if left {
+                        "the policy asks for another end"
+                    } else {
+                        "the policy allows no further attempt"
+                    },
+                )?;
                 let outcome = match event.next {
                     NextStep::RetryAt(time) => Outcome::RetryAt(time),
                     NextStep::Final => Outcome::Failed,
@@ -352,7 +364,7 @@ impl Auditor {
     }
 
     pub(super) fn retention_ms(&self, queue: &QueueKey) -> u64 {
-        self.queues.get(queue).and_then(|config| config.retention_ms).unwrap_or(policy::RETENTION_MS)
+        self.queues.get(queue).and_then(|config| config.retention_ms).unwrap_or(DEFAULT_RETENTION_MS)
     }
 }
 

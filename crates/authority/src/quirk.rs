@@ -60,10 +60,14 @@ quirks! {
     CancelForgotten,
     /// A restored state knows no timers.
     TimersLostAtRestore,
+    /// A restored state knows no settings of queues.
+    SettingsLostAtRestore,
     /// Records that a snapshot holds already are applied again.
     WindowAppliedTwice,
     /// A frame of which sectors are missing is taken for whole.
     TornFrameApplied,
+    /// A frame is believed, whatever its checksum.
+    ChecksumIgnored,
     /// A frame that does not verify is passed over.
     DamagedFrameSkipped,
     /// After a failed sync the ledger syncs again and goes on.
@@ -72,8 +76,6 @@ quirks! {
     TrimmedTooFar,
     /// A start believes the wall clock, also when the ledger is ahead of it.
     ClockFromWall,
-    /// A record whose effect failed is not shown to the effect again.
-    FailedEffectPassed,
 }
 
 #[cfg(feature = "planted")]

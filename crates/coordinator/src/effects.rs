@@ -10,7 +10,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use authority::Position;
-use authority::quirk::{self, Quirk};
 use ledger::file::Reader;
 use ledger::record;
 use tokio::sync::watch;
@@ -92,7 +91,7 @@ fn catch_up(
         let (position, bytes) = read.map_err(|error| error.to_string())?;
         let decoded = record::decode(&bytes).map_err(|error| error.to_string())?;
         result = effect.apply(&HistoryRecord { position, at: decoded.at, event: decoded.event });
-        if result.is_err() && !quirk::is(Quirk::FailedEffectPassed) {
+        if result.is_err() {
             break;
         }
         place.applied_up_to = position;

@@ -32,7 +32,7 @@ impl ExtendLease {
         let task = match self.lease.find(state, now) {
             Found::Rejected(why) => return Decision::only(ExtendAnswer::Rejected(why)),
             Found::Past(..) => return Decision::only(ExtendAnswer::Lost),
-            Found::Overdue(slot, _) if !quirk::is(Quirk::ExpiredLeaseRevived) => {
+            Found::Overdue(slot, task) if task.cancel.is_some() || !quirk::is(Quirk::ExpiredLeaseRevived) => {
                 return Decision { events: expire(state, slot, now), answer: ExtendAnswer::Lost };
             }
             Found::Current(_, task) | Found::Overdue(_, task) => task,

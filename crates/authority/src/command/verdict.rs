@@ -43,7 +43,7 @@ pub(super) fn judge(
             let events = discard(task, lease, digest).into_iter().collect();
             Decision { events, answer: Verdict::Cancelled }
         }
-        Found::Overdue(slot, task) if !quirk::is(Quirk::LateReportCommits) => {
+        Found::Overdue(slot, task) if task.cancel.is_some() || !quirk::is(Quirk::LateReportCommits) => {
             let mut events = expire(state, slot, now);
             events.extend(discard(task, lease, digest));
             Decision { events, answer: Verdict::Cancelled }

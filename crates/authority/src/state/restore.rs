@@ -33,6 +33,7 @@ impl Restore {
     }
 
     pub fn queue(&mut self, key: &Arc<QueueKey>, config: QueueConfig, configured: Position) {
+        let config = if quirk::is(Quirk::SettingsLostAtRestore) { QueueConfig::default() } else { config };
         self.state.configure(key, config, configured);
     }
 

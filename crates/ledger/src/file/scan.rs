@@ -134,7 +134,6 @@ impl Scanner {
         }
         match header.judge(self.load(self.offset, bytes)?) {
             Soundness::Sound => {}
-            Soundness::Incomplete if quirk::is(Quirk::TornFrameApplied) => {}
             Soundness::Damaged if quirk::is(Quirk::DamagedFrameSkipped) => {
                 self.pass(&header);
                 return self.step();
