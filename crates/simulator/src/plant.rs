@@ -57,20 +57,14 @@ impl Plant {
         Plant::AROUND.iter().copied().chain(Quirk::ALL.iter().copied().map(Plant::Inside))
     }
 
-    /// What is said of a history with this bug: words that belong to the rule that it breaks. Of several, the first
-    /// history may show any.
+    /// What is said of a history with this bug: words of the rule that it breaks, or of one of them.
     pub fn words(self) -> &'static [&'static str] {
-        const LOST: &[&str] =
-            &["would have kept records up to", "does not verify", "but the ledger ends before"];
+        const LOST: &[&str] = &["a power cut would", "but the ledger ends before"];
         const FLIPPED: &[&str] = &["a start serves all the same", "is refused, but for something else"];
         match self {
-            Plant::AnswerBeforeSync => {
-                &["no durable record", "was never configured", "not durable", "would have kept"]
-            }
+            Plant::AnswerBeforeSync => &["no durable record"],
             Plant::FailedSyncIgnored => LOST,
-            Plant::SyncSkipped => {
-                &["the segment header is damaged", "would have kept", "the ledger ends before"]
-            }
+            Plant::SyncSkipped => &["the segment header is damaged", "the identity is damaged"],
             Plant::DirectorySyncSkipped => &["every segment is missing"],
             Plant::SnapshotOneShort => &["the snapshot ends at"],
             Plant::SnapshotLacksABlock => &["the tail does not replay", "is not what all records give"],
@@ -83,28 +77,26 @@ impl Plant {
                 Quirk::LateReportCommits => &["the lease had passed its time"],
                 Quirk::GraceNotChecked => &["the grace of its cancel was over"],
                 Quirk::ExpiredLeaseRevived => &["the lease had passed its time"],
-                Quirk::RequeueForgotten => &["stood before it in the queue", "never ends"],
-                Quirk::OtherStoryAccepted => &["what is recorded is", "no record discards it"],
+                Quirk::RequeueForgotten => &["never ends"],
+                Quirk::OtherStoryAccepted => &["what is recorded is"],
                 Quirk::RepeatCalledStale => &["no record discards it"],
                 Quirk::CancelledWaitsAgain => &["it waits again after a cancel"],
                 Quirk::LeaseGrantedTwice => &["the task does not wait"],
                 Quirk::WaitingTaskPurged => &["has not ended, or is purged already"],
                 Quirk::DedupKeyForgotten => &["its dedup key belongs to another task"],
                 Quirk::TokenRepeated => &["no durable record grants it"],
-                Quirk::ExpiryCostsNothing => {
-                    &["counts the attempts in another way", "allows no further attempt"]
-                }
+                Quirk::ExpiryCostsNothing => &["counts the attempts in another way"],
                 Quirk::RetryDelayIgnored => &["the task may not be leased yet"],
                 Quirk::RetryForgotten => &["the policy asks for another end"],
                 Quirk::BackoffForgotten => &["its next attempt is not when the backoff says"],
                 Quirk::ReadyOrderReversed => &["stood before it in the queue"],
-                Quirk::WrongWorkerAccepted => &["its holder", "the lease is another worker's"],
+                Quirk::WrongWorkerAccepted => &["its holder"],
                 Quirk::StaleLeaseAccepted => &["is not the task's current one"],
                 Quirk::ReportLostToCancel => &["no record discards it"],
                 Quirk::CancelForgotten => &["the task goes on"],
                 Quirk::TimersLostAtRestore => &["the due index differs from the tasks"],
                 Quirk::SettingsLostAtRestore => &["is not what all records give"],
-                Quirk::WindowAppliedTwice => &["the tail does not replay"],
+                Quirk::WindowAppliedTwice => &["does not fit"],
                 Quirk::TornFrameApplied => &["was never on its way to the disk", "do not add up"],
                 Quirk::ChecksumIgnored | Quirk::DamagedFrameSkipped => FLIPPED,
                 Quirk::FailedSyncRetried => LOST,

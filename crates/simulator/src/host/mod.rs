@@ -1,6 +1,7 @@
 //! The coordinator's machine: a disk, a wall clock, and a process that may die at any step and start again.
 
 mod flips;
+mod lateness;
 mod process;
 mod snapshots;
 mod start;
@@ -244,13 +245,14 @@ impl Host {
     }
 }
 
-/// What a power cut at this moment would leave, if a start could make sense of it.
-fn kept(disk: &FakeDisk, options: &Options) -> Option<Position> {
+/// The last record that a power cut at this moment would leave.
+fn kept(disk: &FakeDisk, options: &Options) -> Result<Position, String> {
     let disk = disk.crash(&[]);
     disk.set_capacity(None);
     let options = Options { drop_unverified_tail: true, ..options.clone() };
-    let (ledger, _) = FileLedger::open(Arc::new(disk), options).ok()?;
-    Some(Position(ledger.next().0 - 1))
+    let (ledger, _) = FileLedger::open(Arc::new(disk), options)
+        .map_err(|error| format!("what a power cut would leave now is refused: {error}"))?;
+    Ok(Position(ledger.next().0 - 1))
 }
 
 fn ledger_options(env: &Env) -> Options {
