@@ -90,7 +90,7 @@ impl Plant {
                 Quirk::RetryForgotten => &["the policy asks for another end"],
                 Quirk::BackoffForgotten => &["its next attempt is not when the backoff says"],
                 Quirk::ReadyOrderReversed => &["stood before it in the queue"],
-                Quirk::WrongWorkerAccepted => &["its holder"],
+                Quirk::WrongWorkerAccepted => &["its holder", "the lease is another worker's"],
                 Quirk::StaleLeaseAccepted => &["is not the task's current one"],
                 Quirk::ReportLostToCancel => &["no record discards it"],
                 Quirk::CancelForgotten => &["the task goes on"],
