@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use simulator::Plant;
 
-/// Seeds within which every planted bug must show. The rarest need some two hundred; most need one or two.
+/// Seeds within which every planted bug must show. The rarest needs some three hundred; most need fewer than ten.
 const MOST_SEEDS: u64 = 1_000;
 /// How many bugs there must be to plant.
 const LEAST_PLANTS: usize = 24;
