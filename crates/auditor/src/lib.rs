@@ -6,6 +6,8 @@
 
 mod answers;
 pub mod history;
+mod order;
+mod policy;
 mod reach;
 mod reads;
 mod records;
@@ -14,10 +16,12 @@ mod truth;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use authority::{Command, Digest, Position, QueueConfig, QueueKey, TaskId, Time};
+use authority::{Command, Digest, LeaseRef, Position, QueueConfig, QueueKey, Scope, TaskId, Time};
 use coordinator::{Reply, Request};
 
 use history::{AskId, Entry};
+use order::Lines;
+use policy::Claim;
 pub use reach::{Reach, Reached};
 use truth::TaskTruth;
 
@@ -35,8 +39,11 @@ pub struct Auditor {
     rules: Rules,
     position: Position,
     time: Time,
+    /// The newest time in the ledger when the coordinator last started.
+    started: Time,
     epoch: u64,
     tasks: BTreeMap<TaskId, TaskTruth>,
+    lines: Lines,
     queues: BTreeMap<Arc<QueueKey>, QueueConfig>,
     dedup: BTreeMap<(Arc<QueueKey>, Arc<str>), TaskId>,
     redrives: BTreeMap<TaskId, TaskId>,
@@ -65,15 +72,34 @@ struct Ask {
 struct Causes {
     submits: BTreeMap<TaskId, authority::command::SubmitTask>,
     redrives: BTreeMap<TaskId, TaskId>,
-    polls: BTreeSet<(authority::Scope, Arc<str>)>,
-    completions: BTreeMap<(Position, Digest), Arc<[u8]>>,
-    failures: BTreeSet<(Position, Digest)>,
-    heartbeats: BTreeSet<Position>,
-    releases: BTreeSet<Position>,
+    polls: BTreeSet<(Scope, Arc<str>)>,
+    completions: BTreeMap<(Holder, Digest), Arc<[u8]>>,
+    failures: BTreeMap<(Holder, Digest), Vec<Claim>>,
+    /// Everything that was reported under a lease, whoever did it.
+    reports: BTreeSet<(Position, Digest)>,
+    heartbeats: BTreeSet<Holder>,
+    releases: BTreeSet<Holder>,
     cancels: BTreeSet<TaskId>,
     kills: BTreeSet<TaskId>,
     sessions: BTreeSet<(Arc<str>, Arc<str>)>,
     configs: Vec<(Arc<QueueKey>, QueueConfig)>,
+}
+
+/// Who speaks about a lease, as a request names it. Only the one to whom it was granted may.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Holder {
+    lease: Position,
+    task: TaskId,
+    attempt: u32,
+    worker: Arc<str>,
+    scope: Scope,
+}
+
+impl From<&LeaseRef> for Holder {
+    fn from(named: &LeaseRef) -> Holder {
+        let LeaseRef { scope, worker, task, attempt, lease } = named.clone();
+        Holder { lease, task, attempt, worker, scope }
+    }
 }
 
 impl Auditor {
@@ -82,8 +108,10 @@ impl Auditor {
             rules,
             position: Position::ZERO,
             time: Time::ZERO,
+            started: Time::ZERO,
             epoch: 0,
             tasks: BTreeMap::new(),
+            lines: Lines::default(),
             queues: BTreeMap::new(),
             dedup: BTreeMap::new(),
             redrives: BTreeMap::new(),
@@ -119,7 +147,13 @@ impl Auditor {
                 if let Some(ask) = self.asks.get_mut(ask) {
                     ask.received = Some(*at);
                 }
-                Ok(())
+                ensure(
+                    *at >= self.started,
+                    format!(
+                        "ask {ask} is received at {at}, before {}, which the ledger had seen",
+                        self.started
+                    ),
+                )
             }
             Entry::Recorded(recorded) => self.recorded(recorded).map_err(|what| {
                 format!("record {} at {} ({:?}): {what}", recorded.position, recorded.at, recorded.event)
@@ -128,7 +162,10 @@ impl Auditor {
                 let request = self.asks.get(ask).map(|ask| &ask.request);
                 format!("answer {reply:?} to ask {ask} ({request:?}): {what}")
             }),
-            Entry::Started => Ok(()),
+            Entry::Started => {
+                self.started = self.time;
+                Ok(())
+            }
         }
     }
 
@@ -189,7 +226,7 @@ impl Causes {
                 self.polls.insert((lease.scope.clone(), lease.worker.clone()));
             }
             Request::Heartbeat { extend, .. } => {
-                self.heartbeats.insert(extend.lease.lease);
+                self.heartbeats.insert(Holder::from(&extend.lease));
             }
             Request::Decide(command) => self.note_command(command),
             Request::Read(_) | Request::WaitTask { .. } => {}
@@ -205,13 +242,16 @@ impl Causes {
                 self.redrives.insert(redrive.id, redrive.task);
             }
             Command::ReportCompletion(report) => {
-                self.completions.insert((report.lease.lease, report.digest), report.result.clone());
+                self.reports.insert((report.lease.lease, report.digest));
+                self.completions.insert(((&report.lease).into(), report.digest), report.result.clone());
             }
             Command::ReportFailure(report) => {
-                self.failures.insert((report.lease.lease, report.digest));
+                self.reports.insert((report.lease.lease, report.digest));
+                let claims = self.failures.entry(((&report.lease).into(), report.digest)).or_default();
+                claims.push(Claim { category: report.error.category, retryable: report.retryable });
             }
             Command::ReleaseLease(release) => {
-                self.releases.insert(release.lease.lease);
+                self.releases.insert(Holder::from(&release.lease));
             }
             Command::CancelTask(cancel) => {
                 self.cancels.insert(cancel.task);

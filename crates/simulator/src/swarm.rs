@@ -38,6 +38,10 @@ pub struct Swarm {
     pub workers: u64,
     /// How long new work comes in.
     pub safety_ms: u64,
+    /// Before some starts, bits of what is on the disk have flipped.
+    pub flips: bool,
+    /// How late the driver looks at the clock.
+    pub late_ms: u64,
 }
 
 impl Swarm {
@@ -49,7 +53,7 @@ impl Swarm {
         let (hostile, edge_broken, crashes, loss, duplicates) = (on(600), on(150), on(700), on(500), on(500));
         let [power_cuts, garbage, failed_syncs, full_disk, stalls, cuts, wall_jumps, suspends, drift, slow] =
             flags;
-        Swarm {
+        let swarm = Swarm {
             power_cuts,
             garbage,
             failed_syncs,
@@ -64,7 +68,8 @@ impl Swarm {
             worker_drift: drift,
             crash_permille: if crashes { rng.between(1, 12) } else { 0 },
             edge_broken,
-            hostile,
+            // A broken edge shows only when somebody tries it.
+            hostile: hostile || edge_broken,
             segment_bytes: *rng.pick(&[24 << 10, 32 << 10, 64 << 10]).unwrap_or(&(64 << 10)),
             snapshot_after_bytes: rng.between(1_000, 12_000),
             history_max_bytes: *rng.pick(&[0, 64 << 10, 10 << 20]).unwrap_or(&0),
@@ -72,6 +77,15 @@ impl Swarm {
             clients: rng.between(1, 3),
             workers: rng.between(2, 5),
             safety_ms: rng.between(2_000, 12_000),
+            flips: !calm && rng.chance(400),
+            late_ms: if !calm && rng.chance(500) { rng.between(20, 2_500) } else { 0 },
+        };
+        match rng.chance(300) {
+            // A log that is soon trimmed.
+            true => {
+                Swarm { segment_bytes: 24 << 10, snapshot_after_bytes: 1_500, history_max_bytes: 0, ..swarm }
+            }
+            false => swarm,
         }
     }
 }

@@ -29,6 +29,7 @@ impl Host {
             return Ok(());
         }
         let options = ledger_options(env);
+        self.flip_bits(&options, env)?;
         let trouble = env.strikes(true, env.swarm.crash_permille * 10);
         if trouble {
             let call = env.rng.below(30);
@@ -46,6 +47,7 @@ impl Host {
             Some(opened) => opened,
             None => return self.fail_at_start(env),
         };
+        self.judge_snapshots(&ledger, &report, env)?;
         self.compare(&ledger, env)?;
         let state = self.recover(&ledger, &report, env)?;
         let wall = self.wall(env.now);
@@ -60,7 +62,7 @@ impl Host {
             wall.plus_ms(PURGE_HOLD_MS)
         };
         self.life += 1;
-        let base = state.time().max(wall);
+        let base = coordinator::first_time(state.time(), wall);
         let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, 0);
         let life = (self.life, base, env.now, env.swarm.room_bytes);
         let engine = Engine::new(state, hold);
@@ -120,8 +122,13 @@ impl Host {
         let found = reader.read_from(first, Position(next - 1)).map_err(|error| error.to_string())?;
         let mut open = std::mem::take(&mut self.open).into_iter();
         let mut kept = 0;
+        let mut expected = first;
         for read in found.into_iter().flatten() {
             let (position, bytes) = read.map_err(|error| format!("a record cannot be read: {error}"))?;
+            if position != expected {
+                return Err(format!("record {position} is shown where {expected} should follow"));
+            }
+            expected = position.next();
             if position.0 <= known {
                 if self.known[position.0 as usize - 1] != bytes {
                     return Err(format!("record {position} is not what was durable there"));
