@@ -8,6 +8,8 @@ mod answers;
 mod effects;
 mod further;
 pub mod history;
+mod order;
+mod policy;
 mod reach;
 mod reads;
 mod records;
@@ -18,10 +20,14 @@ pub mod vocabulary;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use authority::{Command, Digest, Position, Properties, QueueConfig, QueueKey, TaskId, Time};
+use authority::{
+    Command, Digest, LeaseRef, Position, Properties, QueueConfig, QueueKey, Scope, TaskId, Time,
+};
 use coordinator::{Reply, Request};
 
 use history::{AskId, Entry, Recorded};
+use order::Lines;
+use policy::Claim;
 pub use reach::{Reach, Reached};
 use truth::TaskTruth;
 
@@ -32,14 +38,20 @@ pub struct Rules {
     pub edge_broken: bool,
     /// There is a limit of memory that may be reached.
     pub memory_bound: bool,
+    /// Answers do not name the record that they rest on, because their contract has no word for it. Then any version
+    /// of a task fits that was not outdated when it was asked for.
+    pub unnamed_records: bool,
 }
 
 pub struct Auditor {
     rules: Rules,
     position: Position,
     time: Time,
+    /// The newest time in the ledger when the coordinator last started.
+    started: Time,
     epoch: u64,
     tasks: BTreeMap<TaskId, TaskTruth>,
+    lines: Lines,
     queues: BTreeMap<Arc<QueueKey>, QueueConfig>,
     dedup: BTreeMap<(Arc<QueueKey>, Arc<str>), TaskId>,
     redrives: BTreeMap<TaskId, TaskId>,
@@ -80,19 +92,38 @@ struct Causes {
     submits: BTreeMap<TaskId, authority::command::SubmitTask>,
     redrives: BTreeMap<TaskId, TaskId>,
     /// What each worker offered, by queue.
-    offers: BTreeMap<(authority::Scope, Arc<str>), BTreeSet<Offer>>,
+    offers: BTreeMap<(Scope, Arc<str>), BTreeSet<Offer>>,
     starts: BTreeSet<(Position, Arc<str>)>,
     attaches: BTreeSet<(TaskId, Arc<str>)>,
     detaches: BTreeSet<(TaskId, Arc<str>)>,
     rotations: BTreeSet<Arc<str>>,
-    completions: BTreeMap<(Position, Digest), Arc<[u8]>>,
-    failures: BTreeSet<(Position, Digest)>,
-    heartbeats: BTreeSet<Position>,
-    releases: BTreeSet<Position>,
+    completions: BTreeMap<(Holder, Digest), Arc<[u8]>>,
+    failures: BTreeMap<(Holder, Digest), Vec<Claim>>,
+    /// Everything that was reported under a lease, whoever did it.
+    reports: BTreeSet<(Position, Digest)>,
+    heartbeats: BTreeSet<Holder>,
+    releases: BTreeSet<Holder>,
     cancels: BTreeSet<TaskId>,
     kills: BTreeSet<TaskId>,
     sessions: BTreeSet<(Arc<str>, Arc<str>)>,
     configs: Vec<(Arc<QueueKey>, QueueConfig)>,
+}
+
+/// Who speaks about a lease, as a request names it. Only the one to whom it was granted may.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Holder {
+    lease: Position,
+    task: TaskId,
+    attempt: u32,
+    worker: Arc<str>,
+    scope: Scope,
+}
+
+impl From<&LeaseRef> for Holder {
+    fn from(named: &LeaseRef) -> Holder {
+        let LeaseRef { scope, worker, task, attempt, lease } = named.clone();
+        Holder { lease, task, attempt, worker, scope }
+    }
 }
 
 impl Auditor {
@@ -101,8 +132,10 @@ impl Auditor {
             rules,
             position: Position::ZERO,
             time: Time::ZERO,
+            started: Time::ZERO,
             epoch: 0,
             tasks: BTreeMap::new(),
+            lines: Lines::default(),
             queues: BTreeMap::new(),
             dedup: BTreeMap::new(),
             redrives: BTreeMap::new(),
@@ -142,7 +175,13 @@ impl Auditor {
                 if let Some(ask) = self.asks.get_mut(ask) {
                     ask.received = Some(*at);
                 }
-                Ok(())
+                ensure(
+                    *at >= self.started,
+                    format!(
+                        "ask {ask} is received at {at}, before {}, which the ledger had seen",
+                        self.started
+                    ),
+                )
             }
             Entry::Recorded(recorded) => self.recorded(recorded).map_err(|what| {
                 format!("record {} at {} ({:?}): {what}", recorded.position, recorded.at, recorded.event)
@@ -154,7 +193,10 @@ impl Auditor {
             Entry::Applied { position, at, event } => self
                 .applied(*position, *at, event)
                 .map_err(|what| format!("the effect of record {position} ({event:?}): {what}")),
-            Entry::Started => Ok(()),
+            Entry::Started => {
+                self.started = self.time;
+                Ok(())
+            }
         }
     }
 
@@ -223,7 +265,7 @@ impl Causes {
                 offers.extend(lease.queues.iter().map(|queue| (queue.clone(), lease.properties.clone())));
             }
             Request::Heartbeat { extend, .. } => {
-                self.heartbeats.insert(extend.lease.lease);
+                self.heartbeats.insert(Holder::from(&extend.lease));
             }
             Request::Decide(command) => self.note_command(command),
             Request::Read(_) | Request::WaitTask { .. } => {}
@@ -239,13 +281,16 @@ impl Causes {
                 self.redrives.insert(redrive.id, redrive.task);
             }
             Command::ReportCompletion(report) => {
-                self.completions.insert((report.lease.lease, report.digest), report.result.clone());
+                self.reports.insert((report.lease.lease, report.digest));
+                self.completions.insert(((&report.lease).into(), report.digest), report.result.clone());
             }
             Command::ReportFailure(report) => {
-                self.failures.insert((report.lease.lease, report.digest));
+                self.reports.insert((report.lease.lease, report.digest));
+                let claims = self.failures.entry(((&report.lease).into(), report.digest)).or_default();
+                claims.push(Claim { category: report.error.category, retryable: report.retryable });
             }
             Command::ReleaseLease(release) => {
-                self.releases.insert(release.lease.lease);
+                self.releases.insert(Holder::from(&release.lease));
             }
             Command::CancelTask(cancel) => {
                 self.cancels.insert(cancel.task);

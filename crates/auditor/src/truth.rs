@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use authority::{Dedup, Digest, Outcome, Position, Properties, QueueKey, TaskId, TaskState, Time};
+use authority::{Backoff, Dedup, Digest, Outcome, Position, Properties, QueueKey, TaskId, TaskState, Time};
 
 pub struct TaskTruth {
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
+    pub priority: i32,
     pub properties: Arc<Properties>,
     pub state: TaskState,
     pub attempt: u32,
     pub releases: u32,
     pub not_before: Option<Time>,
+    /// The record since which it stands in the queue's line.
+    pub waits_since: Option<Position>,
     pub was_delayed: bool,
     /// Lost its last attempt; only its end may follow.
     pub exhausted: bool,
@@ -20,6 +23,7 @@ pub struct TaskTruth {
     pub deadline: Option<Time>,
     pub timeout_ms: Option<u64>,
     pub max_attempts: Option<u32>,
+    pub backoff: Option<Backoff>,
     pub dedup: Option<Dedup>,
     pub redrive_of: Option<TaskId>,
     pub result: Option<Arc<[u8]>>,

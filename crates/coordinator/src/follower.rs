@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use authority::Position;
+use authority::quirk::{self, Quirk};
 use ledger::disk::{Disk, read_up_to, write_all_at};
 use ledger::file::{Hold, Reader};
 use ledger::record;
@@ -59,7 +60,11 @@ impl Follower {
         for read in records {
             let (position, bytes) = read.map_err(|error| error.to_string())?;
             let decoded = record::decode(&bytes).map_err(|error| error.to_string())?;
-            self.effect.apply(&HistoryRecord { position, at: decoded.at, event: decoded.event })?;
+            let record = HistoryRecord { position, at: decoded.at, event: decoded.event };
+            match self.effect.apply(&record) {
+                Err(_) if quirk::is(Quirk::FailedEffectPassed) => {}
+                applied => applied?,
+            }
             self.place.applied_up_to = position;
             if position.0 - self.place.saved.0 >= SAVE_AFTER_RECORDS {
                 self.save().map_err(|error| error.to_string())?;

@@ -13,7 +13,7 @@ mod history;
 mod journal_line;
 mod request;
 
-pub use clock::{Clock, wall};
+pub use clock::{Clock, first_time, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};
 pub use effects::Effect;
 pub use follower::Follower;

@@ -4,7 +4,7 @@ use auditor::Auditor;
 use auditor::history::{Entry, Recorded};
 use authority::command::Verdict;
 use authority::command::{Refusal, SubmitAnswer};
-use authority::event::{LeaseExtended, LeaseGranted, LeaseReleased, ReleaseCause, TasksPurged};
+use authority::event::{LeaseExtended, LeaseGranted, LeaseReleased, NextStep, ReleaseCause, TasksPurged};
 use authority::{Answer, Event, Outcome, Position, Rejection, TaskId, Time};
 use coordinator::Reply;
 
@@ -168,6 +168,57 @@ fn an_attempt_that_is_left_out_is_found() {
         change_record(history, |recorded| match &mut recorded.event {
             Event::LeaseGranted(event) => {
                 event.attempt += 1;
+                true
+            }
+            _ => false,
+        })
+    });
+}
+
+#[test]
+fn a_retry_at_another_time_than_the_backoff_says_is_found() {
+    must_be_found(|history| {
+        change_record(history, |recorded| match &mut recorded.event {
+            Event::TaskFailed(event) => match &mut event.next {
+                NextStep::RetryAt(time) => {
+                    *time = time.plus_ms(24 * 60 * 60 * 1_000);
+                    true
+                }
+                NextStep::Final => false,
+            },
+            _ => false,
+        })
+    });
+}
+
+#[test]
+fn a_failure_that_ends_a_task_with_attempts_left_is_found() {
+    must_be_found(|history| {
+        change_record(history, |recorded| match &mut recorded.event {
+            Event::TaskFailed(event) => {
+                std::mem::replace(&mut event.next, NextStep::Final) != NextStep::Final
+            }
+            _ => false,
+        })
+    });
+}
+
+#[test]
+fn a_clock_behind_the_ledger_is_found() {
+    must_be_found(|history| {
+        let mut time = Time::ZERO;
+        let mut started = Time::ZERO;
+        history.iter_mut().position(|entry| match entry {
+            Entry::Recorded(recorded) => {
+                time = recorded.at;
+                false
+            }
+            Entry::Started => {
+                started = time;
+                false
+            }
+            Entry::Received { at, .. } if started > Time::ZERO => {
+                *at = Time(started.0 - 1);
                 true
             }
             _ => false,

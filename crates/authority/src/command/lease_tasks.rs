@@ -6,6 +6,7 @@ use super::Decision;
 use super::verdict::attempts_lost;
 use crate::event::{Event, ExpiryCause, LeaseGranted, TaskDead};
 use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
+use crate::quirk::{self, Quirk};
 use crate::state::Slot;
 use crate::{DeadReason, Digest, Extras, Position, Properties, QueueKey, Scope, State, Task, TaskId, Time};
 
@@ -47,7 +48,7 @@ impl LeaseTasks {
         let max_tasks = self.max_tasks.min(MAX_GRANTS);
         for (at, name) in self.queues.iter().enumerate() {
             // A queue named again would give its tasks again: nothing is applied between two grants.
-            if self.queues[..at].contains(name) {
+            if self.queues[..at].contains(name) && !quirk::is(Quirk::LeaseGrantedTwice) {
                 continue;
             }
             let key = QueueKey { scope: self.scope.clone(), name: name.clone() };
@@ -66,7 +67,8 @@ impl LeaseTasks {
                     events.push(attempts_lost(task, ExpiryCause::Silence));
                     continue;
                 }
-                let lease = Position(state.position().0 + 1 + events.len() as u64);
+                let before = if quirk::is(Quirk::TokenRepeated) { 0 } else { events.len() as u64 };
+                let lease = Position(state.position().0 + 1 + before);
                 let (event, grant) = self.grant(state, turn.slot, lease, now);
                 granted_bytes += grant.payload.len();
                 events.push(event);

@@ -8,6 +8,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use authority::quirk::{self, Quirk};
+
 use super::{
     error::Fault,
     options::Options,
@@ -31,7 +33,8 @@ impl TrimJob {
         let (floor, snapshots) = {
             let snapshots = shared.snapshots();
             let kept_from = snapshots.len().checked_sub(SNAPSHOTS_KEPT)?;
-            (snapshots[kept_from].begin, snapshots[..kept_from].iter().map(|s| s.name.clone()).collect())
+            let floor = if quirk::is(Quirk::TrimmedTooFar) { snapshots.len() - 1 } else { kept_from };
+            (snapshots[floor].begin, snapshots[..kept_from].iter().map(|s| s.name.clone()).collect())
         };
         let snapshots: Vec<String> = snapshots;
         let floor = shared.held_from().map_or(floor, |held| floor.min(Position(held.0.saturating_sub(1))));

@@ -14,6 +14,8 @@ use super::{Actor, Out, QUEUES, digest, linux};
 use crate::breadth::Breadth;
 
 const TURN: u64 = 0;
+/// Tasks that are probably under way.
+const RECENT_TASKS: usize = 5;
 
 pub struct Client {
     number: u64,
@@ -86,7 +88,9 @@ impl Client {
 
     /// A task of its own, now and then somebody else's.
     fn some_task(&mut self, out: &mut Out) -> TaskId {
-        match out.rng.pick(&self.tasks) {
+        let recent = self.tasks.len().saturating_sub(RECENT_TASKS);
+        let from = if out.rng.chance(500) { recent } else { 0 };
+        match out.rng.pick(&self.tasks[from..]) {
             Some(task) if out.rng.chance(950) => *task,
             _ => TaskId(u128::from(out.rng.below(4)) << 64 | u128::from(out.rng.between(1, 40))),
         }

@@ -90,7 +90,12 @@ impl Worker {
             scope: self.scope.clone(),
             worker: self.name.clone(),
             session: self.session.map(|number| Arc::from(format!("s{number}"))),
-            queues: QUEUES.iter().map(|name| Arc::from(*name)).collect(),
+            // Some name a queue again, which must not give its tasks again.
+            queues: QUEUES
+                .iter()
+                .chain(QUEUES.iter().filter(|_| self.slow))
+                .map(|name| Arc::from(*name))
+                .collect(),
             // In the end everything must be done by somebody.
             properties: if self.offers || out.calm { linux() } else { Default::default() },
             max_tasks: out.rng.between(1, 2) as usize,

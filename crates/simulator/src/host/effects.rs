@@ -10,7 +10,6 @@ use ledger::file::Reader;
 
 use super::{HostEvent, Stop};
 use crate::env::{Env, Happening};
-use crate::plant::Plant;
 use auditor::Reached;
 use auditor::history::Entry;
 
@@ -34,8 +33,6 @@ struct Consumer {
     shown: Vec<HistoryRecord>,
     /// After so many more records it fails, once.
     fails_after: Option<u64>,
-    /// The planted bug: a failure is taken for a success.
-    loses: bool,
 }
 
 struct Shared(Arc<Mutex<Consumer>>);
@@ -50,7 +47,7 @@ impl Effect for Shared {
         match consumer.fails_after {
             Some(0) => {
                 consumer.fails_after = None;
-                return if consumer.loses { Ok(()) } else { Err("not now".into()) };
+                return Err("not now".into());
             }
             Some(left) => consumer.fails_after = Some(left - 1),
             None => {}
@@ -61,9 +58,8 @@ impl Effect for Shared {
 }
 
 impl Effects {
-    pub fn open(disk: &FakeDisk, reader: Reader, life: u64, env: &Env) -> Result<Effects, String> {
-        let loses = env.planted(Plant::EffectLostAfterCommit);
-        let consumer = Arc::new(Mutex::new(Consumer { loses, ..Consumer::default() }));
+    pub fn open(disk: &FakeDisk, reader: Reader, life: u64) -> Result<Effects, String> {
+        let consumer = Arc::new(Mutex::new(Consumer::default()));
         let follower = Follower::open(Box::new(Shared(consumer.clone())), Arc::new(disk.clone()), reader)
             .map_err(|error| format!("an effect cannot find its place: {error}"))?;
         let disk = disk.clone();

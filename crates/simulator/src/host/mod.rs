@@ -1,12 +1,15 @@
 //! The coordinator's machine: a disk, a wall clock, and a process that may die at any step and start again.
 
 mod effects;
+mod flips;
+mod lateness;
 mod one_short;
 mod past;
 mod process;
 mod snapshots;
 mod start;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use authority::{Position, State, Time};
@@ -78,6 +81,8 @@ pub struct Host {
     open: Vec<Vec<u8>>,
     /// The last crash may have left noise.
     noise: bool,
+    /// Snapshots that stay damaged, as those of a real disk do.
+    bad_snapshots: BTreeSet<String>,
 }
 
 impl Host {
@@ -92,6 +97,7 @@ impl Host {
             known: Vec::new(),
             open: Vec::new(),
             noise: false,
+            bad_snapshots: BTreeSet::new(),
         }
     }
 
@@ -291,13 +297,14 @@ fn fates(disk: &FakeDisk, env: &mut Env) -> Vec<Fate> {
     disk.unsynced().into_iter().map(fate).collect()
 }
 
-/// What a power cut at this moment would leave, if a start could make sense of it.
-fn kept(disk: &FakeDisk, options: &Options) -> Option<Position> {
+/// The last record that a power cut at this moment would leave.
+fn kept(disk: &FakeDisk, options: &Options) -> Result<Position, String> {
     let disk = disk.crash(&[]);
     disk.set_capacity(None);
     let options = Options { drop_unverified_tail: true, ..options.clone() };
-    let (ledger, _) = FileLedger::open(Arc::new(disk), options).ok()?;
-    Some(Position(ledger.next().0 - 1))
+    let (ledger, _) = FileLedger::open(Arc::new(disk), options)
+        .map_err(|error| format!("what a power cut would leave now is refused: {error}"))?;
+    Ok(Position(ledger.next().0 - 1))
 }
 
 fn ledger_options(env: &Env) -> Options {

@@ -10,9 +10,10 @@ use authority::{Answer, Position, Time};
 use coordinator::engine::{Engine, Room};
 use coordinator::{Reply, Request, Unavailable};
 use ledger::disk::fake::{Errno, FakeDisk};
-use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal};
+use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal, SECTOR_BYTES};
 
 use super::effects::Effects;
+use super::lateness::Lateness;
 use super::snapshots::Snapshots;
 use super::{HostEvent, Step, Stop, kept, show};
 use crate::env::{Env, Happening, Ticket, clock};
@@ -59,6 +60,7 @@ pub struct Process {
     reserve_asked: bool,
     /// With less than this left and no reserve, nothing more is decided.
     room_bytes: u64,
+    lateness: Lateness,
 }
 
 impl Process {
@@ -93,6 +95,7 @@ impl Process {
             was_full: false,
             reserve_asked: false,
             room_bytes,
+            lateness: Lateness::default(),
         }
     }
 
@@ -148,7 +151,7 @@ impl Process {
         }
         self.next_wake = u64::MAX;
         if self.serving {
-            let take = env.rng.between(1, 8);
+            let take = self.lateness.takes(env);
             for _ in 0..take {
                 let most = self.options.segment_bytes / MOST_RECORD_BYTES;
                 if !self.engine.takes_requests() || (!self.held && self.waiting_records() > most) {
@@ -167,7 +170,7 @@ impl Process {
     /// What follows: ticks, a batch for the disk, answers, a slice of a snapshot.
     pub fn step(&mut self, env: &mut Env) -> Result<(), Stop> {
         let horizon = self.horizon(env);
-        if self.engine.next_due() <= horizon {
+        if Lateness::ticks(self.engine.next_due(), horizon, env) {
             self.engine.tick(horizon);
         }
         self.deliver(env)?;
@@ -194,8 +197,9 @@ impl Process {
             env.after(latency, Happening::Host(HostEvent::Appended { life: self.life }));
         }
         self.snapshots.step(&mut self.engine, self.life, env);
-        let due = self.engine.next_due().plus_ms(TICK_LAG_MS).since_ms(self.now(env)).min(MAX_SLEEP_MS);
-        let pause = if self.inbox.is_empty() || !self.serving { due } else { 1 };
+        let late_ms = TICK_LAG_MS + Lateness::tick_ms(env);
+        let due = self.engine.next_due().plus_ms(late_ms).since_ms(self.now(env)).min(MAX_SLEEP_MS);
+        let pause = if self.inbox.is_empty() || !self.serving { due } else { self.lateness.left_ms(env) };
         self.wake_at(env.now + pause.max(1), env);
         Ok(())
     }
@@ -204,14 +208,17 @@ impl Process {
     pub fn append(&mut self, env: &mut Env) -> Result<(), Stop> {
         let Some(mut batch) = self.in_flight.take() else { return Ok(()) };
         // A batch that fills several sectors can be torn.
-        let weight = (2 + 2 * self.open.len() as u64).min(30);
+        let sectors = 1 + batch.body_bytes() / SECTOR_BYTES;
+        let weight = (2 + 2 * self.open.len() as u64).min(30) + if sectors > 1 { 40 } else { 0 };
         let crash = env.strikes(true, env.swarm.crash_permille * weight);
-        let fail = env.strikes(env.swarm.failed_syncs, 12);
+        let fail = env.strikes(env.swarm.failed_syncs, 20);
         if crash {
-            let calls = env.rng.below(2);
+            // Mostly between the write and its sync.
+            let calls = u64::from(env.rng.chance(300));
             self.disk.halt_after(calls);
         } else if fail {
-            let call = env.rng.below(3);
+            // Mostly the sync of a frame; a new segment makes more calls.
+            let call = if env.rng.chance(600) { 1 } else { env.rng.below(8) };
             self.disk.fail_at(call, Errno::Io);
         } else if env.strikes(true, 20) {
             self.disk.fail_at(0, Errno::Short);
@@ -302,7 +309,7 @@ impl Process {
         if answers.is_empty() {
             return Ok(());
         }
-        let kept = if env.rng.chance(40) { kept(&self.disk, &self.options) } else { None };
+        let kept = if env.rng.chance(40) { Some(kept(&self.disk, &self.options)?) } else { None };
         for (ticket, reply) in answers {
             self.strike(Reached::CrashBetweenAnswers, env)?;
             if let Reply::Unavailable(Unavailable::NoSpace) = &reply {

@@ -30,6 +30,7 @@ impl Host {
             return Ok(());
         }
         let options = ledger_options(env);
+        self.flip_bits(&options, env)?;
         let trouble = env.strikes(true, env.swarm.crash_permille * 10);
         if trouble {
             let call = env.rng.below(30);
@@ -47,6 +48,7 @@ impl Host {
             Some(opened) => opened,
             None => return self.fail_at_start(env),
         };
+        self.judge_snapshots(&ledger, &report, env)?;
         self.compare(&ledger, env)?;
         let (mut state, replayed_bytes) = self.recover(&ledger, &report, env)?;
         state.set_max_bytes(env.swarm.breadth.max_state_bytes);
@@ -62,14 +64,14 @@ impl Host {
             wall.plus_ms(PURGE_HOLD_MS)
         };
         self.life += 1;
-        let base = state.time().max(wall);
+        let base = coordinator::first_time(state.time(), wall);
         let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, replayed_bytes);
         let life = (self.life, base, env.now, env.swarm.room_bytes);
         let mut engine = Engine::new(state, hold);
         engine.set_slice_size(SliceSize { slots: env.swarm.breadth.slice_slots, ..SliceSize::default() });
         let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);
         if env.swarm.breadth.effects {
-            process.effects = Some(Effects::open(&self.effects_disk, process.reader(), self.life, env)?);
+            process.effects = Some(Effects::open(&self.effects_disk, process.reader(), self.life)?);
         }
         env.auditor.read(&Entry::Started)?;
         env.note(&[20, self.life, base.0], || format!("started, at {base} on its own clock"));
@@ -126,8 +128,13 @@ impl Host {
         let found = reader.read_from(first, Position(next - 1)).map_err(|error| error.to_string())?;
         let mut open = std::mem::take(&mut self.open).into_iter();
         let mut kept = 0;
+        let mut expected = first;
         for read in found.into_iter().flatten() {
             let (position, bytes) = read.map_err(|error| format!("a record cannot be read: {error}"))?;
+            if position != expected {
+                return Err(format!("record {position} is shown where {expected} should follow"));
+            }
+            expected = position.next();
             if position.0 <= known {
                 if self.known[position.0 as usize - 1] != bytes {
                     return Err(format!("record {position} is not what was durable there"));
