@@ -4,8 +4,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use authority::command::{Grant, LeaseTasks};
 use coordinator::Handle;
 use tokio::sync::{Semaphore, watch};
+use wire::MAX_WAIT_MS;
 
 use crate::bodies::Bodies;
 use crate::lease_id::LeaseIds;
@@ -70,6 +72,16 @@ impl App {
     pub(crate) async fn draining(&self) {
         // The sender lives as long as the app, so this cannot fail.
         let _ = self.0.draining.subscribe().wait_for(|draining| *draining).await;
+    }
+
+    /// Leases tasks, waiting for them within the bounds on waits. There are none when the wait is over or the server
+    /// began to stop.
+    pub(crate) async fn poll(&self, command: LeaseTasks, wait_ms: u64) -> Result<Vec<Grant>, Problem> {
+        let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS));
+        match self.waiting(wait, self.handle().lease(command, wait)).await? {
+            Some(grants) => Ok(grants?),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Runs something that waits, within the bound on such requests. None when the server began to stop first.

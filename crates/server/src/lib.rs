@@ -19,6 +19,7 @@ mod page_token;
 mod panics;
 mod problem;
 mod queues;
+mod report;
 mod router;
 mod scope;
 pub mod shown;

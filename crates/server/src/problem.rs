@@ -8,6 +8,7 @@ use authority::command::Refusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use coordinator::{HistoryError, Unavailable};
+use serde::Serialize;
 use wire::Verdict;
 
 /// When a client that was told to come back should do so.
@@ -237,20 +238,25 @@ impl From<HistoryError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.code.status();
-        let body = serde_json::to_vec(&self.into_wire()).unwrap_or_default();
-        let mut response = (status, body).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(wire::PROBLEM_JSON));
-        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
-        }
-        response
+        refusal(self.code.status(), wire::PROBLEM_JSON, &self.into_wire())
     }
 }
 
+/// The answer to a request that is not done, in the words of its contract. Where another try may go better, it says
+/// when.
+pub fn refusal(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+    }
+    response
+}
+
 /// The text, cut at a character's end where it is too long.
-fn shortened(text: &str) -> &str {
+pub fn shortened(text: &str) -> &str {
     let mut end = text.len().min(MAX_DETAIL_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
