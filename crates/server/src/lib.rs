@@ -3,6 +3,7 @@
 
 mod app;
 mod bodies;
+mod claims;
 mod content;
 mod fallback;
 mod guarded_io;

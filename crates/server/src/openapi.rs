@@ -22,6 +22,7 @@ use crate::router::document;
         (name = "Tasks", description = "For people and services: submit work and see what became of it."),
         (name = "Queues", description = "Settings and counts. A queue exists from its first use, with defaults."),
         (name = "Leases", description = "The worker protocol: lease, heartbeat, report, and obey the verdict."),
+        (name = "Claims", description = "The claim contract: workers poll for one job at a time, in snake_case."),
         (name = "Workers", description = "Who was heard of lately."),
         (name = "Health", description = "For load balancers and monitors.")
     ),

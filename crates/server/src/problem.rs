@@ -27,6 +27,7 @@ pub enum Code {
     BadLeaseId,
     WrongWorker,
     WrongTask,
+    WrongAttempt,
     CrossOrigin,
     NotFound,
     UnknownTask,
@@ -66,6 +67,7 @@ impl Code {
             Code::BadLeaseId => ("bad_lease_id", 403, "The lease id was not granted to this worker"),
             Code::WrongWorker => ("wrong_worker", 403, "The lease belongs to another worker"),
             Code::WrongTask => ("wrong_task", 403, "The lease belongs to another task"),
+            Code::WrongAttempt => ("wrong_attempt", 403, "The lease belongs to another attempt"),
             Code::CrossOrigin => ("cross_origin", 403, "Web pages of another origin may not do this"),
             Code::NotFound => ("not_found", 404, "There is nothing at this path"),
             Code::UnknownTask => ("unknown_task", 404, "There is no such task"),
@@ -268,7 +270,7 @@ pub fn shortened(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 33] = [
+    const ALL: [(Code, &str, u16, &str); 34] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
@@ -278,6 +280,7 @@ mod tests {
         (Code::BadLeaseId, "bad_lease_id", 403, "The lease id was not granted to this worker"),
         (Code::WrongWorker, "wrong_worker", 403, "The lease belongs to another worker"),
         (Code::WrongTask, "wrong_task", 403, "The lease belongs to another task"),
+        (Code::WrongAttempt, "wrong_attempt", 403, "The lease belongs to another attempt"),
         (Code::CrossOrigin, "cross_origin", 403, "Web pages of another origin may not do this"),
         (Code::NotFound, "not_found", 404, "There is nothing at this path"),
         (Code::UnknownTask, "unknown_task", 404, "There is no such task"),

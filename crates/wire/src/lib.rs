@@ -1,4 +1,4 @@
-//! The JSON types of the native contract, shared by the server, the command line and the tests.
+//! The JSON types of the contracts, shared by the server, the command line and the tests.
 //!
 //! Requests refuse fields that they do not know, so that a misspelt one is not silently ignored. Answers accept
 //! them, so that an old client reads a newer server. Payloads, results and resources are kept byte for byte as they
@@ -6,6 +6,7 @@
 
 mod batch;
 mod cancel;
+mod claim;
 mod history;
 mod json;
 mod lease;
@@ -14,6 +15,7 @@ mod object;
 mod problem;
 mod queue;
 mod report;
+mod seconds;
 mod submit;
 mod task;
 mod worker;
@@ -37,6 +39,10 @@ pub const DEFAULT_PAGE_TASKS: usize = 100;
 
 pub use batch::{BatchItem, SubmitBatch, SubmittedBatch};
 pub use cancel::CancelTask;
+pub use claim::{
+    ClaimJob, ClaimProblem, ClaimedJob, CompleteJob, DEFAULT_CLAIM_WAIT_MS, FailJob, HeartbeatJob,
+    JobCompleted, JobError, JobFailed, JobHeartbeat,
+};
 pub use history::{HistoryEvent, TaskHistory};
 pub use json::Json;
 pub use lease::{Heartbeat, HeartbeatAnswer, Lease, LeaseTasks, Leases};
@@ -44,6 +50,7 @@ pub use list::{ListTasks, TaskList, WaitTask};
 pub use problem::{PROBLEM_JSON, Problem};
 pub use queue::{Queue, QueueConfig, QueueCounts, QueueList, QueueSettings};
 pub use report::{ReleaseLease, Released, ReportAnswer, ReportCompletion, ReportFailure, Verdict};
+pub use seconds::Seconds;
 pub use submit::{Backoff, SubmitTask, Submitted};
 pub use task::{CancelRequested, ErrorCategory, Progress, Task, TaskError, TaskLease, TaskState};
 pub use worker::{Worker, WorkerList};

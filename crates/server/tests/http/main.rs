@@ -2,6 +2,8 @@
 
 mod bad_calls;
 mod bad_input;
+mod claim_hostility;
+mod claims;
 mod connections;
 mod floods;
 mod openapi;
