@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use wire::MAX_WAIT_MS;
 
 use crate::bodies::Bodies;
+use crate::callbacks::tokens::TaskTokens;
 use crate::lease_id::LeaseIds;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
@@ -25,18 +26,21 @@ struct Inner {
     handle: Handle,
     lease_ids: LeaseIds,
     page_tokens: PageTokens,
+    task_tokens: TaskTokens,
     waiting: Semaphore,
     bodies: Bodies,
     draining: watch::Sender<bool>,
 }
 
 impl App {
-    /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold.
+    /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold. The keys of
+    /// task tokens come from it as well.
     pub fn new(handle: Handle, lease_key: [u8; 32]) -> App {
         App(Arc::new(Inner {
             handle,
             lease_ids: LeaseIds::new(&lease_key),
             page_tokens: PageTokens::new(&lease_key),
+            task_tokens: TaskTokens::new(&lease_key),
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
             bodies: Bodies::new(),
             draining: watch::Sender::new(false),
@@ -53,6 +57,10 @@ impl App {
 
     pub(crate) fn page_tokens(&self) -> &PageTokens {
         &self.0.page_tokens
+    }
+
+    pub(crate) fn task_tokens(&self) -> &TaskTokens {
+        &self.0.task_tokens
     }
 
     pub(crate) fn bodies(&self) -> &Bodies {

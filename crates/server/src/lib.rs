@@ -3,6 +3,7 @@
 
 mod app;
 mod bodies;
+mod callbacks;
 mod claims;
 mod content;
 mod fallback;

@@ -5,8 +5,10 @@
 //! were sent. Nothing here decides anything.
 
 mod batch;
+mod callback;
 mod cancel;
 mod claim;
+mod envelope;
 mod history;
 mod json;
 mod lease;
@@ -18,6 +20,7 @@ mod report;
 mod seconds;
 mod submit;
 mod task;
+mod token_key;
 mod worker;
 
 /// The header that names the tenant; `default` when it is missing.
@@ -38,11 +41,16 @@ pub const MAX_PAGE_TASKS: usize = 1_000;
 pub const DEFAULT_PAGE_TASKS: usize = 100;
 
 pub use batch::{BatchItem, SubmitBatch, SubmittedBatch};
+pub use callback::{
+    CallbackError, CallbackMetrics, CallbackOutcome, CallbackProblem, CallbackState, CompletionAcknowledged,
+    HeartbeatAcknowledged, StartAcknowledged, TaskCompleted, TaskHeartbeat, TaskStarted,
+};
 pub use cancel::CancelTask;
 pub use claim::{
     ClaimJob, ClaimProblem, ClaimedJob, CompleteJob, DEFAULT_CLAIM_WAIT_MS, FailJob, HeartbeatJob,
     JobCompleted, JobError, JobFailed, JobHeartbeat,
 };
+pub use envelope::TaskEnvelope;
 pub use history::{HistoryEvent, TaskHistory};
 pub use json::Json;
 pub use lease::{Heartbeat, HeartbeatAnswer, Lease, LeaseTasks, Leases};
@@ -53,4 +61,5 @@ pub use report::{ReleaseLease, Released, ReportAnswer, ReportCompletion, ReportF
 pub use seconds::Seconds;
 pub use submit::{Backoff, SubmitTask, Submitted};
 pub use task::{CancelRequested, ErrorCategory, Progress, Task, TaskError, TaskLease, TaskState};
+pub use token_key::{RotateTokenKey, TokenKeyRotated};
 pub use worker::{Worker, WorkerList};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::support::{Served, send};
 use serde_json::Value;
 
-const ROUTES: [(&str, &str); 23] = [
+const ROUTES: [(&str, &str); 27] = [
     ("get", "/healthz"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
@@ -27,7 +27,11 @@ const ROUTES: [(&str, &str); 23] = [
     ("post", "/v1/tasks"),
     ("post", "/v1/tasks/batch"),
     ("post", "/v1/tasks/{taskId}/cancel"),
+    ("post", "/v1/tasks/{taskId}/completed"),
+    ("post", "/v1/tasks/{taskId}/heartbeat"),
     ("post", "/v1/tasks/{taskId}/redrive"),
+    ("post", "/v1/tasks/{taskId}/started"),
+    ("post", "/v1/token-keys/rotate"),
     ("put", "/v1/queues/{name}"),
 ];
 

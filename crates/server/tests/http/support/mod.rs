@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod bad;
+pub mod callback;
 pub mod claim;
 
 use std::net::SocketAddr;
