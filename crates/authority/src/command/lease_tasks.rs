@@ -8,7 +8,9 @@ use crate::event::{Event, ExpiryCause, LeaseGranted, TaskDead};
 use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
 use crate::quirk::{self, Quirk};
 use crate::state::Slot;
-use crate::{DeadReason, Digest, Extras, Position, Properties, QueueKey, Scope, State, Task, TaskId, Time};
+use crate::{
+    DeadReason, Digest, Extras, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId, Time,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseTasks {
@@ -30,9 +32,16 @@ pub struct Grant {
     pub attempt: u32,
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
+    pub created_at: Time,
+    /// The record that made the task wait for this lease. A lease that is told again does not know it any more: the
+    /// task's history does.
+    pub since: Option<Position>,
     pub granted_at: Time,
+    /// How long the lease lives without a heartbeat, by its contract; `expires_at` lies a little later.
+    pub length_ms: u64,
     pub expires_at: Time,
     pub heartbeat_interval_ms: u64,
+    pub cancel_grace_ms: u64,
     pub extras: Option<Arc<Extras>>,
 }
 
@@ -112,9 +121,16 @@ impl LeaseTasks {
             attempt: task.attempt + 1,
             queue: line.key.clone(),
             payload: task.payload.clone(),
+            created_at: task.created_at,
+            since: match task.phase {
+                Phase::Waiting { since, .. } => Some(since),
+                _ => None,
+            },
             granted_at: now,
+            length_ms,
             expires_at,
             heartbeat_interval_ms: line.settings.told_interval_ms(length_ms),
+            cancel_grace_ms: line.settings.cancel_grace_ms,
             extras: task.extras.clone(),
         };
         (Event::LeaseGranted(granted), grant)
@@ -147,9 +163,13 @@ fn told(state: &State, slot: Slot) -> Option<Grant> {
         attempt: task.attempt,
         queue: line.key.clone(),
         payload: task.payload.clone(),
+        created_at: task.created_at,
+        since: None,
         granted_at: lease.granted_at,
+        length_ms: lease.length_ms,
         expires_at: lease.expires_at,
         heartbeat_interval_ms: line.settings.told_interval_ms(lease.length_ms),
+        cancel_grace_ms: line.settings.cancel_grace_ms,
         extras: task.extras.clone(),
     })
 }

@@ -286,6 +286,7 @@ impl<T: ReplyTo> Engine<T> {
             Read::Queue(key) => Reply::Queue(self.state.queue_view(&key).map(Box::new)),
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
             Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state)),
+            Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),
                 tasks: self.state.len(),
