@@ -33,3 +33,4 @@ mod workers;
 pub use app::App;
 pub use listener::{Drained, Limits, serve, serve_with};
 pub use router::{document, router};
+pub use scope::fault_of_scope_name;
