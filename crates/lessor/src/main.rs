@@ -22,6 +22,10 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
+/// Requests are allocated on one thread and freed on another, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
