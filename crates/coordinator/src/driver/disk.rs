@@ -2,9 +2,10 @@
 //! history. A batch that found no space is kept and tried again when there is some: it was decided, nobody has been
 //! told, and nothing of it was written.
 
+use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use authority::{Position, Time};
 use ledger::file::{AppendError, Batch, FileLedger, Refusal, Reserved, Space, TrimJob};
@@ -18,6 +19,11 @@ const RETRY_SPACE: Duration = Duration::from_secs(1);
 /// With less than this left and no reserve, nothing more is decided: room for two usual batches, one on its way and one
 /// that forms. A larger one that finds no place is held until there is some.
 const ROOM_FOR_TWO_BATCHES_BYTES: u64 = 24 << 20;
+/// With less than this left nothing is acknowledged before it is known whether there is a reserve: without one, the rest
+/// belongs to what is running.
+const ROOM_TO_FINISH_BYTES: u64 = ROOM_FOR_TWO_BATCHES_BYTES + (8 << 20);
+/// The longest wait for that. A segment that takes longer to prepare is not waited for.
+const MAX_RESERVE_WAIT: Duration = Duration::from_secs(1);
 
 pub enum DiskEvent {
     Appended(Batch, Room),
@@ -76,7 +82,16 @@ pub fn spawn(
     let own = sender.clone();
     let thread = thread::Builder::new().name("lessor-disk".into()).spawn(move || {
         let _mourner = Mourner(events.clone());
-        let mut owner = Owner { ledger, events, snapshots, held: None, full: false, own, jobs: Vec::new() };
+        let mut owner = Owner {
+            ledger,
+            events,
+            snapshots,
+            held: None,
+            full: false,
+            own,
+            later: VecDeque::new(),
+            jobs: Vec::new(),
+        };
         owner.run(&tasks);
         // The lock is given back with the ledger; no job of ours may touch the directory after that.
         owner.jobs.into_iter().for_each(|job| drop(job.join()));
@@ -105,6 +120,8 @@ struct Owner {
     full: bool,
     /// For the jobs that report back.
     own: Sender<Task>,
+    /// What arrived while something else was waited for.
+    later: VecDeque<Task>,
     jobs: Vec<thread::JoinHandle<()>>,
 }
 
@@ -112,13 +129,14 @@ impl Owner {
     fn run(&mut self, tasks: &Receiver<Task>) {
         self.prepare_reserve();
         loop {
-            let task = match self.ledger.space() {
-                Space::Plenty => tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                _ => tasks.recv_timeout(RETRY_SPACE),
+            let task = match (self.later.pop_front(), self.ledger.space()) {
+                (Some(task), _) => Ok(task),
+                (None, Space::Plenty) => tasks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                (None, _) => tasks.recv_timeout(RETRY_SPACE),
             };
             match task {
-                Ok(Task::Append(batch)) => self.append(batch),
-                Ok(Task::Reserved(result)) => self.reserved(result),
+                Ok(Task::Append(batch)) => self.append(batch, tasks),
+                Ok(Task::Reserved(result)) => self.reserved(result, tasks),
                 Ok(Task::BeginSnapshot { begin, block }) => {
                     self.snapshots.begin(self.ledger.begin_snapshot(begin), block);
                 }
@@ -129,10 +147,11 @@ impl Owner {
         }
     }
 
-    fn append(&mut self, mut batch: Batch) {
+    fn append(&mut self, mut batch: Batch, tasks: &Receiver<Task>) {
         match self.ledger.append(&mut batch) {
             Ok(()) => {
                 self.prepare_reserve();
+                self.know_the_reserve(tasks);
                 self.tell(DiskEvent::Appended(batch, self.room()));
             }
             Err(AppendError::Refused(Refusal::NoSpace)) => {
@@ -152,7 +171,30 @@ impl Owner {
         });
     }
 
-    fn reserved(&mut self, result: Result<Reserved, ledger::file::Fault>) {
+    /// Waits for the reserve while the segment still holds enough for what is running.
+    fn know_the_reserve(&mut self, tasks: &Receiver<Task>) {
+        let until = Instant::now() + MAX_RESERVE_WAIT;
+        while self.ledger.is_preparing_reserve() && self.ledger.room_bytes() < ROOM_TO_FINISH_BYTES {
+            match tasks.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Task::Reserved(result)) => self.note_reserve(result),
+                Ok(task) => self.later.push_back(task),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn reserved(&mut self, result: Result<Reserved, ledger::file::Fault>, tasks: &Receiver<Task>) {
+        self.note_reserve(result);
+        match self.held.take() {
+            Some(batch) if !self.full => self.append(batch, tasks),
+            held => {
+                self.held = held;
+                self.tell(DiskEvent::Room(self.room()));
+            }
+        }
+    }
+
+    fn note_reserve(&mut self, result: Result<Reserved, ledger::file::Fault>) {
         let full = result.is_err();
         match &result {
             Err(fault) if !self.full => {
@@ -163,13 +205,6 @@ impl Owner {
         }
         self.full = full;
         self.ledger.reserve_done(result);
-        match self.held.take() {
-            Some(batch) if !full => self.append(batch),
-            held => {
-                self.held = held;
-                self.tell(DiskEvent::Room(self.room()));
-            }
-        }
     }
 
     fn room(&self) -> Room {

@@ -156,6 +156,11 @@ impl FileLedger {
         }
     }
 
+    /// Whether nobody knows yet if there will be a next segment.
+    pub fn is_preparing_reserve(&self) -> bool {
+        self.reserve.in_work && self.reserve.ready.is_none()
+    }
+
     pub fn space(&self) -> Space {
         match &self.reserve {
             Reserve { batch_refused: true, .. } => Space::None,
