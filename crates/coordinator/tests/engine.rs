@@ -12,7 +12,7 @@ use authority::command::{
 };
 use authority::{Answer, Command, Digest, Outcome, Properties, QueueConfig, State, TaskId, TaskState, Time};
 use coordinator::engine::{Engine, ReplyTo, Room};
-use coordinator::{Read, Reply, Request, Unavailable};
+use coordinator::{Read, Reply, Request, Unavailable, Wanted};
 use support::{completion, lease, lease_ref, queue, scope, submit};
 
 /// A caller by number, who may hang up.
@@ -203,6 +203,35 @@ fn a_delayed_task_wakes_a_poll_when_its_time_has_come() {
     engine.tick(Time(1_100));
     sync(&mut engine);
     assert_eq!(callers(&mut engine), [2]);
+}
+
+#[test]
+fn a_delayed_task_is_never_leased_by_a_record_from_before_its_time() {
+    let mut engine = engine();
+    engine.receive(submit_request(SubmitTask { delay_ms: 50, ..submit(1, "q") }), Time(1_000), caller(1));
+    // A read that came later lets the task become ready, and then a poll is decided that was received earlier.
+    engine.receive(Request::Read(Read::Status), Time(1_060), caller(2));
+    engine.receive(poll("w", 9_000), Time(1_040), caller(3));
+    sync(&mut engine);
+    let granted = answers(&mut engine).into_iter().find_map(|(_, reply)| match reply {
+        Reply::Answer(Answer::Leased(grants)) => grants.first().map(|grant| grant.granted_at),
+        _ => None,
+    });
+    assert!(granted.is_some_and(|granted| granted >= Time(1_050)), "{granted:?}");
+}
+
+#[test]
+fn an_answered_wait_wakes_a_poll_whose_task_has_become_ready_meanwhile() {
+    let mut engine = engine();
+    engine.receive(submit_request(SubmitTask { delay_ms: 50, ..submit(1, "q") }), Time(1_000), caller(1));
+    engine.receive(poll("w", 9_000), Time(1_010), caller(2));
+    sync(&mut engine);
+    callers(&mut engine);
+    let (wanted, until) = (Wanted::Final, Time(1_060));
+    let wait = Request::WaitTask { scope: scope(), task: TaskId(99), wanted, until };
+    engine.receive(wait, Time(1_060), caller(3));
+    sync(&mut engine);
+    assert_eq!(callers(&mut engine), [3, 2]);
 }
 
 #[test]

@@ -177,6 +177,11 @@ impl State {
         queues
     }
 
+    /// The time up to which delayed tasks have become ready. A lease granted at an earlier time would come too early.
+    pub fn ready_until(&self) -> Time {
+        self.ready_until
+    }
+
     /// How many tasks of a scope a worker holds.
     pub fn lease_count(&self, scope: &Scope, worker: &Arc<str>) -> usize {
         self.leases_of(&scope.tenant, worker).filter(|slot| self.line(*slot).key.scope == *scope).count()

@@ -92,6 +92,8 @@ impl<T: ReplyTo> Engine<T> {
         if self.room != Room::Plenty {
             return self.leases_again(lease, now);
         }
+        // What is ready may have become so later than this poll was received, or than the last record was written.
+        let now = now.max(self.state.ready_until());
         self.state.know_kind(&lease.scope, &lease.queues, &lease.properties);
         let command = Command::LeaseTasks(lease.clone());
         for _ in 0..MAX_LEASE_ROUNDS {

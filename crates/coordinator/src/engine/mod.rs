@@ -145,15 +145,15 @@ impl<T: ReplyTo> Engine<T> {
                 self.reply(reply_to, reply);
             }
             Request::WaitTask { scope, task, wanted, until } => {
-                if !self.waits.has_place(now) {
-                    return self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
-                }
                 let current = self.detail(&scope, task);
                 let met = current.as_ref().is_none_or(|detail| waits::is_met(wanted, &detail.view.task));
-                if met || until <= now {
-                    return self.reply(reply_to, Reply::Task(current.map(Box::new)));
+                if !self.waits.has_place(now) {
+                    self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
+                } else if met || until <= now {
+                    self.reply(reply_to, Reply::Task(current.map(Box::new)));
+                } else {
+                    self.waits.park(scope, task, wanted, until, reply_to);
                 }
-                self.waits.park(scope, task, wanted, until, reply_to);
             }
         }
         self.serve_polls(now);
