@@ -1,4 +1,4 @@
-//! The JSON types of the native contract, shared by the server, the command line and the tests.
+//! The types of the contracts, JSON and (with the feature `grpc`) protobuf, shared by the server, the command line and the tests.
 //!
 //! Requests refuse fields that they do not know, so that a misspelt one is not silently ignored. Answers accept
 //! them, so that an old client reads a newer server. Payloads, results and resources are kept byte for byte as they
@@ -6,6 +6,8 @@
 
 mod batch;
 mod cancel;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 mod history;
 mod json;
 mod lease;
