@@ -17,7 +17,11 @@ fn grpc() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(out.join("worker.bin"), files.encode_to_vec())?;
     tonic_prost_build::configure()
         .bytes(".")
-        .extern_path(".build.bazel.remote.execution.v2", "::bazel_remote_apis::build::bazel::remote::execution::v2")
+        .codec_path("crate::grpc::codec::Messages")
+        .extern_path(
+            ".build.bazel.remote.execution.v2",
+            "::bazel_remote_apis::build::bazel::remote::execution::v2",
+        )
         .compile_fds(files)?;
     Ok(())
 }

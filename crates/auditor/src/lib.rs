@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use authority::{Command, Digest, Position, QueueConfig, QueueKey, TaskId, Time};
-use coordinator::{Reply, Request};
+use coordinator::{Reply, Request, Step};
 
 use history::{AskId, Entry};
 pub use reach::{Reach, Reached};
@@ -189,6 +189,12 @@ impl Causes {
                 self.heartbeats.insert(extend.lease.lease);
             }
             Request::Decide(command) => self.note_command(command),
+            Request::Together(steps) => steps.iter().for_each(|step| match step {
+                Step::Decide(command) => self.note_command(command),
+                Step::Heartbeat { extend, .. } => {
+                    self.heartbeats.insert(extend.lease.lease);
+                }
+            }),
             Request::Read(_) | Request::WaitTask { .. } => {}
         }
     }

@@ -17,6 +17,10 @@ impl Auditor {
                 ensure(view.is_some() || !known, "the queue has tasks")
             }
             (Read::Queues(_), Reply::Queues(_)) | (Read::Workers(_), Reply::Workers(_)) => Ok(()),
+            (Read::Leases { .. }, Reply::Leases(held)) => held.iter().try_for_each(|held| {
+                let truth = self.tasks.get(&held.lease.task).ok_or("no durable record creates its task")?;
+                ensure(truth.leases.contains_key(&held.lease.lease), "no durable record grants it")
+            }),
             (Read::Status, Reply::Status(status)) => {
                 ensure(status.position <= self.position, "it speaks of records that are not durable")?;
                 ensure(status.position >= asked.asked_at, "it is older than what was known when it was asked")

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, SubmitTask};
 use authority::{
-    Answer, Command, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, TaskView, Time,
+    Answer, Command, HeldLease, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, TaskView,
+    Time,
 };
 
-use crate::engine::Room;
+use crate::engine::{Registered, Room};
 
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -26,6 +27,8 @@ pub enum Request {
         extend: ExtendLease,
         progress: Option<Progress>,
     },
+    /// Many commands about leases in one go; each is decided on its own, in order.
+    Together(Vec<Step>),
     Read(Read),
     /// Answered when the task is as wanted, or as it is when `until` has come.
     WaitTask {
@@ -42,7 +45,24 @@ impl Request {
         match self {
             Request::Decide(Command::SubmitTask(task)) => task.payload.len(),
             Request::Decide(Command::ReportCompletion(report)) => report.result.len(),
+            Request::Together(steps) => steps.iter().map(Step::bytes).sum(),
             Request::SubmitBatch(tasks) => tasks.iter().map(|task| task.payload.len()).sum(),
+            _ => 0,
+        }
+    }
+}
+
+/// One of many that are decided in one go.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Decide(Command),
+    Heartbeat { extend: ExtendLease, progress: Option<Progress> },
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        match self {
+            Step::Decide(Command::ReportCompletion(report)) => report.result.len(),
             _ => 0,
         }
     }
@@ -64,6 +84,11 @@ pub enum Read {
     Queue(QueueKey),
     Queues(Scope),
     Workers(Scope),
+    /// What a worker holds.
+    Leases {
+        scope: Scope,
+        worker: Arc<str>,
+    },
     Status,
 }
 
@@ -92,6 +117,8 @@ pub enum Reply {
     Queue(Option<Box<QueueView>>),
     Queues(Vec<QueueView>),
     Workers(Vec<WorkerView>),
+    Leases(Vec<HeldLease>),
+    Together(Vec<Answer>),
     Status(Status),
     Unavailable(Unavailable),
 }
@@ -123,11 +150,12 @@ pub struct TaskDetail {
 }
 
 /// A worker that was heard of since this process began. Advisory; it never changes a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WorkerView {
     pub worker: Arc<str>,
     pub last_heartbeat: Time,
     pub active_leases: usize,
+    pub registered: Option<Registered>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use coordinator::Handle;
 use tokio::sync::{Semaphore, watch};
 
 use crate::bodies::Bodies;
+use crate::grpc;
 use crate::lease_id::LeaseIds;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
@@ -26,11 +27,18 @@ struct Inner {
     waiting: Semaphore,
     bodies: Bodies,
     draining: watch::Sender<bool>,
+    grpc: grpc::Shared,
 }
 
 impl App {
     /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold.
     pub fn new(handle: Handle, lease_key: [u8; 32]) -> App {
+        App::with_scheduler(handle, lease_key, grpc::Scheduler::default())
+    }
+
+    /// As [`App::new`], with other settings of the worker service.
+    pub fn with_scheduler(handle: Handle, lease_key: [u8; 32], scheduler: grpc::Scheduler) -> App {
+        handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {
             handle,
             lease_ids: LeaseIds::new(&lease_key),
@@ -38,6 +46,7 @@ impl App {
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
             bodies: Bodies::new(),
             draining: watch::Sender::new(false),
+            grpc: grpc::Shared::new(scheduler),
         }))
     }
 
@@ -55,6 +64,10 @@ impl App {
 
     pub(crate) fn bodies(&self) -> &Bodies {
         &self.0.bodies
+    }
+
+    pub(crate) fn grpc(&self) -> &grpc::Shared {
+        &self.0.grpc
     }
 
     /// Ends all waits, so that the server can stop.

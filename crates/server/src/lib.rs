@@ -5,6 +5,7 @@ mod app;
 mod bodies;
 mod content;
 mod fallback;
+mod grpc;
 mod guarded_io;
 mod health;
 mod ids;
@@ -28,5 +29,6 @@ mod time;
 mod workers;
 
 pub use app::App;
+pub use grpc::Scheduler;
 pub use listener::{Drained, Limits, serve, serve_with};
 pub use router::{document, router};

@@ -168,6 +168,7 @@ fn begin(
         })
         .collect::<Result<Vec<_>, _>>()?;
     drop(follow_durable);
+    let registry = driver.engine.registry().clone();
     let (ended_sender, ended) = oneshot::channel();
     let (ready_sender, ready) = std::sync::mpsc::channel();
     let node = options.node.as_str().into();
@@ -196,6 +197,7 @@ fn begin(
         clock,
         waiting,
         history: Arc::new(LedgerHistory::new(reader)),
+        registry,
     };
     let report = StartReport { opened, snapshot, replayed, took: began.elapsed(), tasks, epoch };
     Ok(Running { handle, report, stop, ended })

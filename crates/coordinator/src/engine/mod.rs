@@ -14,9 +14,11 @@ mod snapshot;
 mod waits;
 
 pub use answers::ReplyTo;
+pub use registry::{Activity, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::Slice;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use authority::command::{Purge, ReleaseLease, Tick};
 use authority::event::ReleaseCause;
@@ -29,7 +31,6 @@ use crate::request::{Progress, Read, Reply, Request, Status, TaskDetail, Unavail
 use answers::Answers;
 use journal::Journal;
 use polls::Polls;
-use registry::Registry;
 use waits::Waits;
 
 /// With this much decided and not on its way to the disk, no more requests are taken.
@@ -56,7 +57,7 @@ pub struct Engine<T> {
     answers: Answers<T>,
     polls: Polls<T>,
     waits: Waits<T>,
-    registry: Registry,
+    registry: Arc<Registry>,
     progress: HashMap<TaskId, Progress>,
     room: Room,
     next_purge: Time,
@@ -76,7 +77,7 @@ impl<T: ReplyTo> Engine<T> {
             answers: Answers::new(position),
             polls: Polls::default(),
             waits: Waits::default(),
-            registry: Registry::default(),
+            registry: Arc::default(),
             progress: HashMap::new(),
             room: Room::Plenty,
             next_purge: Time::ZERO,
@@ -87,6 +88,11 @@ impl<T: ReplyTo> Engine<T> {
 
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Who was heard of.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 
     /// The newest durable record.
@@ -136,8 +142,12 @@ impl<T: ReplyTo> Engine<T> {
                 let reply = self.heartbeat(extend, progress, now);
                 self.reply(reply_to, reply);
             }
+            Request::Together(steps) => {
+                let reply = self.together(steps, now);
+                self.reply(reply_to, reply);
+            }
             Request::Read(read) => {
-                let reply = self.read(read);
+                let reply = self.read(read, now);
                 self.reply(reply_to, reply);
             }
             Request::WaitTask { scope, task, wanted, until } => {
@@ -273,7 +283,7 @@ impl<T: ReplyTo> Engine<T> {
         self.answers.push(self.state.position(), reply_to, reply);
     }
 
-    fn read(&self, read: Read) -> Reply {
+    fn read(&self, read: Read, now: Time) -> Reply {
         match read {
             Read::Task { scope, task } => Reply::Task(self.detail(&scope, task).map(Box::new)),
             Read::List { scope, queue, state, after, limit } => {
@@ -281,7 +291,8 @@ impl<T: ReplyTo> Engine<T> {
             }
             Read::Queue(key) => Reply::Queue(self.state.queue_view(&key).map(Box::new)),
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
-            Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state)),
+            Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state, now)),
+            Read::Leases { scope, worker } => Reply::Leases(self.state.leases_held(&scope, &worker)),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),
                 tasks: self.state.len(),
