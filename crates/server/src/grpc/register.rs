@@ -83,7 +83,7 @@ pub fn properties(field: &str, pairs: &HashMap<String, String>) -> Result<Arc<Pr
 }
 
 fn read(app: &App, request: &RegisterWorkerRequest) -> Result<Registration, Problem> {
-    let capabilities = request.capabilities.clone().unwrap_or_default();
+    let capabilities = request.capabilities.unwrap_or_default();
     let resources = capabilities.resources.unwrap_or_default();
     let bytes = |field: &str, bytes: i64| {
         u64::try_from(bytes).map_err(|_| Problem::field(field, "must not be negative"))
