@@ -19,7 +19,7 @@ use wire::grpc::{
     UpdateTaskStatusRequest, Verdict, WorkHello, WorkRequest,
 };
 
-use super::cycle::Crowd;
+use super::crowd::Crowd;
 use super::http::Server;
 use super::rate::Rate;
 
@@ -45,15 +45,30 @@ pub async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rat
     crowd.measure(Some(server), time).await
 }
 
+/// Cycles with batches of this size, or with a call for each step.
+pub async fn cycles(
+    server: &Server,
+    clients: usize,
+    payload_bytes: usize,
+    batch: Option<usize>,
+    time: Duration,
+) -> Result<Rate> {
+    match batch {
+        Some(batch) => streamed(server, clients, payload_bytes, batch, time).await,
+        None => unary(server, clients, payload_bytes, time).await,
+    }
+}
+
 /// Three calls a cycle: submit, lease, complete.
-pub async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
+async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
     let mut crowd = Crowd::new(clients);
     for n in 0..clients {
         let submitter = connect(server.address()).await?;
         crowd.members.spawn(submit(submitter, crowd.room.clone(), payload(payload_bytes), 1));
         let mut worker = WorkerSchedulerClient::new(connect(server.address()).await?);
         let worker_id = format!("w{n}");
-        let register = RegisterWorkerRequest { worker_id: worker_id.clone(), ..RegisterWorkerRequest::default() };
+        let register =
+            RegisterWorkerRequest { worker_id: worker_id.clone(), ..RegisterWorkerRequest::default() };
         worker.register_worker(register).await?;
         let ask = LeaseTaskRequest {
             worker_id: worker_id.clone(),
@@ -67,7 +82,8 @@ pub async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: 
             loop {
                 let leased = worker.lease_task(ask.clone()).await?.into_inner();
                 let task = leased.tasks.into_iter().next().context("no task came in time")?;
-                let answer = worker.update_task_status(completion(task, worker_id.clone())).await?.into_inner();
+                let answer =
+                    worker.update_task_status(completion(task, worker_id.clone())).await?.into_inner();
                 ensure!(answer.verdict() == Verdict::Committed, "a completion was answered {answer:?}");
                 room.add_permits(1);
                 done.fetch_add(1, Ordering::Relaxed);
@@ -78,7 +94,7 @@ pub async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: 
 }
 
 /// Streams that lease and report, and submits, in batches.
-pub async fn streamed(
+async fn streamed(
     server: &Server,
     clients: usize,
     payload_bytes: usize,
@@ -127,7 +143,8 @@ async fn work(
     let (sender, receiver) = mpsc::channel(2 * BATCHES);
     let worker = RegisterWorkerRequest { worker_id: format!("w{n}"), ..RegisterWorkerRequest::default() };
     let hello = WorkHello { worker: Some(worker), queues: vec![QUEUE.to_owned()] };
-    let first = WorkRequest { hello: Some(hello), credit: (batch * BATCHES) as u32, ..WorkRequest::default() };
+    let first =
+        WorkRequest { hello: Some(hello), credit: (batch * BATCHES) as u32, ..WorkRequest::default() };
     sender.send(first).await?;
     let mut answers = client.work(ReceiverStream::new(receiver)).await?.into_inner();
     while let Some(message) = answers.message().await? {
