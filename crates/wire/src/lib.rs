@@ -48,4 +48,4 @@ pub use queue::{Queue, QueueConfig, QueueCounts, QueueList, QueueSettings};
 pub use report::{ReleaseLease, Released, ReportAnswer, ReportCompletion, ReportFailure, Verdict};
 pub use submit::{Backoff, SubmitTask, Submitted};
 pub use task::{CancelRequested, ErrorCategory, Progress, Task, TaskError, TaskLease, TaskState};
-pub use worker::{Worker, WorkerList};
+pub use worker::{Worker, WorkerList, WorkerRegistration, WorkerState};

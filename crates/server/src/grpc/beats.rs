@@ -54,16 +54,28 @@ pub async fn extend(
     let told = beats.iter().zip(read).map(|(beat, read)| match read {
         Ok(lease) => told(beat.lease_id.clone(), &lease, answers.next()),
         Err(problem) => {
-            LeaseStatus { lost: true, problem: Some(status::item(problem)), ..LeaseStatus::default() }
+            let lease_id = echo(beat.lease_id.clone());
+            LeaseStatus {
+                lease_id,
+                lost: true,
+                problem: Some(status::item(problem)),
+                ..LeaseStatus::default()
+            }
         }
     });
     Ok(told.collect())
 }
 
+/// A lease id to be sent back, unless it is longer than any that was made here.
+pub fn echo(lease_id: String) -> String {
+    const MAX_ECHO_BYTES: usize = 64;
+    if lease_id.len() <= MAX_ECHO_BYTES { lease_id } else { String::new() }
+}
+
 /// What is told of leases when nothing was decided about them.
 pub fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
     let told = |beat: LeaseHeartbeat| LeaseStatus {
-        lease_id: beat.lease_id,
+        lease_id: echo(beat.lease_id),
         problem: Some(status::item(problem.clone())),
         ..LeaseStatus::default()
     };

@@ -168,8 +168,62 @@ impl HttpBody for Metered {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use http_body_util::BodyExt;
 
     use super::*;
+
+    /// A body that says nothing, or one thing and then nothing.
+    struct Silent(Option<Bytes>);
+
+    impl HttpBody for Silent {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
+            match self.0.take() {
+                Some(bytes) => Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                None => Poll::Pending,
+            }
+        }
+    }
+
+    fn metered(directory: &tempfile::TempDir, body: Silent) -> (App, Metered) {
+        let mut options = coordinator::Options::new(directory.path());
+        options.ledger.create = Some(coordinator::ClusterId([1; 16]));
+        options.ledger.segment_bytes = 1 << 20;
+        let app = App::new(coordinator::start(options).unwrap().handle, [7; 32]);
+        let meter = Arc::new(Meter { app: app.clone(), held_kib: AtomicUsize::new(0) });
+        (app, Metered { body: Body::new(body), meter, max_pause: Some(MAX_PAUSE), pause: None })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a5_a_request_that_pauses_too_long_is_cut() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, mut body) = metered(&directory, Silent(Some(Bytes::from_static(b"x"))));
+        assert!(body.frame().await.unwrap().is_ok());
+        let began = Instant::now();
+        let status = body.frame().await.unwrap().unwrap_err();
+        assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
+        assert!(began.elapsed() <= MAX_PAUSE + Duration::from_secs(1));
+    }
+
+    #[tokio::test]
+    async fn all_requests_together_are_bounded_and_give_their_room_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let (app, mut body) = metered(&directory, Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
+        let all_but_three = (256 * 1_024 - 3) * 1_024;
+        assert!(app.bodies().take(all_but_three), "this much is there for all");
+        assert!(body.frame().await.unwrap().is_ok());
+        let other = Body::new(Silent(Some(Bytes::from_static(b"y"))));
+        let mut second = Metered { body: other, meter: body.meter.clone(), max_pause: None, pause: None };
+        let status = second.frame().await.unwrap().unwrap_err();
+        assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+        drop((body, second));
+        assert!(app.bodies().take(3 * 1_024), "the room is given back");
+    }
 
     #[test]
     fn a_deadline_has_at_most_eight_digits_and_a_unit() {

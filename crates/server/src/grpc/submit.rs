@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use authority::Scope;
 use authority::command::{SubmitAnswer, SubmitTask};
+use axum::http::StatusCode;
 use bytes::Bytes;
 use tonic::Status;
 use wire::grpc::{self, SubmitTasksRequest, SubmitTasksResponse, SubmittedTask};
@@ -37,11 +38,19 @@ pub async fn submit(
         false => app.handle().submit_batch(commands).await.map_err(Problem::from)?,
     };
     let mut answers = answers.into_iter();
-    let tasks = read.into_iter().map(|read| match read {
-        Ok(()) => answers.next().map_or_else(unanswered, told),
-        Err(problem) => refused(problem),
-    });
-    Ok(SubmitTasksResponse { tasks: tasks.collect() })
+    let tasks: Vec<_> = read
+        .into_iter()
+        .map(|read| read.and_then(|()| answers.next().map_or_else(|| Err(unanswered()), accepted)))
+        .collect();
+    // When nothing was accepted for lack of room, the call as a whole may be repeated later.
+    let full = tasks
+        .iter()
+        .all(|task| task.as_ref().is_err_and(|why| why.code.status() == StatusCode::TOO_MANY_REQUESTS));
+    if full && let Some(Err(problem)) = tasks.first() {
+        return Err(problem.clone().into());
+    }
+    let told = |task: Result<SubmittedTask, Problem>| task.unwrap_or_else(refused);
+    Ok(SubmitTasksResponse { tasks: tasks.into_iter().map(told).collect() })
 }
 
 fn read(app: &App, scope: &Scope, task: grpc::SubmitTask) -> Result<SubmitTask, Problem> {
@@ -82,17 +91,15 @@ fn json(field: &str, text: &Bytes) -> Result<Option<Json>, Problem> {
     read.map(Some).ok_or_else(|| Problem::field(field, "is not JSON"))
 }
 
-fn told(answer: SubmitAnswer) -> SubmittedTask {
-    let accepted = |task_id: String, state: grpc::TaskState| SubmittedTask {
-        task_id,
-        state: state.into(),
-        problem: None,
+fn accepted(answer: SubmitAnswer) -> Result<SubmittedTask, Problem> {
+    let accepted = |task_id: String, state: grpc::TaskState| {
+        Ok(SubmittedTask { task_id, state: state.into(), problem: None })
     };
     match answer {
         SubmitAnswer::Created(task) => accepted(task.to_string(), grpc::TaskState::Waiting),
         SubmitAnswer::Existing(view) => accepted(view.task.id.to_string(), state(view.task.state())),
-        SubmitAnswer::DedupConflict(existing) => refused(conflict(existing)),
-        SubmitAnswer::Refused(why) => refused(why.into()),
+        SubmitAnswer::DedupConflict(existing) => Err(conflict(existing)),
+        SubmitAnswer::Refused(why) => Err(why.into()),
     }
 }
 
@@ -101,6 +108,6 @@ fn refused(problem: Problem) -> SubmittedTask {
 }
 
 /// The coordinator answers each submit; fewer answers would be a bug in it.
-fn unanswered() -> SubmittedTask {
-    refused(Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer for this task"))
+fn unanswered() -> Problem {
+    Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer for this task")
 }

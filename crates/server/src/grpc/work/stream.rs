@@ -24,6 +24,8 @@ use crate::problem::Problem;
 
 /// Most tasks that a worker may have asked for and not got.
 const MAX_CREDIT: usize = 1_000;
+/// Shortest wait of a stream for tasks, also when calls may not wait at all: it asks again when the wait is over.
+const MIN_WAIT: Duration = Duration::from_secs(1);
 /// Longest time from the beginning of a stream to its hello.
 const MAX_HELLO: Duration = Duration::from_secs(10);
 
@@ -264,7 +266,8 @@ impl Stream {
         }
         lease::registered(&self.app, &self.scope, &self.worker, self.session.as_ref())?;
         let lease = LeaseTasks { max_tasks: self.credit.min(MAX_GRANTS), ..self.poll.clone() };
-        let (handle, wait) = (self.app.handle().clone(), self.app.grpc().settings().long_poll_timeout);
+        let (handle, wait) =
+            (self.app.handle().clone(), self.app.grpc().settings().long_poll_timeout.max(MIN_WAIT));
         self.polling = Some(Box::pin(async move { handle.lease(lease, wait).await }));
         Ok(())
     }
