@@ -114,14 +114,15 @@ async fn s3_40_what_is_not_served_is_unimplemented() {
 #[tokio::test]
 async fn a_request_that_does_not_arrive_by_its_deadline_is_over() {
     let served = Served::start().await;
-    let (bytes, receiver) = mpsc::channel::<Bytes>(1);
-    bytes.send(framed(100, b"\x0a")).await.unwrap();
-    let body = StreamBody::new(ReceiverStream::new(receiver).map(|bytes| Ok(Frame::data(bytes)))).boxed();
-    let request =
-        call(&served, &format!("{OWN}/SubmitTasks")).header("grpc-timeout", "200m").body(body).unwrap();
-    let response = in_time(connect(&served).await.send_request(request)).await.unwrap();
-    assert_eq!(ended(response).await, Code::DeadlineExceeded);
-    drop(bytes);
+    for name in ["SubmitTasks", "Work"] {
+        let (bytes, receiver) = mpsc::channel::<Bytes>(1);
+        bytes.send(framed(100, b"\x0a")).await.unwrap();
+        let body = StreamBody::new(ReceiverStream::new(receiver).map(|bytes| Ok(Frame::data(bytes)))).boxed();
+        let request = call(&served, &format!("{OWN}/{name}")).header("grpc-timeout", "200m");
+        let response = connect(&served).await.send_request(request.body(body).unwrap());
+        assert_eq!(ended(in_time(response).await.unwrap()).await, Code::DeadlineExceeded, "{name}");
+        drop(bytes);
+    }
     submit(&mut served.client().await, task("q")).await;
 }
 

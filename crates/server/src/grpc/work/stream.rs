@@ -9,7 +9,7 @@ use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::MAX_GRANTS;
 use coordinator::{Activity, Unavailable};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::{Status, Streaming};
 use wire::grpc::{WorkRequest, WorkResponse};
 
@@ -94,7 +94,9 @@ impl Stream {
         outbox: Outbox,
         deadline: Option<Instant>,
     ) {
-        let hello = match timeout(MAX_HELLO, incoming.message()).await {
+        let hello_by = Instant::now() + MAX_HELLO;
+        let hello_by = deadline.map_or(hello_by, |deadline| hello_by.min(deadline));
+        let hello = match timeout_at(hello_by, incoming.message()).await {
             Ok(Ok(Some(hello))) => hello,
             Ok(Ok(None)) => return,
             Ok(Err(status)) => return outbox.end(status).await,
