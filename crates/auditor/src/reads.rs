@@ -1,8 +1,9 @@
 //! Judges what readers are shown: durable records only, no older than what was durable when they asked.
 
-use authority::{Scope, TaskId, TaskView};
+use authority::{Position, Scope, TaskId, TaskView};
 use coordinator::{Read, Reply, TaskDetail};
 
+use super::truth::Version;
 use super::{Asked, Auditor, ensure};
 
 impl Auditor {
@@ -47,19 +48,31 @@ impl Auditor {
     pub(super) fn shown_view(&mut self, asked: &Asked, view: &TaskView) -> Result<(), String> {
         let task = &view.task;
         let truth = self.tasks.get(&task.id).ok_or("no durable record creates it")?;
-        let version =
-            truth.earlier.iter().chain(&truth.versions).find(|version| version.position == task.last);
-        let version = version.ok_or("it rests on a record that is not durable")?;
-        ensure(version.state == task.state(), format!("after that record it was {:?}", version.state))?;
-        ensure(version.attempt == task.attempt, format!("after that record it was at {}", version.attempt))?;
-        ensure(version.cancelling == task.cancel.is_some(), "whether it is being cancelled is wrong")?;
+        let versions = || truth.earlier.iter().chain(&truth.versions);
+        let since = truth.versions.iter().rev().find(|version| version.position <= asked.asked_at);
+        let since = since.map_or(Position::ZERO, |version| version.position);
+        let fits = |version: &Version| {
+            ensure(version.state == task.state(), format!("after that record it was {:?}", version.state))?;
+            ensure(
+                version.attempt == task.attempt,
+                format!("after that record it was at {}", version.attempt),
+            )?;
+            ensure(version.cancelling == task.cancel.is_some(), "whether it is being cancelled is wrong")
+        };
+        if self.rules.unnamed_records {
+            let mut current = versions().filter(|version| version.position >= since);
+            ensure(current.any(|version| fits(version).is_ok()), "it was never so since it was asked for")?;
+        } else {
+            let version = versions().find(|version| version.position == task.last);
+            fits(version.ok_or("it rests on a record that is not durable")?)?;
+            ensure(since <= task.last, "it is older than what was known when it was asked")?;
+        }
         ensure(truth.payload == task.payload && truth.queue == view.queue, "it is not what was submitted")?;
-        let older = truth.versions.iter().rev().find(|version| version.position <= asked.asked_at);
-        ensure(
-            older.is_none_or(|known| known.position <= task.last),
-            "it is older than what was known when it was asked",
-        )?;
-        if let authority::Phase::Completed { result, .. } = &task.phase {
+        // Of an earlier life only its versions are remembered.
+        let is_earlier = truth.earlier.iter().any(|version| version.position == task.last);
+        if let authority::Phase::Completed { result, .. } = &task.phase
+            && !is_earlier
+        {
             ensure(truth.result.as_ref() == Some(result), "another result was recorded")?;
         }
         Ok(())

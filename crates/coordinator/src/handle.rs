@@ -10,11 +10,12 @@ use std::time::Duration;
 use authority::command::{
     AttachAnswer, AttachOperation, CancelTask, ConfigureAnswer, ConfigureQueue, DetachOperation, EndAnswer,
     ExtendAnswer, ExtendLease, Grant, KillTask, LeaseTasks, RedriveAnswer, RedriveTask, ReleaseAnswer,
-    ReleaseLease, ReportCompletion, ReportFailure, StartAnswer, StartAttempt, StartSession, SubmitAnswer,
-    SubmitTask, Verdict,
+    ReleaseLease, ReportCompletion, ReportFailure, RotateTokenKey, StartAnswer, StartAttempt, StartSession,
+    SubmitAnswer, SubmitTask, Verdict,
 };
 use authority::{
     Answer, Command, HeldLease, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, Time,
+    TokenKey,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
@@ -108,6 +109,7 @@ impl Handle {
         start_session: StartSession => Done(bool);
         attach: AttachOperation => Attached(AttachAnswer);
         detach: DetachOperation => Attached(AttachAnswer);
+        rotate_token_key: RotateTokenKey => Done(bool);
     }
 
     reads! {
@@ -120,6 +122,7 @@ impl Handle {
         together(steps: Vec<Step>) => Request::Together(steps) => Together(Vec<Answer>);
         /// What a worker holds.
         leases(scope: Scope, worker: Arc<str>) => Request::Read(Read::Leases { scope, worker }) => Leases(Vec<HeldLease>);
+        token_key() => Request::Read(Read::TokenKey) => TokenKey(Option<TokenKey>);
         status() => Request::Read(Read::Status) => Status(Status);
         list(
             scope: Scope,

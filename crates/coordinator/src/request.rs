@@ -6,7 +6,7 @@ use std::sync::Arc;
 use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, SubmitTask};
 use authority::{
     Answer, Command, HeldLease, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, TaskView,
-    Time,
+    Time, TokenKey,
 };
 
 use crate::engine::{Registered, Room};
@@ -89,6 +89,8 @@ pub enum Read {
         scope: Scope,
         worker: Arc<str>,
     },
+    /// The key that signs task tokens.
+    TokenKey,
     Status,
 }
 
@@ -119,6 +121,7 @@ pub enum Reply {
     Workers(Vec<WorkerView>),
     Leases(Vec<HeldLease>),
     Together(Vec<Answer>),
+    TokenKey(Option<TokenKey>),
     Status(Status),
     Unavailable(Unavailable),
 }

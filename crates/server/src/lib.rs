@@ -3,6 +3,8 @@
 
 mod app;
 mod bodies;
+mod callbacks;
+mod claims;
 mod content;
 mod fallback;
 mod grpc;
@@ -20,6 +22,7 @@ mod page_token;
 mod panics;
 mod problem;
 mod queues;
+mod report;
 mod router;
 mod scope;
 pub mod shown;

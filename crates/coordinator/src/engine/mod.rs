@@ -11,11 +11,13 @@ mod journal;
 mod polls;
 mod registry;
 mod snapshot;
+mod snapshot_plan;
 mod waits;
 
 pub use answers::ReplyTo;
 pub use registry::{Activity, Registered, Registration, Registry, WorkerStatus};
-pub use snapshot::Slice;
+pub use snapshot::{Slice, SliceSize};
+pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,6 +66,7 @@ pub struct Engine<T> {
     /// No task is purged for its age before this time.
     purge_by_age_from: Time,
     snapshot: Option<Slices>,
+    slice_size: SliceSize,
 }
 
 impl<T: ReplyTo> Engine<T> {
@@ -83,6 +86,7 @@ impl<T: ReplyTo> Engine<T> {
             next_purge: Time::ZERO,
             purge_by_age_from,
             snapshot: None,
+            slice_size: SliceSize::default(),
         }
     }
 
@@ -293,6 +297,7 @@ impl<T: ReplyTo> Engine<T> {
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
             Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state, now)),
             Read::Leases { scope, worker } => Reply::Leases(self.state.leases_held(&scope, &worker)),
+            Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),
                 tasks: self.state.len(),

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use authority::command::{ExtendLease, ReleaseLease, ReportCompletion, ReportFailure};
+use authority::command::{ExtendLease, ReleaseLease, ReportCompletion, ReportFailure, StartAttempt};
 use authority::event::ReleaseCause;
 use authority::{Category, Command, LeaseRef, Position, TaskError};
-use coordinator::{Reply, Request};
+use coordinator::{Reply, Request, Step};
 
 use super::{Actor, Out, digest, scope};
 
@@ -64,8 +64,14 @@ impl Actor for Hostile {
                 draw: u32::MAX,
             })),
             4 => Request::Decide(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Worker })),
+            5 => {
+                let started_by = Arc::from(if out.rng.chance(500) { "mallory" } else { "pod-1" });
+                Request::Decide(Command::StartAttempt(StartAttempt { lease, started_by }))
+            }
             _ => Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
         };
+        // The same alone or in a batch; chosen without a draw of its own, so that it changes no other choice.
+        let request = if number % 2 == 0 { in_a_batch(request) } else { request };
         self.next += 1;
         out.calls.push((self.next, request, 300));
     }
@@ -73,4 +79,14 @@ impl Actor for Hostile {
     fn answered(&mut self, _call: u64, _reply: Reply, _out: &mut Out) {}
 
     fn unanswered(&mut self, _call: u64, _out: &mut Out) {}
+}
+
+fn in_a_batch(request: Request) -> Request {
+    match request {
+        Request::Decide(command) => Request::Together(vec![Step::Decide(command)]),
+        Request::Heartbeat { extend, progress } => {
+            Request::Together(vec![Step::Heartbeat { extend, progress }])
+        }
+        other => other,
+    }
 }
