@@ -1,6 +1,6 @@
 //! Judges what readers are shown: durable records only, no older than what was durable when they asked.
 
-use authority::{Position, Scope, TaskId, TaskView};
+use authority::{Event, Position, Scope, TaskId, TaskView};
 use coordinator::{Read, Reply, TaskDetail};
 
 use super::truth::Version;
@@ -22,6 +22,9 @@ impl Auditor {
                 let truth = self.tasks.get(&held.lease.task).ok_or("no durable record creates its task")?;
                 ensure(truth.leases.contains_key(&held.lease.lease), "no durable record grants it")
             }),
+            (Read::TokenKey, Reply::TokenKey(key)) => {
+                self.shown_token_key(asked, key.as_ref().map(|key| &*key.id))
+            }
             (Read::Status, Reply::Status(status)) => {
                 ensure(status.position <= self.position, "it speaks of records that are not durable")?;
                 ensure(status.position >= asked.asked_at, "it is older than what was known when it was asked")
@@ -30,6 +33,26 @@ impl Auditor {
                 page.tasks.iter().try_for_each(|view| self.shown_view(asked, view))
             }
             _ => Err("it is no answer to what was asked".into()),
+        }
+    }
+
+    /// It is the key that was known when it was asked for, or a later one.
+    fn shown_token_key(&self, asked: &Asked, shown: Option<&str>) -> Result<(), String> {
+        let rotations: Vec<(Position, &str)> = self
+            .log
+            .iter()
+            .filter_map(|record| match &record.event {
+                Event::TokenKeyRotated(rotated) => Some((record.position, &*rotated.key_id)),
+                _ => None,
+            })
+            .collect();
+        let known = rotations.iter().rposition(|(position, _)| *position <= asked.asked_at);
+        match shown {
+            Some(shown) => {
+                let mut current = rotations[known.unwrap_or(0)..].iter();
+                ensure(current.any(|(_, id)| *id == shown), "no durable record makes it the key")
+            }
+            None => ensure(known.is_none(), "there was a key already"),
         }
     }
 

@@ -35,3 +35,4 @@ pub use app::App;
 pub use grpc::Scheduler;
 pub use listener::{Drained, Limits, serve, serve_with};
 pub use router::{document, router};
+pub use scope::fault_of_scope_name;

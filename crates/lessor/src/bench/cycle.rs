@@ -26,7 +26,7 @@ const LIMIT_TIME: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many clients submit, and how many work
+    /// How many clients submit, and how many work; four tasks for each that submits may be open
     #[arg(long, value_delimiter = ',', default_value = "1,16,64,256")]
     clients: Vec<usize>,
 

@@ -102,6 +102,7 @@ impl Operator {
                 Request::WaitTask { scope, task, wanted, until }
             }
             860..930 => Request::Read(Read::Queues(scope)),
+            930..970 => Request::Read(Read::TokenKey),
             _ => Request::Read(Read::Workers(scope)),
         }
     }

@@ -8,7 +8,7 @@ use authority::command::{
 };
 use authority::{
     CancelCause, CancelRequest, DeadReason, Lease, ListPage, Outcome, Phase, Position, QueueKey, Rejection,
-    Task, TaskState, TaskView,
+    Task, TaskState, TaskView, Time,
 };
 use coordinator::{Reply, Request, TaskDetail, Unavailable};
 use serde::de::DeserializeOwned;
@@ -139,6 +139,7 @@ fn rejection(status: u16, body: &Value) -> Option<Rejection> {
     }
 }
 
+/// A lease as it was told; what the contract does not tell is left blank.
 fn grant(names: &Names, lease: wire::Lease) -> Option<Grant> {
     Some(Grant {
         lease: Position(lease.fencing_token),
@@ -146,9 +147,13 @@ fn grant(names: &Names, lease: wire::Lease) -> Option<Grant> {
         attempt: lease.attempt,
         queue: Arc::new(QueueKey { scope: names.scope.clone(), name: lease.queue.as_str().into() }),
         payload: names.learnt.payload(lease.payload.as_text().as_bytes()),
+        created_at: Time::ZERO,
+        since: None,
         granted_at: time(lease.granted_at),
+        length_ms: 0,
         expires_at: time(lease.expires_at),
         heartbeat_interval_ms: lease.heartbeat_interval_ms,
+        cancel_grace_ms: 0,
         extras: None,
     })
 }
