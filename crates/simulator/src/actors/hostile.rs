@@ -71,7 +71,7 @@ impl Actor for Hostile {
             _ => Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
         };
         // The same alone or in a batch; chosen without a draw of its own, so that it changes no other choice.
-        let request = if number % 2 == 0 { in_a_batch(request) } else { request };
+        let request = if number.is_multiple_of(2) { in_a_batch(request) } else { request };
         self.next += 1;
         out.calls.push((self.next, request, 300));
     }
