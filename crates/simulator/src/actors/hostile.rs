@@ -6,7 +6,7 @@ use std::sync::Arc;
 use authority::command::{ExtendLease, ReleaseLease, ReportCompletion, ReportFailure, StartAttempt};
 use authority::event::ReleaseCause;
 use authority::{Category, Command, LeaseRef, Position, TaskError};
-use coordinator::{Reply, Request, Step};
+use coordinator::{Reply, Request};
 
 use super::{Actor, Out, digest, scope};
 
@@ -70,8 +70,6 @@ impl Actor for Hostile {
             }
             _ => Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
         };
-        // The same alone or in a batch; chosen without a draw of its own, so that it changes no other choice.
-        let request = if number.is_multiple_of(2) { in_a_batch(request) } else { request };
         self.next += 1;
         out.calls.push((self.next, request, 300));
     }
@@ -79,14 +77,4 @@ impl Actor for Hostile {
     fn answered(&mut self, _call: u64, _reply: Reply, _out: &mut Out) {}
 
     fn unanswered(&mut self, _call: u64, _out: &mut Out) {}
-}
-
-fn in_a_batch(request: Request) -> Request {
-    match request {
-        Request::Decide(command) => Request::Together(vec![Step::Decide(command)]),
-        Request::Heartbeat { extend, progress } => {
-            Request::Together(vec![Step::Heartbeat { extend, progress }])
-        }
-        other => other,
-    }
 }
