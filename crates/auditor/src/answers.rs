@@ -5,7 +5,7 @@ use authority::command::{
     StartSession, SubmitAnswer, SubmitTask, Verdict,
 };
 use authority::{Answer, Command, Digest, LeaseRef, Outcome, Rejection, TaskId};
-use coordinator::{Reply, Request};
+use coordinator::{Reply, Request, Step};
 
 use super::truth::{LeaseTruth, Over, TaskTruth};
 use super::{Asked, Auditor, Reached, ensure};
@@ -27,6 +27,16 @@ impl Auditor {
             }
             (Request::Heartbeat { extend, .. }, Reply::Answer(Answer::Extended(answer))) => {
                 self.extended(asked, &extend.lease, answer)
+            }
+            (Request::Together(steps), Reply::Together(answers)) => {
+                ensure(steps.len() == answers.len(), "not every step has its answer")?;
+                steps.iter().zip(answers).try_for_each(|(step, answer)| match (step, answer) {
+                    (Step::Decide(command), answer) => self.decided(asked, command, answer),
+                    (Step::Heartbeat { extend, .. }, Answer::Extended(answer)) => {
+                        self.extended(asked, &extend.lease, answer)
+                    }
+                    _ => Err("it is no answer to what was asked".into()),
+                })
             }
             (Request::Read(read), reply) => self.shown(asked, read, reply),
             (Request::WaitTask { scope, task, .. }, Reply::Task(detail)) => {

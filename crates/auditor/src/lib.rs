@@ -23,7 +23,7 @@ use std::sync::Arc;
 use authority::{
     Command, Digest, LeaseRef, Position, Properties, QueueConfig, QueueKey, Scope, TaskId, Time,
 };
-use coordinator::{Reply, Request};
+use coordinator::{Reply, Request, Step};
 
 use history::{AskId, Entry, Recorded};
 use order::Lines;
@@ -268,6 +268,12 @@ impl Causes {
                 self.heartbeats.insert(Holder::from(&extend.lease));
             }
             Request::Decide(command) => self.note_command(command),
+            Request::Together(steps) => steps.iter().for_each(|step| match step {
+                Step::Decide(command) => self.note_command(command),
+                Step::Heartbeat { extend, .. } => {
+                    self.heartbeats.insert(Holder::from(&extend.lease));
+                }
+            }),
             Request::Read(_) | Request::WaitTask { .. } => {}
         }
     }

@@ -18,6 +18,10 @@ impl Auditor {
                 ensure(view.is_some() || !known, "the queue has tasks")
             }
             (Read::Queues(_), Reply::Queues(_)) | (Read::Workers(_), Reply::Workers(_)) => Ok(()),
+            (Read::Leases { .. }, Reply::Leases(held)) => held.iter().try_for_each(|held| {
+                let truth = self.tasks.get(&held.lease.task).ok_or("no durable record creates its task")?;
+                ensure(truth.leases.contains_key(&held.lease.lease), "no durable record grants it")
+            }),
             (Read::TokenKey, Reply::TokenKey(key)) => {
                 self.shown_token_key(asked, key.as_ref().map(|key| &*key.id))
             }

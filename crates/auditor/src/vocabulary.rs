@@ -87,6 +87,8 @@ pub const WORDS: &[&str] = &[
 
 /// What a small world does not get to hear, and why. Each has a test of its own where it is decided.
 pub const UNHEARD: &[(&str, &str)] = &[
+    ("leases held", "only the worker service asks so, and it is no part of a simulated world"),
+    ("together", "only the worker service asks so; each of its steps is also heard alone"),
     ("refused: too many queues", "takes 10,000 queues"),
     ("refused: too many requirements", "takes 1,024 different requirements in one queue"),
     ("attach: too many", "takes 1,000 waiters of one task"),
@@ -122,6 +124,10 @@ pub fn record(event: &Event) -> &'static str {
 pub fn reply(reply: &Reply) -> Vec<&'static str> {
     match reply {
         Reply::Answer(answer) => self::answer(answer),
+        Reply::Together(answers) => {
+            std::iter::once("together").chain(answers.iter().flat_map(self::answer)).collect()
+        }
+        Reply::Leases(_) => vec!["leases held"],
         Reply::Batch(answers) => std::iter::once("batch").chain(answers.iter().map(submitted)).collect(),
         Reply::Task(Some(_)) => vec!["a task"],
         Reply::Task(None) => vec!["no task"],

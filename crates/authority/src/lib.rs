@@ -26,6 +26,6 @@ pub use queue::{QueueConfig, QueueKey, QueueSettings, QueueView, Scope};
 pub use retry::{Backoff, Category, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
 pub use task::{
-    CancelCause, CancelRequest, DeadReason, Dedup, Extras, Lease, Outcome, Phase, Report, Task, TaskState,
-    TaskView,
+    CancelCause, CancelRequest, DeadReason, Dedup, Extras, HeldLease, Lease, Outcome, Phase, Report, Task,
+    TaskState, TaskView,
 };

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{Backoff, Digest, Position, Properties, QueueKey, QueueSettings, TaskError, TaskId, Time};
+use crate::{
+    Backoff, Digest, LeaseRef, Position, Properties, QueueKey, QueueSettings, TaskError, TaskId, Time,
+};
 
 /// The five states, and no sixth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -186,6 +188,13 @@ pub struct Dedup {
     pub key: Arc<str>,
     /// Of payload and properties as parsed JSON.
     pub content: Digest,
+}
+
+/// A lease that a worker holds, as it would name it itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldLease {
+    pub lease: LeaseRef,
+    pub session: Option<Arc<str>>,
 }
 
 /// A task with its queue's name, for answers.

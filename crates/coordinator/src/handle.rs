@@ -14,14 +14,18 @@ use authority::command::{
     SubmitAnswer, SubmitTask, Verdict,
 };
 use authority::{
-    Answer, Command, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, Time, TokenKey,
+    Answer, Command, HeldLease, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, Time,
+    TokenKey,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
+use crate::engine::Registry;
 use crate::history::{History, HistoryError, HistoryReader};
-use crate::request::{Progress, Read, Reply, Request, Status, TaskDetail, Unavailable, Wanted, WorkerView};
+use crate::request::{
+    Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
+};
 
 /// Longest wait for room in the inbox before a request is refused.
 const MAX_INBOX_WAIT: Duration = Duration::from_secs(10);
@@ -46,6 +50,7 @@ pub struct Handle {
     /// Requests that are stamped but wait for room; a tick must not overtake them.
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) history: Arc<dyn HistoryReader>,
+    pub(crate) registry: Arc<Registry>,
 }
 
 /// One method for each command that has exactly one kind of answer.
@@ -63,8 +68,9 @@ macro_rules! commands {
 
 /// One method for each read.
 macro_rules! reads {
-    ($($method:ident($($name:ident: $type:ty),*) => $read:expr => $reply:ident($answer:ty);)*) => {
-        $(pub async fn $method(&self, $($name: $type),*) -> Result<$answer, Unavailable> {
+    ($($(#[$doc:meta])* $method:ident($($name:ident: $type:ty),*) => $read:expr => $reply:ident($answer:ty);)*) => {
+        $($(#[$doc])*
+        pub async fn $method(&self, $($name: $type),*) -> Result<$answer, Unavailable> {
             match self.ask($read).await? {
                 Reply::$reply(answer) => Ok(answer),
                 reply => Err(unexpected(reply)),
@@ -77,6 +83,16 @@ impl Handle {
     /// The coordinator's time, which never goes back.
     pub fn now(&self) -> Time {
         self.clock.now()
+    }
+
+    /// Who was heard of, and who is registered. Soft, so it is read and written at once.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Whether requests are taken.
+    pub fn is_serving(&self) -> bool {
+        !self.inbox.is_closed()
     }
 
     commands! {
@@ -102,6 +118,10 @@ impl Handle {
         queue(key: QueueKey) => Request::Read(Read::Queue(key)) => Queue(Option<Box<QueueView>>);
         queues(scope: Scope) => Request::Read(Read::Queues(scope)) => Queues(Vec<QueueView>);
         workers(scope: Scope) => Request::Read(Read::Workers(scope)) => Workers(Vec<WorkerView>);
+        /// Decides many commands about leases in one go; each has its answer.
+        together(steps: Vec<Step>) => Request::Together(steps) => Together(Vec<Answer>);
+        /// What a worker holds.
+        leases(scope: Scope, worker: Arc<str>) => Request::Read(Read::Leases { scope, worker }) => Leases(Vec<HeldLease>);
         token_key() => Request::Read(Read::TokenKey) => TokenKey(Option<TokenKey>);
         status() => Request::Read(Read::Status) => Status(Status);
         list(

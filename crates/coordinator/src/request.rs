@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, SubmitTask};
 use authority::{
-    Answer, Command, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, TaskView, Time,
-    TokenKey,
+    Answer, Command, HeldLease, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, TaskView,
+    Time, TokenKey,
 };
 
-use crate::engine::Room;
+use crate::engine::{Registered, Room};
 
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -27,6 +27,8 @@ pub enum Request {
         extend: ExtendLease,
         progress: Option<Progress>,
     },
+    /// Many commands about leases in one go; each is decided on its own, in order.
+    Together(Vec<Step>),
     Read(Read),
     /// Answered when the task is as wanted, or as it is when `until` has come.
     WaitTask {
@@ -43,7 +45,24 @@ impl Request {
         match self {
             Request::Decide(Command::SubmitTask(task)) => task.payload.len(),
             Request::Decide(Command::ReportCompletion(report)) => report.result.len(),
+            Request::Together(steps) => steps.iter().map(Step::bytes).sum(),
             Request::SubmitBatch(tasks) => tasks.iter().map(|task| task.payload.len()).sum(),
+            _ => 0,
+        }
+    }
+}
+
+/// One of many that are decided in one go.
+#[derive(Clone, Debug)]
+pub enum Step {
+    Decide(Command),
+    Heartbeat { extend: ExtendLease, progress: Option<Progress> },
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        match self {
+            Step::Decide(Command::ReportCompletion(report)) => report.result.len(),
             _ => 0,
         }
     }
@@ -65,6 +84,11 @@ pub enum Read {
     Queue(QueueKey),
     Queues(Scope),
     Workers(Scope),
+    /// What a worker holds.
+    Leases {
+        scope: Scope,
+        worker: Arc<str>,
+    },
     /// The key that signs task tokens.
     TokenKey,
     Status,
@@ -95,6 +119,8 @@ pub enum Reply {
     Queue(Option<Box<QueueView>>),
     Queues(Vec<QueueView>),
     Workers(Vec<WorkerView>),
+    Leases(Vec<HeldLease>),
+    Together(Vec<Answer>),
     TokenKey(Option<TokenKey>),
     Status(Status),
     Unavailable(Unavailable),
@@ -127,11 +153,12 @@ pub struct TaskDetail {
 }
 
 /// A worker that was heard of since this process began. Advisory; it never changes a task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WorkerView {
     pub worker: Arc<str>,
     pub last_heartbeat: Time,
     pub active_leases: usize,
+    pub registered: Option<Registered>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -38,6 +38,8 @@ pub struct Settings {
     pub drop_unverified_tail: bool,
     /// Queues that are configured so at every start, whatever they were before.
     pub queues: Vec<(QueueKey, QueueConfig)>,
+    /// How the worker service over gRPC treats workers.
+    pub scheduler: server::Scheduler,
 }
 
 /// Serves until a signal says to stop, or the ledger fails.
@@ -54,7 +56,7 @@ async fn serve(settings: Settings) -> Result<()> {
     let start = coordinator_options(&settings, &data)?;
     let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;
     configure(&running.handle, settings.queues).await?;
-    let app = server::App::new(running.handle.clone(), data.lease_key()?);
+    let app = server::App::with_scheduler(running.handle.clone(), data.lease_key()?, settings.scheduler);
     if let Err(error) = data.write_listen(&address.to_string()) {
         tracing::warn!(
             error = format!("{error:#}"),

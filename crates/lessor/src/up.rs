@@ -58,5 +58,6 @@ pub fn run(options: Options) -> Result<()> {
         history_mib: options.history_mib,
         drop_unverified_tail: options.drop_unverified_tail,
         queues: Vec::new(),
+        scheduler: server::Scheduler::default(),
     })
 }

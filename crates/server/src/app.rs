@@ -11,6 +11,7 @@ use wire::MAX_WAIT_MS;
 
 use crate::bodies::Bodies;
 use crate::callbacks::tokens::TaskTokens;
+use crate::grpc;
 use crate::lease_id::LeaseIds;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
@@ -30,12 +31,19 @@ struct Inner {
     waiting: Semaphore,
     bodies: Bodies,
     draining: watch::Sender<bool>,
+    grpc: grpc::Shared,
 }
 
 impl App {
     /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold. The keys of
     /// task tokens come from it as well.
     pub fn new(handle: Handle, lease_key: [u8; 32]) -> App {
+        App::with_scheduler(handle, lease_key, grpc::Scheduler::default())
+    }
+
+    /// As [`App::new`], with other settings of the worker service.
+    pub fn with_scheduler(handle: Handle, lease_key: [u8; 32], scheduler: grpc::Scheduler) -> App {
+        handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {
             handle,
             lease_ids: LeaseIds::new(&lease_key),
@@ -44,6 +52,7 @@ impl App {
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
             bodies: Bodies::new(),
             draining: watch::Sender::new(false),
+            grpc: grpc::Shared::new(scheduler),
         }))
     }
 
@@ -65,6 +74,10 @@ impl App {
 
     pub(crate) fn bodies(&self) -> &Bodies {
         &self.0.bodies
+    }
+
+    pub(crate) fn grpc(&self) -> &grpc::Shared {
+        &self.0.grpc
     }
 
     /// Ends all waits, so that the server can stop.

@@ -30,6 +30,16 @@ impl Bodies {
         Bodies { room: Semaphore::new(MAX_BODIES_KIB) }
     }
 
+    /// Takes room for a part of a body; false when there is none. It must be given back.
+    pub fn take(&self, bytes: usize) -> bool {
+        self.room.try_acquire_many(kib(bytes)).map(|room| room.forget()).is_ok()
+    }
+
+    /// Gives back the room for parts of these sizes.
+    pub fn give_back(&self, kib: usize) {
+        self.room.add_permits(kib);
+    }
+
     pub async fn receive(
         &self,
         headers: &HeaderMap,
@@ -69,13 +79,18 @@ impl Bodies {
             if received.len() + data.len() > max_bytes {
                 return Err((too_large(max_bytes), body));
             }
-            match self.room.try_acquire_many(data.len().div_ceil(1_024) as u32) {
+            match self.room.try_acquire_many(kib(data.len())) {
                 Ok(room) => rooms.push(room),
                 Err(_) => return Err((too_many(), body)),
             }
             received.extend_from_slice(&data);
         }
     }
+}
+
+/// The room that so many bytes take.
+pub fn kib(bytes: usize) -> u32 {
+    bytes.div_ceil(1_024) as u32
 }
 
 async fn discard(mut body: Body) {

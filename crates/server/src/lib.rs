@@ -7,6 +7,7 @@ mod callbacks;
 mod claims;
 mod content;
 mod fallback;
+mod grpc;
 mod guarded_io;
 mod health;
 mod ids;
@@ -31,6 +32,7 @@ mod time;
 mod workers;
 
 pub use app::App;
+pub use grpc::Scheduler;
 pub use listener::{Drained, Limits, serve, serve_with};
 pub use router::{document, router};
 pub use scope::fault_of_scope_name;

@@ -7,12 +7,15 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::{callbacks, claims, fallback, health, leases, openapi, origin, panics, queues, tasks, workers};
+use crate::{
+    callbacks, claims, fallback, grpc, health, leases, openapi, origin, panics, queues, tasks, workers,
+};
 
 /// The whole of what is served over HTTP.
 pub fn router(app: App) -> Router {
     let (router, _) = described().split_for_parts();
     router
+        .merge(grpc::routes(&app))
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .layer(from_fn(origin::same_origin))

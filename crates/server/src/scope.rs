@@ -23,10 +23,13 @@ impl<S: Sync> FromRequestParts<S> for InScope {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<InScope, Problem> {
-        let tenant = named(&parts.headers, TENANT_HEADER)?;
-        let workspace = named(&parts.headers, WORKSPACE_HEADER)?;
-        Ok(InScope(Scope { tenant, workspace }))
+        of(&parts.headers).map(InScope)
     }
+}
+
+/// The scope that headers name.
+pub fn of(headers: &HeaderMap) -> Result<Scope, Problem> {
+    Ok(Scope { tenant: named(headers, TENANT_HEADER)?, workspace: named(headers, WORKSPACE_HEADER)? })
 }
 
 fn named(headers: &HeaderMap, header: &str) -> Result<Arc<str>, Problem> {

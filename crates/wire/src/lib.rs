@@ -1,4 +1,5 @@
-//! The JSON types of the contracts, shared by the server, the command line and the tests.
+//! The types of the contracts, JSON and (with the feature `grpc`) protobuf, shared by the server, the command line and
+//! the tests.
 //!
 //! Requests refuse fields that they do not know, so that a misspelt one is not silently ignored. Answers accept
 //! them, so that an old client reads a newer server. Payloads, results and resources are kept byte for byte as they
@@ -9,6 +10,8 @@ mod callback;
 mod cancel;
 mod claim;
 mod envelope;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 mod history;
 mod json;
 mod lease;
@@ -62,4 +65,4 @@ pub use seconds::Seconds;
 pub use submit::{Backoff, SubmitTask, Submitted};
 pub use task::{CancelRequested, ErrorCategory, Progress, Task, TaskError, TaskLease, TaskState};
 pub use token_key::{RotateTokenKey, TokenKeyRotated};
-pub use worker::{Worker, WorkerList};
+pub use worker::{Worker, WorkerList, WorkerRegistration, WorkerState};

@@ -1,20 +1,53 @@
 //! The workers that were heard of since the coordinator started.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// Advisory: it is not recorded and decides nothing.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Worker {
     pub worker_id: String,
     #[schema(value_type = String, format = DateTime)]
     pub last_heartbeat_at: Timestamp,
     pub active_leases: usize,
+    /// What the worker said of itself, if it is registered with the worker service over gRPC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registration: Option<WorkerRegistration>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRegistration {
+    #[schema(value_type = String, format = DateTime)]
+    pub registered_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// What the worker offers.
+    pub properties: BTreeMap<String, String>,
+    pub max_concurrent_executions: u32,
+    pub cpu_cores: f64,
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    pub state: WorkerState,
+    pub active_tasks: u64,
+    pub total_completed: u64,
+    pub total_failed: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum WorkerState {
+    Idle,
+    Busy,
+    /// Preparing to shut down: it is offered nothing more.
+    Draining,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerList {
     pub workers: Vec<Worker>,

@@ -21,7 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::event::{At, Event, Illegal};
-use crate::{Position, Properties, QueueKey, QueueView, Scope, Task, TaskId, TaskState, TaskView, Time};
+use crate::{
+    HeldLease, LeaseRef, Position, Properties, QueueKey, QueueView, Scope, Task, TaskId, TaskState, TaskView,
+    Time,
+};
 use id_index::IdIndex;
 use keys::{Keys, Place};
 use line::Line;
@@ -185,6 +188,20 @@ impl State {
     /// How many tasks of a scope a worker holds.
     pub fn lease_count(&self, scope: &Scope, worker: &Arc<str>) -> usize {
         self.leases_of(&scope.tenant, worker).filter(|slot| self.line(*slot).key.scope == *scope).count()
+    }
+
+    /// What a worker holds in a scope.
+    pub fn leases_held(&self, scope: &Scope, worker: &Arc<str>) -> Vec<HeldLease> {
+        let mine = self.leases_of(&scope.tenant, worker).filter(|slot| self.line(*slot).key.scope == *scope);
+        mine.filter_map(|slot| {
+            let task = self.tasks.at(slot);
+            let lease = task.lease()?;
+            let (scope, worker) = (scope.clone(), worker.clone());
+            let lease_ref =
+                LeaseRef { scope, worker, task: task.id, attempt: task.attempt, lease: lease.number };
+            Some(HeldLease { lease: lease_ref, session: lease.session.clone() })
+        })
+        .collect()
     }
 
     /// Builds the index for a kind of worker in these queues, which may be lost at any time.

@@ -17,7 +17,7 @@ use auditor::history::{AskId, Entry, Recorded};
 use authority::command::{ExtendAnswer, ReleaseAnswer, SubmitAnswer, Verdict};
 use authority::event::ReleaseCause;
 use authority::{Answer, CancelCause, Command, DeadReason, Digest, Event, Position, QueueKey, TaskId, Time};
-use coordinator::{Reply, Request};
+use coordinator::{Reply, Request, Step};
 
 use super::{Exchange, Recording};
 use crate::facts::At;
@@ -123,18 +123,29 @@ fn causes(request: &Request) -> Vec<Cause> {
             by_name.into_iter().chain([Cause::Poll(lease.worker.clone())]).collect()
         }
         Request::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.lease)],
-        Request::Decide(command) => match command {
-            Command::SubmitTask(task) => vec![Cause::Submit(task.id)],
-            Command::RedriveTask(redrive) => vec![Cause::Submit(redrive.id)],
-            Command::ReportCompletion(report) => vec![Cause::Report(report.lease.lease, report.digest)],
-            Command::ReportFailure(report) => vec![Cause::Report(report.lease.lease, report.digest)],
-            Command::ReleaseLease(release) => vec![Cause::Release(release.lease.lease)],
-            Command::CancelTask(cancel) => vec![Cause::End(cancel.task)],
-            Command::KillTask(kill) => vec![Cause::End(kill.task)],
-            Command::ConfigureQueue(configure) => vec![Cause::Configure(configure.queue.clone())],
-            _ => Vec::new(),
-        },
+        Request::Together(steps) => steps
+            .iter()
+            .flat_map(|step| match step {
+                Step::Decide(command) => causes_in(command),
+                Step::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.lease)],
+            })
+            .collect(),
+        Request::Decide(command) => causes_in(command),
         Request::Read(_) | Request::WaitTask { .. } => Vec::new(),
+    }
+}
+
+fn causes_in(command: &Command) -> Vec<Cause> {
+    match command {
+        Command::SubmitTask(task) => vec![Cause::Submit(task.id)],
+        Command::RedriveTask(redrive) => vec![Cause::Submit(redrive.id)],
+        Command::ReportCompletion(report) => vec![Cause::Report(report.lease.lease, report.digest)],
+        Command::ReportFailure(report) => vec![Cause::Report(report.lease.lease, report.digest)],
+        Command::ReleaseLease(release) => vec![Cause::Release(release.lease.lease)],
+        Command::CancelTask(cancel) => vec![Cause::End(cancel.task)],
+        Command::KillTask(kill) => vec![Cause::End(kill.task)],
+        Command::ConfigureQueue(configure) => vec![Cause::Configure(configure.queue.clone())],
+        _ => Vec::new(),
     }
 }
 

@@ -173,6 +173,7 @@ fn begin(
         })
         .collect::<Result<Vec<_>, _>>()?;
     drop(follow_durable);
+    let registry = driver.engine.registry().clone();
     let (ended_sender, ended) = oneshot::channel();
     let (ready_sender, ready) = std::sync::mpsc::channel();
     let node = options.node.as_str().into();
@@ -201,6 +202,7 @@ fn begin(
         clock,
         waiting,
         history: Arc::new(LedgerHistory::new(reader)),
+        registry,
     };
     let report = StartReport { opened, snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
     Ok(Running { handle, report, stop, ended })

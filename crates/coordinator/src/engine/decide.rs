@@ -5,7 +5,7 @@ use authority::{Answer, Command, Event, Time};
 
 use super::polls::Offer;
 use super::{Engine, ReplyTo, Room};
-use crate::request::{Progress, Reply, Unavailable};
+use crate::request::{Progress, Reply, Step, Unavailable};
 
 /// How often one poll may go on behind tasks that have passed their deadline. Ticks end those, so few are ever left.
 const MAX_LEASE_ROUNDS: usize = 100;
@@ -44,6 +44,23 @@ impl<T: ReplyTo> Engine<T> {
             }
         }
         Reply::Batch(answers)
+    }
+
+    /// Decides one after another; each stands on its own.
+    pub(super) fn together(&mut self, steps: Vec<Step>, now: Time) -> Reply {
+        let mut answers = Vec::with_capacity(steps.len());
+        for step in steps {
+            let reply = match step {
+                Step::Decide(command) => self.run(command, now),
+                Step::Heartbeat { extend, progress } => self.heartbeat(extend, progress, now),
+            };
+            match reply {
+                Reply::Answer(answer) => answers.push(answer),
+                // The disk has no room, which does not change between two steps: nothing was decided.
+                other => return other,
+            }
+        }
+        Reply::Together(answers)
     }
 
     pub(super) fn heartbeat(&mut self, extend: ExtendLease, progress: Option<Progress>, now: Time) -> Reply {

@@ -15,10 +15,12 @@ mod snapshot_plan;
 mod waits;
 
 pub use answers::ReplyTo;
+pub use registry::{Activity, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::{Slice, SliceSize};
 pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use authority::command::{Purge, ReleaseLease, Tick};
 use authority::event::ReleaseCause;
@@ -31,7 +33,6 @@ use crate::request::{Progress, Read, Reply, Request, Status, TaskDetail, Unavail
 use answers::Answers;
 use journal::Journal;
 use polls::Polls;
-use registry::Registry;
 use waits::Waits;
 
 /// With this much decided and not on its way to the disk, no more requests are taken.
@@ -58,7 +59,7 @@ pub struct Engine<T> {
     answers: Answers<T>,
     polls: Polls<T>,
     waits: Waits<T>,
-    registry: Registry,
+    registry: Arc<Registry>,
     progress: HashMap<TaskId, Progress>,
     room: Room,
     next_purge: Time,
@@ -79,7 +80,7 @@ impl<T: ReplyTo> Engine<T> {
             answers: Answers::new(position),
             polls: Polls::default(),
             waits: Waits::default(),
-            registry: Registry::default(),
+            registry: Arc::default(),
             progress: HashMap::new(),
             room: Room::Plenty,
             next_purge: Time::ZERO,
@@ -91,6 +92,11 @@ impl<T: ReplyTo> Engine<T> {
 
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Who was heard of.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.registry
     }
 
     /// The newest durable record.
@@ -140,8 +146,12 @@ impl<T: ReplyTo> Engine<T> {
                 let reply = self.heartbeat(extend, progress, now);
                 self.reply(reply_to, reply);
             }
+            Request::Together(steps) => {
+                let reply = self.together(steps, now);
+                self.reply(reply_to, reply);
+            }
             Request::Read(read) => {
-                let reply = self.read(read);
+                let reply = self.read(read, now);
                 self.reply(reply_to, reply);
             }
             Request::WaitTask { scope, task, wanted, until } => {
@@ -277,7 +287,7 @@ impl<T: ReplyTo> Engine<T> {
         self.answers.push(self.state.position(), reply_to, reply);
     }
 
-    fn read(&self, read: Read) -> Reply {
+    fn read(&self, read: Read, now: Time) -> Reply {
         match read {
             Read::Task { scope, task } => Reply::Task(self.detail(&scope, task).map(Box::new)),
             Read::List { scope, queue, state, after, limit } => {
@@ -285,7 +295,8 @@ impl<T: ReplyTo> Engine<T> {
             }
             Read::Queue(key) => Reply::Queue(self.state.queue_view(&key).map(Box::new)),
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
-            Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state)),
+            Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state, now)),
+            Read::Leases { scope, worker } => Reply::Leases(self.state.leases_held(&scope, &worker)),
             Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),

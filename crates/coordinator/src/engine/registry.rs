@@ -1,64 +1,238 @@
-//! The workers heard of since this process began. Advisory: it is empty after a restart, it is shown to people,
-//! and it never changes a task.
+//! The workers heard of since this process began, and what they said of themselves. Advisory: it is empty after a
+//! restart, it steers who is offered work, it is shown to people, and it never changes a task.
+//!
+//! The engine notes in it whom it hears; adapters read and write it directly, without a place in the writer's queue,
+//! because nothing in it is a decision.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use authority::{Scope, State, Time};
+use authority::{Properties, Scope, State, Time};
 
 use crate::request::WorkerView;
 
 /// Most workers remembered; the one heard of longest ago makes room.
 const MAX_WORKERS: usize = 10_000;
+/// A worker that was silent for so long is registered no more (S3-30).
+const HEARTBEAT_TIMEOUT_MS: u64 = 120_000;
 
-#[derive(Default)]
+type Key = (Scope, Arc<str>);
+
 pub struct Registry {
-    heard: HashMap<(Scope, Arc<str>), Time>,
+    heard: Mutex<HashMap<Key, Heard>>,
+    heartbeat_timeout_ms: AtomicU64,
+}
+
+/// How a worker made itself known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Registration {
+    pub session: Option<Arc<str>>,
+    pub properties: Arc<Properties>,
+    pub max_concurrent_executions: u32,
+    pub cpu_cores: f64,
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+    pub registered_at: Time,
+}
+
+/// What a worker says of its own work. For people, but for one thing: a draining worker is offered none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkerStatus {
+    pub activity: Activity,
+    pub active_tasks: u64,
+    pub total_completed: u64,
+    pub total_failed: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activity {
+    #[default]
+    Idle,
+    Busy,
+    Draining,
+}
+
+/// A registered worker.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Registered {
+    pub registration: Arc<Registration>,
+    pub status: WorkerStatus,
+}
+
+struct Heard {
+    at: Time,
+    registered: Option<Registered>,
+}
+
+impl Default for Registry {
+    fn default() -> Registry {
+        Registry { heard: Mutex::default(), heartbeat_timeout_ms: AtomicU64::new(HEARTBEAT_TIMEOUT_MS) }
+    }
 }
 
 impl Registry {
-    pub fn hear(&mut self, scope: &Scope, worker: &Arc<str>, now: Time) {
-        if let Some(heard) = self.heard.get_mut(&(scope.clone(), worker.clone())) {
-            *heard = now;
-            return;
+    pub fn heartbeat_timeout_ms(&self) -> u64 {
+        self.heartbeat_timeout_ms.load(Ordering::Relaxed)
+    }
+
+    pub fn set_heartbeat_timeout_ms(&self, timeout_ms: u64) {
+        self.heartbeat_timeout_ms.store(timeout_ms, Ordering::Relaxed);
+    }
+
+    /// Notes that a worker was heard of.
+    pub fn hear(&self, scope: &Scope, worker: &Arc<str>, now: Time) {
+        let key = (scope.clone(), worker.clone());
+        let mut heard = self.lock();
+        match heard.get_mut(&key) {
+            Some(known) => self.refresh(known, now),
+            None => insert(&mut heard, key, Heard { at: now, registered: None }),
         }
-        if self.heard.len() >= MAX_WORKERS {
-            let longest_ago = self.heard.iter().min_by_key(|(_, heard)| **heard).map(|(key, _)| key.clone());
-            if let Some(key) = longest_ago {
-                self.heard.remove(&key);
+    }
+
+    pub fn register(&self, scope: &Scope, worker: &Arc<str>, registration: Registration, now: Time) {
+        let status = WorkerStatus::default();
+        let registered = Some(Registered { registration: Arc::new(registration), status });
+        insert(&mut self.lock(), (scope.clone(), worker.clone()), Heard { at: now, registered });
+    }
+
+    /// The worker's registration, if it has one and was heard of lately.
+    pub fn registered(&self, scope: &Scope, worker: &Arc<str>, now: Time) -> Option<Registered> {
+        let mut heard = self.lock();
+        let known = heard.get_mut(&(scope.clone(), worker.clone()))?;
+        self.forget_if_silent(known, now);
+        known.registered.clone()
+    }
+
+    /// Notes a registered worker's words on itself.
+    pub fn beat(
+        &self,
+        scope: &Scope,
+        worker: &Arc<str>,
+        status: WorkerStatus,
+        now: Time,
+    ) -> Option<Registered> {
+        let mut heard = self.lock();
+        let known = heard.get_mut(&(scope.clone(), worker.clone()))?;
+        self.refresh(known, now);
+        let registered = known.registered.as_mut()?;
+        registered.status = status;
+        Some(registered.clone())
+    }
+
+    /// Forgets a worker, unless another session of it than the one named has registered since.
+    pub fn unregister(&self, scope: &Scope, worker: &Arc<str>, session: Option<&Arc<str>>) {
+        if let Entry::Occupied(known) = self.lock().entry((scope.clone(), worker.clone())) {
+            let registered = known.get().registered.as_ref();
+            let current = registered.and_then(|registered| registered.registration.session.as_ref());
+            if session.is_none() || current == session {
+                known.remove();
             }
         }
-        self.heard.insert((scope.clone(), worker.clone()), now);
     }
 
     /// The workers of a scope, by name.
-    pub fn view(&self, scope: &Scope, state: &State) -> Vec<WorkerView> {
-        let mine = self.heard.iter().filter(|((other, _), _)| other == scope);
+    pub fn view(&self, scope: &Scope, state: &State, now: Time) -> Vec<WorkerView> {
+        let mut heard = self.lock();
+        let mine = heard.iter_mut().filter(|((other, _), _)| other == scope);
         let mut workers: Vec<_> = mine
-            .map(|((_, worker), heard)| WorkerView {
-                worker: worker.clone(),
-                last_heartbeat: *heard,
-                active_leases: state.lease_count(scope, worker),
+            .map(|((_, worker), known)| {
+                self.forget_if_silent(known, now);
+                WorkerView {
+                    worker: worker.clone(),
+                    last_heartbeat: known.at,
+                    active_leases: state.lease_count(scope, worker),
+                    registered: known.registered.clone(),
+                }
             })
             .collect();
         workers.sort_by(|a, b| a.worker.cmp(&b.worker));
         workers
     }
+
+    fn refresh(&self, known: &mut Heard, now: Time) {
+        self.forget_if_silent(known, now);
+        known.at = known.at.max(now);
+    }
+
+    /// Silence ends a registration even if nobody looked while it lasted.
+    fn forget_if_silent(&self, known: &mut Heard, now: Time) {
+        if now.since_ms(known.at) > self.heartbeat_timeout_ms() {
+            known.registered = None;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Heard>> {
+        // Every change is one assignment, so the map is whole also after a panic.
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn insert(heard: &mut HashMap<Key, Heard>, key: Key, known: Heard) {
+    if heard.len() >= MAX_WORKERS && !heard.contains_key(&key) {
+        let longest_ago = heard.iter().min_by_key(|(_, known)| known.at).map(|(key, _)| key.clone());
+        if let Some(key) = longest_ago {
+            heard.remove(&key);
+        }
+    }
+    heard.insert(key, known);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn scope() -> Scope {
+        Scope { tenant: Arc::from("t"), workspace: Arc::from("w") }
+    }
+
+    fn session(name: &str) -> Registration {
+        Registration { session: Some(Arc::from(name)), ..Registration::default() }
+    }
+
     #[test]
     fn the_worker_heard_of_longest_ago_makes_room() {
-        let scope = Scope { tenant: Arc::from("t"), workspace: Arc::from("w") };
-        let mut registry = Registry::default();
+        let registry = Registry::default();
         for n in 0..=MAX_WORKERS {
-            registry.hear(&scope, &Arc::from(format!("w{n:05}")), Time(n as u64));
+            registry.hear(&scope(), &Arc::from(format!("w{n:05}")), Time(n as u64));
         }
-        let view = registry.view(&scope, &State::new());
+        let view = registry.view(&scope(), &State::new(), Time(0));
         assert_eq!(view.len(), MAX_WORKERS);
         assert_eq!(&*view[0].worker, "w00001");
+    }
+
+    #[test]
+    fn s3_38_a_silent_worker_is_registered_no_more_and_one_that_is_heard_of_stays() {
+        let (registry, w) = (Registry::default(), Arc::from("w"));
+        registry.register(&scope(), &w, Registration::default(), Time(0));
+        assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS)).is_some());
+        registry.hear(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS));
+        assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS)).is_some());
+        assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 1)).is_none());
+        registry.hear(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2));
+        assert!(
+            registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2)).is_none(),
+            "it stays so"
+        );
+    }
+
+    #[test]
+    fn a_worker_heard_of_after_its_silence_has_to_register_again() {
+        let (registry, w) = (Registry::default(), Arc::from("w"));
+        registry.register(&scope(), &w, Registration::default(), Time(0));
+        let status = WorkerStatus { activity: Activity::Busy, ..WorkerStatus::default() };
+        assert_eq!(registry.beat(&scope(), &w, status, Time(1)).unwrap().status, status);
+        assert!(registry.beat(&scope(), &w, status, Time(HEARTBEAT_TIMEOUT_MS + 2)).is_none());
+    }
+
+    #[test]
+    fn only_the_newest_session_unregisters_a_worker() {
+        let (registry, w) = (Registry::default(), Arc::from("w"));
+        registry.register(&scope(), &w, session("new"), Time(0));
+        registry.unregister(&scope(), &w, Some(&Arc::from("old")));
+        assert!(registry.registered(&scope(), &w, Time(0)).is_some());
+        registry.unregister(&scope(), &w, Some(&Arc::from("new")));
+        assert!(registry.registered(&scope(), &w, Time(0)).is_none());
     }
 }

@@ -19,7 +19,7 @@ use super::http::Server;
 use super::in_process::InProcess;
 use super::rate::Rate;
 use super::report::{Line, Report};
-use super::{Transport, fdatasync, noop, stage};
+use super::{Transport, fdatasync, grpc, noop, stage};
 
 /// For each of the limits beside it.
 const LIMIT_TIME: Duration = Duration::from_secs(2);
@@ -40,6 +40,10 @@ pub struct Options {
     /// Size of a task's payload
     #[arg(long, value_name = "BYTES", default_value_t = 200)]
     payload: usize,
+
+    /// Tasks in one message, where the transport has batches
+    #[arg(long, value_name = "TASKS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100))]
+    batch: u32,
 }
 
 pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
@@ -70,6 +74,21 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
                         .figure("fdatasync_per_s", syncs.per_s)
                         .figure("noop_per_s", noop.per_s)
                         .figure("share_of_a_third_of_noop", cycles.per_s / (noop.per_s / 3.0))
+                        .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
+                        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
+                        .figure("server_cpu_us_per_noop", noop.server_cpu_us)
+                        .figure("client_cpu_us_per_noop", noop.client_cpu_us)
+                }
+                Transport::Grpc | Transport::GrpcStream => {
+                    let server = Server::start(&data).await?;
+                    let noop = grpc::noop(&server, clients, LIMIT_TIME).await?;
+                    let batch = (transport == Transport::GrpcStream).then_some(options.batch as usize);
+                    let cycles = grpc::cycles(&server, clients, options.payload, batch, time).await?;
+                    line.with("batch", batch.unwrap_or(1))
+                        .figure("cycles_per_s", cycles.per_s)
+                        .figure("fdatasync_per_s", syncs.per_s)
+                        .figure("noop_per_s", noop.per_s)
+                        .figure("cycles_per_noop", cycles.per_s / noop.per_s)
                         .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
                         .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
                         .figure("server_cpu_us_per_noop", noop.server_cpu_us)

@@ -59,6 +59,10 @@ impl Server {
         self.child.id().context("the server has ended")
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     pub async fn connect(&self) -> Result<Client> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;

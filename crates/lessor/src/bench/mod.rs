@@ -5,6 +5,7 @@ mod backlog;
 mod crowd;
 mod cycle;
 mod fdatasync;
+mod grpc;
 mod http;
 mod in_process;
 mod latency;
@@ -62,6 +63,10 @@ enum Bench {
 pub enum Transport {
     InProcess,
     Http,
+    /// Three calls a cycle
+    Grpc,
+    /// A stream for each worker, with batches
+    GrpcStream,
 }
 
 impl Transport {
@@ -69,6 +74,8 @@ impl Transport {
         match self {
             Transport::InProcess => "in-process",
             Transport::Http => "http",
+            Transport::Grpc => "grpc",
+            Transport::GrpcStream => "grpc-stream",
         }
     }
 }

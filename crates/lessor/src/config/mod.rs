@@ -8,6 +8,7 @@ mod unknown;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use authority::{QueueConfig, QueueKey, Scope};
@@ -246,6 +247,10 @@ impl Config {
 
     pub fn settings(self, may_create: bool, drop_unverified_tail: bool) -> Settings {
         let queues = vec![self.exec_queue()];
+        let scheduler = server::Scheduler {
+            heartbeat_timeout: Duration::from_secs(self.execution.scheduler.heartbeat_timeout_seconds),
+            long_poll_timeout: Duration::from_secs(self.execution.scheduler.long_poll_timeout_seconds),
+        };
         Settings {
             data: self.data.dir,
             may_create,
@@ -256,6 +261,7 @@ impl Config {
             history_mib: self.data.history_mib,
             drop_unverified_tail,
             queues,
+            scheduler,
         }
     }
 

@@ -1,0 +1,151 @@
+//! ReportHeartbeat: a worker lives, and asks for more time for its leases. The heartbeats of the stream are read here
+//! too.
+
+use std::sync::Arc;
+
+use authority::command::{ExtendAnswer, ExtendLease};
+use authority::{Answer, LeaseRef, Rejection, Scope};
+use coordinator::{Progress, Step};
+use tonic::Status;
+use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatus};
+
+use super::values::{given, optional_name, timestamp, worker_status};
+use super::{register, status};
+use crate::app::App;
+use crate::leases::reference::reference;
+use crate::names::{message, name, optional_within};
+use crate::problem::{Code, Problem};
+
+/// Most leases that one message may name.
+pub const MAX_NAMED_LEASES: usize = 1_000;
+
+pub async fn heartbeat(
+    app: &App,
+    scope: &Scope,
+    request: &HeartbeatRequest,
+) -> Result<HeartbeatResponse, Status> {
+    let worker = name("worker_id", &request.worker_id)?;
+    let session = optional_name("session_id", &request.session_id)?;
+    check_count(request.leases.len())?;
+    let said = worker_status(request.state, request.stats.as_ref());
+    // A session that was replaced must not speak for the one that replaced it.
+    let now = app.handle().now();
+    let known = app.handle().registry().registered(scope, &worker, now);
+    let current = known.and_then(|known| known.registration.session.clone());
+    let superseded = session.is_some() && current.is_some() && current != session;
+    let registered = !superseded && app.handle().registry().beat(scope, &worker, said, now).is_some();
+    let leases = match request.leases.is_empty() {
+        true => extend_all(app, scope, &worker, session.as_ref()).await?,
+        false => extend(app, scope, &worker, &request.leases).await?,
+    };
+    Ok(HeartbeatResponse { should_shutdown: superseded, registered, leases })
+}
+
+/// Extends the leases that are named. What is wrong with one of them does not touch the others.
+pub async fn extend(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    beats: &[LeaseHeartbeat],
+) -> Result<Vec<LeaseStatus>, Problem> {
+    let mut steps = Vec::with_capacity(beats.len());
+    let read: Vec<_> = beats.iter().map(|beat| read(app, scope, worker, beat, &mut steps)).collect();
+    let mut answers = decide(app, steps).await?.into_iter();
+    let told = beats.iter().zip(read).map(|(beat, read)| match read {
+        Ok(lease) => told(beat.lease_id.clone(), &lease, answers.next()),
+        Err(problem) => {
+            let lease_id = echo(beat.lease_id.clone());
+            LeaseStatus {
+                lease_id,
+                lost: true,
+                problem: Some(status::item(problem)),
+                ..LeaseStatus::default()
+            }
+        }
+    });
+    Ok(told.collect())
+}
+
+/// A lease id to be sent back, unless it is longer than any that was made here.
+pub fn echo(lease_id: String) -> String {
+    const MAX_ECHO_BYTES: usize = 64;
+    if lease_id.len() <= MAX_ECHO_BYTES { lease_id } else { String::new() }
+}
+
+/// What is told of leases when nothing was decided about them.
+pub fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
+    let told = |beat: LeaseHeartbeat| LeaseStatus {
+        lease_id: echo(beat.lease_id),
+        problem: Some(status::item(problem.clone())),
+        ..LeaseStatus::default()
+    };
+    beats.into_iter().map(told).collect()
+}
+
+/// Extends all that the worker holds: a worker that knows no lease ids keeps its leases by being alive (C8).
+async fn extend_all(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    session: Option<&Arc<str>>,
+) -> Result<Vec<LeaseStatus>, Problem> {
+    let held = register::held(app, scope, worker, session).await?;
+    let beat =
+        |lease: &LeaseRef| Step::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress: None };
+    let mut answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?.into_iter();
+    let told = held.iter().map(|held| told(app.lease_ids().make(&held.lease), &held.lease, answers.next()));
+    Ok(told.collect())
+}
+
+pub fn check_count(named: usize) -> Result<(), Problem> {
+    match named > MAX_NAMED_LEASES {
+        true => Err(Problem::field("leases", format!("must be at most {MAX_NAMED_LEASES}, but are {named}"))),
+        false => Ok(()),
+    }
+}
+
+async fn decide(app: &App, steps: Vec<Step>) -> Result<Vec<Answer>, Problem> {
+    match steps.is_empty() {
+        true => Ok(Vec::new()),
+        false => Ok(app.handle().together(steps).await?),
+    }
+}
+
+fn read(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    beat: &LeaseHeartbeat,
+    steps: &mut Vec<Step>,
+) -> Result<LeaseRef, Problem> {
+    let lease = reference(app, scope, &beat.lease_id, worker, None)?;
+    let percent = optional_within("progress_pct", beat.progress_pct, 0.0..=100.0)?;
+    let text = given(&beat.message).map(|text| message("message", text)).transpose()?;
+    let said = percent.is_some() || text.is_some();
+    let progress = said.then(|| Progress { percent, message: text, at: app.handle().now() });
+    steps.push(Step::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress });
+    Ok(lease)
+}
+
+fn told(lease_id: String, lease: &LeaseRef, answer: Option<Answer>) -> LeaseStatus {
+    let about = LeaseStatus { lease_id, task_id: lease.task.to_string(), ..LeaseStatus::default() };
+    match answer {
+        Some(Answer::Extended(ExtendAnswer::Extended { expires_at, cancel })) => LeaseStatus {
+            expires_at: Some(timestamp(expires_at)),
+            should_cancel: cancel.is_some(),
+            cancel_reason: cancel.map(|reason| reason.to_string()).unwrap_or_default(),
+            ..about
+        },
+        // The lease id is genuine, so a task that is unknown by now was purged, and its lease is as gone as any.
+        Some(Answer::Extended(ExtendAnswer::Lost | ExtendAnswer::Rejected(Rejection::UnknownTask))) => {
+            LeaseStatus { lost: true, ..about }
+        }
+        Some(Answer::Extended(ExtendAnswer::Rejected(why))) => {
+            LeaseStatus { lost: true, problem: Some(status::item(why.into())), ..about }
+        }
+        _ => {
+            let unanswered = Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer");
+            LeaseStatus { problem: Some(status::item(unanswered)), ..about }
+        }
+    }
+}

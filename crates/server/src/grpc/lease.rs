@@ -1,0 +1,113 @@
+//! LeaseTask: a registered worker asks for work, and waits for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::command::{Grant, LeaseTasks, ReleaseLease};
+use authority::event::ReleaseCause;
+use authority::limits::MAX_GRANTS;
+use authority::{Command, Scope};
+use coordinator::{Activity, Registered, Step};
+use tonic::{Request, Status};
+use wire::grpc::{LeaseTaskRequest, LeaseTaskResponse};
+
+use super::guard::Deadline;
+use super::values::{given, optional_name};
+use super::{leased, queues, register, status};
+use crate::app::App;
+use crate::content;
+use crate::names::name;
+use crate::problem::Problem;
+
+/// How long before its caller's deadline a call ends its wait, so that the answer arrives in time.
+const ANSWER_TIME: Duration = Duration::from_millis(100);
+
+pub async fn lease(
+    app: &App,
+    scope: &Scope,
+    request: &Request<LeaseTaskRequest>,
+) -> Result<LeaseTaskResponse, Status> {
+    let (asked, deadline) = (request.get_ref(), request.extensions().get::<Deadline>());
+    let worker = name("worker_id", &asked.worker_id)?;
+    let session = optional_name("session_id", &asked.session_id)?;
+    let Registered { registration, status } = registered(app, scope, &worker, session.as_ref())?;
+    let max_tasks = usize::try_from(asked.max_tasks)
+        .map_err(|_| Problem::field("max_tasks", "must not be negative"))?
+        .min(MAX_GRANTS);
+    let properties = match asked.properties.is_empty() {
+        true => registration.properties.clone(),
+        false => register::properties("properties", &asked.properties)?,
+    };
+    let command = LeaseTasks {
+        scope: scope.clone(),
+        worker: worker.clone(),
+        session: registration.session.clone(),
+        queues: queues::read(&asked.queues)?,
+        properties,
+        max_tasks,
+        request: given(&asked.request_id)
+            .map(|id| name("request_id", id))
+            .transpose()?
+            .map(|id| content::request(&id)),
+    };
+    let wait = wait(app, asked.timeout_seconds, deadline)?;
+    if max_tasks == 0 || status.activity == Activity::Draining {
+        return Ok(LeaseTaskResponse::default());
+    }
+    let grants = match app.waiting(wait, app.handle().lease(command, wait)).await? {
+        Some(grants) => grants.map_err(Problem::from)?,
+        None => Vec::new(),
+    };
+    let grants = what_fits(app, scope, &worker, grants).await?;
+    Ok(LeaseTaskResponse {
+        tasks: grants.iter().map(|grant| leased::told(app, scope, &worker, grant)).collect(),
+    })
+}
+
+/// The registration of a worker, which must be that of the session that asks (S3-33).
+pub fn registered(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    session: Option<&Arc<str>>,
+) -> Result<Registered, Status> {
+    let registered = app.handle().registry().registered(scope, worker, app.handle().now());
+    let registered = registered.ok_or_else(|| status::not_registered(worker))?;
+    match session.is_some() && registered.registration.session.as_ref() != session {
+        true => Err(status::superseded(worker)),
+        false => Ok(registered),
+    }
+}
+
+fn wait(app: &App, timeout_seconds: i64, deadline: Option<&Deadline>) -> Result<Duration, Problem> {
+    let asked = u64::try_from(timeout_seconds)
+        .map_err(|_| Problem::field("timeout_seconds", "must not be negative"))?;
+    let wait = Duration::from_secs(asked).min(app.grpc().settings().long_poll_timeout);
+    Ok(deadline.map_or(wait, |deadline| wait.min(deadline.left().saturating_sub(ANSWER_TIME))))
+}
+
+/// As many grants as a client can read in one message; the others are given back at no cost.
+async fn what_fits(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    mut grants: Vec<Grant>,
+) -> Result<Vec<Grant>, Problem> {
+    let fit = leased::how_many_fit(&grants);
+    give_back(app, scope, worker, &grants.split_off(fit)).await?;
+    Ok(grants)
+}
+
+/// Gives back leases that cannot be delivered.
+pub async fn give_back(app: &App, scope: &Scope, worker: &Arc<str>, grants: &[Grant]) -> Result<(), Problem> {
+    if grants.is_empty() {
+        return Ok(());
+    }
+    let releases = grants.iter().map(|grant| ReleaseLease {
+        lease: leased::reference(scope, worker, grant),
+        cause: ReleaseCause::Undelivered,
+    });
+    let steps = releases.map(|release| Step::Decide(Command::ReleaseLease(release)));
+    app.handle().together(steps.collect()).await?;
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! A lease as it is told to a worker over gRPC.
+
+use std::sync::Arc;
+
+use authority::command::Grant;
+use authority::{LeaseRef, Scope};
+use bytes::Bytes;
+use serde::Deserialize;
+use wire::grpc::LeasedTask;
+
+use super::MAX_SENT_MESSAGE_BYTES;
+use super::values::{millis, timestamp};
+use crate::app::App;
+
+/// The queue whose payloads name an operation and the digest of an action.
+const EXECUTION_QUEUE: &str = "exec";
+
+/// What the payload of an execution says in its own words.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Execution {
+    operation_name: String,
+    action_digest: String,
+}
+
+pub fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> LeasedTask {
+    let extras = grant.extras.as_deref();
+    let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
+    let execution = match &*grant.queue.name == EXECUTION_QUEUE {
+        true => serde_json::from_slice(&grant.payload).unwrap_or_default(),
+        false => Execution::default(),
+    };
+    LeasedTask {
+        task_id: grant.task.to_string(),
+        operation_name: execution.operation_name,
+        action_digest: execution.action_digest,
+        timeout: extras.and_then(|extras| extras.timeout_ms).map(millis),
+        lease_expires_at: Some(timestamp(grant.expires_at)),
+        lease_id: app.lease_ids().make(&reference(scope, worker, grant)),
+        attempt: grant.attempt,
+        queue: grant.queue.name.to_string(),
+        payload: Bytes::copy_from_slice(&grant.payload),
+        fencing_token: grant.lease.0,
+        granted_at: Some(timestamp(grant.granted_at)),
+        heartbeat_interval: Some(millis(grant.heartbeat_interval_ms)),
+        deadline: extras.and_then(|extras| extras.deadline).map(timestamp),
+        run_id: text(extras.and_then(|extras| extras.run_id.as_ref())),
+        asset_id: text(extras.and_then(|extras| extras.asset_id.as_ref())),
+        task_key: text(extras.and_then(|extras| extras.task_key.as_ref())),
+        resources_json: extras
+            .and_then(|extras| extras.resources.as_deref())
+            .map(Bytes::copy_from_slice)
+            .unwrap_or_default(),
+    }
+}
+
+/// How the worker will name the lease.
+pub fn reference(scope: &Scope, worker: &Arc<str>, grant: &Grant) -> LeaseRef {
+    LeaseRef {
+        scope: scope.clone(),
+        worker: worker.clone(),
+        task: grant.task,
+        attempt: grant.attempt,
+        lease: grant.lease,
+    }
+}
+
+/// How many of these make a message that clients can read. At least one: a payload and its resources are smaller than
+/// a message may be.
+pub fn how_many_fit(grants: &[Grant]) -> usize {
+    let mut message_bytes = 0;
+    let fit = grants.iter().take_while(|grant| {
+        message_bytes += bytes(grant);
+        message_bytes <= MAX_SENT_MESSAGE_BYTES
+    });
+    fit.count().max(1).min(grants.len())
+}
+
+/// What a grant adds to a message: its contents, and room for all else.
+fn bytes(grant: &Grant) -> usize {
+    const OTHER_BYTES: usize = 4 * 1_024;
+    let resources = grant.extras.as_ref().and_then(|extras| extras.resources.as_ref());
+    OTHER_BYTES + grant.payload.len() + resources.map_or(0, |json| json.len())
+}

@@ -1,0 +1,94 @@
+//! How a report proves that it may speak of an attempt, also when it comes from a worker that knows no lease ids (C17).
+
+use std::sync::Arc;
+
+use authority::event::Event;
+use authority::{LeaseRef, Position, Scope};
+use tonic::Status;
+use wire::grpc::UpdateTaskStatusRequest;
+
+use super::status;
+use super::values::given;
+use crate::app::App;
+use crate::ids::parse_task_id;
+use crate::leases::reference::reference;
+use crate::names::name;
+use crate::problem::{Code, Problem};
+
+/// The lease that a report names by its id.
+pub fn by_lease_id(
+    app: &App,
+    scope: &Scope,
+    worker_id: &str,
+    report: &UpdateTaskStatusRequest,
+) -> Result<LeaseRef, Problem> {
+    let lease = reference(app, scope, &report.lease_id, worker_id, given(&report.task_id))?;
+    match report.attempt != 0 && report.attempt != lease.attempt {
+        true => Err(Problem::new(Code::WrongTask, "attempt: is not the one that the lease was granted for")),
+        false => Ok(lease),
+    }
+}
+
+/// The lease that a report means without naming it: the only one that the task ever granted to this worker, or the one
+/// of the attempt that the report names. Whether that lease still has authority is judged like any other's; a report
+/// that could mean several is refused, because it might speak of an attempt that is over.
+pub async fn by_grants(
+    app: &App,
+    scope: &Scope,
+    report: &UpdateTaskStatusRequest,
+) -> Result<LeaseRef, Status> {
+    let worker = name("worker_id", &report.worker_id)?;
+    let unknown = || Problem::unknown_task(&report.task_id).on_report();
+    let task = parse_task_id(&report.task_id).ok_or_else(unknown)?;
+    let detail = app.handle().task(scope.clone(), task).await.map_err(Problem::from)?.ok_or_else(unknown)?;
+    let reference = |(attempt, lease): (u32, Position)| LeaseRef {
+        scope: scope.clone(),
+        worker: worker.clone(),
+        task,
+        attempt,
+        lease,
+    };
+    let current = detail.view.task.lease().filter(|lease| lease.worker == worker);
+    let attempt = detail.view.task.attempt;
+    if let Some(lease) = current
+        && (attempt == 1 || report.attempt == attempt)
+    {
+        return Ok(reference((attempt, lease.number)));
+    }
+    let granted = grants(app, scope, task, &worker, report.attempt).await?;
+    match granted[..] {
+        [] => {
+            let detail = "the task was never leased to this worker, or not in this attempt";
+            Err(Problem::new(Code::WrongWorker, detail).on_report().into())
+        }
+        [one] => Ok(reference(one)),
+        _ => Err(needs_lease_id()),
+    }
+}
+
+/// The attempts of a task that this worker was granted, with their leases, as the ledger has them.
+async fn grants(
+    app: &App,
+    scope: &Scope,
+    task: authority::TaskId,
+    worker: &Arc<str>,
+    attempt: u32,
+) -> Result<Vec<(u32, Position)>, Status> {
+    let history = app.handle().history(scope.clone(), task).await.map_err(Problem::from)?;
+    let history = history.ok_or_else(|| Problem::unknown_task(&task.to_string()).on_report())?;
+    if history.truncated {
+        // There may have been others.
+        return Err(needs_lease_id());
+    }
+    let granted = history.records.iter().filter_map(|record| match &record.event {
+        Event::LeaseGranted(granted) if granted.worker == *worker => Some((granted.attempt, record.position)),
+        _ => None,
+    });
+    Ok(granted.filter(|(granted, _)| attempt == 0 || attempt == *granted).collect())
+}
+
+fn needs_lease_id() -> Status {
+    let detail =
+        "the task was leased to this worker more than once: the report must carry its lease_id or attempt";
+    status::precondition("lease_id_needed", detail)
+}

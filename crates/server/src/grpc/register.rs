@@ -1,0 +1,102 @@
+//! RegisterWorker and UnregisterWorker. Registration is soft: it steers who is offered work, and no lease depends on it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use authority::command::{ReleaseLease, StartSession};
+use authority::event::ReleaseCause;
+use authority::{Command, HeldLease, Properties, Scope};
+use coordinator::{Registration, Step};
+use tonic::Status;
+use wire::grpc::{
+    RegisterWorkerRequest, RegisterWorkerResponse, UnregisterWorkerRequest, UnregisterWorkerResponse,
+};
+
+use super::values::{optional_name, span};
+use crate::app::App;
+use crate::names::{self, name};
+use crate::problem::Problem;
+
+/// Makes a worker known, once what its earlier sessions held is given back.
+pub async fn register(
+    app: &App,
+    scope: &Scope,
+    request: &RegisterWorkerRequest,
+) -> Result<RegisterWorkerResponse, Status> {
+    let worker = name("worker_id", &request.worker_id)?;
+    let registration = read(app, request)?;
+    if let Some(session) = &registration.session {
+        let start =
+            StartSession { tenant: scope.tenant.clone(), worker: worker.clone(), session: session.clone() };
+        app.handle().start_session(start).await.map_err(Problem::from)?;
+    }
+    app.handle().registry().register(scope, &worker, registration, app.handle().now());
+    Ok(configuration(app))
+}
+
+/// The worker leaves: what it holds is given back at no cost, and it is forgotten.
+pub async fn unregister(
+    app: &App,
+    scope: &Scope,
+    request: &UnregisterWorkerRequest,
+) -> Result<UnregisterWorkerResponse, Status> {
+    let worker = name("worker_id", &request.worker_id)?;
+    let session = optional_name("session_id", &request.session_id)?;
+    // First, so that it is offered nothing between its last lease and its end.
+    app.handle().registry().unregister(scope, &worker, session.as_ref());
+    let held = held(app, scope, &worker, session.as_ref()).await?;
+    let released_leases = held.len() as u32;
+    let releases =
+        held.into_iter().map(|held| ReleaseLease { lease: held.lease, cause: ReleaseCause::Worker });
+    let steps: Vec<_> = releases.map(|release| Step::Decide(Command::ReleaseLease(release))).collect();
+    if !steps.is_empty() {
+        app.handle().together(steps).await.map_err(Problem::from)?;
+    }
+    Ok(UnregisterWorkerResponse { released_leases })
+}
+
+/// What a worker holds: all of it, or what this session of it was granted.
+pub async fn held(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    session: Option<&Arc<str>>,
+) -> Result<Vec<HeldLease>, Problem> {
+    let mut held = app.handle().leases(scope.clone(), worker.clone()).await?;
+    held.retain(|held| session.is_none() || held.session.as_ref() == session);
+    Ok(held)
+}
+
+/// What a worker is told when it registers.
+pub fn configuration(app: &App) -> RegisterWorkerResponse {
+    let settings = app.grpc().settings();
+    RegisterWorkerResponse {
+        heartbeat_interval: Some(span(app.grpc().heartbeat_interval())),
+        heartbeat_timeout: Some(span(settings.heartbeat_timeout)),
+        long_poll_timeout: Some(span(settings.long_poll_timeout)),
+    }
+}
+
+pub fn properties(field: &str, pairs: &HashMap<String, String>) -> Result<Arc<Properties>, Problem> {
+    let sorted: BTreeMap<_, _> = pairs.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    names::properties(field, Some(&sorted))
+}
+
+fn read(app: &App, request: &RegisterWorkerRequest) -> Result<Registration, Problem> {
+    let capabilities = request.capabilities.unwrap_or_default();
+    let resources = capabilities.resources.unwrap_or_default();
+    let bytes = |field: &str, bytes: i64| {
+        u64::try_from(bytes).map_err(|_| Problem::field(field, "must not be negative"))
+    };
+    let cpu_cores = names::within("capabilities.resources.cpu_cores", resources.cpu_cores, 0.0..=1e9)?;
+    Ok(Registration {
+        session: optional_name("session_id", &request.session_id)?,
+        properties: properties("platform_properties", &request.platform_properties)?,
+        max_concurrent_executions: u32::try_from(capabilities.max_concurrent_executions)
+            .map_err(|_| Problem::field("capabilities.max_concurrent_executions", "must not be negative"))?,
+        cpu_cores,
+        memory_bytes: bytes("capabilities.resources.memory_bytes", resources.memory_bytes)?,
+        disk_bytes: bytes("capabilities.resources.disk_bytes", resources.disk_bytes)?,
+        registered_at: app.handle().now(),
+    })
+}

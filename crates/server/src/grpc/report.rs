@@ -1,0 +1,170 @@
+//! A worker's word on an attempt, read into what the coordinator decides, and its answer. Shared by the call and the
+//! stream.
+
+use std::sync::Arc;
+
+use authority::command::{
+    ExtendAnswer, ExtendLease, ReleaseAnswer, ReleaseLease, ReportCompletion, ReportFailure, StartAnswer,
+    StartAttempt,
+};
+use authority::event::ReleaseCause;
+use authority::limits::MAX_INLINE_BYTES;
+use authority::{Answer, Command, LeaseRef, Rejection, TaskError};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use coordinator::Step;
+use prost::Message;
+use wire::grpc::{
+    ActionResult, TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict,
+};
+
+use super::values::{category, optional_name, state, timestamp, write_timestamp};
+use crate::json::Out;
+use crate::leases::verdict;
+use crate::names::message;
+use crate::problem::{Code, Problem};
+use crate::{content, ids, strict};
+
+/// What was asked, and so how its answers are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Two steps: the attempt begins, and its lease is extended.
+    Start,
+    Release,
+    Report,
+}
+
+/// Adds the steps that a report asks for.
+pub fn steps(
+    lease: LeaseRef,
+    report: &UpdateTaskStatusRequest,
+    steps: &mut Vec<Step>,
+) -> Result<Asked, Problem> {
+    let status = TaskStatus::try_from(report.status).map_err(|_| {
+        Problem::field("status", format!("{} is none of those that there are", report.status))
+    })?;
+    match status {
+        TaskStatus::Unknown if report.release => {
+            let release = ReleaseLease { lease, cause: ReleaseCause::Worker };
+            steps.push(Step::Decide(Command::ReleaseLease(release)));
+            Ok(Asked::Release)
+        }
+        _ if report.release => {
+            Err(Problem::field("release", "a lease that is given back has the status UNKNOWN"))
+        }
+        TaskStatus::Unknown => Err(Problem::field("status", "must be EXECUTING, COMPLETED or FAILED")),
+        TaskStatus::Executing => {
+            let started_by = lease.worker.clone();
+            steps
+                .push(Step::Decide(Command::StartAttempt(StartAttempt { lease: lease.clone(), started_by })));
+            steps.push(Step::Decide(Command::ExtendLease(ExtendLease { lease })));
+            Ok(Asked::Start)
+        }
+        TaskStatus::Completed => {
+            let completion = completion(lease, report)?;
+            steps.push(Step::Decide(Command::ReportCompletion(completion)));
+            Ok(Asked::Report)
+        }
+        TaskStatus::Failed => {
+            let failure = failure(lease, report)?;
+            steps.push(Step::Decide(Command::ReportFailure(failure)));
+            Ok(Asked::Report)
+        }
+    }
+}
+
+/// The answer to what was asked. A report without authority is answered, not refused: it is no fault of the worker's.
+pub fn answer(
+    asked: Asked,
+    answers: &mut impl Iterator<Item = Answer>,
+) -> Result<UpdateTaskStatusResponse, Problem> {
+    match (asked, answers.next()) {
+        (Asked::Report, Some(Answer::Reported(given))) => match verdict::answer(given) {
+            Ok(Out(_, told)) => Ok(UpdateTaskStatusResponse {
+                verdict: Verdict::Committed.into(),
+                task_state: state(crate::tasks::answer::authority_state(told.state)).into(),
+                retry_at: told.retry_at.map(write_timestamp),
+                ..UpdateTaskStatusResponse::default()
+            }),
+            Err(problem) if problem.verdict == Some(wire::Verdict::Cancelled) => Ok(cancelled()),
+            Err(problem) => Err(problem),
+        },
+        (Asked::Release, Some(Answer::Released(ReleaseAnswer::Over(after)))) => {
+            Ok(UpdateTaskStatusResponse {
+                task_state: state(after).into(),
+                ..UpdateTaskStatusResponse::default()
+            })
+        }
+        (Asked::Release, Some(Answer::Released(ReleaseAnswer::Rejected(why)))) => Err(why.into()),
+        (Asked::Start, Some(Answer::Started(started))) => {
+            let extended = answers.next();
+            match (started, extended) {
+                (_, None) => Err(unanswered()),
+                (StartAnswer::Rejected(why), _) => Err(why.into()),
+                (StartAnswer::AlreadyStarted(_), _) => Err(Rejection::WrongWorker.into()),
+                (StartAnswer::Lost, _) | (_, Some(Answer::Extended(ExtendAnswer::Lost))) => Ok(cancelled()),
+                (_, Some(Answer::Extended(ExtendAnswer::Rejected(why)))) => Err(why.into()),
+                (
+                    StartAnswer::Started | StartAnswer::Cancelled(_),
+                    Some(Answer::Extended(ExtendAnswer::Extended { expires_at, cancel })),
+                ) => Ok(UpdateTaskStatusResponse {
+                    task_state: TaskState::Leased.into(),
+                    lease_expires_at: Some(timestamp(expires_at)),
+                    should_cancel: cancel.is_some(),
+                    cancel_reason: cancel.map(|reason| reason.to_string()).unwrap_or_default(),
+                    ..UpdateTaskStatusResponse::default()
+                }),
+                _ => Err(unanswered()),
+            }
+        }
+        _ => Err(unanswered()),
+    }
+}
+
+fn cancelled() -> UpdateTaskStatusResponse {
+    UpdateTaskStatusResponse { verdict: Verdict::Cancelled.into(), ..UpdateTaskStatusResponse::default() }
+}
+
+/// The coordinator answers each step with its own kind of answer; anything else would be a bug in it.
+fn unanswered() -> Problem {
+    Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer to this report")
+}
+
+fn completion(lease: LeaseRef, report: &UpdateTaskStatusRequest) -> Result<ReportCompletion, Problem> {
+    let result: Arc<[u8]> = match &report.result {
+        None if report.result_json.is_empty() => Arc::from(&b"null"[..]),
+        None => Arc::from(&report.result_json[..]),
+        Some(_) if !report.result_json.is_empty() => {
+            return Err(Problem::field("result_json", "must not be given together with result"));
+        }
+        Some(result) => kept(result).into_bytes().into(),
+    };
+    if result.len() > MAX_INLINE_BYTES {
+        let detail =
+            format!("the result must have at most {MAX_INLINE_BYTES} bytes, but has {}", result.len());
+        return Err(Problem::new(Code::PayloadTooLarge, detail));
+    }
+    let digest = content::completion(&result).map_err(|fault| not_json("result_json", &fault))?;
+    Ok(ReportCompletion { lease, digest, result })
+}
+
+/// The result of an action as JSON, like all results: the message itself, and what people look for first.
+fn kept(result: &ActionResult) -> String {
+    let message = STANDARD.encode(result.encode_to_vec());
+    format!(r#"{{"exitCode":{},"actionResult":"{message}"}}"#, result.exit_code)
+}
+
+fn failure(lease: LeaseRef, report: &UpdateTaskStatusRequest) -> Result<ReportFailure, Problem> {
+    let error = TaskError {
+        category: category(report.error_category)?,
+        code: optional_name("error_code", &report.error_code)?,
+        message: message("error_message", &report.error_message)?,
+    };
+    let digest = content::failure(&error);
+    Ok(ReportFailure { lease, digest, error, retryable: report.retryable, draw: ids::draw()? })
+}
+
+pub fn not_json(field: &str, fault: &strict::Fault) -> Problem {
+    let place = if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
+    Problem::field(field, format!("{place}{}", fault.what))
+}

@@ -1,0 +1,61 @@
+//! The settings of the worker service, and what all its calls share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::problem::{Code, Problem};
+
+/// Most streams of workers at one time.
+const MAX_WORK_STREAMS: usize = 10_000;
+/// Longest wait for a task that may be configured.
+const MAX_LONG_POLL: Duration = Duration::from_millis(wire::MAX_WAIT_MS);
+/// How often a worker is told to send heartbeats, unless its registration ends sooner than three of them.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How the worker service treats workers (S3-30). How long a lease lasts and how many tasks may wait are settings of the
+/// queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scheduler {
+    /// A worker that was silent for so long is offered nothing until it registers again.
+    pub heartbeat_timeout: Duration,
+    /// The longest wait of a call for tasks; more than a minute is taken as a minute.
+    pub long_poll_timeout: Duration,
+}
+
+impl Default for Scheduler {
+    fn default() -> Scheduler {
+        Scheduler { heartbeat_timeout: Duration::from_secs(120), long_poll_timeout: Duration::from_secs(30) }
+    }
+}
+
+pub(crate) struct Shared {
+    settings: Scheduler,
+    streams: Arc<Semaphore>,
+}
+
+impl Shared {
+    pub fn new(settings: Scheduler) -> Shared {
+        let long_poll_timeout = settings.long_poll_timeout.min(MAX_LONG_POLL);
+        Shared {
+            settings: Scheduler { long_poll_timeout, ..settings },
+            streams: Arc::new(Semaphore::new(MAX_WORK_STREAMS)),
+        }
+    }
+
+    pub fn settings(&self) -> Scheduler {
+        self.settings
+    }
+
+    pub fn heartbeat_interval(&self) -> Duration {
+        HEARTBEAT_INTERVAL.min(self.settings.heartbeat_timeout / 3)
+    }
+
+    /// A place for one more stream.
+    pub fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        self.streams.clone().try_acquire_owned().map_err(|_| {
+            Problem::new(Code::TooManyPolls, format!("more than {MAX_WORK_STREAMS} workers are connected"))
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! Times, spans, texts and enumerations between the authority and protobuf.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::{Category, Scope, TaskState, Time};
+use coordinator::{Activity, WorkerStatus};
+use tonic::metadata::MetadataMap;
+use wire::grpc;
+
+use crate::names::name;
+use crate::problem::Problem;
+use crate::scope;
+
+/// Whom a call belongs to.
+pub fn scope(metadata: &MetadataMap) -> Result<Scope, Problem> {
+    scope::of(metadata.as_ref())
+}
+
+/// A text that is missing when it is empty, as protobuf has it.
+pub fn given(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// A name that is missing when it is empty.
+pub fn optional_name(field: &str, value: &str) -> Result<Option<Arc<str>>, Problem> {
+    given(value).map(|value| name(field, value)).transpose()
+}
+
+/// A number that is missing when it is zero.
+pub fn nonzero<N: Default + PartialEq>(value: N) -> Option<N> {
+    Some(value).filter(|value| *value != N::default())
+}
+
+pub fn timestamp(time: Time) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: i64::try_from(time.0 / 1_000).unwrap_or(i64::MAX),
+        nanos: (time.0 % 1_000) as i32 * 1_000_000,
+    }
+}
+
+pub fn millis(ms: u64) -> prost_types::Duration {
+    span(Duration::from_millis(ms))
+}
+
+pub fn span(span: Duration) -> prost_types::Duration {
+    prost_types::Duration {
+        seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        nanos: span.subsec_nanos() as i32,
+    }
+}
+
+/// A time from outside, as the JSON types have it.
+pub fn read_timestamp(field: &str, time: prost_types::Timestamp) -> Result<jiff::Timestamp, Problem> {
+    jiff::Timestamp::new(time.seconds, time.nanos).map_err(|_| Problem::field(field, "is not a time"))
+}
+
+pub fn write_timestamp(time: jiff::Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() }
+}
+
+pub fn state(state: TaskState) -> grpc::TaskState {
+    match state {
+        TaskState::Waiting => grpc::TaskState::Waiting,
+        TaskState::Leased => grpc::TaskState::Leased,
+        TaskState::Completed => grpc::TaskState::Completed,
+        TaskState::Failed => grpc::TaskState::Failed,
+        TaskState::Dead => grpc::TaskState::Dead,
+    }
+}
+
+/// What an error is when the worker does not say is the same in every contract.
+pub fn category(category: i32) -> Result<Category, Problem> {
+    let category = grpc::ErrorCategory::try_from(category).map_err(|_| {
+        Problem::field("error_category", format!("{category} is none of those that there are"))
+    })?;
+    Ok(match category {
+        grpc::ErrorCategory::Unspecified | grpc::ErrorCategory::UserCode => Category::UserCode,
+        grpc::ErrorCategory::DataQuality => Category::DataQuality,
+        grpc::ErrorCategory::Infrastructure => Category::Infrastructure,
+        grpc::ErrorCategory::Configuration => Category::Configuration,
+        grpc::ErrorCategory::Timeout => Category::Timeout,
+        grpc::ErrorCategory::Cancelled => Category::Cancelled,
+    })
+}
+
+/// A worker's words on itself. A state that this version does not know is taken as BUSY: it decides nothing.
+pub fn worker_status(state: i32, stats: Option<&grpc::WorkerStats>) -> WorkerStatus {
+    let activity = match grpc::WorkerState::try_from(state) {
+        Ok(grpc::WorkerState::Idle) => Activity::Idle,
+        Ok(grpc::WorkerState::Draining) => Activity::Draining,
+        Ok(grpc::WorkerState::Busy) | Err(_) => Activity::Busy,
+    };
+    let count = |count: i64| u64::try_from(count).unwrap_or(0);
+    let stats = stats.cloned().unwrap_or_default();
+    WorkerStatus {
+        activity,
+        active_tasks: count(stats.active_tasks.into()),
+        total_completed: count(stats.total_completed),
+        total_failed: count(stats.total_failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_spans_keep_their_milliseconds() {
+        let time = timestamp(Time(1_700_000_000_123));
+        assert_eq!((time.seconds, time.nanos), (1_700_000_000, 123_000_000));
+        assert_eq!(read_timestamp("deadline", time).unwrap().as_millisecond(), 1_700_000_000_123);
+        assert_eq!(write_timestamp(read_timestamp("deadline", time).unwrap()), time);
+        assert!(read_timestamp("deadline", prost_types::Timestamp { seconds: i64::MAX, nanos: 0 }).is_err());
+        assert_eq!((millis(1_500).seconds, millis(1_500).nanos), (1, 500_000_000));
+    }
+
+    #[test]
+    fn a_category_that_is_none_is_refused_and_none_given_is_user_code() {
+        assert_eq!(category(0).unwrap(), Category::UserCode);
+        assert_eq!(category(5).unwrap(), Category::Timeout);
+        assert!(category(7).is_err());
+    }
+
+    #[test]
+    fn negative_counts_count_as_nothing() {
+        let stats = grpc::WorkerStats { active_tasks: -1, total_completed: 5, total_failed: i64::MIN };
+        let status = worker_status(99, Some(&stats));
+        assert_eq!((status.active_tasks, status.total_completed, status.total_failed), (0, 5, 0));
+        assert_eq!(status.activity, Activity::Busy);
+    }
+}

@@ -1,0 +1,107 @@
+//! The reports and heartbeats of one message: decided in one go, answered in order.
+
+use std::sync::Arc;
+
+use authority::{Answer, Scope};
+use coordinator::Step;
+use wire::grpc::{
+    LeaseHeartbeat, ReportAnswer, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict, WorkResponse,
+};
+
+use super::super::beats;
+use super::super::report::{self, Asked};
+use super::super::values::given;
+use super::super::{reference, status};
+use crate::app::App;
+use crate::problem::Problem;
+
+/// Most reports in one message.
+const MAX_REPORTS: usize = 1_000;
+
+/// What one message asks for.
+pub struct Batch {
+    pub reports: Vec<UpdateTaskStatusRequest>,
+    pub heartbeats: Vec<LeaseHeartbeat>,
+}
+
+impl Batch {
+    /// Refused as a whole when it is too large; then nothing of it is decided.
+    pub fn check(&self) -> Result<(), Problem> {
+        beats::check_count(self.heartbeats.len())?;
+        match self.reports.len() > MAX_REPORTS {
+            true => Err(Problem::field(
+                "reports",
+                format!("must be at most {MAX_REPORTS}, but are {}", self.reports.len()),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.reports.is_empty() && self.heartbeats.is_empty()
+    }
+
+    /// Decides all of it. Each answer rests on durable records only.
+    pub async fn decide(self, app: App, scope: Scope, worker: Arc<str>) -> WorkResponse {
+        let mut steps = Vec::with_capacity(self.reports.len());
+        let read: Vec<_> =
+            self.reports.iter().map(|report| read(&app, &scope, &worker, report, &mut steps)).collect();
+        let decided = match steps.is_empty() {
+            true => Ok(Vec::new()),
+            false => app.handle().together(steps).await,
+        };
+        let reports = self.reports.into_iter().zip(read);
+        let reports = match decided {
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                reports.map(|(report, read)| answered(report.lease_id, read, &mut answers)).collect()
+            }
+            Err(why) => {
+                let undecided = |read: Result<Asked, Problem>| read.and(Err(Problem::from(why)));
+                reports.map(|(report, read)| told(report.lease_id, undecided(read))).collect()
+            }
+        };
+        let leases = match self.heartbeats.is_empty() {
+            true => Vec::new(),
+            false => match beats::extend(&app, &scope, &worker, &self.heartbeats).await {
+                Ok(leases) => leases,
+                Err(problem) => beats::undecided(self.heartbeats, &problem),
+            },
+        };
+        WorkResponse { reports, leases, ..WorkResponse::default() }
+    }
+}
+
+fn read(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    report: &UpdateTaskStatusRequest,
+    steps: &mut Vec<Step>,
+) -> Result<Asked, Problem> {
+    let named = given(&report.worker_id).unwrap_or(worker);
+    report::steps(reference::by_lease_id(app, scope, named, report)?, report, steps)
+}
+
+fn answered(
+    lease_id: String,
+    read: Result<Asked, Problem>,
+    answers: &mut impl Iterator<Item = Answer>,
+) -> ReportAnswer {
+    told(lease_id, read.and_then(|asked| report::answer(asked, answers)))
+}
+
+fn told(lease_id: String, answer: Result<UpdateTaskStatusResponse, Problem>) -> ReportAnswer {
+    let lease_id = beats::echo(lease_id);
+    match answer {
+        Ok(answer) => ReportAnswer { lease_id, answer: Some(answer), problem: None },
+        Err(problem) => {
+            let problem = problem.on_report();
+            let rejected = problem.verdict == Some(wire::Verdict::Rejected);
+            let verdict = if rejected { Verdict::Rejected } else { Verdict::Unspecified };
+            let answer =
+                UpdateTaskStatusResponse { verdict: verdict.into(), ..UpdateTaskStatusResponse::default() };
+            ReportAnswer { lease_id, answer: Some(answer), problem: Some(status::item(problem)) }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Work: all of a worker's side in one stream. The worker says hello, gives credit, beats and reports; it gets as many
+//! tasks as it gave credit for, and an answer to each report once it is durable.
+//!
+//! One batch of reports is decided at a time, and the next message is read when it is answered, so that a worker cannot
+//! have more in the server than one message and its credit. What cannot be sent within a time ends the stream. The
+//! leases of a stream that ends stay with their worker, except those that never went out.
+
+mod batch;
+mod outbox;
+mod stream;
+
+use std::sync::Arc;
+
+use authority::Scope;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Status, Streaming};
+use wire::grpc::{WorkRequest, WorkResponse};
+
+use super::guard::{Deadline, Meter};
+use crate::app::App;
+use outbox::Outbox;
+use stream::Stream;
+
+/// Messages that wait to be sent.
+const OUTBOX_MESSAGES: usize = 4;
+
+/// Begins a stream; all further is said in it.
+pub fn open(
+    app: &App,
+    scope: Scope,
+    mut request: Request<Streaming<WorkRequest>>,
+) -> Result<ReceiverStream<Result<WorkResponse, Status>>, Status> {
+    let place = app.grpc().stream()?;
+    let meter = request.extensions_mut().remove::<Arc<Meter>>();
+    let deadline = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
+    let (sender, receiver) = mpsc::channel(OUTBOX_MESSAGES);
+    let (app, outbox, incoming) = (app.clone(), Outbox::new(sender), request.into_inner());
+    tokio::spawn(async move {
+        let _place = place;
+        Stream::run(app, scope, incoming, meter, outbox, deadline).await;
+    });
+    Ok(ReceiverStream::new(receiver))
+}

@@ -1,0 +1,44 @@
+//! The way back to the worker: bounded in messages, in their size and in time.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tonic::Status;
+use wire::grpc::WorkResponse;
+
+/// Longest time that a worker may take no message while there is one for it.
+const MAX_STALL: Duration = Duration::from_secs(30);
+
+pub struct Outbox(mpsc::Sender<Result<WorkResponse, Status>>);
+
+/// Nobody takes messages any more.
+#[derive(Debug)]
+pub struct Closed;
+
+impl Outbox {
+    pub fn new(sender: mpsc::Sender<Result<WorkResponse, Status>>) -> Outbox {
+        Outbox(sender)
+    }
+
+    pub async fn send(&self, message: WorkResponse) -> Result<(), Closed> {
+        self.push(Ok(message)).await
+    }
+
+    /// The last word.
+    pub async fn end(&self, status: Status) {
+        let _ = self.push(Err(status)).await;
+    }
+
+    /// Resolves when the worker is gone.
+    pub async fn closed(&self) {
+        self.0.closed().await;
+    }
+
+    async fn push(&self, message: Result<WorkResponse, Status>) -> Result<(), Closed> {
+        match timeout(MAX_STALL, self.0.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Closed),
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! One worker's stream: what it waits for, in which order, and how it ends.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::Scope;
+use authority::command::{Grant, LeaseTasks};
+use authority::limits::MAX_GRANTS;
+use coordinator::{Activity, Unavailable};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tonic::{Status, Streaming};
+use wire::grpc::{WorkRequest, WorkResponse};
+
+use super::batch::Batch;
+use super::outbox::{Closed, Outbox};
+use crate::app::App;
+use crate::grpc::guard::Meter;
+use crate::grpc::values::worker_status;
+use crate::grpc::{lease, leased, queues, register, status};
+use crate::names::name;
+use crate::problem::Problem;
+
+/// Most tasks that a worker may have asked for and not got.
+const MAX_CREDIT: usize = 1_000;
+/// Shortest wait of a stream for tasks, also when calls may not wait at all: it asks again when the wait is over.
+const MIN_WAIT: Duration = Duration::from_secs(1);
+/// Longest time from the beginning of a stream to its hello.
+const MAX_HELLO: Duration = Duration::from_secs(10);
+
+/// Why a stream ends.
+enum End {
+    /// The worker said all it had to say, or is gone.
+    Quietly,
+    With(Status),
+}
+
+impl From<Status> for End {
+    fn from(status: Status) -> End {
+        End::With(status)
+    }
+}
+
+impl From<Problem> for End {
+    fn from(problem: Problem) -> End {
+        End::With(problem.into())
+    }
+}
+
+impl From<Closed> for End {
+    fn from(_: Closed) -> End {
+        End::Quietly
+    }
+}
+
+type Deciding = Pin<Box<dyn Future<Output = WorkResponse> + Send>>;
+type Polling = Pin<Box<dyn Future<Output = Result<Vec<Grant>, Unavailable>> + Send>>;
+
+/// What happened first.
+enum Next {
+    Decided(WorkResponse),
+    Leased(Result<Vec<Grant>, Unavailable>),
+    Said(Result<Option<WorkRequest>, Status>),
+    Gone,
+    Draining,
+    Late,
+    Silent,
+}
+
+pub struct Stream {
+    app: App,
+    scope: Scope,
+    outbox: Outbox,
+    worker: Arc<str>,
+    session: Option<Arc<str>>,
+    /// What every poll of this stream asks for.
+    poll: LeaseTasks,
+    credit: usize,
+    /// The worker wants nothing more.
+    draining: bool,
+    /// Reports and heartbeats that are being decided, and a wait for tasks.
+    deciding: Option<Deciding>,
+    polling: Option<Polling>,
+    heard_at: Instant,
+}
+
+impl Stream {
+    pub async fn run(
+        app: App,
+        scope: Scope,
+        mut incoming: Streaming<WorkRequest>,
+        meter: Option<Arc<Meter>>,
+        outbox: Outbox,
+        deadline: Option<Instant>,
+    ) {
+        let hello_by = Instant::now() + MAX_HELLO;
+        let hello_by = deadline.map_or(hello_by, |deadline| hello_by.min(deadline));
+        let hello = match timeout_at(hello_by, incoming.message()).await {
+            Ok(Ok(Some(hello))) => hello,
+            Ok(Ok(None)) => return,
+            Ok(Err(status)) => return outbox.end(status).await,
+            Err(_) => return outbox.end(Status::deadline_exceeded("the hello came too slowly")).await,
+        };
+        let mut stream = match Stream::begin(app, scope, &hello, outbox).await {
+            Ok(stream) => stream,
+            Err((outbox, status)) => return outbox.end(status).await,
+        };
+        if let Err(End::With(status)) = stream.serve(incoming, hello, meter, deadline).await {
+            stream.outbox.end(status).await;
+        }
+    }
+
+    /// Registers the worker and welcomes it.
+    async fn begin(
+        app: App,
+        scope: Scope,
+        first: &WorkRequest,
+        outbox: Outbox,
+    ) -> Result<Stream, (Outbox, Status)> {
+        let register = async {
+            let hello = first
+                .hello
+                .as_ref()
+                .ok_or_else(|| Problem::field("hello", "is missing in the first message"))?;
+            let said = hello.worker.clone().unwrap_or_default();
+            let queues = queues::read(&hello.queues)?;
+            let worker = name("hello.worker.worker_id", &said.worker_id)?;
+            let welcome = register::register(&app, &scope, &said).await?;
+            let registered = lease::registered(&app, &scope, &worker, None)?.registration;
+            Ok::<_, Status>((worker, queues, registered, welcome))
+        };
+        let (worker, queues, registered, welcome) = match register.await {
+            Ok(registered) => registered,
+            Err(status) => return Err((outbox, status)),
+        };
+        // When nobody takes the welcome, the first look at the outbox ends the stream.
+        let _ = outbox.send(WorkResponse { welcome: Some(welcome), ..WorkResponse::default() }).await;
+        let poll = LeaseTasks {
+            scope: scope.clone(),
+            worker: worker.clone(),
+            session: registered.session.clone(),
+            queues,
+            properties: registered.properties.clone(),
+            max_tasks: 0,
+            request: None,
+        };
+        let session = registered.session.clone();
+        Ok(Stream {
+            app,
+            scope,
+            outbox,
+            worker,
+            session,
+            poll,
+            credit: 0,
+            draining: false,
+            deciding: None,
+            polling: None,
+            heard_at: Instant::now(),
+        })
+    }
+
+    async fn serve(
+        &mut self,
+        mut incoming: Streaming<WorkRequest>,
+        first: WorkRequest,
+        meter: Option<Arc<Meter>>,
+        deadline: Option<Instant>,
+    ) -> Result<(), End> {
+        let app = self.app.clone();
+        let mut server_stops = Box::pin(app.draining());
+        let silence = app.grpc().settings().heartbeat_timeout;
+        let mut silent = Box::pin(sleep_until(self.heard_at + silence));
+        let late = async {
+            if let Some(at) = deadline { sleep_until(at).await } else { std::future::pending().await }
+        };
+        let mut late = Box::pin(late);
+        self.take(WorkRequest { hello: None, ..first })?;
+        // Set once nothing more comes in; what is being decided is still answered.
+        let mut ending: Option<End> = None;
+        loop {
+            if self.deciding.is_none()
+                && let Some(end) = ending.take()
+            {
+                return Err(end);
+            }
+            if ending.is_none() {
+                self.poll_for_tasks()?;
+            }
+            let open = ending.is_none();
+            let next = tokio::select! {
+                biased;
+                decided = ready(&mut self.deciding) => Next::Decided(decided),
+                leased = ready(&mut self.polling) => Next::Leased(leased),
+                said = incoming.message(), if open && self.deciding.is_none() => Next::Said(said),
+                () = self.outbox.closed() => Next::Gone,
+                () = &mut server_stops, if open => Next::Draining,
+                () = &mut late, if open => Next::Late,
+                () = &mut silent, if open => Next::Silent,
+            };
+            match next {
+                Next::Decided(answers) => {
+                    self.deciding = None;
+                    self.outbox.send(answers).await?;
+                }
+                Next::Leased(grants) => {
+                    self.polling = None;
+                    self.send_tasks(grants.map_err(Problem::from)?).await?;
+                }
+                Next::Said(Ok(Some(message))) => {
+                    if let Some(meter) = &meter {
+                        meter.give_back();
+                    }
+                    self.heard_at = Instant::now();
+                    self.take(message)?;
+                }
+                Next::Said(Ok(None)) => ending = Some(self.no_more(End::Quietly)),
+                Next::Said(Err(status)) => ending = Some(self.no_more(End::With(status))),
+                Next::Gone => return Err(End::Quietly),
+                Next::Draining => {
+                    let status = Status::unavailable("the server is about to stop: connect again");
+                    ending = Some(self.no_more(End::With(status)));
+                }
+                Next::Late => {
+                    let status = Status::deadline_exceeded("the stream's deadline has come");
+                    ending = Some(self.no_more(End::With(status)));
+                }
+                Next::Silent => {
+                    let heard_until = self.heard_at + silence;
+                    if heard_until <= Instant::now() {
+                        ending = Some(self.no_more(End::With(status::not_registered(&self.worker))));
+                    } else {
+                        silent.as_mut().reset(heard_until);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nothing more is leased; leases of a wait that is dropped are given back by the coordinator.
+    fn no_more(&mut self, end: End) -> End {
+        self.polling = None;
+        end
+    }
+
+    /// Takes in what a message says.
+    fn take(&mut self, message: WorkRequest) -> Result<(), End> {
+        if message.hello.is_some() {
+            return Err(Problem::field("hello", "belongs into the first message only").into());
+        }
+        let said = worker_status(message.state, message.stats.as_ref());
+        self.draining = said.activity == Activity::Draining;
+        self.app.handle().registry().beat(&self.scope, &self.worker, said, self.app.handle().now());
+        self.credit = self.credit.saturating_add(message.credit as usize).min(MAX_CREDIT);
+        let batch = Batch { reports: message.reports, heartbeats: message.heartbeats };
+        batch.check()?;
+        if !batch.is_empty() {
+            let deciding = batch.decide(self.app.clone(), self.scope.clone(), self.worker.clone());
+            self.deciding = Some(Box::pin(deciding));
+        }
+        Ok(())
+    }
+
+    fn poll_for_tasks(&mut self) -> Result<(), End> {
+        if self.polling.is_some() || self.credit == 0 || self.draining {
+            return Ok(());
+        }
+        lease::registered(&self.app, &self.scope, &self.worker, self.session.as_ref())?;
+        let lease = LeaseTasks { max_tasks: self.credit.min(MAX_GRANTS), ..self.poll.clone() };
+        let (handle, wait) =
+            (self.app.handle().clone(), self.app.grpc().settings().long_poll_timeout.max(MIN_WAIT));
+        self.polling = Some(Box::pin(async move { handle.lease(lease, wait).await }));
+        Ok(())
+    }
+
+    /// Sends tasks in messages that clients can read. What cannot be sent is given back.
+    async fn send_tasks(&mut self, grants: Vec<Grant>) -> Result<(), End> {
+        let current = lease::registered(&self.app, &self.scope, &self.worker, self.session.as_ref());
+        if let Err(status) = current {
+            lease::give_back(&self.app, &self.scope, &self.worker, &grants).await?;
+            let _ = self.outbox.send(WorkResponse { should_shutdown: true, ..WorkResponse::default() }).await;
+            return Err(status.into());
+        }
+        self.credit = self.credit.saturating_sub(grants.len());
+        let mut rest = &grants[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(leased::how_many_fit(rest));
+            let tasks = now.iter().map(|grant| leased::told(&self.app, &self.scope, &self.worker, grant));
+            let message = WorkResponse { tasks: tasks.collect(), ..WorkResponse::default() };
+            if self.outbox.send(message).await.is_err() {
+                lease::give_back(&self.app, &self.scope, &self.worker, rest).await?;
+                return Err(End::Quietly);
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a future if there is one.
+async fn ready<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}

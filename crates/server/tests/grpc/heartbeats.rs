@@ -1,0 +1,123 @@
+//! ReportHeartbeat: leases live by it, and learn from it that they should stop.
+
+use serde_json::json;
+use tonic::Code;
+use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeasedTask};
+
+use crate::support::{Client, Served, completed, in_time, is_refused, lease};
+
+fn beat(worker: &str, leases: &[&LeasedTask]) -> HeartbeatRequest {
+    let leases = leases
+        .iter()
+        .map(|task| LeaseHeartbeat { lease_id: task.lease_id.clone(), ..LeaseHeartbeat::default() });
+    HeartbeatRequest { worker_id: worker.to_owned(), leases: leases.collect(), ..HeartbeatRequest::default() }
+}
+
+async fn told(client: &mut Client, beat: HeartbeatRequest) -> HeartbeatResponse {
+    client.report_heartbeat(beat).await.unwrap().into_inner()
+}
+
+async fn leased(served: &Served, client: &mut Client, worker: &str) -> LeasedTask {
+    served.submit("q").await;
+    lease(client, worker, "q").await
+}
+
+#[tokio::test]
+async fn s3_12_named_leases_are_extended_and_their_progress_is_shown() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let held = leased(&served, &mut client, "w").await;
+    let mut request = beat("w", &[&held]);
+    request.leases[0].progress_pct = Some(12.5);
+    request.leases[0].message = "an eighth".to_owned();
+    let told = told(&mut client, request).await;
+    let status = &told.leases[0];
+    assert_eq!((&status.lease_id, &status.task_id), (&held.lease_id, &held.task_id));
+    assert!(!status.lost && !status.should_cancel && status.expires_at.is_some(), "{status:?}");
+    let shown = served.task(&held.task_id).await;
+    assert_eq!(shown["progress"]["progressPct"], 12.5);
+    assert_eq!(shown["progress"]["message"], "an eighth");
+}
+
+/// C8, C25: workers of the plan name no leases, and keep them by being alive.
+#[tokio::test]
+async fn s3_12_a_heartbeat_without_names_keeps_all_leases_of_the_worker_alive() {
+    let served = Served::start().await;
+    served.send("PUT", "/v1/queues/q", json!({"leaseMs": 1_000})).await;
+    let mut client = served.worker("w").await;
+    let (one, two) = (leased(&served, &mut client, "w").await, leased(&served, &mut client, "w").await);
+    let mut other = served.worker("v").await;
+    let foreign = leased(&served, &mut other, "v").await;
+    let first_end = one.lease_expires_at.unwrap();
+    let kept = in_time(async {
+        loop {
+            let told = told(&mut client, beat("w", &[])).await;
+            let ends: Vec<_> = told.leases.iter().map(|status| status.expires_at.unwrap()).collect();
+            let later = |end: &prost_types::Timestamp| {
+                (end.seconds, end.nanos) > (first_end.seconds + 2, first_end.nanos)
+            };
+            if ends.iter().all(later) {
+                return told;
+            }
+        }
+    })
+    .await;
+    let ids: Vec<_> = kept.leases.iter().map(|status| status.lease_id.as_str()).collect();
+    assert_eq!(ids.len(), 2);
+    assert!(ids.contains(&one.lease_id.as_str()) && ids.contains(&two.lease_id.as_str()));
+    let ended = told(&mut other, beat("v", &[&foreign])).await;
+    assert!(ended.leases[0].lost, "a lease that nobody beat for is over");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_over_is_lost_and_never_revived() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let held = leased(&served, &mut client, "w").await;
+    client.update_task_status(completed("w", &held, "1")).await.unwrap();
+    let told = told(&mut client, beat("w", &[&held])).await;
+    assert!(told.leases[0].lost && told.leases[0].problem.is_none(), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_cancel_is_told_with_its_reason() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let held = leased(&served, &mut client, "w").await;
+    served.send("POST", &format!("/v1/tasks/{}/cancel", held.task_id), json!({"reason": "enough"})).await;
+    for request in [beat("w", &[&held]), beat("w", &[])] {
+        let told = told(&mut client, request).await;
+        let status = &told.leases[0];
+        assert_eq!(
+            (status.should_cancel, status.cancel_reason.as_str(), status.lost),
+            (true, "enough", false)
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_one_lease_does_not_touch_the_others() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let held = leased(&served, &mut client, "w").await;
+    let mut request = beat("w", &[&held, &held, &held]);
+    request.leases[0].lease_id = "x".repeat(60);
+    request.leases[1].progress_pct = Some(f64::NAN);
+    let told = told(&mut client, request).await;
+    let codes: Vec<_> = told
+        .leases
+        .iter()
+        .map(|status| status.problem.as_ref().map(|problem| problem.code.as_str()))
+        .collect();
+    assert_eq!(codes, [Some("bad_lease_id"), Some("invalid_field"), None]);
+    assert!(told.leases[0].lost && !told.leases[2].lost);
+}
+
+#[tokio::test]
+async fn too_many_leases_and_nameless_workers_are_refused() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let many = HeartbeatRequest { leases: vec![LeaseHeartbeat::default(); 1_001], ..beat("w", &[]) };
+    is_refused(client.report_heartbeat(many).await, Code::InvalidArgument, "invalid_field");
+    is_refused(client.report_heartbeat(beat("", &[])).await, Code::InvalidArgument, "invalid_field");
+}

@@ -1,0 +1,14 @@
+//! The worker service as its users and its enemies meet it: over real gRPC, with a real coordinator behind it.
+
+mod abuse;
+mod heartbeats;
+mod hostile;
+mod leasing;
+mod plan;
+mod registration;
+mod reports;
+mod restart;
+mod services;
+mod stream;
+mod submitting;
+mod support;

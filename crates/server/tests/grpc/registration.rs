@@ -1,0 +1,208 @@
+//! Registering, being known, being forgotten.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::json;
+use server::Scheduler;
+use tonic::Code;
+use wire::grpc::{
+    HeartbeatRequest, LeaseTaskRequest, RegisterWorkerRequest, ResourceLimits, UnregisterWorkerRequest,
+    WorkerCapabilities, WorkerState, WorkerStats,
+};
+
+use crate::support::{Served, ask, completed, in_time, is_refused, lease, registration};
+
+fn session(worker: &str, session: &str) -> RegisterWorkerRequest {
+    RegisterWorkerRequest { session_id: session.to_owned(), ..registration(worker) }
+}
+
+#[tokio::test]
+async fn s3_9_a_worker_registers_and_is_told_how_to_behave() {
+    let served = Served::start().await;
+    let told = served.client().await.register_worker(registration("w")).await.unwrap().into_inner();
+    let seconds = |span: Option<prost_types::Duration>| span.unwrap().seconds;
+    assert_eq!(seconds(told.heartbeat_interval), 30);
+    assert_eq!(seconds(told.heartbeat_timeout), 120, "S3-30");
+    assert_eq!(seconds(told.long_poll_timeout), 30, "S3-30");
+}
+
+/// S3-14, S3-15, S3-16: every field of the request is kept. S3-28: and shown, with the rest of what a registered worker
+/// has.
+#[tokio::test]
+async fn s3_14_15_16_28_what_a_worker_says_of_itself_is_shown() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    let resources = ResourceLimits { cpu_cores: 3.5, memory_bytes: 1 << 33, disk_bytes: 1 << 40 };
+    let request = RegisterWorkerRequest {
+        worker_id: "w".to_owned(),
+        capabilities: Some(WorkerCapabilities { max_concurrent_executions: 4, resources: Some(resources) }),
+        platform_properties: HashMap::from([("OSFamily".to_owned(), "Linux".to_owned())]),
+        session_id: "s1".to_owned(),
+    };
+    client.register_worker(request).await.unwrap();
+    let known = served.known("w").await;
+    let shown = &known["registration"];
+    assert_eq!(shown["properties"], json!({"OSFamily": "Linux"}));
+    assert_eq!((&shown["maxConcurrentExecutions"], &shown["cpuCores"]), (&json!(4), &json!(3.5)));
+    assert_eq!((&shown["memoryBytes"], &shown["diskBytes"]), (&json!(1_u64 << 33), &json!(1_u64 << 40)));
+    assert_eq!((&shown["state"], &shown["sessionId"]), (&json!("IDLE"), &json!("s1")));
+    assert!(shown["registeredAt"].is_string() && known["lastHeartbeatAt"].is_string());
+}
+
+#[tokio::test]
+async fn s3_23_24_37_a_heartbeat_refreshes_the_workers_state_and_stats() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let beat = HeartbeatRequest {
+        worker_id: "w".to_owned(),
+        state: WorkerState::Busy.into(),
+        stats: Some(WorkerStats { active_tasks: 2, total_completed: 30, total_failed: 4 }),
+        ..HeartbeatRequest::default()
+    };
+    let before = served.known("w").await["lastHeartbeatAt"].as_str().unwrap().to_owned();
+    let told = client.report_heartbeat(beat).await.unwrap().into_inner();
+    assert!(told.registered && !told.should_shutdown, "{told:?}");
+    let known = served.known("w").await;
+    assert!(known["lastHeartbeatAt"].as_str().unwrap() >= before.as_str());
+    let shown = &known["registration"];
+    assert_eq!(shown["state"], "BUSY");
+    assert_eq!(
+        (&shown["activeTasks"], &shown["totalCompleted"], &shown["totalFailed"]),
+        (&json!(2), &json!(30), &json!(4))
+    );
+}
+
+#[tokio::test]
+async fn s3_23_a_draining_worker_is_offered_nothing() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    served.submit("q").await;
+    let draining = HeartbeatRequest {
+        worker_id: "w".to_owned(),
+        state: WorkerState::Draining.into(),
+        ..HeartbeatRequest::default()
+    };
+    client.report_heartbeat(draining).await.unwrap();
+    let poll = LeaseTaskRequest { timeout_seconds: 30, ..ask("w", "q") };
+    assert!(in_time(client.lease_task(poll)).await.unwrap().into_inner().tasks.is_empty());
+}
+
+#[tokio::test]
+async fn s3_33_an_unregistered_worker_is_refused_and_told_to_register() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    served.submit("q").await;
+    let refused = client.lease_task(ask("w", "q")).await;
+    assert!(refused.as_ref().unwrap_err().message().contains("RegisterWorker"));
+    is_refused(refused, Code::FailedPrecondition, "not_registered");
+    client.register_worker(registration("w")).await.unwrap();
+    lease(&mut client, "w", "q").await;
+}
+
+#[tokio::test]
+async fn s3_13_26_a_worker_that_unregisters_gives_its_leases_back_at_no_cost() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let task_id = served.submit("q").await;
+    let held = lease(&mut client, "w", "q").await;
+    let leave = UnregisterWorkerRequest { worker_id: "w".to_owned(), ..UnregisterWorkerRequest::default() };
+    let told = client.unregister_worker(leave.clone()).await.unwrap().into_inner();
+    assert_eq!(told.released_leases, 1);
+    let shown = served.task(&task_id).await;
+    assert_eq!((shown["state"].as_str(), shown["attempt"].as_u64()), (Some("WAITING"), Some(1)));
+    assert!(served.known("w").await.is_null());
+    is_refused(client.lease_task(ask("w", "q")).await, Code::FailedPrecondition, "not_registered");
+    let late = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
+    assert_eq!(late.verdict(), wire::grpc::Verdict::Cancelled);
+    assert_eq!(
+        client.unregister_worker(leave).await.unwrap().into_inner().released_leases,
+        0,
+        "again is harmless"
+    );
+}
+
+#[tokio::test]
+async fn s3_38_a_silent_worker_is_removed_and_its_leases_lapse_on_their_own_clock() {
+    let scheduler = Scheduler { heartbeat_timeout: Duration::from_secs(2), ..Scheduler::default() };
+    let served = Served::start_with(scheduler).await;
+    let mut client = served.worker("w").await;
+    let task_id = served.submit("q").await;
+    let held = lease(&mut client, "w", "q").await;
+    in_time(async {
+        while !served.known("w").await["registration"].is_null() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    is_refused(client.lease_task(ask("w", "q")).await, Code::FailedPrecondition, "not_registered");
+    assert_eq!(served.task(&task_id).await["state"], "LEASED");
+    let told = client
+        .report_heartbeat(HeartbeatRequest { worker_id: "w".to_owned(), ..HeartbeatRequest::default() });
+    let told = told.await.unwrap().into_inner();
+    assert!(!told.registered, "it has to register again");
+    assert_eq!((told.leases.len(), told.leases[0].lost), (1, false), "and keeps its leases");
+    let told = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
+    assert_eq!(told.verdict(), wire::grpc::Verdict::Committed);
+}
+
+#[tokio::test]
+async fn s3_38_expired_leases_are_requeued_with_all_that_their_task_has() {
+    let served = Served::start().await;
+    served.send("PUT", "/v1/queues/q", json!({"leaseMs": 100, "maxAttempts": 2})).await;
+    let mut client = served.worker("w").await;
+    let task_id = served.submit("q").await;
+    lease(&mut client, "w", "q").await;
+    let poll = LeaseTaskRequest { timeout_seconds: 30, ..ask("w", "q") };
+    let again = in_time(client.lease_task(poll)).await.unwrap().into_inner();
+    assert_eq!((again.tasks[0].task_id.as_str(), again.tasks[0].attempt), (task_id.as_str(), 2));
+    assert_eq!(&again.tasks[0].payload[..], br#"{"n":1}"#);
+}
+
+#[tokio::test]
+async fn a_new_session_takes_the_leases_of_the_old_one_and_the_old_one_is_told_to_stop() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    client.register_worker(session("w", "old")).await.unwrap();
+    let task_id = served.submit("q").await;
+    lease(&mut client, "w", "q").await;
+    client.register_worker(session("w", "old")).await.unwrap();
+    assert_eq!(served.task(&task_id).await["state"], "LEASED", "the same session keeps its leases");
+    client.register_worker(session("w", "new")).await.unwrap();
+    assert_eq!(served.task(&task_id).await["state"], "WAITING");
+
+    let poll = LeaseTaskRequest { session_id: "old".to_owned(), ..ask("w", "q") };
+    is_refused(client.lease_task(poll).await, Code::FailedPrecondition, "superseded");
+    let beat = |session: &str| HeartbeatRequest {
+        worker_id: "w".to_owned(),
+        session_id: session.to_owned(),
+        ..HeartbeatRequest::default()
+    };
+    let told = client.report_heartbeat(beat("old")).await.unwrap().into_inner();
+    assert!(told.should_shutdown && !told.registered, "S3-25: {told:?}");
+    let told = client.report_heartbeat(beat("new")).await.unwrap().into_inner();
+    assert!(!told.should_shutdown && told.registered, "{told:?}");
+    let leave = UnregisterWorkerRequest { worker_id: "w".to_owned(), session_id: "old".to_owned() };
+    client.unregister_worker(leave).await.unwrap();
+    let told = client.report_heartbeat(beat("new")).await.unwrap().into_inner();
+    assert!(told.registered, "the old session cannot unregister the new one");
+}
+
+#[tokio::test]
+async fn malformed_registrations_are_refused() {
+    let served = Served::start().await;
+    let mut client = served.client().await;
+    let negative = WorkerCapabilities { max_concurrent_executions: -1, resources: None };
+    let many = (0..65).map(|n| (n.to_string(), String::new())).collect();
+    let requests = [
+        registration(""),
+        registration("a\nb"),
+        registration(&"w".repeat(513)),
+        session("w", "\u{7}"),
+        RegisterWorkerRequest { capabilities: Some(negative), ..registration("w") },
+        RegisterWorkerRequest { platform_properties: many, ..registration("w") },
+    ];
+    for request in requests {
+        is_refused(client.register_worker(request).await, Code::InvalidArgument, "invalid_field");
+    }
+}

@@ -1,0 +1,34 @@
+//! A restarted coordinator knows no workers, and every lease.
+
+use tonic::Code;
+use wire::grpc::{HeartbeatRequest, RegisterWorkerRequest, Verdict};
+
+use crate::support::{Served, ask, completed, is_refused, lease, registration};
+
+#[tokio::test]
+async fn s3_33_after_a_restart_a_worker_registers_again_and_its_leases_live_on() {
+    let served = Served::start().await;
+    let session = RegisterWorkerRequest { session_id: "s1".to_owned(), ..registration("w") };
+    let mut client = served.client().await;
+    client.register_worker(session.clone()).await.unwrap();
+    served.submit("q").await;
+    let held = lease(&mut client, "w", "q").await;
+
+    let served = served.restart().await;
+    let mut client = served.client().await;
+    is_refused(client.lease_task(ask("w", "q")).await, Code::FailedPrecondition, "not_registered");
+    let beat = HeartbeatRequest {
+        worker_id: "w".to_owned(),
+        session_id: "s1".to_owned(),
+        ..HeartbeatRequest::default()
+    };
+    let told = client.report_heartbeat(beat.clone()).await.unwrap().into_inner();
+    assert!(!told.registered && !told.should_shutdown, "{told:?}");
+    assert_eq!((told.leases[0].lease_id.as_str(), told.leases[0].lost), (held.lease_id.as_str(), false));
+
+    client.register_worker(session).await.unwrap();
+    assert!(client.report_heartbeat(beat).await.unwrap().into_inner().registered);
+    let told = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
+    assert_eq!(told.verdict(), Verdict::Committed);
+    assert!(client.lease_task(ask("w", "q")).await.unwrap().into_inner().tasks.is_empty());
+}

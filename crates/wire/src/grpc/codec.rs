@@ -1,0 +1,49 @@
+//! Protobuf messages as they are, with one difference to tonic's own codec: bytes that are no message are the sender's
+//! fault, so they are answered INVALID_ARGUMENT and not INTERNAL.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder};
+use tonic_prost::ProstEncoder;
+
+pub struct Messages<Out, In>(PhantomData<(Out, In)>);
+
+impl<Out, In> Default for Messages<Out, In> {
+    fn default() -> Self {
+        Messages(PhantomData)
+    }
+}
+
+impl<Out, In> Codec for Messages<Out, In>
+where
+    Out: Message + Send + 'static,
+    In: Message + Default + Send + 'static,
+{
+    type Encode = Out;
+    type Decode = In;
+    type Encoder = ProstEncoder<Out>;
+    type Decoder = Reader<In>;
+
+    fn encoder(&mut self) -> ProstEncoder<Out> {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Reader<In> {
+        Reader(PhantomData)
+    }
+}
+
+pub struct Reader<In>(PhantomData<In>);
+
+impl<In: Message + Default> Decoder for Reader<In> {
+    type Item = In;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<In>, Status> {
+        In::decode(bytes)
+            .map(Some)
+            .map_err(|error| Status::invalid_argument(format!("the message could not be read: {error}")))
+    }
+}
