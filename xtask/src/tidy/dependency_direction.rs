@@ -15,7 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("worker", &["blobs", "wire"]),
     ("sdk", &["wire"]),
     ("lessor", &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk"]),
-    ("auditor", &["authority", "coordinator"]),
+    ("auditor", &["authority", "ledger", "coordinator"]),
     ("simulator", &["authority", "ledger", "coordinator", "auditor"]),
     ("chaos", &["authority", "ledger", "coordinator", "wire", "auditor"]),
     ("xtask", &[]),

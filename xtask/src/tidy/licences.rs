@@ -28,7 +28,6 @@ const BANNED: &[(&str, &str)] = &[
     ("openssl-sys", "the build needs no library of the system: use rustls"),
     ("native-tls", "the build needs no library of the system: use rustls"),
     ("protobuf-src", "the build needs no C++ compiler"),
-    ("prost-build", "generated code is committed: the build needs no protoc"),
     ("chrono", "times are jiff's: one library for one idea"),
 ];
 

@@ -1,3 +1,5 @@
+//! What a configuration file may say, and what is said of one that is not right.
+
 use super::*;
 
 /// The server configuration of the remote execution plan, word for word in its keys.
