@@ -1,0 +1,161 @@
+"""Submitting tasks and looking at them."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Union
+from urllib.parse import urlencode
+
+from ._clock import now
+from ._errors import Problem
+from ._http import ANSWER_TIMEOUT_S, Answer, Transport, encode, segment
+from ._models import Backoff, HistoryEvent, Submit, Submitted, TaskInfo, TaskState
+
+# How long a request is repeated for: enough for a coordinator to be restarted.
+RETRY_FOR_S = 30.0
+MAX_WAIT_S = 60.0
+MAX_BATCH_TASKS = 1_000
+
+
+class Client:
+    """Safe to share between threads. Calls raise `Problem` when the coordinator says no, `NoAnswer` when nobody does."""
+
+    def __init__(
+        self,
+        url: Optional[str] = None,
+        *,
+        tenant: Optional[str] = None,
+        workspace: Optional[str] = None,
+        retry_for_s: float = RETRY_FOR_S,
+    ) -> None:
+        self._transport = Transport(url, tenant, workspace)
+        self._retry_for_s = retry_for_s
+
+    def submit(
+        self,
+        queue: str,
+        payload: Any,
+        *,
+        priority: Optional[int] = None,
+        delay_ms: Optional[int] = None,
+        dedup_key: Optional[str] = None,
+        max_attempts: Optional[int] = None,
+        backoff: Optional[Backoff] = None,
+        properties: Optional[Mapping[str, str]] = None,
+        deadline: Optional[datetime] = None,
+        timeout_ms: Optional[int] = None,
+        lease_ms: Optional[int] = None,
+        run_id: Optional[str] = None,
+        asset_id: Optional[str] = None,
+        task_key: Optional[str] = None,
+        resources: Optional[Mapping[str, Any]] = None,
+    ) -> Submitted:
+        """Submits one task; see `Submit` for what the options mean."""
+        task = Submit(
+            queue=queue,
+            payload=payload,
+            priority=priority,
+            delay_ms=delay_ms,
+            dedup_key=dedup_key,
+            max_attempts=max_attempts,
+            backoff=backoff,
+            properties=properties,
+            deadline=deadline,
+            timeout_ms=timeout_ms,
+            lease_ms=lease_ms,
+            run_id=run_id,
+            asset_id=asset_id,
+            task_key=task_key,
+            resources=resources,
+        )
+        answer = self._call("POST", "/v1/tasks", _keyed(task).to_json())
+        told = answer.json()
+        return Submitted(told["taskId"], TaskState(told["state"]), answer.status == 201)
+
+    def submit_batch(self, tasks: Iterable[Submit]) -> List[Union[Submitted, Problem]]:
+        """Submits many tasks. Each is accepted or refused on its own: the answers are in the order of the tasks."""
+        keyed = [_keyed(task).to_json() for task in tasks]
+        answers: List[Union[Submitted, Problem]] = []
+        for start in range(0, len(keyed), MAX_BATCH_TASKS):
+            answer = self._call("POST", "/v1/tasks/batch", {"tasks": keyed[start : start + MAX_BATCH_TASKS]})
+            for told in answer.json()["tasks"]:
+                if told.get("error"):
+                    answers.append(Problem.from_json(told["error"]))
+                else:
+                    # A batch does not tell new tasks from those that were there; one that waits may be either.
+                    answers.append(Submitted(told["taskId"], TaskState(told["state"]), told["state"] == "WAITING"))
+        return answers
+
+    def get(self, task_id: str) -> TaskInfo:
+        return TaskInfo.from_json(self._call("GET", f"/v1/tasks/{segment(task_id)}").json())
+
+    def wait(self, task_id: str, timeout_s: Optional[float] = None) -> TaskInfo:
+        """Waits for a task to become final. After `timeout_s` it returns the task as it is then."""
+        end = None if timeout_s is None else now() + timeout_s
+        while True:
+            wait_s = MAX_WAIT_S if end is None else max(min(end - now(), MAX_WAIT_S), 0.0)
+            path = f"/v1/tasks/{segment(task_id)}?{urlencode({'waitMs': int(wait_s * 1000)})}"
+            task = TaskInfo.from_json(self._call("GET", path, wait_s=wait_s).json())
+            if task.state.is_final or (end is not None and now() >= end):
+                return task
+
+    def cancel(self, task_id: str, reason: Optional[str] = None) -> TaskInfo:
+        """Asks a task to stop. One that waits is dead at once; one that is leased, when its worker has stopped."""
+        body = {} if reason is None else {"reason": reason}
+        return TaskInfo.from_json(self._call("POST", f"/v1/tasks/{segment(task_id)}/cancel", body).json())
+
+    def redrive(self, task_id: str) -> TaskInfo:
+        """Makes a new task that does a FAILED or DEAD one again."""
+        return TaskInfo.from_json(self._call("POST", f"/v1/tasks/{segment(task_id)}/redrive", {}).json())
+
+    def list(
+        self, *, queue: Optional[str] = None, state: Optional[TaskState] = None, page_size: int = 100
+    ) -> Iterator[TaskInfo]:
+        """All tasks that match, page by page: the queues by name, in each the newest task first."""
+        query = {"limit": str(page_size)}
+        if queue is not None:
+            query["queue"] = queue
+        if state is not None:
+            query["state"] = state.value
+        while True:
+            page = self._call("GET", f"/v1/tasks?{urlencode(query)}").json()
+            for told in page["tasks"]:
+                yield TaskInfo.from_json(told)
+            if not page.get("nextPageToken"):
+                return
+            query["pageToken"] = page["nextPageToken"]
+
+    def history(self, task_id: str) -> List[HistoryEvent]:
+        """What the ledger says about a task, oldest first."""
+        told = self._call("GET", f"/v1/tasks/{segment(task_id)}/history").json()
+        return [HistoryEvent.from_json(event) for event in told["events"]]
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _call(
+        self, method: str, path: str, body: Optional[Mapping[str, Any]] = None, wait_s: float = 0.0
+    ) -> Answer:
+        answer = self._transport.call(
+            method,
+            path,
+            None if body is None else encode(body),
+            answer_timeout_s=ANSWER_TIMEOUT_S + wait_s,
+            until=now() + self._retry_for_s + wait_s,
+        )
+        if answer.status not in (200, 201):
+            raise Problem.from_body(answer.status, answer.body)
+        return answer
+
+
+def _keyed(task: Submit) -> Submit:
+    """A submit whose answer got lost is sent again; without a key the task would then be there twice."""
+    return task if task.dedup_key is not None else replace(task, dedup_key=f"sdk-{secrets.token_hex(16)}")
