@@ -90,6 +90,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Exchange:
+    # In the order of arrival, from 1.
+    number: int
     request: Request
     # What the server answered; 0 when it was not asked or did not answer.
     status: int
@@ -140,7 +142,8 @@ class Proxy:
         request = Request(handler.command, handler.path, raw)
         with self._changed:
             self._requests += 1
-            action = self._rule(request, self._requests)
+            number = self._requests
+            action = self._rule(request, number)
         status, headers, body = 0, {}, b""
         if isinstance(action, tuple):
             status, headers, body = action
@@ -149,7 +152,8 @@ class Proxy:
         was_told = status != 0 and action != LOSE
         answer = json.loads(body) if body else None
         with self._changed:
-            self.exchanges.append(Exchange(request, status, answer, was_told))
+            self.exchanges.append(Exchange(number, request, status, answer, was_told))
+            self.exchanges.sort(key=lambda exchange: exchange.number)
             self._changed.notify_all()
         if was_told:
             handler.send_response(status)

@@ -124,7 +124,7 @@ class Handlers(Case):
         self.assertEqual((line.__dict__["task_id"], line.__dict__["attempt"]), (task_id, 1))
 
     def test_a_cancel_reaches_the_handler_and_what_stops_for_it_is_cancelled(self) -> None:
-        self.configure(leaseMs=300)
+        self.configure(heartbeatIntervalMs=50)
         task_id = self.submit()
         is_running = threading.Event()
         reasons: List[Any] = []
@@ -144,7 +144,7 @@ class Handlers(Case):
         self.assertEqual(reasons, ["wrong address", False])
 
     def test_a_handler_that_ends_all_the_same_after_a_cancel_still_commits(self) -> None:
-        self.configure(leaseMs=300)
+        self.configure(heartbeatIntervalMs=50)
         task_id = self.submit()
 
         def handler(task: lessor.Task) -> str:

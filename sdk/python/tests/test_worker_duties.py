@@ -11,7 +11,10 @@ import lessor
 from lessor import Verdict
 from support import LOSE, PASS, REFUSE, Case, Request, first
 
-SHORT_LEASE_MS = 300
+# Short enough to be outlived, long enough for a busy machine not to lose it by accident.
+SHORT_LEASE_MS = 1_200
+# Often, so that what a heartbeat tells is told soon.
+INTERVAL_MS = 50
 LONG_S = 30.0
 
 
@@ -72,7 +75,7 @@ class WorkerDuties(Case):
         self.assertEqual(self.final(task_id).result, "another story")
 
     def test_s0_16_a_handler_that_ignores_a_lost_lease_has_its_result_discarded(self) -> None:
-        self.configure(leaseMs=SHORT_LEASE_MS)
+        self.configure(heartbeatIntervalMs=INTERVAL_MS)
         self.submit()
         proxy = self.proxy()
 
@@ -115,15 +118,15 @@ class WorkerDuties(Case):
         )
 
     def test_s0_17_heartbeats_are_sent_while_executing_and_at_no_other_time(self) -> None:
-        self.configure(leaseMs=SHORT_LEASE_MS)
+        self.configure(leaseMs=SHORT_LEASE_MS, heartbeatIntervalMs=INTERVAL_MS)
         proxy = self.proxy()
-        beats = 8
+        beats = 2 * SHORT_LEASE_MS // INTERVAL_MS
 
         def handler(task: lessor.Task) -> int:
             proxy.until(lambda _: len(proxy.of_lease(task.lease_id)) >= beats)
             return task.attempt
 
-        with self.working(handler, url=proxy.url, wait_ms=3 * SHORT_LEASE_MS):
+        with self.working(handler, url=proxy.url, wait_ms=5 * INTERVAL_MS):
             task_id = self.submit()
             # The lease would have run out twice meanwhile.
             self.assertEqual(self.final(task_id).result, 1)
@@ -137,7 +140,7 @@ class WorkerDuties(Case):
         self.assertGreaterEqual(len(calls) - 1, beats)
 
     def test_s0_21_a_heartbeat_that_fails_decides_nothing(self) -> None:
-        self.configure(leaseMs=2_000, heartbeatIntervalMs=100)
+        self.configure(heartbeatIntervalMs=INTERVAL_MS)
         for action in (LOSE, REFUSE, (503, {"retry-after": "1"}, b"{}")):
             with self.subTest(action=action):
                 self.ended = type(self.ended)()
@@ -183,7 +186,7 @@ class WorkerDuties(Case):
         self.assertEqual(one, two)
 
     def test_s0_23_repeats_end_with_the_lease(self) -> None:
-        self.configure(leaseMs=1_000)
+        self.configure(leaseMs=SHORT_LEASE_MS)
         task_id = self.submit()
 
         def rule(request: Request, number: int) -> str:
@@ -215,7 +218,7 @@ class WorkerDuties(Case):
         for status, verdict in ((409, "CANCELLED"), (400, "REJECTED"), (503, "REJECTED"), (429, "CANCELLED")):
             with self.subTest(status=status, verdict=verdict):
                 self.ended = type(self.ended)()
-                self.submit(lease_ms=200, max_attempts=1)
+                self.submit()
                 told = (status, {"retry-after": "0"}, problem % (status, verdict.encode()))
                 proxy = self.proxy(lambda request, number: told if request.call == "complete" else PASS)
                 with self.assertLogs("lessor", logging.WARNING):

@@ -63,13 +63,18 @@ class LeaseClock:
 
     def extended(self, sent_at: float, expires_at: datetime) -> None:
         """A heartbeat that was sent then found the lease alive until `expires_at`."""
-        self.valid_until += (expires_at - self._expires_at).total_seconds()
-        self._expires_at = expires_at
         age_s = (expires_at - self._granted_at).total_seconds()
         if self._limited_to_s is None or age_s < self._limited_to_s:
             sure_s = self._length_s * _SURE_TENTHS / _GRANTED_TENTHS
             self.valid_until = max(self.valid_until, sent_at + sure_s)
-        elif self.is_over:
-            # The attempt's time limit ends the lease, and how much of it is gone cannot be known. It lives, so the
-            # most that can be left is what was left when it arrived.
+        else:
+            self._limit(sent_at, (expires_at - self._expires_at).total_seconds())
+        self._expires_at = expires_at
+
+    def _limit(self, sent_at: float, gained_s: float) -> None:
+        """The attempt's time limit ends the lease, so only what was gained is added to what was sure before."""
+        self.valid_until = min(self.valid_until + gained_s, sent_at + self._length_s)
+        if self.is_over:
+            # How much of the time is gone cannot be known. The lease lives, so the most that can be left is what was
+            # left when it arrived.
             self.valid_until = self.latest_end

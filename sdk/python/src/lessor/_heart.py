@@ -88,6 +88,7 @@ class Heart:
         try:
             answer = self._transport.once("POST", self._path, encode(body), timeout_s=timeout_s)
         except Fault as fault:
+            self._task._restore_progress(progress)
             self._task.log.debug("a heartbeat was not answered: %s", fault)
             return False
         with self._lock:

@@ -117,5 +117,10 @@ class Task:
             taken, self._progress = self._progress, None
             return taken
 
+    def _restore_progress(self, untold: Optional[Tuple[Optional[float], Optional[str]]]) -> None:
+        with self._lock:
+            if self._progress is None:
+                self._progress = untold
+
     def __repr__(self) -> str:
         return f"<Task {self.id} of {self.queue}, attempt {self.attempt}>"
