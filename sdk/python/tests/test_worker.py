@@ -109,7 +109,8 @@ class Handlers(Case):
             progress = self.client.get(task_id).progress
             assert progress is not None
             self.assertEqual((progress.progress_pct, progress.message), (40, "almost half"))
-            self.assertRaises(ValueError, task.progress, 101)
+            task.progress(100.5)
+            task.progress(float("nan"), "still at it")
 
         with self.working(handler, url=proxy.url):
             self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Mapping, MutableMapping, Optional, Tuple
@@ -94,9 +95,10 @@ class Task:
         return True
 
     def progress(self, pct: Optional[float] = None, message: Optional[str] = None) -> None:
-        """Tells people how far the attempt is, from 0 to 100. It goes out with a heartbeat and decides nothing."""
-        if pct is not None and not 0 <= pct <= 100:
-            raise ValueError(f"progress is between 0 and 100, not {pct}")
+        """Tells people how far the attempt is, from 0 to 100; what lies outside is taken as the nearer end. It goes
+        out with a heartbeat and decides nothing."""
+        if pct is not None:
+            pct = None if math.isnan(pct) else min(max(pct, 0.0), 100.0)
         with self._lock:
             self._progress = (pct, message)
         self._progressed.set()
