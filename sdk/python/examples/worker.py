@@ -1,4 +1,4 @@
-"""A whole worker. Start `lessor up`, run this, and submit: lessor submit greetings '{"name": "world"}' --wait"""
+"""A whole worker. Start `lessor up`, run this, and submit: lessor submit greetings '"world"' --wait"""
 
 import lessor
 
@@ -7,7 +7,7 @@ worker = lessor.Worker(concurrency=4)
 
 @worker.handler("greetings")
 def greet(task: lessor.Task) -> str:
-    return f"Hello, {task.payload['name']}!"
+    return f"Hello, {task.payload}!"
 
 
 worker.run()

@@ -271,7 +271,7 @@ print("ended")
     def test_the_examples_run(self) -> None:
         worker = self.start((EXAMPLES / "worker.py").read_text())
         reports = self.start((EXAMPLES / "long_task.py").read_text())
-        greeting = self.client.submit("greetings", {"name": "world"}).task_id
+        greeting = self.client.submit("greetings", "world").task_id
         self.assertEqual(self.final(greeting).result, "Hello, world!")
         properties = {"os": "linux"}
         good = self.client.submit("reports", {"pages": 3}, properties=properties).task_id

@@ -136,13 +136,11 @@ class Transport:
         if connection is not None:
             try:
                 return self._exchange(connection, method, path, body, deadline, abort)
-            except (ConnectionError, http.client.RemoteDisconnected):
-                # A kept connection may have been closed by the other side long ago, which says nothing about this
-                # request. A new one tells.
-                if abort is not None and abort.is_set:
-                    raise Fault("the request was given up") from None
             except (OSError, http.client.HTTPException) as error:
-                raise Fault(_shown(error)) from error
+                # A kept connection may have been closed by the other side long ago, which says nothing about this
+                # request. A new one tells. A poll has to know that its answer may have been lost.
+                if not isinstance(error, ConnectionError) or abort is not None:
+                    raise Fault(_shown(error)) from error
         try:
             return self._exchange(self._connect(deadline), method, path, body, deadline, abort)
         except (OSError, http.client.HTTPException) as error:
