@@ -23,7 +23,7 @@ fn a_worker_process() {
     subscriber.init();
     let worker = Worker::new().grace(Duration::from_millis(grace_ms.parse().unwrap()));
     let worker = worker.handler(QUEUE, |_: Task| async {
-        println!("running");
+        println!("the handler runs");
         let line = tokio::task::spawn_blocking(|| std::io::stdin().lines().next());
         Ok(line.await?.transpose()?)
     });
@@ -51,7 +51,7 @@ impl Process {
             .unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut process = Process { child, said };
-        process.until("running");
+        process.until("the handler runs");
         process
     }
 

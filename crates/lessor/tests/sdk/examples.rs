@@ -15,8 +15,9 @@ fn example(name: &str) -> PathBuf {
     let path = tests.ancestors().nth(2).unwrap().join("examples").join(name);
     if !path.exists() {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let status =
-            Command::new(cargo).args(["build", "--quiet", "--package", "sdk", "--examples"]).status();
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "--profile", "test", "--package", "sdk", "--examples"])
+            .status();
         assert!(status.unwrap().success());
     }
     path
