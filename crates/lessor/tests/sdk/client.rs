@@ -1,11 +1,11 @@
 //! The client of the Rust SDK against a real server.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use sdk::{Backoff, Client, Error, Submit, Task, TaskState};
 use serde_json::{Value, json};
+use tokio::net::TcpSocket;
 
 use crate::stage::{QUEUE, Stage, Working};
 use crate::support::fake::{Fake, Reply};
@@ -102,9 +102,10 @@ async fn a_full_queue_is_said_to_be_full_after_a_while() {
 
 #[tokio::test]
 async fn nobody_answers_or_somebody_else_does() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    // Bound, so that nobody else takes it, but not listening.
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
     let client = Client::new(address).unwrap().retry_for(Duration::from_millis(300));
     assert!(matches!(client.get("x").await, Err(Error::NoAnswer { .. })));
     let fake = Fake::start(vec![Reply::Answer(200, "x: y", "<html>".to_owned())]);

@@ -1,8 +1,8 @@
 //! What the worker contract asks of a worker, number by number, as its coordinator sees it: a proxy between the two
 //! writes down every request. The Python SDK has the same tests in sdk/python/tests/test_worker_duties.py.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sdk::{Category, Failure, Submit, Task, TaskState};
@@ -39,6 +39,27 @@ fn first(count: usize, call: &'static str, action: Action) -> impl Fn(&Request, 
 
 fn answer(status: u16) -> Action {
     Action::Answer(status, "retry-after: 0", "{}".to_owned())
+}
+
+/// What was logged, line by line.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines(&self) -> Vec<Value> {
+        let log = self.0.lock().unwrap();
+        log.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 async fn payload_back(task: Task) -> Result<Value, Failure> {
@@ -100,8 +121,12 @@ async fn s0_13_after_cancelled_all_is_dropped_and_nothing_repeated() {
 }
 
 #[tokio::test]
-async fn s0_15_rejected_is_surfaced_and_not_repeated() {
+async fn s0_15_rejected_is_logged_surfaced_and_not_repeated() {
     let stage = Stage::start();
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
     let id = stage.submit(json!(null)).await;
     let proxy = stage.witness().await;
     let back = stage.behind_its_back();
@@ -117,6 +142,10 @@ async fn s0_15_rejected_is_surfaced_and_not_repeated() {
     assert_eq!((verdict, code.as_deref()), ("REJECTED", Some("another_story")));
     assert_eq!(reports(&proxy.exchanges()), ["complete"]);
     assert_eq!(stage.result(&id).await, "another story");
+    let log = log.lines();
+    let line = log.iter().find(|line| line["level"] == "ERROR").unwrap();
+    assert!(line["fields"]["message"].as_str().unwrap().starts_with("rejected"), "{line}");
+    assert_eq!((&line["span"]["id"], &line["span"]["attempt"]), (&json!(id), &json!(1)));
 }
 
 #[tokio::test]
@@ -308,12 +337,15 @@ async fn s0_24_no_verdict_is_a_reason_to_report_again() {
     }
 }
 
+/// How a handler fails, and the category, the message and the number of attempts that come of it.
+type Row = (fn() -> Failure, Category, &'static str, u32);
+
 #[tokio::test]
 async fn s0_25_a_local_failure_is_reported_and_the_coordinator_decides() {
     let stage = Stage::start();
     stage.configure(json!({"backoff": {"initialMs": 1, "factor": 1, "jitter": 0}})).await;
     #[rustfmt::skip]
-    let table: [(fn() -> Failure, Category, &str, u32); 10] = [
+    let table: [Row; 10] = [
         (|| "x".parse::<u32>().unwrap_err().into(), Category::UserCode, "invalid digit found in string", 2),
         (|| panic!("out of {}", "luck"), Category::UserCode, "the handler panicked: out of luck", 2),
         (|| Failure::user_code("u"), Category::UserCode, "u", 2),

@@ -65,7 +65,7 @@ async fn as_many_handlers_run_at_once_as_there_is_room_for() {
     let meeting = Arc::new(Barrier::new(3));
     let working = Working::start(stage.worker().concurrency(3).handler(QUEUE, move |_| {
         let meeting = meeting.clone();
-        async move { Ok(drop(meeting.wait().await)) }
+        async move { Ok(meeting.wait().await.is_leader()) }
     }));
     let submits = (0..6).map(|n| Submit::new(QUEUE, &n).unwrap());
     for submitted in stage.client.submit_batch(submits).await.unwrap() {
@@ -186,7 +186,10 @@ async fn a_time_limit_ends_the_attempt_also_for_the_handler() {
     let stage = Stage::start();
     let submit = Submit::new(QUEUE, &1).unwrap().timeout(Duration::from_millis(300)).max_attempts(1);
     let id = stage.client.submit(submit).await.unwrap().task_id;
-    let handler = |task: Task| async move { Ok(task.cancelled().await) };
+    let handler = |task: Task| async move {
+        task.cancelled().await;
+        Ok(())
+    };
     let working = Working::start(stage.worker().handler(QUEUE, handler));
     assert_eq!(stage.ended.verdicts(1).await, ["LOST"]);
     assert_eq!(stage.final_task(&id).await.state, TaskState::Dead);
