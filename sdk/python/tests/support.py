@@ -99,8 +99,9 @@ class Exchange:
     was_told: bool
 
 
-# What to do with a request: let it PASS, LOSE its answer, REFUSE it before the server sees it, or answer as told.
-PASS, LOSE, REFUSE = "pass", "lose", "refuse"
+# What to do with a request: let it PASS, LOSE its answer, REFUSE it before the server sees it, STRAND it (hang up on the
+# client while the server believes that it still waits), or answer as told.
+PASS, LOSE, REFUSE, STRAND = "pass", "lose", "refuse", "strand"
 Rule = Callable[[Request, int], Any]
 
 
@@ -147,8 +148,10 @@ class Proxy:
         status, headers, body = 0, {}, b""
         if isinstance(action, tuple):
             status, headers, body = action
+        elif action == STRAND:
+            threading.Thread(target=self._forward, args=(handler, request, host, port, False), daemon=True).start()
         elif action != REFUSE:
-            status, body = self._forward(handler, request, host, port)
+            status, body = self._forward(handler, request, host, port, True)
         was_told = status != 0 and action != LOSE
         answer = json.loads(body) if body else None
         with self._changed:
@@ -165,13 +168,14 @@ class Proxy:
         handler.close_connection = not was_told
 
     def _forward(
-        self, handler: http.server.BaseHTTPRequestHandler, request: Request, host: str, port: int
+        self, handler: http.server.BaseHTTPRequestHandler, request: Request, host: str, port: int, watches: bool
     ) -> Tuple[int, bytes]:
         connection = http.client.HTTPConnection(host, port, timeout=PATIENCE_S)
         try:
             headers = {k: v for k, v in handler.headers.items() if k.lower() not in ("host", "connection")}
             connection.request(request.method, request.path, request.raw, headers)
-            ready, _, _ = select.select([connection.sock, handler.connection], [], [], PATIENCE_S)
+            watched = [connection.sock, handler.connection] if watches else [connection.sock]
+            ready, _, _ = select.select(watched, [], [], PATIENCE_S)
             if connection.sock not in ready:
                 # The client hung up, so the server is hung up on.
                 return 0, b""
@@ -292,6 +296,11 @@ class Case(unittest.TestCase):
             thread.join(PATIENCE_S)
         self.assertFalse(thread.is_alive(), "the worker did not end")
         self.assertEqual(errors, [])
+
+    def until_it_polls(self, worker: lessor.Worker) -> None:
+        """Returns once the worker's poll has reached the server."""
+        while not any(w["workerId"] == worker.worker_id for w in self.request("GET", "/v1/workers")["workers"]):
+            pass
 
     def final(self, task_id: str) -> lessor.TaskInfo:
         task = self.client.wait(task_id, PATIENCE_S)

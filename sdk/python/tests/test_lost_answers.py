@@ -8,7 +8,7 @@ from typing import List
 
 import lessor
 from lessor import TaskState, Verdict
-from support import LOSE, PASS, Case, Request
+from support import LOSE, PASS, STRAND, Case, Request
 
 TASKS = 60
 
@@ -40,6 +40,15 @@ class LostAnswers(Case):
         with self.working(lambda task: task.payload, url=proxy.url, concurrency=4):
             self.expect_each_committed_once(ids)
         self.assertGreater(sum(not e.was_told for e in proxy.exchanges), TASKS // 2)
+
+    def test_a_lease_that_was_granted_to_a_dead_connection_is_found(self) -> None:
+        """The connection of a poll dies and the server does not notice. What that poll is granted afterwards is found by
+        the ones that follow, because they go by the same name until something was leased."""
+        proxy = self.proxy(lambda request, number: STRAND if number == 1 else PASS)
+        with self.working(lambda task: task.attempt, url=proxy.url, wait_ms=500) as worker:
+            self.until_it_polls(worker)
+            task_id = self.submit()
+            self.assertEqual(self.final(task_id).result, 1)
 
     def test_the_coordinator_is_killed_in_the_middle(self) -> None:
         ids = [self.submit(n) for n in range(TASKS)]

@@ -263,8 +263,7 @@ print("ended")
     def test_an_idle_worker_stops_at_once_and_leaves_no_lease_behind(self) -> None:
         proxy = self.proxy(passes)
         with self.working(lambda task: None, url=proxy.url, wait_ms=60_000) as worker:
-            while not any(w["workerId"] == worker.worker_id for w in self.request("GET", "/v1/workers")["workers"]):
-                pass
+            self.until_it_polls(worker)
         ids = [e.request.body["requestId"] for e in proxy.exchanges if e.request.call == "leases"]
         self.assertEqual((len(ids), len(set(ids))), (2, 1), "the poll that was ended is asked what it was granted")
 

@@ -78,6 +78,7 @@ class WorkerDuties(Case):
         self.configure(heartbeatIntervalMs=INTERVAL_MS)
         self.submit()
         proxy = self.proxy()
+        reasons: List[Any] = []
 
         def handler(task: lessor.Task) -> str:
             if task.attempt == 1:
@@ -85,11 +86,13 @@ class WorkerDuties(Case):
                 self.assertTrue(task.wait(LONG_S), "a heartbeat tells that the lease is gone")
                 self.assertTrue(task.lease_lost)
                 self.assertRaises(lessor.LeaseLost, task.checkpoint)
+                reasons.append(task.cancel_reason)
             return "ignored"
 
         with self.assertLogs("lessor", logging.WARNING), self.working(handler, url=proxy.url) as worker:
             lost, _ = self.ended.wait(2)
         self.assertEqual(lost.verdict, Verdict.LOST)
+        self.assertEqual(reasons, ["the coordinator says that the lease is over"])
         self.assertEqual(self.reports(proxy.of_lease(self.ended.outcomes[0][0].lease_id)), [])
 
     def test_s0_16_when_its_own_clock_runs_out_a_worker_stops_unasked(self) -> None:

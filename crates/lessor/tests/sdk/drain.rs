@@ -123,8 +123,7 @@ async fn an_idle_worker_stops_at_once_and_asks_what_its_poll_was_granted() {
     let proxy = stage.witness().await;
     let worker = stage.worker().url(&proxy.url).wait(Duration::from_secs(60));
     let working = Working::start(worker.handler(QUEUE, |_| async { Ok(()) }));
-    let workers = format!("{}/v1/workers", stage.server.url());
-    while !reqwest::get(&workers).await.unwrap().text().await.unwrap().contains("\"w\"") {}
+    stage.until_it_polls().await;
     working.end().await;
     let polls: Vec<_> = proxy.exchanges().iter().map(|exchange| exchange.request.json()).collect();
     assert_eq!(polls.len(), 2, "{polls:?}");

@@ -163,6 +163,8 @@ async fn s0_16_a_handler_that_ignores_a_lost_lease_has_its_result_discarded() {
                 // A heartbeat tells that the lease is gone.
                 task.cancelled().await;
                 assert!(task.is_lease_lost() && task.checkpoint().is_err());
+                let reason = task.cancel_reason();
+                assert_eq!(reason.as_deref(), Some("the coordinator says that the lease is over"));
             }
             Ok("ignored")
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use sdk::{Client, Submit, Task, TaskState};
 use serde_json::json;
@@ -83,6 +84,21 @@ async fn the_coordinator_is_killed_in_the_middle() {
         verdicts.len() == TASKS && verdicts.iter().all(|verdict| *verdict == "COMMITTED"),
         "{verdicts:?}"
     );
+}
+
+/// The connection of a poll dies and the server does not notice. What that poll is granted afterwards is found by the
+/// ones that follow, because they go by the same name until something was leased.
+#[tokio::test]
+async fn a_lease_that_was_granted_to_a_dead_connection_is_found() {
+    let stage = Stage::start();
+    let rule = |_: &Request, number| if number == 1 { Action::Strand } else { Action::Pass };
+    let proxy = stage.proxy(rule).await;
+    let worker = stage.worker().url(&proxy.url).wait(Duration::from_millis(500));
+    let working = Working::start(worker.handler(QUEUE, |task: Task| async move { Ok(task.attempt()) }));
+    stage.until_it_polls().await;
+    let id = stage.submit(json!(null)).await;
+    assert_eq!(stage.result(&id).await, 1);
+    working.end().await;
 }
 
 /// A submit whose answer gets lost is one task all the same.

@@ -57,7 +57,7 @@ fn python_handlers_get_what_they_were_promised_and_workers_drain() {
 
 #[test]
 fn python_commits_once_when_answers_are_lost_or_the_coordinator_dies() {
-    unittest("test_lost_answers", 2);
+    unittest("test_lost_answers", 3);
 }
 
 #[test]

@@ -55,6 +55,12 @@ impl Stage {
         ask(reqwest::Client::new().put(url).json(&settings)).await;
     }
 
+    /// Returns once a worker's poll has reached the server.
+    pub async fn until_it_polls(&self) {
+        let workers = format!("{}/v1/workers", self.server.url());
+        while !reqwest::get(&workers).await.unwrap().text().await.unwrap().contains("\"w\"") {}
+    }
+
     /// Speaks of a lease past the SDK and past any proxy.
     pub fn behind_its_back(&self) -> BehindItsBack {
         BehindItsBack { url: self.server.url() }

@@ -23,6 +23,8 @@ pub enum Action {
     Lose,
     /// Hang up before the server sees it.
     Refuse,
+    /// Hang up on the client, while the server believes that it still waits.
+    Strand,
     /// Answer in the server's place, with a status, one more header line and a body.
     Answer(u16, &'static str, String),
 }
@@ -144,12 +146,20 @@ impl Shared {
             let action = (self.rule)(&request, number);
             let answer = match &action {
                 Action::Refuse => None,
+                Action::Strand => {
+                    let (server, request) = (self.server.clone(), request.clone());
+                    tokio::spawn(async move { forward(&server, &request).await });
+                    None
+                }
                 Action::Answer(status, header, body) => {
                     let length = body.len();
                     let head = format!("HTTP/1.1 {status} x\r\n{header}\r\ncontent-length: {length}\r\n\r\n");
                     Some([head.as_bytes(), body.as_bytes()].concat())
                 }
-                Action::Pass | Action::Lose => self.forward(&mut client, &request).await,
+                Action::Pass | Action::Lose => tokio::select! {
+                    answer = forward(&self.server, &request) => answer,
+                    _ = client.peek(&mut [0]) => None,
+                },
             };
             let answer = answer.filter(|_| !matches!(action, Action::Lose));
             let was_told = answer.is_some();
@@ -161,17 +171,14 @@ impl Shared {
             }
         }
     }
+}
 
-    async fn forward(&self, client: &mut TcpStream, request: &Request) -> Option<Vec<u8>> {
-        let mut server = TcpStream::connect(&self.server).await.ok()?;
-        server.write_all(&request.head).await.ok()?;
-        server.write_all(&request.body).await.ok()?;
-        let mut nothing = [0];
-        tokio::select! {
-            answer = read_message(&mut server) => answer.ok().map(|(head, body)| [head, body].concat()),
-            _ = client.peek(&mut nothing) => None,
-        }
-    }
+async fn forward(server: &str, request: &Request) -> Option<Vec<u8>> {
+    let mut server = TcpStream::connect(server).await.ok()?;
+    server.write_all(&request.head).await.ok()?;
+    server.write_all(&request.body).await.ok()?;
+    let (head, body) = read_message(&mut server).await.ok()?;
+    Some([head, body].concat())
 }
 
 /// The head, its empty line included, and the body.
