@@ -1,7 +1,7 @@
 //! Asking for leases, so that an answer that gets lost loses no lease.
 //!
 //! Each poll has a request id. A poll whose answer got lost is asked again under the same id, which gives the same
-//! leases again while they live. The id is only given up once an answer has come and nothing can be hidden behind it.
+//! leases again while they live. The id is only given up once an answer has come.
 
 use std::time::Duration;
 
@@ -9,50 +9,34 @@ use wire::LeaseTasks;
 
 use crate::{Error, clock, key};
 
-/// After a fault an earlier poll may be granted leases that its lost connection cannot tell. The id is kept that long
-/// to find them; what was granted before that has run out or is close to it.
-const KEEP_ID: Duration = Duration::from_secs(120);
-
 /// The polls of one worker, one after the other: which request is to be sent, and what it may bring.
 #[derive(Debug)]
 pub struct Poll {
     template: LeaseTasks,
     request: Option<LeaseTasks>,
-    had_fault: bool,
     asked_at: Duration,
 }
 
 impl Poll {
     pub fn new(template: LeaseTasks) -> Poll {
-        Poll { template, request: None, had_fault: false, asked_at: Duration::ZERO }
+        Poll { template, request: None, asked_at: Duration::ZERO }
     }
 
-    /// The next request. After a fault it is the same again, whatever there is room for by then.
+    /// The next request. Until it is answered it is the same again, whatever there is room for by then.
     pub fn next(&mut self, max_tasks: usize) -> Result<LeaseTasks, Error> {
-        let request = match self.request.take() {
-            Some(request) => request,
-            None => {
-                self.had_fault = false;
-                let (max_tasks, request_id) = (Some(max_tasks as u64), Some(key::random()?));
-                LeaseTasks { max_tasks, request_id, ..self.template.clone() }
-            }
-        };
-        if !self.had_fault {
-            self.asked_at = clock::now();
+        if let Some(request) = &self.request {
+            return Ok(request.clone());
         }
+        let (max_tasks, request_id) = (Some(max_tasks as u64), Some(key::random()?));
+        let request = LeaseTasks { max_tasks, request_id, ..self.template.clone() };
+        self.asked_at = clock::now();
         self.request = Some(request.clone());
         Ok(request)
     }
 
-    pub fn faulted(&mut self) {
-        self.had_fault = true;
-    }
-
     /// An answer has come; says when the worker first asked for what it brought.
-    pub fn answered(&mut self, is_empty: bool) -> Duration {
-        if !is_empty || !self.had_fault || clock::now() > self.asked_at + KEEP_ID {
-            self.request = None;
-        }
+    pub fn answered(&mut self) -> Duration {
+        self.request = None;
         self.asked_at
     }
 
@@ -68,18 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_id_is_kept_until_nothing_can_be_hidden_behind_it() {
+    fn a_request_is_the_same_until_it_is_answered() {
         let mut poll = Poll::new(LeaseTasks::default());
         let first = poll.next(3).unwrap();
-        poll.faulted();
         assert_eq!(poll.next(9).unwrap(), first);
-        poll.answered(true);
-        assert_eq!(poll.next(9).unwrap(), first, "the lost answer may still be there to be found");
-        poll.answered(false);
+        poll.answered();
         let second = poll.next(9).unwrap();
+        assert_eq!(second.max_tasks, Some(9));
         assert_ne!(second.request_id, first.request_id);
-        poll.answered(true);
-        assert_ne!(poll.next(9).unwrap().request_id, second.request_id);
     }
 
     #[test]
@@ -87,10 +67,9 @@ mod tests {
         let mut poll = Poll::new(LeaseTasks::default());
         poll.next(1).unwrap();
         let asked_at = poll.asked_at;
-        poll.faulted();
         poll.next(1).unwrap();
-        assert_eq!(poll.answered(false), asked_at);
+        assert_eq!(poll.answered(), asked_at);
         poll.next(1).unwrap();
-        assert!(poll.answered(false) > asked_at);
+        assert!(poll.answered() > asked_at);
     }
 }

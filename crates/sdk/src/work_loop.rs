@@ -101,7 +101,7 @@ impl WorkLoop {
     }
 
     async fn heard(&mut self, leases: Vec<Lease>) -> Duration {
-        let asked_at = self.poll.answered(leases.is_empty());
+        let asked_at = self.poll.answered();
         self.pauses = Pauses::new();
         for lease in leases {
             self.begin(lease, asked_at).await;
@@ -110,7 +110,6 @@ impl WorkLoop {
     }
 
     fn faulted(&mut self, fault: &Fault) -> Duration {
-        self.poll.faulted();
         if let Some(pause) = self.pauses.after(fault.retry_after) {
             tracing::warn!(why = fault.why, "a poll got no answer and is repeated");
             return pause;

@@ -8,7 +8,7 @@ from typing import List
 
 import lessor
 from lessor import TaskState, Verdict
-from support import LOSE, PASS, STRAND, Case, Request
+from support import LOSE, PASS, PATIENCE_S, STRAND, Case, Request
 
 TASKS = 60
 
@@ -42,11 +42,21 @@ class LostAnswers(Case):
         self.assertGreater(sum(not e.was_told for e in proxy.exchanges), TASKS // 2)
 
     def test_a_lease_that_was_granted_to_a_dead_connection_is_found(self) -> None:
-        """The connection of a poll dies and the server does not notice. What that poll is granted afterwards is found by
-        the ones that follow, because they go by the same name until something was leased."""
-        proxy = self.proxy(lambda request, number: STRAND if number == 1 else PASS)
-        with self.working(lambda task: task.attempt, url=proxy.url, wait_ms=500) as worker:
-            self.until_it_polls(worker)
+        """The connection of a poll dies and the server does not notice. What that poll is granted afterwards also reaches
+        the one that was sent in its place, because they go by the same name."""
+        asks_again = threading.Event()
+
+        def rule(request: Request, number: int) -> str:
+            if number == 2:
+                asks_again.set()
+            return STRAND if number == 1 else PASS
+
+        proxy = self.proxy(rule)
+        with self.working(lambda task: task.attempt, url=proxy.url, wait_ms=1_000):
+            self.assertTrue(asks_again.wait(PATIENCE_S))
+            # A few round trips, in which the second poll begins to wait behind the first.
+            for _ in range(5):
+                self.request("GET", "/v1/workers")
             task_id = self.submit()
             self.assertEqual(self.final(task_id).result, 1)
 

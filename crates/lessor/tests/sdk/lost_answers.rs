@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sdk::{Client, Submit, Task, TaskState};
 use serde_json::json;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::python::PythonWorker;
 use crate::stage::{QUEUE, Stage, Working};
@@ -86,16 +86,27 @@ async fn the_coordinator_is_killed_in_the_middle() {
     );
 }
 
-/// The connection of a poll dies and the server does not notice. What that poll is granted afterwards is found by the
-/// ones that follow, because they go by the same name until something was leased.
+/// The connection of a poll dies and the server does not notice. What that poll is granted afterwards also reaches the one
+/// that was sent in its place, because they go by the same name.
 #[tokio::test]
 async fn a_lease_that_was_granted_to_a_dead_connection_is_found() {
     let stage = Stage::start();
-    let rule = |_: &Request, number| if number == 1 { Action::Strand } else { Action::Pass };
+    let asks_again = Arc::new(Notify::new());
+    let asks = asks_again.clone();
+    let rule = move |_: &Request, number| {
+        if number == 2 {
+            asks.notify_one();
+        }
+        if number == 1 { Action::Strand } else { Action::Pass }
+    };
     let proxy = stage.proxy(rule).await;
-    let worker = stage.worker().url(&proxy.url).wait(Duration::from_millis(500));
+    let worker = stage.worker().url(&proxy.url).wait(Duration::from_secs(1));
     let working = Working::start(worker.handler(QUEUE, |task: Task| async move { Ok(task.attempt()) }));
-    stage.until_it_polls().await;
+    asks_again.notified().await;
+    // A few round trips, in which the second poll begins to wait behind the first.
+    for _ in 0..5 {
+        stage.until_it_polls().await;
+    }
     let id = stage.submit(json!(null)).await;
     assert_eq!(stage.result(&id).await, 1);
     working.end().await;

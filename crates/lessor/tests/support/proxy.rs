@@ -144,6 +144,7 @@ impl Shared {
                 *requests
             };
             let action = (self.rule)(&request, number);
+            let mut nothing = [0];
             let answer = match &action {
                 Action::Refuse => None,
                 Action::Strand => {
@@ -158,7 +159,7 @@ impl Shared {
                 }
                 Action::Pass | Action::Lose => tokio::select! {
                     answer = forward(&self.server, &request) => answer,
-                    _ = client.peek(&mut [0]) => None,
+                    _ = client.peek(&mut nothing) => None,
                 },
             };
             let answer = answer.filter(|_| !matches!(action, Action::Lose));

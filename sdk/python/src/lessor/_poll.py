@@ -1,7 +1,7 @@
 """Asking for leases, so that an answer that gets lost loses no lease.
 
 Each poll has a request id. A poll whose answer got lost is asked again under the same id, which gives the same leases
-again while they live. The id is only given up once an answer has come and nothing can be hidden behind it.
+again while they live. The id is only given up once an answer has come.
 """
 
 from __future__ import annotations
@@ -12,10 +12,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 from ._clock import now
 from ._errors import Problem
 from ._http import ANSWER_TIMEOUT_S, Abort, Fault, Transport, encode
-
-# After a fault an earlier poll may be granted leases that its lost connection cannot tell. The id is kept that long
-# to find them; what was granted before that has run out or is close to it.
-KEEP_ID_S = 120.0
 
 
 class Poll:
@@ -34,7 +30,6 @@ class Poll:
         if properties:
             self._body["properties"] = dict(properties)
         self._request: Optional[Dict[str, Any]] = None
-        self._had_fault = False
         self._abort = Abort()
         # When the worker first asked for what the next answer brings.
         self.asked_at = 0.0
@@ -43,17 +38,10 @@ class Poll:
         """One try. After a fault, the next one repeats it, whatever there is room for by then."""
         if self._request is None:
             self._request = {**self._body, "maxTasks": max_tasks, "requestId": uuid.uuid4().hex}
-            self._had_fault = False
-        if not self._had_fault:
             self.asked_at = now()
         timeout_s = self._body["waitMs"] / 1000 + ANSWER_TIMEOUT_S
-        try:
-            leases = self._ask(self._request, timeout_s, self._abort)
-        except Fault:
-            self._had_fault = True
-            raise
-        if leases or not self._had_fault or now() - self.asked_at > KEEP_ID_S:
-            self._request = None
+        leases = self._ask(self._request, timeout_s, self._abort)
+        self._request = None
         return leases
 
     def stop(self) -> None:
