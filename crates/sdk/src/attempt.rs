@@ -74,7 +74,8 @@ impl Attempt {
             Ok(request) => match self.transport.once(&request, timeout).await {
                 Ok(answer) => match answer.read::<Released>() {
                     Ok(released) => Outcome::Released(released.state),
-                    Err(error) => Outcome::Rejected(error),
+                    Err(error @ Error::Refused(_)) => Outcome::Rejected(error),
+                    Err(error) => Outcome::Unknown(error),
                 },
                 Err(fault) => Outcome::Unknown(Error::NoAnswer { url: self.url(), why: fault.why }),
             },
@@ -118,20 +119,25 @@ impl Attempt {
                 return Outcome::Unknown(error);
             }
         };
-        let refusal = match answer.read::<ReportAnswer>() {
+        match answer.read::<ReportAnswer>() {
             Ok(told) => {
                 tracing::debug!(state = told.state.name(), "committed");
-                return Outcome::Committed(told.state);
+                Outcome::Committed(told.state)
             }
-            Err(error) => error,
-        };
-        if refusal.problem().is_some_and(|problem| problem.verdict == Some(Verdict::Cancelled)) {
-            self.task.lose("the coordinator discarded the report");
-            tracing::warn!("cancelled: the lease was lost, and the result is discarded");
-            return Outcome::Cancelled;
+            Err(Error::Refused(problem)) if problem.verdict == Some(Verdict::Cancelled) => {
+                self.task.lose("the coordinator discarded the report");
+                tracing::warn!("cancelled: the lease was lost, and the result is discarded");
+                Outcome::Cancelled
+            }
+            Err(error @ Error::Refused(_)) => {
+                tracing::error!(%error, "rejected, which is a bug or a misuse of the protocol");
+                Outcome::Rejected(error)
+            }
+            Err(error) => {
+                tracing::error!(%error, "somebody else answered the report");
+                Outcome::Unknown(error)
+            }
         }
-        tracing::error!(error = %refusal, "rejected, which is a bug or a misuse of the protocol");
-        Outcome::Rejected(refusal)
     }
 
     fn completion(&self, result: Json) -> Result<Request, Error> {

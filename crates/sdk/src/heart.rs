@@ -85,10 +85,7 @@ impl Heart<'_> {
         let left = clock::until(self.task.clock(|clock| clock.valid_until()));
         let timeout = BEAT_TIMEOUT.min(left.max(self.task.heartbeat_interval()));
         match self.transport.once(&request, timeout).await {
-            Ok(answer) => {
-                self.obey(&answer, sent_at);
-                true
-            }
+            Ok(answer) => self.obey(&answer, sent_at),
             Err(fault) => {
                 self.task.restore_progress(progress);
                 tracing::debug!(why = fault.why, "a heartbeat was not answered");
@@ -97,11 +94,8 @@ impl Heart<'_> {
         }
     }
 
-    fn obey(&self, answer: &Answer, sent_at: Duration) {
-        if answer.status == 410 {
-            self.task.lose("the coordinator says that the lease is over");
-            return;
-        }
+    /// Does what the coordinator says; says whether it was the coordinator who said it.
+    fn obey(&self, answer: &Answer, sent_at: Duration) -> bool {
         match answer.read::<HeartbeatAnswer>() {
             Ok(told) => {
                 self.task.clock(|clock| clock.extended(sent_at, told.expires_at));
@@ -109,12 +103,18 @@ impl Heart<'_> {
                     self.task.cancel(told.cancel_reason.unwrap_or_else(|| "cancelled".to_owned()));
                 }
             }
-            Err(error) => self.rejected(&error),
+            Err(Error::Refused(problem)) if problem.status == 410 => {
+                self.task.lose("the coordinator says that the lease is over");
+            }
+            Err(error @ Error::Refused(_)) => {
+                tracing::error!(%error, "a heartbeat was rejected");
+                self.task.lose(format!("a heartbeat was rejected: {error}"));
+            }
+            Err(error) => {
+                tracing::debug!(%error, "somebody else answered a heartbeat");
+                return false;
+            }
         }
-    }
-
-    fn rejected(&self, error: &Error) {
-        tracing::error!(%error, "a heartbeat was rejected");
-        self.task.lose(format!("a heartbeat was rejected: {error}"));
+        true
     }
 }

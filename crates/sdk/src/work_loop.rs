@@ -74,30 +74,36 @@ impl WorkLoop {
         tokio::pin!(told);
         let mut polling: Option<Polling> = None;
         let mut pause = Duration::ZERO;
-        loop {
+        // The coordinator's no to a poll, which no repeat will change, ends the worker too.
+        let ended = loop {
             let room = self.worker.concurrency.saturating_sub(self.running.len());
             if polling.is_none() && room > 0 {
-                let request = self.poll.next(room.min(MAX_POLL_TASKS))?;
-                polling = Some(ask(self.transport.clone(), request, pause, ANSWER_TIMEOUT));
+                match self.poll.next(room.min(MAX_POLL_TASKS)) {
+                    Ok(request) => {
+                        polling = Some(ask(self.transport.clone(), request, pause, ANSWER_TIMEOUT));
+                    }
+                    Err(error) => break Err(error),
+                }
             }
             tokio::select! {
-                () = &mut told => break,
+                () = &mut told => break Ok(()),
                 asked = async { polling.as_mut().expect("it is polled only when there is one").await },
                     if polling.is_some() =>
                 {
                     polling = None;
                     match asked {
-                        Ok(leases) => pause = self.heard(leases?.leases).await,
+                        Ok(Ok(leases)) => pause = self.heard(leases.leases).await,
+                        Ok(Err(error)) => break Err(error),
                         Err(fault) => pause = self.faulted(&fault),
                     }
                 }
                 Some(ended) = self.attempts.join_next(), if !self.attempts.is_empty() => self.forget(ended),
             }
-        }
+        };
         // Whoever waits in the poll is hung up on, and asked afterwards what it was granted.
         drop(polling);
         self.drain().await;
-        Ok(())
+        ended
     }
 
     async fn heard(&mut self, leases: Vec<Lease>) -> Duration {

@@ -93,9 +93,7 @@ class Exchange:
     # In the order of arrival, from 1.
     number: int
     request: Request
-    # What the server answered; 0 when it was not asked or did not answer.
-    status: int
-    answer: Any
+    # Whether the client got an answer, the server's or another.
     was_told: bool
 
 
@@ -153,9 +151,8 @@ class Proxy:
         elif action != REFUSE:
             status, body = self._forward(handler, request, host, port, True)
         was_told = status != 0 and action != LOSE
-        answer = json.loads(body) if body else None
         with self._changed:
-            self.exchanges.append(Exchange(number, request, status, answer, was_told))
+            self.exchanges.append(Exchange(number, request, was_told))
             self.exchanges.sort(key=lambda exchange: exchange.number)
             self._changed.notify_all()
         if was_told:

@@ -179,6 +179,16 @@ class Handlers(Case):
         transport.close()
         self.assertEqual(self.client.get(task_id).state, TaskState.COMPLETED)
 
+    def test_a_hook_that_raises_harms_no_other_task(self) -> None:
+        def on_outcome(task: lessor.Task, outcome: lessor.Outcome) -> None:
+            self.ended(task, outcome)
+            raise ValueError("a bug in the hook")
+
+        ids = [self.submit(n) for n in range(2)]
+        with self.assertLogs("lessor", logging.ERROR), self.working(lambda task: None, on_outcome=on_outcome):
+            self.ended.wait(2)
+        self.assertEqual([self.client.get(i).state for i in ids], [TaskState.COMPLETED] * 2)
+
     def test_a_poll_that_the_coordinator_refuses_ends_the_worker(self) -> None:
         worker = lessor.Worker(self.server.url, worker_id="\n")
         worker.handler(self.queue)(print)

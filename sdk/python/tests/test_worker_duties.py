@@ -144,7 +144,8 @@ class WorkerDuties(Case):
 
     def test_s0_21_a_heartbeat_that_fails_decides_nothing(self) -> None:
         self.configure(heartbeatIntervalMs=INTERVAL_MS)
-        for action in (LOSE, REFUSE, (503, {"retry-after": "1"}, b"{}")):
+        foreign: List[Any] = [(404, {}, b"<html>"), (200, {}, b"<html>"), (200, {}, b"[]")]
+        for action in (LOSE, REFUSE, (503, {"retry-after": "1"}, b"{}"), *foreign):
             with self.subTest(action=action):
                 self.ended = type(self.ended)()
                 task_id = self.submit()
@@ -216,13 +217,16 @@ class WorkerDuties(Case):
         self.assertEqual(len(set(tries)), 1)
 
     def test_s0_24_no_verdict_is_a_reason_to_report_again(self) -> None:
-        """Each verdict, also when it comes with a status that asks for a repeat elsewhere."""
+        """Each verdict, also when it comes with a status that asks for a repeat elsewhere; and what is none at all,
+        because somebody else answered."""
         problem = b'{"type":"x","title":"x","status":%d,"detail":"x","code":"x","verdict":"%s"}'
-        for status, verdict in ((409, "CANCELLED"), (400, "REJECTED"), (503, "REJECTED"), (429, "CANCELLED")):
+        table = [(409, "CANCELLED"), (400, "REJECTED"), (503, "REJECTED"), (429, "CANCELLED")]
+        for status, verdict in table + [(200, "UNKNOWN"), (404, "UNKNOWN")]:
             with self.subTest(status=status, verdict=verdict):
                 self.ended = type(self.ended)()
                 self.submit()
-                told = (status, {"retry-after": "0"}, problem % (status, verdict.encode()))
+                body = b"<html>" if verdict == "UNKNOWN" else problem % (status, verdict.encode())
+                told = (status, {"retry-after": "0"}, body)
                 proxy = self.proxy(lambda request, number: told if request.call == "complete" else PASS)
                 with self.assertLogs("lessor", logging.WARNING):
                     with self.working(lambda task: None, url=proxy.url):

@@ -239,7 +239,9 @@ async fn s0_17_heartbeats_are_sent_while_executing_and_at_no_other_time() {
 async fn s0_21_a_heartbeat_that_fails_decides_nothing() {
     let stage = Stage::start();
     stage.configure(json!({"heartbeatIntervalMs": INTERVAL_MS})).await;
-    for action in [Action::Lose, Action::Refuse, answer(503)] {
+    let foreign = [(404, "<html>"), (200, "<html>"), (200, "[]")];
+    let foreign = foreign.map(|(status, body)| Action::Answer(status, "x: y", body.to_owned()));
+    for action in [Action::Lose, Action::Refuse, answer(503)].into_iter().chain(foreign) {
         let id = stage.submit(json!(null)).await;
         let proxy = stage.proxy(first(2, "heartbeat", action.clone())).await;
         let seen = proxy.clone();
@@ -316,17 +318,20 @@ async fn s0_23_repeats_end_with_the_lease() {
     assert!(tries.iter().all(|report| *report == tries[0]));
 }
 
-/// Each verdict, also when it comes with a status that asks for a repeat elsewhere.
+/// Each verdict, also when it comes with a status that asks for a repeat elsewhere; and what is none at all, because
+/// somebody else answered.
 #[tokio::test]
 async fn s0_24_no_verdict_is_a_reason_to_report_again() {
     let mut stage = Stage::start();
-    for (status, verdict) in [(409, "CANCELLED"), (400, "REJECTED"), (503, "REJECTED"), (429, "CANCELLED")] {
+    let decided = [(409, "CANCELLED"), (400, "REJECTED"), (503, "REJECTED"), (429, "CANCELLED")];
+    for (status, verdict) in decided.into_iter().chain([(200, "UNKNOWN"), (404, "UNKNOWN")]) {
         stage.ended = Ended::default();
         stage.submit(json!(null)).await;
-        let body = json!({
+        let problem = json!({
             "type": "x", "title": "x", "status": status, "detail": "x", "code": "x", "verdict": verdict,
         });
-        let told = Action::Answer(status, "retry-after: 0", body.to_string());
+        let body = if verdict == "UNKNOWN" { "<html>".to_owned() } else { problem.to_string() };
+        let told = Action::Answer(status, "retry-after: 0", body);
         let rule = move |request: &Request, _: usize| match request.call() {
             "complete" => told.clone(),
             _ => Action::Pass,

@@ -219,6 +219,45 @@ async fn a_lease_whose_answer_was_long_under_way_is_confirmed_before_the_handler
 }
 
 #[tokio::test]
+async fn a_hook_that_panics_harms_no_other_task() {
+    let stage = Stage::start();
+    let ids = [stage.submit(json!(1)).await, stage.submit(json!(2)).await];
+    let ended = stage.ended.clone();
+    let worker = stage.worker().on_outcome(move |task, outcome| {
+        ended.tell(task, outcome);
+        panic!("a bug in the hook");
+    });
+    let working = Working::start(worker.handler(QUEUE, |_| async { Ok(()) }));
+    stage.ended.wait(2).await;
+    working.end().await;
+    for id in ids {
+        assert_eq!(stage.client.get(&id).await.unwrap().state, TaskState::Completed);
+    }
+}
+
+/// It waits for something that never comes and does not look whether to stop.
+#[tokio::test]
+async fn a_handler_that_never_stops_is_dropped_after_its_lease_is_lost() {
+    let stage = Stage::start();
+    stage.configure(json!({"heartbeatIntervalMs": 50})).await;
+    let id = stage.submit(json!(null)).await;
+    let back = stage.behind_its_back();
+    let working = Working::start(stage.worker().handler(QUEUE, move |task: Task| {
+        let back = back.clone();
+        async move {
+            if task.attempt() == 1 {
+                back.say(&task, "release", json!({"workerId": "w"})).await;
+                std::future::pending::<()>().await;
+            }
+            Ok(task.attempt())
+        }
+    }));
+    assert_eq!(stage.result(&id).await, 2);
+    assert_eq!(stage.ended.verdicts(2).await, ["LOST", "COMMITTED"]);
+    working.end().await;
+}
+
+#[tokio::test]
 async fn a_worker_that_cannot_work_says_so() {
     let stage = Stage::start();
     let refused =

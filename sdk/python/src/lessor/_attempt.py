@@ -61,9 +61,10 @@ class Attempt:
             answer = self._transport.once("POST", self._path + "release", encode(self._names), timeout_s=timeout_s)
         except Fault as fault:
             return Outcome(Verdict.UNKNOWN, error=NoAnswer(str(fault)))
-        if answer.status != 200:
-            return Outcome(Verdict.REJECTED, error=Problem.from_body(answer.status, answer.body))
-        return Outcome(Verdict.RELEASED, TaskState(answer.json()["state"]))
+        try:
+            return Outcome(Verdict.RELEASED, answer.read(_state))
+        except Problem as problem:
+            return Outcome(Verdict.UNKNOWN if problem.is_foreign else Verdict.REJECTED, error=problem)
 
     def _ask(self, handler: Handler) -> Tuple[str, bytes]:
         """Runs the handler, and says which report follows from how it ended."""
@@ -117,11 +118,17 @@ class Attempt:
         except NoAnswer as error:
             self.task.log.error("the report was not answered while the lease lived: %s", error)
             return Outcome(Verdict.UNKNOWN, error=error)
-        if answer.status == 200:
-            state = TaskState(answer.json()["state"])
-            self.task.log.debug("committed, the task is %s", state.value)
-            return Outcome(Verdict.COMMITTED, state)
-        problem = Problem.from_body(answer.status, answer.body)
+        try:
+            state = answer.read(_state)
+        except Problem as problem:
+            return self._refused(problem)
+        self.task.log.debug("committed, the task is %s", state.value)
+        return Outcome(Verdict.COMMITTED, state)
+
+    def _refused(self, problem: Problem) -> Outcome:
+        if problem.is_foreign:
+            self.task.log.error("somebody else answered the report: %s", problem)
+            return Outcome(Verdict.UNKNOWN, error=problem)
         if problem.verdict == Verdict.CANCELLED.value:
             self.task._lose("the coordinator discarded the report")
             self.task.log.warning("cancelled: the lease was lost, and the result is discarded")
@@ -133,3 +140,7 @@ class Attempt:
         self.task._lose("the lease ran out")
         self.task.log.warning("the lease is lost (%s), and the result is discarded", self.task.cancel_reason)
         return Outcome(Verdict.LOST)
+
+
+def _state(answer: Any) -> TaskState:
+    return TaskState(answer["state"])

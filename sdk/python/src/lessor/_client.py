@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Iterable, Iterator, List, Mapping, Optional, Union
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 from urllib.parse import urlencode
 
 from ._clock import now
@@ -71,8 +71,7 @@ class Client:
             resources=resources,
         )
         answer = self._call("POST", "/v1/tasks", _keyed(task).to_json())
-        told = answer.json()
-        return Submitted(told["taskId"], TaskState(told["state"]), answer.status == 201)
+        return answer.read(lambda told: Submitted(told["taskId"], TaskState(told["state"]), answer.status == 201))
 
     def submit_batch(self, tasks: Iterable[Submit]) -> List[Union[Submitted, Problem]]:
         """Submits many tasks. Each is accepted or refused on its own: the answers are in the order of the tasks."""
@@ -80,16 +79,11 @@ class Client:
         answers: List[Union[Submitted, Problem]] = []
         for start in range(0, len(keyed), MAX_BATCH_TASKS):
             answer = self._call("POST", "/v1/tasks/batch", {"tasks": keyed[start : start + MAX_BATCH_TASKS]})
-            for told in answer.json()["tasks"]:
-                if told.get("error"):
-                    answers.append(Problem.from_json(told["error"]))
-                else:
-                    # A batch does not tell new tasks from those that were there; one that waits may be either.
-                    answers.append(Submitted(told["taskId"], TaskState(told["state"]), told["state"] == "WAITING"))
+            answers += answer.read(lambda told: [_submitted(item) for item in told["tasks"]])
         return answers
 
     def get(self, task_id: str) -> TaskInfo:
-        return TaskInfo.from_json(self._call("GET", f"/v1/tasks/{segment(task_id)}").json())
+        return self._call("GET", f"/v1/tasks/{segment(task_id)}").read(TaskInfo.from_json)
 
     def wait(self, task_id: str, timeout_s: Optional[float] = None) -> TaskInfo:
         """Waits for a task to become final. After `timeout_s` it returns the task as it is then."""
@@ -97,18 +91,18 @@ class Client:
         while True:
             wait_s = MAX_WAIT_S if end is None else max(min(end - now(), MAX_WAIT_S), 0.0)
             path = f"/v1/tasks/{segment(task_id)}?{urlencode({'waitMs': int(wait_s * 1000)})}"
-            task = TaskInfo.from_json(self._call("GET", path, wait_s=wait_s).json())
+            task = self._call("GET", path, wait_s=wait_s).read(TaskInfo.from_json)
             if task.state.is_final or (end is not None and now() >= end):
                 return task
 
     def cancel(self, task_id: str, reason: Optional[str] = None) -> TaskInfo:
         """Asks a task to stop. One that waits is dead at once; one that is leased, when its worker has stopped."""
         body = {} if reason is None else {"reason": reason}
-        return TaskInfo.from_json(self._call("POST", f"/v1/tasks/{segment(task_id)}/cancel", body).json())
+        return self._call("POST", f"/v1/tasks/{segment(task_id)}/cancel", body).read(TaskInfo.from_json)
 
     def redrive(self, task_id: str) -> TaskInfo:
         """Makes a new task that does a FAILED or DEAD one again."""
-        return TaskInfo.from_json(self._call("POST", f"/v1/tasks/{segment(task_id)}/redrive", {}).json())
+        return self._call("POST", f"/v1/tasks/{segment(task_id)}/redrive", {}).read(TaskInfo.from_json)
 
     def list(
         self, *, queue: Optional[str] = None, state: Optional[TaskState] = None, page_size: int = 100
@@ -120,17 +114,16 @@ class Client:
         if state is not None:
             query["state"] = state.value
         while True:
-            page = self._call("GET", f"/v1/tasks?{urlencode(query)}").json()
-            for told in page["tasks"]:
-                yield TaskInfo.from_json(told)
-            if not page.get("nextPageToken"):
+            tasks, token = self._call("GET", f"/v1/tasks?{urlencode(query)}").read(_page)
+            yield from tasks
+            if not token:
                 return
-            query["pageToken"] = page["nextPageToken"]
+            query["pageToken"] = token
 
     def history(self, task_id: str) -> List[HistoryEvent]:
         """What the ledger says about a task, oldest first."""
-        told = self._call("GET", f"/v1/tasks/{segment(task_id)}/history").json()
-        return [HistoryEvent.from_json(event) for event in told["events"]]
+        answer = self._call("GET", f"/v1/tasks/{segment(task_id)}/history")
+        return answer.read(lambda told: [HistoryEvent.from_json(event) for event in told["events"]])
 
     def close(self) -> None:
         self._transport.close()
@@ -144,18 +137,26 @@ class Client:
     def _call(
         self, method: str, path: str, body: Optional[Mapping[str, Any]] = None, wait_s: float = 0.0
     ) -> Answer:
-        answer = self._transport.call(
+        return self._transport.call(
             method,
             path,
             None if body is None else encode(body),
             answer_timeout_s=ANSWER_TIMEOUT_S + wait_s,
             until=now() + self._retry_for_s + wait_s,
         )
-        if answer.status not in (200, 201):
-            raise Problem.from_body(answer.status, answer.body)
-        return answer
 
 
 def _keyed(task: Submit) -> Submit:
     """A submit whose answer got lost is sent again; without a key the task would then be there twice."""
     return task if task.dedup_key is not None else replace(task, dedup_key=f"sdk-{secrets.token_hex(16)}")
+
+
+def _submitted(item: Any) -> Union[Submitted, Problem]:
+    """A batch does not tell new tasks from those that were there; one that waits may be either."""
+    if item.get("error"):
+        return Problem.from_json(item["error"])
+    return Submitted(item["taskId"], TaskState(item["state"]), item["state"] == "WAITING")
+
+
+def _page(told: Any) -> Tuple[List[TaskInfo], Optional[str]]:
+    return [TaskInfo.from_json(task) for task in told["tasks"]], told.get("nextPageToken")

@@ -46,6 +46,11 @@ class Problem(LessorError):
         return self.status == 409
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether somebody else than Lessor answered."""
+        return self.code == "foreign_answer"
+
+    @property
     def is_full(self) -> bool:
         return self.status == 429
 
@@ -57,8 +62,12 @@ class Problem(LessorError):
         except ValueError:
             told = None
         if not isinstance(told, dict) or not isinstance(told.get("code"), str):
-            return cls(status=status, code="foreign_answer", detail="the answer is not Lessor's; is the URL right?")
+            return cls.foreign(status)
         return cls.from_json(told, status)
+
+    @classmethod
+    def foreign(cls, status: int) -> "Problem":
+        return cls(status=status, code="foreign_answer", detail="the answer is not Lessor's; is the URL right?")
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any], status: int = 0) -> "Problem":

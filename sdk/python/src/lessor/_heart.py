@@ -7,11 +7,12 @@ the coordinator's word that the lease is gone, and the worker's own clock.
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, Optional
+from datetime import datetime
+from typing import Any, Dict, Optional, Tuple
 
 from ._clock import LeaseClock, now, parse_time
 from ._errors import Problem
-from ._http import Fault, Transport, encode, segment
+from ._http import Answer, Fault, Transport, encode, segment
 from ._retry import FIRST_PAUSE_S
 from ._task import Task
 
@@ -32,7 +33,6 @@ class Heart:
         self._path = f"/v1/leases/{segment(task.lease_id)}/heartbeat"
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
-        # An answer that came after the handler had ended changes nothing any more.
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -92,22 +92,32 @@ class Heart:
             self._task.log.debug("a heartbeat was not answered: %s", fault)
             return False
         with self._lock:
-            if not self._ended.is_set():
-                self._obey(answer.status, answer.body, sent_at, answer.json if answer.status == 200 else None)
+            # An answer that came after the handler had ended changes nothing any more.
+            return self._ended.is_set() or self._obey(answer, sent_at)
+
+    def _obey(self, answer: Answer, sent_at: float) -> bool:
+        """Does what the coordinator says; says whether it was the coordinator who said it."""
+        try:
+            expires_at, cancel_reason = answer.read(_told)
+        except Problem as problem:
+            if problem.is_foreign:
+                return False
+            if problem.status == 410:
+                self._task._lose("the coordinator says that the lease is over")
+            else:
+                self._task.log.error("a heartbeat was rejected: %s", problem)
+                self._task._lose(f"a heartbeat was rejected: {problem}")
+            return True
+        self._clock.extended(sent_at, expires_at)
+        if cancel_reason is not None:
+            self._task._cancel(cancel_reason)
         return True
 
-    def _obey(self, status: int, body: bytes, sent_at: float, read: Any) -> None:
-        if status == 200:
-            told = read()
-            self._clock.extended(sent_at, parse_time(told["expiresAt"]))
-            if told["shouldCancel"]:
-                self._task._cancel(told.get("cancelReason") or "cancelled")
-        elif status == 410:
-            self._task._lose("the coordinator says that the lease is over")
-        else:
-            problem = Problem.from_body(status, body)
-            self._task.log.error("a heartbeat was rejected: %s", problem)
-            self._task._lose(f"a heartbeat was rejected: {problem}")
+
+def _told(answer: Any) -> Tuple[datetime, Optional[str]]:
+    """Until when the lease lives, and why the handler should stop, if it should."""
+    reason = (answer.get("cancelReason") or "cancelled") if answer["shouldCancel"] else None
+    return parse_time(answer["expiresAt"]), reason
 
 
 def cut(text: str) -> str:

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
 from urllib.parse import quote, urlsplit
 
 from ._clock import now
@@ -29,6 +29,8 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_IDLE_CONNECTIONS = 64
 _READ_BYTES = 64 * 1024
 
+T = TypeVar("T")
+
 
 class Fault(Exception):
     """One try brought no answer that decided anything."""
@@ -43,11 +45,14 @@ class Answer:
     status: int
     body: bytes
 
-    def json(self) -> Any:
+    def read(self, parse: Callable[[Any], T]) -> T:
+        """Reads what was asked for; raises the coordinator's no, or that somebody else answered."""
+        if self.status not in (200, 201):
+            raise Problem.from_body(self.status, self.body)
         try:
-            return json.loads(self.body)
-        except ValueError:
-            raise Problem.from_body(self.status, b"") from None
+            return parse(json.loads(self.body))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise Problem.foreign(self.status) from None
 
 
 class Abort:

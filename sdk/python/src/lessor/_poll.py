@@ -64,7 +64,8 @@ class Poll:
 
     def _ask(self, body: Mapping[str, Any], timeout_s: float, abort: Optional[Abort]) -> List[Mapping[str, Any]]:
         answer = self._transport.once("POST", "/v1/leases", encode(body), timeout_s=timeout_s, abort=abort)
-        if answer.status != 200:
-            raise Problem.from_body(answer.status, answer.body)
-        leases: List[Mapping[str, Any]] = answer.json()["leases"]
-        return leases
+        return answer.read(_leases)
+
+
+def _leases(answer: Any) -> List[Mapping[str, Any]]:
+    return list(answer["leases"])
