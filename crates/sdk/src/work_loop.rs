@@ -187,8 +187,13 @@ impl WorkLoop {
             let hook = self.worker.on_outcome.clone();
             releases.spawn(async move {
                 let outcome = attempt.release("the worker is stopping", RELEASE_TIMEOUT).await;
-                if let (Some(outcome), Some(hook)) = (outcome, hook) {
-                    hook(&attempt.task, &outcome);
+                match (outcome, hook) {
+                    (Some(outcome), Some(hook)) => hook(&attempt.task, &outcome),
+                    (Some(_), None) => {}
+                    (None, _) => {
+                        let (id, attempt) = (attempt.task.id(), attempt.task.attempt());
+                        tracing::warn!(id, attempt, "stopped before the report was answered");
+                    }
                 }
             });
         }

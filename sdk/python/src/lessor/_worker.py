@@ -200,10 +200,11 @@ class Worker:
         end = now() + RELEASE_TIMEOUT_S
         for attempt in attempts:
             outcome = attempt.release("the worker is stopping", max(end - now(), 0.001))
-            if outcome is not None:
-                if outcome.verdict is not Verdict.RELEASED:
-                    attempt.task.log.warning("the lease was not given back and has to run out: %s", outcome.error)
-                self._told(attempt.task, outcome)
+            if outcome is None:
+                attempt.task.log.warning("stopped before the report was answered")
+            elif outcome.verdict is not Verdict.RELEASED:
+                attempt.task.log.warning("the lease was not given back and has to run out: %s", outcome.error)
+            self._told(attempt.task, outcome)
 
     def _sleep_until(self, is_done: Callable[[], bool], end: Optional[float]) -> None:
         while not is_done():
