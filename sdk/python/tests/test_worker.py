@@ -189,6 +189,16 @@ class Handlers(Case):
             self.ended.wait(2)
         self.assertEqual([self.client.get(i).state for i in ids], [TaskState.COMPLETED] * 2)
 
+    def test_a_worker_that_cannot_work_says_so(self) -> None:
+        async def coroutine(task: lessor.Task) -> None:
+            pass
+
+        worker = lessor.Worker(self.server.url)
+        self.assertRaises(TypeError, worker.handler(self.queue), coroutine)
+        self.assertRaises(ValueError, worker.run)
+        self.assertRaises(ValueError, lessor.Worker, concurrency=0)
+        self.assertRaises(ValueError, lessor.Worker, "ftp://host")
+
     def test_a_poll_that_the_coordinator_refuses_ends_the_worker(self) -> None:
         worker = lessor.Worker(self.server.url, worker_id="\n")
         worker.handler(self.queue)(print)

@@ -6,6 +6,7 @@ handlers get some time to end, and what is left then is given back.
 
 from __future__ import annotations
 
+import inspect
 import os
 import secrets
 import select
@@ -78,6 +79,8 @@ class Worker:
         def register(function: H) -> H:
             if queue in self._handlers:
                 raise ValueError(f"the queue {queue} has a handler already")
+            if inspect.iscoroutinefunction(function):
+                raise TypeError("a handler runs in a thread of its own and is a plain function, not a coroutine")
             self._handlers[queue] = function
             return function
 
