@@ -72,7 +72,7 @@ impl Auditor {
                 ensure(!more, "leases of the old session are left")?;
                 self.session(asked, session)
             }
-            _ => Err("it is no answer to what was asked".into()),
+            (command, answer) => self.decided_further(asked, command, answer),
         }
     }
 
@@ -100,7 +100,7 @@ impl Auditor {
                 };
                 ensure(other, "the two do not conflict")
             }
-            SubmitAnswer::Refused(_) => Ok(()),
+            SubmitAnswer::Refused(why) => self.refused(Some(&task.queue), *why),
         }
     }
 
@@ -198,7 +198,7 @@ impl Auditor {
         }
     }
 
-    fn rejected(&mut self, asked: &Asked, lease: &LeaseRef, why: Rejection) -> Result<(), String> {
+    pub(super) fn rejected(&mut self, asked: &Asked, lease: &LeaseRef, why: Rejection) -> Result<(), String> {
         match why {
             Rejection::UnknownTask => self.must_be_unknown(asked, &lease.scope, lease.task),
             Rejection::NeverGranted => {
@@ -249,11 +249,12 @@ impl Auditor {
             RedriveAnswer::UnknownTask => self.must_be_unknown(asked, &redrive.scope, redrive.task),
             RedriveAnswer::NotADeadLetter(state) => {
                 let task = self.tasks.get(&redrive.task).ok_or("there is no such task")?;
-                // One of the versions from the moment it was asked on.
-                let since = task.versions.iter().rposition(|v| v.position <= asked.asked_at).unwrap_or(0);
-                ensure(task.versions[since..].iter().any(|v| v.state == *state), "it was in no such state")
+                // One of the versions from the moment it was asked on, also of an earlier life.
+                let versions: Vec<_> = task.earlier.iter().chain(&task.versions).collect();
+                let since = versions.iter().rposition(|v| v.position <= asked.asked_at).unwrap_or(0);
+                ensure(versions[since..].iter().any(|v| v.state == *state), "it was in no such state")
             }
-            RedriveAnswer::Refused(_) => Ok(()),
+            RedriveAnswer::Refused(why) => self.refused(None, *why),
         }
     }
 
@@ -268,7 +269,7 @@ impl Auditor {
         ensure(!left, "a lease of an old session is still there")
     }
 
-    fn find(&self, lease: &LeaseRef) -> Option<(&TaskTruth, &LeaseTruth)> {
+    pub(super) fn find(&self, lease: &LeaseRef) -> Option<(&TaskTruth, &LeaseTruth)> {
         let task = self.tasks.get(&lease.task)?;
         Some((task, task.leases.get(&lease.lease)?))
     }
@@ -277,7 +278,7 @@ impl Auditor {
         self.find(lease)?.1.over
     }
 
-    fn must_be_over(&self, lease: &LeaseRef) -> Result<(), String> {
+    pub(super) fn must_be_over(&self, lease: &LeaseRef) -> Result<(), String> {
         match self.find(lease) {
             Some((_, truth)) => ensure(truth.over.is_some(), "no durable record ends the lease"),
             None => ensure(self.rules.edge_broken, "the lease was never granted"),
@@ -285,7 +286,7 @@ impl Auditor {
     }
 
     /// What was received before a lease ran out counts as in time, however late it was looked at.
-    fn not_killed_by_a_stall(&self, asked: &Asked, lease: &LeaseRef) -> Result<(), String> {
+    pub(super) fn not_killed_by_a_stall(&self, asked: &Asked, lease: &LeaseRef) -> Result<(), String> {
         let Some((task, truth)) = self.find(lease) else { return Ok(()) };
         let expired = matches!(truth.over, Some((_, Over::Expired)));
         let grace_over = task.cancel_grace.is_some();

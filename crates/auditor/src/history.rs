@@ -19,6 +19,8 @@ pub enum Entry {
     /// The answer left the coordinator. Where it is known, `kept` is the newest record that a power cut at this very
     /// moment would have left.
     Told { ask: AskId, reply: Reply, kept: Option<Position> },
+    /// What follows from the record beyond the ledger was made true.
+    Applied { position: Position, at: Time, event: Event },
     /// The coordinator began to serve again.
     Started,
 }

@@ -5,19 +5,29 @@
 //! justified by records that were durable when it was told; since a record never changes, it then stays true.
 
 mod answers;
+mod effects;
+mod further;
 pub mod history;
+mod order;
+mod policy;
 mod reach;
 mod reads;
 mod records;
+mod story;
 mod truth;
+pub mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use authority::{Command, Digest, Position, QueueConfig, QueueKey, TaskId, Time};
+use authority::{
+    Command, Digest, LeaseRef, Position, Properties, QueueConfig, QueueKey, Scope, TaskId, Time,
+};
 use coordinator::{Reply, Request};
 
-use history::{AskId, Entry};
+use history::{AskId, Entry, Recorded};
+use order::Lines;
+use policy::Claim;
 pub use reach::{Reach, Reached};
 use truth::TaskTruth;
 
@@ -26,14 +36,22 @@ use truth::TaskTruth;
 pub struct Rules {
     /// References to leases that were never granted reach the coordinator.
     pub edge_broken: bool,
+    /// There is a limit of memory that may be reached.
+    pub memory_bound: bool,
+    /// Answers do not name the record that they rest on, because their contract has no word for it. Then any version
+    /// of a task fits that was not outdated when it was asked for.
+    pub unnamed_records: bool,
 }
 
 pub struct Auditor {
     rules: Rules,
     position: Position,
     time: Time,
+    /// The newest time in the ledger when the coordinator last started.
+    started: Time,
     epoch: u64,
     tasks: BTreeMap<TaskId, TaskTruth>,
+    lines: Lines,
     queues: BTreeMap<Arc<QueueKey>, QueueConfig>,
     dedup: BTreeMap<(Arc<QueueKey>, Arc<str>), TaskId>,
     redrives: BTreeMap<TaskId, TaskId>,
@@ -41,8 +59,16 @@ pub struct Auditor {
     causes: Causes,
     /// Who was told a lease.
     told_leases: BTreeMap<Position, AskId>,
+    /// Every key that ever signed, the last one newest.
+    token_keys: Vec<Arc<str>>,
     /// The records by which owners took over.
     takeovers: Vec<Position>,
+    /// The newest record that created a purged task again.
+    created_again: Position,
+    /// The record whose effect was last made true beyond the ledger.
+    applied: Position,
+    /// Every record, from position 1.
+    log: Vec<Recorded>,
     /// Everything that was read, where somebody wants to have it.
     pub notebook: Option<Vec<Entry>>,
     /// What the history has seen, for the counters.
@@ -57,20 +83,47 @@ struct Ask {
     received: Option<Time>,
 }
 
+/// A queue that a worker asked for, and what it offered there.
+type Offer = (Arc<str>, Arc<Properties>);
+
 /// What was asked and may explain a record.
 #[derive(Default)]
 struct Causes {
     submits: BTreeMap<TaskId, authority::command::SubmitTask>,
     redrives: BTreeMap<TaskId, TaskId>,
-    polls: BTreeSet<(authority::Scope, Arc<str>)>,
-    completions: BTreeMap<(Position, Digest), Arc<[u8]>>,
-    failures: BTreeSet<(Position, Digest)>,
-    heartbeats: BTreeSet<Position>,
-    releases: BTreeSet<Position>,
+    /// What each worker offered, by queue.
+    offers: BTreeMap<(Scope, Arc<str>), BTreeSet<Offer>>,
+    starts: BTreeSet<(Position, Arc<str>)>,
+    attaches: BTreeSet<(TaskId, Arc<str>)>,
+    detaches: BTreeSet<(TaskId, Arc<str>)>,
+    rotations: BTreeSet<Arc<str>>,
+    completions: BTreeMap<(Holder, Digest), Arc<[u8]>>,
+    failures: BTreeMap<(Holder, Digest), Vec<Claim>>,
+    /// Everything that was reported under a lease, whoever did it.
+    reports: BTreeSet<(Position, Digest)>,
+    heartbeats: BTreeSet<Holder>,
+    releases: BTreeSet<Holder>,
     cancels: BTreeSet<TaskId>,
     kills: BTreeSet<TaskId>,
     sessions: BTreeSet<(Arc<str>, Arc<str>)>,
     configs: Vec<(Arc<QueueKey>, QueueConfig)>,
+}
+
+/// Who speaks about a lease, as a request names it. Only the one to whom it was granted may.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Holder {
+    lease: Position,
+    task: TaskId,
+    attempt: u32,
+    worker: Arc<str>,
+    scope: Scope,
+}
+
+impl From<&LeaseRef> for Holder {
+    fn from(named: &LeaseRef) -> Holder {
+        let LeaseRef { scope, worker, task, attempt, lease } = named.clone();
+        Holder { lease, task, attempt, worker, scope }
+    }
 }
 
 impl Auditor {
@@ -79,15 +132,21 @@ impl Auditor {
             rules,
             position: Position::ZERO,
             time: Time::ZERO,
+            started: Time::ZERO,
             epoch: 0,
             tasks: BTreeMap::new(),
+            lines: Lines::default(),
             queues: BTreeMap::new(),
             dedup: BTreeMap::new(),
             redrives: BTreeMap::new(),
             asks: BTreeMap::new(),
             causes: Causes::default(),
             told_leases: BTreeMap::new(),
+            token_keys: Vec::new(),
             takeovers: Vec::new(),
+            created_again: Position::ZERO,
+            applied: Position::ZERO,
+            log: Vec::new(),
             notebook: None,
             reach: Reach::default(),
         }
@@ -116,7 +175,13 @@ impl Auditor {
                 if let Some(ask) = self.asks.get_mut(ask) {
                     ask.received = Some(*at);
                 }
-                Ok(())
+                ensure(
+                    *at >= self.started,
+                    format!(
+                        "ask {ask} is received at {at}, before {}, which the ledger had seen",
+                        self.started
+                    ),
+                )
             }
             Entry::Recorded(recorded) => self.recorded(recorded).map_err(|what| {
                 format!("record {} at {} ({:?}): {what}", recorded.position, recorded.at, recorded.event)
@@ -125,7 +190,13 @@ impl Auditor {
                 let request = self.asks.get(ask).map(|ask| &ask.request);
                 format!("answer {reply:?} to ask {ask} ({request:?}): {what}")
             }),
-            Entry::Started => Ok(()),
+            Entry::Applied { position, at, event } => self
+                .applied(*position, *at, event)
+                .map_err(|what| format!("the effect of record {position} ({event:?}): {what}")),
+            Entry::Started => {
+                self.started = self.time;
+                Ok(())
+            }
         }
     }
 
@@ -135,6 +206,11 @@ impl Auditor {
             Request::Poll { lease, .. } => Some(lease.worker.clone()),
             _ => None,
         }
+    }
+
+    /// The newest record that created a purged task again.
+    pub fn created_again(&self) -> Position {
+        self.created_again
     }
 
     /// An accepted task that has not ended.
@@ -161,7 +237,9 @@ impl Auditor {
         }
         let request = asked.request.clone();
         let asked = Asked { ask, asked_at: asked.asked_at, received: asked.received };
-        self.answer(&asked, &request, reply)
+        self.answer(&asked, &request, reply)?;
+        vocabulary::reply(reply).into_iter().for_each(|word| self.reach.hear(word));
+        Ok(())
     }
 
     fn see(&mut self, what: Reached) {
@@ -183,10 +261,11 @@ impl Causes {
                 self.submits.extend(tasks.iter().map(|task| (task.id, task.clone())));
             }
             Request::Poll { lease, .. } => {
-                self.polls.insert((lease.scope.clone(), lease.worker.clone()));
+                let offers = self.offers.entry((lease.scope.clone(), lease.worker.clone())).or_default();
+                offers.extend(lease.queues.iter().map(|queue| (queue.clone(), lease.properties.clone())));
             }
             Request::Heartbeat { extend, .. } => {
-                self.heartbeats.insert(extend.lease.lease);
+                self.heartbeats.insert(Holder::from(&extend.lease));
             }
             Request::Decide(command) => self.note_command(command),
             Request::Read(_) | Request::WaitTask { .. } => {}
@@ -202,13 +281,16 @@ impl Causes {
                 self.redrives.insert(redrive.id, redrive.task);
             }
             Command::ReportCompletion(report) => {
-                self.completions.insert((report.lease.lease, report.digest), report.result.clone());
+                self.reports.insert((report.lease.lease, report.digest));
+                self.completions.insert(((&report.lease).into(), report.digest), report.result.clone());
             }
             Command::ReportFailure(report) => {
-                self.failures.insert((report.lease.lease, report.digest));
+                self.reports.insert((report.lease.lease, report.digest));
+                let claims = self.failures.entry(((&report.lease).into(), report.digest)).or_default();
+                claims.push(Claim { category: report.error.category, retryable: report.retryable });
             }
             Command::ReleaseLease(release) => {
-                self.releases.insert(release.lease.lease);
+                self.releases.insert(Holder::from(&release.lease));
             }
             Command::CancelTask(cancel) => {
                 self.cancels.insert(cancel.task);
@@ -222,7 +304,7 @@ impl Causes {
             Command::ConfigureQueue(configure) => {
                 self.configs.push((configure.queue.clone(), configure.config.clone()));
             }
-            _ => {}
+            further => self.note_further(further),
         }
     }
 }

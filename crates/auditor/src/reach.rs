@@ -1,5 +1,9 @@
 //! Counters of the states that a run must have seen: a simulator that never gets there proves nothing about them.
 
+use std::collections::BTreeMap;
+
+use crate::vocabulary::WORDS;
+
 macro_rules! reached {
     ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,11 @@ reached! {
     CommitAfterRestart => "a lease granted before a restart committed after it",
     TornTail => "a torn tail was dropped at start",
     RefusedTail => "a tail of noise was refused and dropped on request",
+    FlippedFrame => "a flipped bit in an acknowledged frame was refused",
+    FlippedLastFrame => "a flipped bit in the last frame was refused",
+    FlippedHistory => "a flipped bit in history showed when it was read",
+    FlippedSnapshot => "a start passed over a snapshot with a flipped bit",
+    FlippedSnapshots => "damage to every snapshot of a trimmed log was refused",
     UnacknowledgedKept => "records that nobody was told of survived a crash",
     UnacknowledgedLost => "records that nobody was told of were lost in a crash",
     CrashAfterReceive => "crash after a decision, before its batch was taken",
@@ -69,37 +78,72 @@ reached! {
     ForgedRefused => "a forged reference was refused",
     WrongWorker => "another worker's lease was refused",
     WaitMet => "somebody waited for a task to end and was told",
+    ExplainedRepeat => "the ledger told why a task ran more than once",
+    ExplainedPurged => "the ledger told the story of a task that was purged",
+    ExplainedTruncated => "the ledger told the rest of a story whose beginning was removed",
+    EffectRepeated => "an effect was shown records again",
+    EffectFailed => "an effect failed and was tried again",
+    CrashInEffect => "crash while an effect was made true",
+    MemoryFull => "a submit was refused because memory was full",
+    PurgedEarly => "a final task was purged early because memory was short",
+    KeyRotatedUnderLeases => "the key was rotated while tasks were leased",
+    SnapshotInSlices => "records went on between the slices of a snapshot",
+    GracefulStop => "an operator stopped the coordinator",
+    StopWithBatchInFlight => "an operator stopped the coordinator with a batch on its way to the disk",
+    CutOneWay => "a message was lost where one direction was cut",
+    CutBothWays => "a message was lost where both directions were cut",
+    Requirements => "a task with requirements was leased",
+    CreatedAgain => "a repeated call created a task again after its purge",
+    CreatedAgainInSnapshot => "a task was created again while a snapshot was taken",
+    ExplainedRestart => "the ledger told that a lease outlived a restart",
 }
 
+/// What a history, or many of them, has seen and heard.
 #[derive(Clone, Debug)]
-pub struct Reach(Vec<u64>);
+pub struct Reach {
+    counts: Vec<u64>,
+    heard: BTreeMap<&'static str, u64>,
+}
 
 impl Default for Reach {
     fn default() -> Self {
-        Reach(vec![0; Reached::ALL.len()])
+        let heard = WORDS.iter().map(|word| (*word, 0)).collect();
+        Reach { counts: vec![0; Reached::ALL.len()], heard }
     }
 }
 
 impl Reach {
     pub fn bump(&mut self, what: Reached) {
-        self.0[what as usize] += 1;
+        self.counts[what as usize] += 1;
+    }
+
+    /// Notes a word of the coordinator.
+    pub fn hear(&mut self, word: &'static str) {
+        *self.heard.entry(word).or_default() += 1;
     }
 
     pub fn count(&self, what: Reached) -> u64 {
-        self.0[what as usize]
+        self.counts[what as usize]
     }
 
     pub fn add(&mut self, other: &Reach) {
-        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine += theirs);
+        self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
+        for (word, count) in &other.heard {
+            *self.heard.entry(word).or_default() += count;
+        }
     }
 
+    /// What was expected and has not been seen or heard.
     pub fn never(&self) -> Vec<&'static str> {
-        Reached::ALL.iter().filter(|what| self.count(**what) == 0).map(|what| what.name()).collect()
+        let unseen = Reached::ALL.iter().filter(|what| self.count(**what) == 0).map(|what| what.name());
+        unseen.chain(self.heard.iter().filter(|(_, count)| **count == 0).map(|(word, _)| *word)).collect()
     }
 }
 
 impl std::fmt::Display for Reach {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        Reached::ALL.iter().try_for_each(|what| writeln!(f, "{:>9}  {}", self.count(*what), what.name()))
+        let seen = Reached::ALL.iter().map(|what| (self.count(*what), what.name()));
+        let heard = self.heard.iter().map(|(word, count)| (*count, *word));
+        seen.chain(heard).try_for_each(|(count, name)| writeln!(f, "{count:>9}  {name}"))
     }
 }

@@ -1,8 +1,9 @@
 //! Judges what readers are shown: durable records only, no older than what was durable when they asked.
 
-use authority::{Scope, TaskId, TaskView};
+use authority::{Event, Position, Scope, TaskId, TaskView};
 use coordinator::{Read, Reply, TaskDetail};
 
+use super::truth::Version;
 use super::{Asked, Auditor, ensure};
 
 impl Auditor {
@@ -17,6 +18,9 @@ impl Auditor {
                 ensure(view.is_some() || !known, "the queue has tasks")
             }
             (Read::Queues(_), Reply::Queues(_)) | (Read::Workers(_), Reply::Workers(_)) => Ok(()),
+            (Read::TokenKey, Reply::TokenKey(key)) => {
+                self.shown_token_key(asked, key.as_ref().map(|key| &*key.id))
+            }
             (Read::Status, Reply::Status(status)) => {
                 ensure(status.position <= self.position, "it speaks of records that are not durable")?;
                 ensure(status.position >= asked.asked_at, "it is older than what was known when it was asked")
@@ -25,6 +29,26 @@ impl Auditor {
                 page.tasks.iter().try_for_each(|view| self.shown_view(asked, view))
             }
             _ => Err("it is no answer to what was asked".into()),
+        }
+    }
+
+    /// It is the key that was known when it was asked for, or a later one.
+    fn shown_token_key(&self, asked: &Asked, shown: Option<&str>) -> Result<(), String> {
+        let rotations: Vec<(Position, &str)> = self
+            .log
+            .iter()
+            .filter_map(|record| match &record.event {
+                Event::TokenKeyRotated(rotated) => Some((record.position, &*rotated.key_id)),
+                _ => None,
+            })
+            .collect();
+        let known = rotations.iter().rposition(|(position, _)| *position <= asked.asked_at);
+        match shown {
+            Some(shown) => {
+                let mut current = rotations[known.unwrap_or(0)..].iter();
+                ensure(current.any(|(_, id)| *id == shown), "no durable record makes it the key")
+            }
+            None => ensure(known.is_none(), "there was a key already"),
         }
     }
 
@@ -43,19 +67,31 @@ impl Auditor {
     pub(super) fn shown_view(&mut self, asked: &Asked, view: &TaskView) -> Result<(), String> {
         let task = &view.task;
         let truth = self.tasks.get(&task.id).ok_or("no durable record creates it")?;
-        let version =
-            truth.earlier.iter().chain(&truth.versions).find(|version| version.position == task.last);
-        let version = version.ok_or("it rests on a record that is not durable")?;
-        ensure(version.state == task.state(), format!("after that record it was {:?}", version.state))?;
-        ensure(version.attempt == task.attempt, format!("after that record it was at {}", version.attempt))?;
-        ensure(version.cancelling == task.cancel.is_some(), "whether it is being cancelled is wrong")?;
+        let versions = || truth.earlier.iter().chain(&truth.versions);
+        let since = truth.versions.iter().rev().find(|version| version.position <= asked.asked_at);
+        let since = since.map_or(Position::ZERO, |version| version.position);
+        let fits = |version: &Version| {
+            ensure(version.state == task.state(), format!("after that record it was {:?}", version.state))?;
+            ensure(
+                version.attempt == task.attempt,
+                format!("after that record it was at {}", version.attempt),
+            )?;
+            ensure(version.cancelling == task.cancel.is_some(), "whether it is being cancelled is wrong")
+        };
+        if self.rules.unnamed_records {
+            let mut current = versions().filter(|version| version.position >= since);
+            ensure(current.any(|version| fits(version).is_ok()), "it was never so since it was asked for")?;
+        } else {
+            let version = versions().find(|version| version.position == task.last);
+            fits(version.ok_or("it rests on a record that is not durable")?)?;
+            ensure(since <= task.last, "it is older than what was known when it was asked")?;
+        }
         ensure(truth.payload == task.payload && truth.queue == view.queue, "it is not what was submitted")?;
-        let older = truth.versions.iter().rev().find(|version| version.position <= asked.asked_at);
-        ensure(
-            older.is_none_or(|known| known.position <= task.last),
-            "it is older than what was known when it was asked",
-        )?;
-        if let authority::Phase::Completed { result, .. } = &task.phase {
+        // Of an earlier life only its versions are remembered.
+        let is_earlier = truth.earlier.iter().any(|version| version.position == task.last);
+        if let authority::Phase::Completed { result, .. } = &task.phase
+            && !is_earlier
+        {
             ensure(truth.result.as_ref() == Some(result), "another result was recorded")?;
         }
         Ok(())

@@ -3,12 +3,13 @@
 use authority::event::{NextStep, TaskCreated};
 use authority::{DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskState, Time};
 
+use super::further::{MIN_RETENTION_MS, further_record};
 use super::truth::{LeaseTruth, Over, TaskTruth, Version};
-use super::{Auditor, Reached, ensure};
+use super::{Auditor, Holder, Reached, ensure, policy, vocabulary};
 use crate::history::Recorded;
 
 /// The defaults of a queue that nobody configured, as the contract tells them to people.
-const DEFAULT_MAX_ATTEMPTS: u32 = 3;
+pub(super) const DEFAULT_MAX_ATTEMPTS: u32 = 3;
 const DEFAULT_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl Auditor {
@@ -37,11 +38,16 @@ impl Auditor {
                 self.epoch = event.epoch;
                 self.takeovers.push(position);
             }
-            Event::TokenKeyRotated(_) => {}
+            Event::TokenKeyRotated(event) => self.rotated(event)?,
             about_a_task => self.about_a_task(about_a_task, position, at)?,
         }
         self.position = position;
         self.time = at;
+        self.log.push(record.clone());
+        self.reach.hear(vocabulary::record(&record.event));
+        if let Some(id) = record.event.task() {
+            self.line_up(id, position);
+        }
         if let Some(task) = record.event.task().and_then(|id| self.tasks.get_mut(&id)) {
             let cancelling = task.cancel_grace.is_some();
             task.versions.push(Version { position, state: task.state, attempt: task.attempt, cancelling });
@@ -58,6 +64,8 @@ impl Auditor {
         // A call that is repeated long after its task was purged creates it again.
         let (earlier, leases) = match self.tasks.remove(&event.task) {
             Some(task) if task.purged => {
+                self.created_again = self.position.next();
+                self.reach.bump(Reached::CreatedAgain);
                 (task.earlier.into_iter().chain(task.versions).collect(), task.leases)
             }
             Some(_) => return Err("the task exists already".into()),
@@ -84,7 +92,9 @@ impl Auditor {
                 let asked = self.causes.submits.get(&event.task).ok_or("nobody submitted it")?;
                 let same = asked.payload == event.payload
                     && asked.queue == event.queue
-                    && asked.priority == event.priority;
+                    && asked.priority == event.priority
+                    && asked.properties == event.properties
+                    && asked.operation == event.operation;
                 ensure(same && asked.extras == event.extras, "something else was submitted")?;
                 ensure(
                     (asked.delay_ms > 0) == event.not_before.is_some(),
@@ -102,16 +112,20 @@ impl Auditor {
         let task = TaskTruth {
             queue: event.queue.clone(),
             payload: event.payload.clone(),
+            priority: event.priority,
+            properties: event.properties.clone(),
             state: TaskState::Waiting,
             attempt: 0,
             releases: 0,
             not_before: event.not_before,
+            waits_since: None,
             was_delayed: event.not_before.is_some(),
             exhausted: false,
             cancel_grace: None,
             deadline: extras.deadline,
             timeout_ms: extras.timeout_ms,
             max_attempts: extras.max_attempts,
+            backoff: extras.backoff,
             dedup: extras.dedup,
             redrive_of: extras.redrive_of,
             result: None,
@@ -123,6 +137,8 @@ impl Auditor {
             versions: Vec::new(),
             earlier,
             reports: 0,
+            waiters: event.operation.iter().cloned().collect(),
+            ever_waited: event.operation.iter().cloned().collect(),
         };
         self.tasks.insert(event.task, task);
         Ok(())
@@ -132,8 +148,13 @@ impl Auditor {
         let retention_ms = self.tasks.get(&id).map(|task| self.retention_ms(&task.queue)).unwrap_or_default();
         let task = self.tasks.get_mut(&id).ok_or(format!("there is no task {id}"))?;
         ensure(task.is_final() && !task.purged, format!("task {id} has not ended, or is purged already"))?;
-        let due = task.ended_at.unwrap_or_default().plus_ms(retention_ms);
-        ensure(at >= due, format!("task {id} is to be kept until {due}"))?;
+        let ended_at = task.ended_at.unwrap_or_default();
+        let due = ended_at.plus_ms(retention_ms);
+        let early = self.rules.memory_bound && at >= ended_at.plus_ms(MIN_RETENTION_MS);
+        ensure(at >= due || early, format!("task {id} is to be kept until {due}"))?;
+        if at < due {
+            self.reach.bump(Reached::PurgedEarly);
+        }
         task.purged = true;
         task.purged_at = Some(position);
         self.see(Reached::Purged);
@@ -142,17 +163,26 @@ impl Auditor {
 
     fn about_a_task(&mut self, event: &Event, position: Position, at: Time) -> Result<(), String> {
         let id = event.task().ok_or("it is about nothing")?;
-        let max_attempts = self.tasks.get(&id).map(|task| {
-            let configured = self.queues.get(&task.queue).and_then(|config| config.max_attempts);
-            task.max_attempts.or(configured).unwrap_or(DEFAULT_MAX_ATTEMPTS)
-        });
-        let max_attempts = max_attempts.unwrap_or_default();
+        if let Event::LeaseGranted(_) = event {
+            self.in_its_turn(id, at)?;
+        }
         let (causes, reach) = (&self.causes, &mut self.reach);
         let task = self.tasks.get_mut(&id).filter(|task| !task.purged).ok_or("there is no such task")?;
-        if let Event::TaskCancelled(_) = event {
+        if let Event::TaskCancelled(_) | Event::OperationAttached(_) | Event::OperationDetached(_) = event {
         } else {
             ensure(!task.is_final(), "the task has ended, and nothing reopens it")?;
         }
+        let config = self.queues.get(&task.queue);
+        let max_attempts = policy::max_attempts(task, config);
+        let holder = task.lease().map(|lease| Holder {
+            lease: task.current.unwrap_or_default(),
+            task: id,
+            attempt: lease.attempt,
+            worker: lease.worker.clone(),
+            scope: task.queue.scope.clone(),
+        });
+        // What its holder said under the current lease.
+        let said = |digest| holder.clone().map(|holder| (holder, digest));
         let waits_again = match event {
             Event::LeaseReleased(_) | Event::LeaseExpired(_) => true,
             Event::TaskFailed(event) => event.next != NextStep::Final,
@@ -165,7 +195,8 @@ impl Auditor {
             ensure(
                 task.lease().is_some_and(|lease| at <= lease.expires_at()),
                 "the lease had passed its time",
-            )
+            )?;
+            ensure(task.cancel_grace.is_none_or(|grace| at < grace), "the grace of its cancel was over")
         };
         match event {
             Event::LeaseGranted(event) => {
@@ -177,9 +208,12 @@ impl Auditor {
                 )?;
                 ensure(task.not_before.is_none_or(|time| at >= time), "the task may not be leased yet")?;
                 ensure(task.deadline.is_none_or(|deadline| at < deadline), "the deadline has passed")?;
-                let asked = (task.queue.scope.clone(), event.worker.clone());
-                ensure(causes.polls.contains(&asked), "this worker asked for nothing")?;
+                let asked = causes.offered(&task.queue.scope, &event.worker, task);
+                ensure(asked, "this worker did not ask for such a task")?;
                 ensure(event.expires_at >= at, "the lease is over when it begins")?;
+                if !task.properties.is_empty() {
+                    reach.bump(Reached::Requirements);
+                }
                 if std::mem::take(&mut task.was_delayed) {
                     reach.bump(Reached::DelayedWake);
                 }
@@ -192,6 +226,7 @@ impl Auditor {
                     session: event.session.clone(),
                     request: event.request,
                     granted_at: at,
+                    started_by: None,
                     expiries: vec![event.expires_at],
                     over: None,
                     report: None,
@@ -200,7 +235,8 @@ impl Auditor {
             }
             Event::LeaseExtended(event) => {
                 in_time(task, event.lease)?;
-                ensure(causes.heartbeats.contains(&event.lease), "nobody sent a heartbeat")?;
+                let asked = holder.is_some_and(|holder| causes.heartbeats.contains(&holder));
+                ensure(asked, "its holder sent no heartbeat")?;
                 let limit = task.timeout_ms;
                 let lease = task.leases.get_mut(&event.lease).ok_or("there is no such lease")?;
                 ensure(event.expires_at > lease.expires_at(), "it does not extend the lease")?;
@@ -223,28 +259,34 @@ impl Auditor {
             }
             Event::LeaseReleased(event) => {
                 in_time(task, event.lease)?;
-                let explained = match event.cause {
-                    authority::event::ReleaseCause::Worker => causes.releases.contains(&event.lease),
+                match event.cause {
+                    authority::event::ReleaseCause::Worker => ensure(
+                        holder.is_some_and(|holder| causes.releases.contains(&holder)),
+                        "its holder did not give it back",
+                    )?,
                     authority::event::ReleaseCause::Session => {
                         reach.bump(Reached::Session);
                         let worker = task.lease().map(|lease| lease.worker.clone()).unwrap_or_default();
-                        causes.sessions.iter().any(|(name, _)| *name == worker)
+                        let began = causes.sessions.iter().any(|(name, _)| *name == worker);
+                        ensure(began, "its worker began no session")?;
                     }
                     authority::event::ReleaseCause::Undelivered => {
-                        !self.told_leases.contains_key(&event.lease)
+                        ensure(!self.told_leases.contains_key(&event.lease), "it was told to its worker")?;
                     }
-                };
-                ensure(explained, "nobody gave it back")?;
+                }
                 reach.bump(Reached::Released);
                 task.releases += 1;
                 task.end_lease(position, Over::Released);
                 task.wait(None);
             }
-            Event::AttemptStarted(event) => in_time(task, event.lease)?,
+            Event::AttemptStarted(started) => {
+                in_time(task, started.lease)?;
+                further_record(task, event, causes)?;
+            }
             Event::TaskCompleted(event) => {
                 in_time(task, event.lease)?;
-                let result = causes.completions.get(&(event.lease, event.digest));
-                ensure(result == Some(&event.result), "no worker reported this result")?;
+                let result = said(event.digest).and_then(|said| causes.completions.get(&said));
+                ensure(result == Some(&event.result), "its holder reported no such result")?;
                 if task.cancel_grace.is_some() {
                     reach.bump(Reached::CancelRacesCompletion);
                 }
@@ -258,9 +300,18 @@ impl Auditor {
             }
             Event::TaskFailed(event) => {
                 in_time(task, event.lease)?;
+                let claims = said(event.digest).and_then(|said| causes.failures.get(&said));
+                let claims = claims.ok_or("its holder reported no such failure")?;
+                let mut retries = claims.iter().map(|claim| claim.may_retry(config));
+                let left = task.used_attempts() < max_attempts;
+                let fits = retries.any(|retry| (retry && left) == (event.next != NextStep::Final));
                 ensure(
-                    causes.failures.contains(&(event.lease, event.digest)),
-                    "no worker reported this failure",
+                    fits,
+                    if left {
+                        "the policy asks for another end"
+                    } else {
+                        "the policy allows no further attempt"
+                    },
                 )?;
                 let outcome = match event.next {
                     NextStep::RetryAt(time) => Outcome::RetryAt(time),
@@ -270,8 +321,8 @@ impl Auditor {
                 task.end_lease(position, Over::Reported);
                 match event.next {
                     NextStep::RetryAt(time) => {
-                        ensure(task.used_attempts() < max_attempts, "the policy allows no further attempt")?;
-                        ensure(time >= at, "the next attempt lies in the past")?;
+                        let fits = policy::retry_fits(task, config, at, time);
+                        ensure(fits, "its next attempt is not when the backoff says")?;
                         reach.bump(Reached::Retried);
                         task.wait(Some(time));
                     }
@@ -285,7 +336,8 @@ impl Auditor {
                 if let Some(dead) = &event.report {
                     in_time(task, dead.lease)?;
                     ensure(task.cancel_grace.is_some(), "the task was not being cancelled")?;
-                    ensure(causes.failures.contains(&(dead.lease, dead.digest)), "no worker reported this")?;
+                    let claimed = said(dead.digest).is_some_and(|said| causes.failures.contains_key(&said));
+                    ensure(claimed, "its holder reported no such failure")?;
                     report(task, dead.lease, (dead.digest, Outcome::Dead(event.reason)))?;
                 }
                 ensure(dead_for(task, event.reason, id, at, causes), "there is no reason for this end")?;
@@ -302,9 +354,7 @@ impl Auditor {
             }
             Event::TaskCancelled(event) => {
                 ensure(task.current != Some(event.lease), "the lease is the current one")?;
-                let reported = causes.completions.contains_key(&(event.lease, event.digest))
-                    || causes.failures.contains(&(event.lease, event.digest));
-                ensure(reported, "nobody reported anything")?;
+                ensure(causes.reports.contains(&(event.lease, event.digest)), "nobody reported anything")?;
                 task.reports += 1;
                 match task.leases.get_mut(&event.lease) {
                     Some(lease) => {
@@ -329,7 +379,7 @@ impl Auditor {
                 ensure(explained, "nobody asked for it")?;
                 task.cancel_grace = Some(event.grace_until);
             }
-            _ => {}
+            further => further_record(task, further, causes)?,
         }
         Ok(())
     }

@@ -1,17 +1,21 @@
 //! What the auditor knows of a task and its leases: every version it ever had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use authority::{Dedup, Digest, Outcome, Position, QueueKey, TaskId, TaskState, Time};
+use authority::{Backoff, Dedup, Digest, Outcome, Position, Properties, QueueKey, TaskId, TaskState, Time};
 
 pub struct TaskTruth {
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
+    pub priority: i32,
+    pub properties: Arc<Properties>,
     pub state: TaskState,
     pub attempt: u32,
     pub releases: u32,
     pub not_before: Option<Time>,
+    /// The record since which it stands in the queue's line.
+    pub waits_since: Option<Position>,
     pub was_delayed: bool,
     /// Lost its last attempt; only its end may follow.
     pub exhausted: bool,
@@ -19,6 +23,7 @@ pub struct TaskTruth {
     pub deadline: Option<Time>,
     pub timeout_ms: Option<u64>,
     pub max_attempts: Option<u32>,
+    pub backoff: Option<Backoff>,
     pub dedup: Option<Dedup>,
     pub redrive_of: Option<TaskId>,
     pub result: Option<Arc<[u8]>>,
@@ -31,6 +36,9 @@ pub struct TaskTruth {
     /// Those of an earlier life, before it was purged and created again by a repeated call.
     pub earlier: Vec<Version>,
     pub reports: usize,
+    /// Who waits for an execution, and who ever did.
+    pub waiters: BTreeSet<Arc<str>>,
+    pub ever_waited: BTreeSet<Arc<str>>,
 }
 
 #[derive(Clone, Copy)]
@@ -47,6 +55,7 @@ pub struct LeaseTruth {
     pub session: Option<Arc<str>>,
     pub request: Option<Digest>,
     pub granted_at: Time,
+    pub started_by: Option<Arc<str>>,
     /// Every expiry it ever had; the last is its own.
     pub expiries: Vec<Time>,
     pub over: Option<(Position, Over)>,

@@ -12,6 +12,7 @@ pub mod limits;
 mod lookup;
 mod properties;
 mod queue;
+pub mod quirk;
 mod retry;
 mod state;
 mod task;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::quirk::{self, Quirk};
 use crate::state::{Slot, State};
 use crate::{Position, Report, Scope, Task, TaskId, Time};
 
@@ -65,10 +66,11 @@ impl LeaseRef {
             Some(lease) if lease.number == self.lease => {
                 if self.attempt != task.attempt {
                     Found::Rejected(Rejection::NeverGranted)
-                } else if lease.worker != self.worker {
+                } else if lease.worker != self.worker && !quirk::is(Quirk::WrongWorkerAccepted) {
                     Found::Rejected(Rejection::WrongWorker)
                 } else if lease.is_over(now)
                     || task.cancel.as_ref().is_some_and(|cancel| now >= cancel.grace_until)
+                        && !quirk::is(Quirk::GraceNotChecked)
                 {
                     Found::Overdue(slot, task)
                 } else {
@@ -79,6 +81,7 @@ impl LeaseRef {
             Some(lease) if self.attempt == task.attempt || self.lease > lease.number => {
                 Found::Rejected(Rejection::NeverGranted)
             }
+            Some(_) if quirk::is(Quirk::StaleLeaseAccepted) => Found::Current(slot, task),
             _ => Found::Past(task, None),
         }
     }

@@ -1,9 +1,14 @@
 //! One HTTP call and its answer. A lost answer is a value, not an error: it is what this crate is about.
+//!
+//! Every call is noted down when it is over, answered or not: the history of a run has no gaps.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
+
+use crate::facts::{At, Facts};
 
 /// Longer than any stop of the server, shorter than a test may hang.
 const CALL_TIMEOUT: Duration = Duration::from_secs(8);
@@ -12,6 +17,19 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(8);
 pub struct Api {
     client: reqwest::Client,
     base: String,
+    /// Where calls are noted, except those that only ask whether the server is there.
+    facts: Option<Arc<Facts>>,
+}
+
+/// A call that is over.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub method: &'static str,
+    pub path: String,
+    pub body: Value,
+    pub sent_at: At,
+    pub ended_at: At,
+    pub answer: Answer,
 }
 
 /// What came back from a call.
@@ -47,35 +65,54 @@ impl Answer {
 }
 
 impl Api {
-    pub fn new(address: &str) -> Result<Self> {
+    pub fn new(address: &str, facts: Option<Arc<Facts>>) -> Result<Self> {
         let client = reqwest::Client::builder()
             .timeout(CALL_TIMEOUT)
             .connect_timeout(Duration::from_secs(2))
             .no_proxy()
             .build()
             .context("cannot build an HTTP client")?;
-        Ok(Self { client, base: format!("http://{address}") })
+        Ok(Self { client, base: format!("http://{address}"), facts })
     }
 
     pub async fn get(&self, path: &str) -> Answer {
-        self.call(self.client.get(format!("{}{path}", self.base))).await
+        self.call("GET", self.client.get(self.url(path)), path, Value::Null).await
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.call(self.client.post(format!("{}{path}", self.base)).json(body)).await
+        self.call("POST", self.client.post(self.url(path)).json(body), path, body.clone()).await
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.call(self.client.put(format!("{}{path}", self.base)).json(body)).await
+        self.call("PUT", self.client.put(self.url(path)).json(body), path, body.clone()).await
     }
 
-    async fn call(&self, request: reqwest::RequestBuilder) -> Answer {
-        let Ok(response) = request.send().await else { return Answer::Lost };
-        let status = response.status().as_u16();
-        let Ok(bytes) = response.bytes().await else { return Answer::Lost };
-        // A body that is no JSON is kept as text, so that an unexpected answer can be shown.
-        let body = serde_json::from_slice(&bytes)
-            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-        Answer::Told { status, body }
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.base)
     }
+
+    async fn call(
+        &self,
+        method: &'static str,
+        request: reqwest::RequestBuilder,
+        path: &str,
+        body: Value,
+    ) -> Answer {
+        let Some(facts) = &self.facts else { return send(request).await };
+        let sent_at = facts.now();
+        let answer = send(request).await;
+        let (path, ended_at) = (path.to_owned(), facts.now());
+        facts.book().calls.push(Call { method, path, body, sent_at, ended_at, answer: answer.clone() });
+        answer
+    }
+}
+
+async fn send(request: reqwest::RequestBuilder) -> Answer {
+    let Ok(response) = request.send().await else { return Answer::Lost };
+    let status = response.status().as_u16();
+    let Ok(bytes) = response.bytes().await else { return Answer::Lost };
+    // A body that is no JSON is kept as text, so that an unexpected answer can be shown.
+    let body = serde_json::from_slice(&bytes)
+        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+    Answer::Told { status, body }
 }

@@ -15,7 +15,7 @@ const PAGE: usize = 500;
 const MAX_PAGES: usize = 1_000;
 const PARALLEL_CALLS: usize = 16;
 
-/// All that the auditor looks at; it makes no calls of its own.
+/// What the server said in the end, and all that it had said before.
 #[derive(Default)]
 pub struct Evidence {
     pub book: Book,
@@ -74,6 +74,7 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
     });
     evidence.histories = histories.await?.into_iter().collect();
     evidence.book = book;
+    evidence.book.calls.append(&mut world.facts.book().calls);
     Ok(evidence)
 }
 

@@ -1,13 +1,13 @@
 //! Everything that clients and workers asked and were told, in the order in which they learnt it.
 //!
-//! A fact is never removed or changed. The auditor holds the server to all of them.
+//! A fact is never removed or changed. The server is held to all of them.
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::api::Answer;
+use crate::api::{Answer, Call};
 
 /// Time since the start of the run, on this process's monotonic clock.
 pub type At = Duration;
@@ -22,6 +22,8 @@ pub struct Facts {
 
 #[derive(Default, Debug)]
 pub struct Book {
+    /// Every call, whatever it was about.
+    pub calls: Vec<Call>,
     pub submissions: Vec<Submission>,
     pub grants: Vec<Grant>,
     pub beats: Vec<Beat>,

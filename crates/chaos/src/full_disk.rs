@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::api::Answer;
-use crate::auditor::Reach;
+use crate::outside::Reach;
 use crate::plan::Plan;
 use crate::scenario::reached_everything;
 use crate::stage::Stage;
@@ -38,7 +38,7 @@ pub async fn run(plan: &Plan) -> Result<Reach> {
     stage.world.configure_queue(LEASE).await?;
     stage.send_in_the_crew();
     tokio::time::sleep(Duration::from_secs(2)).await;
-    // Some leases were long, others short: the auditor does not judge their times here.
+    // Some leases were long, others short: their times are not judged by our clock here.
     reached_everything(stage.finish(false).await?)
 }
 
@@ -64,7 +64,9 @@ async fn fill_and_free(stage: &mut Stage, round: u64, max_submits: u64) -> Resul
         );
         let told = world.report(&holder.completion(grant)).await;
         let is_committed = told.as_ref().is_some_and(|told| told.verdict == "COMMITTED");
-        ensure!(is_committed, "a completion on a full disk was answered {told:?}");
+        // Nobody else is there, so the last call is this one.
+        let answer = world.facts.book().calls.last().map(|call| call.answer.clone());
+        ensure!(is_committed, "a completion on a full disk was answered {answer:?}");
     }
     let (answer, _) = world.submit(&task(&format!("refused-{round}"), PAYLOAD_BYTES)).await;
     check_refusal(&answer)?;

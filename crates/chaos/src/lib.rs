@@ -1,18 +1,22 @@
 //! The real binary under fire.
 //!
 //! Clients and workers talk HTTP to a `lessor up` process while it is killed, stopped, starved of disk or given
-//! another clock. Every answer that they receive is kept as a fact. In the end the faults stop, honest workers
-//! drain the queue, and an auditor asks the server about everything that it ever said.
+//! another clock. Every call that they make is noted down with what came back. In the end the faults stop, honest
+//! workers drain the queue, everything that was ever said is asked again, and the server is stopped.
 //!
-//! Nothing of the product is used here but its HTTP contract: a checker that shared code with what it checks
-//! would share its mistakes. Used by tests only.
+//! Then the calls and the records of the ledger become one history ([`Recording`]), and the auditor that judges the
+//! simulator's histories judges this one. What only an outsider can see is checked beside it. Of the product nothing
+//! is used but its words (events, requests, replies, the JSON types) and the reading of its ledger: a checker that
+//! shared decisions with what it checks would share its mistakes. Used by tests only.
 
 mod api;
-mod auditor;
 mod crew;
 mod evidence;
 mod facts;
 mod full_disk;
+mod history;
+mod log_tools;
+mod outside;
 mod plan;
 mod scenario;
 mod server;
@@ -22,5 +26,7 @@ mod tmpfs;
 mod worker;
 mod world;
 
+pub use history::{Cut, Exchange, Recording};
+pub use outside::Violation;
 pub use plan::{Form, Plan};
-pub use scenario::{Scenario, run};
+pub use scenario::{Scenario, record, run};

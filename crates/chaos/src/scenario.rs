@@ -1,18 +1,24 @@
 //! The scenarios: each lets one kind of fault loose on a running server, with a short and a long form.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::auditor::Reach;
+use crate::facts::{Action, Book, Intent};
+use crate::history::Recording;
+use crate::outside::Reach;
 use crate::plan::Plan;
 use crate::stage::Stage;
 use crate::world::{LEASE, QUEUE};
 
 const HOUR_S: i64 = 3600;
+/// How long a server lives that is recorded, before it is killed; longer than a lease.
+const RECORDED_LIFE: Duration = Duration::from_millis(800);
+const RECORD_DEADLINE: Duration = Duration::from_secs(60);
+const RECORD_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
@@ -29,8 +35,7 @@ pub enum Scenario {
 /// Runs a scenario; the error tells what was violated, with the seed and everything known about the task.
 pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
     println!("chaos {scenario:?} {:?}: LESSOR_CHAOS_SEED={}", plan.form, plan.seed);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(async {
+    let result = runtime()?.block_on(async {
         match scenario {
             Scenario::Kill => kill(plan).await,
             Scenario::Stop => stop(plan).await,
@@ -43,6 +48,48 @@ pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
+/// A small run with one SIGKILL in it, for tests that change what was recorded. It lasts until everything that they
+/// change has happened.
+pub fn record(plan: &Plan) -> Result<Recording> {
+    runtime()?.block_on(async {
+        let mut stage = Stage::open(plan, None).await?;
+        stage.send_in_the_crew();
+        tokio::time::sleep(RECORDED_LIFE).await;
+        stage.restart().await?;
+        let submitted = stage.world.facts.book().submissions.len();
+        let deadline = Instant::now() + RECORD_DEADLINE;
+        while !has_a_bit_of_everything(&stage.world.facts.book(), submitted) {
+            ensure!(Instant::now() < deadline, "not everything happened within {RECORD_DEADLINE:?}");
+            tokio::time::sleep(RECORD_INTERVAL).await;
+        }
+        let (_, recording) = stage.end(true).await?;
+        Ok(recording)
+    })
+}
+
+fn has_a_bit_of_everything(book: &Book, submitted: usize) -> bool {
+    let told = |action: Action, verdict: &str, state: Option<&str>| {
+        let own = book.reports.iter().filter(|report| report.intent == Intent::Own);
+        own.filter(|report| {
+            let told = report.told.as_ref();
+            report.action == action
+                && told.is_some_and(|told| told.verdict == verdict && told.state.as_deref() == state)
+        })
+        .count()
+    };
+    let accepted = book.submissions[submitted..].iter().any(|submission| submission.task_id.is_some());
+    accepted
+        && told(Action::Complete, "COMMITTED", Some("COMPLETED")) > 0
+        && told(Action::Fail, "COMMITTED", Some("WAITING")) > 0
+        // Some of them because the task was cancelled, most because their lease ran out.
+        && told(Action::Complete, "CANCELLED", None) > 5
+        && book.beats.iter().any(|beat| beat.status == Some(200))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
 async fn kill(plan: &Plan) -> Result<Reach> {
     let kills = plan.pick(10, 100);
     let mut rng = plan.rng("killer");
@@ -52,7 +99,7 @@ async fn kill(plan: &Plan) -> Result<Reach> {
         let is_at_start = rng.u32(..5) == 0;
         if is_at_start {
             // Also while it reads its ledger, before it serves anybody.
-            stage.server.kill()?;
+            stage.kill()?;
             stage.server.spawn()?;
             pause(&mut rng, 0..60).await;
         } else {
@@ -110,6 +157,9 @@ async fn check_that_the_clock_is_off(stage: &Stage) -> Result<()> {
     let created = task.body()["createdAt"].as_str().context("a task has no createdAt")?;
     let ahead_s = created.parse::<Timestamp>()?.as_second() - Timestamp::now().as_second();
     ensure!(ahead_s > HOUR_S / 2, "the server's clock was set an hour forth, and yet it is {created} there");
+    // Nobody works on that queue, and in the end every task must be final.
+    let cancelled = stage.world.api.post(&format!("/v1/tasks/{id}/cancel"), &json!({})).await;
+    ensure!(cancelled.status() == Some(200), "a cancel was answered {cancelled:?}");
     Ok(())
 }
 

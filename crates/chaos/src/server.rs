@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::api::Api;
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
+const STOP_DEADLINE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const LOG_TAIL_LINES: usize = 30;
 
@@ -58,7 +59,7 @@ impl Server {
                 None => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
-        let api = Api::new(self.address()?)?;
+        let api = Api::new(self.address()?, None)?;
         while api.get("/v1/queues").await.status() != Some(200) {
             self.still_starting(deadline)?;
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -97,6 +98,29 @@ impl Server {
             child.wait().context("cannot wait for the killed server")?;
         }
         Ok(())
+    }
+
+    /// Asks the process to end, and waits until it has.
+    pub async fn stop(&mut self) -> Result<()> {
+        self.signal(Signal::TERM)?;
+        let deadline = Instant::now() + STOP_DEADLINE;
+        while self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None))) {
+            if Instant::now() > deadline {
+                bail!("the server did not end within {STOP_DEADLINE:?} when asked to");
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        let status = self.child.take().context("the server is not running")?.wait()?;
+        ensure!(status.success(), "the server was asked to end and did so with {status}");
+        Ok(())
+    }
+
+    pub fn binary(&self) -> &Path {
+        &self.binary
+    }
+
+    pub fn data(&self) -> &Path {
+        &self.data
     }
 
     pub fn signal(&self, signal: Signal) -> Result<()> {

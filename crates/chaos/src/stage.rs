@@ -2,13 +2,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Result, bail};
 use tempfile::TempDir;
 
-use crate::auditor::{Reach, audit, explain, reach};
 use crate::crew::{Crew, drain};
-use crate::evidence::collect;
+use crate::evidence::{Evidence, collect};
+use crate::history::{Cut, Recording, http, read_records};
+use crate::log_tools;
+use crate::outside::{Reach, check, explain, reach};
 use crate::plan::Plan;
 use crate::server::Server;
 use crate::tmpfs::Tmpfs;
@@ -18,6 +21,7 @@ pub struct Stage {
     pub world: Arc<World>,
     pub crew: Option<Crew>,
     pub server: Server,
+    cuts: Vec<Cut>,
     /// After the server, so that nothing is removed under its feet; the mount before the directory below it.
     pub disk: Option<Tmpfs>,
     directory: TempDir,
@@ -34,32 +38,37 @@ impl Stage {
         server.start().await?;
         let world = Arc::new(World::new(plan.clone(), server.address()?)?);
         world.configure_queue(LEASE).await?;
-        Ok(Self { world, crew: None, server, disk, directory })
+        Ok(Self { world, crew: None, server, cuts: Vec::new(), disk, directory })
     }
 
     pub fn send_in_the_crew(&mut self) {
         self.crew = Some(Crew::send_in(&self.world));
     }
 
-    /// Starts the server again after it was killed or ended.
-    pub async fn restart(&mut self) -> Result<()> {
+    /// Kills the server and looks where its ledger ends.
+    pub fn kill(&mut self) -> Result<()> {
         self.server.kill()?;
+        self.cuts.push(Cut::look(self.server.data(), self.world.facts.now())?);
+        Ok(())
+    }
+
+    /// Kills the server and starts it again.
+    pub async fn restart(&mut self) -> Result<()> {
+        self.kill()?;
         self.world.note_start();
         self.server.start().await
     }
 
     /// Ends the faults, drains, and holds the server to what it said.
     pub async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
-        if let Some(crew) = self.crew.take() {
-            crew.stop().await?;
-        }
-        if let Some(status) = self.server.exited() {
-            bail!("the server ended on its own with {status}; its log ends:\n{}", self.server.log_tail());
-        }
-        drain(&self.world).await?;
-        let evidence = collect(&self.world, has_fair_clock).await?;
-        let violations = audit(&evidence);
+        let (evidence, recording) = self.end(has_fair_clock).await?;
+        let began = Instant::now();
+        let mut violations = check(&evidence, &recording.records);
+        violations.extend(recording.audit().err());
         if violations.is_empty() {
+            let (records, exchanges) = (recording.records.len(), recording.exchanges.len());
+            println!("{records} records and {exchanges} exchanges judged in {:?}", began.elapsed());
+            log_tools::check(self.server.binary(), self.server.data(), &recording.records)?;
             return Ok(reach(&evidence));
         }
         let explanation = explain(&evidence, &violations);
@@ -68,6 +77,23 @@ impl Stage {
         let kept =
             if self.disk.is_some() { "nowhere, it was in memory".into() } else { kept(self.directory) };
         bail!("{explanation}\nthe server's log ends:\n{log}\nthe data is kept in {kept}")
+    }
+
+    /// Ends the faults, drains, asks about everything once more, and stops the server.
+    pub async fn end(&mut self, has_fair_clock: bool) -> Result<(Evidence, Recording)> {
+        if let Some(crew) = self.crew.take() {
+            crew.stop().await?;
+        }
+        if let Some(status) = self.server.exited() {
+            bail!("the server ended on its own with {status}; its log ends:\n{}", self.server.log_tail());
+        }
+        drain(&self.world).await?;
+        let mut evidence = collect(&self.world, has_fair_clock).await?;
+        self.server.stop().await?;
+        let records = read_records(self.server.data())?;
+        let (exchanges, surprises) = http::exchanges(&evidence.book.calls, &records);
+        evidence.book.surprises.extend(surprises);
+        Ok((evidence, Recording { records, exchanges, cuts: std::mem::take(&mut self.cuts) }))
     }
 }
 

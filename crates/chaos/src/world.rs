@@ -1,5 +1,6 @@
 //! What all actors of a run share: the way to the server, the book of facts, and the sign to stop.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ const INSIST_FOR: Duration = Duration::from_secs(20);
 pub struct World {
     pub plan: Plan,
     pub api: Api,
-    pub facts: Facts,
+    pub facts: Arc<Facts>,
     stop: AtomicBool,
     /// How often the server was started: answers of one start may rest on what it remembers.
     starts: AtomicU64,
@@ -29,8 +30,9 @@ pub struct World {
 
 impl World {
     pub fn new(plan: Plan, address: &str) -> Result<Self> {
-        let api = Api::new(address)?;
-        Ok(Self { plan, api, facts: Facts::new(), stop: AtomicBool::new(false), starts: AtomicU64::new(1) })
+        let facts = Arc::new(Facts::new());
+        let api = Api::new(address, Some(facts.clone()))?;
+        Ok(Self { plan, api, facts, stop: AtomicBool::new(false), starts: AtomicU64::new(1) })
     }
 
     pub async fn configure_queue(&self, lease: Duration) -> Result<()> {

@@ -4,6 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use authority::Time;
+use authority::quirk::{self, Quirk};
 use rustix::time::{ClockId, clock_gettime};
 
 #[derive(Debug)]
@@ -16,12 +17,17 @@ pub struct Clock {
 impl Clock {
     /// Starts at the wall clock, or at `newest` where that is later.
     pub fn start(newest: Time) -> Clock {
-        Clock { base: newest.max(wall()), zero_ms: boottime_ms() }
+        Clock { base: first_time(newest, wall()), zero_ms: boottime_ms() }
     }
 
     pub fn now(&self) -> Time {
         self.base.plus_ms(boottime_ms().saturating_sub(self.zero_ms))
     }
+}
+
+/// The time of a start, from the newest time in the ledger and the wall clock.
+pub fn first_time(newest: Time, wall: Time) -> Time {
+    if quirk::is(Quirk::ClockFromWall) { wall } else { newest.max(wall) }
 }
 
 /// What the wall clock says. For people and for the start; no decision reads it.

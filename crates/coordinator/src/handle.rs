@@ -10,10 +10,12 @@ use std::time::Duration;
 use authority::command::{
     AttachAnswer, AttachOperation, CancelTask, ConfigureAnswer, ConfigureQueue, DetachOperation, EndAnswer,
     ExtendAnswer, ExtendLease, Grant, KillTask, LeaseTasks, RedriveAnswer, RedriveTask, ReleaseAnswer,
-    ReleaseLease, ReportCompletion, ReportFailure, StartAnswer, StartAttempt, StartSession, SubmitAnswer,
-    SubmitTask, Verdict,
+    ReleaseLease, ReportCompletion, ReportFailure, RotateTokenKey, StartAnswer, StartAttempt, StartSession,
+    SubmitAnswer, SubmitTask, Verdict,
 };
-use authority::{Answer, Command, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, Time};
+use authority::{
+    Answer, Command, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, Time, TokenKey,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
@@ -91,6 +93,7 @@ impl Handle {
         start_session: StartSession => Done(bool);
         attach: AttachOperation => Attached(AttachAnswer);
         detach: DetachOperation => Attached(AttachAnswer);
+        rotate_token_key: RotateTokenKey => Done(bool);
     }
 
     reads! {
@@ -99,6 +102,7 @@ impl Handle {
         queue(key: QueueKey) => Request::Read(Read::Queue(key)) => Queue(Option<Box<QueueView>>);
         queues(scope: Scope) => Request::Read(Read::Queues(scope)) => Queues(Vec<QueueView>);
         workers(scope: Scope) => Request::Read(Read::Workers(scope)) => Workers(Vec<WorkerView>);
+        token_key() => Request::Read(Read::TokenKey) => TokenKey(Option<TokenKey>);
         status() => Request::Read(Read::Status) => Status(Status);
         list(
             scope: Scope,

@@ -7,14 +7,16 @@ mod clock;
 mod driver;
 mod effects;
 pub mod engine;
+mod follower;
 mod handle;
 mod history;
 mod journal_line;
 mod request;
 
-pub use clock::{Clock, wall};
+pub use clock::{Clock, first_time, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};
 pub use effects::Effect;
+pub use follower::Follower;
 pub use handle::Handle;
 pub use history::{History, HistoryError, HistoryReader, HistoryRecord, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, SubmitTask};
 use authority::{
     Answer, Command, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, TaskView, Time,
+    TokenKey,
 };
 
 use crate::engine::Room;
@@ -64,6 +65,8 @@ pub enum Read {
     Queue(QueueKey),
     Queues(Scope),
     Workers(Scope),
+    /// The key that signs task tokens.
+    TokenKey,
     Status,
 }
 
@@ -92,6 +95,7 @@ pub enum Reply {
     Queue(Option<Box<QueueView>>),
     Queues(Vec<QueueView>),
     Workers(Vec<WorkerView>),
+    TokenKey(Option<TokenKey>),
     Status(Status),
     Unavailable(Unavailable),
 }

@@ -14,6 +14,7 @@ use crate::{Ledger, SnapshotSource};
 #[derive(Debug, Default)]
 pub struct Rebuild {
     state: State,
+    reader: record::Reader,
     records: u64,
     bytes: u64,
 }
@@ -51,7 +52,7 @@ impl Rebuild {
             let (expected, found) = (snapshot.begin(), state.position());
             return Err(RebuildError::Gap { expected, found });
         }
-        Ok(Rebuild { state, records: 0, bytes: 0 })
+        Ok(Rebuild { state, ..Rebuild::default() })
     }
 
     /// Restores the newest state of a ledger: its newest snapshot, if it has one, and all records after that.
@@ -78,7 +79,7 @@ impl Rebuild {
 
     /// Applies the record at the next position, and hands it back.
     pub fn apply(&mut self, position: Position, bytes: &[u8]) -> Result<Record, RebuildError> {
-        let record = record::decode(bytes).map_err(|error| RebuildError::Record(position, error))?;
+        let record = self.reader.decode(bytes).map_err(|error| RebuildError::Record(position, error))?;
         self.apply_record(position, &record)?;
         self.bytes += bytes.len() as u64;
         Ok(record)

@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{queue, submit, task};
-use crate::{bench, log, up};
+use crate::{bench, check_config, log, serve, up};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -18,6 +18,10 @@ pub struct Cli {
 pub enum Command {
     /// Start everything embedded, on one port, with its data in one directory
     Up(up::Options),
+    /// Start as a service, with everything that can be set in a file
+    Serve(serve::Options),
+    /// Check a configuration file, and show what it comes to
+    CheckConfig(check_config::Options),
     /// Submit a task, or many from a file
     Submit(submit::Options),
     /// Look at tasks, cancel them, do them again

@@ -11,12 +11,14 @@ pub const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
 const LISTEN: &str = "listen";
 
-/// The directory is not ours to use.
+/// The directory is not ours to use. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{0} is not empty and holds no ledger of ours, so nothing was touched; name another directory with --data"
-)]
-pub struct Refused(String);
+pub enum Refused {
+    #[error("{0} is not empty and holds no ledger of ours, so nothing was touched; name another directory")]
+    Foreign(String),
+    #[error("{0} holds no ledger; if a new one is to begin there, start once with --init")]
+    Empty(String),
+}
 
 pub struct DataDir {
     path: PathBuf,
@@ -25,15 +27,17 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens the directory, making it when it is missing. A directory with other things in it is refused.
-    pub fn open(path: &Path) -> Result<DataDir> {
-        create_durably(path).with_context(|| format!("cannot create {}", path.display()))?;
+    /// Opens the directory. A missing or empty one is made ours if that may be; one with other things in it is refused.
+    pub fn open(path: &Path, may_create: bool) -> Result<DataDir> {
         let is_new = !path.join(LEDGER).exists();
-        let mut entries = fs::read_dir(path).with_context(|| format!("cannot read {}", path.display()))?;
-        // mkfs leaves one thing at the top of a fresh volume.
-        if is_new && entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found")) {
-            return Err(Refused(path.display().to_string()).into());
+        let shown = || path.display().to_string();
+        if is_new && !is_blank(path).with_context(|| format!("cannot read {}", shown()))? {
+            return Err(Refused::Foreign(shown()).into());
         }
+        if is_new && !may_create {
+            return Err(Refused::Empty(shown()).into());
+        }
+        create_durably(path).with_context(|| format!("cannot create {}", shown()))?;
         Ok(DataDir { path: path.to_path_buf(), is_new })
     }
 
@@ -92,6 +96,15 @@ impl DataDir {
     }
 }
 
+/// Whether there is nothing in the directory, or no directory.
+fn is_blank(path: &Path) -> std::io::Result<bool> {
+    match fs::read_dir(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        // mkfs leaves one thing at the top of a fresh volume.
+        entries => Ok(!entries?.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found"))),
+    }
+}
+
 /// Makes the directory and its missing parents, and syncs each parent that names one of them: what a power loss does
 /// to the name of a directory it does to everything inside. The last name is synced at every start, because the
 /// process may have ended between making and syncing it.
@@ -117,29 +130,39 @@ mod tests {
     fn a_fresh_volume_is_an_empty_directory() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("lost+found")).unwrap();
-        assert!(DataDir::open(dir.path()).unwrap().is_new);
+        assert!(DataDir::open(dir.path(), true).unwrap().is_new);
     }
 
     #[test]
     fn missing_parents_are_made() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(DataDir::open(&dir.path().join("a/b/c")).unwrap().is_new);
-        assert!(DataDir::open(&dir.path().join("a/b/c")).unwrap().is_new);
+        assert!(DataDir::open(&dir.path().join("a/b/c"), true).unwrap().is_new);
+        assert!(DataDir::open(&dir.path().join("a/b/c"), true).unwrap().is_new);
     }
 
     #[test]
     fn d26_a_directory_with_other_things_in_it_is_refused_and_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("thesis.txt"), "do not touch").unwrap();
-        let error = DataDir::open(dir.path()).err().unwrap();
+        let error = DataDir::open(dir.path(), true).err().unwrap();
         assert!(error.is::<Refused>());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
+    fn d26_an_empty_history_never_begins_unasked() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in [dir.path().to_path_buf(), dir.path().join("missing")] {
+            let error = DataDir::open(&path, false).err().unwrap();
+            assert!(error.to_string().contains("--init"), "{error}");
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
     fn the_lease_key_is_made_once_and_kept() {
         let dir = tempfile::tempdir().unwrap();
-        let data = DataDir::open(&dir.path().join("data")).unwrap();
+        let data = DataDir::open(&dir.path().join("data"), true).unwrap();
         let key = data.lease_key().unwrap();
         assert_eq!(data.lease_key().unwrap(), key);
         assert_ne!(key, [0; 32]);
@@ -148,7 +171,7 @@ mod tests {
     #[test]
     fn a_lease_key_of_the_wrong_length_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let data = DataDir::open(dir.path()).unwrap();
+        let data = DataDir::open(dir.path(), true).unwrap();
         fs::write(dir.path().join(LEASE_KEY), "short").unwrap();
         assert!(data.lease_key().unwrap_err().to_string().contains("32 bytes"));
     }

@@ -26,7 +26,9 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         || crate::log::is_refusal(error)
     {
         ExitCode::from(REFUSED)
-    } else if error.downcast_ref::<crate::client::Error>().is_some_and(crate::client::Error::is_usage) {
+    } else if error.is::<crate::config::Invalid>()
+        || error.downcast_ref::<crate::client::Error>().is_some_and(crate::client::Error::is_usage)
+    {
         ExitCode::from(USAGE)
     } else {
         ExitCode::from(FAILED)

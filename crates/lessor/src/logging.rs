@@ -9,10 +9,10 @@ use tracing_subscriber::EnvFilter;
 /// never hold up the work.
 const MAX_WAITING_LINES: usize = 65_536;
 
-/// Logs to standard error from here on, and writes what still waits when the guard is dropped.
+/// Logs to standard error from here on, at the usual level unless told otherwise, and writes what still waits when the guard is dropped.
 #[must_use = "lines are lost when the guard is dropped too early"]
-pub fn start() -> WorkerGuard {
-    let filter = filter();
+pub fn start(usual: &str) -> WorkerGuard {
+    let filter = filter(usual);
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(MAX_WAITING_LINES)
@@ -26,12 +26,12 @@ pub fn start() -> WorkerGuard {
     guard
 }
 
-fn filter() -> EnvFilter {
+fn filter(usual: &str) -> EnvFilter {
     let Some(wanted) = std::env::var("LESSOR_LOG").ok().filter(|wanted| !wanted.is_empty()) else {
-        return EnvFilter::new("info");
+        return EnvFilter::new(usual);
     };
     EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
-        eprintln!("lessor: LESSOR_LOG={wanted} is not understood ({error}); logging at info");
-        EnvFilter::new("info")
+        eprintln!("lessor: LESSOR_LOG={wanted} is not understood ({error}); logging at {usual}");
+        EnvFilter::new(usual)
     })
 }

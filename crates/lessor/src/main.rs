@@ -1,8 +1,10 @@
 //! The one binary.
 
 mod bench;
+mod check_config;
 mod cli;
 mod client;
+mod config;
 mod data_dir;
 mod exit;
 mod greeting;
@@ -10,6 +12,8 @@ mod log;
 mod logging;
 mod memory;
 mod open_files;
+mod serve;
+mod serving;
 mod up;
 
 use std::process::ExitCode;
@@ -18,10 +22,16 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
+/// Requests are allocated on one thread and freed on another, which the system's allocator is slow at.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let result = match cli.command {
-        Command::Up(options) => up::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Up(options) => up::run(options).map(|()| ExitCode::SUCCESS),
+        Command::Serve(options) => serve::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::CheckConfig(options) => check_config::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Submit(options) => client::block_on(client::submit::run(&options)),
         Command::Task(options) => client::block_on(client::task::run(&options)),
         Command::Queue(options) => client::block_on(client::queue::run(&options)),

@@ -4,10 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use authority::command::{Grant, LeaseTasks};
 use coordinator::Handle;
 use tokio::sync::{Semaphore, watch};
+use wire::MAX_WAIT_MS;
 
 use crate::bodies::Bodies;
+use crate::callbacks::tokens::TaskTokens;
 use crate::lease_id::LeaseIds;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
@@ -23,18 +26,21 @@ struct Inner {
     handle: Handle,
     lease_ids: LeaseIds,
     page_tokens: PageTokens,
+    task_tokens: TaskTokens,
     waiting: Semaphore,
     bodies: Bodies,
     draining: watch::Sender<bool>,
 }
 
 impl App {
-    /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold.
+    /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold. The keys of
+    /// task tokens come from it as well.
     pub fn new(handle: Handle, lease_key: [u8; 32]) -> App {
         App(Arc::new(Inner {
             handle,
             lease_ids: LeaseIds::new(&lease_key),
             page_tokens: PageTokens::new(&lease_key),
+            task_tokens: TaskTokens::new(&lease_key),
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
             bodies: Bodies::new(),
             draining: watch::Sender::new(false),
@@ -51,6 +57,10 @@ impl App {
 
     pub(crate) fn page_tokens(&self) -> &PageTokens {
         &self.0.page_tokens
+    }
+
+    pub(crate) fn task_tokens(&self) -> &TaskTokens {
+        &self.0.task_tokens
     }
 
     pub(crate) fn bodies(&self) -> &Bodies {
@@ -70,6 +80,16 @@ impl App {
     pub(crate) async fn draining(&self) {
         // The sender lives as long as the app, so this cannot fail.
         let _ = self.0.draining.subscribe().wait_for(|draining| *draining).await;
+    }
+
+    /// Leases tasks, waiting for them within the bounds on waits. There are none when the wait is over or the server
+    /// began to stop.
+    pub(crate) async fn poll(&self, command: LeaseTasks, wait_ms: u64) -> Result<Vec<Grant>, Problem> {
+        let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS));
+        match self.waiting(wait, self.handle().lease(command, wait)).await? {
+            Some(grants) => Ok(grants?),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Runs something that waits, within the bound on such requests. None when the server began to stop first.

@@ -111,6 +111,12 @@ pub fn read_checked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, 
             false => Problem::field(place, what),
         });
     }
+    // Most bodies are right; where one went wrong is found out by reading it again.
+    serde_json::from_slice(text).or_else(|_| read_tracked(text, place))
+}
+
+/// Reads a text and keeps track of the place, for the problem to name.
+fn read_tracked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let what = error.inner().to_string();

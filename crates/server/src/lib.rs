@@ -3,6 +3,8 @@
 
 mod app;
 mod bodies;
+mod callbacks;
+mod claims;
 mod content;
 mod fallback;
 mod guarded_io;
@@ -19,6 +21,7 @@ mod page_token;
 mod panics;
 mod problem;
 mod queues;
+mod report;
 mod router;
 mod scope;
 pub mod shown;
@@ -30,3 +33,4 @@ mod workers;
 pub use app::App;
 pub use listener::{Drained, Limits, serve, serve_with};
 pub use router::{document, router};
+pub use scope::fault_of_scope_name;

@@ -15,13 +15,16 @@ use crate::router::document;
         description = "Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one \
                        outcome for each task. Every request may name its tenant and workspace in the headers \
                        lessor-tenant and lessor-workspace; both are `default` when missing. Errors are \
-                       application/problem+json with a stable `code`.",
+                       application/problem+json with a stable `code`, but for the callback contract, which has \
+                       bodies of its own.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     tags(
         (name = "Tasks", description = "For people and services: submit work and see what became of it."),
         (name = "Queues", description = "Settings and counts. A queue exists from its first use, with defaults."),
         (name = "Leases", description = "The worker protocol: lease, heartbeat, report, and obey the verdict."),
+        (name = "Claims", description = "The claim contract: workers poll for one job at a time, in snake_case."),
+        (name = "Callbacks", description = "The callback contract: workers that tasks were pushed to report with a task token."),
         (name = "Workers", description = "Who was heard of lately."),
         (name = "Health", description = "For load balancers and monitors.")
     ),

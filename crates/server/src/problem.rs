@@ -8,6 +8,7 @@ use authority::command::Refusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use coordinator::{HistoryError, Unavailable};
+use serde::Serialize;
 use wire::Verdict;
 
 /// When a client that was told to come back should do so.
@@ -26,6 +27,7 @@ pub enum Code {
     BadLeaseId,
     WrongWorker,
     WrongTask,
+    WrongAttempt,
     CrossOrigin,
     NotFound,
     UnknownTask,
@@ -65,6 +67,7 @@ impl Code {
             Code::BadLeaseId => ("bad_lease_id", 403, "The lease id was not granted to this worker"),
             Code::WrongWorker => ("wrong_worker", 403, "The lease belongs to another worker"),
             Code::WrongTask => ("wrong_task", 403, "The lease belongs to another task"),
+            Code::WrongAttempt => ("wrong_attempt", 403, "The lease belongs to another attempt"),
             Code::CrossOrigin => ("cross_origin", 403, "Web pages of another origin may not do this"),
             Code::NotFound => ("not_found", 404, "There is nothing at this path"),
             Code::UnknownTask => ("unknown_task", 404, "There is no such task"),
@@ -237,20 +240,25 @@ impl From<HistoryError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = self.code.status();
-        let body = serde_json::to_vec(&self.into_wire()).unwrap_or_default();
-        let mut response = (status, body).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(wire::PROBLEM_JSON));
-        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
-        }
-        response
+        refusal(self.code.status(), wire::PROBLEM_JSON, &self.into_wire())
     }
 }
 
+/// The answer to a request that is not done, in the words of its contract. Where another try may go better, it says
+/// when.
+pub fn refusal(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+    }
+    response
+}
+
 /// The text, cut at a character's end where it is too long.
-fn shortened(text: &str) -> &str {
+pub fn shortened(text: &str) -> &str {
     let mut end = text.len().min(MAX_DETAIL_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -262,7 +270,7 @@ fn shortened(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 33] = [
+    const ALL: [(Code, &str, u16, &str); 34] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
@@ -272,6 +280,7 @@ mod tests {
         (Code::BadLeaseId, "bad_lease_id", 403, "The lease id was not granted to this worker"),
         (Code::WrongWorker, "wrong_worker", 403, "The lease belongs to another worker"),
         (Code::WrongTask, "wrong_task", 403, "The lease belongs to another task"),
+        (Code::WrongAttempt, "wrong_attempt", 403, "The lease belongs to another attempt"),
         (Code::CrossOrigin, "cross_origin", 403, "Web pages of another origin may not do this"),
         (Code::NotFound, "not_found", 404, "There is nothing at this path"),
         (Code::UnknownTask, "unknown_task", 404, "There is no such task"),

@@ -7,7 +7,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
-use crate::{fallback, health, leases, openapi, origin, panics, queues, tasks, workers};
+use crate::{callbacks, claims, fallback, health, leases, openapi, origin, panics, queues, tasks, workers};
 
 /// The whole of what is served over HTTP.
 pub fn router(app: App) -> Router {
@@ -40,6 +40,14 @@ fn described() -> OpenApiRouter<App> {
         .routes(routes!(leases::complete::complete))
         .routes(routes!(leases::fail::fail))
         .routes(routes!(leases::release::release))
+        .routes(routes!(claims::claim::claim))
+        .routes(routes!(claims::heartbeat::heartbeat))
+        .routes(routes!(claims::complete::complete))
+        .routes(routes!(claims::fail::fail))
+        .routes(routes!(callbacks::started::started))
+        .routes(routes!(callbacks::heartbeat::heartbeat))
+        .routes(routes!(callbacks::completed::completed))
+        .routes(routes!(callbacks::rotate::rotate))
         .routes(routes!(workers::list))
         .routes(routes!(health::live))
         .routes(routes!(health::ready))

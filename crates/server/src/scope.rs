@@ -40,10 +40,15 @@ fn named(headers: &HeaderMap, header: &str) -> Result<Arc<str>, Problem> {
         return Err(refused("is given more than once"));
     }
     let name = std::str::from_utf8(value.as_bytes()).map_err(|_| refused("is not UTF-8"))?;
-    match fault_of_name(name, MAX_SCOPE_NAME_BYTES) {
+    match fault_of_scope_name(name) {
         Some(what) => Err(refused(&what)),
         None => Ok(Arc::from(name)),
     }
+}
+
+/// What is wrong with the name of a tenant or a workspace, or nothing.
+pub fn fault_of_scope_name(name: &str) -> Option<String> {
+    fault_of_name(name, MAX_SCOPE_NAME_BYTES)
 }
 
 #[cfg(test)]

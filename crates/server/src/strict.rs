@@ -34,11 +34,23 @@ pub fn canonical(text: &[u8]) -> Result<Vec<u8>, Fault> {
 
 fn walk(text: &[u8], form: Option<&mut Vec<u8>>) -> Result<(), Fault> {
     let mut json = serde_json::Deserializer::from_slice(text);
+    let walked = Walk { form, depth: 0 }.deserialize(&mut json).and_then(|()| json.end());
+    walked.map_err(|_| fault(text))
+}
+
+/// Walks again to say where it went wrong. Keeping track of the place takes longer than all else, and most texts are
+/// right.
+fn fault(text: &[u8]) -> Fault {
+    let mut json = serde_json::Deserializer::from_slice(text);
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
-    let walked = Walk { form, depth: 0 }.deserialize(tracked);
-    let walked = walked.map_err(|error| Fault { path: shown(&track.path()), what: error.to_string() });
-    walked.and_then(|()| json.end().map_err(|error| Fault { path: String::new(), what: error.to_string() }))
+    match (Walk { form: None, depth: 0 }).deserialize(tracked) {
+        Err(error) => Fault { path: shown(&track.path()), what: error.to_string() },
+        Ok(()) => {
+            let what = json.end().map_or_else(|error| error.to_string(), |()| "malformed".to_owned());
+            Fault { path: String::new(), what }
+        }
+    }
 }
 
 /// The root has no name, and what could not be named is left out.

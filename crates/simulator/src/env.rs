@@ -210,8 +210,13 @@ impl<'a> Env<'a> {
     }
 
     fn is_lost(&mut self, actor: usize, to_coordinator: bool) -> bool {
-        let cut = self.cut_until.get(&(actor, to_coordinator)).is_some_and(|until| self.now < *until);
-        self.strikes(true, self.swarm.loss_permille) || (cut && self.faults)
+        let is_cut =
+            |direction| self.cut_until.get(&(actor, direction)).is_some_and(|until| self.now < *until);
+        let (cut, other_too) = (is_cut(to_coordinator) && self.faults, is_cut(!to_coordinator));
+        if cut {
+            self.reach.bump(if other_too { Reached::CutBothWays } else { Reached::CutOneWay });
+        }
+        self.strikes(true, self.swarm.loss_permille) || cut
     }
 
     fn delay(&mut self) -> u64 {

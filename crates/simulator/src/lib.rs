@@ -5,6 +5,7 @@
 //! everything that was asked, recorded and told. Nothing here is part of the product.
 
 mod actors;
+mod breadth;
 mod env;
 mod host;
 mod plant;

@@ -1,14 +1,17 @@
-//! Bugs planted on purpose, around the product's code and never in it: a proof that cannot fail proves nothing.
+//! Bugs planted on purpose, around the product's code and within it: a proof that cannot fail proves nothing.
 
 use std::io;
 use std::sync::Arc;
 
+use authority::quirk::Quirk;
 use ledger::disk::fake::FakeDisk;
 use ledger::disk::{Disk, File};
 use ledger::file::{Batch, BatchBuilder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
+    /// A bug within the product's own code.
+    Inside(Quirk),
     /// Answers leave when their batch is taken, not when it is durable.
     AnswerBeforeSync,
     /// After a failed sync the coordinator carries on as if it had worked.
@@ -34,7 +37,8 @@ pub enum Plant {
 }
 
 impl Plant {
-    pub const ALL: &[Plant] = &[
+    /// The bugs around the product's code.
+    pub const AROUND: &[Plant] = &[
         Plant::AnswerBeforeSync,
         Plant::FailedSyncIgnored,
         Plant::SyncSkipped,
@@ -47,6 +51,68 @@ impl Plant {
         Plant::AnswersSwapped,
         Plant::DeliveredTakenBack,
     ];
+
+    /// Every bug that there is.
+    pub fn all() -> impl Iterator<Item = Plant> {
+        Plant::AROUND.iter().copied().chain(Quirk::ALL.iter().copied().map(Plant::Inside))
+    }
+
+    /// What is said of a history with this bug: words of the rule that it breaks, or of one of them.
+    pub fn words(self) -> &'static [&'static str] {
+        const LOST: &[&str] = &["a power cut would", "but the ledger ends before"];
+        const FLIPPED: &[&str] = &["a start serves all the same", "is refused, but for something else"];
+        match self {
+            Plant::AnswerBeforeSync => &["no durable record"],
+            Plant::FailedSyncIgnored => LOST,
+            Plant::SyncSkipped => &["the segment header is damaged", "the identity is damaged"],
+            Plant::DirectorySyncSkipped => &["every segment is missing"],
+            Plant::SnapshotOneShort => &["the snapshot ends at", "the tail does not replay"],
+            Plant::SnapshotLacksABlock => &["the tail does not replay", "is not what all records give"],
+            Plant::ReplayOneShort => &["is not what all records give"],
+            Plant::TickOvertakesRequests => &["it was received before the lease ran out"],
+            Plant::UndeliveredAtClockTime => &["may not be leased yet", "received before the lease ran out"],
+            Plant::AnswersSwapped => &["it is no answer to what was asked"],
+            Plant::DeliveredTakenBack => &["it was told to its worker"],
+            Plant::Inside(quirk) => match quirk {
+                Quirk::LateReportCommits => &["the lease had passed its time"],
+                Quirk::GraceNotChecked => &["the grace of its cancel was over"],
+                Quirk::ExpiredLeaseRevived => &["the lease had passed its time"],
+                Quirk::RequeueForgotten => &["never ends"],
+                Quirk::OtherStoryAccepted => &["what is recorded is"],
+                Quirk::RepeatCalledStale => &["no record discards it"],
+                Quirk::CancelledWaitsAgain => &["it waits again after a cancel"],
+                Quirk::LeaseGrantedTwice => &["the task does not wait"],
+                Quirk::WaitingTaskPurged => &["has not ended, or is purged already"],
+                Quirk::DedupKeyForgotten => &["its dedup key belongs to another task"],
+                Quirk::TokenRepeated => &["no durable record grants it"],
+                Quirk::ExpiryCostsNothing => &["counts the attempts in another way"],
+                Quirk::RetryDelayIgnored => &["the task may not be leased yet"],
+                Quirk::RetryForgotten => &["the policy asks for another end"],
+                Quirk::BackoffForgotten => &["its next attempt is not when the backoff says"],
+                Quirk::ReadyOrderReversed => &["stood before it in the queue"],
+                Quirk::WrongWorkerAccepted => &["its holder", "the lease is another worker's"],
+                Quirk::StaleLeaseAccepted => &["is not the task's current one"],
+                Quirk::ReportLostToCancel => &["no record discards it"],
+                Quirk::CancelForgotten => &["the task goes on"],
+                Quirk::TimersLostAtRestore => &["the due index differs from the tasks"],
+                Quirk::SettingsLostAtRestore => &["is not what all records give"],
+                Quirk::WindowAppliedTwice => &["does not fit"],
+                Quirk::TornFrameApplied => &["was never on its way to the disk", "do not add up"],
+                Quirk::ChecksumIgnored | Quirk::DamagedFrameSkipped => FLIPPED,
+                Quirk::FailedSyncRetried => LOST,
+                Quirk::TrimmedTooFar => &["is trimmed, and no usable snapshot stands for it"],
+                Quirk::ClockFromWall => &["which the ledger had seen"],
+                Quirk::FailedEffectPassed => &["is left out", "had their effect"],
+            },
+        }
+    }
+
+    pub fn quirk(self) -> Option<Quirk> {
+        match self {
+            Plant::Inside(quirk) => Some(quirk),
+            _ => None,
+        }
+    }
 }
 
 /// The disk as the ledger sees it, with the planted bug if it is one of the disk's.

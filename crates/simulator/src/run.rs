@@ -10,6 +10,7 @@ use crate::world::World;
 use auditor::Reach;
 use auditor::Rules;
 use auditor::history::Entry;
+use authority::quirk;
 
 /// A history without fault.
 #[derive(Clone, Debug)]
@@ -70,7 +71,7 @@ pub fn record(seed: u64) -> Result<(Rules, Vec<Entry>), String> {
     let swarm = Swarm::draw(&mut Prng::new(seed));
     let mut trace = Trace::silent();
     let history = World::new(seed, &swarm, None, &mut trace).record()?;
-    Ok((Rules { edge_broken: swarm.edge_broken }, history))
+    Ok((swarm.rules(), history))
 }
 
 /// Runs seeds one after another, until one fails or `go_on` says to stop. Gives how many ran, and what they reached.
@@ -90,7 +91,9 @@ pub fn run_many(
 }
 
 fn attempt(seed: u64, swarm: &Swarm, plant: Option<Plant>, trace: &mut Trace) -> Result<Reach, String> {
+    quirk::plant(plant.and_then(Plant::quirk));
     let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, swarm, plant, trace).run()));
+    quirk::plant(None);
     result.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -1,7 +1,9 @@
 //! Which faults a seed has, and how large its world is. Every seed leaves some faults out, because faults that are
 //! always there hide each other.
 
+use crate::breadth::Breadth;
 use crate::prng::Prng;
+use auditor::Rules;
 
 #[derive(Clone, Debug)]
 pub struct Swarm {
@@ -38,9 +40,20 @@ pub struct Swarm {
     pub workers: u64,
     /// How long new work comes in.
     pub safety_ms: u64,
+    pub breadth: Breadth,
+    /// Before some starts, bits of what is on the disk have flipped.
+    pub flips: bool,
+    /// How late the driver looks at the clock.
+    pub late_ms: u64,
 }
 
 impl Swarm {
+    /// By which rules a history of this world is judged.
+    pub fn rules(&self) -> Rules {
+        let memory_bound = self.breadth.max_state_bytes != usize::MAX;
+        Rules { edge_broken: self.edge_broken, memory_bound, ..Rules::default() }
+    }
+
     pub fn draw(rng: &mut Prng) -> Swarm {
         let calm = rng.chance(60);
         let mut on = |permille: u64| !calm && rng.chance(permille);
@@ -49,7 +62,7 @@ impl Swarm {
         let (hostile, edge_broken, crashes, loss, duplicates) = (on(600), on(150), on(700), on(500), on(500));
         let [power_cuts, garbage, failed_syncs, full_disk, stalls, cuts, wall_jumps, suspends, drift, slow] =
             flags;
-        Swarm {
+        let mut swarm = Swarm {
             power_cuts,
             garbage,
             failed_syncs,
@@ -64,7 +77,8 @@ impl Swarm {
             worker_drift: drift,
             crash_permille: if crashes { rng.between(1, 12) } else { 0 },
             edge_broken,
-            hostile,
+            // A broken edge shows only when somebody tries it.
+            hostile: hostile || edge_broken,
             segment_bytes: *rng.pick(&[24 << 10, 32 << 10, 64 << 10]).unwrap_or(&(64 << 10)),
             snapshot_after_bytes: rng.between(1_000, 12_000),
             history_max_bytes: *rng.pick(&[0, 64 << 10, 10 << 20]).unwrap_or(&0),
@@ -72,6 +86,21 @@ impl Swarm {
             clients: rng.between(1, 3),
             workers: rng.between(2, 5),
             safety_ms: rng.between(2_000, 12_000),
+            breadth: Breadth::draw(rng),
+            flips: !calm && rng.chance(400),
+            late_ms: if !calm && rng.chance(500) { rng.between(20, 2_500) } else { 0 },
+        };
+        if swarm.breadth.short_memory {
+            swarm.segment_bytes = 24 << 10;
+            swarm.history_max_bytes = 0;
+            swarm.snapshot_after_bytes = swarm.snapshot_after_bytes.min(4_000);
+            swarm.safety_ms += 8_000;
         }
+        if rng.chance(300) {
+            // A log that is soon trimmed.
+            swarm =
+                Swarm { segment_bytes: 24 << 10, snapshot_after_bytes: 1_500, history_max_bytes: 0, ..swarm };
+        }
+        swarm
     }
 }

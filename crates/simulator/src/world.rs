@@ -2,24 +2,28 @@
 
 use authority::Position;
 use ledger::disk::fake::FakeDisk;
+use ledger::explain::explain;
 
-use crate::actors::{Actor, Client, Hostile, Out, Worker, scope};
+use crate::actors::{Actor, Client, Hostile, Operator, Out, Worker, scope};
 use crate::env::{Env, Happening, Ticket};
 use crate::host::{Host, HostEvent};
 use crate::plant::Plant;
 use crate::prng::Prng;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
+use auditor::Auditor;
 use auditor::Reach;
 use auditor::history::Entry;
-use auditor::{Auditor, Rules};
 
 /// Virtual time in which everything must have finished once the faults are over.
 const CALM_MS: u64 = 45 * 60 * 1_000;
-/// Happenings that no history needs; one that does runs in a circle.
-const MOST_HAPPENINGS: u64 = 200_000;
+/// Happenings that no history needs; one that does runs in a circle. Workers that repeat themselves at once, on a fast
+/// network and before a full disk, need hundreds of thousands.
+const MOST_HAPPENINGS: u64 = 2_000_000;
 /// How long some histories go on after everything has ended, so that tasks are purged.
 const AFTERMATH_MS: u64 = 70_000;
+/// No final task is purged early that is younger than this; see `MIN_RETENTION_MS` of the authority.
+const OLD_ENOUGH_MS: u64 = 11 * 60 * 1_000;
 
 pub struct World<'a> {
     env: Env<'a>,
@@ -30,16 +34,20 @@ pub struct World<'a> {
 impl<'a> World<'a> {
     pub fn new(seed: u64, swarm: &Swarm, plant: Option<Plant>, trace: &'a mut Trace) -> World<'a> {
         let mut rng = Prng::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
-        let auditor = Auditor::new(Rules { edge_broken: swarm.edge_broken });
+        let auditor = Auditor::new(swarm.rules());
         let mut actors: Vec<Box<dyn Actor>> = Vec::new();
         for number in 0..swarm.clients {
             let pace_ms = rng.between(50, 400);
-            actors.push(Box::new(Client::new(number, scope(number), pace_ms)));
+            actors.push(Box::new(Client::new(number, scope(number), pace_ms, &swarm.breadth)));
         }
         for number in 0..swarm.workers {
             // Twins have one name.
             let name = if rng.chance(150) { "twin".to_owned() } else { format!("worker-{number}") };
             actors.push(Box::new(Worker::new(scope(number), &name, &mut rng, swarm.worker_drift)));
+        }
+        if swarm.breadth.operator {
+            let number = rng.below(2);
+            actors.push(Box::new(Operator::new(scope(number))));
         }
         if swarm.hostile {
             actors.push(Box::new(Hostile::new()));
@@ -69,8 +77,13 @@ impl<'a> World<'a> {
             self.step()?;
         }
         self.calm()?;
-        if self.env.rng.chance(250) {
-            let end = self.env.now + AFTERMATH_MS;
+        let short_of_memory = self.env.swarm.breadth.max_state_bytes != usize::MAX;
+        if short_of_memory {
+            // So that tasks are old enough to be purged before their retention is over.
+            self.host.suspend(&mut self.env, OLD_ENOUGH_MS);
+        }
+        if short_of_memory || self.env.rng.chance(250) {
+            let end = self.env.now.max(self.host.suspended_until()) + AFTERMATH_MS;
             while self.env.now < end {
                 self.step()?;
             }
@@ -125,7 +138,17 @@ impl<'a> World<'a> {
                 return Err(format!("the history of task {id} is {found:?}, but was {expected:?}"));
             }
         }
-        Ok(())
+        if self.env.swarm.breadth.effects {
+            self.env.auditor.all_applied()?;
+        }
+        self.explain()
+    }
+
+    /// Has the ledger tell the story of every task, purged ones too, as far as it keeps their records.
+    fn explain(&mut self) -> Result<(), String> {
+        let (first, past) = self.host.past()?;
+        let tasks: Vec<_> = self.env.auditor.tasks().collect();
+        tasks.into_iter().try_for_each(|task| self.env.auditor.explained(&explain(task, &past), first))
     }
 
     fn step(&mut self) -> Result<(), String> {
@@ -191,6 +214,9 @@ impl<'a> World<'a> {
             let (direction, until) = (env.rng.chance(500), env.now + env.rng.between(200, 6_000));
             env.note(&[31, actor as u64], || format!("actor {actor} is cut off until {until}"));
             env.cut_until.insert((actor, direction), until);
+            if env.rng.chance(300) {
+                env.cut_until.insert((actor, !direction), until);
+            }
         }
         if env.strikes(env.swarm.suspends, 80) {
             let span_ms = env.rng.between(500, 30_000);
@@ -200,6 +226,9 @@ impl<'a> World<'a> {
             fill(&self.host.disk, env);
         } else if env.rng.chance(150) {
             self.host.disk.set_capacity(None);
+        }
+        if env.strikes(env.swarm.breadth.graceful_stops, 200) {
+            self.host.begin_stop(env);
         }
         if env.strikes(env.swarm.crash_permille > 0, 60) {
             self.host.crash(env);

@@ -3,7 +3,8 @@
 use auditor::Auditor;
 use auditor::history::{Entry, Recorded};
 use authority::command::Verdict;
-use authority::event::{LeaseExtended, LeaseGranted, LeaseReleased, ReleaseCause, TasksPurged};
+use authority::command::{Refusal, SubmitAnswer};
+use authority::event::{LeaseExtended, LeaseGranted, LeaseReleased, NextStep, ReleaseCause, TasksPurged};
 use authority::{Answer, Event, Outcome, Position, Rejection, TaskId, Time};
 use coordinator::Reply;
 
@@ -175,6 +176,57 @@ fn an_attempt_that_is_left_out_is_found() {
 }
 
 #[test]
+fn a_retry_at_another_time_than_the_backoff_says_is_found() {
+    must_be_found(|history| {
+        change_record(history, |recorded| match &mut recorded.event {
+            Event::TaskFailed(event) => match &mut event.next {
+                NextStep::RetryAt(time) => {
+                    *time = time.plus_ms(24 * 60 * 60 * 1_000);
+                    true
+                }
+                NextStep::Final => false,
+            },
+            _ => false,
+        })
+    });
+}
+
+#[test]
+fn a_failure_that_ends_a_task_with_attempts_left_is_found() {
+    must_be_found(|history| {
+        change_record(history, |recorded| match &mut recorded.event {
+            Event::TaskFailed(event) => {
+                std::mem::replace(&mut event.next, NextStep::Final) != NextStep::Final
+            }
+            _ => false,
+        })
+    });
+}
+
+#[test]
+fn a_clock_behind_the_ledger_is_found() {
+    must_be_found(|history| {
+        let mut time = Time::ZERO;
+        let mut started = Time::ZERO;
+        history.iter_mut().position(|entry| match entry {
+            Entry::Recorded(recorded) => {
+                time = recorded.at;
+                false
+            }
+            Entry::Started => {
+                started = time;
+                false
+            }
+            Entry::Received { at, .. } if started > Time::ZERO => {
+                *at = Time(started.0 - 1);
+                true
+            }
+            _ => false,
+        })
+    });
+}
+
+#[test]
 fn time_that_falls_is_found() {
     must_be_found(|history| {
         change_record(history, |recorded| {
@@ -284,14 +336,109 @@ fn a_reader_that_is_told_of_no_task_where_there_is_one_is_found() {
             .collect();
         history.iter_mut().position(|entry| match entry {
             Entry::Told { ask, reply, .. } if asked.contains_key(ask) => {
-                // A task that was there long before it was asked for.
-                let there = matches!(reply, Reply::Task(Some(detail)) if detail.view.task.attempt > 0);
+                // A task that was there long before it was asked for, and was not about to be purged.
+                let going_on = |task: &authority::Task| task.attempt > 1 && !task.is_final();
+                let there = matches!(reply, Reply::Task(Some(detail)) if going_on(&detail.view.task));
                 if there {
                     *reply = Reply::Task(None);
                 }
                 there
             }
             _ => false,
+        })
+    });
+}
+
+#[test]
+fn an_effect_that_is_left_out_is_found() {
+    must_be_found(|history| {
+        let mut applied = history.iter().enumerate().filter_map(|(place, entry)| match entry {
+            Entry::Applied { position, .. } => Some((place, *position)),
+            _ => None,
+        });
+        let (first, _) = applied.next()?;
+        let (next, _) = applied.next()?;
+        history.remove(first);
+        Some(next - 1)
+    });
+}
+
+#[test]
+fn an_effect_of_something_that_was_not_recorded_is_found() {
+    must_be_found(|history| {
+        history.iter_mut().position(|entry| match entry {
+            Entry::Applied { at, .. } => {
+                *at = at.plus_ms(1);
+                true
+            }
+            _ => false,
+        })
+    });
+}
+
+#[test]
+fn a_task_given_to_a_worker_that_does_not_offer_what_it_requires_is_found() {
+    must_be_found(|history| {
+        let demanding = |entry: &Entry| match &record(entry)?.event {
+            Event::TaskCreated(event) if !event.properties.is_empty() => Some(event.task),
+            _ => None,
+        };
+        let demanding: Vec<TaskId> = history.iter().filter_map(demanding).collect();
+        for entry in history.iter_mut() {
+            if let Entry::Asked { request: coordinator::Request::Poll { lease, .. }, .. } = entry {
+                lease.properties = Default::default();
+            }
+        }
+        let granted = |recorded: &Recorded| match &recorded.event {
+            Event::LeaseGranted(event) => demanding.contains(&event.task),
+            _ => false,
+        };
+        history.iter().position(|entry| record(entry).is_some_and(granted))
+    });
+}
+
+#[test]
+fn an_attempt_that_begins_twice_is_found() {
+    must_be_found(|history| {
+        insert_after(history, |before| match &before.event {
+            Event::AttemptStarted(event) => Some((Event::AttemptStarted(event.clone()), true)),
+            _ => None,
+        })
+    });
+}
+
+#[test]
+fn a_waiter_that_joins_twice_is_found() {
+    must_be_found(|history| {
+        insert_after(history, |before| match &before.event {
+            Event::OperationAttached(event) => Some((Event::OperationAttached(event.clone()), true)),
+            _ => None,
+        })
+    });
+}
+
+#[test]
+fn a_key_that_nobody_asked_for_is_found() {
+    must_be_found(|history| {
+        change_record(history, |recorded| match &mut recorded.event {
+            Event::TokenKeyRotated(event) => {
+                event.key_id = "stolen".into();
+                true
+            }
+            _ => false,
+        })
+    });
+}
+
+#[test]
+fn a_submit_refused_for_a_limit_that_nobody_set_is_found() {
+    must_be_found(|history| {
+        change_answer(history, |answer| {
+            let created = matches!(answer, Answer::Submitted(SubmitAnswer::Created(_)));
+            if created {
+                *answer = Answer::Submitted(SubmitAnswer::Refused(Refusal::QueueFull { max: 1_000_000 }));
+            }
+            created
         })
     });
 }

@@ -1,11 +1,14 @@
-//! The JSON types of the native contract, shared by the server, the command line and the tests.
+//! The JSON types of the contracts, shared by the server, the command line and the tests.
 //!
 //! Requests refuse fields that they do not know, so that a misspelt one is not silently ignored. Answers accept
 //! them, so that an old client reads a newer server. Payloads, results and resources are kept byte for byte as they
 //! were sent. Nothing here decides anything.
 
 mod batch;
+mod callback;
 mod cancel;
+mod claim;
+mod envelope;
 mod history;
 mod json;
 mod lease;
@@ -14,8 +17,10 @@ mod object;
 mod problem;
 mod queue;
 mod report;
+mod seconds;
 mod submit;
 mod task;
+mod token_key;
 mod worker;
 
 /// The header that names the tenant; `default` when it is missing.
@@ -36,7 +41,16 @@ pub const MAX_PAGE_TASKS: usize = 1_000;
 pub const DEFAULT_PAGE_TASKS: usize = 100;
 
 pub use batch::{BatchItem, SubmitBatch, SubmittedBatch};
+pub use callback::{
+    CallbackError, CallbackMetrics, CallbackOutcome, CallbackProblem, CallbackState, CompletionAcknowledged,
+    HeartbeatAcknowledged, StartAcknowledged, TaskCompleted, TaskHeartbeat, TaskStarted,
+};
 pub use cancel::CancelTask;
+pub use claim::{
+    ClaimJob, ClaimProblem, ClaimedJob, CompleteJob, DEFAULT_CLAIM_WAIT_MS, FailJob, HeartbeatJob,
+    JobCompleted, JobError, JobFailed, JobHeartbeat,
+};
+pub use envelope::TaskEnvelope;
 pub use history::{HistoryEvent, TaskHistory};
 pub use json::Json;
 pub use lease::{Heartbeat, HeartbeatAnswer, Lease, LeaseTasks, Leases};
@@ -44,6 +58,8 @@ pub use list::{ListTasks, TaskList, WaitTask};
 pub use problem::{PROBLEM_JSON, Problem};
 pub use queue::{Queue, QueueConfig, QueueCounts, QueueList, QueueSettings};
 pub use report::{ReleaseLease, Released, ReportAnswer, ReportCompletion, ReportFailure, Verdict};
+pub use seconds::Seconds;
 pub use submit::{Backoff, SubmitTask, Submitted};
 pub use task::{CancelRequested, ErrorCategory, Progress, Task, TaskError, TaskLease, TaskState};
+pub use token_key::{RotateTokenKey, TokenKeyRotated};
 pub use worker::{Worker, WorkerList};

@@ -1,15 +1,20 @@
-//! Reads an object that may be missing, and nothing but an object. A derived type alone would also take a list of its
+//! Reads an object, and nothing but an object. A derived type alone would also take a list of its
 //! fields in order, which nobody means to send.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 /// For `#[serde(deserialize_with)]`.
 pub fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
     from.deserialize_any(Object(PhantomData))
+}
+
+/// The same for an object that must be there.
+pub fn required<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    optional(from)?.ok_or_else(|| D::Error::custom("must be an object"))
 }
 
 struct Object<T>(PhantomData<T>);

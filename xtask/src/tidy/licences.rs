@@ -74,6 +74,7 @@ mod tests {
             license: licence.map(Into::into),
             source: Some(source.into()),
             dependencies: Vec::new(),
+            features: Default::default(),
         }
     }
 

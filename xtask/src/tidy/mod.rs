@@ -13,6 +13,7 @@ mod licences;
 mod links;
 mod lints;
 mod machine_paths;
+mod planted_bugs;
 mod repository;
 mod test_sleeps;
 
@@ -60,6 +61,11 @@ const RULES: &[Rule] = &[
         name: "authority-purity",
         why: "the authority decides from its arguments alone, or replay would differ",
         check: authority_purity::check,
+    },
+    Rule {
+        name: "planted-bugs",
+        why: "bugs that tests plant stay out of everything that is shipped",
+        check: planted_bugs::check,
     },
     Rule {
         name: "dependency-list",

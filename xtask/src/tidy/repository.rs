@@ -1,6 +1,6 @@
 //! The repository as the rules see it: its text files, its packages, its declared dependencies.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -37,6 +37,8 @@ pub struct Package {
     /// None for our own packages.
     pub source: Option<String>,
     pub dependencies: Vec<Dependency>,
+    /// Its own features, each with what it brings along.
+    pub features: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +48,8 @@ pub struct Dependency {
     pub kind: Option<String>,
     /// The directory of one of our own packages.
     pub path: Option<String>,
+    /// What is enabled of it.
+    pub features: Vec<String>,
 }
 
 impl Repository {
@@ -177,9 +181,12 @@ pub mod examples {
                 name: name.trim_start_matches("./").to_string(),
                 kind: None,
                 path: name.starts_with("./").then(|| "somewhere".to_string()),
+                features: Vec::new(),
             })
             .collect();
-        Package { name: name.into(), version: "0.1.0".into(), license: None, source: None, dependencies }
+        let features = BTreeMap::new();
+        let (license, source) = (None, None);
+        Package { name: name.into(), version: "0.1.0".into(), license, source, dependencies, features }
     }
 }
 

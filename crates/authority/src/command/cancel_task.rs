@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Decision;
 use super::verdict::expire;
 use crate::event::{CancelRequested, Event, TaskDead};
+use crate::quirk::{self, Quirk};
 use crate::{CancelCause, DeadReason, Phase, Scope, State, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl CancelTask {
                 }
                 events
             }
-            Phase::Leased(_) if task.cancel.is_none() => {
+            Phase::Leased(_) if task.cancel.is_none() && !quirk::is(Quirk::CancelForgotten) => {
                 let grace_until = now.plus_ms(state.line(slot).settings.cancel_grace_ms);
                 let (cause, reason) = (CancelCause::User, self.reason.clone());
                 vec![Event::CancelRequested(CancelRequested { task: task.id, cause, reason, grace_until })]

@@ -7,6 +7,7 @@ use super::lease_tasks::lease_end;
 use super::verdict::expire;
 use crate::event::{Event, LeaseExtended};
 use crate::lookup::Found;
+use crate::quirk::{self, Quirk};
 use crate::{LeaseRef, Rejection, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +32,10 @@ impl ExtendLease {
         let task = match self.lease.find(state, now) {
             Found::Rejected(why) => return Decision::only(ExtendAnswer::Rejected(why)),
             Found::Past(..) => return Decision::only(ExtendAnswer::Lost),
-            Found::Overdue(slot, _) => {
+            Found::Overdue(slot, task) if task.cancel.is_some() || !quirk::is(Quirk::ExpiredLeaseRevived) => {
                 return Decision { events: expire(state, slot, now), answer: ExtendAnswer::Lost };
             }
-            Found::Current(_, task) => task,
+            Found::Current(_, task) | Found::Overdue(_, task) => task,
         };
         let Some(lease) = task.lease() else { return Decision::only(ExtendAnswer::Lost) };
         let cancel = task.cancel.as_ref().map(|cancel| cancel.reason.clone());

@@ -6,8 +6,11 @@ use super::Decision;
 use super::verdict::attempts_lost;
 use crate::event::{Event, ExpiryCause, LeaseGranted, TaskDead};
 use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
+use crate::quirk::{self, Quirk};
 use crate::state::Slot;
-use crate::{DeadReason, Digest, Extras, Position, Properties, QueueKey, Scope, State, Task, TaskId, Time};
+use crate::{
+    DeadReason, Digest, Extras, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId, Time,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseTasks {
@@ -29,9 +32,16 @@ pub struct Grant {
     pub attempt: u32,
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
+    pub created_at: Time,
+    /// The record that made the task wait for this lease. A lease that is told again does not know it any more: the
+    /// task's history does.
+    pub since: Option<Position>,
     pub granted_at: Time,
+    /// How long the lease lives without a heartbeat, by its contract; `expires_at` lies a little later.
+    pub length_ms: u64,
     pub expires_at: Time,
     pub heartbeat_interval_ms: u64,
+    pub cancel_grace_ms: u64,
     pub extras: Option<Arc<Extras>>,
 }
 
@@ -47,7 +57,7 @@ impl LeaseTasks {
         let max_tasks = self.max_tasks.min(MAX_GRANTS);
         for (at, name) in self.queues.iter().enumerate() {
             // A queue named again would give its tasks again: nothing is applied between two grants.
-            if self.queues[..at].contains(name) {
+            if self.queues[..at].contains(name) && !quirk::is(Quirk::LeaseGrantedTwice) {
                 continue;
             }
             let key = QueueKey { scope: self.scope.clone(), name: name.clone() };
@@ -66,7 +76,8 @@ impl LeaseTasks {
                     events.push(attempts_lost(task, ExpiryCause::Silence));
                     continue;
                 }
-                let lease = Position(state.position().0 + 1 + events.len() as u64);
+                let before = if quirk::is(Quirk::TokenRepeated) { 0 } else { events.len() as u64 };
+                let lease = Position(state.position().0 + 1 + before);
                 let (event, grant) = self.grant(state, turn.slot, lease, now);
                 granted_bytes += grant.payload.len();
                 events.push(event);
@@ -110,9 +121,16 @@ impl LeaseTasks {
             attempt: task.attempt + 1,
             queue: line.key.clone(),
             payload: task.payload.clone(),
+            created_at: task.created_at,
+            since: match task.phase {
+                Phase::Waiting { since, .. } => Some(since),
+                _ => None,
+            },
             granted_at: now,
+            length_ms,
             expires_at,
             heartbeat_interval_ms: line.settings.told_interval_ms(length_ms),
+            cancel_grace_ms: line.settings.cancel_grace_ms,
             extras: task.extras.clone(),
         };
         (Event::LeaseGranted(granted), grant)
@@ -145,9 +163,13 @@ fn told(state: &State, slot: Slot) -> Option<Grant> {
         attempt: task.attempt,
         queue: line.key.clone(),
         payload: task.payload.clone(),
+        created_at: task.created_at,
+        since: None,
         granted_at: lease.granted_at,
+        length_ms: lease.length_ms,
         expires_at: lease.expires_at,
         heartbeat_interval_ms: line.settings.told_interval_ms(lease.length_ms),
+        cancel_grace_ms: line.settings.cancel_grace_ms,
         extras: task.extras.clone(),
     })
 }

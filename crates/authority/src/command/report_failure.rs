@@ -3,6 +3,7 @@
 use super::Decision;
 use super::verdict::{Verdict, judge};
 use crate::event::{DeadReport, Event, NextStep, TaskDead, TaskFailed};
+use crate::quirk::{self, Quirk};
 use crate::{Category, Digest, LeaseRef, Outcome, QueueSettings, State, Task, TaskError, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,12 +42,17 @@ impl ReportFailure {
 
     fn fail(&self, task: &Task, settings: &QueueSettings, retry: bool, now: Time) -> (Event, Outcome) {
         let used = task.used_attempts();
-        let (next, outcome) = if retry && used < task.max_attempts(settings) {
-            let at = now.plus_ms(task.backoff(settings).delay_ms(used, self.draw));
-            (NextStep::RetryAt(at), Outcome::RetryAt(at))
-        } else {
-            (NextStep::Final, Outcome::Failed)
-        };
+        let (next, outcome) =
+            if retry && used < task.max_attempts(settings) && !quirk::is(Quirk::RetryForgotten) {
+                let delay_ms = match quirk::is(Quirk::BackoffForgotten) {
+                    true => 0,
+                    false => task.backoff(settings).delay_ms(used, self.draw),
+                };
+                let at = now.plus_ms(delay_ms);
+                (NextStep::RetryAt(at), Outcome::RetryAt(at))
+            } else {
+                (NextStep::Final, Outcome::Failed)
+            };
         let failed = TaskFailed {
             task: task.id,
             lease: self.lease.lease,

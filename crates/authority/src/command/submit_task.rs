@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Decision;
 use crate::event::{Event, TaskCreated};
 use crate::limits::{MAX_CLASSES, MAX_QUEUES};
+use crate::quirk::{self, Quirk};
 use crate::{Extras, Properties, QueueKey, State, TaskId, TaskView, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,7 @@ impl SubmitTask {
     pub(super) fn decide(&self, state: &State, now: Time) -> Decision<SubmitAnswer> {
         if let Some(dedup) = self.extras.as_ref().and_then(|extras| extras.dedup.as_ref())
             && let Some(slot) = state.dedup(&self.queue, &dedup.key)
+            && !(state.task_at(slot).is_final() && quirk::is(Quirk::DedupKeyForgotten))
         {
             let existing = state.task_at(slot);
             let same = existing.extras.as_ref().is_some_and(|extras| extras.dedup.as_ref() == Some(dedup));

@@ -6,6 +6,7 @@ use super::lease_tasks::past_deadline;
 use crate::event::{Event, ExpiryCause, LeaseExpired, TaskCancelled, TaskDead};
 use crate::limits::MAX_REPORTS;
 use crate::lookup::{Found, LeaseRef};
+use crate::quirk::{self, Quirk};
 use crate::state::Slot;
 use crate::{DeadReason, Decision, Digest, Outcome, Rejection, State, Task, Time};
 
@@ -31,20 +32,26 @@ pub(super) fn judge(
     match lease.find(state, now) {
         Found::Rejected(why) => Decision::only(Verdict::Rejected(why)),
         Found::Past(_, Some(report)) => Decision::only(match report.outcome {
-            _ if report.digest != digest => Verdict::Rejected(Rejection::AnotherStory),
+            _ if report.digest != digest && !quirk::is(Quirk::OtherStoryAccepted) => {
+                Verdict::Rejected(Rejection::AnotherStory)
+            }
             Outcome::Discarded => Verdict::Cancelled,
+            _ if quirk::is(Quirk::RepeatCalledStale) => Verdict::Cancelled,
             outcome => Verdict::Committed(outcome),
         }),
         Found::Past(task, None) => {
             let events = discard(task, lease, digest).into_iter().collect();
             Decision { events, answer: Verdict::Cancelled }
         }
-        Found::Overdue(slot, task) => {
+        Found::Overdue(slot, task) if task.cancel.is_some() || !quirk::is(Quirk::LateReportCommits) => {
             let mut events = expire(state, slot, now);
             events.extend(discard(task, lease, digest));
             Decision { events, answer: Verdict::Cancelled }
         }
-        Found::Current(slot, task) => {
+        Found::Current(_, task) if task.cancel.is_some() && quirk::is(Quirk::ReportLostToCancel) => {
+            Decision::only(Verdict::Cancelled)
+        }
+        Found::Current(slot, task) | Found::Overdue(slot, task) => {
             let (event, outcome) = accept(slot, task);
             Decision::with(event, Verdict::Committed(outcome))
         }
@@ -62,7 +69,9 @@ fn discard(task: &Task, lease: &LeaseRef, digest: Digest) -> Option<Event> {
 pub(super) fn expire(state: &State, slot: Slot, now: Time) -> Vec<Event> {
     let task = state.task_at(slot);
     let Some(lease) = task.lease() else { return Vec::new() };
-    if let Some(cancel) = &task.cancel {
+    if let Some(cancel) = &task.cancel
+        && !quirk::is(Quirk::CancelledWaitsAgain)
+    {
         // What ended first counts, however late somebody looks.
         let reason = match lease.expires_at >= cancel.grace_until {
             true => DeadReason::CancelTimeout,

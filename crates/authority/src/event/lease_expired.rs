@@ -1,6 +1,7 @@
 //! Time revoked a lease: the task waits again. A fact about time, never something a worker asks for.
 
 use super::{At, Illegal};
+use crate::quirk::{self, Quirk};
 use crate::state::State;
 use crate::{Phase, Position, TaskId};
 
@@ -27,10 +28,11 @@ impl LeaseExpired {
         if task.lease().is_some_and(|lease| !lease.is_over(at.time)) {
             return Err(at.illegal(format!("lease {} has not passed its time", self.lease)));
         }
-        if task.cancel.is_some() {
+        if task.cancel.is_some() && !quirk::is(Quirk::CancelledWaitsAgain) {
             return Err(at.illegal(format!("task {} is being cancelled and cannot wait again", self.task)));
         }
         state.change(slot, at, |task| {
+            task.releases += u32::from(quirk::is(Quirk::ExpiryCostsNothing));
             task.phase = Phase::Waiting { since: at.position, not_before: None, exhausted: self.exhausted }
         });
         Ok(())

@@ -20,7 +20,7 @@ impl State {
             self.line_of.resize(slot.0 as usize + 1, 0);
         }
         self.line_of[slot.0 as usize] = line_id;
-        self.ids.insert(&self.tasks, id, slot);
+        self.ids.insert(id, slot);
         let line = self.lines.get_mut(&line_id).expect("the line was just made");
         line.created.insert((created, slot));
         line.dedup_insert(&self.tasks, slot);
@@ -59,7 +59,7 @@ impl State {
         }
         line.created.remove(&(task.created, slot));
         line.dedup_remove(&self.tasks, slot);
-        self.ids.remove(&self.tasks, id);
+        self.ids.remove(id, slot);
         self.tasks.remove(slot);
         self.drop_if_unused(line_id);
     }

@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use super::State;
 use super::line::Line;
+use crate::quirk::{self, Quirk};
 use crate::{Task, TaskId, Time};
 
 impl State {
@@ -17,7 +18,9 @@ impl State {
     pub(crate) fn purgeable(&self, now: Time) -> impl Iterator<Item = TaskId> {
         self.lines.values().flat_map(move |line| {
             let retention_ms = line.settings.retention_ms;
+            let waiting = line.ready.oldest().filter(|_| quirk::is(Quirk::WaitingTaskPurged));
             self.ended_before(line, move |at| at.plus_ms(retention_ms) <= now)
+                .chain(waiting.map(|turn| self.tasks.at(turn.slot).id))
         })
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::ready::Turn;
 use super::slab::Slot;
+use crate::quirk::{self, Quirk};
 use crate::{Phase, Position, Task, TaskState, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +41,15 @@ impl Keys {
 
 fn place(slot: Slot, task: &Task, ready_until: Time) -> Place {
     let Phase::Waiting { since, not_before, exhausted: false } = task.phase else { return Place::Nowhere };
+    if task.attempt > 0 && quirk::is(Quirk::RequeueForgotten) {
+        return Place::Nowhere;
+    }
+    let since = if quirk::is(Quirk::ReadyOrderReversed) { Position(u64::MAX - since.0) } else { since };
     let turn = Turn { priority: task.priority, since, slot };
     match not_before {
-        Some(time) if time > ready_until => Place::Delayed(time, turn),
+        Some(time) if time > ready_until && !quirk::is(Quirk::RetryDelayIgnored) => {
+            Place::Delayed(time, turn)
+        }
         _ => Place::Ready(turn),
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{Owner, State, TokenKey};
 use crate::event::{At, Event, Illegal, TasksPurged};
+use crate::quirk::{self, Quirk};
 use crate::{Position, QueueConfig, QueueKey, Task, TaskId, Time};
 
 pub struct Restore {
@@ -32,6 +33,7 @@ impl Restore {
     }
 
     pub fn queue(&mut self, key: &Arc<QueueKey>, config: QueueConfig, configured: Position) {
+        let config = if quirk::is(Quirk::SettingsLostAtRestore) { QueueConfig::default() } else { config };
         self.state.configure(key, config, configured);
     }
 
@@ -47,6 +49,9 @@ impl Restore {
     pub fn finish(mut self, end: Position) -> State {
         for line in self.state.lines.values_mut() {
             line.ended.make_contiguous().sort_unstable();
+        }
+        if quirk::is(Quirk::TimersLostAtRestore) {
+            self.state.due.clear();
         }
         self.state.window_end = end;
         self.state
@@ -90,6 +95,7 @@ impl State {
                 None => return Ok(()),
             },
         };
-        if seen.is_some_and(|seen| seen >= at.position) { Ok(()) } else { event.apply(self, at) }
+        let again = seen.is_some_and(|seen| seen >= at.position) && !quirk::is(Quirk::WindowAppliedTwice);
+        if again { Ok(()) } else { event.apply(self, at) }
     }
 }

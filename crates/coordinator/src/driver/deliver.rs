@@ -13,7 +13,9 @@ impl ReplyTo for oneshot::Sender<Reply> {
 }
 
 impl Driver {
+    /// Sends the answers that rest on durable records.
     pub(super) fn deliver(&mut self) {
+        self.outbox.extend(self.engine.take_answers());
         // Not the clock's time: a record of ours must not overtake requests that were received before it.
         let now = self.horizon();
         for (reply_to, reply) in self.outbox.drain(..) {

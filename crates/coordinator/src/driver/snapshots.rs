@@ -1,5 +1,4 @@
-//! When a snapshot is due, and the thread that writes its blocks. The engine gives one slice at a time, and only when
-//! the last one was written, so a slow disk slows the snapshot and nothing else.
+//! The thread that writes the blocks of snapshots, and the way to it.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
@@ -10,7 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use super::disk::{Disk, DiskEvent};
-use crate::engine::Engine;
+use crate::engine::{Engine, SnapshotPlan, SnapshotStep};
 use crate::request::Reply;
 
 /// A snapshot is due when this much was appended since the last one, or as much as the last one took.
@@ -101,83 +100,55 @@ impl Writing {
 /// The driver's side.
 pub struct Snapshots {
     thread: SnapshotThread,
-    after_bytes: u64,
-    appended_bytes: u64,
-    due_at_bytes: u64,
-    phase: Phase,
-}
-
-enum Phase {
-    Idle,
-    /// The thread is busy with a step.
-    Busy,
-    /// The thread waits for the next slice.
-    Ready,
-    /// All slices are written; the snapshot may be completed once this position is durable.
-    AllWritten(Position),
+    plan: SnapshotPlan,
 }
 
 impl Snapshots {
     pub fn new(thread: SnapshotThread, after_bytes: u64, replayed_bytes: u64) -> Snapshots {
-        let due_at_bytes = after_bytes;
-        Snapshots { thread, after_bytes, appended_bytes: replayed_bytes, due_at_bytes, phase: Phase::Idle }
+        Snapshots { thread, plan: SnapshotPlan::new(after_bytes, replayed_bytes) }
     }
 
     pub fn note_appended(&mut self, bytes: usize) {
-        self.appended_bytes += bytes as u64;
+        self.plan.note_appended(bytes);
     }
 
     pub fn step(&mut self, engine: &mut Engine<oneshot::Sender<Reply>>, disk: &Disk) {
-        match self.phase {
-            Phase::Idle if self.appended_bytes >= self.due_at_bytes => {
-                let (begin, block) = engine.begin_snapshot();
-                self.appended_bytes = 0;
-                self.phase = Phase::Busy;
-                disk.begin_snapshot(begin, block);
-            }
-            Phase::Ready => {
-                let Some(slice) = engine.snapshot_slice() else { return };
-                self.phase = match slice.end {
-                    None => Phase::Busy,
-                    Some(end) => Phase::AllWritten(end),
-                };
-                self.thread.send(Step::Block(slice.block));
-            }
-            _ => {}
+        match self.plan.step(engine) {
+            // Only the owner of the ledger can begin one.
+            Some(SnapshotStep::Begin { begin, block }) => disk.begin_snapshot(begin, block),
+            step => self.carry(step),
         }
     }
 
     /// Everything up to here is durable.
     pub fn durable(&mut self, position: Position) {
-        if let Phase::AllWritten(end) = self.phase
-            && end <= position
-        {
-            self.phase = Phase::Busy;
-            self.thread.send(Step::Finish(end));
-        }
+        let step = self.plan.durable(position);
+        self.carry(step);
     }
 
     pub fn event(&mut self, event: SnapshotEvent, engine: &mut Engine<oneshot::Sender<Reply>>, disk: &Disk) {
         match event {
             SnapshotEvent::Ready => {
-                if let Phase::Busy = self.phase {
-                    self.phase = Phase::Ready;
-                }
-                self.durable(engine.durable());
+                let step = self.plan.written(engine.durable());
+                self.carry(step);
             }
             SnapshotEvent::Finished(bytes) => {
                 tracing::info!(bytes, "snapshot taken");
-                self.due_at_bytes = self.after_bytes.max(bytes);
-                self.phase = Phase::Idle;
+                self.plan.finished(bytes);
                 disk.trim(engine.state().time());
             }
             SnapshotEvent::Failed(error) => {
                 tracing::error!(error, "the snapshot could not be written; the log is complete without it");
-                engine.abandon_snapshot();
-                self.due_at_bytes = self.after_bytes;
-                self.appended_bytes = 0;
-                self.phase = Phase::Idle;
+                self.plan.failed(engine);
             }
+        }
+    }
+
+    fn carry(&self, step: Option<SnapshotStep>) {
+        match step {
+            Some(SnapshotStep::Block(block)) => self.thread.send(Step::Block(block)),
+            Some(SnapshotStep::Finish(end)) => self.thread.send(Step::Finish(end)),
+            Some(SnapshotStep::Begin { .. }) | None => {}
         }
     }
 }

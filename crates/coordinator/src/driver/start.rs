@@ -63,6 +63,9 @@ pub struct StartReport {
     /// Where the snapshot ended that was used, if one was.
     pub snapshot: Option<Position>,
     pub replayed: u64,
+    /// The part of the whole that went into the snapshot and the records: reading, verifying, decoding, applying.
+    pub replay_took: Duration,
+    /// From the directory to serving.
     pub took: Duration,
     pub tasks: usize,
     /// How often the ledger has been taken over, this start included.
@@ -127,7 +130,9 @@ fn begin(
     options: Options,
 ) -> Result<Running, StartError> {
     let snapshot = ledger.snapshots().last().map(|snapshot| snapshot.end);
+    let replay_began = Instant::now();
     let rebuild = Rebuild::newest(&ledger)?;
+    let replay_took = replay_began.elapsed();
     let (replayed, replayed_bytes) = (rebuild.records(), rebuild.bytes());
     let mut state = rebuild.into_state();
     state.set_max_bytes(options.max_state_bytes);
@@ -197,7 +202,7 @@ fn begin(
         waiting,
         history: Arc::new(LedgerHistory::new(reader)),
     };
-    let report = StartReport { opened, snapshot, replayed, took: began.elapsed(), tasks, epoch };
+    let report = StartReport { opened, snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
     Ok(Running { handle, report, stop, ended })
 }
 

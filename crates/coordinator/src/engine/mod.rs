@@ -11,10 +11,12 @@ mod journal;
 mod polls;
 mod registry;
 mod snapshot;
+mod snapshot_plan;
 mod waits;
 
 pub use answers::ReplyTo;
-pub use snapshot::Slice;
+pub use snapshot::{Slice, SliceSize};
+pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
 
 use std::collections::HashMap;
 
@@ -63,6 +65,7 @@ pub struct Engine<T> {
     /// No task is purged for its age before this time.
     purge_by_age_from: Time,
     snapshot: Option<Slices>,
+    slice_size: SliceSize,
 }
 
 impl<T: ReplyTo> Engine<T> {
@@ -82,6 +85,7 @@ impl<T: ReplyTo> Engine<T> {
             next_purge: Time::ZERO,
             purge_by_age_from,
             snapshot: None,
+            slice_size: SliceSize::default(),
         }
     }
 
@@ -282,6 +286,7 @@ impl<T: ReplyTo> Engine<T> {
             Read::Queue(key) => Reply::Queue(self.state.queue_view(&key).map(Box::new)),
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
             Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state)),
+            Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),
                 tasks: self.state.len(),

@@ -142,11 +142,14 @@ impl<T: ReplyTo> Polls<T> {
         out
     }
 
+    /// Everyone, in the order in which they came.
     pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.by_queue.clear();
         self.overdue.clear();
         self.touched.clear();
-        std::mem::take(&mut self.parked).into_values().map(|parked| parked.reply_to)
+        let mut parked: Vec<_> = std::mem::take(&mut self.parked).into_iter().collect();
+        parked.sort_unstable_by_key(|(id, _)| *id);
+        parked.into_iter().map(|(_, parked)| parked.reply_to)
     }
 
     fn first(&self, queue: &QueueKey, kind: &Arc<Properties>) -> Option<PollId> {

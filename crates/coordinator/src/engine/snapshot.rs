@@ -5,10 +5,20 @@ use ledger::record::snapshot::Slices;
 
 use super::{Engine, ReplyTo};
 
-/// A slice ends when it holds this much.
-const SLICE_BYTES: usize = 256 << 10;
-/// A slice looks at this many slots at most, also when they are empty.
-const SLICE_SLOTS: u32 = 2_048;
+/// How long the writer may be kept by one slice.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceSize {
+    /// A slice ends when it holds this much.
+    pub bytes: usize,
+    /// A slice looks at this many slots at most, also when they are empty.
+    pub slots: u32,
+}
+
+impl Default for SliceSize {
+    fn default() -> Self {
+        SliceSize { bytes: 256 << 10, slots: 2_048 }
+    }
+}
 
 /// A part of a snapshot.
 pub struct Slice {
@@ -18,6 +28,11 @@ pub struct Slice {
 }
 
 impl<T: ReplyTo> Engine<T> {
+    /// Takes smaller or larger slices than usual from now on.
+    pub fn set_slice_size(&mut self, size: SliceSize) {
+        self.slice_size = size;
+    }
+
     /// Begins a snapshot. Returns the position that replay goes on from, and the first block.
     pub fn begin_snapshot(&mut self) -> (Position, Vec<u8>) {
         let mut block = Vec::new();
@@ -28,8 +43,9 @@ impl<T: ReplyTo> Engine<T> {
     /// The next part of the snapshot that was begun, if one was.
     pub fn snapshot_slice(&mut self) -> Option<Slice> {
         let slices = self.snapshot.as_mut()?;
-        let mut block = Vec::with_capacity(SLICE_BYTES);
-        slices.next(&self.state, SLICE_SLOTS, SLICE_BYTES, &mut block);
+        let SliceSize { bytes, slots } = self.slice_size;
+        let mut block = Vec::with_capacity(bytes);
+        slices.next(&self.state, slots, bytes, &mut block);
         let done = slices.is_done();
         if done {
             self.snapshot = None;

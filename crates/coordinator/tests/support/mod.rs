@@ -13,7 +13,7 @@ use coordinator::{Options, Running};
 use ledger::file::ClusterId;
 
 /// Small enough that tests rotate, large enough for a batch.
-pub const SEGMENT_BYTES: u64 = 32 << 20;
+pub const SEGMENT_BYTES: u64 = 64 << 20;
 
 pub fn scope() -> Scope {
     Scope { tenant: Arc::from("default"), workspace: Arc::from("default") }

@@ -29,12 +29,13 @@ pub struct Story {
     pub task: TaskId,
     /// Unknown when the record of its creation is no longer kept.
     pub queue: Option<Arc<QueueKey>>,
-    /// Where it stands now, or stood before it was purged; `None` when no record is about it.
+    /// Where it stands now, or stood before it was purged; `None` when no record that is kept tells.
     pub state: Option<TaskState>,
     pub is_purged: bool,
     /// Whether the beginning is missing.
     pub is_truncated: bool,
-    /// How often it was given to a worker, as far as is known.
+    /// How often it was given to a worker, as far as is known. This and the following speak of its last life: a call
+    /// that is repeated long after its task was purged creates it again.
     pub attempts: u32,
     /// How often it was given back at no cost.
     pub releases: u32,
@@ -137,8 +138,11 @@ impl Teller {
         }
         if self.story.state.is_none() {
             self.story.is_truncated = true;
-            // Whatever it was before, it existed.
-            self.story.state = Some(TaskState::Waiting);
+        }
+        if let Event::LeaseExtended(_) | Event::AttemptStarted(_) | Event::CancelRequested(_) = &record.event
+        {
+            // True of any such record, also when the one that granted the lease is no longer kept.
+            self.story.state = Some(TaskState::Leased);
         }
         match &record.event {
             Event::LeaseGranted(event) => {
@@ -229,6 +233,10 @@ impl Teller {
     fn created(&mut self, position: Position, at: Time, event: &TaskCreated) {
         self.story.queue = Some(event.queue.clone());
         self.story.state = Some(TaskState::Waiting);
+        self.story.is_purged = false;
+        (self.story.attempts, self.story.releases) = (0, 0);
+        (self.story.waited_ms, self.story.ran_ms) = (0, 0);
+        (self.lease, self.cancel) = (None, None);
         let extras = event.extras.as_deref();
         self.own_max_attempts = extras.and_then(|extras| extras.max_attempts);
         self.ready_at = Some(event.not_before.map_or(at, |time| time.max(at)));

@@ -359,6 +359,58 @@ fn a_purged_task_and_one_whose_beginning_is_trimmed() {
 }
 
 #[test]
+fn nothing_is_made_up_about_what_is_trimmed() {
+    let purged = Event::TasksPurged(TasksPurged { tasks: vec![TASK] });
+    let script = Script::new().leased(0, 1, "w1").completed(1).at(90_000, purged);
+    let story = Script(script.0[3..].to_vec()).story();
+    assert_eq!((story.state, story.is_purged, story.is_truncated), (None, true, true));
+    assert_eq!(
+        story.summary(),
+        "The task is older than the records that are kept; how it stood is no longer known, and has been forgotten \
+         since. It waited 0 ms and ran 0 ms as far as is known."
+    );
+
+    let held =
+        Script::new().leased(0, 1, "w1").extended(30).cancel_requested(40, CancelCause::User, "budget");
+    for kept in 2..=3 {
+        let story = Script(held.0[kept..].to_vec()).story();
+        assert_eq!(story.state, Some(TaskState::Leased), "it still is, whoever has it");
+        assert!(
+            story.summary().starts_with("The task is older than the records that are kept; it is leased.")
+        );
+    }
+
+    let script = Script::new().leased(0, 1, "w1");
+    let lease = script.lease();
+    let late = script.completed(1).discarded(2, 1, lease);
+    assert_eq!(
+        Script(late.0[3..].to_vec()).story().state,
+        None,
+        "a discarded report says nothing of the task"
+    );
+}
+
+#[test]
+fn a_task_that_is_created_again_after_its_purge_begins_a_new_life() {
+    let purged = Event::TasksPurged(TasksPurged { tasks: vec![TASK] });
+    let script = Script::new()
+        .leased(0, 1, "w1")
+        .released(1, ReleaseCause::Worker)
+        .leased(1, 2, "w1")
+        .cancel_requested(2, CancelCause::User, "budget")
+        .completed(3)
+        .at(90_000, purged)
+        .at(90_001, created(None, None))
+        .leased(90_002, 1, "w2")
+        .dead(90_003, DeadReason::Killed, None);
+    let story = script.story();
+    assert_eq!((story.state, story.is_purged), (Some(TaskState::Dead), false));
+    assert_eq!((story.attempts, story.releases, story.waited_ms, story.ran_ms), (1, 0, 1_000, 1_000));
+    assert!(matches!(story.steps.last().unwrap().what, What::Dead { cancel: None, .. }));
+    assert_eq!(story.steps.len(), 10, "the first life is still told");
+}
+
+#[test]
 fn other_tasks_are_none_of_its_business() {
     let mut other = Script::new().leased(0, 1, "w1").completed(1).0;
     for record in &mut other {

@@ -151,21 +151,24 @@ impl Step {
 impl Story {
     /// The whole story in a sentence or two: how it stands, how often it ran, and why more than once.
     pub fn summary(&self) -> String {
-        let Some(state) = self.state else { return "no record is about this task".to_owned() };
-        let ended = match state {
-            TaskState::Waiting => "it waits",
-            TaskState::Leased => "it is leased",
-            TaskState::Completed => "it was completed",
-            TaskState::Failed => "it failed",
-            TaskState::Dead => "it is dead",
+        let ended = match self.state {
+            None if self.steps.is_empty() => return "no record is about this task".to_owned(),
+            None => "how it stood is no longer known",
+            Some(TaskState::Waiting) => "it waits",
+            Some(TaskState::Leased) => "it is leased",
+            Some(TaskState::Completed) => "it was completed",
+            Some(TaskState::Failed) => "it failed",
+            Some(TaskState::Dead) => "it is dead",
         };
         let times = match self.attempts {
+            0 if self.is_truncated => "is older than the records that are kept".to_owned(),
             0 => "was never given to a worker".to_owned(),
             1 => "was given to a worker once".to_owned(),
             many => format!("was given to a worker {many} times{}", self.why_again()),
         };
         let forgotten = if self.is_purged { ", and has been forgotten since" } else { "" };
-        let spans = format!("It waited {} and ran {} in all.", span(self.waited_ms), span(self.ran_ms));
+        let all = if self.is_truncated { "as far as is known" } else { "in all" };
+        let spans = format!("It waited {} and ran {} {all}.", span(self.waited_ms), span(self.ran_ms));
         format!("The task {times}; {ended}{forgotten}. {spans}")
     }
 

@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use authority::quirk::{self, Quirk};
+
 use super::{
     batch::Batch,
     error::{AppendError, Error, Fault, Refusal, ReplayError},
@@ -82,7 +84,13 @@ impl FileLedger {
         let file = &self.active.file;
         let written = write_all_at(&**file, frame, self.offset)
             .map_err(Fault::of("write", &self.active.name))
-            .and_then(|()| file.sync_data().map_err(Fault::of("sync", &self.active.name)));
+            .and_then(|()| {
+                match file.sync_data() {
+                    Err(_) if quirk::is(Quirk::FailedSyncRetried) => file.sync_data(),
+                    synced => synced,
+                }
+                .map_err(Fault::of("sync", &self.active.name))
+            });
         if let Err(fault) = written {
             return Err(self.poison(fault));
         }

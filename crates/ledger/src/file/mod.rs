@@ -6,6 +6,7 @@
 mod batch;
 mod error;
 mod frame;
+mod hold;
 mod identity;
 mod init;
 mod inspect;
@@ -28,6 +29,7 @@ mod trim;
 pub use batch::{Batch, BatchBuilder, BatchFull};
 pub use error::{AppendError, Damage, Error, Fault, Refusal, ReplayError};
 pub use frame::{FORMAT_VERSION, MAX_BATCH_BYTES, SECTOR_BYTES};
+pub use hold::Hold;
 pub use identity::ClusterId;
 pub use inspect::{End, FrameInfo, Inspection, Seen, SegmentInfo, Unfinished};
 pub use ledger::FileLedger;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::{
     error::{Damage, Error, Fault},
     frame::{self, Header, HeaderFault, SECTOR_BYTES, Soundness},
+    hold::Hold,
     shared::{Index, Segment, Shared},
 };
 use crate::{Position, disk::read_exact_at};
@@ -39,6 +40,11 @@ impl Reader {
     /// The first position that is still there.
     pub fn first(&self) -> Position {
         self.shared.segments().first().map_or(Position(1), |segment| segment.header.first)
+    }
+
+    /// Keeps everything from `from` on from being trimmed, as long as the hold lives.
+    pub fn hold(&self, from: Position) -> Hold {
+        self.shared.hold(from)
     }
 
     /// One record; `None` when it is trimmed.

@@ -12,6 +12,7 @@ use crate::{
     Position,
     disk::{File, read_exact_at},
 };
+use authority::quirk::{self, Quirk};
 use std::sync::Arc;
 
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -133,14 +134,22 @@ impl Scanner {
         }
         match header.judge(self.load(self.offset, bytes)?) {
             Soundness::Sound => {}
+            Soundness::Damaged if quirk::is(Quirk::DamagedFrameSkipped) => {
+                self.pass(&header);
+                return self.step();
+            }
             Soundness::Incomplete => return Ok(Step::Incomplete(header)),
             Soundness::Damaged => return Ok(Step::Unverified { what: "the frame's checksum is wrong" }),
         }
         self.frame_at = (self.offset - self.window_at) as usize;
-        self.offset += bytes as u64;
+        self.pass(&header);
+        Ok(Step::Frame(header))
+    }
+
+    fn pass(&mut self, header: &Header) {
+        self.offset += header.frame_bytes() as u64;
         self.expected = header.next();
         self.chain = header.checksum;
-        Ok(Step::Frame(header))
     }
 
     /// The bytes of the frame that the last step returned.

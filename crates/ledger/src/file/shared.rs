@@ -4,11 +4,11 @@
 //! Every lock here is held for a moment, never over a write or a sync, so no reader can stall the writer.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock,
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use super::{frame::SECTOR_BYTES, identity::ClusterId, segment::SegmentHeader};
+use super::{frame::SECTOR_BYTES, hold::Hold, identity::ClusterId, segment::SegmentHeader};
 use crate::{
     Position,
     disk::{Disk, File},
@@ -24,6 +24,8 @@ pub struct Shared {
     replayed: AtomicU64,
     segments: RwLock<Arc<Vec<Arc<Segment>>>>,
     snapshots: Mutex<Vec<SnapshotInfo>>,
+    /// From where on somebody still has to read; those who are gone hold nothing.
+    holds: Mutex<Vec<Weak<AtomicU64>>>,
     pub snapshot_in_work: AtomicBool,
     pub trim_in_work: AtomicBool,
 }
@@ -68,6 +70,7 @@ impl Shared {
             replayed: AtomicU64::new(0),
             segments: RwLock::new(Arc::new(segments)),
             snapshots: Mutex::new(snapshots),
+            holds: Mutex::default(),
             snapshot_in_work: AtomicBool::new(false),
             trim_in_work: AtomicBool::new(false),
         }
@@ -109,6 +112,20 @@ impl Shared {
     /// The usable snapshots, oldest first.
     pub fn snapshots(&self) -> MutexGuard<'_, Vec<SnapshotInfo>> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn hold(&self, from: Position) -> Hold {
+        let hold = Hold::new(from);
+        self.holds.lock().unwrap_or_else(PoisonError::into_inner).push(hold.shared());
+        hold
+    }
+
+    /// The first position that somebody still has to read.
+    pub fn held_from(&self) -> Option<Position> {
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.retain(|hold| hold.strong_count() > 0);
+        let held = holds.iter().filter_map(Weak::upgrade).map(|from| from.load(Ordering::Acquire));
+        held.min().map(Position)
     }
 
     pub fn add_snapshot(&self, info: SnapshotInfo) {

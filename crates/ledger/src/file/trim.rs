@@ -1,12 +1,14 @@
 //! Trimming: removes snapshots and history that nothing needs any more.
 //!
-//! Two snapshots stay, and every segment with a record after the older one's `begin`. The directory is
-//! synced after each removal, oldest first, so no crash can leave a gap: a gap is always damage (D13, D19).
+//! Two snapshots stay, and every segment with a record after the older one's `begin` or one that somebody still has
+//! to read. The directory is synced after each removal, oldest first, so no crash can leave a gap: a gap is always damage (D13, D19).
 
 use std::{
     io::ErrorKind,
     sync::{Arc, atomic::Ordering},
 };
+
+use authority::quirk::{self, Quirk};
 
 use super::{
     error::Fault,
@@ -31,9 +33,11 @@ impl TrimJob {
         let (floor, snapshots) = {
             let snapshots = shared.snapshots();
             let kept_from = snapshots.len().checked_sub(SNAPSHOTS_KEPT)?;
-            (snapshots[kept_from].begin, snapshots[..kept_from].iter().map(|s| s.name.clone()).collect())
+            let floor = if quirk::is(Quirk::TrimmedTooFar) { snapshots.len() - 1 } else { kept_from };
+            (snapshots[floor].begin, snapshots[..kept_from].iter().map(|s| s.name.clone()).collect())
         };
         let snapshots: Vec<String> = snapshots;
+        let floor = shared.held_from().map_or(floor, |held| floor.min(Position(held.0.saturating_sub(1))));
         let segments = history_to_drop(shared, options, floor, now_ms);
         let idle = snapshots.is_empty() && segments.is_empty();
         if idle || shared.trim_in_work.swap(true, Ordering::AcqRel) {

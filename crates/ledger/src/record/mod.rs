@@ -7,6 +7,7 @@
 mod envelope;
 mod error;
 mod event;
+mod reader;
 pub mod snapshot;
 mod value;
 
@@ -14,6 +15,7 @@ use authority::{Event, Position, Time};
 use prost::Message;
 
 pub use error::DecodeError;
+pub use reader::Reader;
 
 use envelope::{Envelope, Kind};
 use error::{need, nothing_skipped};
@@ -42,11 +44,17 @@ pub fn encode(at: Time, prev: Option<Position>, event: &Event, out: &mut Vec<u8>
 
 /// Reads one record that fills `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
-    let envelope = Envelope::decode(bytes)?;
-    nothing_skipped(&envelope, bytes.len())?;
+    let envelope: Envelope = decode_whole(bytes)?;
     Ok(Record {
         at: Time(envelope.at),
         prev: envelope.prev.map(Position),
         event: need(envelope.kind, "the event")?.try_into()?,
     })
+}
+
+/// Reads one message that fills `bytes`.
+fn decode_whole<M: Message + Default>(bytes: &[u8]) -> Result<M, DecodeError> {
+    let message = M::decode(bytes)?;
+    nothing_skipped(&message, bytes.len())?;
+    Ok(message)
 }

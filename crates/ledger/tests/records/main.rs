@@ -5,6 +5,7 @@ mod fixture;
 mod history;
 mod hostile;
 mod load;
+mod reader;
 mod round_trip;
 mod samples;
 mod strategies;

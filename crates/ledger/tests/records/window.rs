@@ -2,8 +2,10 @@
 //! state that never stopped (invariant 8).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use authority::{Position, State};
+use authority::event::{TaskCreated, TaskDead, TasksPurged};
+use authority::{DeadReason, Event, Position, QueueKey, Scope, State, TaskId, Time};
 use ledger::digest::state_digest;
 use ledger::record::snapshot::{Loader, Slices, decode_block};
 
@@ -64,6 +66,52 @@ fn a_snapshot_taken_amid_records_and_its_tail_equal_the_live_state() {
         }
     }
     assert_eq!(within.len(), 17, "every kind of record fell into a window: {within:?}");
+}
+
+/// A task was stored, purged, and created again by a repeated call in a slot that the snapshot had not visited yet. It
+/// stood in the snapshot twice, and no start could load it.
+#[test]
+fn a_task_that_is_created_again_while_its_snapshot_is_taken_is_stored_once() {
+    let mut log = Vec::new();
+    let mut state = State::new();
+    let (first, second) = (TaskId(1), TaskId(2));
+    let mut apply = |state: &mut State, event: Event| {
+        state.apply(Time(1), &event).expect("it fits");
+        log.push(event);
+    };
+    for task in [first, second] {
+        apply(&mut state, created(task));
+        let (reason, detail, report) = (DeadReason::Killed, None, None);
+        apply(&mut state, Event::TaskDead(TaskDead { task, reason, detail, report }));
+    }
+    let mut blocks = vec![Vec::new(), Vec::new(), Vec::new()];
+    let mut slices = Slices::begin(&state, &mut blocks[0]);
+    slices.next(&state, 1, usize::MAX, &mut blocks[1]);
+    apply(&mut state, Event::TasksPurged(TasksPurged { tasks: vec![first, second] }));
+    apply(&mut state, created(first));
+    slices.next(&state, u32::MAX, usize::MAX, &mut blocks[2]);
+    assert!(slices.is_done());
+
+    let (begin, end) = (slices.begin_position(), state.position());
+    let mut restored = load(&Snapshot { blocks, begin, end });
+    for event in &log[begin.0 as usize..] {
+        restored.apply(Time(1), event).expect("it fits again");
+    }
+    assert_eq!(state_digest(&restored), state_digest(&state));
+}
+
+fn created(task: TaskId) -> Event {
+    let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+    Event::TaskCreated(Box::new(TaskCreated {
+        task,
+        queue: Arc::new(QueueKey { scope, name: "q".into() }),
+        payload: Arc::from(*b"{}"),
+        priority: 0,
+        not_before: None,
+        properties: Default::default(),
+        extras: None,
+        operation: None,
+    }))
 }
 
 #[test]

@@ -1,4 +1,8 @@
 //! Many waiting tasks: what each costs in memory, and what a lease costs then.
+//!
+//! Memory is what the process grows by while the tasks are submitted, after a first part that fills the buffers which
+//! any start needs. Each size gets a process of its own, so that none finds memory that another has left. No snapshot
+//! is taken meanwhile: what one costs is measured by itself.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,6 +20,10 @@ use super::{rss, stage};
 const BATCH: usize = 1_000;
 /// Batches on their way at one time, so that syncs are shared.
 const BATCHES_IN_FLIGHT: usize = 8;
+/// Tasks submitted before memory is looked at.
+const WARM_UP_TASKS: usize = BATCH * BATCHES_IN_FLIGHT;
+/// A worker that has taken this many tasks submits as many, so that the backlog stays as long as it is.
+const REFILL: usize = 100;
 /// Leases measured one by one in memory.
 const PURE_LEASES: usize = 20_000;
 
@@ -35,27 +43,46 @@ pub struct Options {
 }
 
 pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
-    for &tasks in &options.tasks {
-        report.note(&format!("{tasks} waiting tasks …"));
-        let directory = stage::directory(below)?;
-        let before = rss::bytes();
-        let running = stage::start(stage::options(&directory.path().join("data"))).await?;
-        let bench = InProcess::new(running.handle.clone(), options.payload);
-        fill(&bench, tasks).await?;
-        let bytes_per_task = rss::bytes().saturating_sub(before) as f64 / tasks as f64;
-        let leases = durable_leases(&bench, Duration::from_secs(options.seconds)).await?;
-        running.stop().await?;
-        let pure = pure_lease_us(tasks, &bench);
-        report.line(
-            Line::new("backlog")
-                .with("tasks", tasks)
-                .with("payload_bytes", options.payload)
-                .figure("bytes_per_task", bytes_per_task)
-                .figure("bytes_per_task_beyond_payload", bytes_per_task - options.payload as f64)
-                .figure("decide_apply_us", pure)
-                .figure("leases_per_s", leases),
-        );
+    if let [tasks] = options.tasks[..] {
+        return measure(tasks, options, below, report).await;
     }
+    for tasks in &options.tasks {
+        let ended = tokio::process::Command::new(std::env::current_exe()?)
+            .args(["bench", "backlog", "--tasks", &tasks.to_string()])
+            .args(["--payload", &options.payload.to_string(), "--seconds", &options.seconds.to_string()])
+            .args(report.is_json().then_some("--json"))
+            .arg("--dir")
+            .arg(below)
+            .status()
+            .await?;
+        anyhow::ensure!(ended.success(), "the measurement with {tasks} tasks failed");
+    }
+    Ok(())
+}
+
+async fn measure(tasks: usize, options: &Options, below: &Path, report: &Report) -> Result<()> {
+    report.note(&format!("{tasks} waiting tasks …"));
+    let directory = stage::directory(below)?;
+    let mut start = stage::options(&directory.path().join("data"));
+    start.snapshot_after_bytes = u64::MAX;
+    let running = stage::start(start).await?;
+    let bench = InProcess::new(running.handle.clone(), options.payload);
+    fill(&bench, WARM_UP_TASKS).await?;
+    let before = rss::bytes();
+    fill(&bench, tasks).await?;
+    let bytes_per_task = rss::bytes().saturating_sub(before) as f64 / tasks as f64;
+    let leases = durable_leases(&bench, Duration::from_secs(options.seconds)).await?;
+    running.stop().await?;
+    let pure = pure_lease_us(tasks, &bench);
+    report.line(
+        Line::new("backlog")
+            .with("tasks", tasks)
+            .with("payload_bytes", options.payload)
+            .figure("bytes_per_task", bytes_per_task)
+            .figure("bytes_per_task_beyond_payload", bytes_per_task - options.payload as f64)
+            .figure("decide_apply_us", pure)
+            .figure("leases_per_s", leases),
+    );
     Ok(())
 }
 
@@ -84,7 +111,7 @@ fn with_own_payload(bench: &InProcess) -> SubmitTask {
     SubmitTask { payload: Arc::from(&*task.payload), ..task }
 }
 
-/// Durable leases a second by 64 workers that take one task each time, until the time or the backlog is over.
+/// Durable leases a second by 64 workers that take one task each time.
 async fn durable_leases(bench: &InProcess, time: Duration) -> Result<f64> {
     const WORKERS: usize = 64;
     let mut crowd = tokio::task::JoinSet::new();
@@ -93,13 +120,14 @@ async fn durable_leases(bench: &InProcess, time: Duration) -> Result<f64> {
         let bench = bench.clone();
         crowd.spawn(async move {
             let name: Arc<str> = format!("w{n}").into();
-            let mut leases = 0_u64;
+            let mut leases = 0;
             while began.elapsed() < time {
                 let grants = bench.handle().lease(bench.ask(&name, 1), Duration::ZERO).await?;
-                if grants.is_empty() {
-                    break;
-                }
+                anyhow::ensure!(!grants.is_empty(), "the backlog ran out");
                 leases += 1;
+                if leases % REFILL == 0 {
+                    fill(&bench, REFILL).await?;
+                }
             }
             anyhow::Ok(leases)
         });

@@ -1,28 +1,32 @@
 //! Submit, lease, complete, all durable: n clients that submit and as many that work.
+//!
+//! What is measured is a steady state: a task is submitted only when there is room among those that are not complete,
+//! so that submits and completions go at one rate. Otherwise the figure would be that of the slower half of the work,
+//! with the machine busy building a backlog.
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::json;
-use tokio::task::JoinSet;
 
-use super::http::{Client, Server};
+use super::crowd::Crowd;
+use super::http::Server;
 use super::in_process::InProcess;
+use super::rate::Rate;
 use super::report::{Line, Report};
 use super::{Transport, fdatasync, noop, stage};
 
-/// Before the count begins, so that connections, caches and the queue have settled.
-const WARM_UP: Duration = Duration::from_millis(500);
 /// For each of the limits beside it.
 const LIMIT_TIME: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many clients submit, and how many work
+    /// How many clients submit, and how many work; four tasks for each that submits may be open
     #[arg(long, value_delimiter = ',', default_value = "1,16,64,256")]
     clients: Vec<usize>,
 
@@ -53,18 +57,23 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
                     let bench = InProcess::new(running.handle.clone(), options.payload);
                     let cycles = in_process(&bench, clients, time).await?;
                     running.stop().await?;
-                    line.figure("cycles_per_s", cycles)
+                    line.figure("cycles_per_s", cycles.per_s)
                         .figure("fdatasync_per_s", syncs.per_s)
-                        .figure("cycles_per_fdatasync", cycles / syncs.per_s)
+                        .figure("cycles_per_fdatasync", cycles.per_s / syncs.per_s)
+                        .figure("cpu_us_per_cycle", cycles.client_cpu_us)
                 }
                 Transport::Http => {
                     let server = Server::start(&data).await?;
-                    let noop = noop::per_s(&server, clients, LIMIT_TIME).await?;
+                    let noop = noop::measure(&server, clients, LIMIT_TIME).await?;
                     let cycles = http(&server, clients, options.payload, time).await?;
-                    line.figure("cycles_per_s", cycles)
+                    line.figure("cycles_per_s", cycles.per_s)
                         .figure("fdatasync_per_s", syncs.per_s)
-                        .figure("noop_per_s", noop)
-                        .figure("share_of_a_third_of_noop", cycles / (noop / 3.0))
+                        .figure("noop_per_s", noop.per_s)
+                        .figure("share_of_a_third_of_noop", cycles.per_s / (noop.per_s / 3.0))
+                        .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
+                        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
+                        .figure("server_cpu_us_per_noop", noop.server_cpu_us)
+                        .figure("client_cpu_us_per_noop", noop.client_cpu_us)
                 }
             };
             report.line(line);
@@ -73,87 +82,72 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
     Ok(())
 }
 
-/// Counts what a crowd does between the end of its warm-up and the end of the time.
-struct Counter {
-    done: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Counter {
-    fn new() -> Counter {
-        Counter { done: Arc::new(AtomicU64::new(0)), stop: Arc::new(AtomicBool::new(false)) }
-    }
-
-    /// Lets the crowd run; a member that fails ends the measurement.
-    async fn measure(self, mut crowd: JoinSet<Result<()>>, time: Duration) -> Result<f64> {
-        tokio::time::sleep(WARM_UP).await;
-        let (began, before) = (Instant::now(), self.done.load(Ordering::Relaxed));
-        tokio::select! {
-            () = tokio::time::sleep(time) => {}
-            ended = crowd.join_next() => ended.context("nobody to measure")???,
-        }
-        let per_s = (self.done.load(Ordering::Relaxed) - before) as f64 / began.elapsed().as_secs_f64();
-        self.stop.store(true, Ordering::Relaxed);
-        crowd.shutdown().await;
-        Ok(per_s)
-    }
-}
-
-async fn in_process(bench: &InProcess, clients: usize, time: Duration) -> Result<f64> {
-    let counter = Counter::new();
-    let mut crowd = JoinSet::new();
+async fn in_process(bench: &InProcess, clients: usize, time: Duration) -> Result<Rate> {
+    let mut crowd = Crowd::new(clients);
     for n in 0..clients {
-        let (client, stop) = (bench.clone(), counter.stop.clone());
-        crowd.spawn(async move {
-            while !stop.load(Ordering::Relaxed) {
+        let (client, room) = (bench.clone(), crowd.room.clone());
+        crowd.members.spawn(async move {
+            loop {
+                room.acquire().await?.forget();
                 client.submit().await?;
             }
-            std::future::pending().await
         });
-        let (worker, done) = (bench.clone(), counter.done.clone());
-        crowd.spawn(async move {
+        let (worker, room, done) = (bench.clone(), crowd.room.clone(), crowd.done.clone());
+        crowd.members.spawn(async move {
             let name: Arc<str> = format!("w{n}").into();
             loop {
                 let grant = worker.lease(&name).await?;
                 worker.complete(&name, &grant).await?;
+                room.add_permits(1);
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
-    counter.measure(crowd, time).await
+    crowd.measure(None, time).await
 }
 
-async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<f64> {
-    let counter = Counter::new();
-    let mut crowd = JoinSet::new();
+async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
+    let mut crowd = Crowd::new(clients);
     let payload = "1".repeat(payload_bytes.saturating_sub(2));
     let task = Bytes::from(json!({"queue": "bench", "payload": payload}).to_string());
     for n in 0..clients {
-        let (mut client, stop, task) = (server.connect().await?, counter.stop.clone(), task.clone());
-        crowd.spawn(async move {
-            while !stop.load(Ordering::Relaxed) {
+        let (mut client, room, task) = (server.connect().await?, crowd.room.clone(), task.clone());
+        crowd.members.spawn(async move {
+            loop {
+                room.acquire().await?.forget();
                 client.post("/v1/tasks", task.clone()).await?;
             }
-            std::future::pending().await
         });
-        let (mut worker, done) = (server.connect().await?, counter.done.clone());
-        crowd.spawn(async move {
-            let ask = json!({"workerId": format!("w{n}"), "queues": ["bench"], "waitMs": 30_000}).to_string();
+        let (mut worker, room, done) = (server.connect().await?, crowd.room.clone(), crowd.done.clone());
+        crowd.members.spawn(async move {
+            let ask = Bytes::from(
+                json!({"workerId": format!("w{n}"), "queues": ["bench"], "waitMs": 30_000}).to_string(),
+            );
             let report = Bytes::from(json!({"workerId": format!("w{n}"), "result": 1}).to_string());
             loop {
-                work(&mut worker, ask.clone().into(), report.clone()).await?;
+                let leased = worker.post("/v1/leases", ask.clone()).await?;
+                worker.post(&completion_path(&leased)?, report.clone()).await?;
+                room.add_permits(1);
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
-    counter.measure(crowd, time).await
+    crowd.measure(Some(server), time).await
 }
 
-/// One lease and its completion.
-pub async fn work(worker: &mut Client, ask: Bytes, report: Bytes) -> Result<()> {
-    let leases = worker.post("/v1/leases", ask).await?;
-    let lease = leases["leases"][0]["leaseId"].as_str().context("no task came in time")?;
-    let told = worker.post(&format!("/v1/leases/{lease}/complete"), report).await?;
-    anyhow::ensure!(told["verdict"] == "COMMITTED", "a completion was answered {told}");
-    Ok(())
+/// Where to report that the one task in the answer to a poll is done. That it was committed is what a 200 says.
+pub fn completion_path(leased: &[u8]) -> Result<String> {
+    #[derive(Deserialize)]
+    struct Leases<'a> {
+        #[serde(borrow)]
+        leases: Vec<Lease<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Lease<'a> {
+        lease_id: &'a str,
+    }
+    let leases: Leases = serde_json::from_slice(leased)?;
+    let lease = leases.leases.first().context("no task came in time")?;
+    Ok(format!("/v1/leases/{}/complete", lease.lease_id))
 }

@@ -11,7 +11,6 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -21,7 +20,7 @@ const MAX_START: Duration = Duration::from_secs(60);
 
 /// `lessor up` on a free port, killed when it is dropped.
 pub struct Server {
-    _child: Child,
+    child: Child,
     address: SocketAddr,
 }
 
@@ -52,7 +51,12 @@ impl Server {
                 line.clear();
             }
         });
-        Ok(Server { _child: child, address: address.trim().parse()? })
+        Ok(Server { child, address: address.trim().parse()? })
+    }
+
+    /// Its process id.
+    pub fn process(&self) -> Result<u32> {
+        self.child.id().context("the server has ended")
     }
 
     pub async fn connect(&self) -> Result<Client> {
@@ -74,9 +78,8 @@ impl Client {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
-    pub async fn post(&mut self, path: &str, body: Bytes) -> Result<Value> {
-        let answer = self.send(Method::POST, path, body).await?;
-        Ok(serde_json::from_slice(&answer)?)
+    pub async fn post(&mut self, path: &str, body: Bytes) -> Result<Bytes> {
+        self.send(Method::POST, path, body).await
     }
 
     async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {

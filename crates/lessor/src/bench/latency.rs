@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use serde_json::json;
 
+use super::cycle::completion_path;
 use super::http::Server;
 use super::report::{Line, Report};
 use super::stats::Spread;
@@ -38,8 +39,7 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
         for _ in 0..tasks {
             let leases = worker.post("/v1/leases", ask.clone()).await?;
             arrived_sender.send(Instant::now()).await?;
-            let lease = leases["leases"][0]["leaseId"].as_str().context("no task came in time")?;
-            worker.post(&format!("/v1/leases/{lease}/complete"), done.clone()).await?;
+            worker.post(&completion_path(&leases)?, done.clone()).await?;
         }
         anyhow::Ok(())
     });

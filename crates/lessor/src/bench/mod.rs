@@ -2,12 +2,14 @@
 //! measured in the same run, because machines differ and are shared.
 
 mod backlog;
+mod crowd;
 mod cycle;
 mod fdatasync;
 mod http;
 mod in_process;
 mod latency;
 mod noop;
+mod rate;
 mod replay;
 mod report;
 mod rss;

@@ -1,4 +1,5 @@
-//! How fast a ledger is replayed at a start, with and without a snapshot.
+//! How fast a ledger is replayed at a start, with and without a snapshot: the whole start, from the directory to
+//! serving, and within it the replay, which reads, verifies, decodes and applies on one core.
 
 use std::path::Path;
 
@@ -36,14 +37,15 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
         let running = stage::start(with()).await?;
         let found = running.report.clone();
         running.stop().await?;
-        let seconds = found.took.as_secs_f64();
+        let replay_s = found.replay_took.as_secs_f64();
         report.line(
             Line::new("replay")
                 .with("tasks", options.tasks)
                 .with("snapshot", found.snapshot.is_some())
                 .with("records", found.replayed)
-                .figure("start_s", seconds)
-                .figure("records_per_s", found.replayed as f64 / seconds),
+                .figure("start_s", found.took.as_secs_f64())
+                .figure("replay_s", replay_s)
+                .figure("records_per_s", found.replayed as f64 / replay_s),
         );
     }
     Ok(())

@@ -38,6 +38,10 @@ impl Report {
         Report { json }
     }
 
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
     pub fn line(&self, line: Line) {
         println!("{}", if self.json { line.json() } else { line.text() });
     }

@@ -9,7 +9,7 @@ pub mod proxy;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
@@ -34,21 +34,31 @@ impl Server {
     /// Kills the server as a crash would, and starts it again with the same data, at the same address.
     pub fn crash_and_restart(mut self) -> Server {
         self.kill();
-        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
+        let dir = self.leave();
         Server::start_in(dir, &self.address, &[])
+    }
+
+    /// Starts a killed server again, by a command for its directory.
+    pub fn start_again(mut self, command: impl FnOnce(&Path) -> Command) -> Server {
+        let dir = self.leave();
+        Server::start_by(command(dir.path()), dir)
+    }
+
+    fn leave(&mut self) -> TempDir {
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }
 
     /// Starts with the data that is in the directory, and more arguments.
     pub fn start_in(dir: TempDir, listen: &str, arguments: &[&str]) -> Server {
+        let mut command = lessor(&["up", "--segment-mib", "32", "--listen", listen, "--data"]);
+        command.arg(dir.path().join("data")).args(arguments);
+        Server::start_by(command, dir)
+    }
+
+    /// Starts by a command that keeps its data in `data` below the directory.
+    pub fn start_by(mut command: Command, dir: TempDir) -> Server {
         let log = File::options().create(true).append(true).open(dir.path().join("log")).unwrap();
-        let mut child = lessor(&["up", "--segment-mib", "32", "--listen", listen, "--data"])
-            .arg(dir.path().join("data"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.contains(" serves http://") {
@@ -61,6 +71,11 @@ impl Server {
         }
         let address = std::fs::read_to_string(dir.path().join("data/listen")).unwrap().trim().to_owned();
         Server { child, address, stdout, dir }
+    }
+
+    /// Reads JSON as any other client would, and expects that it is there.
+    pub fn get(&self, path: &str) -> Value {
+        request(&self.url(), path, None)
     }
 
     pub fn url(&self) -> String {
@@ -127,7 +142,7 @@ impl Server {
 
     /// Returns once a worker has asked for work, and so waits in a poll or was served.
     pub fn until_a_worker_asked(&self) {
-        while request(&self.url(), "/v1/workers", None)["workers"].as_array().unwrap().is_empty() {
+        while self.get("/v1/workers")["workers"].as_array().unwrap().is_empty() {
             std::thread::yield_now();
         }
     }

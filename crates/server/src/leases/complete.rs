@@ -3,16 +3,15 @@
 use authority::Scope;
 use authority::command::ReportCompletion;
 use axum::extract::State;
-use wire::{Json, ReportAnswer};
+use wire::ReportAnswer;
 
 use super::reference::reference;
 use super::verdict::answer;
 use crate::app::App;
-use crate::content;
 use crate::json::{In, InPath, Out};
 use crate::problem::Problem;
+use crate::report;
 use crate::scope::InScope;
-use crate::tasks::submit::inline;
 
 /// Report that an attempt is done.
 #[utoipa::path(
@@ -52,7 +51,5 @@ fn command(
     body: wire::ReportCompletion,
 ) -> Result<ReportCompletion, Problem> {
     let lease = reference(app, scope, lease_id, &body.worker_id, body.task_id.as_deref())?;
-    let result = inline("result", &body.result.unwrap_or_else(Json::null))?;
-    let digest = content::completion(&result).map_err(|fault| Problem::field("result", fault.what))?;
-    Ok(ReportCompletion { lease, digest, result })
+    report::completion(lease, "result", body.result)
 }

@@ -11,9 +11,9 @@ use crate::app::App;
 use crate::json::{In, InPath, Out};
 use crate::names::{message, optional_name};
 use crate::problem::Problem;
+use crate::report;
 use crate::scope::InScope;
 use crate::tasks::answer::authority_category;
-use crate::{content, ids};
 
 /// Report that an attempt failed.
 #[utoipa::path(
@@ -57,6 +57,5 @@ fn command(
         code: optional_name("code", body.code.as_deref())?,
         message: message("reason", &body.reason)?,
     };
-    let digest = content::failure(&error);
-    Ok(ReportFailure { lease, digest, error, retryable: body.retryable, draw: ids::draw()? })
+    report::failure(lease, error, body.retryable)
 }

@@ -1,14 +1,13 @@
 //! POST /v1/leases: a worker asks for work, and waits for it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::{MAX_GRANTS, MAX_POLL_QUEUES};
 use authority::{LeaseRef, Scope};
 use axum::extract::State;
 use axum::http::StatusCode;
-use wire::{DEFAULT_WAIT_MS, Lease, Leases, MAX_WAIT_MS};
+use wire::{DEFAULT_WAIT_MS, Lease, Leases};
 
 use crate::app::App;
 use crate::content;
@@ -39,11 +38,7 @@ pub async fn lease(
 ) -> Result<Out<Leases>, Problem> {
     let command = command(&scope, &request)?;
     let worker = command.worker.clone();
-    let wait = Duration::from_millis(request.wait_ms.unwrap_or(DEFAULT_WAIT_MS).min(MAX_WAIT_MS));
-    let grants = match app.waiting(wait, app.handle().lease(command, wait)).await? {
-        Some(grants) => grants?,
-        None => Vec::new(),
-    };
+    let grants = app.poll(command, request.wait_ms.unwrap_or(DEFAULT_WAIT_MS)).await?;
     let leases = grants.into_iter().map(|grant| told(&app, &scope, &worker, grant)).collect();
     Ok(Out(StatusCode::OK, Leases { leases }))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use authority::{Category, Phase, QueueConfig, QueueKey, TaskState};
+use authority::{Category, Phase, QueueConfig, QueueKey, QueueSettings, TaskState};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coordinator::TaskDetail;
@@ -23,9 +23,13 @@ pub async fn of(app: &App, detail: TaskDetail) -> Result<wire::Task, Problem> {
 
 /// How many attempts a task of the queue has when it does not say.
 pub async fn default_attempts(app: &App, queue: &QueueKey) -> Result<u32, Problem> {
+    Ok(settings(app, queue).await?.max_attempts)
+}
+
+/// The settings of a queue, which are the defaults while it does not exist.
+pub async fn settings(app: &App, queue: &QueueKey) -> Result<QueueSettings, Problem> {
     let view = app.handle().queue(queue.clone()).await?;
-    let settings = view.map_or_else(|| QueueConfig::default().settings(&queue.name), |view| view.settings);
-    Ok(settings.max_attempts)
+    Ok(view.map_or_else(|| QueueConfig::default().settings(&queue.name), |view| view.settings))
 }
 
 pub fn task(detail: TaskDetail, default_attempts: u32) -> wire::Task {

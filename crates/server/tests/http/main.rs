@@ -2,7 +2,14 @@
 
 mod bad_calls;
 mod bad_input;
+mod bad_reports;
+mod callback_hostility;
+mod callback_tokens;
+mod callbacks;
+mod claim_hostility;
+mod claims;
 mod connections;
+mod cross_contract;
 mod floods;
 mod openapi;
 mod support;

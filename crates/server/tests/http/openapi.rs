@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::support::{Served, send};
 use serde_json::Value;
 
-const ROUTES: [(&str, &str); 19] = [
+const ROUTES: [(&str, &str); 27] = [
     ("get", "/healthz"),
     ("get", "/openapi.json"),
     ("get", "/readyz"),
@@ -15,6 +15,10 @@ const ROUTES: [(&str, &str); 19] = [
     ("get", "/v1/tasks/{taskId}"),
     ("get", "/v1/tasks/{taskId}/history"),
     ("get", "/v1/workers"),
+    ("post", "/internal/worker/claim"),
+    ("post", "/internal/worker/complete"),
+    ("post", "/internal/worker/fail"),
+    ("post", "/internal/worker/heartbeat"),
     ("post", "/v1/leases"),
     ("post", "/v1/leases/{leaseId}/complete"),
     ("post", "/v1/leases/{leaseId}/fail"),
@@ -23,7 +27,11 @@ const ROUTES: [(&str, &str); 19] = [
     ("post", "/v1/tasks"),
     ("post", "/v1/tasks/batch"),
     ("post", "/v1/tasks/{taskId}/cancel"),
+    ("post", "/v1/tasks/{taskId}/completed"),
+    ("post", "/v1/tasks/{taskId}/heartbeat"),
     ("post", "/v1/tasks/{taskId}/redrive"),
+    ("post", "/v1/tasks/{taskId}/started"),
+    ("post", "/v1/token-keys/rotate"),
     ("put", "/v1/queues/{name}"),
 ];
 

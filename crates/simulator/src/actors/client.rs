@@ -6,27 +6,39 @@ use std::sync::Arc;
 
 use authority::command::{CancelTask, ConfigureQueue, KillTask, RedriveTask, SubmitTask};
 use authority::{
-    Backoff, Command, Dedup, Extras, Properties, QueueConfig, QueueKey, Scope, TaskId, TaskState, Time,
+    Backoff, Category, Command, Dedup, Extras, QueueConfig, QueueKey, Scope, TaskId, TaskState, Time,
 };
 use coordinator::{Read, Reply, Request, Wanted};
 
-use super::{Actor, Out, QUEUES, digest};
+use super::{Actor, Out, QUEUES, digest, linux};
+use crate::breadth::Breadth;
 
 const TURN: u64 = 0;
+/// Tasks that are probably under way.
+const RECENT_TASKS: usize = 5;
 
 pub struct Client {
     number: u64,
     scope: Scope,
     next: u64,
     tasks: Vec<TaskId>,
+    /// The last submit that may be sent again long after.
+    old: Option<Request>,
     calls: BTreeMap<u64, (Request, u64)>,
     configured: usize,
     pace_ms: u64,
+    /// Whether its tasks require something of their workers now and then.
+    requires: bool,
+    /// Whether its queues forget what has ended as soon as they may.
+    short_retention: bool,
 }
 
 impl Client {
-    pub fn new(number: u64, scope: Scope, pace_ms: u64) -> Client {
-        Client { number, scope, next: 0, tasks: Vec::new(), calls: BTreeMap::new(), configured: 0, pace_ms }
+    pub fn new(number: u64, scope: Scope, pace_ms: u64, breadth: &Breadth) -> Client {
+        let (tasks, calls) = (Vec::new(), BTreeMap::new());
+        let (requires, short_retention) = (breadth.requirements, breadth.short_memory);
+        let (next, old, configured) = (0, None, 0);
+        Client { number, scope, next, tasks, old, calls, configured, pace_ms, requires, short_retention }
     }
 
     fn send(&mut self, request: Request, tries: u64, patience_ms: u64, out: &mut Out) {
@@ -68,7 +80,7 @@ impl Client {
             payload: payload(self.next, out),
             priority: out.rng.below(3) as i32,
             delay_ms: if out.rng.chance(200) { out.rng.between(1, 4_000) } else { 0 },
-            properties: Arc::new(Properties::default()),
+            properties: if self.requires && out.rng.chance(250) { linux() } else { Default::default() },
             extras: (extras != Extras::default()).then(|| Arc::new(extras)),
             operation: None,
         }
@@ -76,7 +88,9 @@ impl Client {
 
     /// A task of its own, now and then somebody else's.
     fn some_task(&mut self, out: &mut Out) -> TaskId {
-        match out.rng.pick(&self.tasks) {
+        let recent = self.tasks.len().saturating_sub(RECENT_TASKS);
+        let from = if out.rng.chance(500) { recent } else { 0 };
+        match out.rng.pick(&self.tasks[from..]) {
             Some(task) if out.rng.chance(950) => *task,
             _ => TaskId(u128::from(out.rng.below(4)) << 64 | u128::from(out.rng.between(1, 40))),
         }
@@ -92,7 +106,8 @@ impl Client {
                 max_ms: 1_000,
                 ..Backoff::default()
             }),
-            retention_ms: Some(out.rng.between(0, 9_000)),
+            retention_ms: Some(if self.short_retention { 0 } else { out.rng.between(0, 9_000) }),
+            retry_on: out.rng.chance(100).then(|| vec![Category::Infrastructure, Category::Timeout]),
             max_queue_size: out.rng.chance(200).then(|| out.rng.between(5, 30)),
             ..QueueConfig::default()
         };
@@ -107,7 +122,15 @@ impl Client {
         }
         let (scope, task) = (self.scope.clone(), self.some_task(out));
         match if out.calm { out.rng.between(900, 999) } else { out.rng.below(1_000) } {
-            0..500 => Request::Decide(Command::SubmitTask(Box::new(self.task(out)))),
+            // A call from long ago arrives once more, perhaps after its task was purged.
+            0..120 if self.old.is_some() => self.old.clone().unwrap_or(Request::Read(Read::Status)),
+            0..500 => {
+                let request = Request::Decide(Command::SubmitTask(Box::new(self.task(out))));
+                if self.old.is_none() || out.rng.chance(80) {
+                    self.old = Some(request.clone());
+                }
+                request
+            }
             500..580 => {
                 let count = out.rng.between(2, 5);
                 Request::SubmitBatch((0..count).map(|_| self.task(out)).collect())

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use authority::command::{ExtendLease, ReleaseLease, ReportCompletion, ReportFailure};
+use authority::command::{ExtendLease, ReleaseLease, ReportCompletion, ReportFailure, StartAttempt};
 use authority::event::ReleaseCause;
 use authority::{Category, Command, LeaseRef, Position, TaskError};
 use coordinator::{Reply, Request};
@@ -64,6 +64,10 @@ impl Actor for Hostile {
                 draw: u32::MAX,
             })),
             4 => Request::Decide(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Worker })),
+            5 => {
+                let started_by = Arc::from(if out.rng.chance(500) { "mallory" } else { "pod-1" });
+                Request::Decide(Command::StartAttempt(StartAttempt { lease, started_by }))
+            }
             _ => Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
         };
         self.next += 1;

@@ -3,16 +3,18 @@
 
 mod client;
 mod hostile;
+mod operator;
 mod worker;
 
 pub use client::Client;
 pub use hostile::Hostile;
+pub use operator::Operator;
 pub use worker::Worker;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use authority::{Digest, LeaseRef, Position, Scope};
+use authority::{Digest, LeaseRef, Position, Properties, Scope};
 use coordinator::{Reply, Request};
 
 use crate::prng::Prng;
@@ -45,6 +47,11 @@ pub fn scope(number: u64) -> Scope {
 }
 
 pub const QUEUES: [&str; 2] = ["mail", "build"];
+
+/// What some tasks require and some workers offer.
+pub fn linux() -> Arc<Properties> {
+    Arc::new(Properties::new([(Arc::from("os"), Arc::from("linux"))]))
+}
 
 /// The digest of a small content.
 pub fn digest(kind: u8, number: u64) -> Digest {

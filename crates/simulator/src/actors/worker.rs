@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use authority::command::{
-    ExtendAnswer, ExtendLease, Grant, LeaseTasks, ReleaseLease, ReportCompletion, ReportFailure, StartSession,
+    ExtendAnswer, ExtendLease, Grant, LeaseTasks, ReleaseLease, ReportCompletion, ReportFailure,
+    StartAttempt, StartSession,
 };
 use authority::event::ReleaseCause;
-use authority::{Answer, Category, Command, Digest, LeaseRef, Properties, Scope, TaskError, Time};
+use authority::{Answer, Category, Command, Digest, LeaseRef, Scope, TaskError, Time};
 use coordinator::{Reply, Request};
 
-use super::{Actor, Out, QUEUES, digest};
+use super::{Actor, Out, QUEUES, digest, linux};
 
 const POLL: u64 = 0;
 const BEAT: u64 = 1;
@@ -30,6 +31,10 @@ pub struct Worker {
     second_permille: u64,
     /// Whether its polls have a name, by which they can be repeated.
     named_polls: bool,
+    /// Says when it begins, as workers do to whom work is pushed.
+    says_start: bool,
+    /// Offers what some tasks require.
+    offers: bool,
     polling: bool,
     next: u64,
     jobs: BTreeMap<u64, Job>,
@@ -47,6 +52,7 @@ enum Call {
     Beat { job: u64 },
     Report { job: u64, request: Request, tries: u64 },
     Session,
+    Start,
 }
 
 impl Worker {
@@ -60,6 +66,8 @@ impl Worker {
             repeats: rng.chance(350),
             second_permille: if drifts { *rng.pick(&[300, 1_000, 2_500]).unwrap_or(&1_000) } else { 1_000 },
             named_polls: rng.chance(400),
+            says_start: rng.chance(300),
+            offers: rng.chance(600),
             polling: false,
             next: 0,
             jobs: BTreeMap::new(),
@@ -82,8 +90,14 @@ impl Worker {
             scope: self.scope.clone(),
             worker: self.name.clone(),
             session: self.session.map(|number| Arc::from(format!("s{number}"))),
-            queues: QUEUES.iter().map(|name| Arc::from(*name)).collect(),
-            properties: Arc::new(Properties::default()),
+            // Some name a queue again, which must not give its tasks again.
+            queues: QUEUES
+                .iter()
+                .chain(QUEUES.iter().filter(|_| self.slow))
+                .map(|name| Arc::from(*name))
+                .collect(),
+            // In the end everything must be done by somebody.
+            properties: if self.offers || out.calm { linux() } else { Default::default() },
             max_tasks: out.rng.between(1, 2) as usize,
             request,
         };
@@ -112,6 +126,13 @@ impl Worker {
             attempt: grant.attempt,
             lease: grant.lease,
         };
+        if self.says_start {
+            let call = self.number();
+            let started_by = if out.rng.chance(700) { self.name.clone() } else { Arc::from("pod-1") };
+            let start = StartAttempt { lease: lease.clone(), started_by };
+            self.calls.insert(call, Call::Start);
+            out.calls.push((call, Request::Decide(Command::StartAttempt(start)), 400));
+        }
         self.jobs.insert(job, Job { lease, beat_ms, reporting: false });
         out.timers.push((beat_ms, job * TIMERS + BEAT));
         out.timers.push((work_ms, job * TIMERS + FINISH));
@@ -235,7 +256,7 @@ impl Actor for Worker {
                 }
                 ExtendAnswer::Lost | ExtendAnswer::Rejected(_) => {}
             },
-            (Call::Beat { .. }, _) => {}
+            (Call::Beat { .. } | Call::Start, _) => {}
             (Call::Report { job, request, tries }, Reply::Unavailable(_)) => {
                 self.send(job, request, tries, out)
             }
@@ -258,7 +279,7 @@ impl Actor for Worker {
                 self.send(job, request, tries + 1, out);
             }
             Some(Call::Report { job, .. }) => drop(self.jobs.remove(&job)),
-            Some(Call::Beat { .. }) | None => {}
+            Some(Call::Beat { .. } | Call::Start) | None => {}
         }
     }
 }

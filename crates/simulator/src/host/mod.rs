@@ -1,13 +1,19 @@
 //! The coordinator's machine: a disk, a wall clock, and a process that may die at any step and start again.
 
+mod effects;
+mod flips;
+mod lateness;
+mod one_short;
+mod past;
 mod process;
 mod snapshots;
 mod start;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use authority::{Position, State, Time};
-use coordinator::Request;
+use coordinator::{Reply, Request, Unavailable};
 use ledger::disk::fake::{FakeDisk, Fate};
 use ledger::file::{ClusterId, FileLedger, Options};
 use ledger::record;
@@ -15,8 +21,8 @@ use ledger::record;
 use crate::env::{Env, Happening, Ticket};
 use auditor::Reached;
 use auditor::history::{Entry, Recorded};
+pub use coordinator::engine::SnapshotStep as Step;
 use process::Process;
-pub use snapshots::Step;
 
 /// What happens to the process with this life; one that has died since does not see it.
 pub enum HostEvent {
@@ -36,6 +42,10 @@ pub enum HostEvent {
         step: Step,
     },
     Trim {
+        life: u64,
+    },
+    /// Those who follow the ledger go on.
+    Follow {
         life: u64,
     },
     Start,
@@ -59,6 +69,8 @@ impl From<String> for Stop {
 
 pub struct Host {
     pub disk: FakeDisk,
+    /// Where effects remember their places.
+    effects_disk: FakeDisk,
     pub wall_ahead_ms: i64,
     suspended_until: u64,
     life: u64,
@@ -69,12 +81,15 @@ pub struct Host {
     open: Vec<Vec<u8>>,
     /// The last crash may have left noise.
     noise: bool,
+    /// Snapshots that stay damaged, as those of a real disk do.
+    bad_snapshots: BTreeSet<String>,
 }
 
 impl Host {
     pub fn new() -> Host {
         Host {
             disk: FakeDisk::new(),
+            effects_disk: FakeDisk::new(),
             wall_ahead_ms: 0,
             suspended_until: 0,
             life: 0,
@@ -82,6 +97,7 @@ impl Host {
             known: Vec::new(),
             open: Vec::new(),
             noise: false,
+            bad_snapshots: BTreeSet::new(),
         }
     }
 
@@ -93,7 +109,12 @@ impl Host {
     pub fn suspend(&mut self, env: &mut Env, span_ms: u64) {
         env.reach.bump(Reached::Suspend);
         env.note(&[3, span_ms], || format!("the machine stands still for {span_ms} ms"));
-        self.suspended_until = env.now + span_ms;
+        // Never shorter than before: what waits for the end of the first must not be overtaken.
+        self.suspended_until = self.suspended_until.max(env.now + span_ms);
+    }
+
+    pub fn suspended_until(&self) -> u64 {
+        self.suspended_until
     }
 
     pub fn arrive(&mut self, ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
@@ -105,6 +126,9 @@ impl Host {
             env.note(&[4, ticket.ask], || format!("{} finds nobody", ticket.ask));
             return Ok(());
         };
+        if process.stopping {
+            return env.tell(ticket, Reply::Unavailable(Unavailable::Stopped), None);
+        }
         if !env.passes_edge(&request) {
             env.reach.bump(Reached::ForgedRefused);
             return Ok(());
@@ -132,10 +156,36 @@ impl Host {
             HostEvent::Reserve { life } if life == self.life => process.reserve(env),
             HostEvent::Snapshot { life, step } if life == self.life => process.snapshot(step, env),
             HostEvent::Trim { life } if life == self.life => process.trim(env),
+            HostEvent::Follow { life } if life == self.life => process.follow(env),
             _ => Ok(()),
         };
         let durable = process.take_durable();
-        self.settle(durable, result, env)
+        let stopped = process.is_stopped();
+        self.settle(durable, result, env)?;
+        if stopped { self.end_in_order(env) } else { Ok(()) }
+    }
+
+    /// Asks the process to end, as an operator would.
+    pub fn begin_stop(&mut self, env: &mut Env) {
+        if let Some(process) = self.process.as_mut().filter(|process| process.serving) {
+            env.note(&[9], || "an operator stops the coordinator".into());
+            process.begin_stop(env);
+        }
+    }
+
+    /// The process has nothing more to do: everyone is told, and another will be started.
+    fn end_in_order(&mut self, env: &mut Env) -> Result<(), String> {
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        for (ticket, reply) in process.last_answers() {
+            env.tell(ticket, reply, None)?;
+        }
+        if let Some(mut effects) = process.effects.take() {
+            effects.finish(process.engine.durable(), env)?;
+        }
+        self.process = Some(process);
+        self.stop(env)?;
+        self.plan_start(env);
+        Ok(())
     }
 
     /// Kills the process, and the machine with it where the seed says so.
@@ -143,19 +193,12 @@ impl Host {
         let Some(process) = self.process.take() else { return };
         self.open = process.into_open();
         self.disk.heal();
+        self.effects_disk.heal();
         let power = env.strikes(env.swarm.power_cuts, 700);
         self.noise = false;
         if power {
-            let unsynced = self.disk.unsynced().len();
-            let garbage = env.swarm.garbage;
-            let fates: Vec<Fate> = (0..unsynced)
-                .map(|_| match env.rng.below(if garbage { 5 } else { 4 }) {
-                    0 => Fate::Kept,
-                    1 => Fate::Lost,
-                    2 | 3 => Fate::Torn(env.rng.next()),
-                    _ => Fate::Garbage,
-                })
-                .collect();
+            self.effects_disk = self.effects_disk.crash(&fates(&self.effects_disk, env));
+            let fates = fates(&self.disk, env);
             self.noise = fates.contains(&Fate::Garbage);
             self.disk = self.disk.crash(&fates);
         }
@@ -182,9 +225,7 @@ impl Host {
             Err(Stop::Failed) => {
                 env.reach.bump(Reached::FailedSync);
                 let Some(mut process) = self.process.take() else { return Ok(()) };
-                let mut waiting = process.engine.take_all_waiting();
-                waiting.sort_by_key(|(ticket, _)| ticket.ask);
-                for (ticket, reply) in waiting {
+                for (ticket, reply) in process.last_answers() {
                     env.tell(ticket, reply, None)?;
                 }
                 env.note(&[6], || "the ledger failed; the coordinator ends".into());
@@ -227,25 +268,43 @@ impl Host {
         let live = ledger::digest::state_digest(process.engine.state());
         let at = process.engine.state().position();
         process.engine.state().check_invariants()?;
+        let held = process.is_held();
         self.open = process.into_open();
-        if self.open.is_empty() && at.0 == self.known.len() as u64 {
-            let replayed = self.replayed()?;
-            if ledger::digest::state_digest(&replayed) != live {
-                return Err(format!("the live state at {at} is not what a replay of its records gives"));
-            }
+        if !held && at.0 != self.known.len() as u64 {
+            return Err(format!(
+                "it was stopped at {at}, but records up to {} are durable",
+                self.known.len()
+            ));
         }
+        if !held && ledger::digest::state_digest(&self.replayed()?) != live {
+            return Err(format!("the live state at {at} is not what a replay of its records gives"));
+        }
+        self.noise = false;
         env.note(&[7], || "stopped by an operator".into());
         Ok(())
     }
 }
 
-/// What a power cut at this moment would leave, if a start could make sense of it.
-fn kept(disk: &FakeDisk, options: &Options) -> Option<Position> {
+/// What a power cut does to everything that was not synced.
+fn fates(disk: &FakeDisk, env: &mut Env) -> Vec<Fate> {
+    let garbage = env.swarm.garbage;
+    let fate = |_| match env.rng.below(if garbage { 5 } else { 4 }) {
+        0 => Fate::Kept,
+        1 => Fate::Lost,
+        2 | 3 => Fate::Torn(env.rng.next()),
+        _ => Fate::Garbage,
+    };
+    disk.unsynced().into_iter().map(fate).collect()
+}
+
+/// The last record that a power cut at this moment would leave.
+fn kept(disk: &FakeDisk, options: &Options) -> Result<Position, String> {
     let disk = disk.crash(&[]);
     disk.set_capacity(None);
     let options = Options { drop_unverified_tail: true, ..options.clone() };
-    let (ledger, _) = FileLedger::open(Arc::new(disk), options).ok()?;
-    Some(Position(ledger.next().0 - 1))
+    let (ledger, _) = FileLedger::open(Arc::new(disk), options)
+        .map_err(|error| format!("what a power cut would leave now is refused: {error}"))?;
+    Ok(Position(ledger.next().0 - 1))
 }
 
 fn ledger_options(env: &Env) -> Options {

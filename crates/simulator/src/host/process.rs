@@ -1,16 +1,21 @@
 //! One life of the coordinator: it drives the engine by the same rules as the production driver, one step at a time,
 //! so that it can die between any two of them.
 
+mod space;
+mod stopping;
+
 use std::collections::VecDeque;
 
 use authority::{Answer, Position, Time};
 use coordinator::engine::{Engine, Room};
 use coordinator::{Reply, Request, Unavailable};
 use ledger::disk::fake::{Errno, FakeDisk};
-use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal, Space};
+use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal, SECTOR_BYTES};
 
-use super::snapshots::{Snapshots, Step};
-use super::{HostEvent, Stop, kept, show};
+use super::effects::Effects;
+use super::lateness::Lateness;
+use super::snapshots::Snapshots;
+use super::{HostEvent, Step, Stop, kept, show};
 use crate::env::{Env, Happening, Ticket, clock};
 use crate::plant::{self, Plant};
 use auditor::Reached;
@@ -29,6 +34,9 @@ const MOST_RECORD_BYTES: u64 = 800;
 pub struct Process {
     pub engine: Engine<Ticket>,
     pub serving: bool,
+    pub effects: Option<Effects>,
+    /// An operator has asked for the end.
+    pub stopping: bool,
     life: u64,
     ledger: FileLedger,
     disk: FakeDisk,
@@ -52,6 +60,7 @@ pub struct Process {
     reserve_asked: bool,
     /// With less than this left and no reserve, nothing more is decided.
     room_bytes: u64,
+    lateness: Lateness,
 }
 
 impl Process {
@@ -66,6 +75,8 @@ impl Process {
         Process {
             engine,
             serving: false,
+            effects: None,
+            stopping: false,
             life,
             ledger,
             disk,
@@ -84,11 +95,13 @@ impl Process {
             was_full: false,
             reserve_asked: false,
             room_bytes,
+            lateness: Lateness::default(),
         }
     }
 
     pub fn is_idle(&self) -> bool {
-        self.in_flight.is_none() && self.inbox.is_empty() && self.waiting_records() == 0
+        let followed = self.effects.as_ref().is_none_or(Effects::is_idle);
+        self.in_flight.is_none() && self.inbox.is_empty() && self.waiting_records() == 0 && followed
     }
 
     /// Records that were decided and are not on their way to the disk.
@@ -138,7 +151,7 @@ impl Process {
         }
         self.next_wake = u64::MAX;
         if self.serving {
-            let take = env.rng.between(1, 8);
+            let take = self.lateness.takes(env);
             for _ in 0..take {
                 let most = self.options.segment_bytes / MOST_RECORD_BYTES;
                 if !self.engine.takes_requests() || (!self.held && self.waiting_records() > most) {
@@ -157,7 +170,7 @@ impl Process {
     /// What follows: ticks, a batch for the disk, answers, a slice of a snapshot.
     pub fn step(&mut self, env: &mut Env) -> Result<(), Stop> {
         let horizon = self.horizon(env);
-        if self.engine.next_due() <= horizon {
+        if Lateness::ticks(self.engine.next_due(), horizon, env) {
             self.engine.tick(horizon);
         }
         self.deliver(env)?;
@@ -184,8 +197,9 @@ impl Process {
             env.after(latency, Happening::Host(HostEvent::Appended { life: self.life }));
         }
         self.snapshots.step(&mut self.engine, self.life, env);
-        let due = self.engine.next_due().plus_ms(TICK_LAG_MS).since_ms(self.now(env)).min(MAX_SLEEP_MS);
-        let pause = if self.inbox.is_empty() || !self.serving { due } else { 1 };
+        let late_ms = TICK_LAG_MS + Lateness::tick_ms(env);
+        let due = self.engine.next_due().plus_ms(late_ms).since_ms(self.now(env)).min(MAX_SLEEP_MS);
+        let pause = if self.inbox.is_empty() || !self.serving { due } else { self.lateness.left_ms(env) };
         self.wake_at(env.now + pause.max(1), env);
         Ok(())
     }
@@ -194,14 +208,17 @@ impl Process {
     pub fn append(&mut self, env: &mut Env) -> Result<(), Stop> {
         let Some(mut batch) = self.in_flight.take() else { return Ok(()) };
         // A batch that fills several sectors can be torn.
-        let weight = (2 + 2 * self.open.len() as u64).min(30);
+        let sectors = 1 + batch.body_bytes() / SECTOR_BYTES;
+        let weight = (2 + 2 * self.open.len() as u64).min(30) + if sectors > 1 { 40 } else { 0 };
         let crash = env.strikes(true, env.swarm.crash_permille * weight);
-        let fail = env.strikes(env.swarm.failed_syncs, 12);
+        let fail = env.strikes(env.swarm.failed_syncs, 20);
         if crash {
-            let calls = env.rng.below(2);
+            // Mostly between the write and its sync.
+            let calls = u64::from(env.rng.chance(300));
             self.disk.halt_after(calls);
         } else if fail {
-            let call = env.rng.below(3);
+            // Mostly the sync of a frame; a new segment makes more calls.
+            let call = if env.rng.chance(600) { 1 } else { env.rng.below(8) };
             self.disk.fail_at(call, Errno::Io);
         } else if env.strikes(true, 20) {
             self.disk.fail_at(0, Errno::Short);
@@ -257,55 +274,17 @@ impl Process {
             self.engine.batch_durable(batch);
         }
         self.snapshots.durable(self.engine.durable(), self.life, env);
+        if let Some(effects) = &mut self.effects {
+            effects.notice(env);
+        }
         self.serving = true;
         self.step(env)
     }
 
-    /// Prepares the next segment, or tries again to find space for it.
-    pub fn reserve(&mut self, env: &mut Env) -> Result<(), Stop> {
-        self.reserve_asked = false;
-        let mut failed = false;
-        if let Some(job) = self.ledger.reserve_job() {
-            if env.strikes(true, env.swarm.crash_permille) {
-                let calls = env.rng.below(5);
-                self.disk.halt_after(calls);
-                let _ = job.run();
-                return Err(Stop::Crash(Reached::CrashInAppend));
-            }
-            let result = job.run();
-            failed = result.is_err();
-            self.ledger.reserve_done(result);
-        }
-        if self.ledger.space() != Space::Plenty {
-            env.reach.bump(Reached::FullDisk);
-            self.was_full = true;
-            env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
-        } else if std::mem::take(&mut self.was_full) {
-            env.reach.bump(Reached::SpaceAgain);
-        }
-        if self.held && !failed {
-            return self.append(env);
-        }
-        self.engine.set_room(self.room());
-        self.step(env)
-    }
-
-    fn prepare_reserve(&mut self, env: &mut Env) {
-        if self.reserve_asked {
-            return;
-        }
-        self.reserve_asked = true;
-        let slow = env.strikes(env.swarm.full_disk, 300);
-        let delay = if slow { 8_000 } else { env.rng.between(0, 30) };
-        env.after(delay, Happening::Host(HostEvent::Reserve { life: self.life }));
-    }
-
-    fn room(&self) -> Room {
-        match self.ledger.space() {
-            Space::Plenty => Room::Plenty,
-            _ if self.held || self.ledger.room_bytes() < self.room_bytes => Room::Nothing,
-            _ => Room::FinishOnly,
-        }
+    /// The thread that follows the ledger takes its turn.
+    pub fn follow(&mut self, env: &mut Env) -> Result<(), Stop> {
+        let durable = self.engine.durable();
+        self.effects.as_mut().map_or(Ok(()), |effects| effects.follow(durable, env))
     }
 
     pub fn snapshot(&mut self, step: Step, env: &mut Env) -> Result<(), Stop> {
@@ -321,23 +300,6 @@ impl Process {
         self.step(env)
     }
 
-    pub fn trim(&mut self, env: &mut Env) -> Result<(), Stop> {
-        let Some(job) = self.ledger.trim_job(self.engine.state().time().0) else { return Ok(()) };
-        let crash = env.strikes(true, env.swarm.crash_permille * 3);
-        if crash {
-            let calls = env.rng.below(6);
-            self.disk.halt_after(calls);
-        }
-        let removed = job.run();
-        if crash {
-            return Err(Stop::Crash(Reached::CrashInAppend));
-        }
-        if removed.is_ok_and(|segments| segments > 0) {
-            env.reach.bump(Reached::Trimmed);
-        }
-        Ok(())
-    }
-
     fn deliver(&mut self, env: &mut Env) -> Result<(), Stop> {
         let mut answers: Vec<_> = self.engine.take_answers().collect();
         if env.planted(Plant::AnswersSwapped) && answers.len() > 1 {
@@ -347,7 +309,7 @@ impl Process {
         if answers.is_empty() {
             return Ok(());
         }
-        let kept = if env.rng.chance(40) { kept(&self.disk, &self.options) } else { None };
+        let kept = if env.rng.chance(40) { Some(kept(&self.disk, &self.options)?) } else { None };
         for (ticket, reply) in answers {
             self.strike(Reached::CrashBetweenAnswers, env)?;
             if let Reply::Unavailable(Unavailable::NoSpace) = &reply {

@@ -1,86 +1,68 @@
-//! When a snapshot is due and what it waits for: the production rules, with each step of the writer as an event.
+//! The writer of snapshots, with each of its steps as an event. When one is due and what it waits for is production's
+//! own plan.
 
 use authority::Position;
-use coordinator::engine::Engine;
+use coordinator::engine::{Engine, SnapshotPlan};
 use ledger::disk::fake::{Errno, FakeDisk};
 use ledger::file::{FileLedger, SnapshotWriter};
 
-use super::{HostEvent, Stop};
+use super::{HostEvent, Step, Stop};
 use crate::env::{Env, Happening, Ticket};
 use crate::plant::Plant;
 use auditor::Reached;
 
-/// What the writer of a snapshot is asked to do.
-pub enum Step {
-    Begin(Position, Vec<u8>),
-    Block(Vec<u8>),
-    Finish(Position),
-}
-
 pub struct Snapshots {
-    after_bytes: u64,
-    appended_bytes: u64,
-    due_at_bytes: u64,
-    phase: Phase,
+    plan: SnapshotPlan,
     writer: Option<SnapshotWriter>,
     bytes: u64,
     began_at: Position,
+    /// How many slices there were, and whether records went on between two of them.
+    slices: u64,
+    sliced_at: Position,
+    moved: bool,
     busy_until: u64,
-}
-
-enum Phase {
-    Idle,
-    Busy,
-    Ready,
-    AllWritten(Position),
 }
 
 impl Snapshots {
     pub fn new(after_bytes: u64, replayed_bytes: u64) -> Snapshots {
         Snapshots {
-            after_bytes,
-            appended_bytes: replayed_bytes,
-            due_at_bytes: after_bytes,
-            phase: Phase::Idle,
+            plan: SnapshotPlan::new(after_bytes, replayed_bytes),
             writer: None,
             bytes: 0,
             began_at: Position::ZERO,
+            slices: 0,
+            sliced_at: Position::ZERO,
+            moved: false,
             busy_until: 0,
         }
     }
 
     pub fn note_appended(&mut self, bytes: usize) {
-        self.appended_bytes += bytes as u64;
+        self.plan.note_appended(bytes);
     }
 
     pub fn step(&mut self, engine: &mut Engine<Ticket>, life: u64, env: &mut Env) {
-        match self.phase {
-            Phase::Idle if self.appended_bytes >= self.due_at_bytes => {
-                let (begin, block) = engine.begin_snapshot();
-                self.appended_bytes = 0;
-                self.began_at = begin;
-                self.send(Step::Begin(begin, block), life, env);
-                self.phase = Phase::Busy;
+        let Some(step) = self.plan.step(engine) else { return };
+        let position = engine.state().position();
+        match &step {
+            Step::Begin { begin, .. } => {
+                self.began_at = *begin;
+                (self.slices, self.moved) = (0, false);
             }
-            Phase::Ready => {
-                let Some(slice) = engine.snapshot_slice() else { return };
-                self.phase = match slice.end {
-                    None => Phase::Busy,
-                    Some(end) => Phase::AllWritten(end),
-                };
-                self.send(Step::Block(slice.block), life, env);
+            Step::Block(_) => {
+                self.moved |= self.slices > 0 && position > self.sliced_at;
+                self.slices += 1;
             }
-            _ => {}
+            Step::Finish(_) => {}
         }
+        self.sliced_at = position;
+        self.send(step, life, env);
     }
 
     /// Everything up to here is durable.
     pub fn durable(&mut self, position: Position, life: u64, env: &mut Env) {
-        if let Phase::AllWritten(end) = self.phase
-            && end <= position
-        {
-            self.phase = Phase::Busy;
-            self.send(Step::Finish(end), life, env);
+        if let Some(step) = self.plan.durable(position) {
+            self.send(step, life, env);
         }
     }
 
@@ -123,25 +105,26 @@ impl Snapshots {
             Err(_) => {
                 env.reach.bump(Reached::SnapshotFailed);
                 self.writer = None;
-                engine.abandon_snapshot();
-                self.due_at_bytes = self.after_bytes;
-                self.appended_bytes = 0;
-                self.phase = Phase::Idle;
+                self.plan.failed(engine);
             }
             Ok(()) if finish => {
                 if newest > self.began_at {
                     env.reach.bump(Reached::SnapshotUnderLoad);
                 }
-                self.due_at_bytes = self.after_bytes.max(self.bytes);
-                self.phase = Phase::Idle;
+                if env.auditor.created_again() > self.began_at {
+                    env.reach.bump(Reached::CreatedAgainInSnapshot);
+                }
+                if self.slices > 2 && self.moved {
+                    env.reach.bump(Reached::SnapshotInSlices);
+                }
+                self.plan.finished(self.bytes);
                 let delay = env.rng.between(0, 40);
                 env.after(delay, Happening::Host(HostEvent::Trim { life }));
             }
             Ok(()) => {
-                if let Phase::Busy = self.phase {
-                    self.phase = Phase::Ready;
+                if let Some(step) = self.plan.written(engine.durable()) {
+                    self.send(step, life, env);
                 }
-                self.durable(engine.durable(), life, env);
             }
         }
         Ok(())
@@ -149,7 +132,7 @@ impl Snapshots {
 
     fn write(&mut self, step: Step, ledger: &FileLedger) -> Result<(), String> {
         let block = match step {
-            Step::Begin(begin, block) => {
+            Step::Begin { begin, block } => {
                 self.bytes = 0;
                 self.writer = Some(ledger.begin_snapshot(begin).map_err(|error| error.to_string())?);
                 block

@@ -4,13 +4,14 @@
 use authority::command::TakeOver;
 use authority::{Command, Position, State, Time};
 use coordinator::Request;
-use coordinator::engine::Engine;
+use coordinator::engine::{Engine, SliceSize};
 use ledger::digest::state_digest;
 use ledger::disk::fake::Errno;
 use ledger::file::{DropReason, Error, FileLedger, OpenReport, Options};
-use ledger::record;
-use ledger::record::snapshot::Loader;
+use ledger::{Rebuild, record};
 
+use super::effects::Effects;
+use super::one_short::OneShort;
 use super::process::Process;
 use super::snapshots::Snapshots;
 use super::{Host, HostEvent, ledger_options, show};
@@ -29,6 +30,7 @@ impl Host {
             return Ok(());
         }
         let options = ledger_options(env);
+        self.flip_bits(&options, env)?;
         let trouble = env.strikes(true, env.swarm.crash_permille * 10);
         if trouble {
             let call = env.rng.below(30);
@@ -46,8 +48,10 @@ impl Host {
             Some(opened) => opened,
             None => return self.fail_at_start(env),
         };
+        self.judge_snapshots(&ledger, &report, env)?;
         self.compare(&ledger, env)?;
-        let state = self.recover(&ledger, &report, env)?;
+        let (mut state, replayed_bytes) = self.recover(&ledger, &report, env)?;
+        state.set_max_bytes(env.swarm.breadth.max_state_bytes);
         let wall = self.wall(env.now);
         if wall < state.time() {
             env.reach.bump(Reached::WallBack);
@@ -60,11 +64,15 @@ impl Host {
             wall.plus_ms(PURGE_HOLD_MS)
         };
         self.life += 1;
-        let base = state.time().max(wall);
-        let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, 0);
+        let base = coordinator::first_time(state.time(), wall);
+        let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, replayed_bytes);
         let life = (self.life, base, env.now, env.swarm.room_bytes);
-        let engine = Engine::new(state, hold);
+        let mut engine = Engine::new(state, hold);
+        engine.set_slice_size(SliceSize { slots: env.swarm.breadth.slice_slots, ..SliceSize::default() });
         let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);
+        if env.swarm.breadth.effects {
+            process.effects = Some(Effects::open(&self.effects_disk, process.reader(), self.life)?);
+        }
         env.auditor.read(&Entry::Started)?;
         env.note(&[20, self.life, base.0], || format!("started, at {base} on its own clock"));
         let take_over = Request::Decide(Command::TakeOver(TakeOver { node: "simulated".into() }));
@@ -120,8 +128,13 @@ impl Host {
         let found = reader.read_from(first, Position(next - 1)).map_err(|error| error.to_string())?;
         let mut open = std::mem::take(&mut self.open).into_iter();
         let mut kept = 0;
+        let mut expected = first;
         for read in found.into_iter().flatten() {
             let (position, bytes) = read.map_err(|error| format!("a record cannot be read: {error}"))?;
+            if position != expected {
+                return Err(format!("record {position} is shown where {expected} should follow"));
+            }
+            expected = position.next();
             if position.0 <= known {
                 if self.known[position.0 as usize - 1] != bytes {
                     return Err(format!("record {position} is not what was durable there"));
@@ -150,38 +163,33 @@ impl Host {
         Ok(())
     }
 
-    /// Loads and replays as production does, and compares with a replay of everything.
-    fn recover(&self, ledger: &FileLedger, report: &OpenReport, env: &mut Env) -> Result<State, String> {
+    /// Loads and replays as production does, and compares with a replay of everything. Gives the state and how many
+    /// bytes were replayed.
+    fn recover(
+        &self,
+        ledger: &FileLedger,
+        report: &OpenReport,
+        env: &mut Env,
+    ) -> Result<(State, u64), String> {
         if report.dropped.as_ref().is_some_and(|dropped| dropped.why == DropReason::Torn) {
             env.reach.bump(Reached::TornTail);
         }
-        let mut state = match ledger.load_snapshot().map_err(|error| error.to_string())? {
-            None => State::new(),
-            Some(mut snapshot) => {
-                env.reach.bump(Reached::SnapshotUsed);
-                let (mut loader, mut block) = (Loader::new(), Vec::new());
-                while snapshot.next_block(&mut block).map_err(|error| error.to_string())? {
-                    loader.block(&block).map_err(|error| error.to_string())?;
-                }
-                loader.finish(snapshot.end()).map_err(|error| error.to_string())?
-            }
+        if !ledger.snapshots().is_empty() {
+            env.reach.bump(Reached::SnapshotUsed);
+        }
+        let rebuild = match env.planted(Plant::ReplayOneShort) {
+            true => Rebuild::newest(&OneShort(ledger)),
+            false => Rebuild::newest(ledger),
         };
-        let short = env.planted(Plant::ReplayOneShort);
-        let replayed = ledger.replay(state.position().next(), |position, bytes| {
-            if short && position.next() == ledger.next() {
-                return Ok(());
-            }
-            let record = record::decode(bytes).map_err(|error| error.to_string())?;
-            let applied = state.apply(record.at, &record.event).map_err(|illegal| illegal.to_string())?;
-            if applied == position { Ok(()) } else { Err(format!("{applied} was applied as {position}")) }
-        });
-        replayed.map_err(|error| format!("the tail does not replay: {error}"))?;
+        let rebuild = rebuild.map_err(|error| format!("the tail does not replay: {error}"))?;
+        let bytes = rebuild.bytes();
+        let state = rebuild.into_state();
         state.check_invariants().map_err(|what| format!("after a start: {what}"))?;
         let whole = self.replayed()?;
         if state_digest(&state) != state_digest(&whole) {
             return Err("what a start recovered is not what all records give".into());
         }
-        Ok(state)
+        Ok((state, bytes))
     }
 
     /// Walks a task's records back from the newest, as far as history is kept.

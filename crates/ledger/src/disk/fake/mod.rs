@@ -137,6 +137,19 @@ impl FakeDisk {
         state.durable_names.insert(name.to_owned(), id);
     }
 
+    /// Flips one bit of a file, as programs see it and as it would survive. Flipped again, it is as it was.
+    pub fn flip(&self, name: &str, bit: u64) {
+        let mut state = self.state();
+        let Some(&id) = state.names.get(name) else { return };
+        let (at, mask) = ((bit / 8) as usize, 1 << (bit % 8));
+        let content = &mut state.files[id];
+        for bytes in [&mut content.bytes, &mut content.durable] {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= mask;
+            }
+        }
+    }
+
     /// Removes a file, durable at once.
     pub fn lose(&self, name: &str) {
         let mut state = self.state();

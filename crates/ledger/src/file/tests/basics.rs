@@ -181,3 +181,23 @@ fn history_is_trimmed_by_age_and_by_size_but_never_what_snapshots_need() {
     drop(ledger);
     assert_eq!(recover(&disk).expect("reopen"), 30);
 }
+
+#[test]
+fn history_that_somebody_still_has_to_read_is_not_trimmed() {
+    let disk = written(5);
+    let (mut ledger, _) = open(&disk).expect("reopen");
+    let reader = ledger.reader();
+    let hold = reader.hold(Position(1));
+    for _ in 0..2 {
+        must_append(&mut ledger, 3);
+        snapshot(&ledger).expect("stored");
+    }
+    assert!(ledger.trim_job(u64::MAX).is_none(), "everything is still to be read");
+    hold.advance(Position(9));
+    hold.advance(Position(2));
+    ledger.trim_job(u64::MAX).expect("what was read may go").run().expect("nothing is wrong");
+    assert!(reader.first() > Position(1) && reader.first() <= Position(9), "{}", reader.first());
+    drop(hold);
+    ledger.trim_job(u64::MAX).expect("nobody reads any more").run().expect("nothing is wrong");
+    assert!(reader.first() > Position(9));
+}

@@ -55,7 +55,10 @@ impl Slices {
             self.queues_done = self.next_queues(state, &mut left, max_bytes, block);
         }
         while self.queues_done && self.next_slot < self.end_slot && left > 0 && block.len() < max_bytes {
-            if let Some((queue, task)) = state.in_slot(self.next_slot) {
+            // What was created since the begin comes with its records. It may also be a task that was stored before,
+            // purged, and created again in a slot further on.
+            let stored = state.in_slot(self.next_slot).filter(|(_, task)| task.created <= self.begin);
+            if let Some((queue, task)) = stored {
                 encode_task(queue, task, block);
             }
             self.next_slot += 1;

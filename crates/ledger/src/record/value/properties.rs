@@ -23,9 +23,13 @@ pub fn pairs(properties: &Properties) -> Vec<Property> {
     properties.iter().map(pair).collect()
 }
 
+pub fn nothing() -> Arc<Properties> {
+    NOTHING.clone()
+}
+
 pub fn from_pairs(pairs: Vec<Property>) -> Result<Arc<Properties>, DecodeError> {
     if pairs.is_empty() {
-        return Ok(NOTHING.clone());
+        return Ok(nothing());
     }
     if !pairs.is_sorted_by(|a, b| a.name < b.name) {
         return Err(DecodeError::Invalid("properties are out of order"));

@@ -3,6 +3,8 @@
 #![allow(dead_code)]
 
 pub mod bad;
+pub mod callback;
+pub mod claim;
 
 use std::net::SocketAddr;
 
@@ -15,13 +17,17 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+/// The secret of every server in the tests.
+pub const KEY: [u8; 32] = [7; 32];
+
 pub struct Served {
     pub address: SocketAddr,
     pub client: reqwest::Client,
     pub running: Running,
+    pub app: App,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<Drained>,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// An answer, read.
@@ -39,18 +45,21 @@ impl Served {
     }
 
     pub async fn start_with(limits: Limits) -> Served {
-        let directory = tempfile::tempdir().unwrap();
+        Served::start_in(tempfile::tempdir().unwrap(), limits).await
+    }
+
+    async fn start_in(directory: TempDir, limits: Limits) -> Served {
         let options = options(&directory);
         let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = App::new(running.handle.clone(), [7; 32]);
-        let serving = tokio::spawn(server::serve_with(listener, app, limits, async {
+        let app = App::new(running.handle.clone(), KEY);
+        let serving = tokio::spawn(server::serve_with(listener, app.clone(), limits, async {
             let _ = stopped.await;
         }));
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Served { address, client, running, stop: Some(stop), serving, _directory: directory }
+        Served { address, client, running, app, stop: Some(stop), serving, directory }
     }
 
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
@@ -95,6 +104,16 @@ impl Served {
         self.post(&path(lease, what), body).await
     }
 
+    /// A task as it is shown.
+    pub async fn task(&self, task: &str) -> Value {
+        self.get(&format!("/v1/tasks/{task}")).await.body
+    }
+
+    /// The task once it is final.
+    pub async fn ended(&self, task: &str) -> Value {
+        self.get(&format!("/v1/tasks/{task}?waitMs=60000")).await.body
+    }
+
     /// The newest record's place: it stands still while nothing changes.
     pub async fn position(&self) -> u64 {
         self.running.handle.status().await.unwrap().position.0
@@ -110,11 +129,21 @@ impl Served {
         self.serving.abort();
     }
 
-    pub async fn stopped(mut self) -> Drained {
+    pub async fn stopped(self) -> Drained {
+        self.stopped_with_directory().await.0
+    }
+
+    /// Stops, and starts again on the same directory.
+    pub async fn restarted(self) -> Served {
+        let (_, directory) = self.stopped_with_directory().await;
+        Served::start_in(directory, Limits::default()).await
+    }
+
+    async fn stopped_with_directory(mut self) -> (Drained, TempDir) {
         self.begin_stop();
         let drained = self.serving.await.unwrap();
         self.running.stop().await.unwrap();
-        drained
+        (drained, self.directory)
     }
 }
 

@@ -1,23 +1,22 @@
-//! Holds the server to everything that it said.
+//! What only an outsider can see: answers outside of the contract, what the server says when everything is asked
+//! again, and the times of leases by our own clock. The auditor judges all else.
 //!
-//! The checks are pure functions of the evidence, so that each has a test in which it fails. They know the
-//! contract and nothing of how the server is made.
+//! The checks are pure functions of the evidence, so that each has a test in which it fails.
 
 mod explain;
 mod histories;
-mod leases;
-mod reports;
-mod submissions;
-mod tasks;
+mod listing;
+mod repeats;
 #[cfg(test)]
 mod tests;
 mod timing;
 
 pub use explain::explain;
 
-use crate::evidence::Evidence;
+use auditor::history::Recorded;
+use authority::TaskId;
 
-const FINAL_STATES: [&str; 3] = ["COMPLETED", "FAILED", "DEAD"];
+use crate::evidence::Evidence;
 
 /// Something that the server said and that is not true, or did and must not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +29,10 @@ pub struct Violation {
 impl Violation {
     fn new(task_id: &str, message: impl Into<String>) -> Self {
         Self { task_id: task_id.into(), message: message.into() }
+    }
+
+    pub fn of(task: Option<TaskId>, message: impl Into<String>) -> Self {
+        Self { task_id: task.map(|id| id.to_string()).unwrap_or_default(), message: message.into() }
     }
 }
 
@@ -49,14 +52,12 @@ pub struct Reach {
     pub lost_answers: u64,
 }
 
-pub fn audit(evidence: &Evidence) -> Vec<Violation> {
+pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
     let surprises = evidence.book.surprises.iter().map(|surprise| Violation::new("", surprise.as_str()));
     let mut violations: Vec<Violation> = surprises.collect();
-    violations.extend(submissions::check(evidence));
-    violations.extend(tasks::check(evidence));
-    violations.extend(leases::check(evidence));
-    violations.extend(reports::check(evidence));
-    violations.extend(histories::check(evidence));
+    violations.extend(listing::check(evidence));
+    violations.extend(repeats::check(evidence));
+    violations.extend(histories::check(evidence, records));
     if evidence.has_fair_clock {
         violations.extend(timing::check(evidence));
     }

@@ -1,0 +1,26 @@
+//! Judges what was made true beyond the ledger: every record, in order, at least once, and nothing that is not durable.
+
+use authority::{Event, Position, Time};
+
+use super::{Auditor, Reached, ensure};
+
+impl Auditor {
+    pub(super) fn applied(&mut self, position: Position, at: Time, event: &Event) -> Result<(), String> {
+        let record = position.0.checked_sub(1).and_then(|index| self.log.get(index as usize));
+        let record = record.ok_or("it is not durable")?;
+        ensure(record.at == at && record.event == *event, "something else was recorded there")?;
+        let next = self.applied.next();
+        ensure(position <= next, format!("the effect of {next} is left out"))?;
+        if position < next {
+            self.see(Reached::EffectRepeated);
+        }
+        self.applied = position;
+        Ok(())
+    }
+
+    /// Judges, when nothing more is on its way, that no effect is missing.
+    pub fn all_applied(&self) -> Result<(), String> {
+        let (applied, newest) = (self.applied, self.position);
+        ensure(applied == newest, format!("of {newest} records only those up to {applied} had their effect"))
+    }
+}

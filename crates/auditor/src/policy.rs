@@ -1,0 +1,49 @@
+//! What must follow a failed attempt: whether there is another, and when.
+
+use authority::{Backoff, Category, QueueConfig, Time};
+
+use super::records::DEFAULT_MAX_ATTEMPTS;
+use super::truth::TaskTruth;
+
+/// The default of a queue that nobody configured, as the contract tells it to people.
+const DEFAULT_BACKOFF: Backoff =
+    Backoff { initial_ms: 1_000, factor_permille: 2_000, max_ms: 300_000, jitter_permille: 200 };
+
+/// What a worker said of a failure.
+#[derive(Clone, Copy)]
+pub struct Claim {
+    pub category: Category,
+    pub retryable: Option<bool>,
+}
+
+impl Claim {
+    /// The queue's list wins over the worker's word, which wins over the category's default.
+    pub fn may_retry(&self, config: Option<&QueueConfig>) -> bool {
+        let by_default = match self.category {
+            Category::UserCode | Category::Infrastructure | Category::Timeout => true,
+            Category::DataQuality | Category::Configuration | Category::Cancelled => false,
+        };
+        match config.and_then(|config| config.retry_on.as_ref()) {
+            Some(categories) => categories.contains(&self.category),
+            None => self.retryable.unwrap_or(by_default),
+        }
+    }
+}
+
+pub fn max_attempts(task: &TaskTruth, config: Option<&QueueConfig>) -> u32 {
+    task.max_attempts.or(config.and_then(|config| config.max_attempts)).unwrap_or(DEFAULT_MAX_ATTEMPTS)
+}
+
+/// Whether a task that failed at `at` may be tried again at `retry`.
+pub fn retry_fits(task: &TaskTruth, config: Option<&QueueConfig>, at: Time, retry: Time) -> bool {
+    let backoff = task.backoff.or(config.and_then(|config| config.backoff)).unwrap_or(DEFAULT_BACKOFF);
+    let failures = task.used_attempts().max(1);
+    let factor = (f64::from(backoff.factor_permille) / 1_000.0).max(1.0);
+    let cap = backoff.max_ms as f64;
+    let middle = (backoff.initial_ms as f64 * factor.powi(failures.min(1_000) as i32 - 1)).min(cap);
+    let swing = middle * f64::from(backoff.jitter_permille.min(1_000)) / 1_000.0;
+    // Every step may have been rounded down to a millisecond.
+    let (least, most) = (middle - swing - f64::from(failures) - 1.0, (middle + swing).min(cap) + 1.0);
+    let delay = retry.0 as f64 - at.0 as f64;
+    (least..=most).contains(&delay)
+}

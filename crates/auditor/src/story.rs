@@ -1,0 +1,377 @@
+//! Judges what a ledger tells of a task afterwards: every attempt with its worker and its end, and the reason for each
+//! further one, in order, nothing missing and nothing made up.
+//!
+//! What must be told is looked up in the auditor's own tables of tasks and leases, one question at a time. Records
+//! before the first that is kept are as good as unknown, and nothing may be said that only they could tell.
+
+use std::collections::BTreeSet;
+
+use authority::event::{ExpiryCause, NextStep, TaskCreated};
+use authority::{CancelCause, Event, Position, TaskId, TaskState, Time};
+use ledger::explain::{DiscardReason, FinalReason, Step, Story, What};
+
+use super::records::DEFAULT_MAX_ATTEMPTS;
+use super::truth::{LeaseTruth, Over, TaskTruth, Version};
+use super::{Auditor, Reached, ensure};
+use crate::history::Recorded;
+
+impl Auditor {
+    /// Every task that was ever created.
+    pub fn tasks(&self) -> impl Iterator<Item = TaskId> {
+        self.tasks.keys().copied()
+    }
+
+    /// Judges the story of a task that was told from the records at or after `first`.
+    pub fn explained(&mut self, story: &Story, first: Position) -> Result<(), String> {
+        let id = story.task;
+        let wrong = |what: String| format!("the story of task {id}: {what}");
+        let truth = self.tasks.get(&id).ok_or_else(|| wrong("nobody created the task".into()))?;
+        let teller = Truth { auditor: self, id, task: truth, first };
+        teller.compare(story).map_err(wrong)?;
+        words(story).map_err(wrong)?;
+        if story.attempts > 1 {
+            self.see(Reached::ExplainedRepeat);
+        }
+        if story.is_purged {
+            self.see(Reached::ExplainedPurged);
+        }
+        if story.is_truncated {
+            self.see(Reached::ExplainedTruncated);
+        }
+        if story.steps.iter().any(|step| matches!(step.what, What::Restarted { .. })) {
+            self.see(Reached::ExplainedRestart);
+        }
+        Ok(())
+    }
+}
+
+/// What is true of one task, as far as the records that are kept can tell.
+struct Truth<'a> {
+    auditor: &'a Auditor,
+    id: TaskId,
+    task: &'a TaskTruth,
+    first: Position,
+}
+
+impl<'a> Truth<'a> {
+    fn compare(&self, story: &Story) -> Result<(), String> {
+        let expected = self.steps();
+        for (told, true_one) in story.steps.iter().zip(&expected) {
+            ensure(told == true_one, format!("it tells {told:?}, but what happened is {true_one:?}"))?;
+        }
+        if let Some(missing) = expected.get(story.steps.len()) {
+            return Err(format!("it leaves out {missing:?}"));
+        }
+        if let Some(invented) = story.steps.get(expected.len()) {
+            return Err(format!("it makes up {invented:?}"));
+        }
+        let kept: Vec<&Recorded> = self.own().collect();
+        let created = kept.iter().rev().find_map(|record| creation(record));
+        let queue = created.map(|event| &event.queue);
+        ensure(story.queue.as_ref() == queue, format!("its queue is {queue:?}"))?;
+        let state = kept.iter().any(|record| tells_state(record)).then_some(self.task.state);
+        ensure(story.state == state, format!("it is said to be {:?}, but is {state:?}", story.state))?;
+        let purged = self.task.purged_at.is_some_and(|position| position >= self.first);
+        ensure(story.is_purged == purged, "whether it was purged is wrong")?;
+        let begins = self.positions().first().and_then(|position| self.record(*position));
+        let truncated = begins.is_some_and(|record| creation(record).is_none());
+        ensure(story.is_truncated == truncated, "whether its beginning is kept is wrong")?;
+
+        let life = self.task.created().max(self.first);
+        let grants = || self.task.leases.range(life..);
+        let attempts = grants().map(|(_, lease)| lease.attempt).max().unwrap_or(0);
+        ensure(story.attempts == attempts, format!("it was granted {attempts} times"))?;
+        let in_life = || kept.iter().filter(|record| record.position >= life);
+        let releases = in_life().filter(|record| matches!(record.event, Event::LeaseReleased(_))).count();
+        ensure(story.releases as usize == releases, format!("it was given back {releases} times"))?;
+        let waited: u64 = grants().filter_map(|(at, lease)| self.waited_ms(*at, lease.granted_at)).sum();
+        ensure(story.waited_ms == waited, format!("it waited {waited} ms"))?;
+        let ran: u64 =
+            grants().filter_map(|(_, lease)| Some(self.end(lease)?.since_ms(lease.granted_at))).sum();
+        ensure(story.ran_ms == ran, format!("it ran {ran} ms"))
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let positions = self.positions().into_iter().chain(self.restarts()).collect::<BTreeSet<_>>();
+        positions.into_iter().filter_map(|position| self.step(self.record(position)?)).collect()
+    }
+
+    fn step(&self, record: &Recorded) -> Option<Step> {
+        let (position, at) = (record.position, record.at);
+        let held = self.held(position);
+        let silent_ms = held.map(|(number, _)| at.since_ms(self.heard_at(number, position)));
+        let what = match &record.event {
+            Event::TaskCreated(event) => What::Submitted {
+                queue: event.queue.name.clone(),
+                priority: event.priority,
+                delay_ms: event.not_before.map(|time| time.since_ms(at)).filter(|ms| *ms > 0),
+                redrive_of: event.extras.as_ref().and_then(|extras| extras.redrive_of),
+            },
+            Event::LeaseGranted(event) => {
+                What::Leased { waited_ms: self.waited_ms(position, at), lease_ms: event.length_ms }
+            }
+            Event::LeaseExtended(_) => return None,
+            Event::AttemptStarted(event) => What::Started { by: event.worker.clone() },
+            Event::LeaseExpired(event) => {
+                let lease = self.task.leases.get(&event.lease)?;
+                What::Lost {
+                    cause: self.expiry_cause(event.lease, lease),
+                    silent_ms,
+                    is_last: event.exhausted,
+                }
+            }
+            Event::LeaseReleased(event) => What::Released { cause: event.cause },
+            Event::TaskFailed(event) => match event.next {
+                NextStep::RetryAt(time) => {
+                    What::Failed { error: event.error.clone(), retry_ms: time.since_ms(at) }
+                }
+                NextStep::Final => {
+                    What::FailedForGood { error: event.error.clone(), why: self.why_final(position) }
+                }
+            },
+            Event::TaskCompleted(event) => What::Completed { result_bytes: event.result.len() },
+            Event::TaskDead(event) => What::Dead {
+                reason: event.reason,
+                detail: event.detail.clone(),
+                error: event.report.as_ref().map(|report| report.error.clone()),
+                silent_ms: silent_ms.filter(|_| event.report.is_none()),
+                cancel: self.cancel_before(position),
+            },
+            Event::TaskCancelled(event) => {
+                let lease = self.known_lease(event.lease);
+                let step = self.bare(record, What::Discarded { why: self.why_discarded(event.lease) });
+                let worker = lease.map(|lease| lease.worker.clone());
+                return Some(Step { attempt: Some(event.attempt), worker, ..step });
+            }
+            Event::CancelRequested(event) => What::AskedToStop {
+                cause: event.cause,
+                reason: event.reason.clone(),
+                grace_ms: event.grace_until.since_ms(at),
+            },
+            Event::OperationAttached(event) => What::WaiterJoined { operation: event.operation.clone() },
+            Event::OperationDetached(event) => What::WaiterLeft { operation: event.operation.clone() },
+            Event::TasksPurged(_) => What::Purged,
+            Event::OwnerTookOver(event) => What::Restarted { epoch: event.epoch },
+            Event::QueueConfigured(_) | Event::TokenKeyRotated(_) => return None,
+        };
+        let mut step = self.bare(record, what);
+        if let Some((number, lease)) = held {
+            step.attempt = Some(lease.attempt);
+            step.worker = Some(lease.worker.clone());
+            if lease.over.is_some_and(|(over, _)| over == position) {
+                step.ran_ms = Some(at.since_ms(lease.granted_at));
+                let extended = |record: &&Recorded| matches!(&record.event, Event::LeaseExtended(event) if event.lease == number);
+                step.extensions = Some(self.own().filter(extended).count() as u32);
+            }
+        }
+        Some(step)
+    }
+
+    fn bare(&self, record: &Recorded, what: What) -> Step {
+        let (position, at) = (record.position, record.at);
+        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, what }
+    }
+
+    fn record(&self, position: Position) -> Option<&'a Recorded> {
+        self.auditor.log.get(position.0.checked_sub(1)? as usize)
+    }
+
+    /// The task's own records that are kept.
+    fn own(&self) -> impl DoubleEndedIterator<Item = &'a Recorded> {
+        let versions: Vec<&Version> = self.task.earlier.iter().chain(&self.task.versions).collect();
+        let kept = versions.into_iter().map(|version| version.position).filter(|at| *at >= self.first);
+        kept.filter_map(|position| self.record(position)).collect::<Vec<_>>().into_iter()
+    }
+
+    /// Where they are, and where it was purged.
+    fn positions(&self) -> BTreeSet<Position> {
+        let purged = self.general().filter(
+            |record| matches!(&record.event, Event::TasksPurged(event) if event.tasks.contains(&self.id)),
+        );
+        self.own().chain(purged).map(|record| record.position).collect()
+    }
+
+    /// Kept records about more than one task.
+    fn general(&self) -> impl Iterator<Item = &'a Recorded> {
+        self.auditor.log[self.first.0 as usize - 1..].iter().filter(|record| record.event.task().is_none())
+    }
+
+    /// Takeovers while somebody worked on the task, where the records can tell that.
+    fn restarts(&self) -> Vec<Position> {
+        let tells: Vec<Position> =
+            self.own().filter(|record| tells_state(record)).map(|record| record.position).collect();
+        let takeovers = self.auditor.takeovers.iter().filter(|position| **position >= self.first);
+        let leased = |at: Position| {
+            self.task
+                .leases
+                .iter()
+                .any(|(granted, lease)| *granted < at && lease.over.is_none_or(|(over, _)| over > at))
+        };
+        takeovers.copied().filter(|at| leased(*at) && tells.iter().any(|known| known < at)).collect()
+    }
+
+    /// The lease under which the task was when this record was made, or which the record ended.
+    fn held(&self, position: Position) -> Option<(Position, &'a LeaseTruth)> {
+        let mut known = self.task.leases.range(self.first..=position);
+        let held = known.rfind(|(_, lease)| lease.over.is_none_or(|(over, _)| over >= position));
+        held.map(|(number, lease)| (*number, lease))
+    }
+
+    fn known_lease(&self, number: Position) -> Option<&'a LeaseTruth> {
+        self.task.leases.get(&number).filter(|_| number >= self.first)
+    }
+
+    /// When the worker was last heard of before a record, as far as is recorded.
+    fn heard_at(&self, lease: Position, before: Position) -> Time {
+        let heard = self.own().rfind(|record| {
+            record.position < before
+                && match &record.event {
+                    Event::LeaseGranted(_) => record.position == lease,
+                    Event::LeaseExtended(event) => event.lease == lease,
+                    Event::AttemptStarted(event) => event.lease == lease,
+                    _ => false,
+                }
+        });
+        heard.map_or(Time::ZERO, |record| record.at)
+    }
+
+    /// How long the task had been ready when it was leased.
+    fn waited_ms(&self, granted: Position, at: Time) -> Option<u64> {
+        let ready = self.own().filter(|record| record.position < granted).rev().find_map(|record| {
+            match &record.event {
+                Event::TaskCreated(event) => Some(event.not_before.unwrap_or_default().max(record.at)),
+                Event::LeaseExpired(_) | Event::LeaseReleased(_) => Some(record.at),
+                Event::TaskFailed(event) => match event.next {
+                    NextStep::RetryAt(time) => Some(time),
+                    NextStep::Final => None,
+                },
+                _ => None,
+            }
+        });
+        ready.map(|ready| at.since_ms(ready))
+    }
+
+    fn end(&self, lease: &LeaseTruth) -> Option<Time> {
+        self.record(lease.over?.0).map(|record| record.at)
+    }
+
+    /// The creation of the life that this position lies in, also when it is no longer kept.
+    fn created_before(&self, position: Position) -> Option<&'a Recorded> {
+        let versions = self.task.earlier.iter().chain(&self.task.versions);
+        let mut records = versions.filter_map(|version| self.record(version.position));
+        records.rfind(|record| record.position <= position && creation(record).is_some())
+    }
+
+    fn expiry_cause(&self, number: Position, lease: &LeaseTruth) -> ExpiryCause {
+        let created = self.created_before(number).and_then(creation);
+        let timeout_ms = created.and_then(|event| event.extras.as_ref()?.timeout_ms);
+        let limit = timeout_ms.map(|ms| lease.granted_at.plus_ms(ms));
+        match limit.is_some_and(|limit| lease.expires_at() >= limit) {
+            true => ExpiryCause::Timeout,
+            false => ExpiryCause::Silence,
+        }
+    }
+
+    fn why_discarded(&self, number: Position) -> DiscardReason {
+        let Some(lease) = self.known_lease(number) else { return DiscardReason::Unknown };
+        let retried = |at: Position| {
+            let record = self.record(at);
+            matches!(record.map(|record| &record.event), Some(Event::TaskFailed(event)) if event.next != NextStep::Final)
+        };
+        match lease.over {
+            None => DiscardReason::Unknown,
+            Some((_, Over::Expired)) => match self.expiry_cause(number, lease) {
+                ExpiryCause::Silence => DiscardReason::Lost,
+                ExpiryCause::Timeout => DiscardReason::TimedOut,
+            },
+            Some((_, Over::Released)) => DiscardReason::Released,
+            Some((at, Over::Reported)) if retried(at) => DiscardReason::Reported,
+            Some((_, Over::Reported | Over::Ended)) => DiscardReason::Ended,
+        }
+    }
+
+    /// Who had asked the task to stop.
+    fn cancel_before(&self, position: Position) -> Option<CancelCause> {
+        let life = self.created_before(position)?.position;
+        self.own().rev().find_map(|record| match &record.event {
+            Event::CancelRequested(event) if record.position > life && record.position < position => {
+                Some(event.cause)
+            }
+            _ => None,
+        })
+    }
+
+    fn why_final(&self, position: Position) -> FinalReason {
+        let created = self.created_before(position).filter(|record| record.position >= self.first);
+        let Some((life, created)) = created.and_then(|record| Some((record.position, creation(record)?)))
+        else {
+            return FinalReason::Unknown;
+        };
+        let own = created.extras.as_ref().and_then(|extras| extras.max_attempts);
+        let configured = self.general().filter(|record| record.position < position).filter_map(|record| {
+            match &record.event {
+                Event::QueueConfigured(event) if event.queue == created.queue => {
+                    Some(event.config.max_attempts)
+                }
+                _ => None,
+            }
+        });
+        let allowed = match (own, configured.last()) {
+            (Some(allowed), _) => allowed,
+            (None, Some(configured)) => configured.unwrap_or(DEFAULT_MAX_ATTEMPTS),
+            (None, None) if self.first == Position(1) => DEFAULT_MAX_ATTEMPTS,
+            (None, None) => return FinalReason::Unknown,
+        };
+        let grants = self.task.leases.range(life..position).count();
+        let released = |lease: &LeaseTruth| matches!(lease.over, Some((_, Over::Released)));
+        let released = self.task.leases.range(life..position).filter(|(_, lease)| released(lease)).count();
+        match grants - released >= allowed as usize {
+            true => FinalReason::LastAttempt { allowed },
+            false => FinalReason::NotRetryable,
+        }
+    }
+}
+
+fn creation(record: &Recorded) -> Option<&TaskCreated> {
+    match &record.event {
+        Event::TaskCreated(event) => Some(event),
+        _ => None,
+    }
+}
+
+/// Whether a record of a task says in which state the task is.
+fn tells_state(record: &Recorded) -> bool {
+    !matches!(
+        record.event,
+        Event::TaskCancelled(_) | Event::OperationAttached(_) | Event::OperationDetached(_)
+    )
+}
+
+/// The words name the attempt and the worker of every step that is about one, and the summary says why it ran again.
+fn words(story: &Story) -> Result<(), String> {
+    for step in &story.steps {
+        let words = step.words();
+        ensure(!words.is_empty(), format!("there are no words for {step:?}"))?;
+        let about_an_attempt = match &step.what {
+            What::Leased { .. } | What::Discarded { .. } | What::Restarted { .. } => true,
+            what => what.ends_an_attempt() && step.attempt.is_some(),
+        };
+        if let Some(attempt) = step.attempt.filter(|_| about_an_attempt) {
+            ensure(
+                words.contains(&format!("attempt {attempt}")),
+                format!("\"{words}\" is about another attempt"),
+            )?;
+        }
+        if let Some(worker) = step.worker.as_ref().filter(|_| about_an_attempt) {
+            ensure(words.contains(&**worker), format!("\"{words}\" does not name {worker}"))?;
+        }
+    }
+    let summary = story.summary();
+    ensure(!summary.is_empty(), "there is no summary")?;
+    if story.attempts > 1 {
+        let times = format!("{} times", story.attempts);
+        ensure(summary.contains(&times), format!("\"{summary}\" does not say {times}"))?;
+    }
+    let finished = matches!(story.state, Some(TaskState::Completed | TaskState::Failed | TaskState::Dead));
+    ensure(!finished || !summary.contains("it waits"), format!("\"{summary}\" says that it goes on"))
+}

@@ -1,0 +1,229 @@
+//! Every word that the coordinator can say: the kinds of records and the kinds of answers. A run must have heard each of
+//! them, so that no part of the model goes without histories.
+
+use authority::command::{
+    AttachAnswer, ConfigureAnswer, EndAnswer, ExtendAnswer, RedriveAnswer, Refusal, ReleaseAnswer,
+    StartAnswer, SubmitAnswer, Verdict,
+};
+use authority::{Answer, DeadReason, Event, Outcome, Rejection};
+use coordinator::{Reply, Unavailable};
+
+/// What a run must have heard.
+pub const WORDS: &[&str] = &[
+    "record TaskCreated",
+    "record LeaseGranted",
+    "record LeaseExtended",
+    "record LeaseExpired",
+    "record LeaseReleased",
+    "record AttemptStarted",
+    "record TaskCompleted",
+    "record TaskFailed",
+    "record TaskDead",
+    "record TaskCancelled",
+    "record CancelRequested",
+    "record OperationAttached",
+    "record OperationDetached",
+    "record QueueConfigured",
+    "record TasksPurged",
+    "record TokenKeyRotated",
+    "record OwnerTookOver",
+    "submitted",
+    "submitted before",
+    "dedup conflict",
+    "refused: queue full",
+    "refused: memory full",
+    "refused: disk full",
+    "leased",
+    "nothing to lease",
+    "extended",
+    "extended, asked to stop",
+    "heartbeat: lost",
+    "heartbeat: rejected",
+    "started",
+    "started by another",
+    "start: being cancelled",
+    "start: lost",
+    "start: rejected",
+    "committed: completed",
+    "committed: failed",
+    "committed: retry",
+    "committed: dead, cancelled",
+    "committed: dead, deadline",
+    "report cancelled",
+    "report rejected",
+    "release: over",
+    "release: rejected",
+    "rejected: unknown task",
+    "rejected: never granted",
+    "rejected: wrong worker",
+    "rejected: another story",
+    "ended",
+    "end: unknown task",
+    "redriven",
+    "redriven before",
+    "redrive: unknown task",
+    "redrive: no dead letter",
+    "redrive: refused",
+    "configured",
+    "configuration invalid",
+    "attached or detached",
+    "attach: unknown task",
+    "done",
+    "batch",
+    "a task",
+    "no task",
+    "a page",
+    "a queue",
+    "no queue",
+    "queues",
+    "workers",
+    "a token key",
+    "no token key",
+    "status",
+    "unavailable: stopped",
+    "unavailable: no space",
+    "unavailable: outcome unknown",
+];
+
+/// What a small world does not get to hear, and why. Each has a test of its own where it is decided.
+pub const UNHEARD: &[(&str, &str)] = &[
+    ("refused: too many queues", "takes 10,000 queues"),
+    ("refused: too many requirements", "takes 1,024 different requirements in one queue"),
+    ("attach: too many", "takes 1,000 waiters of one task"),
+    ("configuration refused", "takes 10,000 queues"),
+    ("unavailable: overloaded", "takes 20,000 long polls, or 16,384 requests in the inbox"),
+    ("more to do", "the engine goes on by itself until nothing is left to do"),
+    ("committed: dead, by time", "a report that is accepted ends no task for a reason that only time gives"),
+];
+
+pub fn record(event: &Event) -> &'static str {
+    match event {
+        Event::TaskCreated(_) => "record TaskCreated",
+        Event::LeaseGranted(_) => "record LeaseGranted",
+        Event::LeaseExtended(_) => "record LeaseExtended",
+        Event::LeaseExpired(_) => "record LeaseExpired",
+        Event::LeaseReleased(_) => "record LeaseReleased",
+        Event::AttemptStarted(_) => "record AttemptStarted",
+        Event::TaskCompleted(_) => "record TaskCompleted",
+        Event::TaskFailed(_) => "record TaskFailed",
+        Event::TaskDead(_) => "record TaskDead",
+        Event::TaskCancelled(_) => "record TaskCancelled",
+        Event::CancelRequested(_) => "record CancelRequested",
+        Event::OperationAttached(_) => "record OperationAttached",
+        Event::OperationDetached(_) => "record OperationDetached",
+        Event::QueueConfigured(_) => "record QueueConfigured",
+        Event::TasksPurged(_) => "record TasksPurged",
+        Event::TokenKeyRotated(_) => "record TokenKeyRotated",
+        Event::OwnerTookOver(_) => "record OwnerTookOver",
+    }
+}
+
+/// The words of an answer, the first for its kind, further ones for what is in it.
+pub fn reply(reply: &Reply) -> Vec<&'static str> {
+    match reply {
+        Reply::Answer(answer) => self::answer(answer),
+        Reply::Batch(answers) => std::iter::once("batch").chain(answers.iter().map(submitted)).collect(),
+        Reply::Task(Some(_)) => vec!["a task"],
+        Reply::Task(None) => vec!["no task"],
+        Reply::List(_) => vec!["a page"],
+        Reply::Queue(Some(_)) => vec!["a queue"],
+        Reply::Queue(None) => vec!["no queue"],
+        Reply::Queues(_) => vec!["queues"],
+        Reply::Workers(_) => vec!["workers"],
+        Reply::TokenKey(Some(_)) => vec!["a token key"],
+        Reply::TokenKey(None) => vec!["no token key"],
+        Reply::Status(_) => vec!["status"],
+        Reply::Unavailable(Unavailable::Stopped) => vec!["unavailable: stopped"],
+        Reply::Unavailable(Unavailable::Overloaded) => vec!["unavailable: overloaded"],
+        Reply::Unavailable(Unavailable::NoSpace) => vec!["unavailable: no space"],
+        Reply::Unavailable(Unavailable::OutcomeUnknown) => vec!["unavailable: outcome unknown"],
+    }
+}
+
+fn answer(answer: &Answer) -> Vec<&'static str> {
+    match answer {
+        Answer::Submitted(answer) => vec![submitted(answer)],
+        Answer::Leased(grants) if grants.is_empty() => vec!["nothing to lease"],
+        Answer::Leased(_) => vec!["leased"],
+        Answer::Extended(ExtendAnswer::Extended { cancel: None, .. }) => vec!["extended"],
+        Answer::Extended(ExtendAnswer::Extended { cancel: Some(_), .. }) => vec!["extended, asked to stop"],
+        Answer::Extended(ExtendAnswer::Lost) => vec!["heartbeat: lost"],
+        Answer::Extended(ExtendAnswer::Rejected(why)) => vec!["heartbeat: rejected", rejected(*why)],
+        Answer::Started(StartAnswer::Started) => vec!["started"],
+        Answer::Started(StartAnswer::AlreadyStarted(_)) => vec!["started by another"],
+        Answer::Started(StartAnswer::Cancelled(_)) => vec!["start: being cancelled"],
+        Answer::Started(StartAnswer::Lost) => vec!["start: lost"],
+        Answer::Started(StartAnswer::Rejected(why)) => vec!["start: rejected", rejected(*why)],
+        Answer::Reported(Verdict::Committed(outcome)) => vec![committed(*outcome)],
+        Answer::Reported(Verdict::Cancelled) => vec!["report cancelled"],
+        Answer::Reported(Verdict::Rejected(why)) => vec!["report rejected", rejected(*why)],
+        Answer::Released(ReleaseAnswer::Over(_)) => vec!["release: over"],
+        Answer::Released(ReleaseAnswer::Rejected(why)) => vec!["release: rejected", rejected(*why)],
+        Answer::Ended(EndAnswer::Accepted) => vec!["ended"],
+        Answer::Ended(EndAnswer::UnknownTask) => vec!["end: unknown task"],
+        Answer::Redriven(RedriveAnswer::Created(_)) => vec!["redriven"],
+        Answer::Redriven(RedriveAnswer::Existing(_)) => vec!["redriven before"],
+        Answer::Redriven(RedriveAnswer::UnknownTask) => vec!["redrive: unknown task"],
+        Answer::Redriven(RedriveAnswer::NotADeadLetter(_)) => vec!["redrive: no dead letter"],
+        Answer::Redriven(RedriveAnswer::Refused(why)) => vec!["redrive: refused", refused(*why)],
+        Answer::Configured(ConfigureAnswer::Configured) => vec!["configured"],
+        Answer::Configured(ConfigureAnswer::Invalid(_)) => vec!["configuration invalid"],
+        Answer::Configured(ConfigureAnswer::Refused(_)) => vec!["configuration refused"],
+        Answer::Attached(AttachAnswer::Done) => vec!["attached or detached"],
+        Answer::Attached(AttachAnswer::UnknownTask) => vec!["attach: unknown task"],
+        Answer::Attached(AttachAnswer::TooMany) => vec!["attach: too many"],
+        Answer::Done(false) => vec!["done"],
+        Answer::Done(true) => vec!["more to do"],
+    }
+}
+
+fn submitted(answer: &SubmitAnswer) -> &'static str {
+    match answer {
+        SubmitAnswer::Created(_) => "submitted",
+        SubmitAnswer::Existing(_) => "submitted before",
+        SubmitAnswer::DedupConflict(_) => "dedup conflict",
+        SubmitAnswer::Refused(why) => refused(*why),
+    }
+}
+
+fn refused(why: Refusal) -> &'static str {
+    match why {
+        Refusal::QueueFull { .. } => "refused: queue full",
+        Refusal::StateFull => "refused: memory full",
+        Refusal::TooManyQueues => "refused: too many queues",
+        Refusal::TooManyRequirements => "refused: too many requirements",
+        Refusal::NoSpace => "refused: disk full",
+    }
+}
+
+fn rejected(why: Rejection) -> &'static str {
+    match why {
+        Rejection::UnknownTask => "rejected: unknown task",
+        Rejection::NeverGranted => "rejected: never granted",
+        Rejection::WrongWorker => "rejected: wrong worker",
+        Rejection::AnotherStory => "rejected: another story",
+    }
+}
+
+fn committed(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed => "committed: completed",
+        Outcome::Failed => "committed: failed",
+        Outcome::RetryAt(_) => "committed: retry",
+        Outcome::Dead(DeadReason::Cancelled) => "committed: dead, cancelled",
+        Outcome::Dead(DeadReason::Deadline) => "committed: dead, deadline",
+        Outcome::Dead(DeadReason::CancelTimeout | DeadReason::HeartbeatTimeout | DeadReason::Killed)
+        | Outcome::Discarded => "committed: dead, by time",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_word_is_both_expected_and_excused() {
+        let excused: Vec<_> = UNHEARD.iter().map(|(word, _)| word).collect();
+        assert!(WORDS.iter().all(|word| !excused.contains(&word)));
+    }
+}

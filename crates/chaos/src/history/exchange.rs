@@ -1,0 +1,39 @@
+//! A request and what came back, in the coordinator's words, whatever contract it was made through.
+
+use authority::command::SubmitAnswer;
+use authority::{Answer, Command, TaskId};
+use coordinator::{Read, Reply, Request};
+
+use crate::facts::At;
+
+#[derive(Clone, Debug)]
+pub struct Exchange {
+    pub sent_at: At,
+    /// When the answer had arrived, or when it was given up.
+    pub ended_at: At,
+    pub request: Request,
+    /// None when nothing came back: it may have happened or not.
+    pub reply: Option<Reply>,
+}
+
+impl Exchange {
+    /// The task that it is about, where that is one.
+    pub fn task(&self) -> Option<TaskId> {
+        match (&self.request, &self.reply) {
+            (_, Some(Reply::Answer(Answer::Submitted(SubmitAnswer::Created(id))))) => Some(*id),
+            (_, Some(Reply::Answer(Answer::Submitted(SubmitAnswer::Existing(view))))) => Some(view.task.id),
+            (_, Some(Reply::Answer(Answer::Leased(grants)))) => grants.first().map(|grant| grant.task),
+            (Request::Heartbeat { extend, .. }, _) => Some(extend.lease.task),
+            (Request::Read(Read::Task { task, .. }) | Request::WaitTask { task, .. }, _) => Some(*task),
+            (Request::Decide(command), _) => match command {
+                Command::SubmitTask(task) => Some(task.id),
+                Command::ReportCompletion(report) => Some(report.lease.task),
+                Command::ReportFailure(report) => Some(report.lease.task),
+                Command::ReleaseLease(release) => Some(release.lease.task),
+                Command::CancelTask(cancel) => Some(cancel.task),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A call of the HTTP contract, read: which endpoint, and what was sent.
+
+use authority::TaskId;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::task_id;
+use crate::api::Call;
+
+pub enum Said {
+    Submit(Box<wire::SubmitTask>),
+    Batch(Vec<wire::SubmitTask>),
+    Read(TaskId),
+    List,
+    Cancel(TaskId, wire::CancelTask),
+    Configure(String, wire::QueueConfig),
+    Poll(wire::LeaseTasks),
+    Heartbeat(String, wire::Heartbeat),
+    Complete(String, wire::ReportCompletion),
+    Fail(String, wire::ReportFailure),
+    Release(String, wire::ReleaseLease),
+}
+
+impl Said {
+    /// None when it is nonsense, or asks for what is no request to the coordinator, like a history.
+    pub fn read(call: &Call) -> Option<Said> {
+        let (path, _query) = call.path.split_once('?').unwrap_or((&call.path, ""));
+        let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
+        let body = &call.body;
+        Some(match (call.method, parts.as_slice()) {
+            ("POST", ["tasks"]) => Said::Submit(parse(body)?),
+            ("POST", ["tasks", "batch"]) => Said::Batch(parse::<wire::SubmitBatch>(body)?.tasks),
+            ("GET", ["tasks"]) => Said::List,
+            ("GET", ["tasks", id]) => Said::Read(task_id(id)?),
+            ("POST", ["tasks", id, "cancel"]) => Said::Cancel(task_id(id)?, parse(body)?),
+            ("PUT", ["queues", name]) => Said::Configure((*name).to_owned(), parse(body)?),
+            ("POST", ["leases"]) => Said::Poll(parse(body)?),
+            ("POST", ["leases", id, "heartbeat"]) => Said::Heartbeat((*id).to_owned(), parse(body)?),
+            ("POST", ["leases", id, "complete"]) => Said::Complete((*id).to_owned(), parse(body)?),
+            ("POST", ["leases", id, "fail"]) => Said::Fail((*id).to_owned(), parse(body)?),
+            ("POST", ["leases", id, "release"]) => Said::Release((*id).to_owned(), parse(body)?),
+            _ => return None,
+        })
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &Value) -> Option<T> {
+    serde_json::from_value(body.clone()).ok()
+}

@@ -1,0 +1,147 @@
+//! What clients and workers cannot know and only the ledger tells: the id of a task whose acceptance was lost, and
+//! the digests by which the coordinator knows reports, submits and requests again.
+//!
+//! A digest is taken from the record of the same content. A content that was never recorded gets one that no record
+//! has, so that two contents never pass for one.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use auditor::history::Recorded;
+use authority::{Category, DeadReason, Digest, Event, Outcome, Position, QueueKey, TaskError, TaskId};
+
+/// What a worker said about its attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Story {
+    Completed(Arc<[u8]>),
+    Failed(Category, Option<Arc<str>>, Arc<str>),
+}
+
+/// A queue and a payload.
+type Submitted = (Arc<QueueKey>, Arc<[u8]>);
+
+#[derive(Default)]
+pub struct Learnt {
+    /// Tasks by what was submitted.
+    created: HashMap<Submitted, Vec<TaskId>>,
+    /// Those whose making is explained by a call.
+    claimed: HashSet<TaskId>,
+    payloads: HashSet<Arc<[u8]>>,
+    dedups: HashMap<(Submitted, Arc<str>), Digest>,
+    stories: HashMap<(Position, Story), Digest>,
+    /// Reports without authority, whose record does not say what they said.
+    discarded: HashMap<Position, Digest>,
+    dead: HashMap<Position, DeadReason>,
+    requests: HashMap<Position, Option<Digest>>,
+    made_up: u128,
+}
+
+impl Learnt {
+    pub fn from(records: &[Recorded]) -> Learnt {
+        let mut learnt = Learnt::default();
+        records.iter().for_each(|record| learnt.record(record));
+        learnt
+    }
+
+    fn record(&mut self, record: &Recorded) {
+        match &record.event {
+            Event::TaskCreated(event) => {
+                let submitted = (event.queue.clone(), event.payload.clone());
+                self.payloads.insert(event.payload.clone());
+                if let Some(dedup) = event.extras.as_ref().and_then(|extras| extras.dedup.as_ref()) {
+                    self.dedups.insert((submitted.clone(), dedup.key.clone()), dedup.content);
+                }
+                self.created.entry(submitted).or_default().push(event.task);
+            }
+            Event::LeaseGranted(event) => drop(self.requests.insert(record.position, event.request)),
+            Event::TaskCompleted(event) => {
+                self.stories.insert((event.lease, Story::Completed(event.result.clone())), event.digest);
+            }
+            Event::TaskFailed(event) => {
+                self.stories.insert((event.lease, Story::failed(&event.error)), event.digest);
+            }
+            Event::TaskDead(event) => {
+                if let Some(report) = &event.report {
+                    self.stories.insert((report.lease, Story::failed(&report.error)), report.digest);
+                    self.dead.insert(report.lease, event.reason);
+                }
+            }
+            Event::TaskCancelled(event) => drop(self.discarded.insert(event.lease, event.digest)),
+            _ => {}
+        }
+    }
+
+    /// Somebody was told that this call made this task.
+    pub fn claim_told(&mut self, id: TaskId) {
+        self.claimed.insert(id);
+    }
+
+    /// The id of a task that a call may have made without being told, or one that no task has.
+    pub fn claim_untold(&mut self, queue: &Arc<QueueKey>, payload: &Arc<[u8]>) -> TaskId {
+        let ids = self.created.get(&(queue.clone(), payload.clone()));
+        let unclaimed = ids.into_iter().flatten().copied().find(|id| !self.claimed.contains(id));
+        let id = unclaimed.unwrap_or_else(|| self.id_of_no_task());
+        self.claimed.insert(id);
+        id
+    }
+
+    pub fn id_of_no_task(&mut self) -> TaskId {
+        self.made_up += 1;
+        TaskId(self.made_up)
+    }
+
+    /// The same bytes, kept once.
+    pub fn payload(&self, bytes: &[u8]) -> Arc<[u8]> {
+        self.payloads.get(bytes).cloned().unwrap_or_else(|| bytes.into())
+    }
+
+    pub fn dedup(&mut self, queue: &Arc<QueueKey>, key: &Arc<str>, payload: &Arc<[u8]>) -> Digest {
+        let content = ((queue.clone(), payload.clone()), key.clone());
+        let known = self.dedups.get(&content).copied();
+        known.unwrap_or_else(|| self.digest_of_no_record())
+    }
+
+    /// A report was told that it came without authority: it is the one that was discarded.
+    pub fn claim_discarded(&mut self, lease: Position, story: &Story) {
+        let story = (lease, story.clone());
+        if !self.stories.contains_key(&story)
+            && let Some(digest) = self.discarded.remove(&lease)
+        {
+            self.stories.insert(story, digest);
+        }
+    }
+
+    pub fn story(&mut self, lease: Position, story: Story) -> Digest {
+        let story = (lease, story);
+        match self.stories.get(&story) {
+            Some(digest) => *digest,
+            None => {
+                let digest = self.digest_of_no_record();
+                self.stories.insert(story, digest);
+                digest
+            }
+        }
+    }
+
+    /// By which request a lease was asked for.
+    pub fn request(&self, lease: Position) -> Option<Digest> {
+        self.requests.get(&lease).copied().flatten()
+    }
+
+    /// What became of a task whose failed attempt ended it; the record says why, the answer does not.
+    pub fn death(&self, lease: Position) -> Outcome {
+        // Nobody here asks for a task to be killed, so without a record no verdict says this.
+        Outcome::Dead(self.dead.get(&lease).copied().unwrap_or(DeadReason::Killed))
+    }
+
+    pub fn digest_of_no_record(&mut self) -> Digest {
+        self.made_up += 1;
+        Digest(self.made_up.to_be_bytes())
+    }
+}
+
+impl Story {
+    pub fn failed(error: &TaskError) -> Story {
+        Story::Failed(error.category, error.code.clone(), error.message.clone())
+    }
+}

@@ -1,0 +1,338 @@
+//! Puts records, requests and answers into one order without trusting any clock but that of the clients.
+//!
+//! The ledger gives the order of the records. For each of them two moments on the clients' clock are known: before
+//! the first it was not there, because the request that caused it had not been sent or the dead server's ledger did
+//! not hold it; from the second on it was there, because somebody had been told of it or the dead server's ledger
+//! held it. Both carry over to its neighbours.
+//!
+//! Where the order of two things cannot be known, the server gets the benefit of the doubt, and no more: a request
+//! stands as early as it can, right behind the last record that was surely there when it was sent, and an answer as
+//! late as it can, right before the first record that was surely not there when it arrived. Every check of the
+//! auditor only gets easier to pass by that, so it never finds a violation that is none.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use auditor::history::{AskId, Entry, Recorded};
+use authority::command::{ExtendAnswer, ReleaseAnswer, SubmitAnswer, Verdict};
+use authority::event::ReleaseCause;
+use authority::{Answer, CancelCause, Command, DeadReason, Digest, Event, Position, QueueKey, TaskId, Time};
+use coordinator::{Reply, Request};
+
+use super::{Exchange, Recording};
+use crate::facts::At;
+
+pub fn entries(recording: &Recording) -> Vec<Entry> {
+    let absent_until = absent_until(recording);
+    let present_from = present_from(recording, &absent_until);
+    // Where each entry stands: behind so many records, then by the clients' time, and a request before its answer.
+    let mut placed: Vec<((usize, At, bool), Entry)> = Vec::new();
+    for (ask, exchange) in recording.exchanges.iter().enumerate() {
+        let Exchange { sent_at, ended_at, request, reply } = exchange;
+        let told = absent_until.partition_point(|moment| moment <= ended_at);
+        let asked = present_from.partition_point(|moment| moment < sent_at).min(told);
+        let ask = ask as AskId;
+        placed.push(((asked, *sent_at, false), Entry::Asked { ask, request: request.clone() }));
+        if let Some(reply) = reply {
+            let reply = reply.clone();
+            placed.push(((told, *ended_at, true), Entry::Told { ask, reply, kept: None }));
+        }
+    }
+    placed.sort_by_key(|(place, _)| *place);
+    let mut placed = placed.into_iter().peekable();
+    let mut entries = Vec::new();
+    for behind in 0..=recording.records.len() {
+        while let Some((_, entry)) = placed.next_if(|((place, ..), _)| *place <= behind) {
+            entries.push(entry);
+        }
+        entries.extend(recording.records.get(behind).cloned().map(Entry::Recorded));
+    }
+    entries
+}
+
+/// For each record a moment until which it was surely not there.
+fn absent_until(recording: &Recording) -> Vec<At> {
+    let mut first_sent: HashMap<Cause, At> = HashMap::new();
+    for exchange in &recording.exchanges {
+        for cause in causes(&exchange.request) {
+            let sent_at = first_sent.entry(cause).or_insert(exchange.sent_at);
+            *sent_at = exchange.sent_at.min(*sent_at);
+        }
+    }
+    let mut cuts = recording.cuts.iter().peekable();
+    let mut moment = At::ZERO;
+    let mut moments = Vec::new();
+    for record in &recording.records {
+        while let Some(cut) = cuts.next_if(|cut| cut.position() < record.position) {
+            moment = moment.max(cut.at);
+        }
+        let cause = causes_of(&record.event).into_iter().find_map(|cause| first_sent.get(&cause));
+        moment = moment.max(cause.copied().unwrap_or_default());
+        moments.push(moment);
+    }
+    moments
+}
+
+/// For each record a moment from which it was surely there.
+fn present_from(recording: &Recording, absent_until: &[At]) -> Vec<At> {
+    let places = Places::of(&recording.records);
+    let mut moments = vec![At::MAX; recording.records.len()];
+    let mut seen = |position: Position, at: At| {
+        let Some(index) = places.index.get(&position) else { return };
+        // An answer that came before its record can have been there is for the auditor to refuse.
+        if absent_until[*index] <= at {
+            moments[*index] = moments[*index].min(at);
+        }
+    };
+    for exchange in &recording.exchanges {
+        if let Some(reply) = &exchange.reply {
+            places
+                .told(&exchange.request, reply)
+                .into_iter()
+                .for_each(|position| seen(position, exchange.ended_at));
+        }
+    }
+    recording.cuts.iter().for_each(|cut| seen(cut.position(), cut.at));
+    let mut moment = At::MAX;
+    for later in moments.iter_mut().rev() {
+        moment = moment.min(*later);
+        *later = moment;
+    }
+    moments
+}
+
+/// What a request may cause, and a record may be caused by.
+#[derive(PartialEq, Eq, Hash)]
+enum Cause {
+    Submit(TaskId),
+    /// A worker's request by its digest.
+    Request(Arc<str>, Digest),
+    Poll(Arc<str>),
+    Heartbeat(Position),
+    Report(Position, Digest),
+    Release(Position),
+    End(TaskId),
+    Configure(Arc<QueueKey>),
+}
+
+fn causes(request: &Request) -> Vec<Cause> {
+    match request {
+        Request::SubmitBatch(tasks) => tasks.iter().map(|task| Cause::Submit(task.id)).collect(),
+        Request::Poll { lease, .. } => {
+            let by_name = lease.request.map(|digest| Cause::Request(lease.worker.clone(), digest));
+            by_name.into_iter().chain([Cause::Poll(lease.worker.clone())]).collect()
+        }
+        Request::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.lease)],
+        Request::Decide(command) => match command {
+            Command::SubmitTask(task) => vec![Cause::Submit(task.id)],
+            Command::RedriveTask(redrive) => vec![Cause::Submit(redrive.id)],
+            Command::ReportCompletion(report) => vec![Cause::Report(report.lease.lease, report.digest)],
+            Command::ReportFailure(report) => vec![Cause::Report(report.lease.lease, report.digest)],
+            Command::ReleaseLease(release) => vec![Cause::Release(release.lease.lease)],
+            Command::CancelTask(cancel) => vec![Cause::End(cancel.task)],
+            Command::KillTask(kill) => vec![Cause::End(kill.task)],
+            Command::ConfigureQueue(configure) => vec![Cause::Configure(configure.queue.clone())],
+            _ => Vec::new(),
+        },
+        Request::Read(_) | Request::WaitTask { .. } => Vec::new(),
+    }
+}
+
+/// The best known one first. Nothing for a record that time alone can cause.
+fn causes_of(event: &Event) -> Vec<Cause> {
+    if let Some((lease, digest)) = report_of(event) {
+        return vec![Cause::Report(lease, digest)];
+    }
+    match event {
+        Event::TaskCreated(event) => vec![Cause::Submit(event.task)],
+        Event::LeaseGranted(event) => {
+            let by_name = event.request.map(|digest| Cause::Request(event.worker.clone(), digest));
+            by_name.into_iter().chain([Cause::Poll(event.worker.clone())]).collect()
+        }
+        Event::LeaseExtended(event) => vec![Cause::Heartbeat(event.lease)],
+        Event::LeaseReleased(event) if event.cause == ReleaseCause::Worker => {
+            vec![Cause::Release(event.lease)]
+        }
+        Event::TaskDead(event) if matches!(event.reason, DeadReason::Cancelled | DeadReason::Killed) => {
+            vec![Cause::End(event.task)]
+        }
+        Event::CancelRequested(event) if event.cause == CancelCause::User => vec![Cause::End(event.task)],
+        Event::QueueConfigured(event) => vec![Cause::Configure(event.queue.clone())],
+        _ => Vec::new(),
+    }
+}
+
+/// The report that a record decides, by its lease and its digest.
+fn report_of(event: &Event) -> Option<(Position, Digest)> {
+    match event {
+        Event::TaskCompleted(event) => Some((event.lease, event.digest)),
+        Event::TaskFailed(event) => Some((event.lease, event.digest)),
+        Event::TaskCancelled(event) => Some((event.lease, event.digest)),
+        Event::TaskDead(event) => event.report.as_ref().map(|report| (report.lease, report.digest)),
+        _ => None,
+    }
+}
+
+/// Where records stand that answers tell of.
+#[derive(Default)]
+struct Places {
+    index: HashMap<Position, usize>,
+    created: HashMap<TaskId, Position>,
+    expiries: HashMap<(Position, Time), Position>,
+    reports: HashMap<(Position, Digest), Position>,
+    released: HashMap<Position, Position>,
+}
+
+impl Places {
+    fn of(records: &[Recorded]) -> Places {
+        let mut places = Places::default();
+        for (index, record) in records.iter().enumerate() {
+            let position = record.position;
+            places.index.insert(position, index);
+            if let Some(report) = report_of(&record.event) {
+                places.reports.insert(report, position);
+            }
+            match &record.event {
+                Event::TaskCreated(event) => {
+                    places.created.insert(event.task, position);
+                }
+                Event::LeaseExtended(event) => {
+                    places.expiries.insert((event.lease, event.expires_at), position);
+                }
+                Event::LeaseReleased(event) => {
+                    places.released.insert(event.lease, position);
+                }
+                _ => {}
+            }
+        }
+        places
+    }
+
+    /// The records that an answer tells of.
+    fn told(&self, request: &Request, reply: &Reply) -> Vec<Position> {
+        let created = |answer: &SubmitAnswer| match answer {
+            SubmitAnswer::Created(id) => self.created.get(id).copied(),
+            _ => None,
+        };
+        match (request, reply) {
+            (_, Reply::Batch(answers)) => answers.iter().filter_map(created).collect(),
+            (_, Reply::Answer(Answer::Submitted(answer))) => created(answer).into_iter().collect(),
+            (_, Reply::Answer(Answer::Leased(grants))) => grants.iter().map(|grant| grant.lease).collect(),
+            (
+                Request::Heartbeat { extend, .. },
+                Reply::Answer(Answer::Extended(ExtendAnswer::Extended { expires_at, .. })),
+            ) => self.expiries.get(&(extend.lease.lease, *expires_at)).copied().into_iter().collect(),
+            (Request::Decide(command), Reply::Answer(Answer::Reported(verdict))) => {
+                let report = match command {
+                    Command::ReportCompletion(report) => (report.lease.lease, report.digest),
+                    Command::ReportFailure(report) => (report.lease.lease, report.digest),
+                    _ => return Vec::new(),
+                };
+                let is_recorded = matches!(verdict, Verdict::Committed(_) | Verdict::Cancelled);
+                self.reports.get(&report).copied().filter(|_| is_recorded).into_iter().collect()
+            }
+            (
+                Request::Decide(Command::ReleaseLease(release)),
+                Reply::Answer(Answer::Released(ReleaseAnswer::Over(_))),
+            ) => self.released.get(&release.lease.lease).copied().into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::Scope;
+    use authority::command::SubmitTask;
+    use authority::event::TaskCreated;
+
+    use super::super::Cut;
+    use super::*;
+
+    fn at(ms: u64) -> At {
+        At::from_millis(ms)
+    }
+
+    fn submit(id: u128, sent_ms: u64, ended_ms: u64) -> Exchange {
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        let task = SubmitTask {
+            id: TaskId(id),
+            queue: Arc::new(QueueKey { scope, name: "q".into() }),
+            payload: Vec::new().into(),
+            priority: 0,
+            delay_ms: 0,
+            properties: Arc::default(),
+            extras: None,
+            operation: None,
+        };
+        Exchange {
+            sent_at: at(sent_ms),
+            ended_at: at(ended_ms),
+            request: Request::Decide(Command::SubmitTask(Box::new(task))),
+            reply: Some(Reply::Answer(Answer::Submitted(SubmitAnswer::Created(TaskId(id))))),
+        }
+    }
+
+    fn created(position: u64, exchange: &Exchange) -> Recorded {
+        let Request::Decide(Command::SubmitTask(task)) = &exchange.request else { unreachable!() };
+        let event = Event::TaskCreated(Box::new(TaskCreated {
+            task: task.id,
+            queue: task.queue.clone(),
+            payload: task.payload.clone(),
+            priority: 0,
+            not_before: None,
+            properties: Arc::default(),
+            extras: None,
+            operation: None,
+        }));
+        Recorded { position: Position(position), at: Time(position), prev: None, event }
+    }
+
+    fn order(recording: &Recording) -> String {
+        let words = recording.entries().into_iter().map(|entry| match entry {
+            Entry::Asked { ask, .. } => format!("ask{ask}"),
+            Entry::Recorded(record) => format!("record{}", record.position),
+            Entry::Told { ask, .. } => format!("told{ask}"),
+            _ => "?".into(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_request_stands_before_its_record_and_the_answer_behind_it() {
+        let exchanges = vec![submit(1, 10, 20), submit(2, 30, 40)];
+        let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
+        let recording = Recording { records, exchanges, cuts: Vec::new() };
+        assert_eq!(order(&recording), "ask0 record1 told0 ask1 record2 told1");
+    }
+
+    #[test]
+    fn where_the_order_is_open_requests_stand_early_and_answers_late() {
+        // Both were under way at once: whatever the first was told may rest on the second's record.
+        let exchanges = vec![submit(1, 10, 40), submit(2, 15, 35)];
+        let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
+        let recording = Recording { records, exchanges, cuts: Vec::new() };
+        assert_eq!(order(&recording), "ask0 ask1 record1 record2 told1 told0");
+    }
+
+    #[test]
+    fn an_answer_from_before_a_kill_stands_before_all_records_after_it() {
+        // The first was answered, the server was killed with an empty ledger, and the record came afterwards.
+        let mut exchanges = vec![submit(1, 10, 20), submit(1, 50, 60)];
+        exchanges[1].reply = None;
+        let records = vec![created(1, &exchanges[0])];
+        let recording = Recording { records, exchanges, cuts: vec![Cut { at: at(30), last: None }] };
+        assert_eq!(order(&recording), "ask0 told0 ask1 record1");
+        assert!(recording.judge().is_err());
+    }
+
+    #[test]
+    fn what_a_dead_server_left_was_there_before_all_later_requests() {
+        let mut exchanges = vec![submit(1, 10, 70), submit(2, 40, 50)];
+        exchanges[0].reply = None;
+        let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
+        let cut = Cut { at: at(30), last: Some(records[0].clone()) };
+        let recording = Recording { records, exchanges, cuts: vec![cut] };
+        assert_eq!(order(&recording), "ask0 record1 ask1 record2 told1");
+    }
+}

@@ -1,0 +1,115 @@
+//! An effect's place: after a power cut it is an older one or the newest, never a wrong one, and nothing that it still
+//! needs is trimmed.
+
+mod support;
+
+use std::sync::{Arc, Mutex};
+
+use coordinator::{Effect, Follower, HistoryRecord};
+use ledger::disk::fake::{FakeDisk, Fate};
+use ledger::file::{BatchBuilder, ClusterId, FileLedger, Options};
+use ledger::{Position, record};
+
+const LAST: u64 = 12;
+
+struct Notes(Arc<Mutex<Vec<u64>>>);
+
+impl Effect for Notes {
+    fn name(&self) -> &str {
+        "notes"
+    }
+
+    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String> {
+        self.0.lock().unwrap().push(record.position.0);
+        Ok(())
+    }
+}
+
+fn ledger(disk: &FakeDisk) -> FileLedger {
+    let options = Options {
+        segment_bytes: 24 << 10,
+        create: Some(ClusterId([1; 16])),
+        history_max_bytes: 0,
+        ..Options::default()
+    };
+    FileLedger::open(Arc::new(disk.clone()), options).unwrap().0
+}
+
+/// A ledger of a few records, one to a batch.
+fn written(disk: &FakeDisk) -> FileLedger {
+    let mut ledger = ledger(disk);
+    for position in 1..=LAST {
+        append(&mut ledger, position, 10);
+    }
+    ledger
+}
+
+fn append(ledger: &mut FileLedger, position: u64, name_bytes: usize) {
+    let key_id = Arc::from("k".repeat(name_bytes));
+    let event = authority::Event::TokenKeyRotated(authority::event::TokenKeyRotated { key_id });
+    let (mut bytes, mut batch) = (Vec::new(), BatchBuilder::new(Position(position)));
+    record::encode(authority::Time(position), None, &event, &mut bytes);
+    batch.push(&bytes).unwrap();
+    ledger.append(&mut batch.finish(position)).unwrap();
+}
+
+fn follow(places: &FakeDisk, ledger: &FileLedger) -> (Follower, Arc<Mutex<Vec<u64>>>) {
+    let shown = Arc::new(Mutex::new(Vec::new()));
+    let effect = Box::new(Notes(shown.clone()));
+    (Follower::open(effect, Arc::new(places.clone()), ledger.reader()).unwrap(), shown)
+}
+
+#[test]
+fn a_power_cut_at_any_call_leaves_the_old_place_or_the_new_one() {
+    let ledger = written(&FakeDisk::new());
+    for call in 0.. {
+        let places = FakeDisk::new();
+        let (mut follower, _) = follow(&places, &ledger);
+        follower.catch_up(Position(5)).unwrap();
+        follower.save().unwrap();
+        follower.catch_up(Position(9)).unwrap();
+        places.heal();
+        places.halt_after(call);
+        let saved = follower.save();
+        let calls = places.calls();
+        places.heal();
+        for fate in [Fate::Kept, Fate::Lost, Fate::Torn(1), Fate::Torn(2), Fate::Garbage] {
+            let after = places.crash(&vec![fate; places.unsynced().len()]);
+            let (mut again, shown) = follow(&after, &ledger);
+            let place = again.applied_up_to().0;
+            assert!(place == 9 || (place == 5 && saved.is_err()), "call {call}, {fate:?}: {place}");
+            again.catch_up(Position(LAST)).unwrap();
+            assert_eq!(*shown.lock().unwrap(), (place + 1..=LAST).collect::<Vec<_>>());
+        }
+        if calls <= call {
+            break;
+        }
+    }
+}
+
+#[test]
+fn what_an_effect_has_not_seen_is_not_trimmed() {
+    let (disk, places) = (FakeDisk::new(), FakeDisk::new());
+    let mut ledger = written(&disk);
+    let (mut follower, _) = follow(&places, &ledger);
+    let mut next = LAST + 1;
+    for _ in 0..4 {
+        // Each fills most of a segment.
+        for _ in 0..2 {
+            append(&mut ledger, next, 8 << 10);
+            next += 1;
+        }
+        let writer = ledger.begin_snapshot(Position(next - 1)).unwrap();
+        writer.finish(Position(next - 1)).unwrap();
+        ledger.trim_job(u64::MAX).map(|job| job.run().unwrap());
+    }
+    assert_eq!(ledger.reader().first(), Position(1), "nothing was seen yet");
+    follower.catch_up(Position(next - 1)).unwrap();
+    assert!(
+        ledger.trim_job(u64::MAX).is_none(),
+        "what was seen may be needed again until the place is saved"
+    );
+    follower.save().unwrap();
+    ledger.trim_job(u64::MAX).unwrap().run().unwrap();
+    assert!(ledger.reader().first() > Position(1));
+}

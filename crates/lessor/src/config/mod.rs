@@ -1,0 +1,273 @@
+//! The configuration file of `lessor serve`: its keys, their defaults, and what is wrong with one.
+//!
+//! A file is taken as a whole or not at all. Nothing is guessed: an unknown key is an error that names the nearest
+//! known one.
+
+mod unknown;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use authority::{QueueConfig, QueueKey, Scope};
+use serde::{Deserialize, Serialize};
+use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
+
+use crate::serving::{
+    DEFAULT_HISTORY_DAYS, DEFAULT_HISTORY_MIB, DEFAULT_SEGMENT_MIB, MIN_STATE_MIB, SEGMENT_MIB, Settings,
+};
+
+/// Where remote executions wait.
+const EXEC_QUEUE: &str = "exec";
+/// Longest file that is read: anything longer is not a configuration.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The file is not right; each line says where and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{file} is not right:\n{}", .faults.join("\n"))]
+pub struct Invalid {
+    file: String,
+    faults: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Config {
+    pub server: Server,
+    pub data: Data,
+    pub storage: Storage,
+    pub execution: Execution,
+    pub capabilities: Capabilities,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Server {
+    pub address: SocketAddr,
+    /// The workspace of remote executions; empty for the default one.
+    pub instance_name: String,
+}
+
+/// The ledger and what it keeps.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Data {
+    pub dir: PathBuf,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_state_mib: Option<u64>,
+    pub segment_mib: u64,
+    pub history_days: u64,
+    pub history_mib: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Storage {
+    pub cas: Store,
+    pub action_cache: Store,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Store {
+    pub backend: StoreBackend,
+    /// Below the data directory when it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StoreBackend {
+    #[default]
+    Filesystem,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Execution {
+    pub backend: ExecutionBackend,
+    pub scheduler: Scheduler,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExecutionBackend {
+    #[default]
+    Scheduler,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Scheduler {
+    /// How long a worker may be silent about an execution.
+    pub lease_duration_seconds: u64,
+    /// After this much silence a worker gets nothing new until it registers again.
+    pub heartbeat_timeout_seconds: u64,
+    /// The longest wait of a worker for work.
+    pub long_poll_timeout_seconds: u64,
+    /// Most executions that wait or run.
+    pub max_queue_size: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Capabilities {
+    pub exec_enabled: bool,
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8980)), instance_name: String::new() }
+    }
+}
+
+impl Default for Data {
+    fn default() -> Data {
+        Data {
+            dir: PathBuf::from(".lessor"),
+            max_state_mib: None,
+            segment_mib: DEFAULT_SEGMENT_MIB,
+            history_days: DEFAULT_HISTORY_DAYS,
+            history_mib: DEFAULT_HISTORY_MIB,
+        }
+    }
+}
+
+impl Default for Scheduler {
+    fn default() -> Scheduler {
+        Scheduler {
+            lease_duration_seconds: 300,
+            heartbeat_timeout_seconds: 120,
+            long_poll_timeout_seconds: 30,
+            max_queue_size: 10_000,
+        }
+    }
+}
+
+impl Default for Capabilities {
+    fn default() -> Capabilities {
+        Capabilities { exec_enabled: true }
+    }
+}
+
+impl Config {
+    pub fn read(path: &Path) -> Result<Config> {
+        let length = std::fs::metadata(path).map(|file| file.len());
+        let text = match length {
+            Ok(length) if length > MAX_FILE_BYTES => {
+                anyhow::bail!("{} is too long for a configuration", path.display())
+            }
+            _ => std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        Config::parse(&text).map_err(|faults| Invalid { file: path.display().to_string(), faults }.into())
+    }
+
+    fn parse(text: &str) -> Result<Config, Vec<String>> {
+        let tidy = |error: toml::de::Error| vec![error.to_string().trim_end().to_owned()];
+        let unknown = unknown::keys(text, &Config::with_every_key()).map_err(tidy)?;
+        if !unknown.is_empty() {
+            return Err(unknown);
+        }
+        let config: Config = toml::from_str(text).map_err(tidy)?;
+        let faults = config.faults();
+        if faults.is_empty() { Ok(config) } else { Err(faults) }
+    }
+
+    /// What no type can say, each naming its key.
+    fn faults(&self) -> Vec<String> {
+        let scheduler = &self.execution.scheduler;
+        let within = |key: &str, value: u64, range: RangeInclusive<u64>| {
+            let (low, high) = (range.start(), range.end());
+            let fault = match *high == u64::MAX {
+                true => format!("{key} must be at least {low}, but is {value}"),
+                false => format!("{key} must be between {low} and {high}, but is {value}"),
+            };
+            (!range.contains(&value)).then_some(fault)
+        };
+        let state_mib = self.data.max_state_mib.unwrap_or(MIN_STATE_MIB);
+        let poll_seconds = 1..=MAX_WAIT_MS / 1_000;
+        let mut faults: Vec<String> = [
+            within("data.max_state_mib", state_mib, MIN_STATE_MIB..=u64::MAX),
+            within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
+            within(
+                "execution.scheduler.heartbeat_timeout_seconds",
+                scheduler.heartbeat_timeout_seconds,
+                1..=86_400,
+            ),
+            within(
+                "execution.scheduler.long_poll_timeout_seconds",
+                scheduler.long_poll_timeout_seconds,
+                poll_seconds,
+            ),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let (_, config) = self.exec_queue();
+        faults.extend(config.check(EXEC_QUEUE).err().map(|what| format!("execution.scheduler: {what}")));
+        faults.extend(
+            server::fault_of_scope_name(self.workspace()).map(|what| format!("server.instance_name {what}")),
+        );
+        faults
+    }
+
+    fn workspace(&self) -> &str {
+        match self.server.instance_name.as_str() {
+            "" => DEFAULT_SCOPE_NAME,
+            name => name,
+        }
+    }
+
+    fn exec_queue(&self) -> (QueueKey, QueueConfig) {
+        let scope = Scope { tenant: DEFAULT_SCOPE_NAME.into(), workspace: self.workspace().into() };
+        let scheduler = &self.execution.scheduler;
+        let config = QueueConfig {
+            lease_ms: Some(scheduler.lease_duration_seconds.saturating_mul(1_000)),
+            max_queue_size: Some(scheduler.max_queue_size),
+            ..QueueConfig::default()
+        };
+        (QueueKey { scope, name: EXEC_QUEUE.into() }, config)
+    }
+
+    /// What an operator should know, though nothing is wrong with it.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let open = (!self.server.address.ip().is_loopback()).then(|| {
+            let address = self.server.address;
+            format!("whoever reaches {address} may submit, lease and cancel: nobody is asked who they are")
+        });
+        let stores = [("cas", &self.storage.cas), ("action_cache", &self.storage.action_cache)];
+        let unused = stores.into_iter().filter(|(_, store)| store.root_dir.is_some()).map(|(name, _)| {
+            format!("storage.{name}.root_dir is not used yet: this version has no content store")
+        });
+        open.into_iter().chain(unused).collect::<Vec<_>>().into_iter()
+    }
+
+    pub fn settings(self, may_create: bool, drop_unverified_tail: bool) -> Settings {
+        let queues = vec![self.exec_queue()];
+        Settings {
+            data: self.data.dir,
+            may_create,
+            listen: self.server.address,
+            max_state_mib: self.data.max_state_mib,
+            segment_mib: self.data.segment_mib,
+            history_days: self.data.history_days,
+            history_mib: self.data.history_mib,
+            drop_unverified_tail,
+            queues,
+        }
+    }
+
+    /// A configuration in which no key is left out, to learn the keys from.
+    fn with_every_key() -> Config {
+        let mut config = Config::default();
+        config.data.max_state_mib = Some(MIN_STATE_MIB);
+        config.storage.cas.root_dir = Some(PathBuf::new());
+        config.storage.action_cache.root_dir = Some(PathBuf::new());
+        config
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+use super::*;
+
+/// The server configuration of the remote execution plan, word for word in its keys.
+const DOCUMENT: &str = r#"
+[server]
+address = "0.0.0.0:8980"
+instance_name = "production"
+
+[storage.cas]
+backend = "filesystem"
+root_dir = "/var/lib/example/cas"
+
+[storage.action_cache]
+backend = "filesystem"
+root_dir = "/var/lib/example/cache"
+
+[execution]
+backend = "scheduler"
+
+[execution.scheduler]
+lease_duration_seconds = 240
+heartbeat_timeout_seconds = 110
+long_poll_timeout_seconds = 20
+max_queue_size = 77
+
+[capabilities]
+exec_enabled = true
+"#;
+
+fn faults(text: &str) -> String {
+    Config::parse(text).unwrap_err().join("\n")
+}
+
+#[test]
+fn s3_62_address_and_instance_name_are_read() {
+    let config = Config::parse(DOCUMENT).unwrap();
+    assert_eq!(config.server.address, "0.0.0.0:8980".parse().unwrap());
+    assert_eq!(config.server.instance_name, "production");
+    assert_eq!(&*config.exec_queue().0.scope.workspace, "production");
+}
+
+#[test]
+fn s3_63_both_stores_are_on_the_filesystem() {
+    let config = Config::parse(DOCUMENT).unwrap();
+    assert_eq!(config.storage.cas.root_dir.as_deref(), Some(Path::new("/var/lib/example/cas")));
+    assert_eq!(config.storage.action_cache.root_dir.as_deref(), Some(Path::new("/var/lib/example/cache")));
+    assert!(faults("[storage.cas]\nbackend = \"tape\"").contains("filesystem"));
+}
+
+#[test]
+fn s3_64_executions_go_to_the_scheduler() {
+    assert_eq!(Config::parse(DOCUMENT).unwrap().execution.backend, ExecutionBackend::Scheduler);
+    assert!(faults("[execution]\nbackend = \"local\"").contains("scheduler"));
+}
+
+#[test]
+fn s3_65_the_scheduler_has_the_documents_keys_and_defaults() {
+    let scheduler = Config::parse(DOCUMENT).unwrap().execution.scheduler;
+    assert_eq!((scheduler.heartbeat_timeout_seconds, scheduler.long_poll_timeout_seconds), (110, 20));
+    let (key, queue) = Config::parse(DOCUMENT).unwrap().exec_queue();
+    assert_eq!((&*key.name, queue.lease_ms, queue.max_queue_size), ("exec", Some(240_000), Some(77)));
+    let plain = Config::parse("").unwrap().execution.scheduler;
+    assert_eq!(
+        (plain.lease_duration_seconds, plain.heartbeat_timeout_seconds, plain.long_poll_timeout_seconds),
+        (300, 120, 30)
+    );
+    assert_eq!(plain.max_queue_size, 10_000);
+}
+
+#[test]
+fn s3_66_execution_can_be_switched_off() {
+    assert!(Config::parse("").unwrap().capabilities.exec_enabled);
+    assert!(!Config::parse("[capabilities]\nexec_enabled = false").unwrap().capabilities.exec_enabled);
+}
+
+#[test]
+fn p14_an_unknown_key_names_the_nearest_known_one_and_its_line() {
+    let told =
+        faults("[server]\n\nadress = \"0.0.0.0:1\"\n[dta]\ndir = \"x\"\n[data]\nlong_poll_timeout_secs = 3");
+    assert!(told.contains("line 3: unknown key server.adress; did you mean server.address?"), "{told}");
+    assert!(told.contains("line 4: unknown key dta; did you mean data?"), "{told}");
+    assert!(told.contains("did you mean execution.scheduler.long_poll_timeout_seconds?"), "{told}");
+    let told = faults("[server]\nxylophone = 1");
+    assert!(told.contains("known at [server]: address, instance_name"), "{told}");
+}
+
+#[test]
+fn p14_a_value_of_the_wrong_kind_or_size_is_named() {
+    for (text, words) in [
+        ("[server]\naddress = 5", "address"),
+        ("[server]\naddress = \"nowhere\"", "line 2"),
+        ("[server]\ninstance_name = \"a\\tb\"", "server.instance_name"),
+        ("[data]\nsegment_mib = 1", "data.segment_mib must be between 32 and 4096"),
+        ("[data]\nmax_state_mib = 1", "data.max_state_mib must be at least 16"),
+        ("[data]\nhistory_days = -1", "history_days"),
+        ("[execution.scheduler]\nlease_duration_seconds = 0", "execution.scheduler: leaseMs"),
+        ("[execution.scheduler]\nlong_poll_timeout_seconds = 3600", "must be between 1 and 60"),
+        ("data = 3", "data"),
+        ("[server", "line 1"),
+    ] {
+        assert!(faults(text).contains(words), "{text}: {}", faults(text));
+    }
+}
+
+#[test]
+fn what_is_shown_is_read_back_as_the_same() {
+    for config in [Config::default(), Config::with_every_key(), Config::parse(DOCUMENT).unwrap()] {
+        assert_eq!(toml::from_str::<Config>(&toml::to_string(&config).unwrap()).unwrap(), config);
+    }
+}
+
+#[test]
+fn an_open_address_is_warned_of() {
+    assert_eq!(Config::default().warnings().count(), 0);
+    assert_eq!(Config::parse(DOCUMENT).unwrap().warnings().count(), 3);
+}

@@ -1,0 +1,152 @@
+//! A server from its start to its end: what `up` and `serve` share.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use authority::command::{ConfigureAnswer, ConfigureQueue};
+use authority::{QueueConfig, QueueKey};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::data_dir::DataDir;
+use crate::{greeting, memory, open_files};
+
+/// Smallest and largest segment: a batch must fit into a part of it.
+pub const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
+pub const DEFAULT_SEGMENT_MIB: u64 = 64;
+/// With less memory than this nothing useful can wait.
+pub const MIN_STATE_MIB: u64 = 16;
+pub const DEFAULT_HISTORY_DAYS: u64 = 7;
+pub const DEFAULT_HISTORY_MIB: u64 = 10 * 1_024;
+/// Connections that may wait to be accepted: after a restart every worker comes back at once.
+const BACKLOG: u32 = 4_096;
+
+/// Everything that a server can be told.
+pub struct Settings {
+    pub data: PathBuf,
+    /// Whether a missing or empty data directory becomes a new one of ours.
+    pub may_create: bool,
+    pub listen: SocketAddr,
+    /// Half of the machine's memory when it is not said.
+    pub max_state_mib: Option<u64>,
+    pub segment_mib: u64,
+    pub history_days: u64,
+    pub history_mib: u64,
+    pub drop_unverified_tail: bool,
+    /// Queues that are configured so at every start, whatever they were before.
+    pub queues: Vec<(QueueKey, QueueConfig)>,
+}
+
+/// Serves until a signal says to stop, or the ledger fails.
+pub fn run(settings: Settings) -> Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
+    runtime.block_on(serve(settings))
+}
+
+async fn serve(settings: Settings) -> Result<()> {
+    let limits = server::Limits { max_connections: open_files::connections(), ..server::Limits::default() };
+    let data = DataDir::open(&settings.data, settings.may_create)?;
+    let listener = listen(settings.listen)?;
+    let address = listener.local_addr().context("the listening socket has no address")?;
+    let start = coordinator_options(&settings, &data)?;
+    let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;
+    configure(&running.handle, settings.queues).await?;
+    let app = server::App::new(running.handle.clone(), data.lease_key()?);
+    if let Err(error) = data.write_listen(&address.to_string()) {
+        tracing::warn!(
+            error = format!("{error:#}"),
+            "where the server listens could not be written down; it serves all the same"
+        );
+    }
+    greeting::say(&data, address, &running.report);
+
+    let stop = async {
+        match wait_for_signal().await {
+            Ok(signal) => tracing::info!(signal, "stopping: no new connections, open requests are finished"),
+            Err(error) => tracing::error!(%error, "stopping, because no signal could stop this later"),
+        }
+    };
+    let served = tokio::select! {
+        _ = server::serve_with(listener, app, limits, stop) => Ok(()),
+        failure = running.failed() => Err(failure),
+        () = second_signal() => {
+            tracing::warn!("stopping at once");
+            Ok(())
+        }
+    };
+    data.remove_listen();
+    served?;
+    tokio::select! {
+        stopped = running.stop() => stopped?,
+        // The disk may stand still, and whoever asks again does not want to wait for it.
+        Ok(_) = wait_for_signal() => anyhow::bail!("stopped at once; what was decided last may not be recorded"),
+    }
+    tracing::info!("stopped; everything accepted is durable");
+    Ok(())
+}
+
+fn listen(address: SocketAddr) -> Result<TcpListener> {
+    let bind = || -> std::io::Result<TcpListener> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A server that was killed a moment ago must not keep its successor from the port.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bind().map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => anyhow::anyhow!(
+            "{address} is in use, perhaps by another Lessor; stop it, or choose another address (--listen, or server.address in the file)"
+        ),
+        _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose another address (--listen, or server.address in the file)"),
+    })
+}
+
+fn coordinator_options(settings: &Settings, data: &DataDir) -> Result<coordinator::Options> {
+    let mut cluster = [0; 16];
+    getrandom::fill(&mut cluster).map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
+    let mut start = coordinator::Options::new(data.path());
+    start.ledger.create = settings.may_create.then_some(coordinator::ClusterId(cluster));
+    start.ledger.segment_bytes = settings.segment_mib << 20;
+    start.ledger.history_max_age_ms = settings.history_days.saturating_mul(24 * 60 * 60 * 1_000);
+    start.ledger.history_max_bytes = settings.history_mib.saturating_mul(1 << 20);
+    start.ledger.drop_unverified_tail = settings.drop_unverified_tail;
+    start.max_state_bytes = match settings.max_state_mib {
+        Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),
+        None => memory::half_bytes(),
+    };
+    Ok(start)
+}
+
+/// Gives each queue its configuration. One that has it already costs no record.
+async fn configure(handle: &coordinator::Handle, queues: Vec<(QueueKey, QueueConfig)>) -> Result<()> {
+    for (key, config) in queues {
+        let queue = Arc::new(key);
+        match handle.configure(ConfigureQueue { queue: queue.clone(), config }).await? {
+            ConfigureAnswer::Configured => {}
+            ConfigureAnswer::Invalid(what) => anyhow::bail!("queue {}: {what}", queue.name),
+            ConfigureAnswer::Refused(why) => anyhow::bail!("queue {} is refused: {why:?}", queue.name),
+        }
+    }
+    Ok(())
+}
+
+/// Whoever asks twice does not want to wait for open requests.
+async fn second_signal() {
+    for _ in 0..2 {
+        if wait_for_signal().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn wait_for_signal() -> Result<&'static str> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
+    tokio::select! {
+        _ = terminate.recv() => Ok("SIGTERM"),
+        _ = interrupt.recv() => Ok("SIGINT"),
+    }
+}

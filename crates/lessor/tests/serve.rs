@@ -1,0 +1,95 @@
+//! `lessor serve` and `lessor check-config`: a server that a file tells everything.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+use support::{Ran, Server, lessor};
+use tempfile::TempDir;
+
+/// A directory with this configuration in it, in which `DIR` stands for the directory.
+fn configured(text: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let text = text.replace("DIR", dir.path().to_str().unwrap());
+    fs::write(dir.path().join("lessor.toml"), text).unwrap();
+    dir
+}
+
+fn serve(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = lessor(&["serve"]);
+    command.args(arguments).arg("--config").arg(dir.join("lessor.toml"));
+    command
+}
+
+fn check(dir: &Path, arguments: &[&str]) -> Ran {
+    Ran::from(lessor(&["check-config"]).args(arguments).arg(dir.join("lessor.toml")).output().unwrap())
+}
+
+const SMALL: &str = r#"
+[server]
+address = "127.0.0.1:0"
+[data]
+dir = "DIR/data"
+segment_mib = 32
+[execution.scheduler]
+lease_duration_seconds = 240
+max_queue_size = 77
+"#;
+
+#[test]
+fn s3_51_a_file_says_where_it_listens_and_how_executions_are_queued() {
+    let dir = configured(SMALL);
+    let server = Server::start_by(serve(dir.path(), &["--init"]), dir);
+    let exec = server.get("/v1/queues/exec");
+    assert_eq!((&exec["config"]["leaseMs"], &exec["config"]["maxQueueSize"]), (&json!(240_000), &json!(77)));
+    let (code, log) = server.terminate();
+    assert_eq!(code, Some(0), "{log}");
+}
+
+#[test]
+fn d26_an_empty_directory_needs_init_once() {
+    let dir = configured(SMALL);
+    let refused = Ran::from(serve(dir.path(), &[]).output().unwrap());
+    refused.fails(3, &["holds no ledger", "--init"]);
+    assert!(!dir.path().join("data").exists(), "a refusal changes nothing");
+    let mut server = Server::start_by(serve(dir.path(), &["--init"]), dir);
+    let task = server.post("/v1/tasks", json!({"queue": "q", "payload": 1}));
+    server.kill();
+    let server = server.start_again(|dir| serve(dir, &["--verbose"]));
+    let path = format!("/v1/tasks/{}", task["taskId"].as_str().unwrap());
+    assert_eq!(server.get(&path)["state"], "WAITING");
+}
+
+#[test]
+fn d26_a_foreign_directory_is_refused_also_with_init() {
+    let dir = configured(SMALL);
+    fs::create_dir(dir.path().join("data")).unwrap();
+    fs::write(dir.path().join("data/notes.txt"), "mine").unwrap();
+    for arguments in [&["--init"][..], &[]] {
+        Ran::from(serve(dir.path(), arguments).output().unwrap()).fails(3, &["not empty"]);
+    }
+    assert_eq!(fs::read_dir(dir.path().join("data")).unwrap().count(), 1);
+}
+
+#[test]
+fn p14_a_file_that_is_not_right_starts_nothing_and_says_where() {
+    let dir = configured("[server]\nadress = \"127.0.0.1:0\"\n");
+    let words = &["lessor.toml is not right", "line 2", "server.adress", "server.address"];
+    Ran::from(serve(dir.path(), &["--init"]).output().unwrap()).fails(2, words);
+    check(dir.path(), &[]).fails(2, words);
+    let missing = lessor(&["check-config", "no-such-file.toml"]).output().unwrap();
+    Ran::from(missing).fails(1, &["no-such-file.toml"]);
+}
+
+#[test]
+fn what_is_in_effect_is_shown_for_people_and_for_scripts() {
+    let dir = configured(SMALL);
+    let shown = check(dir.path(), &[]).ok().stdout;
+    assert!(shown.contains("is right") && shown.contains("heartbeat_timeout_seconds = 120"), "{shown}");
+    let json = check(dir.path(), &["--json"]).ok().json();
+    assert_eq!(json["execution"]["scheduler"]["lease_duration_seconds"], 240);
+    assert_eq!(json["data"]["history_days"], 7);
+}

@@ -1,0 +1,79 @@
+//! The attempt guard: whether a callback speaks of the attempt that its task is at, and what it is told if not.
+//!
+//! It decides nothing about the task. A report goes to the authority whenever the token and the body agree, so that a
+//! repeat of an accepted one is told the same again, however far the task has come since.
+
+use std::sync::Arc;
+
+use authority::{Task, TaskState};
+use coordinator::TaskDetail;
+
+use super::caller::Caller;
+use super::refusal::{Refusal, final_state};
+use crate::app::App;
+
+/// A caller that may speak of its attempt.
+pub struct Admitted {
+    pub detail: Box<TaskDetail>,
+    /// Whether this worker said before that it began.
+    pub began: bool,
+}
+
+/// Whether the caller may speak of this attempt as this worker. The first worker that began it binds it.
+pub async fn admit(app: &App, caller: &Caller, attempt: u32, worker: &Arc<str>) -> Result<Admitted, Refusal> {
+    let detail = read(app, caller).await?;
+    let task = &detail.view.task;
+    if attempt != caller.lease.attempt {
+        // One of the two is not the expected one, and that one is named.
+        let expected = expected(task);
+        let received = if attempt == expected { caller.lease.attempt } else { attempt };
+        return Err(mismatch(caller, expected, received));
+    }
+    let current = task.lease().filter(|lease| lease.number == caller.lease.lease);
+    let first = current.and_then(|lease| lease.started_by.as_ref());
+    match first.is_some_and(|first| first != worker) {
+        true => Err(Refusal::already_started()),
+        false => Ok(Admitted { began: first.is_some(), detail }),
+    }
+}
+
+/// What an attempt without authority is told when it begins or ends.
+pub async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
+    let detail = read(app, caller).await?;
+    let task = &detail.view.task;
+    Ok(match final_state(task) {
+        Some(state) if task.attempt == caller.lease.attempt => {
+            Refusal::already_terminal(state, "The task has ended")
+        }
+        _ => mismatch(caller, expected(task), caller.lease.attempt),
+    })
+}
+
+/// What an attempt without authority is told when it beats.
+pub async fn gone(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
+    let detail = read(app, caller).await?;
+    let task = &detail.view.task;
+    Ok(match task.attempt == caller.lease.attempt {
+        true => Refusal::expired(),
+        false => mismatch(caller, expected(task), caller.lease.attempt),
+    })
+}
+
+async fn read(app: &App, caller: &Caller) -> Result<Box<TaskDetail>, Refusal> {
+    let task = app.handle().task(caller.lease.scope.clone(), caller.lease.task).await?;
+    task.ok_or_else(Refusal::task_not_found)
+}
+
+/// The attempt that the task is at; while it waits, the one that it waits for.
+fn expected(task: &Task) -> u32 {
+    match task.state() {
+        TaskState::Waiting => task.attempt.saturating_add(1),
+        _ => task.attempt,
+    }
+}
+
+fn mismatch(caller: &Caller, expected: u32, received: u32) -> Refusal {
+    let task = caller.lease.task;
+    tracing::warn!(%task, expected, received, "a callback of another attempt was ignored");
+    Refusal::attempt_mismatch(expected, received)
+}

@@ -1,0 +1,77 @@
+//! Who calls back: the bearer of a task token, checked before anything else of the request is looked at.
+
+use authority::LeaseRef;
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
+use wire::{TENANT_HEADER, WORKSPACE_HEADER};
+
+use super::refusal::Refusal;
+use super::tokens::Claims;
+use crate::app::App;
+use crate::json::InPath;
+use crate::scope::InScope;
+
+pub struct Caller {
+    pub claims: Claims,
+    /// The lease that the token was made for.
+    pub lease: LeaseRef,
+    /// Whether the token was signed with the newest key.
+    pub newest_key: bool,
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Caller, Refusal> {
+        let token = bearer(&parts.headers).ok_or_else(Refusal::invalid_token)?;
+        let ring = app.task_tokens().ring_if_any(app.handle()).await?;
+        let verified = ring.and_then(|ring| ring.verify(token, app.handle().now()));
+        let (claims, newest_key) = verified.ok_or_else(Refusal::invalid_token)?;
+        let lease = claims.lease().ok_or_else(Refusal::invalid_token)?;
+        let InPath(task_id) = InPath::<String>::from_request_parts(parts, app).await?;
+        let InScope(scope) = InScope::from_request_parts(parts, app).await?;
+        // The token says where the task lives; a request that names another place has the wrong token for it.
+        let elsewhere = [
+            (TENANT_HEADER, scope.tenant != lease.scope.tenant),
+            (WORKSPACE_HEADER, scope.workspace != lease.scope.workspace),
+        ]
+        .into_iter()
+        .any(|(name, differs)| differs && parts.headers.contains_key(name));
+        match elsewhere || task_id != claims.task_id {
+            true => Err(Refusal::invalid_token()),
+            false => Ok(Caller { claims, lease, newest_key }),
+        }
+    }
+}
+
+/// The one bearer token of a request.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next().filter(|_| values.next().is_none())?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn s1_6_a_callback_has_exactly_one_bearer_token() {
+        let read = |values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::AUTHORIZATION, HeaderValue::try_from(*value).unwrap());
+            }
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(read(&["Bearer abc"]).as_deref(), Some("abc"));
+        assert_eq!(read(&["bearer abc"]).as_deref(), Some("abc"));
+        for bad in [&[][..], &["abc"], &["Basic abc"], &["Bearer"], &["Bearer a", "Bearer b"]] {
+            assert_eq!(read(bad), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! POST /v1/tasks/{taskId}/completed: how an attempt ended. What follows is the coordinator's matter.
+
+use authority::command::{ReportCompletion, ReportFailure, Verdict};
+use authority::{Category, LeaseRef, Outcome, TaskError};
+use axum::extract::State;
+use axum::http::StatusCode;
+use wire::{CallbackOutcome, CallbackState, CompletionAcknowledged, TaskCompleted};
+
+use super::attempt;
+use super::caller::Caller;
+use super::refusal::{Refusal, dead};
+use crate::app::App;
+use crate::json::{In, Out};
+use crate::names::{message, name, optional_name};
+use crate::problem::{Problem, shortened};
+use crate::report;
+use crate::tasks::answer::authority_category;
+use crate::time::shown;
+
+/// What a cancelled attempt is recorded with when it says no more. It is not the phase: that only this contract has.
+const CANCELLED_MESSAGE: &str = "cancelled";
+
+/// Report how an attempt ended.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{taskId}/completed",
+    tag = "Callbacks",
+    params(("taskId" = String, Path), ("authorization" = String, Header, description = "Bearer {taskToken}")),
+    request_body = TaskCompleted,
+    responses(
+        (status = 200, description = "Accepted, now or earlier", body = CompletionAcknowledged),
+        (status = 400, description = "`invalid_argument`", body = wire::CallbackProblem),
+        (status = 401, description = "`invalid_token`", body = wire::CallbackProblem),
+        (status = 404, description = "`task_not_found`", body = wire::CallbackProblem),
+        (status = 409, description = "`attempt_mismatch`, `task_already_terminal`, `attempt_already_started` or \
+            `attempt_already_completed`: the report is ignored", body = wire::CallbackProblem),
+        (status = 413, description = "`payload_too_large`", body = wire::CallbackProblem),
+        (status = 503, body = wire::CallbackProblem)
+    )
+)]
+pub async fn completed(
+    State(app): State<App>,
+    caller: Caller,
+    body: Result<In<TaskCompleted>, Problem>,
+) -> Result<Out<CompletionAcknowledged>, Refusal> {
+    let In(body) = body?;
+    let worker = name("workerId", &body.worker_id)?;
+    check(&body)?;
+    remark(&caller.lease, &body);
+    let attempt = body.attempt;
+    let command = command(caller.lease.clone(), body)?;
+    attempt::admit(&app, &caller, attempt, &worker).await?;
+    let verdict = match command {
+        Report::Completion(report) => app.handle().complete(report).await?,
+        Report::Failure(report) => app.handle().fail(report).await?,
+    };
+    match verdict {
+        Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => {
+            Err(attempt::lost(&app, &caller).await?)
+        }
+        Verdict::Rejected(why) => Err(why.into()),
+        Verdict::Committed(outcome) => {
+            let (final_state, retry_at) = became(outcome);
+            let answer = CompletionAcknowledged {
+                acknowledged: true,
+                final_state,
+                server_time: shown(app.handle().now()),
+                retry_at,
+            };
+            Ok(Out(StatusCode::OK, answer))
+        }
+    }
+}
+
+/// What belongs to another outcome would be lost without a word, so it is refused.
+fn check(body: &TaskCompleted) -> Result<(), Problem> {
+    let is = |outcome| body.outcome == outcome;
+    let cancelled = is(CallbackOutcome::Cancelled);
+    let misplaced = [
+        ("output", body.output.is_some() && !is(CallbackOutcome::Succeeded), "SUCCEEDED"),
+        ("error", body.error.is_some() && is(CallbackOutcome::Succeeded), "FAILED"),
+        ("cancelledDuringPhase", body.cancelled_during_phase.is_some() && !cancelled, "CANCELLED"),
+        ("partialProgress", body.partial_progress.is_some() && !cancelled, "CANCELLED"),
+    ];
+    match misplaced.into_iter().find(|(_, misplaced, _)| *misplaced) {
+        Some((field, _, outcome)) => Err(Problem::field(field, format!("belongs to the outcome {outcome}"))),
+        None => Ok(()),
+    }
+}
+
+enum Report {
+    Completion(ReportCompletion),
+    Failure(ReportFailure),
+}
+
+/// The command that the report asks for, checked.
+fn command(lease: LeaseRef, body: TaskCompleted) -> Result<Report, Problem> {
+    let (error, retryable) = match (body.outcome, body.error) {
+        (CallbackOutcome::Succeeded, _) => {
+            return report::completion(lease, "output", body.output).map(Report::Completion);
+        }
+        (CallbackOutcome::Failed, None) => {
+            return Err(Problem::field("error", "must be there when the outcome is FAILED"));
+        }
+        (CallbackOutcome::Failed, Some(error)) => {
+            let task_error = TaskError {
+                category: authority_category(error.category),
+                code: optional_name("error.code", error.code.as_deref())?,
+                message: message("error.message", &error.message)?,
+            };
+            (task_error, error.retryable)
+        }
+        (CallbackOutcome::Cancelled, error) => {
+            (cancelled(error.as_ref().map(|error| error.message.as_str()))?, None)
+        }
+    };
+    report::failure(lease, error, retryable).map(Report::Failure)
+}
+
+/// How an attempt ended that was cancelled.
+pub fn cancelled(said: Option<&str>) -> Result<TaskError, Problem> {
+    let message = message("error.message", said.unwrap_or(CANCELLED_MESSAGE))?;
+    Ok(TaskError { category: Category::Cancelled, code: None, message })
+}
+
+/// Says in the log what is not kept with the task.
+fn remark(lease: &LeaseRef, body: &TaskCompleted) {
+    tracing::debug!(
+        task = %lease.task,
+        attempt = lease.attempt,
+        outcome = ?body.outcome,
+        metrics = ?body.metrics,
+        stack = body.error.as_ref().and_then(|error| error.stack_trace.as_deref()).map(shortened),
+        phase = body.cancelled_during_phase.as_deref().map(shortened),
+        progress = body.partial_progress.as_ref().map(|progress| shortened(progress.as_text())),
+        "an attempt ended"
+    );
+}
+
+/// What became of the task by this report, in the words of this contract, and when it is tried again.
+fn became(outcome: Outcome) -> (CallbackState, Option<jiff::Timestamp>) {
+    match outcome {
+        Outcome::Completed => (CallbackState::Succeeded, None),
+        Outcome::RetryAt(at) => (CallbackState::RetryWait, Some(shown(at))),
+        Outcome::Dead(reason) => (dead(reason), None),
+        Outcome::Failed | Outcome::Discarded => (CallbackState::Failed, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::{DeadReason, Time};
+
+    use super::*;
+
+    #[test]
+    fn c3_every_outcome_has_its_name() {
+        let state = |outcome| became(outcome).0;
+        assert_eq!(state(Outcome::Completed), CallbackState::Succeeded);
+        assert_eq!(state(Outcome::Failed), CallbackState::Failed);
+        assert_eq!(state(Outcome::RetryAt(Time(1))), CallbackState::RetryWait);
+        assert_eq!(state(Outcome::Dead(DeadReason::Cancelled)), CallbackState::Cancelled);
+        assert_eq!(state(Outcome::Dead(DeadReason::Deadline)), CallbackState::Failed);
+        assert_eq!(became(Outcome::RetryAt(Time(1_000))).1, Some(shown(Time(1_000))));
+    }
+}

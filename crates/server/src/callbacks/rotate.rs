@@ -1,0 +1,30 @@
+//! POST /v1/token-keys/rotate: task tokens are signed with another key from now on.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use wire::{RotateTokenKey, TokenKeyRotated};
+
+use crate::app::App;
+use crate::json::{InOrDefault, Out};
+use crate::problem::Problem;
+
+/// Sign task tokens with a new key.
+#[utoipa::path(
+    post,
+    path = "/v1/token-keys/rotate",
+    tag = "Callbacks",
+    request_body(content = Option<RotateTokenKey>),
+    responses(
+        (status = 200, body = TokenKeyRotated),
+        (status = 400, body = wire::Problem),
+        (status = 503, body = wire::Problem)
+    )
+)]
+pub async fn rotate(
+    State(app): State<App>,
+    InOrDefault(body): InOrDefault<RotateTokenKey>,
+) -> Result<Out<TokenKeyRotated>, Problem> {
+    let id = app.task_tokens().rotate(app.handle(), body.retire_old.unwrap_or(false)).await?;
+    tracing::info!(key = %id, retire_old = body.retire_old, "task tokens are signed with another key");
+    Ok(Out(StatusCode::OK, TokenKeyRotated { key_id: id.to_string() }))
+}

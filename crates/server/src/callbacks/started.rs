@@ -1,0 +1,71 @@
+//! POST /v1/tasks/{taskId}/started: a worker begins. The first one binds the attempt to itself.
+
+use authority::Outcome;
+use authority::command::{ExtendLease, StartAnswer, StartAttempt, Verdict};
+use axum::extract::State;
+use axum::http::StatusCode;
+use wire::{StartAcknowledged, TaskStarted};
+
+use super::caller::Caller;
+use super::refusal::{Refusal, dead};
+use super::{attempt, completed};
+use crate::app::App;
+use crate::json::{In, Out};
+use crate::names::name;
+use crate::problem::Problem;
+use crate::report;
+use crate::time::shown;
+
+/// Say that an attempt began.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{taskId}/started",
+    tag = "Callbacks",
+    params(("taskId" = String, Path), ("authorization" = String, Header, description = "Bearer {taskToken}")),
+    request_body = TaskStarted,
+    responses(
+        (status = 200, body = StartAcknowledged),
+        (status = 400, description = "`invalid_argument`", body = wire::CallbackProblem),
+        (status = 401, description = "`invalid_token`", body = wire::CallbackProblem),
+        (status = 404, description = "`task_not_found`", body = wire::CallbackProblem),
+        (status = 409, description = "`task_already_terminal`, `attempt_mismatch` or `attempt_already_started`: do not begin",
+            body = wire::CallbackProblem),
+        (status = 503, body = wire::CallbackProblem)
+    )
+)]
+pub async fn started(
+    State(app): State<App>,
+    caller: Caller,
+    body: Result<In<TaskStarted>, Problem>,
+) -> Result<Out<StartAcknowledged>, Refusal> {
+    let In(body) = body?;
+    let started_by = name("workerId", &body.worker_id)?;
+    let began = attempt::admit(&app, &caller, body.attempt, &started_by).await?.began;
+    match app.handle().start(StartAttempt { lease: caller.lease.clone(), started_by }).await? {
+        // Who began before the cancel is told of it by the heartbeat, and has its grace.
+        StartAnswer::Cancelled(_) if !began => Err(cancelled(&app, &caller).await?),
+        StartAnswer::Started | StartAnswer::Cancelled(_) => {
+            // It is a sign of life as well: from here on the next one is due within the heartbeat timeout.
+            app.handle().heartbeat(ExtendLease { lease: caller.lease }, None).await?;
+            let server_time = shown(app.handle().now());
+            Ok(Out(StatusCode::OK, StartAcknowledged { acknowledged: true, server_time }))
+        }
+        StartAnswer::AlreadyStarted(_) => Err(Refusal::already_started()),
+        StartAnswer::Lost => Err(attempt::lost(&app, &caller).await?),
+        StartAnswer::Rejected(why) => Err(why.into()),
+    }
+}
+
+/// Whoever is told that the task was cancelled must not begin, so nobody else will report its end: the refusal is the
+/// attempt's report, and what it says is true.
+async fn cancelled(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
+    let error = completed::cancelled(None)?;
+    let verdict = app.handle().fail(report::failure(caller.lease.clone(), error, None)?).await?;
+    match verdict {
+        Verdict::Committed(Outcome::Dead(reason)) => {
+            Ok(Refusal::already_terminal(dead(reason), "Task was cancelled before worker started"))
+        }
+        Verdict::Rejected(why) => Err(why.into()),
+        Verdict::Committed(_) | Verdict::Cancelled => attempt::lost(app, caller).await,
+    }
+}

@@ -1,0 +1,52 @@
+//! POST /internal/worker/complete: a worker says that it finished its job.
+
+use authority::Outcome;
+use authority::command::Verdict;
+use axum::extract::State;
+use axum::http::StatusCode;
+use wire::{CompleteJob, JobCompleted};
+
+use super::refusal::Refusal;
+use super::token;
+use crate::app::App;
+use crate::json::{In, Out};
+use crate::names::optional_name;
+use crate::problem::Problem;
+use crate::report;
+use crate::scope::InScope;
+
+/// Report that a job is done.
+#[utoipa::path(
+    post,
+    path = "/internal/worker/complete",
+    tag = "Claims",
+    request_body = CompleteJob,
+    responses(
+        (status = 200, description = "Accepted, now or earlier", body = JobCompleted),
+        (status = 400, body = wire::ClaimProblem),
+        (status = 403, description = "Not this worker's lease, job or attempt", body = wire::ClaimProblem),
+        (status = 404, description = "Unknown job", body = wire::ClaimProblem),
+        (status = 409, description = "The lease is over (`ack` is true); or another story", body = wire::ClaimProblem),
+        (status = 413, description = "The result is too large", body = wire::ClaimProblem),
+        (status = 503, body = wire::ClaimProblem)
+    )
+)]
+pub async fn complete(
+    State(app): State<App>,
+    scope: Result<InScope, Problem>,
+    body: Result<In<CompleteJob>, Problem>,
+) -> Result<Out<JobCompleted>, Refusal> {
+    let report = async {
+        let (InScope(scope), In(body)) = (scope?, body?);
+        let lease = token::lease(&app, &scope, &body.worker_id, &body.job_id, &body.lease_token)?;
+        let lease = token::attempt(lease, &body.attempt_id)?;
+        optional_name("stream", body.stream.as_deref())?;
+        optional_name("message_id", body.message_id.as_deref())?;
+        match app.handle().complete(report::completion(lease, "result", body.result)?).await? {
+            Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => Err(Problem::cancelled().into()),
+            Verdict::Rejected(why) => Err(Problem::from(why).into()),
+            Verdict::Committed(_) => Ok(Out(StatusCode::OK, JobCompleted { ok: true, ack: true })),
+        }
+    };
+    report.await.map_err(Refusal::on_report)
+}

@@ -1,0 +1,38 @@
+//! The message that put a job on its stream. Embedded, the ledger is the stream: a message is the record that made the
+//! task wait, so a job that waits again has another message, and no two have the same.
+
+use authority::Event;
+use authority::command::Grant;
+use authority::event::NextStep;
+use authority::{Position, Scope};
+use coordinator::HistoryRecord;
+
+use crate::app::App;
+use crate::problem::Problem;
+
+/// The id in the form that streams use. None when a claim was repeated and history does not reach back far enough.
+pub async fn id(app: &App, scope: &Scope, grant: &Grant) -> Result<Option<String>, Problem> {
+    let since = match grant.since {
+        Some(since) => Some(since),
+        // A lease that is told again no longer knows, but the ledger does.
+        None => {
+            let history = app.handle().history(scope.clone(), grant.task).await?;
+            history.and_then(|history| waited_since(&history.records, grant.lease))
+        }
+    };
+    Ok(since.map(|since| format!("{}-0", since.0)))
+}
+
+/// The record that made the task wait for a lease: the last such before its grant.
+fn waited_since(records: &[HistoryRecord], lease: Position) -> Option<Position> {
+    let before = records.iter().rev().skip_while(|record| record.position >= lease);
+    before.into_iter().find(|record| makes_wait(&record.event)).map(|record| record.position)
+}
+
+fn makes_wait(event: &Event) -> bool {
+    match event {
+        Event::TaskCreated(_) | Event::LeaseExpired(_) | Event::LeaseReleased(_) => true,
+        Event::TaskFailed(failed) => matches!(failed.next, NextStep::RetryAt(_)),
+        _ => false,
+    }
+}

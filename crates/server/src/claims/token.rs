@@ -1,0 +1,46 @@
+//! How a call about a job proves that it may speak of it: the lease token was made for this worker, this job and, in a
+//! report, this attempt.
+
+use authority::{LeaseRef, Scope, TaskId};
+
+use crate::app::App;
+use crate::ids::parse_task_id;
+use crate::names::name;
+use crate::problem::{Code, Problem};
+
+/// The name of one attempt at a job.
+pub fn attempt_id(task: TaskId, attempt: u32) -> String {
+    format!("{task}:{attempt}")
+}
+
+/// The lease that the token stands for.
+pub fn lease(
+    app: &App,
+    scope: &Scope,
+    worker_id: &str,
+    job_id: &str,
+    lease_token: &str,
+) -> Result<LeaseRef, Problem> {
+    let worker = name("worker_id", worker_id)?;
+    let lease = app.lease_ids().verify(lease_token, scope, &worker).ok_or_else(|| {
+        let detail = "lease_token: is damaged, made up, or belongs to another worker";
+        Problem::new(Code::BadLeaseId, detail)
+    })?;
+    match parse_task_id(job_id) == Some(lease.task) {
+        true => Ok(lease),
+        false => {
+            Err(Problem::new(Code::WrongTask, "job_id: is not the job that the lease token was given for"))
+        }
+    }
+}
+
+/// The lease that the token stands for, if it was given for this attempt.
+pub fn attempt(lease: LeaseRef, attempt_id: &str) -> Result<LeaseRef, Problem> {
+    match attempt_id == self::attempt_id(lease.task, lease.attempt) {
+        true => Ok(lease),
+        false => {
+            let detail = "attempt_id: is not the attempt that the lease token was given for";
+            Err(Problem::new(Code::WrongAttempt, detail))
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The commands that a report asks for, whatever the contract it came by: one digest for the same content, so that a
+//! repeat through another contract is still a repeat.
+
+use authority::command::{ReportCompletion, ReportFailure};
+use authority::{LeaseRef, TaskError};
+use wire::Json;
+
+use crate::problem::Problem;
+use crate::tasks::submit::inline;
+use crate::{content, ids};
+
+/// The attempt is done; a missing result is null. `field` is the result's name in the contract.
+pub fn completion(lease: LeaseRef, field: &str, result: Option<Json>) -> Result<ReportCompletion, Problem> {
+    let result = inline(field, &result.unwrap_or_else(Json::null))?;
+    let digest = content::completion(&result).map_err(|fault| Problem::field(field, fault.what))?;
+    Ok(ReportCompletion { lease, digest, result })
+}
+
+/// The attempt failed.
+pub fn failure(lease: LeaseRef, error: TaskError, retryable: Option<bool>) -> Result<ReportFailure, Problem> {
+    let digest = content::failure(&error);
+    Ok(ReportFailure { lease, digest, error, retryable, draw: ids::draw()? })
+}

@@ -1,0 +1,153 @@
+//! One who uses the calls that ordinary clients do not: joins and leaves executions, changes queues under load, rotates
+//! the key, reads page after page, waits for any change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use authority::command::{
+    AttachOperation, CancelTask, ConfigureQueue, DetachOperation, KillTask, RotateTokenKey, SubmitTask,
+};
+use authority::{
+    Category, Command, Position, Properties, QueueConfig, QueueKey, Scope, TaskId, TaskState, Time,
+};
+use coordinator::{Read, Reply, Request, Wanted};
+
+use super::{Actor, Out, QUEUES};
+
+/// Tasks remembered of those that were shown.
+const MOST_KNOWN: usize = 40;
+
+pub struct Operator {
+    scope: Scope,
+    next: u64,
+    /// Tasks that a list has shown, with their newest record.
+    known: Vec<(TaskId, Position)>,
+    /// Where the next page begins.
+    after: Option<(Arc<str>, Position)>,
+    calls: BTreeMap<u64, Request>,
+    keys: u64,
+}
+
+impl Operator {
+    pub fn new(scope: Scope) -> Operator {
+        Operator { scope, next: 0, known: Vec::new(), after: None, calls: BTreeMap::new(), keys: 0 }
+    }
+
+    fn send(&mut self, request: Request, patience_ms: u64, out: &mut Out) {
+        self.next += 1;
+        self.calls.insert(self.next, request.clone());
+        out.calls.push((self.next, request, patience_ms));
+    }
+
+    fn some_task(&self, out: &mut Out) -> (TaskId, Position) {
+        let unknown = (TaskId(u128::MAX), Position::ZERO);
+        match out.rng.pick(&self.known) {
+            Some(known) if out.rng.chance(970) => *known,
+            _ => unknown,
+        }
+    }
+
+    fn queue(&self, out: &mut Out) -> Arc<QueueKey> {
+        let name = QUEUES[out.rng.below(QUEUES.len() as u64) as usize];
+        Arc::new(QueueKey { scope: self.scope.clone(), name: Arc::from(name) })
+    }
+
+    /// Settings that bite: lower limits than what is there already, and some that are not allowed.
+    fn config(&self, out: &mut Out) -> QueueConfig {
+        let config = QueueConfig { cancel_grace_ms: Some(out.rng.between(0, 500)), ..QueueConfig::default() };
+        match out.rng.below(8) {
+            0 => QueueConfig { max_attempts: Some(1), ..config },
+            1 => QueueConfig { max_queue_size: Some(out.rng.between(1, 4)), ..config },
+            2 => QueueConfig { lease_ms: Some(100), heartbeat_interval_ms: Some(40), ..config },
+            3 => QueueConfig { retry_on: Some(vec![Category::Infrastructure]), ..config },
+            4 => QueueConfig { retry_on: Some(Vec::new()), retention_ms: Some(0), ..config },
+            5 => QueueConfig { retention_ms: Some(0), ..config },
+            // Refused: half a lease is not enough for a heartbeat, and no task can have no attempt.
+            6 => QueueConfig { lease_ms: Some(200), heartbeat_interval_ms: Some(150), ..config },
+            _ => QueueConfig { max_attempts: Some(0), ..config },
+        }
+    }
+
+    fn turn(&mut self, out: &mut Out) -> Request {
+        let (scope, (task, last)) = (self.scope.clone(), self.some_task(out));
+        let operation: Arc<str> = Arc::from(format!("operation-{}", out.rng.below(3)));
+        match if out.calm { out.rng.between(550, 999) } else { out.rng.below(1_000) } {
+            0..140 => Request::Decide(Command::AttachOperation(AttachOperation { scope, task, operation })),
+            140..230 => Request::Decide(Command::DetachOperation(DetachOperation { scope, task, operation })),
+            230..330 => {
+                let (queue, config) = (self.queue(out), self.config(out));
+                Request::Decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
+            }
+            330..400 => {
+                // Sometimes the one that is in use.
+                self.keys += out.rng.below(2);
+                let key_id = Arc::from(format!("key-{}", self.keys));
+                Request::Decide(Command::RotateTokenKey(RotateTokenKey { key_id }))
+            }
+            400..440 => {
+                let detail = Some(Arc::from("runaway"));
+                Request::Decide(Command::KillTask(KillTask { scope, task, detail }))
+            }
+            440..480 => {
+                Request::Decide(Command::CancelTask(CancelTask { scope, task, reason: "budget".into() }))
+            }
+            480..550 => self.execution(out),
+            550..780 => {
+                let state = out.rng.chance(300).then_some(TaskState::Leased);
+                let queue = out.rng.chance(300).then(|| Arc::from(QUEUES[0]));
+                Request::Read(Read::List { scope, queue, state, after: self.after.take(), limit: 5 })
+            }
+            780..860 => {
+                let (wanted, until) = (Wanted::ChangeAfter(last), Time(out.rng.between(0, 3_000)));
+                Request::WaitTask { scope, task, wanted, until }
+            }
+            860..930 => Request::Read(Read::Queues(scope)),
+            930..970 => Request::Read(Read::TokenKey),
+            _ => Request::Read(Read::Workers(scope)),
+        }
+    }
+
+    /// A task that somebody waits for from the beginning.
+    fn execution(&mut self, out: &mut Out) -> Request {
+        self.next += 1;
+        Request::Decide(Command::SubmitTask(Box::new(SubmitTask {
+            id: TaskId(9 << 96 | u128::from(self.next)),
+            queue: self.queue(out),
+            payload: Arc::from(self.next.to_be_bytes()),
+            priority: -1,
+            delay_ms: 0,
+            properties: Arc::new(Properties::default()),
+            extras: None,
+            operation: Some(Arc::from("operation-0")),
+        })))
+    }
+}
+
+impl Actor for Operator {
+    fn wake(&mut self, timer: u64, out: &mut Out) {
+        out.timers.push((out.rng.between(20, if out.calm { 5_000 } else { 500 }), timer));
+        let request = self.turn(out);
+        let patience_ms = match &request {
+            Request::WaitTask { until, .. } => until.0 + 300,
+            _ => out.rng.between(100, 1_500),
+        };
+        self.send(request, patience_ms, out);
+    }
+
+    fn answered(&mut self, call: u64, reply: Reply, _out: &mut Out) {
+        self.calls.remove(&call);
+        if let Reply::List(page) = reply {
+            self.after = page.next;
+            self.known.extend(page.tasks.iter().map(|view| (view.task.id, view.task.last)));
+            let surplus = self.known.len().saturating_sub(MOST_KNOWN);
+            self.known.drain(..surplus);
+        }
+    }
+
+    fn unanswered(&mut self, call: u64, out: &mut Out) {
+        let Some(request) = self.calls.remove(&call) else { return };
+        if !out.calm && out.rng.chance(400) {
+            self.send(request, 900, out);
+        }
+    }
+}

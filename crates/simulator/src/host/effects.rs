@@ -1,0 +1,144 @@
+//! Something beyond the ledger that follows it: the production follower with its place on a disk of its own, and a
+//! consumer that fails now and then and outlives every crash.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use authority::Position;
+use coordinator::{Effect, Follower, HistoryRecord};
+use ledger::disk::fake::FakeDisk;
+use ledger::file::Reader;
+
+use super::{HostEvent, Stop};
+use crate::env::{Env, Happening};
+use auditor::Reached;
+use auditor::history::Entry;
+
+/// As in production: the first pause after a failure.
+const RETRY_MS: u64 = 100;
+
+pub struct Effects {
+    follower: Follower,
+    consumer: Arc<Mutex<Consumer>>,
+    disk: FakeDisk,
+    life: u64,
+    is_planned: bool,
+    behind: bool,
+    /// Until then everything fails.
+    down_until: u64,
+}
+
+/// The other side of the effect.
+#[derive(Default)]
+struct Consumer {
+    shown: Vec<HistoryRecord>,
+    /// After so many more records it fails, once.
+    fails_after: Option<u64>,
+}
+
+struct Shared(Arc<Mutex<Consumer>>);
+
+impl Effect for Shared {
+    fn name(&self) -> &str {
+        "simulated"
+    }
+
+    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String> {
+        let mut consumer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match consumer.fails_after {
+            Some(0) => {
+                consumer.fails_after = None;
+                return Err("not now".into());
+            }
+            Some(left) => consumer.fails_after = Some(left - 1),
+            None => {}
+        }
+        consumer.shown.push(record.clone());
+        Ok(())
+    }
+}
+
+impl Effects {
+    pub fn open(disk: &FakeDisk, reader: Reader, life: u64) -> Result<Effects, String> {
+        let consumer = Arc::new(Mutex::new(Consumer::default()));
+        let follower = Follower::open(Box::new(Shared(consumer.clone())), Arc::new(disk.clone()), reader)
+            .map_err(|error| format!("an effect cannot find its place: {error}"))?;
+        let disk = disk.clone();
+        Ok(Effects { follower, consumer, disk, life, is_planned: false, behind: true, down_until: 0 })
+    }
+
+    pub fn is_idle(&self) -> bool {
+        !self.behind
+    }
+
+    /// There is more to follow.
+    pub fn notice(&mut self, env: &mut Env) {
+        self.behind = true;
+        if !self.is_planned {
+            let delay = env.rng.between(0, 150);
+            self.plan(delay, env);
+        }
+    }
+
+    /// What the follower's thread does in one go.
+    pub fn follow(&mut self, durable: Position, env: &mut Env) -> Result<(), Stop> {
+        self.is_planned = false;
+        if env.strikes(true, 120) {
+            let after = env.rng.below(6);
+            self.lock(|consumer| consumer.fails_after = Some(after));
+            if env.swarm.breadth.slow_effects {
+                self.down_until = env.now + env.rng.between(500, 9_000);
+            }
+        } else if env.faults && env.now < self.down_until {
+            self.lock(|consumer| consumer.fails_after = Some(0));
+        }
+        let mut result = self.follower.catch_up(durable);
+        let shown = self.lock(|consumer| {
+            consumer.fails_after = None;
+            std::mem::take(&mut consumer.shown)
+        });
+        for HistoryRecord { position, at, event } in shown {
+            env.note(&[13, position.0], || format!("the effect of {position} is true"));
+            env.auditor.read(&Entry::Applied { position, at, event })?;
+        }
+        if result.is_err() {
+            env.reach.bump(Reached::EffectFailed);
+        }
+        let crash = env.strikes(true, env.swarm.crash_permille);
+        if crash {
+            let calls = env.rng.below(6);
+            self.disk.halt_after(calls);
+        }
+        if env.rng.chance(400) {
+            result = result.and(self.follower.save().map_err(|error| error.to_string()));
+        }
+        if crash {
+            return Err(Stop::Crash(Reached::CrashInEffect));
+        }
+        self.behind = self.follower.applied_up_to() < durable;
+        if let Err(error) = result {
+            env.note(&[14], || format!("an effect failed: {error}"));
+            self.plan(RETRY_MS, env);
+        }
+        Ok(())
+    }
+
+    /// The coordinator has ended in good order: what is durable is made true, and the place is saved.
+    pub fn finish(&mut self, durable: Position, env: &mut Env) -> Result<(), String> {
+        if let Err(Stop::Wrong(what)) = self.follow(durable, env) {
+            return Err(what);
+        }
+        self.disk.heal();
+        // A place that is not saved only means that records are shown again.
+        let _ = self.follower.save();
+        Ok(())
+    }
+
+    fn plan(&mut self, delay_ms: u64, env: &mut Env) {
+        self.is_planned = true;
+        env.after(delay_ms, Happening::Host(HostEvent::Follow { life: self.life }));
+    }
+
+    fn lock<R>(&self, look: impl FnOnce(&mut Consumer) -> R) -> R {
+        look(&mut self.consumer.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

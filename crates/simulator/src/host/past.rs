@@ -1,0 +1,26 @@
+//! What the disk tells about the past to a tool that only looks, beside a coordinator that runs.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use authority::Position;
+use ledger::explain::Past;
+use ledger::file::Inspection;
+use ledger::past;
+
+use super::Host;
+
+impl Host {
+    /// Every record that is kept, and the position of the first.
+    pub fn past(&self) -> Result<(Position, Vec<Past>), String> {
+        let inspection = Inspection::open(Arc::new(self.disk.clone()))
+            .map_err(|error| format!("the ledger cannot be inspected: {error}"))?;
+        let (first, mut records) = (inspection.first(), Vec::new());
+        past::records(&inspection, first, &mut |position, record| {
+            records.push(Past { position, at: record.at, event: record.event });
+            ControlFlow::Continue(())
+        })
+        .map_err(|error| format!("the past cannot be read: {error}"))?;
+        Ok((first, records))
+    }
+}

@@ -1,0 +1,75 @@
+//! Room on the disk: the next segment, batches that wait for space, and old history that goes.
+
+use coordinator::engine::Room;
+use ledger::file::Space;
+
+use super::{Process, RETRY_SPACE_MS};
+use crate::env::{Env, Happening};
+use crate::host::{HostEvent, Stop};
+use auditor::Reached;
+
+impl Process {
+    /// Prepares the next segment, or tries again to find space for it.
+    pub fn reserve(&mut self, env: &mut Env) -> Result<(), Stop> {
+        self.reserve_asked = false;
+        let mut failed = false;
+        if let Some(job) = self.ledger.reserve_job() {
+            if env.strikes(true, env.swarm.crash_permille) {
+                let calls = env.rng.below(5);
+                self.disk.halt_after(calls);
+                let _ = job.run();
+                return Err(Stop::Crash(Reached::CrashInAppend));
+            }
+            let result = job.run();
+            failed = result.is_err();
+            self.ledger.reserve_done(result);
+        }
+        if self.ledger.space() != Space::Plenty {
+            env.reach.bump(Reached::FullDisk);
+            self.was_full = true;
+            env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
+        } else if std::mem::take(&mut self.was_full) {
+            env.reach.bump(Reached::SpaceAgain);
+        }
+        if self.held && !failed {
+            return self.append(env);
+        }
+        self.engine.set_room(self.room());
+        self.step(env)
+    }
+
+    pub(super) fn prepare_reserve(&mut self, env: &mut Env) {
+        if self.reserve_asked {
+            return;
+        }
+        self.reserve_asked = true;
+        let slow = env.strikes(env.swarm.full_disk, 300);
+        let delay = if slow { 8_000 } else { env.rng.between(0, 30) };
+        env.after(delay, Happening::Host(HostEvent::Reserve { life: self.life }));
+    }
+
+    pub(super) fn room(&self) -> Room {
+        match self.ledger.space() {
+            Space::Plenty => Room::Plenty,
+            _ if self.held || self.ledger.room_bytes() < self.room_bytes => Room::Nothing,
+            _ => Room::FinishOnly,
+        }
+    }
+
+    pub fn trim(&mut self, env: &mut Env) -> Result<(), Stop> {
+        let Some(job) = self.ledger.trim_job(self.engine.state().time().0) else { return Ok(()) };
+        let crash = env.strikes(true, env.swarm.crash_permille * 3);
+        if crash {
+            let calls = env.rng.below(6);
+            self.disk.halt_after(calls);
+        }
+        let removed = job.run();
+        if crash {
+            return Err(Stop::Crash(Reached::CrashInAppend));
+        }
+        if removed.is_ok_and(|segments| segments > 0) {
+            env.reach.bump(Reached::Trimmed);
+        }
+        Ok(())
+    }
+}

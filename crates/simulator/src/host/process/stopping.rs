@@ -1,0 +1,40 @@
+//! The orderly end of a process: no more requests, polls end, what was decided becomes durable and is answered.
+
+use coordinator::Reply;
+
+use super::Process;
+use crate::env::{Env, Ticket};
+use auditor::Reached;
+
+impl Process {
+    pub fn begin_stop(&mut self, env: &mut Env) {
+        if self.stopping {
+            return;
+        }
+        self.stopping = true;
+        env.reach.bump(Reached::GracefulStop);
+        if self.in_flight.is_some() {
+            env.reach.bump(Reached::StopWithBatchInFlight);
+        }
+        self.engine.end_polls();
+        self.wake_at(env.now, env);
+    }
+
+    /// Whether everything is durable and told, or will not be because there is no space for it.
+    pub fn is_stopped(&self) -> bool {
+        self.stopping
+            && self.inbox.is_empty()
+            && (self.held || (self.in_flight.is_none() && self.waiting_records() == 0))
+    }
+
+    /// The last answers, in the order in which they were asked for.
+    pub fn last_answers(&mut self) -> Vec<(Ticket, Reply)> {
+        let mut waiting = self.engine.take_all_waiting();
+        waiting.sort_by_key(|(ticket, _)| ticket.ask);
+        waiting
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
+}
