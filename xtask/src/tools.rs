@@ -30,6 +30,12 @@ const TEST_TOOLS: &[Tool] = &[
         package: "mount",
         needed_for: "a small file system that can be filled",
     },
+    Tool {
+        name: "python3",
+        probe: &["python3", "-c", "import ensurepip, venv"],
+        package: "python3-venv",
+        needed_for: "the Python SDK",
+    },
 ];
 
 /// A component of the Rust toolchain that minimal installations leave out.

@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod fake;
+pub mod proxy;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

@@ -1,0 +1,77 @@
+//! The examples of the Rust SDK, as a reader would run them.
+
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use rustix::process::{Pid, Signal, kill_process};
+use sdk::{Submit, TaskState};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+/// Cargo builds examples beside the tests of their package. Where only this package was built, they are built now.
+fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let path = tests.ancestors().nth(2).unwrap().join("examples").join(name);
+    if !path.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let status = Command::new(cargo)
+            .args(["build", "--quiet", "--profile", "test", "--package", "sdk", "--examples"])
+            .status();
+        assert!(status.unwrap().success());
+    }
+    path
+}
+
+fn start(stage: &Stage, name: &str) -> Child {
+    Command::new(example(name)).env("LESSOR_URL", stage.server.url()).spawn().unwrap()
+}
+
+fn stop(mut child: Child) {
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn a_worker_in_ten_lines_works() {
+    let stage = Stage::start();
+    let worker = start(&stage, "worker");
+    let submit = Submit::new("greetings", &"world").unwrap();
+    let id = stage.client.submit(submit).await.unwrap().task_id;
+    assert_eq!(stage.result(&id).await, "Hello, world!");
+    stop(worker);
+}
+
+#[tokio::test]
+async fn a_long_task_tells_its_progress_and_what_is_wrong() {
+    let stage = Stage::start();
+    let worker = start(&stage, "long_task");
+    let submit =
+        |pages: Value| Submit::new("reports", &json!({"pages": pages})).unwrap().property("os", "linux");
+    let good = stage.client.submit(submit(json!(3))).await.unwrap().task_id;
+    let bad = stage.client.submit(submit(json!("three"))).await.unwrap().task_id;
+    assert_eq!(stage.result(&good).await["pages"], 3);
+    let task = stage.final_task(&bad).await;
+    assert_eq!((task.state, task.reason.as_deref()), (TaskState::Failed, Some("DATA_QUALITY")));
+    stop(worker);
+}
+
+/// The ten lines in the documents are the examples, which the tests run.
+#[test]
+fn the_documents_show_the_examples_as_they_are() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let rust = read("crates/sdk/examples/worker.rs");
+    let python = read("sdk/python/examples/worker.py");
+    // Without the words at the top, which are for whoever opens the file.
+    let rust = rust.split_once("\n\n").unwrap().1;
+    let python = python.split_once("\n\n").unwrap().1;
+    for (document, code) in [
+        ("docs/workers.md", rust),
+        ("docs/workers.md", python),
+        ("crates/sdk/README.md", rust),
+        ("sdk/python/README.md", python),
+    ] {
+        assert!(read(document).contains(code), "{document} shows another worker than the example");
+    }
+}

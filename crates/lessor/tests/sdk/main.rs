@@ -1,0 +1,13 @@
+//! The SDKs, Rust and Python, against the real binary: what the worker contract asks of a worker, number by number, and
+//! what happens when answers get lost or the coordinator dies.
+
+mod client;
+mod drain;
+mod duties;
+mod examples;
+mod handlers;
+mod lost_answers;
+mod python;
+mod stage;
+#[path = "../support/mod.rs"]
+mod support;

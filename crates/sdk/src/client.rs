@@ -1,0 +1,148 @@
+//! Submitting tasks and looking at them.
+
+use std::time::Duration;
+
+use wire::{
+    CancelTask, ListTasks, MAX_BATCH_TASKS, MAX_WAIT_MS, SubmitBatch, SubmittedBatch, TaskHistory, TaskList,
+    WaitTask,
+};
+
+use crate::transport::{ANSWER_TIMEOUT, Answer, Request, Target, Transport};
+use crate::{Error, HistoryEvent, Submit, Submitted, TaskState, clock};
+
+/// A task as people and services see it.
+pub type TaskInfo = wire::Task;
+
+/// How long a request is repeated for: enough for a coordinator to be restarted.
+const RETRY_FOR: Duration = Duration::from_secs(30);
+
+/// A clone shares its connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    transport: Transport,
+    retry_for: Duration,
+}
+
+impl Client {
+    /// For the coordinator that LESSOR_URL names, or one on this machine.
+    pub fn from_env() -> Result<Client, Error> {
+        Client::with(&Target::default())
+    }
+
+    pub fn new(url: impl Into<String>) -> Result<Client, Error> {
+        Client::with(&Target { url: Some(url.into()), ..Target::default() })
+    }
+
+    /// The same, on behalf of a tenant and one of its workspaces.
+    pub fn scoped(
+        url: impl Into<String>,
+        tenant: impl Into<String>,
+        workspace: impl Into<String>,
+    ) -> Result<Client, Error> {
+        let (tenant, workspace) = (Some(tenant.into()), Some(workspace.into()));
+        Client::with(&Target { url: Some(url.into()), tenant, workspace })
+    }
+
+    fn with(target: &Target) -> Result<Client, Error> {
+        Ok(Client { transport: Transport::new(target)?, retry_for: RETRY_FOR })
+    }
+
+    /// How long a request that gets no answer is repeated for.
+    pub fn retry_for(self, retry_for: Duration) -> Client {
+        Client { retry_for, ..self }
+    }
+
+    /// Submits one task. The answer is the same for one that its dedup key found.
+    pub async fn submit(&self, task: Submit) -> Result<Submitted, Error> {
+        let request = self.transport.post(&["tasks"], &task.into_wire()?)?;
+        self.call(request).await?.read()
+    }
+
+    /// Submits many tasks. Each is accepted or refused on its own: the answers are in the order of the tasks.
+    pub async fn submit_batch(
+        &self,
+        tasks: impl IntoIterator<Item = Submit>,
+    ) -> Result<Vec<Result<Submitted, Error>>, Error> {
+        let mut tasks = tasks.into_iter().map(Submit::into_wire).collect::<Result<Vec<_>, _>>()?;
+        let mut answers = Vec::with_capacity(tasks.len());
+        while !tasks.is_empty() {
+            let rest = tasks.split_off(tasks.len().min(MAX_BATCH_TASKS));
+            let batch = SubmitBatch { tasks: std::mem::replace(&mut tasks, rest) };
+            let request = self.transport.post(&["tasks", "batch"], &batch)?;
+            let told: SubmittedBatch = self.call(request).await?.read()?;
+            answers.extend(told.tasks.into_iter().map(|item| match (item.task_id, item.state, item.error) {
+                (_, _, Some(problem)) => Err(Error::Refused(Box::new(problem))),
+                (Some(task_id), Some(state), None) => Ok(Submitted { task_id, state }),
+                _ => Err(Error::Foreign {
+                    url: self.transport.url().to_owned(),
+                    status: 200,
+                    why: "an item of the batch has neither a task nor an error".to_owned(),
+                }),
+            }));
+        }
+        Ok(answers)
+    }
+
+    pub async fn get(&self, task_id: &str) -> Result<TaskInfo, Error> {
+        let request = self.transport.get(&["tasks", task_id], &WaitTask::default())?;
+        self.call(request).await?.read()
+    }
+
+    /// Waits for a task to become final. After `wait` it returns the task as it is then.
+    pub async fn wait(&self, task_id: &str, wait: Duration) -> Result<TaskInfo, Error> {
+        let end = clock::now() + wait;
+        loop {
+            let part = clock::until(end).min(Duration::from_millis(MAX_WAIT_MS));
+            let query = WaitTask { wait_ms: Some(part.as_millis() as u64) };
+            let request = self.transport.get(&["tasks", task_id], &query)?;
+            let until = clock::now() + self.retry_for + part;
+            let task: TaskInfo = self.transport.call(&request, ANSWER_TIMEOUT + part, until).await?.read()?;
+            if task.state.is_final() || clock::now() >= end {
+                return Ok(task);
+            }
+        }
+    }
+
+    /// Asks a task to stop. One that waits is dead at once; one that is leased, when its worker has stopped.
+    pub async fn cancel(&self, task_id: &str, reason: Option<&str>) -> Result<TaskInfo, Error> {
+        let body = CancelTask { reason: reason.map(str::to_owned) };
+        let request = self.transport.post(&["tasks", task_id, "cancel"], &body)?;
+        self.call(request).await?.read()
+    }
+
+    /// Makes a new task that does a FAILED or DEAD one again.
+    pub async fn redrive(&self, task_id: &str) -> Result<TaskInfo, Error> {
+        let nothing = serde_json::Map::new();
+        let request = self.transport.post(&["tasks", task_id, "redrive"], &nothing)?;
+        self.call(request).await?.read()
+    }
+
+    /// All tasks that match: the queues by name, in each the newest task first.
+    pub async fn list(&self, queue: Option<&str>, state: Option<TaskState>) -> Result<Vec<TaskInfo>, Error> {
+        let mut query = ListTasks { queue: queue.map(str::to_owned), state, ..ListTasks::default() };
+        let mut tasks = Vec::new();
+        loop {
+            let page = self.list_page(&query).await?;
+            tasks.extend(page.tasks);
+            match page.next_page_token {
+                Some(token) => query.page_token = Some(token),
+                None => return Ok(tasks),
+            }
+        }
+    }
+
+    /// One page of them, for lists that are too long to hold.
+    pub async fn list_page(&self, query: &ListTasks) -> Result<TaskList, Error> {
+        self.call(self.transport.get(&["tasks"], query)?).await?.read()
+    }
+
+    /// What the ledger says about a task, oldest first.
+    pub async fn history(&self, task_id: &str) -> Result<Vec<HistoryEvent>, Error> {
+        let request = self.transport.get(&["tasks", task_id, "history"], &())?;
+        Ok(self.call(request).await?.read::<TaskHistory>()?.events)
+    }
+
+    async fn call(&self, request: Request) -> Result<Answer, Error> {
+        self.transport.call(&request, ANSWER_TIMEOUT, clock::now() + self.retry_for).await
+    }
+}

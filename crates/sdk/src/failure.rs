@@ -1,0 +1,130 @@
+//! How an attempt fails, in words that the coordinator's retry policy understands. Whether there is another attempt is
+//! the coordinator's decision alone.
+
+use std::fmt::Display;
+
+use crate::Category;
+
+/// What a handler returns when it fails. Any error becomes one of category USER_CODE by `?`.
+///
+/// It is deliberately no `std::error::Error` itself, so that the conversion from all errors can exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    category: Category,
+    reason: String,
+    code: Option<String>,
+    retryable: Option<bool>,
+}
+
+impl Failure {
+    pub fn new(category: Category, reason: impl Display) -> Failure {
+        Failure { category, reason: reason.to_string(), code: None, retryable: None }
+    }
+
+    /// The handler's own code is at fault.
+    pub fn user_code(reason: impl Display) -> Failure {
+        Failure::new(Category::UserCode, reason)
+    }
+
+    /// The payload, or the data that it names, is not as it should be.
+    pub fn data_quality(reason: impl Display) -> Failure {
+        Failure::new(Category::DataQuality, reason)
+    }
+
+    /// A machine, a network or another service is at fault.
+    pub fn infrastructure(reason: impl Display) -> Failure {
+        Failure::new(Category::Infrastructure, reason)
+    }
+
+    /// Someone has to set something right first.
+    pub fn configuration(reason: impl Display) -> Failure {
+        Failure::new(Category::Configuration, reason)
+    }
+
+    /// Something took too long.
+    pub fn timeout(reason: impl Display) -> Failure {
+        Failure::new(Category::Timeout, reason)
+    }
+
+    /// The handler stopped because it was asked to.
+    pub fn cancelled(reason: impl Display) -> Failure {
+        Failure::new(Category::Cancelled, reason)
+    }
+
+    /// Says whether another attempt may help. Without it the category decides.
+    pub fn retryable(self, retryable: bool) -> Failure {
+        Failure { retryable: Some(retryable), ..self }
+    }
+
+    /// What went wrong, for programs.
+    pub fn code(self, code: impl Into<String>) -> Failure {
+        Failure { code: Some(code.into()), ..self }
+    }
+
+    pub fn category(&self) -> Category {
+        self.category
+    }
+
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The report that says so.
+    pub(crate) fn into_report(self, worker_id: String, task_id: String) -> wire::ReportFailure {
+        wire::ReportFailure {
+            worker_id,
+            task_id: Some(task_id),
+            reason: cut(self.reason),
+            category: Some(self.category),
+            code: self.code,
+            retryable: self.retryable,
+        }
+    }
+}
+
+impl<E: std::error::Error> From<E> for Failure {
+    /// With everything that the error says about its causes.
+    fn from(error: E) -> Failure {
+        let mut reason = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            reason.push_str(": ");
+            reason.push_str(&error.to_string());
+            cause = error.source();
+        }
+        Failure::user_code(reason)
+    }
+}
+
+/// Longest text that the coordinator takes.
+const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+
+/// The text as far as the coordinator takes it.
+pub(crate) fn cut(mut text: String) -> String {
+    let mut end = text.len().min(MAX_MESSAGE_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_error_becomes_a_failure_of_the_users_code() {
+        let fail = || -> Result<u32, Failure> { Ok("x".parse::<u32>()?) };
+        let failure = fail().unwrap_err();
+        assert_eq!(failure.category(), Category::UserCode);
+        assert_eq!(failure.reason(), "invalid digit found in string");
+    }
+
+    #[test]
+    fn a_long_reason_is_cut_at_a_characters_end() {
+        let report = Failure::timeout("é".repeat(20_000)).into_report("w".into(), "t".into());
+        assert_eq!(report.reason.len(), MAX_MESSAGE_BYTES);
+        assert_eq!(cut(format!("a{}", "é".repeat(20_000))).len(), MAX_MESSAGE_BYTES - 1);
+    }
+}

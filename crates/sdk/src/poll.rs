@@ -1,0 +1,75 @@
+//! Asking for leases, so that an answer that gets lost loses no lease.
+//!
+//! Each poll has a request id. A poll whose answer got lost is asked again under the same id, which gives the same
+//! leases again while they live. The id is only given up once an answer has come.
+
+use std::time::Duration;
+
+use wire::LeaseTasks;
+
+use crate::{Error, clock, key};
+
+/// The polls of one worker, one after the other: which request is to be sent, and what it may bring.
+#[derive(Debug)]
+pub struct Poll {
+    template: LeaseTasks,
+    request: Option<LeaseTasks>,
+    asked_at: Duration,
+}
+
+impl Poll {
+    pub fn new(template: LeaseTasks) -> Poll {
+        Poll { template, request: None, asked_at: Duration::ZERO }
+    }
+
+    /// The next request. Until it is answered it is the same again, whatever there is room for by then.
+    pub fn next(&mut self, max_tasks: usize) -> Result<LeaseTasks, Error> {
+        if let Some(request) = &self.request {
+            return Ok(request.clone());
+        }
+        let (max_tasks, request_id) = (Some(max_tasks as u64), Some(key::random()?));
+        let request = LeaseTasks { max_tasks, request_id, ..self.template.clone() };
+        self.asked_at = clock::now();
+        self.request = Some(request.clone());
+        Ok(request)
+    }
+
+    /// An answer has come; says when the worker first asked for what it brought.
+    pub fn answered(&mut self) -> Duration {
+        self.request = None;
+        self.asked_at
+    }
+
+    /// The question that is left when polls end: what the last one was granted although nobody heard it.
+    pub fn leftover(&mut self) -> Option<LeaseTasks> {
+        let request = self.request.take()?;
+        Some(LeaseTasks { wait_ms: Some(0), ..request })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_the_same_until_it_is_answered() {
+        let mut poll = Poll::new(LeaseTasks::default());
+        let first = poll.next(3).unwrap();
+        assert_eq!(poll.next(9).unwrap(), first);
+        poll.answered();
+        let second = poll.next(9).unwrap();
+        assert_eq!(second.max_tasks, Some(9));
+        assert_ne!(second.request_id, first.request_id);
+    }
+
+    #[test]
+    fn a_lease_is_counted_from_the_first_time_it_was_asked_for() {
+        let mut poll = Poll::new(LeaseTasks::default());
+        poll.next(1).unwrap();
+        let asked_at = poll.asked_at;
+        poll.next(1).unwrap();
+        assert_eq!(poll.answered(), asked_at);
+        poll.next(1).unwrap();
+        assert!(poll.answered() > asked_at);
+    }
+}

@@ -1,0 +1,190 @@
+//! A task as its handler sees it.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use wire::{Json, Lease};
+
+use crate::failure::{Failure, cut};
+use crate::lease_clock::LeaseClock;
+
+/// One attempt at a task, and the lease that allows it. A clone is the same attempt.
+#[derive(Clone, Debug)]
+pub struct Task(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    lease: Lease,
+    /// Cancelled when the handler should stop, for whatever reason.
+    stop: CancellationToken,
+    state: Mutex<Live>,
+    progressed: Notify,
+}
+
+#[derive(Debug)]
+struct Live {
+    clock: LeaseClock,
+    reason: Option<String>,
+    is_lost: bool,
+    progress: Option<Told>,
+}
+
+/// How far the attempt is, for people.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub pct: Option<f64>,
+    pub message: Option<String>,
+}
+
+impl Task {
+    pub(crate) fn new(lease: Lease, clock: LeaseClock) -> Task {
+        let state = Live { clock, reason: None, is_lost: false, progress: None };
+        let stop = CancellationToken::new();
+        Task(Arc::new(Shared { lease, stop, state: Mutex::new(state), progressed: Notify::new() }))
+    }
+
+    pub fn id(&self) -> &str {
+        &self.0.lease.task_id
+    }
+
+    pub fn queue(&self) -> &str {
+        &self.0.lease.queue
+    }
+
+    /// Which attempt this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.0.lease.attempt
+    }
+
+    /// The payload, read into a type. One that does not fit is a failure of category DATA_QUALITY.
+    pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        let read = self.0.lease.payload.read();
+        read.map_err(|error| Failure::data_quality(format!("the payload is not as it should be: {error}")))
+    }
+
+    pub fn payload_json(&self) -> &Json {
+        &self.0.lease.payload
+    }
+
+    /// Higher for every later lease: hand it to systems that can refuse an older one.
+    pub fn fencing_token(&self) -> u64 {
+        self.0.lease.fencing_token
+    }
+
+    pub fn deadline(&self) -> Option<Timestamp> {
+        self.0.lease.deadline
+    }
+
+    /// How long this attempt may take.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.0.lease.timeout_ms.map(Duration::from_millis)
+    }
+
+    pub fn run_id(&self) -> Option<&str> {
+        self.0.lease.run_id.as_deref()
+    }
+
+    pub fn asset_id(&self) -> Option<&str> {
+        self.0.lease.asset_id.as_deref()
+    }
+
+    pub fn task_key(&self) -> Option<&str> {
+        self.0.lease.task_key.as_deref()
+    }
+
+    pub fn resources(&self) -> Option<&Json> {
+        self.0.lease.resources.as_ref()
+    }
+
+    /// Opaque; whoever has it and the worker's id may report on this attempt.
+    pub fn lease_id(&self) -> &str {
+        &self.0.lease.lease_id
+    }
+
+    /// Whether the handler should stop: the task was cancelled, the lease is lost, or the worker ends.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.stop.is_cancelled() || self.is_lease_lost()
+    }
+
+    /// Returns when the handler should stop.
+    pub async fn cancelled(&self) {
+        self.0.stop.cancelled().await;
+    }
+
+    /// The same, to be handed on.
+    pub fn cancellation(&self) -> CancellationToken {
+        self.0.stop.clone()
+    }
+
+    /// Why the handler should stop, once it should.
+    pub fn cancel_reason(&self) -> Option<String> {
+        let live = self.live();
+        match (&live.reason, live.clock.is_over()) {
+            (None, true) => Some("the lease ran out".to_owned()),
+            (reason, _) => reason.clone(),
+        }
+    }
+
+    /// Whether the right to report on this attempt is gone. From then on, do nothing in the task's name.
+    pub fn is_lease_lost(&self) -> bool {
+        let live = self.live();
+        live.is_lost || live.clock.is_over()
+    }
+
+    /// Fails with CANCELLED if the handler should stop: `task.checkpoint()?`.
+    pub fn checkpoint(&self) -> Result<(), Failure> {
+        match self.is_cancelled() {
+            true => Err(Failure::cancelled(self.cancel_reason().unwrap_or_else(|| "cancelled".to_owned()))),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells people how far the attempt is, from 0 to 100; what lies outside is taken as the nearer end. It goes out
+    /// with a heartbeat and decides nothing.
+    pub fn progress(&self, pct: f64, message: impl Into<String>) {
+        let pct = (!pct.is_nan()).then(|| pct.clamp(0.0, 100.0));
+        self.live().progress = Some(Told { pct, message: Some(cut(message.into())) });
+        self.0.progressed.notify_one();
+    }
+
+    pub(crate) fn cancel(&self, reason: impl Into<String>) {
+        self.live().reason.get_or_insert_with(|| reason.into());
+        self.0.stop.cancel();
+    }
+
+    pub(crate) fn lose(&self, reason: impl Into<String>) {
+        self.live().is_lost = true;
+        self.cancel(reason);
+    }
+
+    pub(crate) fn clock<T>(&self, of: impl FnOnce(&mut LeaseClock) -> T) -> T {
+        of(&mut self.live().clock)
+    }
+
+    pub(crate) async fn progressed(&self) {
+        self.0.progressed.notified().await;
+    }
+
+    pub(crate) fn take_progress(&self) -> Option<Told> {
+        self.live().progress.take()
+    }
+
+    /// What was not told after all; newer progress wins.
+    pub(crate) fn restore_progress(&self, untold: Option<Told>) {
+        let mut live = self.live();
+        live.progress = live.progress.take().or(untold);
+    }
+
+    pub(crate) fn heartbeat_interval(&self) -> Duration {
+        Duration::from_millis(self.0.lease.heartbeat_interval_ms)
+    }
+
+    /// Nobody panics while holding it, and what is behind it would still be whole.
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

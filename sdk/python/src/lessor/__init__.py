@@ -1,0 +1,55 @@
+"""Workers and clients for the Lessor work coordinator.
+
+A worker is a handler for a queue; the loop around it (leases, heartbeats, repeats of what got lost, cancellation,
+draining) is kept here, as the worker contract asks for it. Workers do work, the coordinator decides the truth.
+"""
+
+from __future__ import annotations
+
+from ._client import Client
+from ._errors import LessorError, NoAnswer, Problem
+from ._failures import (
+    Cancelled,
+    Category,
+    Configuration,
+    DataQuality,
+    Failure,
+    Infrastructure,
+    LeaseLost,
+    Timeout,
+    UserCode,
+)
+from ._models import Backoff, HistoryEvent, Progress, Submit, Submitted, TaskError, TaskInfo, TaskState
+from ._outcome import Outcome, Verdict
+from ._task import Task
+from ._worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Backoff",
+    "Cancelled",
+    "Category",
+    "Client",
+    "Configuration",
+    "DataQuality",
+    "Failure",
+    "HistoryEvent",
+    "Infrastructure",
+    "LeaseLost",
+    "LessorError",
+    "NoAnswer",
+    "Outcome",
+    "Problem",
+    "Progress",
+    "Submit",
+    "Submitted",
+    "Task",
+    "TaskError",
+    "TaskInfo",
+    "TaskState",
+    "Timeout",
+    "UserCode",
+    "Verdict",
+    "Worker",
+]

@@ -1,0 +1,162 @@
+"""Submitting tasks and looking at them."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
+from urllib.parse import urlencode
+
+from ._clock import now
+from ._errors import Problem
+from ._http import ANSWER_TIMEOUT_S, Answer, Transport, encode, segment
+from ._models import Backoff, HistoryEvent, Submit, Submitted, TaskInfo, TaskState
+
+# How long a request is repeated for: enough for a coordinator to be restarted.
+RETRY_FOR_S = 30.0
+MAX_WAIT_S = 60.0
+MAX_BATCH_TASKS = 1_000
+
+
+class Client:
+    """Safe to share between threads. Calls raise `Problem` when the coordinator says no, `NoAnswer` when nobody does."""
+
+    def __init__(
+        self,
+        url: Optional[str] = None,
+        *,
+        tenant: Optional[str] = None,
+        workspace: Optional[str] = None,
+        retry_for_s: float = RETRY_FOR_S,
+    ) -> None:
+        self._transport = Transport(url, tenant, workspace)
+        self._retry_for_s = retry_for_s
+
+    def submit(
+        self,
+        queue: str,
+        payload: Any,
+        *,
+        priority: Optional[int] = None,
+        delay_ms: Optional[int] = None,
+        dedup_key: Optional[str] = None,
+        max_attempts: Optional[int] = None,
+        backoff: Optional[Backoff] = None,
+        properties: Optional[Mapping[str, str]] = None,
+        deadline: Optional[datetime] = None,
+        timeout_ms: Optional[int] = None,
+        lease_ms: Optional[int] = None,
+        run_id: Optional[str] = None,
+        asset_id: Optional[str] = None,
+        task_key: Optional[str] = None,
+        resources: Optional[Mapping[str, Any]] = None,
+    ) -> Submitted:
+        """Submits one task; see `Submit` for what the options mean."""
+        task = Submit(
+            queue=queue,
+            payload=payload,
+            priority=priority,
+            delay_ms=delay_ms,
+            dedup_key=dedup_key,
+            max_attempts=max_attempts,
+            backoff=backoff,
+            properties=properties,
+            deadline=deadline,
+            timeout_ms=timeout_ms,
+            lease_ms=lease_ms,
+            run_id=run_id,
+            asset_id=asset_id,
+            task_key=task_key,
+            resources=resources,
+        )
+        answer = self._call("POST", "/v1/tasks", _keyed(task).to_json())
+        return answer.read(lambda told: Submitted(told["taskId"], TaskState(told["state"]), answer.status == 201))
+
+    def submit_batch(self, tasks: Iterable[Submit]) -> List[Union[Submitted, Problem]]:
+        """Submits many tasks. Each is accepted or refused on its own: the answers are in the order of the tasks."""
+        keyed = [_keyed(task).to_json() for task in tasks]
+        answers: List[Union[Submitted, Problem]] = []
+        for start in range(0, len(keyed), MAX_BATCH_TASKS):
+            answer = self._call("POST", "/v1/tasks/batch", {"tasks": keyed[start : start + MAX_BATCH_TASKS]})
+            answers += answer.read(lambda told: [_submitted(item) for item in told["tasks"]])
+        return answers
+
+    def get(self, task_id: str) -> TaskInfo:
+        return self._call("GET", f"/v1/tasks/{segment(task_id)}").read(TaskInfo.from_json)
+
+    def wait(self, task_id: str, timeout_s: Optional[float] = None) -> TaskInfo:
+        """Waits for a task to become final. After `timeout_s` it returns the task as it is then."""
+        end = None if timeout_s is None else now() + timeout_s
+        while True:
+            wait_s = MAX_WAIT_S if end is None else max(min(end - now(), MAX_WAIT_S), 0.0)
+            path = f"/v1/tasks/{segment(task_id)}?{urlencode({'waitMs': int(wait_s * 1000)})}"
+            task = self._call("GET", path, wait_s=wait_s).read(TaskInfo.from_json)
+            if task.state.is_final or (end is not None and now() >= end):
+                return task
+
+    def cancel(self, task_id: str, reason: Optional[str] = None) -> TaskInfo:
+        """Asks a task to stop. One that waits is dead at once; one that is leased, when its worker has stopped."""
+        body = {} if reason is None else {"reason": reason}
+        return self._call("POST", f"/v1/tasks/{segment(task_id)}/cancel", body).read(TaskInfo.from_json)
+
+    def redrive(self, task_id: str) -> TaskInfo:
+        """Makes a new task that does a FAILED or DEAD one again."""
+        return self._call("POST", f"/v1/tasks/{segment(task_id)}/redrive", {}).read(TaskInfo.from_json)
+
+    def list(
+        self, *, queue: Optional[str] = None, state: Optional[TaskState] = None, page_size: int = 100
+    ) -> Iterator[TaskInfo]:
+        """All tasks that match, page by page: the queues by name, in each the newest task first."""
+        query = {"limit": str(page_size)}
+        if queue is not None:
+            query["queue"] = queue
+        if state is not None:
+            query["state"] = state.value
+        while True:
+            tasks, token = self._call("GET", f"/v1/tasks?{urlencode(query)}").read(_page)
+            yield from tasks
+            if not token:
+                return
+            query["pageToken"] = token
+
+    def history(self, task_id: str) -> List[HistoryEvent]:
+        """What the ledger says about a task, oldest first."""
+        answer = self._call("GET", f"/v1/tasks/{segment(task_id)}/history")
+        return answer.read(lambda told: [HistoryEvent.from_json(event) for event in told["events"]])
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _call(
+        self, method: str, path: str, body: Optional[Mapping[str, Any]] = None, wait_s: float = 0.0
+    ) -> Answer:
+        return self._transport.call(
+            method,
+            path,
+            None if body is None else encode(body),
+            answer_timeout_s=ANSWER_TIMEOUT_S + wait_s,
+            until=now() + self._retry_for_s + wait_s,
+        )
+
+
+def _keyed(task: Submit) -> Submit:
+    """A submit whose answer got lost is sent again; without a key the task would then be there twice."""
+    return task if task.dedup_key is not None else replace(task, dedup_key=f"sdk-{secrets.token_hex(16)}")
+
+
+def _submitted(item: Any) -> Union[Submitted, Problem]:
+    """A batch does not tell new tasks from those that were there; one that waits may be either."""
+    if item.get("error"):
+        return Problem.from_json(item["error"])
+    return Submitted(item["taskId"], TaskState(item["state"]), item["state"] == "WAITING")
+
+
+def _page(told: Any) -> Tuple[List[TaskInfo], Optional[str]]:
+    return [TaskInfo.from_json(task) for task in told["tasks"]], told.get("nextPageToken")

@@ -1,0 +1,69 @@
+"""How an attempt fails, in words that the coordinator's retry policy understands.
+
+A handler raises one of these to say what kind of error it met. Any other exception is USER_CODE. Whether there is
+another attempt is the coordinator's decision alone.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import ClassVar, Optional
+
+
+class Category(str, enum.Enum):
+    USER_CODE = "USER_CODE"
+    DATA_QUALITY = "DATA_QUALITY"
+    INFRASTRUCTURE = "INFRASTRUCTURE"
+    CONFIGURATION = "CONFIGURATION"
+    TIMEOUT = "TIMEOUT"
+    CANCELLED = "CANCELLED"
+
+
+class Failure(Exception):
+    """The attempt failed. Without `retryable`, the category decides whether another one may help."""
+
+    category: ClassVar[Category] = Category.USER_CODE
+
+    def __init__(self, reason: str, *, retryable: Optional[bool] = None, code: Optional[str] = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retryable = retryable
+        self.code = code
+
+
+class UserCode(Failure):
+    """The handler's own code is at fault."""
+
+
+class DataQuality(Failure):
+    """The payload, or the data that it names, is not as it should be."""
+
+    category = Category.DATA_QUALITY
+
+
+class Infrastructure(Failure):
+    """A machine, a network or another service is at fault."""
+
+    category = Category.INFRASTRUCTURE
+
+
+class Configuration(Failure):
+    """Someone has to set something right first."""
+
+    category = Category.CONFIGURATION
+
+
+class Timeout(Failure):
+    """Something took too long."""
+
+    category = Category.TIMEOUT
+
+
+class Cancelled(Failure):
+    """The handler stopped because it was asked to."""
+
+    category = Category.CANCELLED
+
+
+class LeaseLost(Cancelled):
+    """The right to report on this attempt is gone: stop, and do nothing more in the task's name."""

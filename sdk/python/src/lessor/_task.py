@@ -1,0 +1,128 @@
+"""A task as its handler sees it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Mapping, MutableMapping, Optional, Tuple
+
+from ._clock import LeaseClock, now, parse_time
+from ._failures import Cancelled, LeaseLost
+
+if TYPE_CHECKING:
+    _Adapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _Adapter = logging.LoggerAdapter
+
+logger = logging.getLogger("lessor")
+
+
+class TaskLog(_Adapter):
+    """Says with each line which attempt it is about."""
+
+    def __init__(self, task_id: str, attempt: int) -> None:
+        super().__init__(logger, {"task_id": task_id, "attempt": attempt})
+        self._prefix = f"task {task_id} attempt {attempt}"
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> Tuple[Any, MutableMapping[str, Any]]:
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return f"{self._prefix}: {msg}", kwargs
+
+
+class Task:
+    """One attempt at a task, and the lease that allows it.
+
+    `fencing_token` is higher for every later lease: hand it to systems that can refuse an older one.
+    """
+
+    def __init__(self, lease: Mapping[str, Any], clock: LeaseClock) -> None:
+        self.id: str = lease["taskId"]
+        self.queue: str = lease["queue"]
+        self.payload: Any = lease["payload"]
+        self.attempt: int = lease["attempt"]
+        self.fencing_token: int = lease["fencingToken"]
+        self.deadline: Optional[datetime] = parse_time(lease["deadline"]) if lease.get("deadline") else None
+        self.timeout_ms: Optional[int] = lease.get("timeoutMs")
+        self.run_id: Optional[str] = lease.get("runId")
+        self.asset_id: Optional[str] = lease.get("assetId")
+        self.task_key: Optional[str] = lease.get("taskKey")
+        self.resources: Any = lease.get("resources")
+        # Opaque; whoever has it and the worker's id may report on this attempt.
+        self.lease_id: str = lease["leaseId"]
+        self.log = TaskLog(self.id, self.attempt)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._reason: Optional[str] = None
+        self._is_lost = False
+        self._progress: Optional[Tuple[Optional[float], Optional[str]]] = None
+        self._progressed = threading.Event()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the handler should stop: the task was cancelled, the lease is lost, or the worker ends."""
+        return self._stop.is_set() or self.lease_lost
+
+    @property
+    def cancel_reason(self) -> Optional[str]:
+        """Why it should stop, once it should."""
+        if self._reason is None and self.lease_lost:
+            return "the lease ran out"
+        return self._reason
+
+    @property
+    def lease_lost(self) -> bool:
+        """Whether the right to report on this attempt is gone. From then on, do nothing in the task's name."""
+        return self._is_lost or self._clock.is_over
+
+    def checkpoint(self) -> None:
+        """Raises `Cancelled` (`LeaseLost` when the lease is lost) if the handler should stop."""
+        if self.lease_lost:
+            raise LeaseLost(self.cancel_reason or "the lease is lost")
+        if self._stop.is_set():
+            raise Cancelled(self._reason or "cancelled")
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long, or less if the handler should stop; says whether it should. A handler's way to sleep."""
+        until = now() + seconds
+        while not self.cancelled:
+            remaining_s = min(until, self._clock.valid_until) - now()
+            if remaining_s <= 0 and now() >= until:
+                return False
+            self._stop.wait(max(remaining_s, 0.0))
+        return True
+
+    def progress(self, pct: Optional[float] = None, message: Optional[str] = None) -> None:
+        """Tells people how far the attempt is, from 0 to 100; what lies outside is taken as the nearer end. It goes
+        out with a heartbeat and decides nothing."""
+        if pct is not None:
+            pct = None if math.isnan(pct) else min(max(pct, 0.0), 100.0)
+        with self._lock:
+            self._progress = (pct, message)
+        self._progressed.set()
+
+    def _cancel(self, reason: str) -> None:
+        with self._lock:
+            if self._reason is None:
+                self._reason = reason
+        self._stop.set()
+
+    def _lose(self, reason: str) -> None:
+        self._is_lost = True
+        self._cancel(reason)
+
+    def _take_progress(self) -> Optional[Tuple[Optional[float], Optional[str]]]:
+        with self._lock:
+            self._progressed.clear()
+            taken, self._progress = self._progress, None
+            return taken
+
+    def _restore_progress(self, untold: Optional[Tuple[Optional[float], Optional[str]]]) -> None:
+        with self._lock:
+            if self._progress is None:
+                self._progress = untold
+
+    def __repr__(self) -> str:
+        return f"<Task {self.id} of {self.queue}, attempt {self.attempt}>"

@@ -1,0 +1,237 @@
+"""A worker: handlers for queues, and the loop that keeps the contract with the coordinator for them.
+
+Ask for leases, run the handlers, report, and obey the answer. On SIGTERM or SIGINT no more is asked for; running
+handlers get some time to end, and what is left then is given back.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import secrets
+import select
+import signal
+import socket
+import threading
+from types import FrameType
+from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
+
+from ._attempt import Attempt, Handler
+from ._clock import now
+from ._http import Fault, Transport
+from ._outcome import Outcome, Verdict
+from ._poll import Poll
+from ._retry import Pauses
+from ._task import Task, logger
+
+MAX_POLL_TASKS = 100
+DEFAULT_WAIT_MS = 10_000
+DEFAULT_GRACE_MS = 30_000
+# How long giving back what is left may take, all in all.
+RELEASE_TIMEOUT_S = 2.0
+
+OnOutcome = Callable[[Task, Outcome], None]
+H = TypeVar("H", bound=Handler)
+
+
+class Worker:
+    """`concurrency` handlers run at a time, each in a thread of its own.
+
+    `on_outcome` is told how each attempt ended: COMMITTED, CANCELLED, REJECTED, or why there is no verdict.
+    """
+
+    def __init__(
+        self,
+        url: Optional[str] = None,
+        *,
+        tenant: Optional[str] = None,
+        workspace: Optional[str] = None,
+        worker_id: Optional[str] = None,
+        concurrency: int = 1,
+        properties: Optional[Mapping[str, str]] = None,
+        wait_ms: int = DEFAULT_WAIT_MS,
+        grace_ms: int = DEFAULT_GRACE_MS,
+        on_outcome: Optional[OnOutcome] = None,
+    ) -> None:
+        if concurrency < 1:
+            raise ValueError(f"a worker runs at least one handler at a time, not {concurrency}")
+        self.worker_id = worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._transport = Transport(url, tenant, workspace)
+        self._concurrency = concurrency
+        self._properties = properties
+        self._wait_ms = wait_ms
+        self._grace_ms = grace_ms
+        self._on_outcome = on_outcome
+        self._handlers: Dict[str, Handler] = {}
+        self._changed = threading.Condition()
+        self._running: Dict[str, Attempt] = {}
+        self._is_draining = False
+        self._error: Optional[BaseException] = None
+        # A byte in it wakes `run`. A signal handler may write to a socket, but must take no lock.
+        self._wakes, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
+        self._wakes.setblocking(False)
+        self._stops = 0
+
+    def handler(self, queue: str) -> Callable[[H], H]:
+        """Makes a function the handler of a queue. What it returns is the task's result; what it raises, its failure."""
+
+        def register(function: H) -> H:
+            if queue in self._handlers:
+                raise ValueError(f"the queue {queue} has a handler already")
+            if inspect.iscoroutinefunction(function):
+                raise TypeError("a handler runs in a thread of its own and is a plain function, not a coroutine")
+            self._handlers[queue] = function
+            return function
+
+        return register
+
+    def run(self) -> None:
+        """Works until it is told to stop, by SIGTERM, SIGINT or `stop`; once. Signals are only heard in the main
+        thread."""
+        if not self._handlers:
+            raise ValueError("a worker needs a handler")
+        poll = Poll(self._transport, self.worker_id, list(self._handlers), self._properties, self._wait_ms)
+        poller = threading.Thread(target=self._poll, args=(poll,), name="lessor-poll", daemon=True)
+        before = self._hear_signals()
+        try:
+            logger.info("%s works on %s", self.worker_id, ", ".join(self._handlers))
+            poller.start()
+            self._sleep_until(lambda: self._stops >= 1 or self._error is not None, None)
+            self._drain(poll, poller)
+        finally:
+            for number, old in before.items():
+                signal.signal(number, old)
+            self._transport.close()
+            self._wakes.close()
+            self._waker.close()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Tells it to drain, from any thread; a second call ends the grace."""
+        self._stops += 1
+        self._wake()
+
+    def _poll(self, poll: Poll) -> None:
+        pauses = Pauses()
+        try:
+            while not poll.is_stopped:
+                with self._changed:
+                    while len(self._running) >= self._concurrency and not poll.is_stopped:
+                        self._changed.wait()
+                    room = self._concurrency - len(self._running)
+                if poll.is_stopped:
+                    return
+                try:
+                    leases = poll.once(min(room, MAX_POLL_TASKS))
+                except Fault as fault:
+                    pauses = self._pause(poll, pauses, fault)
+                    continue
+                pauses = Pauses()
+                heard_at = now()
+                for lease in leases:
+                    self._begin(Attempt(self._transport, self.worker_id, lease, poll.asked_at, heard_at))
+        except BaseException as error:
+            # The coordinator refuses the poll itself, which no repeat will change.
+            self._error = error
+            self._wake()
+
+    def _pause(self, poll: Poll, pauses: Pauses, fault: Fault) -> Pauses:
+        if poll.is_stopped:
+            return pauses
+        pause_s = pauses.after(fault.retry_after_s)
+        if pause_s is None:
+            # A worker outlives any outage; the pauses begin anew, and the log says so.
+            pauses = Pauses()
+            pause_s = pauses.after(fault.retry_after_s) or 0.0
+            logger.error("%s cannot be asked for work: %s", self._transport.url, fault)
+        else:
+            logger.warning("a poll got no answer and is repeated: %s", fault)
+        with self._changed:
+            self._changed.wait_for(lambda: poll.is_stopped, pause_s)
+        return pauses
+
+    def _begin(self, attempt: Attempt) -> None:
+        task = attempt.task
+        with self._changed:
+            if self._is_draining or task.queue not in self._handlers or task.lease_id in self._running:
+                is_wanted = False
+            else:
+                is_wanted = True
+                self._running[task.lease_id] = attempt
+        if is_wanted:
+            name = f"lessor-task-{task.id}"
+            threading.Thread(target=self._work, args=(attempt,), name=name, daemon=True).start()
+        elif task.lease_id not in self._running:
+            attempt.release("the worker is stopping", RELEASE_TIMEOUT_S)
+
+    def _work(self, attempt: Attempt) -> None:
+        try:
+            self._told(attempt.task, attempt.run(self._handlers[attempt.task.queue]))
+        except Exception:
+            attempt.task.log.exception("the attempt ended in an error of the worker itself")
+        finally:
+            with self._changed:
+                self._running.pop(attempt.task.lease_id, None)
+                self._changed.notify_all()
+            self._wake()
+
+    def _told(self, task: Task, outcome: Optional[Outcome]) -> None:
+        if outcome is None or self._on_outcome is None:
+            return
+        try:
+            self._on_outcome(task, outcome)
+        except Exception:
+            task.log.exception("on_outcome raised")
+
+    def _drain(self, poll: Poll, poller: threading.Thread) -> None:
+        with self._changed:
+            self._is_draining = True
+            poll.stop()
+            self._changed.notify_all()
+        logger.info("%s stops: handlers running: %d", self.worker_id, len(self._running))
+        end = now() + self._grace_ms / 1000
+        poller.join(RELEASE_TIMEOUT_S)
+        for lease in poll.leftover(RELEASE_TIMEOUT_S):
+            heard_at = now()
+            Attempt(self._transport, self.worker_id, lease, poll.asked_at, heard_at).release("", RELEASE_TIMEOUT_S)
+        self._sleep_until(lambda: not self._running or self._stops >= 2, end)
+        self._release(list(self._running.values()))
+
+    def _release(self, attempts: List[Attempt]) -> None:
+        end = now() + RELEASE_TIMEOUT_S
+        for attempt in attempts:
+            outcome = attempt.release("the worker is stopping", max(end - now(), 0.001))
+            if outcome is None:
+                attempt.task.log.warning("stopped before the report was answered")
+            elif outcome.verdict is not Verdict.RELEASED:
+                attempt.task.log.warning("the lease was not given back and has to run out: %s", outcome.error)
+            self._told(attempt.task, outcome)
+
+    def _sleep_until(self, is_done: Callable[[], bool], end: Optional[float]) -> None:
+        while not is_done():
+            remaining_s = None if end is None else end - now()
+            if remaining_s is not None and remaining_s <= 0:
+                return
+            select.select([self._wakes], [], [], remaining_s)
+            try:
+                self._wakes.recv(1024)
+            except BlockingIOError:
+                pass
+
+    def _wake(self) -> None:
+        try:
+            self._waker.send(b"w")
+        except OSError:
+            # It is awake already, or gone.
+            pass
+
+    def _hear_signals(self) -> Dict[signal.Signals, Any]:
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+
+        def heard(number: int, frame: Optional[FrameType]) -> None:
+            self.stop()
+
+        return {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
