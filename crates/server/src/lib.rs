@@ -22,6 +22,7 @@ mod page_token;
 mod panics;
 mod problem;
 mod queues;
+mod reference;
 mod report;
 mod router;
 mod scope;

@@ -1,8 +1,8 @@
-//! The commands that a report asks for, whatever the contract it came by: one digest for the same content, so that a
-//! repeat through another contract is still a repeat.
+//! A report and its verdict, whatever the contract it came by: one digest for the same content, so that a repeat through
+//! another contract is still a repeat, and one reading of what was decided.
 
-use authority::command::{ReportCompletion, ReportFailure};
-use authority::{LeaseRef, TaskError};
+use authority::command::{ReportCompletion, ReportFailure, Verdict};
+use authority::{LeaseRef, Outcome, TaskError};
 use wire::Json;
 
 use crate::problem::Problem;
@@ -20,4 +20,13 @@ pub fn completion(lease: LeaseRef, field: &str, result: Option<Json>) -> Result<
 pub fn failure(lease: LeaseRef, error: TaskError, retryable: Option<bool>) -> Result<ReportFailure, Problem> {
     let digest = content::failure(&error);
     Ok(ReportFailure { lease, digest, error, retryable, draw: ids::draw()? })
+}
+
+/// What a committed report led to; every other verdict is a problem that carries it.
+pub fn committed(verdict: Verdict) -> Result<Outcome, Problem> {
+    match verdict {
+        Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => Err(Problem::cancelled()),
+        Verdict::Rejected(why) => Err(why.into()),
+        Verdict::Committed(outcome) => Ok(outcome),
+    }
 }

@@ -1,7 +1,5 @@
 //! POST /internal/worker/complete: a worker says that it finished its job.
 
-use authority::Outcome;
-use authority::command::Verdict;
 use axum::extract::State;
 use axum::http::StatusCode;
 use wire::{CompleteJob, JobCompleted};
@@ -42,11 +40,8 @@ pub async fn complete(
         let lease = token::attempt(lease, &body.attempt_id)?;
         optional_name("stream", body.stream.as_deref())?;
         optional_name("message_id", body.message_id.as_deref())?;
-        match app.handle().complete(report::completion(lease, "result", body.result)?).await? {
-            Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => Err(Problem::cancelled().into()),
-            Verdict::Rejected(why) => Err(Problem::from(why).into()),
-            Verdict::Committed(_) => Ok(Out(StatusCode::OK, JobCompleted { ok: true, ack: true })),
-        }
+        report::committed(app.handle().complete(report::completion(lease, "result", body.result)?).await?)?;
+        Ok(Out(StatusCode::OK, JobCompleted { ok: true, ack: true }))
     };
     report.await.map_err(Refusal::on_report)
 }

@@ -1,6 +1,5 @@
 //! POST /internal/worker/fail: a worker says that its job failed. What follows is the coordinator's matter.
 
-use authority::command::Verdict;
 use authority::{Category, Outcome, TaskError};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -51,11 +50,8 @@ pub async fn fail(
         if let Some(stack) = &body.error.stack {
             tracing::debug!(task = %lease.task, attempt = lease.attempt, stack = shortened(stack), "a job failed");
         }
-        match app.handle().fail(report::failure(lease, error, body.error.retryable)?).await? {
-            Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => Err(Problem::cancelled().into()),
-            Verdict::Rejected(why) => Err(Problem::from(why).into()),
-            Verdict::Committed(outcome) => Ok(Out(StatusCode::OK, failed(outcome))),
-        }
+        let verdict = app.handle().fail(report::failure(lease, error, body.error.retryable)?).await?;
+        Ok(Out(StatusCode::OK, failed(report::committed(verdict)?)))
     };
     report.await.map_err(Refusal::on_report)
 }

@@ -12,9 +12,9 @@ use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatu
 use super::values::{given, optional_name, timestamp, worker_status};
 use super::{register, status};
 use crate::app::App;
-use crate::leases::reference::reference;
 use crate::names::{message, name, optional_within};
 use crate::problem::{Code, Problem};
+use crate::reference::reference;
 
 /// Most leases that one message may name.
 pub const MAX_NAMED_LEASES: usize = 1_000;

@@ -11,9 +11,9 @@ use super::status;
 use super::values::given;
 use crate::app::App;
 use crate::ids::parse_task_id;
-use crate::leases::reference::reference;
 use crate::names::name;
 use crate::problem::{Code, Problem};
+use crate::reference::reference;
 
 /// The lease that a report names by its id.
 pub fn by_lease_id(

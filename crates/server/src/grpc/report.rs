@@ -9,7 +9,7 @@ use authority::command::{
 };
 use authority::event::ReleaseCause;
 use authority::limits::MAX_INLINE_BYTES;
-use authority::{Answer, Command, LeaseRef, Rejection, TaskError};
+use authority::{Answer, Command, LeaseRef, Outcome, Rejection, TaskError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coordinator::Step;
@@ -18,12 +18,10 @@ use wire::grpc::{
     ActionResult, TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict,
 };
 
-use super::values::{category, optional_name, state, timestamp, write_timestamp};
-use crate::json::Out;
-use crate::leases::verdict;
+use super::values::{category, optional_name, state, timestamp};
 use crate::names::message;
 use crate::problem::{Code, Problem};
-use crate::{content, ids, strict};
+use crate::{content, report, strict};
 
 /// What was asked, and so how its answers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,13 +77,8 @@ pub fn answer(
     answers: &mut impl Iterator<Item = Answer>,
 ) -> Result<UpdateTaskStatusResponse, Problem> {
     match (asked, answers.next()) {
-        (Asked::Report, Some(Answer::Reported(given))) => match verdict::answer(given) {
-            Ok(Out(_, told)) => Ok(UpdateTaskStatusResponse {
-                verdict: Verdict::Committed.into(),
-                task_state: state(crate::tasks::answer::authority_state(told.state)).into(),
-                retry_at: told.retry_at.map(write_timestamp),
-                ..UpdateTaskStatusResponse::default()
-            }),
+        (Asked::Report, Some(Answer::Reported(verdict))) => match report::committed(verdict) {
+            Ok(outcome) => Ok(committed(outcome)),
             Err(problem) if problem.verdict == Some(wire::Verdict::Cancelled) => Ok(cancelled()),
             Err(problem) => Err(problem),
         },
@@ -118,6 +111,19 @@ pub fn answer(
             }
         }
         _ => Err(unanswered()),
+    }
+}
+
+fn committed(outcome: Outcome) -> UpdateTaskStatusResponse {
+    let retry_at = match outcome {
+        Outcome::RetryAt(at) => Some(timestamp(at)),
+        _ => None,
+    };
+    UpdateTaskStatusResponse {
+        verdict: Verdict::Committed.into(),
+        task_state: outcome.state().map_or(TaskState::Unspecified, state).into(),
+        retry_at,
+        ..UpdateTaskStatusResponse::default()
     }
 }
 
@@ -154,14 +160,13 @@ fn kept(result: &ActionResult) -> String {
     format!(r#"{{"exitCode":{},"actionResult":"{message}"}}"#, result.exit_code)
 }
 
-fn failure(lease: LeaseRef, report: &UpdateTaskStatusRequest) -> Result<ReportFailure, Problem> {
+fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFailure, Problem> {
     let error = TaskError {
-        category: category(report.error_category)?,
-        code: optional_name("error_code", &report.error_code)?,
-        message: message("error_message", &report.error_message)?,
+        category: category(said.error_category)?,
+        code: optional_name("error_code", &said.error_code)?,
+        message: message("error_message", &said.error_message)?,
     };
-    let digest = content::failure(&error);
-    Ok(ReportFailure { lease, digest, error, retryable: report.retryable, draw: ids::draw()? })
+    report::failure(lease, error, said.retryable)
 }
 
 pub fn not_json(field: &str, fault: &strict::Fault) -> Problem {

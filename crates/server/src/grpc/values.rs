@@ -55,10 +55,6 @@ pub fn read_timestamp(field: &str, time: prost_types::Timestamp) -> Result<jiff:
     jiff::Timestamp::new(time.seconds, time.nanos).map_err(|_| Problem::field(field, "is not a time"))
 }
 
-pub fn write_timestamp(time: jiff::Timestamp) -> prost_types::Timestamp {
-    prost_types::Timestamp { seconds: time.as_second(), nanos: time.subsec_nanosecond() }
-}
-
 pub fn state(state: TaskState) -> grpc::TaskState {
     match state {
         TaskState::Waiting => grpc::TaskState::Waiting,
@@ -110,7 +106,6 @@ mod tests {
         let time = timestamp(Time(1_700_000_000_123));
         assert_eq!((time.seconds, time.nanos), (1_700_000_000, 123_000_000));
         assert_eq!(read_timestamp("deadline", time).unwrap().as_millisecond(), 1_700_000_000_123);
-        assert_eq!(write_timestamp(read_timestamp("deadline", time).unwrap()), time);
         assert!(read_timestamp("deadline", prost_types::Timestamp { seconds: i64::MAX, nanos: 0 }).is_err());
         assert_eq!((millis(1_500).seconds, millis(1_500).nanos), (1, 500_000_000));
     }

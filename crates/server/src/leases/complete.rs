@@ -5,11 +5,11 @@ use authority::command::ReportCompletion;
 use axum::extract::State;
 use wire::ReportAnswer;
 
-use super::reference::reference;
 use super::verdict::answer;
 use crate::app::App;
 use crate::json::{In, InPath, Out};
 use crate::problem::Problem;
+use crate::reference::reference;
 use crate::report;
 use crate::scope::InScope;
 

@@ -5,12 +5,12 @@ use authority::{Category, Scope, TaskError};
 use axum::extract::State;
 use wire::ReportAnswer;
 
-use super::reference::reference;
 use super::verdict::answer;
 use crate::app::App;
 use crate::json::{In, InPath, Out};
 use crate::names::{message, optional_name};
 use crate::problem::Problem;
+use crate::reference::reference;
 use crate::report;
 use crate::scope::InScope;
 use crate::tasks::answer::authority_category;

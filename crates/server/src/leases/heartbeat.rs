@@ -7,11 +7,11 @@ use axum::http::StatusCode;
 use coordinator::Progress;
 use wire::HeartbeatAnswer;
 
-use super::reference::reference;
 use crate::app::App;
 use crate::json::{In, InPath, Out};
 use crate::names::{message, optional_within};
 use crate::problem::{Code, Problem};
+use crate::reference::reference;
 use crate::scope::InScope;
 use crate::time::shown;
 

@@ -4,6 +4,5 @@ pub mod complete;
 pub mod fail;
 pub mod heartbeat;
 pub mod lease;
-pub mod reference;
 pub mod release;
 pub mod verdict;

@@ -6,10 +6,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use wire::Released;
 
-use super::reference::reference;
 use crate::app::App;
 use crate::json::{In, InPath, Out};
 use crate::problem::Problem;
+use crate::reference::reference;
 use crate::scope::InScope;
 use crate::tasks::answer::state;
 

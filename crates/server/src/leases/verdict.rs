@@ -7,23 +7,19 @@ use wire::ReportAnswer;
 
 use crate::json::Out;
 use crate::problem::Problem;
+use crate::report;
 use crate::tasks::answer::state;
 use crate::time::shown;
 
 pub fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
-    match verdict {
-        Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => Err(Problem::cancelled()),
-        Verdict::Rejected(why) => Err(why.into()),
-        Verdict::Committed(outcome) => {
-            let retry_at = match outcome {
-                Outcome::RetryAt(at) => Some(shown(at)),
-                _ => None,
-            };
-            let became = state(outcome.state().unwrap_or(TaskState::Completed));
-            let answer = ReportAnswer { verdict: wire::Verdict::Committed, state: became, retry_at };
-            Ok(Out(StatusCode::OK, answer))
-        }
-    }
+    let outcome = report::committed(verdict)?;
+    let retry_at = match outcome {
+        Outcome::RetryAt(at) => Some(shown(at)),
+        _ => None,
+    };
+    let became = state(outcome.state().unwrap_or(TaskState::Completed));
+    let answer = ReportAnswer { verdict: wire::Verdict::Committed, state: became, retry_at };
+    Ok(Out(StatusCode::OK, answer))
 }
 
 #[cfg(test)]
