@@ -4,60 +4,87 @@
 //! same words only where a fault lay on the way, and never after the lease is lost.
 
 use std::any::Any;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use serde::Serialize;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tracing::Instrument;
-use wire::{Json, Lease, ReleaseLease, Released, ReportAnswer, ReportCompletion, Verdict};
+use wire::Json;
 
+use crate::assignment::Assignment;
+use crate::contract::Contract;
+use crate::handler::{Handler, OnOutcome};
 use crate::heart::Heart;
 use crate::lease_clock::LeaseClock;
-use crate::transport::{ANSWER_TIMEOUT, Request, Transport};
-use crate::{Error, Failure, Outcome, Task};
+use crate::transport::ANSWER_TIMEOUT;
+use crate::{Error, Failure, Outcome, Task, clock};
 
-const MAX_RESULT_BYTES: usize = 1024 * 1024;
 /// How long a handler may take to stop once its lease is lost. Then it is dropped where it waits.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-
-/// What a handler comes down to.
-pub type Handler = Arc<dyn Fn(Task) -> Running + Send + Sync>;
-pub type Running = Pin<Box<dyn Future<Output = Result<Json, Failure>> + Send>>;
+/// How long giving one lease back may take.
+pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct Attempt {
-    transport: Transport,
-    worker_id: Arc<str>,
+    contract: Box<dyn Contract>,
     pub task: Task,
     /// Whether somebody has the word: whoever gets it may speak to the coordinator about how the attempt ended.
     is_spoken_for: AtomicBool,
+    has_begun: AtomicBool,
+}
+
+/// Why the work did not begin, or did not end, under its lease.
+enum Ended {
+    By(Result<Json, Failure>),
+    /// Nobody said whether it may begin.
+    Unopened(Error),
+    Lost,
 }
 
 impl Attempt {
-    pub fn new(
-        transport: Transport,
-        worker_id: Arc<str>,
-        lease: Lease,
-        asked_at: Duration,
-        heard_at: Duration,
-    ) -> Attempt {
-        let clock = LeaseClock::new(&lease, asked_at, heard_at);
-        Attempt { transport, worker_id, task: Task::new(lease, clock), is_spoken_for: AtomicBool::new(false) }
+    pub fn new(contract: Box<dyn Contract>, assignment: Assignment, clock: LeaseClock) -> Attempt {
+        Attempt {
+            contract,
+            task: Task::new(assignment, clock),
+            is_spoken_for: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
+        }
     }
 
-    /// To the end. Nothing when the lease was given back meanwhile.
-    pub async fn run(&self, handler: &Handler) -> Option<Outcome> {
-        let heart = Heart { transport: &self.transport, worker_id: &self.worker_id, task: &self.task };
-        let lives = !self.task.clock(|clock| clock.needs_confirming()) || heart.confirm().await;
-        let ended = if lives { self.execute(handler, &heart).await } else { None };
+    /// To the end, and whoever wants to know is told it.
+    pub async fn work(&self, handler: &Handler, hook: Option<OnOutcome>) {
+        let task = &self.task;
+        let span =
+            tracing::info_span!("task", id = task.id(), attempt = task.attempt(), queue = task.queue());
+        if let (Some(outcome), Some(hook)) = (self.run(handler).instrument(span).await, hook) {
+            hook(task, &outcome);
+        }
+    }
+
+    /// Whether the handler was called.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Acquire)
+    }
+
+    /// Nothing when the lease was given back meanwhile.
+    async fn run(&self, handler: &Handler) -> Option<Outcome> {
+        let heart = Heart { contract: &*self.contract, task: &self.task };
+        let ended = match self.open(&heart).await {
+            Ok(true) => self.execute(handler, &heart).await,
+            Ok(false) => Ended::Lost,
+            Err(error) => Ended::Unopened(error),
+        };
         if !self.take_word() {
             return None;
         }
         match ended {
-            Some(ended) if !self.task.is_lease_lost() => Some(self.report(ended).await),
-            _ => Some(self.lost()),
+            Ended::By(ended) if !self.task.is_lease_lost() => Some(self.report(ended).await),
+            Ended::Unopened(error) => {
+                self.task.lose("the coordinator did not say that it may begin");
+                tracing::error!(%error, "the attempt did not begin, because nobody answered");
+                Some(Outcome::Unknown(error))
+            }
+            Ended::By(_) | Ended::Lost => Some(self.lost()),
         }
     }
 
@@ -68,93 +95,84 @@ impl Attempt {
             return None;
         }
         self.task.lose(reason);
-        let body =
-            ReleaseLease { worker_id: self.worker_id.to_string(), task_id: Some(self.task.id().to_owned()) };
-        let outcome = match self.transport.post(&self.path("release"), &body) {
-            Ok(request) => match self.transport.once(&request, timeout).await {
-                Ok(answer) => match answer.read::<Released>() {
-                    Ok(released) => Outcome::Released(released.state),
-                    Err(error @ Error::Refused(_)) => Outcome::Rejected(error),
-                    Err(error) => Outcome::Unknown(error),
-                },
-                Err(fault) => Outcome::Unknown(Error::NoAnswer { url: self.url(), why: fault.why }),
+        let outcome = match self.contract.giving_back() {
+            Ok(request) => match self.contract.transport().once(&request, timeout).await {
+                Ok(answer) => self.contract.given_back(&answer),
+                Err(fault) => {
+                    let url = self.contract.transport().url().to_owned();
+                    Outcome::Unknown(Error::NoAnswer { url, why: fault.why })
+                }
             },
             Err(error) => Outcome::Unknown(error),
         };
-        if !matches!(outcome, Outcome::Released(_)) {
+        if !matches!(outcome, Outcome::Released(_) | Outcome::Committed(_)) {
             tracing::warn!(?outcome, "the lease was not given back and has to run out");
         }
         Some(outcome)
     }
 
-    /// Runs the handler with its heartbeats. Nothing when the lease was lost meanwhile: then whatever it says is
-    /// discarded.
-    async fn execute(&self, handler: &Handler, heart: &Heart<'_>) -> Option<Result<Json, Failure>> {
+    /// Whether the work may begin: the coordinator agrees where its contract wants to be asked, and the lease lives.
+    async fn open(&self, heart: &Heart<'_>) -> Result<bool, Error> {
+        if let Some(request) = self.contract.opening()? {
+            let (sent_at, until) = (clock::now(), self.task.clock(|clock| clock.valid_until()));
+            let answer = self.contract.transport().call(&request, ANSWER_TIMEOUT, until).await?;
+            match self.contract.may_begin(&answer) {
+                Ok(()) => self.task.clock(|clock| clock.begun(sent_at)),
+                Err(error @ Error::Refused(_)) => {
+                    self.task.lose(format!("the coordinator says that it may not begin: {error}"));
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(!self.task.clock(|clock| clock.needs_confirming()) || heart.confirm().await)
+    }
+
+    /// Runs the handler with its heartbeats. When the lease is lost meanwhile, whatever it says is discarded.
+    async fn execute(&self, handler: &Handler, heart: &Heart<'_>) -> Ended {
+        self.has_begun.store(true, Ordering::Release);
         let running = handler(self.task.clone()).in_current_span();
         let mut running = AbortOnDrop(tokio::spawn(running));
         tokio::select! {
             biased;
-            ended = &mut running.0 => Some(ended.unwrap_or_else(|error| Err(panicked(error)))),
+            ended = &mut running.0 => Ended::By(ended.unwrap_or_else(|error| Err(panicked(error)))),
             () = heart.run() => {
                 let _ = tokio::time::timeout(STOP_GRACE, &mut running.0).await;
-                None
+                Ended::Lost
             }
         }
     }
 
     async fn report(&self, ended: Result<Json, Failure>) -> Outcome {
-        let request = match ended {
-            Ok(result) => self.completion(result),
-            Err(failure) => self.failure(failure),
-        };
+        if let Err(failure) = &ended
+            && failure.category() != crate::Category::Cancelled
+        {
+            tracing::warn!(category = ?failure.category(), reason = failure.reason(), "failed");
+        }
         let until = self.task.clock(|clock| clock.valid_until());
-        let answered = match request {
-            Ok(request) => self.transport.call(&request, ANSWER_TIMEOUT, until).await,
+        let answered = match self.contract.report(ended, self.task.take_metrics()) {
+            Ok(request) => self.contract.transport().call(&request, ANSWER_TIMEOUT, until).await,
             Err(error) => Err(error),
         };
-        let answer = match answered {
-            Ok(answer) => answer,
+        let outcome = match answered {
+            Ok(answer) => self.contract.verdict(&answer),
             Err(error) => {
                 tracing::error!(%error, "the report was not answered while the lease lived");
                 return Outcome::Unknown(error);
             }
         };
-        match answer.read::<ReportAnswer>() {
-            Ok(told) => {
-                tracing::debug!(state = told.state.name(), "committed");
-                Outcome::Committed(told.state)
-            }
-            Err(Error::Refused(problem)) if problem.verdict == Some(Verdict::Cancelled) => {
+        match &outcome {
+            Outcome::Committed(state) => tracing::debug!(state = state.name(), "committed"),
+            Outcome::Cancelled => {
                 self.task.lose("the coordinator discarded the report");
                 tracing::warn!("cancelled: the lease was lost, and the result is discarded");
-                Outcome::Cancelled
             }
-            Err(error @ Error::Refused(_)) => {
+            Outcome::Rejected(error) => {
                 tracing::error!(%error, "rejected, which is a bug or a misuse of the protocol");
-                Outcome::Rejected(error)
             }
-            Err(error) => {
-                tracing::error!(%error, "somebody else answered the report");
-                Outcome::Unknown(error)
-            }
+            other => tracing::error!(outcome = ?other, "somebody else answered the report"),
         }
-    }
-
-    fn completion(&self, result: Json) -> Result<Request, Error> {
-        let body = ReportCompletion {
-            worker_id: self.worker_id.to_string(),
-            task_id: Some(self.task.id().to_owned()),
-            result: Some(result),
-        };
-        self.transport.post(&self.path("complete"), &body)
-    }
-
-    fn failure(&self, failure: Failure) -> Result<Request, Error> {
-        if failure.category() != crate::Category::Cancelled {
-            tracing::warn!(category = ?failure.category(), reason = failure.reason(), "failed");
-        }
-        let body = failure.into_report(self.worker_id.to_string(), self.task.id().to_owned());
-        self.transport.post(&self.path("fail"), &body)
+        outcome
     }
 
     fn lost(&self) -> Outcome {
@@ -167,28 +185,26 @@ impl Attempt {
     fn take_word(&self) -> bool {
         !self.is_spoken_for.swap(true, Ordering::AcqRel)
     }
-
-    fn path<'a>(&'a self, call: &'a str) -> [&'a str; 3] {
-        ["leases", self.task.lease_id(), call]
-    }
-
-    fn url(&self) -> String {
-        self.transport.url().to_owned()
-    }
 }
 
-/// A handler's result as the coordinator takes it, or a failure that says why it would not.
-pub fn result_json(result: &impl Serialize) -> Result<Json, Failure> {
-    let json = Json::from_value(result).map_err(|error| {
-        Failure::configuration(format!("the result is not JSON: {error}")).code("result_not_json")
-    })?;
-    let size_bytes = json.as_text().len();
-    if size_bytes > MAX_RESULT_BYTES {
-        let reason =
-            format!("the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are taken");
-        return Err(Failure::configuration(reason).code("result_too_large"));
+/// Gives back what is left when a worker stops, all at once.
+pub async fn give_back(attempts: impl IntoIterator<Item = Arc<Attempt>>, hook: Option<OnOutcome>) {
+    let mut releases = JoinSet::new();
+    for attempt in attempts {
+        let hook = hook.clone();
+        releases.spawn(async move {
+            let outcome = attempt.release("the worker is stopping", RELEASE_TIMEOUT).await;
+            match (outcome, hook) {
+                (Some(outcome), Some(hook)) => hook(&attempt.task, &outcome),
+                (Some(_), None) => {}
+                (None, _) => {
+                    let (id, attempt) = (attempt.task.id(), attempt.task.attempt());
+                    tracing::warn!(id, attempt, "stopped before the report was answered");
+                }
+            }
+        });
     }
-    Ok(json)
+    releases.join_all().await;
 }
 
 /// A handler must not outlive the attempt that waits for it.

@@ -7,7 +7,7 @@ use wire::{
     WaitTask,
 };
 
-use crate::transport::{ANSWER_TIMEOUT, Answer, Request, Target, Transport};
+use crate::transport::{ANSWER_TIMEOUT, Address, Answer, Request, Transport};
 use crate::{Error, HistoryEvent, Submit, Submitted, TaskState, clock};
 
 /// A task as people and services see it.
@@ -26,11 +26,11 @@ pub struct Client {
 impl Client {
     /// For the coordinator that LESSOR_URL names, or one on this machine.
     pub fn from_env() -> Result<Client, Error> {
-        Client::with(&Target::default())
+        Client::with(&Address::default())
     }
 
     pub fn new(url: impl Into<String>) -> Result<Client, Error> {
-        Client::with(&Target { url: Some(url.into()), ..Target::default() })
+        Client::with(&Address { url: Some(url.into()), ..Address::default() })
     }
 
     /// The same, on behalf of a tenant and one of its workspaces.
@@ -40,11 +40,11 @@ impl Client {
         workspace: impl Into<String>,
     ) -> Result<Client, Error> {
         let (tenant, workspace) = (Some(tenant.into()), Some(workspace.into()));
-        Client::with(&Target { url: Some(url.into()), tenant, workspace })
+        Client::with(&Address { url: Some(url.into()), tenant, workspace })
     }
 
-    fn with(target: &Target) -> Result<Client, Error> {
-        Ok(Client { transport: Transport::new(target)?, retry_for: RETRY_FOR })
+    fn with(address: &Address) -> Result<Client, Error> {
+        Ok(Client { transport: Transport::new(address)?, retry_for: RETRY_FOR })
     }
 
     /// How long a request that gets no answer is repeated for.

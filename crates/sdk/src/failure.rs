@@ -80,6 +80,17 @@ impl Failure {
             retryable: self.retryable,
         }
     }
+
+    /// The same, in the words of the callback contract.
+    pub(crate) fn into_callback_error(self) -> wire::CallbackError {
+        wire::CallbackError {
+            category: self.category,
+            message: cut(self.reason),
+            code: self.code,
+            stack_trace: None,
+            retryable: self.retryable,
+        }
+    }
 }
 
 impl<E: std::error::Error> From<E> for Failure {

@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use wire::{Heartbeat, HeartbeatAnswer};
-
+use crate::contract::{Contract, Heard};
 use crate::retry::FIRST_PAUSE;
-use crate::transport::{Answer, Transport};
-use crate::{Error, Task, clock};
+use crate::transport::Answer;
+use crate::{Task, clock};
 
 /// Progress goes out at once, but not more often than this.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
@@ -17,8 +16,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(500);
 const BEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub struct Heart<'a> {
-    pub transport: &'a Transport,
-    pub worker_id: &'a str,
+    pub contract: &'a dyn Contract,
     pub task: &'a Task,
 }
 
@@ -71,20 +69,11 @@ impl Heart<'_> {
     /// One heartbeat; says whether it was answered.
     async fn beat(&self) -> bool {
         let progress = self.task.take_progress();
-        let (progress_pct, message) = progress.clone().map_or((None, None), |told| (told.pct, told.message));
-        let body = Heartbeat {
-            worker_id: self.worker_id.to_owned(),
-            task_id: Some(self.task.id().to_owned()),
-            progress_pct,
-            message,
-        };
-        let Ok(request) = self.transport.post(&["leases", self.task.lease_id(), "heartbeat"], &body) else {
-            return false;
-        };
+        let Ok(request) = self.contract.heartbeat(progress.clone()) else { return false };
         let sent_at = clock::now();
         let left = clock::until(self.task.clock(|clock| clock.valid_until()));
         let timeout = BEAT_TIMEOUT.min(left.max(self.task.heartbeat_interval()));
-        match self.transport.once(&request, timeout).await {
+        match self.contract.transport().once(&request, timeout).await {
             Ok(answer) => self.obey(&answer, sent_at),
             Err(fault) => {
                 self.task.restore_progress(progress);
@@ -96,21 +85,18 @@ impl Heart<'_> {
 
     /// Does what the coordinator says; says whether it was the coordinator who said it.
     fn obey(&self, answer: &Answer, sent_at: Duration) -> bool {
-        match answer.read::<HeartbeatAnswer>() {
-            Ok(told) => {
-                self.task.clock(|clock| clock.extended(sent_at, told.expires_at));
-                if told.should_cancel {
-                    self.task.cancel(told.cancel_reason.unwrap_or_else(|| "cancelled".to_owned()));
+        match self.contract.heard(answer) {
+            Heard::Lives { expires_at, stop } => {
+                self.task.clock(|clock| clock.extended(sent_at, expires_at));
+                if let Some(stop) = stop {
+                    if let Some(grace) = stop.grace {
+                        self.task.clock(|clock| clock.stopping(grace));
+                    }
+                    self.task.cancel(stop.reason);
                 }
             }
-            Err(Error::Refused(problem)) if problem.status == 410 => {
-                self.task.lose("the coordinator says that the lease is over");
-            }
-            Err(error @ Error::Refused(_)) => {
-                tracing::error!(%error, "a heartbeat was rejected");
-                self.task.lose(format!("a heartbeat was rejected: {error}"));
-            }
-            Err(error) => {
+            Heard::Over(why) => self.task.lose(why),
+            Heard::Foreign(error) => {
                 tracing::debug!(%error, "somebody else answered a heartbeat");
                 return false;
             }

@@ -1,7 +1,8 @@
 //! Workers and clients for the Lessor work coordinator.
 //!
 //! A worker is a handler for a queue; the loop around it (leases, heartbeats, repeats of what got lost, cancellation,
-//! draining) is kept here, as the worker contract asks for it. Workers do work, the coordinator decides the truth:
+//! draining) is kept here, as the worker contract asks for it. A [`Target`] does the same for tasks that are pushed to
+//! a program, with the same handlers. Workers do work, the coordinator decides the truth:
 //! nothing here schedules a retry, and nothing is reported after a lease is lost.
 //!
 //! ```no_run
@@ -18,31 +19,47 @@
 //! }
 //! ```
 
+mod accept;
+mod assignment;
 mod attempt;
+mod callback_contract;
 mod client;
 mod clock;
+mod contract;
+mod dispatches;
 mod error;
 mod failure;
+mod handler;
 mod heart;
 mod key;
 mod lease_clock;
+mod lease_contract;
 mod outcome;
 mod poll;
 mod retry;
+mod signature;
 mod stop;
 mod submit;
+mod target;
+mod target_options;
 mod task;
 mod transport;
 mod work_loop;
 mod worker;
 
+pub use accept::Accept;
 pub use client::{Client, TaskInfo};
 pub use error::Error;
 pub use failure::Failure;
 pub use outcome::Outcome;
 pub use stop::Stopper;
 pub use submit::Submit;
+pub use target::Target;
+pub use target_options::TargetOptions;
 pub use task::Task;
 pub use tokio_util::sync::CancellationToken;
-pub use wire::{Backoff, ErrorCategory as Category, HistoryEvent, Json, Problem, Submitted, TaskState};
+pub use wire::{
+    Backoff, CallbackMetrics as Metrics, ErrorCategory as Category, HistoryEvent, Json, Problem, Submitted,
+    TaskEnvelope, TaskState,
+};
 pub use worker::Worker;

@@ -20,3 +20,13 @@ pub enum Outcome {
     /// The worker stopped and gave the lease back.
     Released(TaskState),
 }
+
+impl Outcome {
+    /// The coordinator's no to a report is a verdict; what somebody else says is none.
+    pub(crate) fn refused(error: Error) -> Outcome {
+        match error {
+            Error::Refused(_) => Outcome::Rejected(error),
+            error => Outcome::Unknown(error),
+        }
+    }
+}

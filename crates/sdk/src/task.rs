@@ -7,8 +7,10 @@ use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use wire::{Json, Lease};
+use wire::Json;
 
+use crate::Metrics;
+use crate::assignment::Assignment;
 use crate::failure::{Failure, cut};
 use crate::lease_clock::LeaseClock;
 
@@ -18,7 +20,7 @@ pub struct Task(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    lease: Lease,
+    assignment: Assignment,
     /// Cancelled when the handler should stop, for whatever reason.
     stop: CancellationToken,
     state: Mutex<Live>,
@@ -31,6 +33,7 @@ struct Live {
     reason: Option<String>,
     is_lost: bool,
     progress: Option<Told>,
+    metrics: Option<Metrics>,
 }
 
 /// How far the attempt is, for people.
@@ -41,68 +44,70 @@ pub(crate) struct Told {
 }
 
 impl Task {
-    pub(crate) fn new(lease: Lease, clock: LeaseClock) -> Task {
-        let state = Live { clock, reason: None, is_lost: false, progress: None };
+    pub(crate) fn new(assignment: Assignment, clock: LeaseClock) -> Task {
+        let state = Live { clock, reason: None, is_lost: false, progress: None, metrics: None };
         let stop = CancellationToken::new();
-        Task(Arc::new(Shared { lease, stop, state: Mutex::new(state), progressed: Notify::new() }))
+        let (state, progressed) = (Mutex::new(state), Notify::new());
+        Task(Arc::new(Shared { assignment, stop, state, progressed }))
     }
 
     pub fn id(&self) -> &str {
-        &self.0.lease.task_id
+        &self.0.assignment.task_id
     }
 
     pub fn queue(&self) -> &str {
-        &self.0.lease.queue
+        &self.0.assignment.queue
     }
 
     /// Which attempt this is, from 1.
     pub fn attempt(&self) -> u32 {
-        self.0.lease.attempt
+        self.0.assignment.attempt
     }
 
     /// The payload, read into a type. One that does not fit is a failure of category DATA_QUALITY.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        let read = self.0.lease.payload.read();
+        let read = self.0.assignment.payload.read();
         read.map_err(|error| Failure::data_quality(format!("the payload is not as it should be: {error}")))
     }
 
     pub fn payload_json(&self) -> &Json {
-        &self.0.lease.payload
+        &self.0.assignment.payload
     }
 
     /// Higher for every later lease: hand it to systems that can refuse an older one.
     pub fn fencing_token(&self) -> u64 {
-        self.0.lease.fencing_token
+        self.0.assignment.fencing_token
     }
 
     pub fn deadline(&self) -> Option<Timestamp> {
-        self.0.lease.deadline
+        self.0.assignment.deadline
     }
 
-    /// How long this attempt may take.
+    /// How long this attempt may take. A task that was pushed does not say.
     pub fn timeout(&self) -> Option<Duration> {
-        self.0.lease.timeout_ms.map(Duration::from_millis)
+        self.0.assignment.timeout
     }
 
     pub fn run_id(&self) -> Option<&str> {
-        self.0.lease.run_id.as_deref()
+        self.0.assignment.run_id.as_deref()
     }
 
     pub fn asset_id(&self) -> Option<&str> {
-        self.0.lease.asset_id.as_deref()
+        self.0.assignment.asset_id.as_deref()
     }
 
     pub fn task_key(&self) -> Option<&str> {
-        self.0.lease.task_key.as_deref()
+        self.0.assignment.task_key.as_deref()
     }
 
     pub fn resources(&self) -> Option<&Json> {
-        self.0.lease.resources.as_ref()
+        self.0.assignment.resources.as_ref()
     }
 
-    /// Opaque; whoever has it and the worker's id may report on this attempt.
+    /// Opaque; whoever has it and the worker's id may report on this attempt. A task that was pushed has the id of
+    /// its dispatch here, which only names it.
     pub fn lease_id(&self) -> &str {
-        &self.0.lease.lease_id
+        &self.0.assignment.lease_id
     }
 
     /// Whether the handler should stop: the task was cancelled, the lease is lost, or the worker ends.
@@ -151,6 +156,16 @@ impl Task {
         self.0.progressed.notify_one();
     }
 
+    /// What the attempt took, told with its report where the contract has a place for it: a pushed task's has. It is
+    /// for people and decides nothing.
+    pub fn metrics(&self, metrics: Metrics) {
+        self.live().metrics = Some(metrics);
+    }
+
+    pub(crate) fn take_metrics(&self) -> Option<Metrics> {
+        self.live().metrics.take()
+    }
+
     pub(crate) fn cancel(&self, reason: impl Into<String>) {
         self.live().reason.get_or_insert_with(|| reason.into());
         self.0.stop.cancel();
@@ -180,7 +195,7 @@ impl Task {
     }
 
     pub(crate) fn heartbeat_interval(&self) -> Duration {
-        Duration::from_millis(self.0.lease.heartbeat_interval_ms)
+        self.0.assignment.heartbeat_interval
     }
 
     /// Nobody panics while holding it, and what is behind it would still be whole.

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::redirect::Policy;
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -24,7 +25,7 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// Where the coordinator is and on whose behalf to talk to it. What is missing comes from the environment.
 #[derive(Clone, Debug, Default)]
-pub struct Target {
+pub struct Address {
     pub url: Option<String>,
     pub tenant: Option<String>,
     pub workspace: Option<String>,
@@ -43,6 +44,7 @@ pub struct Request {
     method: Method,
     url: Url,
     body: Option<Bytes>,
+    authorization: Option<HeaderValue>,
 }
 
 /// One try brought no answer that decided anything.
@@ -60,15 +62,15 @@ pub struct Answer {
 }
 
 impl Transport {
-    pub fn new(target: &Target) -> Result<Transport, Error> {
+    pub fn new(address: &Address) -> Result<Transport, Error> {
         let given = |value: &Option<String>, variable: &str| {
             value.clone().or_else(|| std::env::var(variable).ok()).filter(|text| !text.is_empty())
         };
-        let base = parse_url(&given(&target.url, "LESSOR_URL").unwrap_or_else(|| DEFAULT_URL.to_owned()))?;
+        let base = parse_url(&given(&address.url, "LESSOR_URL").unwrap_or_else(|| DEFAULT_URL.to_owned()))?;
         let mut headers = HeaderMap::new();
         let scope = [
-            (TENANT_HEADER, given(&target.tenant, "LESSOR_TENANT")),
-            (WORKSPACE_HEADER, given(&target.workspace, "LESSOR_WORKSPACE")),
+            (TENANT_HEADER, given(&address.tenant, "LESSOR_TENANT")),
+            (WORKSPACE_HEADER, given(&address.workspace, "LESSOR_WORKSPACE")),
         ];
         for (header, name) in scope {
             if let Some(name) = name {
@@ -77,15 +79,19 @@ impl Transport {
                 headers.insert(header, value);
             }
         }
-        // A proxy for the web is seldom a way to a coordinator, and never to one on this machine.
-        let http = reqwest::Client::builder()
-            .default_headers(headers)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .no_proxy()
-            .user_agent(concat!("lessor-rust/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| Error::Setup(format!("the HTTP client could not be made: {error}")))?;
-        Ok(Transport { http, base })
+        Ok(Transport { http: http_client(headers, Policy::default())?, base })
+    }
+
+    /// For a coordinator that is only known once it speaks. Its task tokens say on whose behalf.
+    /// It is followed nowhere else: a task token is for the coordinator alone.
+    pub fn unscoped() -> Result<Transport, Error> {
+        let http = http_client(HeaderMap::new(), Policy::none())?;
+        Ok(Transport { http, base: parse_url(DEFAULT_URL)? })
+    }
+
+    /// The same connections, to a coordinator elsewhere.
+    pub fn to(&self, url: &str) -> Result<Transport, Error> {
+        Ok(Transport { http: self.http.clone(), base: parse_url(url)? })
     }
 
     pub fn url(&self) -> &str {
@@ -97,12 +103,12 @@ impl Transport {
         let (http, url) = (&self.http, self.at(path));
         let built = http.get(url).query(query).build();
         let url = built.map_err(|error| Error::Setup(error.to_string()))?.url().clone();
-        Ok(Request { method: Method::GET, url, body: None })
+        Ok(Request { method: Method::GET, url, body: None, authorization: None })
     }
 
     pub fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Request, Error> {
         let body = Some(Bytes::from(serde_json::to_vec(body)?));
-        Ok(Request { method: Method::POST, url: self.at(path), body })
+        Ok(Request { method: Method::POST, url: self.at(path), body, authorization: None })
     }
 
     fn at(&self, path: &[&str]) -> Url {
@@ -139,6 +145,9 @@ impl Transport {
         if let Some(body) = &request.body {
             builder = builder.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
+        if let Some(authorization) = &request.authorization {
+            builder = builder.header(AUTHORIZATION, authorization.clone());
+        }
         let response = builder.timeout(timeout).send().await.map_err(unanswered)?;
         let retry_after = response.headers().get(RETRY_AFTER).and_then(read_retry_after);
         let answer = read(response).await?;
@@ -149,7 +158,22 @@ impl Transport {
     }
 }
 
+impl Request {
+    /// The same, by the bearer of a token.
+    pub fn bearer(self, token: &str) -> Result<Request, Error> {
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value = value.map_err(|_| Error::Setup("the task token is no header value".to_owned()))?;
+        value.set_sensitive(true);
+        Ok(Request { authorization: Some(value), ..self })
+    }
+}
+
 impl Answer {
+    #[cfg(test)]
+    pub fn new(status: u16, body: Vec<u8>) -> Answer {
+        Answer { status, body, url: String::new() }
+    }
+
     pub fn is_done(&self) -> bool {
         matches!(self.status, 200 | 201)
     }
@@ -174,13 +198,25 @@ impl Answer {
         }
     }
 
-    fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_slice(&self.body)
     }
 
     fn foreign(&self, error: &serde_json::Error) -> Error {
         Error::Foreign { url: self.url.clone(), status: self.status, why: error.to_string() }
     }
+}
+
+fn http_client(headers: HeaderMap, redirects: Policy) -> Result<reqwest::Client, Error> {
+    // A proxy for the web is seldom a way to a coordinator, and never to one on this machine.
+    reqwest::Client::builder()
+        .default_headers(headers)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .no_proxy()
+        .redirect(redirects)
+        .user_agent(concat!("lessor-rust/", env!("CARGO_PKG_VERSION")))
+        .build()
+        .map_err(|error| Error::Setup(format!("the HTTP client could not be made: {error}")))
 }
 
 async fn read(mut response: Response) -> Result<Answer, Fault> {
@@ -238,8 +274,8 @@ mod tests {
 
     #[test]
     fn a_path_is_escaped_and_goes_below_the_base() {
-        let target = Target { url: Some("http://host/base/".into()), ..Target::default() };
-        let transport = Transport::new(&target).unwrap();
+        let address = Address { url: Some("http://host/base/".into()), ..Address::default() };
+        let transport = Transport::new(&address).unwrap();
         let url = transport.get(&["tasks", "a/b c"], &wire::WaitTask { wait_ms: Some(5) }).unwrap().url;
         assert_eq!(url.as_str(), "http://host/base/v1/tasks/a%2Fb%20c?waitMs=5");
     }

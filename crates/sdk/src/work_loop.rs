@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tracing::Instrument;
 use wire::{DEFAULT_WAIT_MS, Lease, LeaseTasks, Leases};
 
-use crate::attempt::{Attempt, Handler};
+use crate::attempt::{Attempt, RELEASE_TIMEOUT, give_back};
+use crate::handler::Handler;
+use crate::lease_clock::LeaseClock;
+use crate::lease_contract::LeaseContract;
 use crate::poll::Poll;
 use crate::retry::Pauses;
 use crate::transport::{ANSWER_TIMEOUT, Fault, Transport};
@@ -18,8 +20,6 @@ use crate::{Error, clock, key};
 
 /// Most leases that one poll brings.
 const MAX_POLL_TASKS: usize = 100;
-/// How long giving back what is left may take, all in all.
-const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A worker at work: everything happens in one task, but for the attempts themselves.
 pub struct WorkLoop {
@@ -45,7 +45,7 @@ impl WorkLoop {
         }
         let worker_id = match &worker.worker_id {
             Some(worker_id) => worker_id.clone(),
-            None => format!("{}-{}", host_name(), key::random()?),
+            None => key::worker_id()?,
         };
         let poll = Poll::new(LeaseTasks {
             worker_id: worker_id.clone(),
@@ -137,21 +137,22 @@ impl WorkLoop {
             return;
         };
         self.running.insert(attempt.task.lease_id().to_owned(), attempt.clone());
-        let task = &attempt.task;
-        let span =
-            tracing::info_span!("task", id = task.id(), attempt = task.attempt(), queue = task.queue());
         let hook = self.worker.on_outcome.clone();
-        let work = async move {
-            if let (Some(outcome), Some(hook)) = (attempt.run(&handler).await, hook) {
-                hook(&attempt.task, &outcome);
-            }
+        self.attempts.spawn(async move {
+            attempt.work(&handler, hook).await;
             attempt.task.lease_id().to_owned()
-        };
-        self.attempts.spawn(work.instrument(span));
+        });
     }
 
     fn attempt(&self, lease: Lease, asked_at: Duration) -> Attempt {
-        Attempt::new(self.transport.clone(), self.worker_id.clone(), lease, asked_at, clock::now())
+        let contract = LeaseContract {
+            transport: self.transport.clone(),
+            worker_id: self.worker_id.clone(),
+            lease_id: lease.lease_id.clone(),
+            task_id: lease.task_id.clone(),
+        };
+        let clock = LeaseClock::new(&lease, asked_at, clock::now());
+        Attempt::new(Box::new(contract), lease.into(), clock)
     }
 
     /// An attempt has ended. One that panicked, in a hook, cannot say which it was; then those that are done are found.
@@ -182,22 +183,8 @@ impl WorkLoop {
                 () = tokio::time::sleep(clock::until(end)) => break,
             }
         }
-        let mut releases = JoinSet::new();
-        for attempt in std::mem::take(&mut self.running).into_values() {
-            let hook = self.worker.on_outcome.clone();
-            releases.spawn(async move {
-                let outcome = attempt.release("the worker is stopping", RELEASE_TIMEOUT).await;
-                match (outcome, hook) {
-                    (Some(outcome), Some(hook)) => hook(&attempt.task, &outcome),
-                    (Some(_), None) => {}
-                    (None, _) => {
-                        let (id, attempt) = (attempt.task.id(), attempt.task.attempt());
-                        tracing::warn!(id, attempt, "stopped before the report was answered");
-                    }
-                }
-            });
-        }
-        releases.join_all().await;
+        let left = std::mem::take(&mut self.running).into_values();
+        give_back(left, self.worker.on_outcome.clone()).await;
     }
 
     /// The poll that was ended may have been granted leases that nobody heard of.
@@ -227,10 +214,4 @@ fn ask(transport: Transport, request: LeaseTasks, pause: Duration, answer_timeou
         let answer = transport.once(&request, wait + answer_timeout).await?;
         Ok(answer.read())
     })
-}
-
-/// For people who look for a worker.
-fn host_name() -> String {
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    if host.is_empty() { "worker".to_owned() } else { host }
 }

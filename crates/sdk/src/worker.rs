@@ -11,20 +11,18 @@ use std::time::Duration;
 use serde::Serialize;
 use wire::{DEFAULT_WAIT_MS, MAX_WAIT_MS};
 
-use crate::attempt::{Handler, Running, result_json};
+use crate::handler::{Handler, OnOutcome, boxed};
 use crate::stop::{Stopper, hear_signals};
-use crate::transport::{Target, Transport};
+use crate::transport::{Address, Transport};
 use crate::work_loop::WorkLoop;
 use crate::{Error, Failure, Outcome, Task};
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
-pub type OnOutcome = Arc<dyn Fn(&Task, &Outcome) + Send + Sync>;
-
 /// Handlers for queues. What is not set here comes from the environment: LESSOR_URL, LESSOR_TENANT, LESSOR_WORKSPACE.
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
-    target: Target,
+    address: Address,
     pub(crate) worker_id: Option<String>,
     pub(crate) concurrency: usize,
     pub(crate) properties: BTreeMap<String, String>,
@@ -45,7 +43,7 @@ impl Default for Worker {
 impl Worker {
     pub fn new() -> Worker {
         Worker {
-            target: Target::default(),
+            address: Address::default(),
             worker_id: None,
             concurrency: 1,
             properties: BTreeMap::new(),
@@ -66,28 +64,22 @@ impl Worker {
         F: Future<Output = Result<R, Failure>> + Send + 'static,
         R: Serialize + Send + 'static,
     {
-        let handler = Arc::new(handler);
-        let run = move |task: Task| -> Running {
-            let handler = handler.clone();
-            // The handler is called inside, so that a panic before its first await is caught as well.
-            Box::pin(async move { result_json(&handler(task).await?) })
-        };
-        self.handlers.push((queue.into(), Arc::new(run)));
+        self.handlers.push((queue.into(), boxed(handler)));
         self
     }
 
     pub fn url(mut self, url: impl Into<String>) -> Worker {
-        self.target.url = Some(url.into());
+        self.address.url = Some(url.into());
         self
     }
 
     pub fn tenant(mut self, tenant: impl Into<String>) -> Worker {
-        self.target.tenant = Some(tenant.into());
+        self.address.tenant = Some(tenant.into());
         self
     }
 
     pub fn workspace(mut self, workspace: impl Into<String>) -> Worker {
-        self.target.workspace = Some(workspace.into());
+        self.address.workspace = Some(workspace.into());
         self
     }
 
@@ -139,7 +131,7 @@ impl Worker {
 
     /// Works until it is told to stop, by SIGTERM, SIGINT or its stopper.
     pub async fn run(self) -> Result<(), Error> {
-        let transport = Transport::new(&self.target)?;
+        let transport = Transport::new(&self.address)?;
         let stopper = self.stopper.clone();
         let signals: Pin<Box<dyn Future<Output = ()> + Send>> = match self.hears_signals {
             true => Box::pin(hear_signals(stopper)?),

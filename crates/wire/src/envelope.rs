@@ -16,6 +16,8 @@ pub struct TaskEnvelope {
     pub asset_id: Option<String>,
     /// The queue's name when the submitter gave none.
     pub task_key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
     pub tenant_id: String,
     pub workspace_id: String,
     pub attempt: u32,

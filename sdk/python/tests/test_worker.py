@@ -14,7 +14,8 @@ from typing import Any, List
 import lessor
 from lessor import TaskState, Verdict
 from lessor._attempt import Attempt
-from lessor._clock import now
+from lessor._clock import LeaseClock, now
+from lessor._contract import LeaseContract
 from lessor._http import Transport
 from support import PATIENCE_S, Case, passes
 
@@ -169,10 +170,12 @@ class Handlers(Case):
         beats_before: List[int] = []
         transport = Transport(proxy.url, None, None)
         lease = self.request("POST", "/v1/leases", {"workerId": "w", "queues": [self.queue]})["leases"][0]
-        attempt = Attempt(transport, "w", lease, asked_at=now() - 3_600, heard_at=now())
+        late = LeaseClock(lease, asked_at=now() - 3_600, heard_at=now())
+        attempt = Attempt(LeaseContract(transport, "w", lease), lease, late)
         outcome = attempt.run(lambda task: beats_before.append(proxy.count("heartbeat")))
         self.assertEqual((outcome and outcome.verdict, beats_before), (Verdict.COMMITTED, [1]))
-        gone = Attempt(transport, "w", lease, asked_at=now() - 3_600, heard_at=now())
+        late = LeaseClock(lease, asked_at=now() - 3_600, heard_at=now())
+        gone = Attempt(LeaseContract(transport, "w", lease), lease, late)
         with self.assertLogs("lessor", logging.WARNING):
             outcome = gone.run(lambda task: self.fail("the lease is gone"))
         self.assertEqual(outcome and outcome.verdict, Verdict.LOST)

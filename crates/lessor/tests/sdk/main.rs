@@ -7,7 +7,9 @@ mod duties;
 mod examples;
 mod handlers;
 mod lost_answers;
+mod pushing;
 mod python;
 mod stage;
 #[path = "../support/mod.rs"]
 mod support;
+mod targets;

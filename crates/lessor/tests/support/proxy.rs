@@ -38,13 +38,20 @@ pub struct Request {
 }
 
 impl Request {
-    /// The last word of the path: leases, heartbeat, complete, fail, release.
+    /// The last word of the path: leases, heartbeat, complete, fail, release; started, completed.
     pub fn call(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
     pub fn is_report(&self) -> bool {
         matches!(self.call(), "complete" | "fail" | "release")
+    }
+
+    /// The token that it came with.
+    pub fn bearer(&self) -> Option<String> {
+        let head = String::from_utf8_lossy(&self.head);
+        let value = head.lines().find_map(|line| line.strip_prefix("authorization: Bearer "));
+        value.map(|token| token.trim().to_owned())
     }
 
     pub fn json(&self) -> Value {
@@ -100,6 +107,11 @@ impl Proxy {
             }
         });
         Proxy { url, shared }
+    }
+
+    /// Where its server is, past it.
+    pub fn server_url(&self) -> String {
+        format!("http://{}", self.shared.server)
     }
 
     pub fn exchanges(&self) -> Vec<Exchange> {

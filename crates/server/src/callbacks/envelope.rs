@@ -40,6 +40,7 @@ impl App {
             run_id,
             asset_id: text(&extras.asset_id),
             task_key: text(&extras.task_key).unwrap_or_else(|| grant.queue.name.to_string()),
+            queue: Some(grant.queue.name.to_string()),
             tenant_id: scope.tenant.to_string(),
             workspace_id: scope.workspace.to_string(),
             attempt: grant.attempt,

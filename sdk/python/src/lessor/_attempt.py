@@ -6,49 +6,74 @@ words only where a fault lay on the way, and never after the lease is lost.
 
 from __future__ import annotations
 
+import inspect
 import threading
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+import traceback
+from typing import Any, Callable, Mapping, Optional
 
-from ._clock import LeaseClock
-from ._errors import NoAnswer, Problem
-from ._failures import Cancelled, Category, Configuration, Failure
-from ._heart import Heart, cut
-from ._http import ANSWER_TIMEOUT_S, Fault, Transport, encode, segment
-from ._models import TaskState
+from ._clock import LeaseClock, now
+from ._contract import Call, Contract, Ended
+from ._errors import LessorError, NoAnswer, Problem
+from ._failures import Cancelled, Category, Failure
+from ._heart import Heart
+from ._http import ANSWER_TIMEOUT_S, Answer, Fault, encode
 from ._outcome import Outcome, Verdict
 from ._task import Task
 
 MAX_RESULT_BYTES = 1024 * 1024
 
 Handler = Callable[[Task], Any]
+OnOutcome = Callable[[Task, Outcome], None]
+
+
+def check_handler(function: Handler) -> None:
+    if inspect.iscoroutinefunction(function):
+        raise TypeError("a handler runs in a thread of its own and is a plain function, not a coroutine")
 
 
 class Attempt:
-    def __init__(
-        self, transport: Transport, worker_id: str, lease: Mapping[str, Any], asked_at: float, heard_at: float
-    ) -> None:
-        self._transport = transport
-        self._worker_id = worker_id
-        self._clock = LeaseClock(lease, asked_at, heard_at)
-        self.task = Task(lease, self._clock)
-        self._heart = Heart(transport, worker_id, self.task, self._clock, lease["heartbeatIntervalMs"] / 1000)
-        self._path = f"/v1/leases/{segment(self.task.lease_id)}/"
-        self._names: Dict[str, Any] = {"workerId": worker_id, "taskId": self.task.id}
+    def __init__(self, contract: Contract, assignment: Mapping[str, Any], clock: LeaseClock) -> None:
+        self._contract = contract
+        self._clock = clock
+        self.task = Task(assignment, clock)
+        self._heart = Heart(contract, self.task, clock, assignment["heartbeatIntervalMs"] / 1000)
         # Whoever gets it may speak to the coordinator about how the attempt ended: its thread, or a drain.
         self._word = threading.Lock()
+        # Whether the handler was called.
+        self.has_begun = False
+
+    def work(self, handler: Handler, on_outcome: Optional[OnOutcome]) -> None:
+        """To the end, and whoever wants to know is told it. Never raises."""
+        try:
+            self.tell(on_outcome, self.run(handler))
+        except Exception:
+            self.task.log.exception("the attempt ended in an error of the worker itself")
+
+    def tell(self, on_outcome: Optional[OnOutcome], outcome: Optional[Outcome]) -> None:
+        if outcome is None or on_outcome is None:
+            return
+        try:
+            on_outcome(self.task, outcome)
+        except Exception:
+            self.task.log.exception("on_outcome raised")
 
     def run(self, handler: Handler) -> Optional[Outcome]:
         """To the end. Nothing when the lease was given back meanwhile."""
-        if self._clock.needs_confirming and not self._heart.confirm():
+        try:
+            lives = self._open()
+        except LessorError as error:
+            return self._unopened(error) if self._word.acquire(blocking=False) else None
+        if not lives:
             return self._lost() if self._word.acquire(blocking=False) else None
         self._heart.start()
+        self.has_begun = True
         try:
-            call, body = self._ask(handler)
+            ended = self._ask(handler)
         finally:
             self._heart.end()
         if not self._word.acquire(blocking=False):
             return None
-        return self._lost() if self.task.lease_lost else self._report(call, body)
+        return self._lost() if self.task.lease_lost else self._report(ended)
 
     def release(self, reason: str, timeout_s: float) -> Optional[Outcome]:
         """Tells the handler to stop and gives the lease back, unless the attempt is reporting already. One try: what
@@ -57,84 +82,85 @@ class Attempt:
             return None
         self._heart.end()
         self.task._lose(reason)
+        call = self._contract.giving_back()
         try:
-            answer = self._transport.once("POST", self._path + "release", encode(self._names), timeout_s=timeout_s)
+            answer = self._contract.transport.once(
+                "POST", call.path, call.body, timeout_s=timeout_s, token=call.token
+            )
         except Fault as fault:
             return Outcome(Verdict.UNKNOWN, error=NoAnswer(str(fault)))
-        try:
-            return Outcome(Verdict.RELEASED, answer.read(_state))
-        except Problem as problem:
-            return Outcome(Verdict.UNKNOWN if problem.is_foreign else Verdict.REJECTED, error=problem)
+        return self._contract.given_back(answer)
 
-    def _ask(self, handler: Handler) -> Tuple[str, bytes]:
-        """Runs the handler, and says which report follows from how it ended."""
+    def _open(self) -> bool:
+        """Whether the work may begin: the coordinator agrees where its contract wants to be asked, and the lease
+        lives."""
+        opening = self._contract.opening()
+        if opening is not None:
+            sent_at = now()
+            answer = self._call(opening)
+            try:
+                self._contract.may_begin(answer)
+            except Problem as problem:
+                if problem.is_foreign:
+                    raise
+                self.task._lose(f"the coordinator says that it may not begin: {problem}")
+                return False
+            self._clock.begun(sent_at)
+        return not self._clock.needs_confirming or self._heart.confirm()
+
+    def _ask(self, handler: Handler) -> Ended:
+        """Runs the handler, and says how it ended."""
         try:
             result = handler(self.task)
-            return "complete", self._completion(result)
         except Failure as failure:
             if not isinstance(failure, Cancelled):
                 self.task.log.warning("failed, %s: %s", failure.category.value, failure)
-            return "fail", self._failure(failure.category, failure.reason, failure.retryable, failure.code)
+            return Ended(None, failure.category, failure.reason, failure.retryable, failure.code)
         except Exception as error:
             self.task.log.exception("the handler raised")
-            return "fail", self._failure(Category.USER_CODE, f"{type(error).__name__}: {error}")
+            return _raised(error)
         except BaseException as error:
             # SystemExit in a handler ends the attempt, not the worker.
             self.task.log.exception("the handler wanted to end the process")
-            return "fail", self._failure(Category.USER_CODE, f"{type(error).__name__}: {error}")
+            return _raised(error)
+        ended = _checked(result)
+        if ended.category is not None:
+            self.task.log.warning("failed, %s: %s", ended.category.value, ended.reason)
+        return ended
 
-    def _completion(self, result: Any) -> bytes:
+    def _report(self, ended: Ended) -> Outcome:
+        call = self._contract.report(ended, self.task._metrics)
         try:
-            size_bytes = len(encode({"result": result})) - len(b'{"result":}')
-            body = encode({**self._names, "result": result})
-        except (TypeError, ValueError, RecursionError) as error:
-            raise Configuration(f"the result is not JSON: {error}", code="result_not_json") from error
-        if size_bytes > MAX_RESULT_BYTES:
-            raise Configuration(
-                f"the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are taken",
-                code="result_too_large",
-            )
-        return body
-
-    def _failure(
-        self, category: Category, reason: str, retryable: Optional[bool] = None, code: Optional[str] = None
-    ) -> bytes:
-        body: Dict[str, Any] = {**self._names, "reason": cut(reason), "category": category.value}
-        if retryable is not None:
-            body["retryable"] = retryable
-        if code is not None:
-            body["code"] = code
-        return encode(body)
-
-    def _report(self, call: str, body: bytes) -> Outcome:
-        try:
-            answer = self._transport.call(
-                "POST",
-                self._path + call,
-                body,
-                answer_timeout_s=ANSWER_TIMEOUT_S,
-                until=self._clock.valid_until,
-            )
+            answer = self._call(call)
         except NoAnswer as error:
             self.task.log.error("the report was not answered while the lease lived: %s", error)
             return Outcome(Verdict.UNKNOWN, error=error)
-        try:
-            state = answer.read(_state)
-        except Problem as problem:
-            return self._refused(problem)
-        self.task.log.debug("committed, the task is %s", state.value)
-        return Outcome(Verdict.COMMITTED, state)
-
-    def _refused(self, problem: Problem) -> Outcome:
-        if problem.is_foreign:
-            self.task.log.error("somebody else answered the report: %s", problem)
-            return Outcome(Verdict.UNKNOWN, error=problem)
-        if problem.verdict == Verdict.CANCELLED.value:
+        outcome = self._contract.verdict(answer)
+        if outcome.verdict is Verdict.COMMITTED and outcome.state is not None:
+            self.task.log.debug("committed, the task is %s", outcome.state.value)
+        elif outcome.verdict is Verdict.CANCELLED:
             self.task._lose("the coordinator discarded the report")
             self.task.log.warning("cancelled: the lease was lost, and the result is discarded")
-            return Outcome(Verdict.CANCELLED, error=problem)
-        self.task.log.error("rejected, which is a bug or a misuse of the protocol: %s", problem)
-        return Outcome(Verdict.REJECTED, error=problem)
+        elif outcome.verdict is Verdict.REJECTED:
+            self.task.log.error("rejected, which is a bug or a misuse of the protocol: %s", outcome.error)
+        else:
+            self.task.log.error("somebody else answered the report: %s", outcome.error)
+        return outcome
+
+    def _call(self, call: Call) -> Answer:
+        return self._contract.transport.call(
+            "POST",
+            call.path,
+            call.body,
+            answer_timeout_s=ANSWER_TIMEOUT_S,
+            until=self._clock.valid_until,
+            token=call.token,
+        )
+
+    def _unopened(self, error: LessorError) -> Outcome:
+        self.task._lose("the coordinator did not say that it may begin")
+        self.task.log.error("the attempt did not begin, because nobody answered: %s", error)
+        return Outcome(Verdict.UNKNOWN, error=error)
 
     def _lost(self) -> Outcome:
         self.task._lose("the lease ran out")
@@ -142,5 +168,18 @@ class Attempt:
         return Outcome(Verdict.LOST)
 
 
-def _state(answer: Any) -> TaskState:
-    return TaskState(answer["state"])
+def _raised(error: BaseException) -> Ended:
+    trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return Ended(None, Category.USER_CODE, f"{type(error).__name__}: {error}", stack_trace=trace)
+
+
+def _checked(result: Any) -> Ended:
+    """The result as the coordinator takes it, or a failure that says why it would not."""
+    try:
+        size_bytes = len(encode({"result": result})) - len(b'{"result":}')
+    except (TypeError, ValueError, RecursionError) as error:
+        return Ended(None, Category.CONFIGURATION, f"the result is not JSON: {error}", code="result_not_json")
+    if size_bytes > MAX_RESULT_BYTES:
+        reason = f"the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are taken"
+        return Ended(None, Category.CONFIGURATION, reason, code="result_too_large")
+    return Ended(result)

@@ -8,7 +8,7 @@ came. The wall clock plays no part.
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any, Mapping, Optional
 
 # Linux alone has a clock that also counts while the machine is suspended. Without it a lease would seem to live on
@@ -39,13 +39,40 @@ class LeaseClock:
     def __init__(self, lease: Mapping[str, Any], asked_at: float, heard_at: float) -> None:
         """`asked_at` is when the worker first asked for what turned out to be this lease."""
         granted_at = parse_time(lease["grantedAt"])
-        self._expires_at = parse_time(lease["expiresAt"])
+        self._expires_at: Optional[datetime] = parse_time(lease["expiresAt"])
         self._length_s = (self._expires_at - granted_at).total_seconds()
+        # What is sure from an answered heartbeat on.
+        self._sure_s = self._length_s * _SURE_TENTHS / _GRANTED_TENTHS
         timeout_ms: Optional[int] = lease.get("timeoutMs")
-        self._limited_to_s = None if timeout_ms is None else timeout_ms / 1000
-        self._granted_at = granted_at
+        self._limited_to = None if timeout_ms is None else granted_at + timedelta(milliseconds=timeout_ms)
         self._heard_at = heard_at
         self.valid_until = asked_at + self._length_s
+        # The lease is over by then, whatever is heard.
+        self._ends_at: Optional[float] = None
+
+    @classmethod
+    def pushed(cls, heartbeat_timeout_s: float, begin_within_s: float, heard_at: float) -> "LeaseClock":
+        """Of a task that was pushed and has to begin within some time. From then on the lease lives for
+        `heartbeat_timeout_s` after each answered call."""
+        clock = cls.__new__(cls)
+        clock._expires_at = None
+        clock._length_s = clock._sure_s = heartbeat_timeout_s
+        clock._limited_to = None
+        clock._heard_at = heard_at
+        clock.valid_until = heard_at + begin_within_s
+        clock._ends_at = None
+        return clock
+
+    def begun(self, sent_at: float) -> None:
+        """The attempt began with a call that was first sent then."""
+        self._heard_at = now()
+        self.valid_until = sent_at + self._length_s
+
+    def stopping(self, grace_s: float) -> None:
+        """The handler was told to stop, and has so long for it."""
+        if self._ends_at is None:
+            self._ends_at = now() + grace_s
+        self.valid_until = min(self.valid_until, self._ends_at)
 
     @property
     def is_over(self) -> bool:
@@ -61,14 +88,15 @@ class LeaseClock:
         """The lease is over by then unless a heartbeat was answered, however late it was granted."""
         return self._heard_at + self._length_s
 
-    def extended(self, sent_at: float, expires_at: datetime) -> None:
-        """A heartbeat that was sent then found the lease alive until `expires_at`."""
-        age_s = (expires_at - self._granted_at).total_seconds()
-        if self._limited_to_s is None or age_s < self._limited_to_s:
-            sure_s = self._length_s * _SURE_TENTHS / _GRANTED_TENTHS
-            self.valid_until = max(self.valid_until, sent_at + sure_s)
+    def extended(self, sent_at: float, expires_at: Optional[datetime]) -> None:
+        """A heartbeat that was sent then found the lease alive, until `expires_at` where that is told."""
+        if expires_at is None or self._limited_to is None or expires_at < self._limited_to:
+            self.valid_until = max(self.valid_until, sent_at + self._sure_s)
         else:
-            self._limit(sent_at, (expires_at - self._expires_at).total_seconds())
+            before = self._expires_at or expires_at
+            self._limit(sent_at, (expires_at - before).total_seconds())
+        if self._ends_at is not None:
+            self.valid_until = min(self.valid_until, self._ends_at)
         self._expires_at = expires_at
 
     def _limit(self, sent_at: float, gained_s: float) -> None:

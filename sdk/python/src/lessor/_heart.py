@@ -7,12 +7,12 @@ the coordinator's word that the lease is gone, and the worker's own clock.
 from __future__ import annotations
 
 import threading
-from datetime import datetime
-from typing import Any, Dict, Optional, Tuple
+from typing import Optional
 
-from ._clock import LeaseClock, now, parse_time
+from ._clock import LeaseClock, now
+from ._contract import Contract
 from ._errors import Problem
-from ._http import Answer, Fault, Transport, encode, segment
+from ._http import Answer, Fault
 from ._retry import FIRST_PAUSE_S
 from ._task import Task
 
@@ -20,17 +20,14 @@ from ._task import Task
 MIN_INTERVAL_S = 0.5
 # A heartbeat that is not answered by then is repeated.
 BEAT_TIMEOUT_S = 10.0
-MAX_MESSAGE_BYTES = 16 * 1024
 
 
 class Heart:
-    def __init__(self, transport: Transport, worker_id: str, task: Task, clock: LeaseClock, interval_s: float):
-        self._transport = transport
-        self._worker_id = worker_id
+    def __init__(self, contract: Contract, task: Task, clock: LeaseClock, interval_s: float):
+        self._contract = contract
         self._task = task
         self._clock = clock
         self._interval_s = interval_s
-        self._path = f"/v1/leases/{segment(task.lease_id)}/heartbeat"
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
         self._lock = threading.Lock()
@@ -78,15 +75,13 @@ class Heart:
     def _beat(self) -> bool:
         """One heartbeat; says whether it was answered."""
         progress = self._task._take_progress()
-        body: Dict[str, Any] = {"workerId": self._worker_id, "taskId": self._task.id}
-        if progress is not None and progress[0] is not None:
-            body["progressPct"] = progress[0]
-        if progress is not None and progress[1] is not None:
-            body["message"] = cut(progress[1])
+        call = self._contract.heartbeat(progress)
         sent_at = now()
         timeout_s = min(BEAT_TIMEOUT_S, max(self._clock.valid_until - sent_at, self._interval_s))
         try:
-            answer = self._transport.once("POST", self._path, encode(body), timeout_s=timeout_s)
+            answer = self._contract.transport.once(
+                "POST", call.path, call.body, timeout_s=timeout_s, token=call.token
+            )
         except Fault as fault:
             self._task._restore_progress(progress)
             self._task.log.debug("a heartbeat was not answered: %s", fault)
@@ -98,7 +93,7 @@ class Heart:
     def _obey(self, answer: Answer, sent_at: float) -> bool:
         """Does what the coordinator says; says whether it was the coordinator who said it."""
         try:
-            expires_at, cancel_reason = answer.read(_told)
+            heard = self._contract.heard(answer)
         except Problem as problem:
             if problem.is_foreign:
                 return False
@@ -108,19 +103,9 @@ class Heart:
                 self._task.log.error("a heartbeat was rejected: %s", problem)
                 self._task._lose(f"a heartbeat was rejected: {problem}")
             return True
-        self._clock.extended(sent_at, expires_at)
-        if cancel_reason is not None:
-            self._task._cancel(cancel_reason)
+        self._clock.extended(sent_at, heard.expires_at)
+        if heard.cancel_reason is not None:
+            if heard.grace_s is not None:
+                self._clock.stopping(heard.grace_s)
+            self._task._cancel(heard.cancel_reason)
         return True
-
-
-def _told(answer: Any) -> Tuple[datetime, Optional[str]]:
-    """Until when the lease lives, and why the handler should stop, if it should."""
-    reason = (answer.get("cancelReason") or "cancelled") if answer["shouldCancel"] else None
-    return parse_time(answer["expiresAt"]), reason
-
-
-def cut(text: str) -> str:
-    """The text as far as the coordinator takes it, and as far as it can be sent."""
-    sendable = text.encode("utf-8", "replace")[:MAX_MESSAGE_BYTES]
-    return sendable.decode("utf-8", "ignore")

@@ -54,6 +54,13 @@ class Answer:
         except (ValueError, LookupError, TypeError, AttributeError):
             raise Problem.foreign(self.status) from None
 
+    def json(self) -> Any:
+        """The body, whatever the status; nothing when it is not JSON."""
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
 
 class Abort:
     """Ends a request from another thread."""
@@ -82,7 +89,10 @@ class Abort:
 class Transport:
     """Where the coordinator is, on whose behalf, and the connections to it. Safe to share between threads."""
 
-    def __init__(self, url: Optional[str], tenant: Optional[str], workspace: Optional[str]) -> None:
+    def __init__(
+        self, url: Optional[str], tenant: Optional[str], workspace: Optional[str], *, is_scoped: bool = True
+    ) -> None:
+        """Without a scope, task tokens say on whose behalf."""
         self.url = url or os.environ.get("LESSOR_URL") or DEFAULT_URL
         parts = urlsplit(self.url if "://" in self.url else f"http://{self.url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -97,7 +107,7 @@ class Transport:
             ("lessor-workspace", workspace, "LESSOR_WORKSPACE"),
         ):
             chosen = name or os.environ.get(variable)
-            if chosen:
+            if chosen and is_scoped:
                 self._headers[header] = chosen
         self._lock = threading.Lock()
         self._idle: List[http.client.HTTPConnection] = []
@@ -110,6 +120,7 @@ class Transport:
         *,
         answer_timeout_s: float = ANSWER_TIMEOUT_S,
         until: float,
+        token: Optional[str] = None,
     ) -> Answer:
         """Asks until there is an answer that decides something, repeating what got lost: a bounded number of times,
         and not beyond `until`."""
@@ -119,7 +130,7 @@ class Transport:
             if remaining_s <= 0:
                 raise NoAnswer(f"{self.url}: there was no time left to ask")
             try:
-                return self.once(method, path, body, timeout_s=min(answer_timeout_s, remaining_s))
+                return self.once(method, path, body, timeout_s=min(answer_timeout_s, remaining_s), token=token)
             except Fault as fault:
                 wait_s = pauses.after(fault.retry_after_s)
                 if wait_s is None or now() + wait_s >= until:
@@ -134,20 +145,22 @@ class Transport:
         *,
         timeout_s: float,
         abort: Optional[Abort] = None,
+        token: Optional[str] = None,
     ) -> Answer:
         """One try. An answer that decides nothing is a fault like a lost one."""
         deadline = now() + timeout_s
+        headers = self._headers if token is None else {**self._headers, "authorization": f"Bearer {token}"}
         connection = self._take()
         if connection is not None:
             try:
-                return self._exchange(connection, method, path, body, deadline, abort)
+                return self._exchange(connection, method, path, body, headers, deadline, abort)
             except (OSError, http.client.HTTPException) as error:
                 # A kept connection may have been closed by the other side long ago, which says nothing about this
                 # request. A new one tells. A poll has to know that its answer may have been lost.
                 if not isinstance(error, ConnectionError) or abort is not None:
                     raise Fault(_shown(error)) from error
         try:
-            return self._exchange(self._connect(deadline), method, path, body, deadline, abort)
+            return self._exchange(self._connect(deadline), method, path, body, headers, deadline, abort)
         except (OSError, http.client.HTTPException) as error:
             raise Fault(_shown(error)) from error
 
@@ -163,6 +176,7 @@ class Transport:
         method: str,
         path: str,
         body: Optional[bytes],
+        headers: Mapping[str, str],
         deadline: float,
         abort: Optional[Abort],
     ) -> Answer:
@@ -170,7 +184,7 @@ class Transport:
             if abort is not None:
                 abort.watch(connection.sock)
             _limit(connection, deadline)
-            connection.request(method, self._base + path, body, self._headers)
+            connection.request(method, self._base + path, body, dict(headers))
             response = connection.getresponse()
             read = bytearray()
             while True:

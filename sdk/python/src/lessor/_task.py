@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Mapping, MutableMapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, MutableMapping, Optional, Tuple
 
 from ._clock import LeaseClock, now, parse_time
 from ._failures import Cancelled, LeaseLost
@@ -49,7 +49,8 @@ class Task:
         self.asset_id: Optional[str] = lease.get("assetId")
         self.task_key: Optional[str] = lease.get("taskKey")
         self.resources: Any = lease.get("resources")
-        # Opaque; whoever has it and the worker's id may report on this attempt.
+        # Opaque; whoever has it and the worker's id may report on this attempt. A task that was pushed has the id of
+        # its dispatch here, which only names it.
         self.lease_id: str = lease["leaseId"]
         self.log = TaskLog(self.id, self.attempt)
         self._clock = clock
@@ -59,6 +60,7 @@ class Task:
         self._is_lost = False
         self._progress: Optional[Tuple[Optional[float], Optional[str]]] = None
         self._progressed = threading.Event()
+        self._metrics: Optional[Dict[str, int]] = None
 
     @property
     def cancelled(self) -> bool:
@@ -102,6 +104,24 @@ class Task:
         with self._lock:
             self._progress = (pct, message)
         self._progressed.set()
+
+    def metrics(
+        self,
+        *,
+        cpu_time_ms: Optional[int] = None,
+        peak_memory_bytes: Optional[int] = None,
+        io_read_bytes: Optional[int] = None,
+        io_write_bytes: Optional[int] = None,
+    ) -> None:
+        """What the attempt took, told with its report where the contract has a place for it: a pushed task's has. It is
+        for people and decides nothing."""
+        told = {
+            "cpuTimeMs": cpu_time_ms,
+            "peakMemoryBytes": peak_memory_bytes,
+            "ioReadBytes": io_read_bytes,
+            "ioWriteBytes": io_write_bytes,
+        }
+        self._metrics = {name: value for name, value in told.items() if value is not None}
 
     def _cancel(self, reason: str) -> None:
         with self._lock:

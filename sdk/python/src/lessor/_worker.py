@@ -6,31 +6,23 @@ handlers get some time to end, and what is left then is given back.
 
 from __future__ import annotations
 
-import inspect
-import os
-import secrets
-import select
 import signal
-import socket
 import threading
-from types import FrameType
-from typing import Any, Callable, Dict, List, Mapping, Optional, TypeVar
+from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
 
-from ._attempt import Attempt, Handler
-from ._clock import now
+from ._attempt import Attempt, Handler, OnOutcome, check_handler
+from ._clock import LeaseClock, now
+from ._contract import LeaseContract
+from ._drain import RELEASE_TIMEOUT_S, Stops, random_worker_id, release_all
 from ._http import Fault, Transport
-from ._outcome import Outcome, Verdict
 from ._poll import Poll
 from ._retry import Pauses
-from ._task import Task, logger
+from ._task import logger
 
 MAX_POLL_TASKS = 100
 DEFAULT_WAIT_MS = 10_000
 DEFAULT_GRACE_MS = 30_000
-# How long giving back what is left may take, all in all.
-RELEASE_TIMEOUT_S = 2.0
 
-OnOutcome = Callable[[Task, Outcome], None]
 H = TypeVar("H", bound=Handler)
 
 
@@ -55,7 +47,7 @@ class Worker:
     ) -> None:
         if concurrency < 1:
             raise ValueError(f"a worker runs at least one handler at a time, not {concurrency}")
-        self.worker_id = worker_id or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.worker_id = worker_id or random_worker_id()
         self._transport = Transport(url, tenant, workspace)
         self._concurrency = concurrency
         self._properties = properties
@@ -67,11 +59,7 @@ class Worker:
         self._running: Dict[str, Attempt] = {}
         self._is_draining = False
         self._error: Optional[BaseException] = None
-        # A byte in it wakes `run`. A signal handler may write to a socket, but must take no lock.
-        self._wakes, self._waker = socket.socketpair()
-        self._waker.setblocking(False)
-        self._wakes.setblocking(False)
-        self._stops = 0
+        self._stops = Stops()
 
     def handler(self, queue: str) -> Callable[[H], H]:
         """Makes a function the handler of a queue. What it returns is the task's result; what it raises, its failure."""
@@ -79,8 +67,7 @@ class Worker:
         def register(function: H) -> H:
             if queue in self._handlers:
                 raise ValueError(f"the queue {queue} has a handler already")
-            if inspect.iscoroutinefunction(function):
-                raise TypeError("a handler runs in a thread of its own and is a plain function, not a coroutine")
+            check_handler(function)
             self._handlers[queue] = function
             return function
 
@@ -93,25 +80,23 @@ class Worker:
             raise ValueError("a worker needs a handler")
         poll = Poll(self._transport, self.worker_id, list(self._handlers), self._properties, self._wait_ms)
         poller = threading.Thread(target=self._poll, args=(poll,), name="lessor-poll", daemon=True)
-        before = self._hear_signals()
+        before = self._stops.hear_signals()
         try:
             logger.info("%s works on %s", self.worker_id, ", ".join(self._handlers))
             poller.start()
-            self._sleep_until(lambda: self._stops >= 1 or self._error is not None, None)
+            self._stops.sleep_until(lambda: self._stops.count >= 1 or self._error is not None, None)
             self._drain(poll, poller)
         finally:
             for number, old in before.items():
                 signal.signal(number, old)
             self._transport.close()
-            self._wakes.close()
-            self._waker.close()
+            self._stops.close()
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
         """Tells it to drain, from any thread; a second call ends the grace."""
-        self._stops += 1
-        self._wake()
+        self._stops.stop()
 
     def _poll(self, poll: Poll) -> None:
         pauses = Pauses()
@@ -131,11 +116,11 @@ class Worker:
                 pauses = Pauses()
                 heard_at = now()
                 for lease in leases:
-                    self._begin(Attempt(self._transport, self.worker_id, lease, poll.asked_at, heard_at))
+                    self._begin(self._attempt(lease, poll.asked_at, heard_at))
         except BaseException as error:
             # The coordinator refuses the poll itself, which no repeat will change.
             self._error = error
-            self._wake()
+            self._stops.wake()
 
     def _pause(self, poll: Poll, pauses: Pauses, fault: Fault) -> Pauses:
         if poll.is_stopped:
@@ -168,22 +153,16 @@ class Worker:
 
     def _work(self, attempt: Attempt) -> None:
         try:
-            self._told(attempt.task, attempt.run(self._handlers[attempt.task.queue]))
-        except Exception:
-            attempt.task.log.exception("the attempt ended in an error of the worker itself")
+            attempt.work(self._handlers[attempt.task.queue], self._on_outcome)
         finally:
             with self._changed:
                 self._running.pop(attempt.task.lease_id, None)
                 self._changed.notify_all()
-            self._wake()
+            self._stops.wake()
 
-    def _told(self, task: Task, outcome: Optional[Outcome]) -> None:
-        if outcome is None or self._on_outcome is None:
-            return
-        try:
-            self._on_outcome(task, outcome)
-        except Exception:
-            task.log.exception("on_outcome raised")
+    def _attempt(self, lease: Mapping[str, Any], asked_at: float, heard_at: float) -> Attempt:
+        contract = LeaseContract(self._transport, self.worker_id, lease)
+        return Attempt(contract, lease, LeaseClock(lease, asked_at, heard_at))
 
     def _drain(self, poll: Poll, poller: threading.Thread) -> None:
         with self._changed:
@@ -194,44 +173,6 @@ class Worker:
         end = now() + self._grace_ms / 1000
         poller.join(RELEASE_TIMEOUT_S)
         for lease in poll.leftover(RELEASE_TIMEOUT_S):
-            heard_at = now()
-            Attempt(self._transport, self.worker_id, lease, poll.asked_at, heard_at).release("", RELEASE_TIMEOUT_S)
-        self._sleep_until(lambda: not self._running or self._stops >= 2, end)
-        self._release(list(self._running.values()))
-
-    def _release(self, attempts: List[Attempt]) -> None:
-        end = now() + RELEASE_TIMEOUT_S
-        for attempt in attempts:
-            outcome = attempt.release("the worker is stopping", max(end - now(), 0.001))
-            if outcome is None:
-                attempt.task.log.warning("stopped before the report was answered")
-            elif outcome.verdict is not Verdict.RELEASED:
-                attempt.task.log.warning("the lease was not given back and has to run out: %s", outcome.error)
-            self._told(attempt.task, outcome)
-
-    def _sleep_until(self, is_done: Callable[[], bool], end: Optional[float]) -> None:
-        while not is_done():
-            remaining_s = None if end is None else end - now()
-            if remaining_s is not None and remaining_s <= 0:
-                return
-            select.select([self._wakes], [], [], remaining_s)
-            try:
-                self._wakes.recv(1024)
-            except BlockingIOError:
-                pass
-
-    def _wake(self) -> None:
-        try:
-            self._waker.send(b"w")
-        except OSError:
-            # It is awake already, or gone.
-            pass
-
-    def _hear_signals(self) -> Dict[signal.Signals, Any]:
-        if threading.current_thread() is not threading.main_thread():
-            return {}
-
-        def heard(number: int, frame: Optional[FrameType]) -> None:
-            self.stop()
-
-        return {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+            self._attempt(lease, poll.asked_at, now()).release("", RELEASE_TIMEOUT_S)
+        self._stops.sleep_until(lambda: not self._running or self._stops.count >= 2, end)
+        release_all(list(self._running.values()), self._on_outcome)

@@ -1,0 +1,207 @@
+//! The contract of a worker that work was pushed to: the attempt is spoken of by its task token.
+//!
+//! The token is renewed by the answers to heartbeats. It is never logged, and goes to the coordinator alone.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use wire::{
+    CallbackOutcome, CallbackProblem, CallbackState, CompletionAcknowledged, HeartbeatAcknowledged, Json,
+    Problem, StartAcknowledged, TaskCompleted, TaskEnvelope, TaskHeartbeat, TaskStarted, TaskState,
+};
+
+use crate::contract::{Contract, Heard, Stop};
+use crate::task::Told;
+use crate::transport::{Answer, Request, Transport};
+use crate::{Category, Error, Failure, Metrics, Outcome};
+
+pub struct CallbackContract {
+    transport: Transport,
+    worker_id: Arc<str>,
+    task_id: String,
+    attempt: u32,
+    cancel_grace: Duration,
+    token: Mutex<String>,
+}
+
+impl CallbackContract {
+    pub fn new(transport: Transport, worker_id: Arc<str>, envelope: &TaskEnvelope) -> CallbackContract {
+        CallbackContract {
+            transport,
+            worker_id,
+            task_id: envelope.task_id.clone(),
+            attempt: envelope.attempt,
+            cancel_grace: Duration::from_millis(envelope.cancel_grace_period_ms),
+            token: Mutex::new(envelope.task_token.clone()),
+        }
+    }
+
+    fn post(&self, call: &str, body: &impl serde::Serialize) -> Result<Request, Error> {
+        let token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        self.transport.post(&["tasks", &self.task_id, call], body)?.bearer(&token)
+    }
+
+    fn renew(&self, token: Option<String>) {
+        if let Some(token) = token {
+            *self.token.lock().unwrap_or_else(PoisonError::into_inner) = token;
+        }
+    }
+
+    fn completed(&self, outcome: CallbackOutcome) -> TaskCompleted {
+        TaskCompleted {
+            attempt: self.attempt,
+            worker_id: self.worker_id.to_string(),
+            outcome,
+            completed_at: Some(Timestamp::now()),
+            output: None,
+            error: None,
+            metrics: None,
+            cancelled_during_phase: None,
+            partial_progress: None,
+        }
+    }
+}
+
+impl Contract for CallbackContract {
+    fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    fn opening(&self) -> Result<Option<Request>, Error> {
+        let worker_id = self.worker_id.to_string();
+        let body = TaskStarted { attempt: self.attempt, worker_id, started_at: Some(Timestamp::now()) };
+        self.post("started", &body).map(Some)
+    }
+
+    fn may_begin(&self, answer: &Answer) -> Result<(), Error> {
+        read::<StartAcknowledged>(answer).map(|_| ())
+    }
+
+    fn heartbeat(&self, progress: Option<Told>) -> Result<Request, Error> {
+        let (progress_pct, message) = progress.map_or((None, None), |told| (told.pct, told.message));
+        let (worker_id, heartbeat_at) = (self.worker_id.to_string(), Some(Timestamp::now()));
+        let body = TaskHeartbeat { attempt: self.attempt, worker_id, heartbeat_at, progress_pct, message };
+        self.post("heartbeat", &body)
+    }
+
+    fn heard(&self, answer: &Answer) -> Heard {
+        match read::<HeartbeatAcknowledged>(answer) {
+            Ok(told) => {
+                self.renew(told.task_token);
+                let stop = Stop::told(told.should_cancel, told.cancel_reason, Some(self.cancel_grace));
+                Heard::Lives { expires_at: None, stop }
+            }
+            Err(error @ Error::Refused(_)) => Heard::Over(format!("a heartbeat was refused: {error}")),
+            Err(error) => Heard::Foreign(error),
+        }
+    }
+
+    fn report(&self, ended: Result<Json, Failure>, metrics: Option<Metrics>) -> Result<Request, Error> {
+        let body = match ended {
+            Ok(output) => {
+                TaskCompleted { output: Some(output), ..self.completed(CallbackOutcome::Succeeded) }
+            }
+            Err(failure) => {
+                let outcome = match failure.category() {
+                    Category::Cancelled => CallbackOutcome::Cancelled,
+                    _ => CallbackOutcome::Failed,
+                };
+                TaskCompleted { error: Some(failure.into_callback_error()), ..self.completed(outcome) }
+            }
+        };
+        self.post("completed", &TaskCompleted { metrics, ..body })
+    }
+
+    fn verdict(&self, answer: &Answer) -> Outcome {
+        match read::<CompletionAcknowledged>(answer) {
+            Ok(told) => Outcome::Committed(state(told.final_state)),
+            Err(Error::Refused(problem)) if is_authority_lost(&problem) => Outcome::Cancelled,
+            Err(error) => Outcome::refused(error),
+        }
+    }
+
+    /// This contract knows no release. A failure that another attempt may well not meet is the nearest: silence would
+    /// cost the task an attempt as well, and the time until it is noticed.
+    fn giving_back(&self) -> Result<Request, Error> {
+        let failure = Failure::infrastructure("the worker is stopping").code("worker_stopping");
+        self.report(Err(failure.retryable(true)), None)
+    }
+
+    fn given_back(&self, answer: &Answer) -> Outcome {
+        self.verdict(answer)
+    }
+}
+
+fn is_authority_lost(problem: &Problem) -> bool {
+    matches!(problem.code.as_str(), "attempt_mismatch" | "task_already_terminal" | "task_expired")
+}
+
+/// Reads what was asked for, or the coordinator's no in the words of this contract.
+fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
+    match answer.parse::<CallbackProblem>() {
+        Ok(problem) if !answer.is_done() && is_code(&problem.error) => {
+            Err(Error::Refused(Box::new(Problem {
+                kind: String::new(),
+                title: String::new(),
+                status: answer.status,
+                detail: problem.message,
+                code: problem.error,
+                field: None,
+                task_id: None,
+                verdict: None,
+                instance: None,
+            })))
+        }
+        _ => answer.read(),
+    }
+}
+
+/// Gateways also speak of an `error` and a `message`, but hardly in such words.
+fn is_code(error: &str) -> bool {
+    error.contains('_') && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+/// What became of the task. This contract does not tell every end by the coordinator from a failure.
+fn state(told: CallbackState) -> TaskState {
+    match told {
+        CallbackState::Succeeded => TaskState::Completed,
+        CallbackState::Failed => TaskState::Failed,
+        CallbackState::Cancelled => TaskState::Dead,
+        CallbackState::RetryWait => TaskState::Waiting,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(status: u16, body: &str) -> Result<StartAcknowledged, Error> {
+        read(&Answer::new(status, body.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_the_page_of_a_gateway() {
+        let refused = told(409, r#"{"error":"task_already_terminal","state":"CANCELLED","message":"m"}"#);
+        assert!(matches!(refused, Err(Error::Refused(problem)) if problem.code == "task_already_terminal"));
+        for foreign in [r#"{"error":"Not Found","message":"no route"}"#, "<html>", "{}"] {
+            assert!(matches!(told(404, foreign), Err(Error::Foreign { .. })), "{foreign}");
+        }
+    }
+
+    #[test]
+    fn only_lost_authority_is_cancelled() {
+        for (code, is_lost) in [
+            ("attempt_mismatch", true),
+            ("task_already_terminal", true),
+            ("task_expired", true),
+            ("attempt_already_completed", false),
+            ("attempt_already_started", false),
+            ("invalid_token", false),
+        ] {
+            let refused = told(409, &format!(r#"{{"error":"{code}","message":"m"}}"#)).unwrap_err();
+            assert_eq!(is_authority_lost(refused.problem().unwrap()), is_lost, "{code}");
+        }
+    }
+}

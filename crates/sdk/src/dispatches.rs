@@ -1,0 +1,93 @@
+//! Which dispatches run here and which have been here before, so that a repeat is accepted and not run again.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Most dispatches that are remembered after they ended; the oldest are forgotten first.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// What is to be done with a dispatch that arrives.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival {
+    New,
+    Repeat,
+    Full,
+}
+
+#[derive(Debug)]
+pub struct Dispatches<T> {
+    running: HashMap<String, T>,
+    remembered: HashSet<String>,
+    by_age: VecDeque<String>,
+}
+
+impl<T> Dispatches<T> {
+    pub fn new() -> Dispatches<T> {
+        Dispatches { running: HashMap::new(), remembered: HashSet::new(), by_age: VecDeque::new() }
+    }
+
+    pub fn arrival(&self, id: &str, concurrency: usize) -> Arrival {
+        if self.running.contains_key(id) || self.remembered.contains(id) {
+            Arrival::Repeat
+        } else if self.running.len() >= concurrency {
+            Arrival::Full
+        } else {
+            Arrival::New
+        }
+    }
+
+    pub fn begin(&mut self, id: String, running: T) {
+        self.running.insert(id, running);
+    }
+
+    /// One ended. It is remembered unless its work never began: then a repeat may try.
+    pub fn end(&mut self, id: &str, began: bool) {
+        if self.running.remove(id).is_none() || !began || !self.remembered.insert(id.to_owned()) {
+            return;
+        }
+        self.by_age.push_back(id.to_owned());
+        if self.by_age.len() > MAX_REMEMBERED
+            && let Some(oldest) = self.by_age.pop_front()
+        {
+            self.remembered.remove(&oldest);
+        }
+    }
+
+    pub fn running(&self) -> impl Iterator<Item = &T> {
+        self.running.values()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeat_is_known_while_it_runs_and_afterwards() {
+        let mut dispatches = Dispatches::new();
+        assert_eq!(dispatches.arrival("a", 1), Arrival::New);
+        dispatches.begin("a".into(), ());
+        assert_eq!(dispatches.arrival("a", 1), Arrival::Repeat, "also when it is full");
+        assert_eq!(dispatches.arrival("b", 1), Arrival::Full);
+        dispatches.end("a", true);
+        assert_eq!(dispatches.arrival("a", 1), Arrival::Repeat);
+        dispatches.begin("b".into(), ());
+        dispatches.end("b", false);
+        assert_eq!(dispatches.arrival("b", 1), Arrival::New, "it never began");
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut dispatches = Dispatches::new();
+        for n in 0..=MAX_REMEMBERED {
+            dispatches.begin(n.to_string(), ());
+            dispatches.end(&n.to_string(), true);
+        }
+        assert_eq!((dispatches.remembered.len(), dispatches.by_age.len()), (MAX_REMEMBERED, MAX_REMEMBERED));
+        assert_eq!(dispatches.arrival("0", 1), Arrival::New);
+        assert_eq!(dispatches.arrival("1", 1), Arrival::Repeat);
+    }
+}

@@ -1,0 +1,96 @@
+//! The contract of a worker that asks for its work: the attempt is spoken of by its lease.
+
+use std::sync::Arc;
+
+use wire::{
+    Heartbeat, HeartbeatAnswer, Json, ReleaseLease, Released, ReportAnswer, ReportCompletion, Verdict,
+};
+
+use crate::contract::{Contract, Heard, Stop};
+use crate::task::Told;
+use crate::transport::{Answer, Request, Transport};
+use crate::{Error, Failure, Metrics, Outcome};
+
+pub struct LeaseContract {
+    pub transport: Transport,
+    pub worker_id: Arc<str>,
+    pub lease_id: String,
+    pub task_id: String,
+}
+
+impl Contract for LeaseContract {
+    fn transport(&self) -> &Transport {
+        &self.transport
+    }
+
+    fn opening(&self) -> Result<Option<Request>, Error> {
+        Ok(None)
+    }
+
+    fn may_begin(&self, _: &Answer) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn heartbeat(&self, progress: Option<Told>) -> Result<Request, Error> {
+        let (progress_pct, message) = progress.map_or((None, None), |told| (told.pct, told.message));
+        let (worker_id, task_id) = self.names();
+        let body = Heartbeat { worker_id, task_id: Some(task_id), progress_pct, message };
+        self.transport.post(&self.path("heartbeat"), &body)
+    }
+
+    fn heard(&self, answer: &Answer) -> Heard {
+        match answer.read::<HeartbeatAnswer>() {
+            Ok(told) => Heard::Lives {
+                expires_at: Some(told.expires_at),
+                stop: Stop::told(told.should_cancel, told.cancel_reason, None),
+            },
+            Err(Error::Refused(problem)) if problem.status == 410 => {
+                Heard::Over("the coordinator says that the lease is over".to_owned())
+            }
+            Err(error @ Error::Refused(_)) => {
+                tracing::error!(%error, "a heartbeat was rejected");
+                Heard::Over(format!("a heartbeat was rejected: {error}"))
+            }
+            Err(error) => Heard::Foreign(error),
+        }
+    }
+
+    /// Metrics have no place in this contract.
+    fn report(&self, ended: Result<Json, Failure>, _: Option<Metrics>) -> Result<Request, Error> {
+        let (worker_id, task_id) = self.names();
+        match ended {
+            Ok(result) => {
+                let body = ReportCompletion { worker_id, task_id: Some(task_id), result: Some(result) };
+                self.transport.post(&self.path("complete"), &body)
+            }
+            Err(failure) => self.transport.post(&self.path("fail"), &failure.into_report(worker_id, task_id)),
+        }
+    }
+
+    fn verdict(&self, answer: &Answer) -> Outcome {
+        match answer.read::<ReportAnswer>() {
+            Ok(told) => Outcome::Committed(told.state),
+            Err(Error::Refused(problem)) if problem.verdict == Some(Verdict::Cancelled) => Outcome::Cancelled,
+            Err(error) => Outcome::refused(error),
+        }
+    }
+
+    fn giving_back(&self) -> Result<Request, Error> {
+        let (worker_id, task_id) = self.names();
+        self.transport.post(&self.path("release"), &ReleaseLease { worker_id, task_id: Some(task_id) })
+    }
+
+    fn given_back(&self, answer: &Answer) -> Outcome {
+        answer.read::<Released>().map_or_else(Outcome::refused, |released| Outcome::Released(released.state))
+    }
+}
+
+impl LeaseContract {
+    fn names(&self) -> (String, String) {
+        (self.worker_id.to_string(), self.task_id.clone())
+    }
+
+    fn path<'a>(&'a self, call: &'a str) -> [&'a str; 3] {
+        ["leases", &self.lease_id, call]
+    }
+}

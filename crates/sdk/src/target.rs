@@ -1,0 +1,230 @@
+//! A push target: tasks that the coordinator sends to a program, and the callbacks that keep the contract for them.
+//!
+//! It knows no HTTP server. The program hands over the headers and the body of each POST, and answers with the status
+//! that it gets; the work goes on in the background.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use wire::TaskEnvelope;
+
+use crate::attempt::{Attempt, give_back};
+use crate::callback_contract::CallbackContract;
+use crate::dispatches::{Arrival, Dispatches};
+use crate::handler::boxed;
+use crate::lease_clock::LeaseClock;
+use crate::stop::{Stopper, hear_signals};
+use crate::transport::Transport;
+use crate::{Accept, Error, Failure, TargetOptions, Task, clock, key, signature};
+
+/// Longer than the longest envelope: a payload and resources, with room for the rest.
+pub const MAX_ENVELOPE_BYTES: usize = 4 * 1024 * 1024;
+const MAX_DISPATCH_ID_BYTES: usize = 128;
+/// How long the coordinator waits at least for the first sign of life after it was told that a dispatch is accepted.
+const MIN_BEGIN_WITHIN: Duration = Duration::from_secs(60);
+
+/// An open target; a clone is the same one.
+#[derive(Clone)]
+pub struct Target(Arc<Inner>);
+
+struct Inner {
+    options: TargetOptions,
+    worker_id: Arc<str>,
+    transport: Transport,
+    runtime: Handle,
+    state: Mutex<State>,
+    /// Whether nothing runs.
+    is_idle: watch::Sender<bool>,
+}
+
+struct State {
+    dispatches: Dispatches<Arc<Attempt>>,
+    is_draining: bool,
+}
+
+impl Target {
+    /// A target with a handler, the same as a worker's. What it returns is the task's result, or its failure; a panic
+    /// is a failure too.
+    pub fn with<H, F, R>(handler: H) -> TargetOptions
+    where
+        H: Fn(Task) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<R, Failure>> + Send + 'static,
+        R: Serialize + Send + 'static,
+    {
+        TargetOptions::new(boxed(handler))
+    }
+
+    pub(crate) fn open(options: TargetOptions) -> Result<Target, Error> {
+        if options.concurrency == 0 {
+            return Err(Error::Setup("a target runs at least one handler at a time".to_owned()));
+        }
+        let unscoped = Transport::unscoped()?;
+        let transport = match &options.callback_url {
+            Some(url) => unscoped.to(url)?,
+            None => unscoped,
+        };
+        let worker_id = match &options.worker_id {
+            Some(worker_id) => worker_id.clone(),
+            None => key::worker_id()?,
+        };
+        let runtime = Handle::try_current()
+            .map_err(|_| Error::Setup("a target is opened inside a tokio runtime".to_owned()))?;
+        let state = State { dispatches: Dispatches::new(), is_draining: false };
+        Ok(Target(Arc::new(Inner {
+            options,
+            worker_id: worker_id.into(),
+            transport,
+            runtime,
+            state: Mutex::new(state),
+            is_idle: watch::Sender::new(true),
+        })))
+    }
+
+    /// Takes a dispatch, or says why not, at once; call it with the headers and the raw body of a POST. A repeat of a
+    /// dispatch is accepted and not run again.
+    pub fn accept<N, V>(&self, headers: impl IntoIterator<Item = (N, V)>, body: &[u8]) -> Accept
+    where
+        N: AsRef<str>,
+        V: AsRef<[u8]>,
+    {
+        self.try_accept(headers, body).unwrap_or_else(|refused| {
+            tracing::warn!(?refused, "a dispatch was refused");
+            refused
+        })
+    }
+
+    /// Works until it is told to stop, by SIGTERM, SIGINT or its stopper; then nothing is accepted any more, running
+    /// handlers have their grace, and what is left is reported as not done. Keep the HTTP server up meanwhile.
+    pub async fn run(&self) -> Result<(), Error> {
+        let stopper = self.stopper();
+        match self.0.options.hears_signals {
+            true => tokio::select! {
+                () = self.drain() => {}
+                () = hear_signals(stopper)? => {}
+            },
+            false => self.drain().await,
+        }
+        Ok(())
+    }
+
+    pub fn stopper(&self) -> Stopper {
+        self.0.options.stopper.clone()
+    }
+
+    fn try_accept<N, V>(
+        &self,
+        headers: impl IntoIterator<Item = (N, V)>,
+        body: &[u8],
+    ) -> Result<Accept, Accept>
+    where
+        N: AsRef<str>,
+        V: AsRef<[u8]>,
+    {
+        if body.len() > MAX_ENVELOPE_BYTES {
+            return Err(Accept::too_large(MAX_ENVELOPE_BYTES));
+        }
+        self.check_signature(headers, body)?;
+        let envelope: TaskEnvelope = serde_json::from_slice(body)
+            .map_err(|error| Accept::bad(format!("the envelope is not as it should be: {error}")))?;
+        if envelope.dispatch_id.is_empty() || envelope.dispatch_id.len() > MAX_DISPATCH_ID_BYTES {
+            return Err(Accept::bad("the dispatch id is empty or too long"));
+        }
+        let transport = match self.0.options.callback_url {
+            Some(_) => self.0.transport.clone(),
+            None => self
+                .0
+                .transport
+                .to(&envelope.callback_base_url)
+                .map_err(|error| Accept::bad(format!("nobody can be called back: {error}")))?,
+        };
+        self.begin(transport, envelope)
+    }
+
+    fn check_signature<N, V>(
+        &self,
+        headers: impl IntoIterator<Item = (N, V)>,
+        body: &[u8],
+    ) -> Result<(), Accept>
+    where
+        N: AsRef<str>,
+        V: AsRef<[u8]>,
+    {
+        if self.0.options.secrets.is_empty() {
+            return Ok(());
+        }
+        let is_signature =
+            |(name, _): &(N, V)| name.as_ref().eq_ignore_ascii_case(signature::SIGNATURE_HEADER);
+        let mut signatures = headers.into_iter().filter(is_signature);
+        let (Some((_, value)), None) = (signatures.next(), signatures.next()) else {
+            return Err(Accept::unsigned("a dispatch has exactly one signature"));
+        };
+        signature::verify(&self.0.options.secrets, value.as_ref(), body).map_err(Accept::unsigned)
+    }
+
+    fn begin(&self, transport: Transport, envelope: TaskEnvelope) -> Result<Accept, Accept> {
+        let inner = &self.0;
+        let id = envelope.dispatch_id.clone();
+        let mut state = inner.state();
+        match state.dispatches.arrival(&id, inner.options.concurrency) {
+            Arrival::Repeat => return Ok(Accept::Accepted),
+            _ if state.is_draining => return Err(Accept::stopping()),
+            Arrival::Full => return Err(Accept::full()),
+            Arrival::New => {}
+        }
+        let contract = CallbackContract::new(transport, inner.worker_id.clone(), &envelope);
+        let timeout = Duration::from_millis(envelope.heartbeat_timeout_ms);
+        let clock = LeaseClock::pushed(timeout, timeout.max(MIN_BEGIN_WITHIN), clock::now());
+        let attempt = Arc::new(Attempt::new(Box::new(contract), envelope.into(), clock));
+        state.dispatches.begin(id.clone(), attempt.clone());
+        inner.is_idle.send_replace(false);
+        drop(state);
+        let ending = Ending { target: inner.clone(), id, attempt };
+        inner.runtime.spawn(async move {
+            let options = &ending.target.options;
+            ending.attempt.work(&options.handler, options.on_outcome.clone()).await;
+        });
+        Ok(Accept::Accepted)
+    }
+
+    async fn drain(&self) {
+        let stopper = self.stopper();
+        stopper.told(1).await;
+        self.0.state().is_draining = true;
+        tracing::info!(worker_id = &*self.0.worker_id, "stops");
+        let mut is_idle = self.0.is_idle.subscribe();
+        tokio::select! {
+            // The sender lives as long as `self`.
+            _ = is_idle.wait_for(|is_idle| *is_idle) => return,
+            () = stopper.told(2) => {}
+            () = tokio::time::sleep(self.0.options.grace) => {}
+        }
+        let left: Vec<_> = self.0.state().dispatches.running().cloned().collect();
+        give_back(left, self.0.options.on_outcome.clone()).await;
+    }
+}
+
+impl Inner {
+    /// Nobody panics while holding it, and what is behind it would still be whole.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Frees the place of an attempt when it ends, also by a panic of its hook.
+struct Ending {
+    target: Arc<Inner>,
+    id: String,
+    attempt: Arc<Attempt>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut state = self.target.state();
+        state.dispatches.end(&self.id, self.attempt.has_begun());
+        // Under the lock, so that what is told last is what is true.
+        self.target.is_idle.send_replace(state.dispatches.is_idle());
+    }
+}

@@ -1,0 +1,83 @@
+"""How a worker stops: it is told by a signal or a call, waits for what runs, and gives back what is left."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import select
+import signal
+import socket
+import threading
+from types import FrameType
+from typing import Any, Callable, Dict, List, Optional
+
+from ._attempt import Attempt, OnOutcome
+from ._clock import now
+from ._outcome import Verdict
+
+# How long giving back what is left may take, all in all.
+RELEASE_TIMEOUT_S = 2.0
+
+
+class Stops:
+    """How often a worker was told to stop, and a way to sleep until something changes."""
+
+    def __init__(self) -> None:
+        # A byte in it wakes whoever sleeps. A signal handler may write to a socket, but must take no lock.
+        self._wakes, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
+        self._wakes.setblocking(False)
+        self.count = 0
+
+    def stop(self) -> None:
+        self.count += 1
+        self.wake()
+
+    def wake(self) -> None:
+        try:
+            self._waker.send(b"w")
+        except OSError:
+            # It is awake already, or gone.
+            pass
+
+    def sleep_until(self, is_done: Callable[[], bool], end: Optional[float]) -> None:
+        while not is_done():
+            remaining_s = None if end is None else end - now()
+            if remaining_s is not None and remaining_s <= 0:
+                return
+            select.select([self._wakes], [], [], remaining_s)
+            try:
+                self._wakes.recv(1024)
+            except BlockingIOError:
+                pass
+
+    def hear_signals(self) -> Dict[signal.Signals, Any]:
+        """Lets SIGTERM and SIGINT stop it, in the main thread; gives what heard them before."""
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+
+        def heard(number: int, frame: Optional[FrameType]) -> None:
+            self.stop()
+
+        return {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def close(self) -> None:
+        self._wakes.close()
+        self._waker.close()
+
+
+def release_all(attempts: List[Attempt], on_outcome: Optional[OnOutcome]) -> None:
+    """Gives back what is left when a worker stops."""
+    end = now() + RELEASE_TIMEOUT_S
+    for attempt in attempts:
+        outcome = attempt.release("the worker is stopping", max(end - now(), 0.001))
+        if outcome is None:
+            attempt.task.log.warning("stopped before the report was answered")
+        elif outcome.verdict not in (Verdict.RELEASED, Verdict.COMMITTED):
+            attempt.task.log.warning("the lease was not given back and has to run out: %s", outcome.error)
+        attempt.tell(on_outcome, outcome)
+
+
+def random_worker_id() -> str:
+    """With the host in it, for people who look for a worker."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
