@@ -56,22 +56,22 @@ async fn a_long_task_tells_its_progress_and_what_is_wrong() {
     stop(worker);
 }
 
-/// The ten lines in the documents are the examples, which the tests run.
+/// What the documents show are the examples, which the tests run.
 #[test]
 fn the_documents_show_the_examples_as_they_are() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-    let rust = read("crates/sdk/examples/worker.rs");
-    let python = read("sdk/python/examples/worker.py");
-    // Without the words at the top, which are for whoever opens the file.
-    let rust = rust.split_once("\n\n").unwrap().1;
-    let python = python.split_once("\n\n").unwrap().1;
-    for (document, code) in [
-        ("docs/workers.md", rust),
-        ("docs/workers.md", python),
-        ("crates/sdk/README.md", rust),
-        ("sdk/python/README.md", python),
-    ] {
-        assert!(read(document).contains(code), "{document} shows another worker than the example");
+    for name in ["worker", "target"] {
+        for (example, readme) in [
+            (format!("crates/sdk/examples/{name}.rs"), "crates/sdk/README.md"),
+            (format!("sdk/python/examples/{name}.py"), "sdk/python/README.md"),
+        ] {
+            // Without the words at the top, which are for whoever opens the file.
+            let text = read(&example);
+            let code = text.split_once("\n\n").unwrap().1;
+            for document in ["docs/workers.md", readme] {
+                assert!(read(document).contains(code), "{document} shows something else than {example}");
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ use sdk::{Client, Submit, Task, TaskState};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore, watch};
 
+use crate::pushing::{Pushing, accept};
 use crate::python::PythonWorker;
 use crate::stage::{QUEUE, Stage, Working};
 use crate::support::proxy::{Action, Request};
@@ -50,6 +51,43 @@ async fn every_third_answer_is_lost() {
     assert!(by_python.iter().all(|verdict| verdict == "COMMITTED"), "{by_python:?}");
     assert!(!by_rust.is_empty() && !by_python.is_empty());
     assert!(proxy.exchanges().iter().filter(|exchange| !exchange.was_told).count() > TASKS / 3);
+}
+
+/// S1-56: push targets of both SDKs for one queue, and every third answer to their callbacks is lost on its way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_third_answer_to_a_callback_is_lost() {
+    let rule = |_: &Request, number| if number % 3 == 0 { Action::Lose } else { Action::Pass };
+    let pushing = Pushing::start(rule).await;
+    let mut ids = Vec::new();
+    for n in 0..TASKS {
+        ids.push(pushing.submit(json!(n)).await);
+    }
+    let rust = pushing.target(|task: Task| async move { task.payload() }).concurrency(4).open().unwrap();
+    let (python, url) = PythonWorker::start_target();
+    let http = reqwest::Client::new();
+    for n in 0..TASKS {
+        let envelope = pushing.envelope().await;
+        // A target that is full is offered the same again, as push dispatch would another task.
+        loop {
+            let is_accepted = match n % 2 {
+                0 => accept(&rust, &envelope).is_accepted(),
+                _ => http.post(&url).json(&envelope).send().await.unwrap().status() == 202,
+            };
+            if is_accepted {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    let once = ["TaskCreated", "LeaseGranted", "AttemptStarted", "TaskCompleted"];
+    for id in &ids {
+        assert_eq!(pushing.final_task(id).await.state, TaskState::Completed);
+        assert_eq!(pushing.kinds(id).await, once, "{id}");
+    }
+    assert_eq!(pushing.ended.verdicts(TASKS / 2).await, vec!["COMMITTED"; TASKS / 2]);
+    let by_python = tokio::task::spawn_blocking(move || python.end()).await.unwrap();
+    assert_eq!(by_python, vec!["COMMITTED"; TASKS / 2], "no worker is left confused");
+    assert!(pushing.proxy.exchanges().iter().filter(|exchange| !exchange.was_told).count() > TASKS / 3);
 }
 
 /// Handlers end while there is no coordinator to report to.

@@ -3,9 +3,9 @@
 //! A missing `python3` fails them. What else they need is installed into a virtual environment below the target
 //! directory, once.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 fn package() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdk/python").canonicalize().unwrap()
@@ -107,7 +107,7 @@ fn python_is_a_typed_wheel() {
 }
 
 /// A worker of the Python SDK as a process of its own, that gives back what it gets.
-pub struct PythonWorker(Child);
+pub struct PythonWorker(Child, BufReader<ChildStdout>);
 
 /// It ends when its standard input does, and then says how its attempts ended.
 const WORKER: &str = "
@@ -122,18 +122,57 @@ worker.run()
 print('\\n'.join(verdicts))
 ";
 
+/// A push target of the Python SDK as a process of its own, that gives back what it gets. It says its port, ends when its
+/// standard input does, and then says how its attempts ended.
+const TARGET: &str = "
+import http.server, logging, sys, threading
+import lessor
+logging.disable(logging.CRITICAL)
+verdicts = []
+target = lessor.Target(lambda task: task.payload, on_outcome=lambda task, outcome: verdicts.append(outcome.verdict.value))
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers['content-length']))
+        self.send_response(target.accept(self.headers.items(), body).status)
+        self.send_header('content-length', '0')
+        self.end_headers()
+    def log_message(self, *arguments):
+        pass
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+print(server.server_port, flush=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+threading.Thread(target=lambda: (sys.stdin.read(), target.stop()), daemon=True).start()
+target.run()
+print('\\n'.join(verdicts))
+";
+
 impl PythonWorker {
     pub fn start(url: &str, queue: &str) -> PythonWorker {
         let mut command = source();
         command.env("LESSOR_URL", url).args(["-c", WORKER, queue]);
-        PythonWorker(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+        PythonWorker::spawn(command)
+    }
+
+    /// A push target, and where it listens.
+    pub fn start_target() -> (PythonWorker, String) {
+        let mut command = source();
+        command.args(["-c", TARGET]);
+        let mut target = PythonWorker::spawn(command);
+        let mut port = String::new();
+        target.1.read_line(&mut port).unwrap();
+        (target, format!("http://127.0.0.1:{}/", port.trim()))
+    }
+
+    fn spawn(mut command: Command) -> PythonWorker {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stdout.take().unwrap());
+        PythonWorker(child, said)
     }
 
     /// Ends it, and gives the verdicts.
     pub fn end(mut self) -> Vec<String> {
         drop(self.0.stdin.take());
-        let said = BufReader::new(self.0.stdout.take().unwrap());
-        let verdicts = said.lines().map(Result::unwrap).filter(|line| !line.is_empty()).collect();
+        let verdicts = self.1.by_ref().lines().map(Result::unwrap).filter(|line| !line.is_empty()).collect();
         assert!(self.0.wait().unwrap().success());
         verdicts
     }
