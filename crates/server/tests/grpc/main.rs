@@ -2,7 +2,6 @@
 
 mod abuse;
 mod heartbeats;
-mod hostile;
 mod leasing;
 mod plan;
 mod registration;

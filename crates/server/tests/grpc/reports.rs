@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use prost::Message;
 use serde_json::json;
-use tonic::Code;
+use tonic::{Code, Request};
 use wire::grpc::{
     ActionResult, ErrorCategory, LeasedTask, TaskState, TaskStatus, UpdateTaskStatusRequest, Verdict,
 };
@@ -170,4 +170,34 @@ async fn s3_21_malformed_reports_are_rejected_and_change_nothing() {
     let told = client.update_task_status(completed("w", &held, "")).await.unwrap().into_inner();
     assert_eq!(told.verdict(), Verdict::Committed);
     assert!(served.task(&held.task_id).await["result"].is_null(), "no result is null");
+}
+
+#[tokio::test]
+async fn s3_35_only_the_worker_with_the_lease_may_speak_of_its_attempt() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let held = leased(&served, &mut client).await;
+    let other = leased(&served, &mut client).await;
+    let position = served.position().await;
+    let id = &held.lease_id;
+    let flipped = format!("{}{}", &id[..id.len() - 1], if id.ends_with('A') { "B" } else { "A" });
+    for status in [TaskStatus::Executing, TaskStatus::Completed, TaskStatus::Failed] {
+        let forged = UpdateTaskStatusRequest { lease_id: flipped.clone(), ..update("w", &held, status) };
+        is_rejected(client.update_task_status(forged).await, Code::PermissionDenied, "bad_lease_id");
+        is_rejected(
+            client.update_task_status(update("v", &held, status)).await,
+            Code::PermissionDenied,
+            "bad_lease_id",
+        );
+        let mixed = UpdateTaskStatusRequest { task_id: other.task_id.clone(), ..update("w", &held, status) };
+        is_rejected(client.update_task_status(mixed).await, Code::PermissionDenied, "wrong_task");
+        let later = UpdateTaskStatusRequest { attempt: 2, ..update("w", &held, status) };
+        is_rejected(client.update_task_status(later).await, Code::PermissionDenied, "wrong_task");
+        let mut foreign = Request::new(update("w", &held, status));
+        foreign.metadata_mut().insert("lessor-tenant", "other".parse().unwrap());
+        is_rejected(client.update_task_status(foreign).await, Code::PermissionDenied, "bad_lease_id");
+    }
+    assert_eq!(served.position().await, position);
+    let told = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
+    assert_eq!(told.verdict(), Verdict::Committed);
 }

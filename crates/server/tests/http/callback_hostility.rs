@@ -1,4 +1,5 @@
-//! Callbacks that come twice, late, out of order, for others, or from nobody.
+//! What the callback contract alone says to a hostile worker: which attempt it expects. The rest is in the table of
+//! tests/hostile.
 
 use serde_json::json;
 
@@ -20,23 +21,6 @@ async fn second_attempt(served: &Served) -> (Pushed, Pushed) {
     let second = served.push_next("q").await;
     assert_eq!((&second.task, second.attempt()), (&first.task, 2));
     (first, second)
-}
-
-#[tokio::test]
-async fn s0_26_a_repeat_of_an_accepted_report_wins_over_the_attempt_guard() {
-    let served = patient().await;
-    let (first, second) = second_attempt(&served).await;
-    let position = served.position().await;
-    for _ in 0..3 {
-        let again = served.call(&first, "completed", first.failed("USER_CODE", None)).await;
-        again.is_final("RETRY_WAIT");
-    }
-    assert_eq!(served.position().await, position);
-    let output = json!({"rowCount": 1, "byteSize": 2});
-    served.call(&second, "completed", second.succeeded(output)).await.is_final("SUCCEEDED");
-    let respelt = second.succeeded(json!({"byteSize": 2.0, "rowCount": 1}));
-    served.call(&second, "completed", respelt).await.is_final("SUCCEEDED");
-    served.call(&first, "completed", first.failed("USER_CODE", None)).await.is_final("RETRY_WAIT");
 }
 
 /// What only this contract has is no part of a report: another stack, phase or metric is still the same report.
@@ -82,28 +66,6 @@ async fn s1_31_an_older_attempt_is_a_mismatch() {
     assert_eq!(served.task(&first.task).await["result"], "new");
 }
 
-/// A lease that was lost without a report: the late one is recorded as discarded, once, and ignored.
-#[tokio::test]
-async fn s1_32_a_late_result_is_ignored() {
-    let served = patient().await;
-    let first = served.push("q").await;
-    served.give_back(&first).await;
-    let second = served.push_next("q").await;
-    assert_eq!((&second.task, second.attempt()), (&first.task, 2));
-    served.call(&first, "completed", first.succeeded(json!("late"))).await.is_mismatch(2, 1);
-    served.give_back(&second).await;
-    let third = served.push_next("q").await;
-    assert_eq!(third.attempt(), 3);
-    served.call(&first, "completed", first.succeeded(json!("late"))).await.is_mismatch(3, 1);
-    served.call(&third, "completed", third.succeeded(json!("new"))).await.is_final("SUCCEEDED");
-    served.call(&first, "completed", first.succeeded(json!("late"))).await.is_mismatch(3, 1);
-    assert_eq!(served.task(&first.task).await["result"], "new");
-    let path = format!("/v1/tasks/{}/history", first.task);
-    let history = served.get(&path).await.body["events"].clone();
-    let discarded = history.as_array().unwrap().iter().filter(|event| event["type"] == "TaskCancelled");
-    assert_eq!(discarded.count(), 1);
-}
-
 /// While no attempt runs, the next one is expected.
 #[tokio::test]
 async fn s1_52_an_attempt_that_expired_is_not_the_expected_one() {
@@ -116,46 +78,6 @@ async fn s1_52_an_attempt_that_expired_is_not_the_expected_one() {
     served.call(&slow, "completed", slow.succeeded(json!(1))).await.is_mismatch(2, 1);
     served.call(&slow, "started", slow.started()).await.is_mismatch(2, 1);
     served.call(&slow, "heartbeat", slow.beat()).await.is_refused(410, "task_expired");
-}
-
-#[tokio::test]
-async fn another_story_of_the_same_attempt_is_refused() {
-    let served = patient().await;
-    let pushed = served.push("q").await;
-    served.call(&pushed, "completed", pushed.succeeded(json!(1))).await.is_final("SUCCEEDED");
-    let position = served.position().await;
-    for body in [pushed.succeeded(json!(2)), pushed.failed("USER_CODE", None), pushed.cancelled()] {
-        let told = served.call(&pushed, "completed", body).await;
-        told.is_refused(409, "attempt_already_completed");
-    }
-    assert_eq!(served.position().await, position);
-    assert_eq!(served.task(&pushed.task).await["result"], 1);
-}
-
-#[tokio::test]
-async fn callbacks_that_come_in_the_wrong_order_settle_on_the_report() {
-    let served = patient().await;
-    let pushed = served.push("q").await;
-    assert_eq!(served.call(&pushed, "heartbeat", pushed.beat()).await.status, 200, "before it began");
-    served.call(&pushed, "completed", pushed.succeeded(json!(1))).await.is_final("SUCCEEDED");
-    served.call(&pushed, "started", pushed.started()).await.is_terminal("SUCCEEDED");
-    served.call(&pushed, "heartbeat", pushed.beat()).await.is_refused(410, "task_expired");
-    served.call(&pushed, "completed", pushed.succeeded(json!(1))).await.is_final("SUCCEEDED");
-}
-
-#[tokio::test]
-async fn a_task_that_is_not_there_is_not_found() {
-    let (one, other) = (Served::start().await, Served::start().await);
-    let pushed = one.push("q").await;
-    // The other one has the same key, and no such task.
-    other.push("other").await;
-    for (what, body) in [
-        ("started", pushed.started()),
-        ("heartbeat", pushed.beat()),
-        ("completed", pushed.succeeded(json!(1))),
-    ] {
-        other.call(&pushed, what, body).await.is_refused(404, "task_not_found");
-    }
 }
 
 #[tokio::test]

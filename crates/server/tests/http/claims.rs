@@ -243,3 +243,43 @@ async fn s2_3_a_server_that_cannot_record_acknowledges_nothing() {
         assert!(told.headers.contains_key("retry-after") && told.body["verdict"].is_null(), "{told:?}");
     }
 }
+
+/// Also S2-2, S2-26: a repeat after a lost answer gets the answer again, however often it comes.
+#[tokio::test]
+async fn s2_28_a_repeated_report_is_answered_alike_and_records_nothing() {
+    let served = Served::start().await;
+    let completed = served.claimed("w", "q").await;
+    let first = served.worker_call("complete", done(&completed, "w", json!({"a": 1, "b": 2}))).await;
+    let failed = served.claimed("w", "q").await;
+    let told = served.worker_call("fail", broken(&failed, "w", true)).await;
+    let position = served.position().await;
+    for _ in 0..3 {
+        let again = served.worker_call("complete", done(&completed, "w", json!({"b": 2.0, "a": 1}))).await;
+        assert_eq!((again.status, again.body), (200, first.body.clone()));
+        let again = served.worker_call("fail", broken(&failed, "w", true)).await;
+        assert_eq!((again.status, again.body), (200, told.body.clone()));
+    }
+    let mut other_stack = broken(&failed, "w", true);
+    other_stack["error"]["stack"] = json!("at line 2");
+    other_stack["message_id"] = json!("7-0");
+    let again = served.worker_call("fail", other_stack).await;
+    assert_eq!((again.status, again.body), (200, told.body), "a duplicate message carries the same report");
+    assert_eq!(served.position().await, position);
+}
+
+/// N8: a worker that hung up while it waited does not keep the job.
+#[tokio::test]
+async fn a_claim_whose_worker_hung_up_loses_no_job() {
+    let served = Served::start().await;
+    let body = json!({"worker_id": "w", "streams": ["q"], "max_wait_ms": 60_000});
+    let gone = tokio::spawn(send(served.request("POST", "/internal/worker/claim").json(&body)));
+    while served.running.handle.status().await.unwrap().polls == 0 {
+        tokio::task::yield_now().await;
+    }
+    gone.abort();
+    let _ = gone.await;
+    let task = served.submit("q").await;
+    let body = json!({"worker_id": "v", "streams": ["q"], "max_wait_ms": 30_000});
+    let job = served.worker_call("claim", body).await.body;
+    assert_eq!((&job["claimed"], &job["job_id"]), (&json!(true), &json!(task)), "{job}");
+}
