@@ -16,6 +16,7 @@ use crate::lease_id::LeaseIds;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
 use crate::push;
+use crate::receiving::Receiving;
 
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;
@@ -43,6 +44,8 @@ pub struct Options {
     pub scheduler: grpc::Scheduler,
     /// How tasks are pushed.
     pub push: push::PushOptions,
+    /// How long requests may take to arrive.
+    pub receiving: Receiving,
 }
 
 impl App {
@@ -54,7 +57,7 @@ impl App {
 
     /// As [`App::new`], with other settings.
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
-        let Options { scheduler, push } = options;
+        let Options { scheduler, push, receiving } = options;
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {
             handle,
@@ -62,7 +65,7 @@ impl App {
             page_tokens: PageTokens::new(&lease_key),
             task_tokens: TaskTokens::new(&lease_key),
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
-            bodies: Bodies::new(),
+            bodies: Bodies::new(receiving),
             draining: watch::Sender::new(false),
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),

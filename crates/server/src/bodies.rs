@@ -10,12 +10,10 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::problem::{Code, Problem};
+use crate::receiving::Receiving;
 
 /// Most memory for bodies that are being received, over all connections.
 const MAX_BODIES_KIB: usize = 256 * 1_024;
-/// Longest pause within a body, and longest time for all of it.
-const MAX_BODY_IDLE: Duration = Duration::from_secs(10);
-const MAX_BODY_TIME: Duration = Duration::from_secs(60);
 /// How much of a body that is too large is read and dropped, and for how long. A client that is still sending when
 /// the connection closes would not see the answer.
 const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
@@ -23,11 +21,17 @@ const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
 
 pub struct Bodies {
     room: Semaphore,
+    receiving: Receiving,
 }
 
 impl Bodies {
-    pub fn new() -> Bodies {
-        Bodies { room: Semaphore::new(MAX_BODIES_KIB) }
+    pub fn new(receiving: Receiving) -> Bodies {
+        Bodies { room: Semaphore::new(MAX_BODIES_KIB), receiving }
+    }
+
+    /// How long requests may take to arrive.
+    pub fn receiving(&self) -> Receiving {
+        self.receiving
     }
 
     /// Takes room for a part of a body; false when there is none. It must be given back.
@@ -50,7 +54,9 @@ impl Bodies {
         let announced = announced.and_then(|length| length.parse::<u64>().ok());
         let received = match announced.is_some_and(|length| length > max_bytes as u64) {
             true => Err((too_large(max_bytes), body)),
-            false => timeout(MAX_BODY_TIME, self.collect(body, max_bytes)).await.map_err(|_| too_slow())?,
+            false => timeout(self.receiving.max_body, self.collect(body, max_bytes))
+                .await
+                .map_err(|_| too_slow())?,
         };
         match received {
             Ok(body) => Ok(body),
@@ -69,7 +75,7 @@ impl Bodies {
         let mut received = Vec::new();
         let mut rooms = Vec::new();
         loop {
-            let frame = match timeout(MAX_BODY_IDLE, body.frame()).await {
+            let frame = match timeout(self.receiving.max_pause, body.frame()).await {
                 Err(_) => return Err((too_slow(), body)),
                 Ok(None) => return Ok(received),
                 Ok(Some(Err(error))) => return Err((broken_off(&error), body)),
@@ -176,13 +182,16 @@ mod tests {
     }
 
     async fn receive(body: Body, max_bytes: usize) -> Result<Vec<u8>, Code> {
-        let received = Bodies::new().receive(&HeaderMap::new(), body, max_bytes).await;
+        let received = Bodies::new(Receiving::default()).receive(&HeaderMap::new(), body, max_bytes).await;
         received.map_err(|problem| problem.code)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a5_a_body_that_pauses_too_long_is_cut() {
-        assert_eq!(receive(trickle(b"x", 2, MAX_BODY_IDLE * 2), 100).await, Err(Code::RequestTimeout));
+        assert_eq!(
+            receive(trickle(b"x", 2, Receiving::default().max_pause * 2), 100).await,
+            Err(Code::RequestTimeout)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -190,7 +199,7 @@ mod tests {
         let began = Instant::now();
         let trickle = trickle(b"x", 1_000, Duration::from_secs(1));
         assert_eq!(receive(trickle, 10_000).await, Err(Code::RequestTimeout));
-        assert!(began.elapsed() <= MAX_BODY_TIME + Duration::from_secs(1));
+        assert!(began.elapsed() <= Receiving::default().max_body + Duration::from_secs(1));
     }
 
     #[tokio::test(start_paused = true)]
@@ -211,7 +220,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_bodies_together_are_bounded() {
-        let bodies = Bodies::new();
+        let bodies = Bodies::new(Receiving::default());
         let taken = bodies.room.try_acquire_many(MAX_BODIES_KIB as u32).unwrap();
         let refused = bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.unwrap_err();
         assert_eq!(refused.code, Code::Overloaded);

@@ -284,7 +284,7 @@ impl Config {
             history_mib: self.data.history_mib,
             drop_unverified_tail,
             queues,
-            server: server::Options { scheduler, push },
+            server: server::Options { scheduler, push, ..server::Options::default() },
         }
     }
 

@@ -19,10 +19,6 @@ use tonic::Status;
 use crate::app::App;
 use crate::bodies::kib;
 
-/// Longest time of a call, from its head to its answer: the longest wait for a task, and room to receive the request.
-const MAX_CALL: Duration = Duration::from_secs(90);
-/// Longest pause within the request of a call.
-const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Longest pause between two questions about the services.
 const MAX_REFLECTION_PAUSE: Duration = Duration::from_secs(60);
 /// The caller's deadline, as gRPC has it: at most eight digits and a unit.
@@ -47,6 +43,7 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
     if let Some(deadline) = given.and_then(|given| Instant::now().checked_add(given)) {
         request.extensions_mut().insert(Deadline(deadline));
     }
+    let receiving = app.bodies().receiving();
     let meter = Arc::new(Meter { app, held_kib: AtomicUsize::new(0) });
     let path = request.uri().path();
     let max_pause = if path.ends_with("/Work") {
@@ -56,10 +53,10 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
     } else if path.starts_with("/grpc.reflection.") {
         Some(MAX_REFLECTION_PAUSE)
     } else {
-        Some(MAX_PAUSE)
+        Some(receiving.max_pause)
     };
     let request = request.map(|body| Body::new(Metered { body, meter, max_pause, pause: None }));
-    match timeout(given.unwrap_or(MAX_CALL).min(MAX_CALL), next.run(request)).await {
+    match timeout(given.unwrap_or(receiving.max_call).min(receiving.max_call), next.run(request)).await {
         Ok(response) => response,
         Err(_) => Status::deadline_exceeded("the call took longer than it may").into_http(),
     }
@@ -171,6 +168,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
+    use crate::receiving::Receiving;
 
     /// A body that says nothing, or one thing and then nothing.
     struct Silent(Option<Bytes>);
@@ -196,7 +194,15 @@ mod tests {
         options.ledger.segment_bytes = 1 << 20;
         let app = App::new(coordinator::start(options).unwrap().handle, [7; 32]);
         let meter = Arc::new(Meter { app: app.clone(), held_kib: AtomicUsize::new(0) });
-        (app, Metered { body: Body::new(body), meter, max_pause: Some(MAX_PAUSE), pause: None })
+        (
+            app,
+            Metered {
+                body: Body::new(body),
+                meter,
+                max_pause: Some(Receiving::default().max_pause),
+                pause: None,
+            },
+        )
     }
 
     #[tokio::test(start_paused = true)]
@@ -207,7 +213,7 @@ mod tests {
         let began = Instant::now();
         let status = body.frame().await.unwrap().unwrap_err();
         assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
-        assert!(began.elapsed() <= MAX_PAUSE + Duration::from_secs(1));
+        assert!(began.elapsed() <= Receiving::default().max_pause + Duration::from_secs(1));
     }
 
     #[tokio::test]

@@ -1,6 +1,5 @@
 //! The worker service as its users and its enemies meet it: over real gRPC, with a real coordinator behind it.
 
-mod abuse;
 mod heartbeats;
 mod leasing;
 mod plan;

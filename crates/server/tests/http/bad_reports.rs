@@ -1,12 +1,6 @@
 //! Bad input to the claim and the callback contract gets a clear refusal in the words of each, and changes nothing.
-//! Bodies that break off or stand still disturb nobody.
-
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 
 use crate::support::Served;
 use crate::support::bad::{bad_bodies, bad_counts, bad_field, bad_names, refuse_all};
@@ -167,52 +161,4 @@ async fn bad_callbacks_are_refused() {
     let large = pushed.succeeded(json!("x".repeat(1 << 20)));
     served.call(&pushed, "completed", large).await.is_refused(413, "payload_too_large");
     served.call(&pushed, "completed", good).await.is_final("SUCCEEDED");
-}
-
-/// A5, N10: half a body on each endpoint, from a peer that hangs up and from one that says no more.
-#[tokio::test]
-async fn bodies_that_break_off_or_stand_still_disturb_nobody() {
-    let served = Served::start().await;
-    let (job, pushed) = (served.claimed("w", "jobs").await, served.push("q").await);
-    let position = served.position().await;
-    let task = |what: &str| format!("/v1/tasks/{}/{what}", pushed.task);
-    let calls = [
-        (CLAIM.to_owned(), json!({"worker_id": "w", "streams": ["jobs", "q"], "max_wait_ms": 0})),
-        ("/internal/worker/heartbeat".to_owned(), beat(&job, "w")),
-        ("/internal/worker/complete".to_owned(), done(&job, "w", json!(1))),
-        ("/internal/worker/fail".to_owned(), broken(&job, "w", true)),
-        (task("started"), pushed.started()),
-        (task("heartbeat"), pushed.beat()),
-        (task("completed"), pushed.succeeded(json!(1))),
-        ("/v1/token-keys/rotate".to_owned(), json!({"retireOld": true})),
-    ];
-    let mut standing = Vec::new();
-    for (path, body) in &calls {
-        let body = body.to_string();
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-length: {}\r\n\r\n",
-            pushed.token,
-            body.len()
-        );
-        let half = [head.as_bytes(), &body.as_bytes()[..body.len() - 1]].concat();
-        let mut broken_off = TcpStream::connect(served.address).await.unwrap();
-        broken_off.write_all(&half).await.unwrap();
-        broken_off.shutdown().await.unwrap();
-        let mut answer = Vec::new();
-        let closed = timeout(Duration::from_secs(30), broken_off.read_to_end(&mut answer));
-        let _ = closed.await.expect("a half-closed connection is closed");
-        assert!(!answer.starts_with(b"HTTP/1.1 200"), "{path}");
-        let mut still = TcpStream::connect(served.address).await.unwrap();
-        still.write_all(&half).await.unwrap();
-        standing.push(still);
-    }
-    assert_eq!(served.position().await, position, "half a report is no report");
-    assert_eq!(served.worker_call("complete", done(&job, "w", json!(1))).await.status, 200);
-    served.call(&pushed, "completed", pushed.succeeded(json!(1))).await.is_final("SUCCEEDED");
-    // The last byte makes it whole, however late it comes.
-    let (mut late, (path, body)) = (standing.remove(2), &calls[2]);
-    late.write_all(&body.to_string().as_bytes()[body.to_string().len() - 1..]).await.unwrap();
-    let mut answer = [0; 12];
-    timeout(Duration::from_secs(30), late.read_exact(&mut answer)).await.unwrap().unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200", "{path}");
 }

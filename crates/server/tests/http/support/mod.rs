@@ -50,6 +50,10 @@ impl Served {
         Served::start_in(tempfile::tempdir().unwrap(), limits, server::Options::default()).await
     }
 
+    pub async fn start_with_options(limits: Limits, options: server::Options) -> Served {
+        Served::start_in(tempfile::tempdir().unwrap(), limits, options).await
+    }
+
     /// A server that pushes to targets on this machine.
     pub async fn start_pushing() -> Served {
         Served::start_pushing_with(PushOptions::default()).await

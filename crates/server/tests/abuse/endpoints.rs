@@ -1,0 +1,74 @@
+//! Every HTTP endpoint of the OpenAPI document, with names of things that are really there.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use server::{Limits, Receiving};
+
+use crate::support::Served;
+
+/// Long enough for a byte to arrive on a busy machine, short enough to be outlasted.
+pub const RECEIVING: Receiving = Receiving {
+    max_pause: Duration::from_millis(1_000),
+    max_body: Duration::from_millis(1_500),
+    max_call: Duration::from_millis(2_000),
+};
+const MAX_HEADER_READ: Duration = Duration::from_millis(1_000);
+
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub method: String,
+    pub path: String,
+    pub takes_body: bool,
+    /// Whether it speaks the words of the callback contract.
+    pub is_callback: bool,
+    token: String,
+}
+
+impl Endpoint {
+    /// The head of a request up to its empty line, with these further lines.
+    pub fn head(&self, lines: &str) -> Vec<u8> {
+        let (method, path, token) = (&self.method, &self.path, &self.token);
+        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n{lines}\r\n")
+            .into_bytes()
+    }
+
+    pub fn name(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+}
+
+/// A server with little patience.
+pub async fn impatient() -> Served {
+    let limits = Limits { max_header_read: MAX_HEADER_READ, ..Limits::default() };
+    let options = server::Options { receiving: RECEIVING, ..server::Options::default() };
+    Served::start_with_options(limits, options).await
+}
+
+/// All of them, about a task that is leased and pushed.
+pub async fn endpoints(served: &Served) -> Vec<Endpoint> {
+    let pushed = served.push("pushed").await;
+    served.submit("q").await;
+    let lease = served.lease("w", "q").await;
+    let document: Value = serde_json::from_str(server::openapi::text()).unwrap();
+    let mut endpoints = Vec::new();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let real = path
+                .replace("{name}", "q")
+                .replace("{taskId}", &pushed.task)
+                .replace("{leaseId}", lease["leaseId"].as_str().unwrap());
+            assert!(!real.contains('{'), "{path} has a name that this does not know");
+            endpoints.push(Endpoint {
+                method: method.to_uppercase(),
+                path: real,
+                takes_body: !operation["requestBody"].is_null(),
+                is_callback: operation["responses"]["400"].to_string().contains("CallbackProblem"),
+                token: pushed.token.clone(),
+            });
+        }
+    }
+    assert!(endpoints.iter().filter(|endpoint| endpoint.takes_body).count() >= 15);
+    assert_eq!(endpoints.iter().filter(|endpoint| endpoint.is_callback).count(), 3);
+    endpoints
+}

@@ -1,0 +1,14 @@
+//! Malformed, oversized, slow (byte by byte) and half-closed requests on each endpoint: a clear error or a closed
+//! connection, nothing changes, and another client is served meanwhile.
+//!
+//! The endpoints are taken from the OpenAPI document and from the descriptor of the worker service, so that a new one
+//! cannot be forgotten. The bounds on time are short here; what they are for real is in `server::Receiving` and
+//! `server::Limits`.
+
+mod endpoints;
+mod grpc;
+mod http_bodies;
+mod http_heads;
+mod peer;
+#[path = "../http/support/mod.rs"]
+mod support;
