@@ -18,6 +18,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         StatusCode::from_u16(accepts.accept(&headers, &body).status()).unwrap_or_default()
     };
     let listener = tokio::net::TcpListener::bind(address).await?;
+    println!("listens at {}", listener.local_addr()?);
     tokio::spawn(async { axum::serve(listener, Router::new().route("/", post(accept))).await });
     Ok(target.run().await?)
 }

@@ -24,4 +24,5 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 server = http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Handler)
 threading.Thread(target=server.serve_forever, daemon=True).start()
+print(f"listens at 127.0.0.1:{server.server_port}", flush=True)
 target.run()

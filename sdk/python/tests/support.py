@@ -39,6 +39,7 @@ class Server:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LESSOR_")}
         binary = os.environ["LESSOR_BIN"]
         command = [binary, "up", "--segment-mib", "32", "--listen", listen, "--data", str(self._data)]
+        command.append("--allow-private-push-targets")
         with open(Path(self._dir.name) / "log", "ab") as log:
             self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log)
         assert self._process.stdout is not None

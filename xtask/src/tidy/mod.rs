@@ -15,6 +15,7 @@ mod lints;
 mod machine_paths;
 mod planted_bugs;
 mod repository;
+mod requirements;
 mod test_sleeps;
 
 use std::fmt;
@@ -81,6 +82,11 @@ const RULES: &[Rule] = &[
         name: "lints",
         why: "the workspace's lints, `unsafe` forbidden among them, hold in every crate",
         check: lints::check,
+    },
+    Rule {
+        name: "requirements",
+        why: "each requirement of the contracts has its row in docs/contracts.md, and each test named there exists",
+        check: requirements::check,
     },
     Rule { name: "links", why: "a link in a document leads somewhere", check: links::check },
 ];

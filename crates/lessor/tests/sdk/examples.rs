@@ -1,7 +1,8 @@
 //! The examples of the Rust SDK, as a reader would run them.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use sdk::{Submit, TaskState};
@@ -54,6 +55,30 @@ async fn a_long_task_tells_its_progress_and_what_is_wrong() {
     let task = stage.final_task(&bad).await;
     assert_eq!((task.state, task.reason.as_deref()), (TaskState::Failed, Some("DATA_QUALITY")));
     stop(worker);
+}
+
+/// Real dispatches to the examples of both languages, from the binary.
+#[tokio::test]
+async fn a_push_target_as_in_the_documents_works() {
+    let stage = Stage::start_pushing();
+    let mut python = crate::python::source();
+    python.arg("examples/target.py").env("PORT", "0");
+    let mut rust = Command::new(example("target"));
+    rust.env("LISTEN", "127.0.0.1:0");
+    for (n, mut command) in [rust, python].into_iter().enumerate() {
+        let secret = "0123456789abcdef";
+        let mut child =
+            command.env("LESSOR_PUSH_SECRET", secret).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("listens at ").expect(&line);
+        let queue = format!("greetings-{n}");
+        let push = json!({"push": {"url": format!("http://{address}/"), "secret": secret}});
+        stage.configure_queue(&queue, push).await;
+        let id = stage.client.submit(Submit::new(&queue, &"world").unwrap()).await.unwrap().task_id;
+        assert_eq!(stage.result(&id).await, "Hello, world!");
+        stop(child);
+    }
 }
 
 /// What the documents show are the examples, which the tests run.

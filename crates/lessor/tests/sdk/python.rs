@@ -22,7 +22,8 @@ fn python(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-fn source() -> Command {
+/// Python that finds the package, in its directory.
+pub fn source() -> Command {
     let mut command = python("python3");
     command.env("PYTHONPATH", "src:tests");
     command
@@ -58,6 +59,12 @@ fn python_handlers_get_what_they_were_promised_and_workers_drain() {
 #[test]
 fn python_commits_once_when_answers_are_lost_or_the_coordinator_dies() {
     unittest("test_lost_answers", 3);
+}
+
+/// S1-16, S1-21, S1-23, S1-36, S1-42, S1-51, S1-56, as the names of its tests say.
+#[test]
+fn s1_python_keeps_the_duties_of_a_push_target() {
+    unittest("test_target", 13);
 }
 
 #[test]

@@ -20,7 +20,16 @@ pub struct Stage {
 
 impl Stage {
     pub fn start() -> Stage {
-        let server = Server::start();
+        Stage::with(Server::start())
+    }
+
+    /// A server that pushes to targets on this machine.
+    pub fn start_pushing() -> Stage {
+        let directory = tempfile::tempdir().unwrap();
+        Stage::with(Server::start_in(directory, "127.0.0.1:0", &["--allow-private-push-targets"]))
+    }
+
+    fn with(server: Server) -> Stage {
         let client = Client::new(server.url()).unwrap();
         Stage { server, client, ended: Ended::default() }
     }
@@ -51,7 +60,11 @@ impl Stage {
 
     /// Sets the queue's leases and the like.
     pub async fn configure(&self, settings: Value) {
-        let url = format!("{}/v1/queues/{QUEUE}", self.server.url());
+        self.configure_queue(QUEUE, settings).await;
+    }
+
+    pub async fn configure_queue(&self, queue: &str, settings: Value) {
+        let url = format!("{}/v1/queues/{queue}", self.server.url());
         ask(reqwest::Client::new().put(url).json(&settings)).await;
     }
 

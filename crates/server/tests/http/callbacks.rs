@@ -287,8 +287,8 @@ async fn s1_53_an_envelope_has_every_field() {
     let Pushed { envelope, task, token } = served.push_next("q").await;
     let shown = served.task(&task).await;
     let expected = json!({"taskId": task, "runId": "run_7", "assetId": "raw/events",
-        "taskKey": "raw/events[2025-01-15]:materialize", "tenantId": "default", "workspaceId": "default",
-        "attempt": 1, "resources": {"cpuMillicores": 500}, "enqueuedAt": shown["createdAt"],
+        "taskKey": "raw/events[2025-01-15]:materialize", "queue": "q", "tenantId": "default",
+        "workspaceId": "default", "attempt": 1, "resources": {"cpuMillicores": 500}, "enqueuedAt": shown["createdAt"],
         "deadline": "2099-01-01T00:00:00Z", "callbackBaseUrl": format!("http://{}", served.address),
         "taskToken": token, "tokenExpiresAt": envelope["tokenExpiresAt"], "heartbeatIntervalMs": 20_000,
         "heartbeatTimeoutMs": 60_000, "cancelGracePeriodMs": 30_000, "payload": {"n": 1}, "dispatchId": "d_1",

@@ -283,3 +283,33 @@ async fn a_claim_whose_worker_hung_up_loses_no_job() {
     let job = served.worker_call("claim", body).await.body;
     assert_eq!((&job["claimed"], &job["job_id"]), (&json!(true), &json!(task)), "{job}");
 }
+
+/// Each time that a job begins to wait is an enqueue: a message with the job's id and an id of its own, the position of
+/// the record that made it wait.
+#[tokio::test]
+async fn s2_8_every_enqueue_is_a_message_with_an_id_of_its_own() {
+    let served = Served::start().await;
+    let config = json!({"maxAttempts": 9, "backoff": {"initialMs": 0, "jitter": 0}});
+    assert_eq!(served.put("/v1/queues/q", config).await.status, 200);
+    let task = served.submit("q").await;
+    let mut messages = Vec::new();
+    for made_it_wait in ["TaskCreated", "TaskFailed", "LeaseReleased"] {
+        let job = served.claim("w", &["q"]).await;
+        assert_eq!((&job["job_id"], &job["stream"]), (&json!(task), &json!("q")));
+        let message = job["message_id"].as_str().unwrap().to_owned();
+        let history = served.get(&format!("/v1/tasks/{task}/history")).await.body;
+        let mut events = history["events"].as_array().unwrap().iter().rev();
+        let enqueue = events.find(|event| event["type"] == made_it_wait).unwrap();
+        assert_eq!(message, format!("{}-0", enqueue["position"]), "{made_it_wait}");
+        assert!(!messages.contains(&message), "no two enqueues share a message");
+        match messages.len() {
+            0 => assert_eq!(served.worker_call("fail", broken(&job, "w", true)).await.body["requeued"], true),
+            1 => {
+                let path = format!("/v1/leases/{}/release", job["lease_token"].as_str().unwrap());
+                assert_eq!(served.post(&path, json!({"workerId": "w"})).await.status, 200);
+            }
+            _ => assert_eq!(served.worker_call("complete", done(&job, "w", json!(1))).await.status, 200),
+        }
+        messages.push(message);
+    }
+}

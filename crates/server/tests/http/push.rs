@@ -40,7 +40,7 @@ async fn s1_53_s1_54_a_pushed_task_has_every_field_and_its_worker_completes_it()
     let pushed = arrived.accept();
     let envelope = &pushed.envelope;
     let expected = json!({
-        "taskId": task, "runId": "run_9", "assetId": "mat_1", "taskKey": "k", "tenantId": "default",
+        "taskId": task, "runId": "run_9", "assetId": "mat_1", "taskKey": "k", "queue": "q", "tenantId": "default",
         "workspaceId": "default", "attempt": 1, "resources": {"cpu": 2}, "enqueuedAt": shown["createdAt"],
         "deadline": "2999-01-01T00:00:00Z", "callbackBaseUrl": format!("http://{}", served.address),
         "taskToken": envelope["taskToken"], "tokenExpiresAt": envelope["tokenExpiresAt"],
