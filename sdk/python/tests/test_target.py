@@ -156,7 +156,8 @@ class Pushed(Case):
         for status, error in ((410, "task_expired"), (401, "invalid_token"), (409, "attempt_mismatch")):
             self.ended.outcomes.clear()
             self.submit()
-            answer: Tuple[int, Dict[str, str], bytes] = (status, {}, json.dumps({"error": error, "message": "m"}).encode())
+            body = json.dumps({"error": error, "message": "m"}).encode()
+            answer: Tuple[int, Dict[str, str], bytes] = (status, {}, body)
             with self.assertLogs("lessor", logging.WARNING):
                 with self.target(lambda task: task.wait(LONG_S), first(1, "heartbeat", answer)) as (target, proxy):
                     target.accept(*self.dispatch())
