@@ -22,7 +22,7 @@ use support::Server;
 /// A server that pushes to this machine.
 fn server() -> Server {
     let dir = tempfile::tempdir().unwrap();
-    Server::start_in(dir, "127.0.0.1:0", &[])
+    Server::start_in(dir, "127.0.0.1:0", &["--allow-private-push-targets"])
 }
 
 /// Runs the checks of a contract, or those about some numbers.
