@@ -8,7 +8,8 @@ use authority::command::{
 };
 use authority::event::ReleaseCause;
 use authority::{
-    Backoff, Category, Command, Dedup, Extras, LeaseRef, QueueConfig, QueueKey, TaskError, TaskId, Time,
+    Backoff, Category, Command, Dedup, Extras, LeaseRef, PushTarget, QueueConfig, QueueKey, TaskError,
+    TaskId, Time,
 };
 use coordinator::{Read, Request};
 
@@ -189,5 +190,16 @@ fn configuration(config: &wire::QueueConfig) -> QueueConfig {
         retry_on: None,
         max_queue_size: config.max_queue_size,
         retention_ms: config.retention_ms,
+        push: config.push.as_ref().map(|target| Arc::new(push_target(target))),
+    }
+}
+
+fn push_target(target: &wire::PushTarget) -> PushTarget {
+    let headers = target.headers.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into()));
+    PushTarget {
+        url: target.url.as_str().into(),
+        concurrency: target.concurrency.unwrap_or(wire::DEFAULT_PUSH_CONCURRENCY),
+        headers: headers.collect(),
+        secret: text(&target.secret),
     }
 }
