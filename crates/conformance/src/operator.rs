@@ -1,6 +1,8 @@
 //! The operator's side, by the native contract's endpoints: what has to be done around a worker's contract that has no
 //! words for it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -8,6 +10,8 @@ use crate::{Finding, Subject};
 
 /// How long to wait for a task's end: longer than any lease here takes to run out.
 const END_WAIT_MS: u64 = 10_000;
+/// The pause before looking again at a task that has not ended.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 impl Subject {
     /// A new queue with these settings.
@@ -50,6 +54,8 @@ impl Subject {
             if matches!(told.text("state")?.as_str(), "COMPLETED" | "FAILED" | "DEAD") {
                 return Ok(told);
             }
+            // Reached at once only where the wait is not supported.
+            tokio::time::sleep(LOOK_AGAIN_AFTER).await;
         }
     }
 

@@ -12,6 +12,8 @@ use crate::{Check, Finding, Subject};
 pub const MAX_CHECK: Duration = Duration::from_secs(20);
 /// How long all of them may take. What has not begun by then has failed.
 pub const MAX_RUN: Duration = Duration::from_secs(55);
+/// How long it may take to withdraw the push targets afterwards.
+const MAX_WITHDRAW: Duration = Duration::from_secs(4);
 /// How many checks run at once. Most of a check is waiting.
 const CHECKS_AT_ONCE: usize = 16;
 
@@ -46,6 +48,7 @@ pub async fn run(
         told(&outcome);
         outcomes.push(outcome);
     }
+    let _ = timeout(MAX_WITHDRAW, subject.withdraw()).await;
     outcomes
 }
 

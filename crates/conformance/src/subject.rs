@@ -115,6 +115,15 @@ impl Subject {
         })
     }
 
+    /// Takes the push targets of the run's queues away, so that nothing is pushed to where nobody listens any more. What
+    /// cannot be taken away stays: it is no part of any check.
+    pub(crate) async fn withdraw(&self) {
+        let Some(Ok(target)) = self.target.get() else { return };
+        for queue in target.queues() {
+            let _ = self.put(&format!("/v1/queues/{queue}"), &serde_json::json!({})).await;
+        }
+    }
+
     /// A request in the run's tenant and workspace.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.plain(method, &format!("{}{path}", self.options.url))

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -22,7 +22,8 @@ const PUSH_WAIT: Duration = Duration::from_secs(10);
 /// More than any check lets wait for it.
 const MAILBOX_SIZE: usize = 64;
 
-type Boxes = Arc<Mutex<HashMap<String, mpsc::Sender<Answer>>>>;
+type Boxes = Arc<Mutex<Mailboxes>>;
+type Mailboxes = HashMap<String, mpsc::Sender<Answer>>;
 
 pub struct Target {
     url: String,
@@ -51,8 +52,13 @@ impl Target {
 
     pub fn mailbox(&self, queue: &str) -> Mailbox {
         let (sender, pushes) = mpsc::channel(MAILBOX_SIZE);
-        self.boxes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(queue.to_owned(), sender);
+        lock(&self.boxes).insert(queue.to_owned(), sender);
         Mailbox { url: format!("{}/{queue}", self.url), pushes }
+    }
+
+    /// The queues that have a mailbox here.
+    pub fn queues(&self) -> Vec<String> {
+        lock(&self.boxes).keys().cloned().collect()
     }
 }
 
@@ -75,7 +81,7 @@ async fn take(
     headers: HeaderMap,
     body: Bytes,
 ) -> StatusCode {
-    let sender = boxes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get(&queue).cloned();
+    let sender = lock(&boxes).get(&queue).cloned();
     let raw = String::from_utf8_lossy(&body).into_owned();
     let pushed = Answer {
         call: format!("the envelope for {queue}"),
@@ -89,4 +95,9 @@ async fn take(
         Some(Err(_)) => StatusCode::TOO_MANY_REQUESTS,
         None => StatusCode::NOT_FOUND,
     }
+}
+
+/// A check that panicked with the lock held leaves the map whole.
+fn lock(boxes: &Boxes) -> MutexGuard<'_, Mailboxes> {
+    boxes.lock().unwrap_or_else(PoisonError::into_inner)
 }

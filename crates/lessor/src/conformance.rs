@@ -21,12 +21,13 @@ use crate::exit;
 #[command(after_help = "Examples:\n  lessor conformance --contract claim\n  \
     lessor conformance --url http://coordinator:8980 --contract native,grpc --json\n  \
     lessor conformance --contract callback --only S1-22,S1-31\n  lessor conformance --list --contract grpc\n\n\
-    The coordinator need not be Lessor, and need not be empty: all queues of a run have names of their own. They are\n\
-    left behind. Where a contract has no way to submit a task, to configure a queue, to cancel or to look at a task,\n\
-    the native endpoints are used as the operator's side: POST /v1/tasks, GET /v1/tasks/{taskId} with waitMs and its\n\
-    history, POST /v1/tasks/{taskId}/cancel, PUT /v1/queues/{name}, GET /v1/workers.\n\n\
-    For the contract callback the suite is the push target: it listens at --push-listen, and the coordinator must\n\
-    be able to reach it, and be willing to: `lessor up --allow-private-push-targets`.\n\n\
+    The coordinator need not be Lessor, and need not be empty: all queues of a run have names of their own. They are \
+    left behind, without push targets.\n\n\
+    Where a contract has no way to submit a task, to configure a queue, to cancel or to look at a task, the native \
+    endpoints are the operator's side: POST /v1/tasks, GET /v1/tasks/{taskId} with waitMs and its history, \
+    POST /v1/tasks/{taskId}/cancel, PUT /v1/queues/{name}, GET /v1/workers.\n\n\
+    For the contract callback the suite is the push target: it listens at --push-listen, and the coordinator must be \
+    able to reach it, and be willing to: `lessor up --allow-private-push-targets`.\n\n\
     Exit codes: 0 nothing failed, 1 something failed or nothing answers, 2 the command was not understood.")]
 pub struct Options {
     /// The contracts to check: native, claim, callback, grpc

@@ -59,10 +59,10 @@ async fn receipt(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn keeps(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"heartbeatTimeoutMs": 1_500, "maxAttempts": 1})).await?;
+    let mut line = Line::open(subject, json!({"heartbeatTimeoutMs": 2_000, "maxAttempts": 1})).await?;
     let pushed = line.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
-    for _ in 0..9 {
+    for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(250)).await;
         acknowledged(&pushed.beat(subject).await?)?;
     }

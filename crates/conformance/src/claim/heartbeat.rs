@@ -53,8 +53,8 @@ async fn no_match(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn keeps(subject: &Subject) -> Result<(), Finding> {
-    let job = claimed(subject, &subject.queue_with(json!({"leaseMs": 1_500})).await?).await?;
-    for _ in 0..9 {
+    let job = claimed(subject, &subject.queue_with(json!({"leaseMs": 2_000})).await?).await?;
+    for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(250)).await;
         job.beat(subject).await?.is(200)?;
     }

@@ -47,8 +47,8 @@ async fn named(subject: &Subject) -> Result<(), Finding> {
 
 async fn unnamed(subject: &Subject) -> Result<(), Finding> {
     let worker = Worker::register(subject).await?;
-    let held = worker.leased(&subject.queue_with(json!({"leaseMs": 1_500})).await?).await?;
-    for _ in 0..9 {
+    let held = worker.leased(&subject.queue_with(json!({"leaseMs": 2_000})).await?).await?;
+    for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(250)).await;
         worker.heartbeat(worker.beat()).await?;
     }

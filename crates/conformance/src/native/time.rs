@@ -37,8 +37,8 @@ async fn extends(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn keeps(subject: &Subject) -> Result<(), Finding> {
-    let held = leased(subject, &subject.queue_with(json!({"leaseMs": 1_500})).await?).await?;
-    for _ in 0..9 {
+    let held = leased(subject, &subject.queue_with(json!({"leaseMs": 2_000})).await?).await?;
+    for _ in 0..10 {
         tokio::time::sleep(Duration::from_millis(250)).await;
         held.beat(subject).await?.is(200)?;
     }

@@ -4,14 +4,10 @@ use conformance::Contract;
 use serde_json::{Value, json};
 
 use crate::mutant::{self, Call, Told, accept, forget, set};
-use crate::{failed, outcomes, server};
+use crate::{is_found, server};
 
 async fn finds(server: &str, fault: impl Fn(&Call, &mut Told) + Send + Sync + 'static, numbers: &[&str]) {
-    let url = mutant::start(server, fault).await;
-    let found = failed(&outcomes(&url, Contract::Callback, numbers).await);
-    for number in numbers {
-        assert!(found.contains(number), "{number} was not found broken, only {found:?}");
-    }
+    is_found(&mutant::start(server, fault).await, Contract::Callback, numbers).await;
 }
 
 fn acknowledged() -> Value {
@@ -174,12 +170,12 @@ async fn silence_must_end_an_attempt() {
         }
     };
     finds(&url, no_reason, &["S1-39"]).await;
-    let given_up = |call: &Call, told: &mut Told| {
-        if call.path.starts_with("/v1/tasks/") {
-            set(told, "state", "DEAD");
+    let hasty = mutant::start_misconfigured(&url, |config| {
+        if config.get("heartbeatTimeoutMs").is_some() {
+            (config["heartbeatTimeoutMs"], config["heartbeatIntervalMs"]) = (json!(100), json!(30));
         }
-    };
-    finds(&url, given_up, &["S1-40"]).await;
+    });
+    is_found(&hasty.await, Contract::Callback, &["S1-37", "S1-40"]).await;
 }
 
 #[tokio::test]

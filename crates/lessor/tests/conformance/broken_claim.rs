@@ -4,14 +4,10 @@ use conformance::Contract;
 use serde_json::{Map, Value, json};
 
 use crate::mutant::{self, Call, Told, accept, forget, set};
-use crate::{failed, outcomes, server};
+use crate::{is_found, server};
 
 async fn finds(server: &str, fault: impl Fn(&Call, &mut Told) + Send + Sync + 'static, numbers: &[&str]) {
-    let url = mutant::start(server, fault).await;
-    let found = failed(&outcomes(&url, Contract::Claim, numbers).await);
-    for number in numbers {
-        assert!(found.contains(number), "{number} was not found broken, only {found:?}");
-    }
+    is_found(&mutant::start(server, fault).await, Contract::Claim, numbers).await;
 }
 
 /// `jobId` where `job_id` is due.

@@ -3,14 +3,10 @@
 use conformance::Contract;
 
 use crate::grpc_mutant::{self, Fault};
-use crate::{failed, outcomes, server};
+use crate::{is_found, server};
 
 async fn finds(server: &str, fault: Fault, numbers: &[&str]) {
-    let url = grpc_mutant::start(server, fault).await;
-    let found = failed(&outcomes(&url, Contract::Grpc, numbers).await);
-    for number in numbers {
-        assert!(found.contains(number), "{fault:?}: {number} was not found broken, only {found:?}");
-    }
+    is_found(&grpc_mutant::start(server, fault).await, Contract::Grpc, numbers).await;
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use conformance::Contract;
 use serde_json::{Value, json};
 
 use crate::mutant::{self, Call, Told, accept, forget, set};
-use crate::{failed, outcomes, server};
+use crate::{is_found, server};
 
 fn is_report(call: &Call) -> bool {
     call.is("complete") || call.is("fail")
@@ -15,11 +15,7 @@ fn is_report(call: &Call) -> bool {
 
 /// With this fault, each of these numbers is found broken.
 async fn finds(server: &str, fault: impl Fn(&Call, &mut Told) + Send + Sync + 'static, numbers: &[&str]) {
-    let url = mutant::start(server, fault).await;
-    let found = failed(&outcomes(&url, Contract::Native, numbers).await);
-    for number in numbers {
-        assert!(found.contains(number), "{number} was not found broken, only {found:?}");
-    }
+    is_found(&mutant::start(server, fault).await, Contract::Native, numbers).await;
 }
 
 #[tokio::test]
@@ -118,6 +114,12 @@ async fn heartbeats_must_tell_the_truth() {
         }
     };
     finds(&url, local_time, &["S0-3", "S0-18"]).await;
+    let hasty = mutant::start_misconfigured(&url, |config| {
+        if config.get("leaseMs").is_some() {
+            config["leaseMs"] = json!(100);
+        }
+    });
+    is_found(&hasty.await, Contract::Native, &["S0-18", "S4-21"]).await;
 }
 
 #[tokio::test]

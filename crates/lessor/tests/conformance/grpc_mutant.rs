@@ -52,7 +52,7 @@ struct Mutant {
 }
 
 pub async fn start(server: &str, fault: Fault) -> String {
-    mutant::start_with(server, |_, _| (), |server| routes(server, fault)).await
+    mutant::start_with(server, |_, _| (), |_| (), |server| routes(server, fault)).await
 }
 
 fn routes(server: &str, fault: Fault) -> Router {

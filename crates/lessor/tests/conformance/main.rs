@@ -15,7 +15,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conformance::{Contract, Options, Outcome, Subject};
+use conformance::{Contract, Finding, Options, Outcome, Subject};
 
 use support::Server;
 
@@ -33,9 +33,9 @@ async fn outcomes(url: &str, contract: Contract, only: &[&str]) -> Vec<Outcome> 
     conformance::run(Arc::new(subject), checks, |_| ()).await
 }
 
-/// The numbers of all checks that did not pass.
+/// The numbers of all checks that failed; those that were skipped did not.
 fn failed(outcomes: &[Outcome]) -> BTreeSet<&'static str> {
-    let broken = outcomes.iter().filter(|outcome| outcome.finding.is_some());
+    let broken = outcomes.iter().filter(|outcome| matches!(outcome.finding, Some(Finding::Broken(_))));
     broken.flat_map(|outcome| outcome.check.numbers).copied().collect()
 }
 
@@ -43,5 +43,13 @@ fn failed(outcomes: &[Outcome]) -> BTreeSet<&'static str> {
 fn all_passed(outcomes: &[Outcome]) {
     for outcome in outcomes {
         assert_eq!(outcome.finding, None, "{:?} {}", outcome.check.numbers, outcome.check.says);
+    }
+}
+
+/// Each of these numbers is found broken.
+async fn is_found(url: &str, contract: Contract, numbers: &[&str]) {
+    let found = failed(&outcomes(url, contract, numbers).await);
+    for number in numbers {
+        assert!(found.contains(number), "{number} was not found broken, only {found:?}");
     }
 }

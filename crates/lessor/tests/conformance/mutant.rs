@@ -44,24 +44,32 @@ struct Proxy {
     server: String,
     own: String,
     fault: Fault,
+    /// Alters how a queue is configured.
+    config: fn(&mut Value),
     http: reqwest::Client,
 }
 
 /// Starts the coordinator before which the fault lies; its address.
 pub async fn start(server: &str, fault: impl Fn(&Call, &mut Told) + Send + Sync + 'static) -> String {
-    start_with(server, fault, |_| Router::new()).await
+    start_with(server, fault, |_| (), |_| Router::new()).await
 }
 
-/// The same, with routes of its own besides.
+/// Starts a coordinator that does not take the configuration of its queues as it is told.
+pub async fn start_misconfigured(server: &str, config: fn(&mut Value)) -> String {
+    start_with(server, |_, _| (), config, |_| Router::new()).await
+}
+
+/// The same, with both kinds of faults, and routes of its own besides.
 pub async fn start_with(
     server: &str,
     fault: impl Fn(&Call, &mut Told) + Send + Sync + 'static,
+    config: fn(&mut Value),
     routes: impl FnOnce(&str) -> Router,
 ) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = format!("http://{}", listener.local_addr().unwrap());
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
-    let proxy = Proxy { server: server.to_owned(), own: own.clone(), fault: Arc::new(fault), http };
+    let proxy = Proxy { server: server.to_owned(), own: own.clone(), fault: Arc::new(fault), config, http };
     let router = routes(server).fallback_service(Router::new().fallback(forward).with_state(proxy));
     tokio::spawn(async move { axum::serve(listener, router).await });
     own
@@ -90,7 +98,10 @@ impl Proxy {
         headers.remove(header::HOST);
         headers.remove(header::CONTENT_LENGTH);
         let url = format!("{}{}", self.server, uri.path_and_query().unwrap());
-        let body = self.through_us(call).map_or(body, |config| Bytes::from(config.to_string()));
+        let body = match call.method == Method::PUT {
+            true => Bytes::from(self.configuration(call).to_string()),
+            false => body,
+        };
         let request = self.http.request(call.method.clone(), url).headers(headers).body(body);
         let answer = request.send().await.unwrap();
         let kind = answer.headers().get(header::CONTENT_TYPE).cloned();
@@ -105,14 +116,16 @@ impl Proxy {
         response.body(Body::from(told.body.to_string())).unwrap()
     }
 
-    /// The configuration of a queue whose tasks are to come by here on their way to the suite. Signed ones go straight,
-    /// because they could not be altered unnoticed.
-    fn through_us(&self, call: &Call) -> Option<Value> {
-        let push = call.body.get("push").filter(|push| push.get("secret").is_none())?;
-        let suite = push["url"].as_str()?.strip_prefix("http://")?;
+    /// The configuration of a queue: its tasks come by here on their way to the suite. Signed ones go straight, because
+    /// they could not be altered unnoticed.
+    fn configuration(&self, call: &Call) -> Value {
         let mut config = call.body.clone();
-        config["push"]["url"] = json!(format!("{}{PUSHED}{suite}", self.own));
-        Some(config)
+        (self.config)(&mut config);
+        let url = config["push"]["url"].as_str().and_then(|url| url.strip_prefix("http://"));
+        if let Some(suite) = url.filter(|_| config["push"].get("secret").is_none()) {
+            config["push"]["url"] = json!(format!("{}{PUSHED}{suite}", self.own));
+        }
+        config
     }
 
     /// The worker calls back by here too.
