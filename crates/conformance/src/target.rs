@@ -90,9 +90,9 @@ async fn take(
         body: serde_json::from_str(&raw).unwrap_or_default(),
         raw,
     };
-    match sender.map(|sender| sender.try_send(pushed)) {
-        Some(Ok(())) => StatusCode::ACCEPTED,
-        Some(Err(_)) => StatusCode::TOO_MANY_REQUESTS,
+    match sender.map(|sender| sender.try_send(pushed).is_ok()) {
+        Some(true) => StatusCode::ACCEPTED,
+        Some(false) => StatusCode::TOO_MANY_REQUESTS,
         None => StatusCode::NOT_FOUND,
     }
 }

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use axum::http::StatusCode;
+use axum::{Json, Router};
 use conformance::Contract;
+use serde_json::json;
+use tokio::net::TcpListener;
 
 use crate::{all_passed, failed, mutant, outcomes, server};
 
@@ -81,5 +85,21 @@ async fn a_coordinator_that_refuses_to_push_is_told_how_to_allow_it() {
     for outcome in outcomes {
         let finding = outcome.finding.unwrap().to_string();
         assert!(finding.contains("--allow-private-push-targets"), "{finding}");
+    }
+}
+
+/// No check passes by not looking: not one does where every answer is the same.
+#[tokio::test]
+async fn nothing_passes_against_a_server_that_says_the_same_to_everything() {
+    for status in [StatusCode::OK, StatusCode::CREATED, StatusCode::BAD_REQUEST, StatusCode::NOT_FOUND] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(async move || (status, Json(json!({}))));
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        for contract in Contract::ALL {
+            for outcome in outcomes(&url, contract, &[]).await {
+                assert!(outcome.finding.is_some(), "{contract} {status}: {}", outcome.check.says);
+            }
+        }
     }
 }
