@@ -93,6 +93,8 @@ async fn default_span(subject: &Subject, field: &str, ms: u64) -> Result<(), Fin
 async fn too_close(subject: &Subject) -> Result<(), Finding> {
     let config = json!({"heartbeatTimeoutMs": 10_000, "heartbeatIntervalMs": 6_000});
     subject.put(&format!("/v1/queues/{}", subject.queue()), &config).await?.is(400)?;
+    let just_right = json!({"heartbeatTimeoutMs": 10_000, "heartbeatIntervalMs": 5_000});
+    subject.queue_with(just_right).await?;
     Ok(())
 }
 

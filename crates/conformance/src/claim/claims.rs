@@ -71,7 +71,7 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
     ] {
         call(subject, "claim", &body).await?.is(400)?;
     }
-    Ok(())
+    nothing_to_claim(subject, &stream).await
 }
 
 async fn none(subject: &Subject) -> Result<(), Finding> {
