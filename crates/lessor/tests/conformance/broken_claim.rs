@@ -1,5 +1,8 @@
 //! Coordinators that break the claim contract.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
+
 use conformance::Contract;
 use serde_json::{Map, Value, json};
 
@@ -49,6 +52,18 @@ async fn claims_must_be_spelt_and_filled_as_written() {
         }
     };
     finds(&url, impatient, &["S2-1", "S2-16"]).await;
+    let tokenless = |call: &Call, told: &mut Told| {
+        if call.is("claim") {
+            forget(told, "lease_token");
+        }
+    };
+    finds(&url, tokenless, &["S2-10"]).await;
+    let shared = |call: &Call, told: &mut Told| {
+        if call.is("claim") && told.body["claimed"] == false {
+            told.body = json!({"claimed": true, "job_id": "j", "attempt_id": "a", "lease_token": "t"});
+        }
+    };
+    finds(&url, shared, &["S2-6", "S2-9"]).await;
 }
 
 #[tokio::test]
@@ -78,6 +93,12 @@ async fn heartbeats_must_be_answered_and_guarded() {
         }
     };
     finds(&url, still_fine, &["S2-21"]).await;
+    let anything_goes = move |call: &Call, told: &mut Told| {
+        if beat(call) {
+            accept(told, 400, json!({"ok": true, "lease_expires_at": "2099-01-01T00:00:00Z"}));
+        }
+    };
+    finds(&url, anything_goes, &["S2-20"]).await;
 }
 
 #[tokio::test]
@@ -89,6 +110,12 @@ async fn a_message_must_be_new_each_time() {
         }
     };
     finds(&server.url(), one_message, &["S2-7", "S2-15"]).await;
+    let another_job = |call: &Call, told: &mut Told| {
+        if call.is("claim") && told.body["attempt"] == 2 {
+            set(told, "job_id", "01900000-0000-7000-8000-000000000001");
+        }
+    };
+    finds(&server.url(), another_job, &["S2-4", "S2-5"]).await;
     let unsaid = |call: &Call, told: &mut Told| {
         if call.is("complete") {
             set(told, "ack", false);
@@ -138,4 +165,19 @@ async fn what_is_late_or_foreign_must_not_be_accepted() {
         }
     };
     finds(&url, never_acknowledged, &["S2-13"]).await;
+}
+
+/// What was accepted once is a conflict the second time, as with a coordinator that forgets its leases.
+#[tokio::test]
+async fn repeats_must_be_answered_alike() {
+    let server = server();
+    let seen = Mutex::new(HashSet::new());
+    let forgetful = move |call: &Call, told: &mut Told| {
+        let is_report = call.is("complete") || call.is("fail");
+        let is_new = || seen.lock().unwrap().insert(call.body["attempt_id"].to_string());
+        if is_report && told.status == 200 && !is_new() {
+            *told = Told { status: 409, body: json!({"ok": false, "ack": true}) };
+        }
+    };
+    finds(&server.url(), forgetful, &["S2-2", "S2-26", "S2-28"]).await;
 }

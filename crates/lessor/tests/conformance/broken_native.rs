@@ -22,7 +22,12 @@ async fn finds(server: &str, fault: impl Fn(&Call, &mut Told) + Send + Sync + 's
 async fn the_loop_must_lead_to_an_end() {
     let server = server();
     let url = server.url();
-    finds(&url, |call, told| drop_if(call.is("complete"), told, "state"), &["S0-3", "S0-7"]).await;
+    finds(
+        &url,
+        |call, told| drop_if(call.is("complete"), told, "state"),
+        &["S0-3", "S0-7", "S4-25", "S4-26"],
+    )
+    .await;
     let hollow = |call: &Call, told: &mut Told| {
         if call.path.starts_with("/v1/tasks/") {
             set(told, "result", Value::Null);
@@ -54,7 +59,7 @@ async fn verdicts_must_be_told_and_be_right() {
             accept(told, 409, json!({"verdict": "COMMITTED", "state": "COMPLETED"}));
         }
     };
-    finds(&url, lenient, &["S0-6", "S0-9", "S0-10", "S0-11", "S0-12", "S0-14", "S4-27"]).await;
+    finds(&url, lenient, &["S0-6", "S0-9", "S0-10", "S0-11", "S0-12", "S0-14", "S4-11", "S4-27"]).await;
     let mixed_up = |_: &Call, told: &mut Told| {
         if told.body["verdict"] == "CANCELLED" {
             set(told, "verdict", "REJECTED");
@@ -180,5 +185,29 @@ async fn states_and_records_must_be_the_known_ones() {
             told.body = json!({"leases": [{"leaseId": "x", "taskId": "t", "attempt": 1}]});
         }
     };
-    finds(&url, shared, &["S4-18", "S4-37"]).await;
+    finds(&url, shared, &["S4-18", "S4-20", "S4-37"]).await;
+    let twice = |call: &Call, told: &mut Told| {
+        if call.is("leases") && told.body.pointer("/leases/1").is_some() {
+            told.body["leases"][1] = told.body["leases"][0].clone();
+        }
+    };
+    finds(&url, twice, &["S4-38"]).await;
+    let sticky = |_: &Call, told: &mut Told| {
+        if told.body["state"] == "WAITING" {
+            set(told, "lease", json!({"workerId": "w", "attempt": 1}));
+        }
+    };
+    finds(&url, sticky, &["S4-39"]).await;
+    let empty = |call: &Call, told: &mut Told| {
+        if call.path.starts_with("/v1/tasks/") {
+            set(told, "payload", Value::Null);
+        }
+    };
+    finds(&url, empty, &["S4-6", "S4-17"]).await;
+    let unexplained = |call: &Call, told: &mut Told| {
+        if let Some(events) = told.body["events"].as_array_mut().filter(|_| call.is("history")) {
+            events.retain(|event| event["type"] != "LeaseExpired");
+        }
+    };
+    finds(&url, unexplained, &["S0-19", "S4-23", "S4-24"]).await;
 }

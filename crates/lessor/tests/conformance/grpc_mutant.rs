@@ -41,6 +41,14 @@ pub enum Fault {
     Deaf,
     /// Those who say UnregisterWorker are refused.
     NoLeaving,
+    /// Polls do not wait.
+    Impatient,
+    /// What a worker can do is not kept.
+    Discreet,
+    /// Neither state nor stats of a worker are kept.
+    Careless,
+    /// Every task goes to every worker.
+    AnyPlatform,
     /// Only the service's own name is served.
     OneName,
 }
@@ -84,8 +92,11 @@ impl WorkerScheduler for Mutant {
 
     async fn register_worker(
         &self,
-        request: Request<RegisterWorkerRequest>,
+        mut request: Request<RegisterWorkerRequest>,
     ) -> Result<Response<RegisterWorkerResponse>, Status> {
+        if self.is(Fault::Discreet) {
+            request.get_mut().capabilities = None;
+        }
         let told = self.real.clone().register_worker(request).await?;
         Ok(if self.is(Fault::Curt) { Response::new(Default::default()) } else { told })
     }
@@ -96,6 +107,9 @@ impl WorkerScheduler for Mutant {
     ) -> Result<Response<LeaseTaskResponse>, Status> {
         if self.is(Fault::Generous) {
             request.get_mut().max_tasks += 1;
+        }
+        if self.is(Fault::Impatient) {
+            request.get_mut().timeout_seconds = 0;
         }
         let mut told = match self.real.clone().lease_task(request).await {
             Err(_) if self.is(Fault::OpenToAll) => return Ok(Response::new(Default::default())),
@@ -138,8 +152,11 @@ impl WorkerScheduler for Mutant {
 
     async fn report_heartbeat(
         &self,
-        request: Request<HeartbeatRequest>,
+        mut request: Request<HeartbeatRequest>,
     ) -> Result<Response<HeartbeatResponse>, Status> {
+        if self.is(Fault::Careless) {
+            (request.get_mut().state, request.get_mut().stats) = (0, None);
+        }
         let mut told = self.real.clone().report_heartbeat(request).await?;
         if self.is(Fault::NoShutdown) {
             told.get_mut().should_shutdown = false;
@@ -162,8 +179,11 @@ impl WorkerScheduler for Mutant {
 
     async fn submit_tasks(
         &self,
-        request: Request<SubmitTasksRequest>,
+        mut request: Request<SubmitTasksRequest>,
     ) -> Result<Response<SubmitTasksResponse>, Status> {
+        if self.is(Fault::AnyPlatform) {
+            request.get_mut().tasks.iter_mut().for_each(|task| task.properties.clear());
+        }
         match self.real.clone().submit_tasks(request).await {
             Err(_) if self.is(Fault::Overfull) => Ok(Response::new(Default::default())),
             told => told,
