@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{queue, submit, task};
-use crate::{bench, check_config, log, serve, up};
+use crate::{bench, check_config, conformance, log, serve, up};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -32,4 +32,6 @@ pub enum Command {
     Log(log::Options),
     /// Measure how fast it is here, next to what this machine can do
     Bench(bench::Options),
+    /// Check whether a coordinator keeps a contract, requirement by requirement
+    Conformance(conformance::Options),
 }

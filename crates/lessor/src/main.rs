@@ -5,6 +5,7 @@ mod check_config;
 mod cli;
 mod client;
 mod config;
+mod conformance;
 mod data_dir;
 mod exit;
 mod greeting;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         Command::Queue(options) => client::block_on(client::queue::run(&options)),
         Command::Log(options) => log::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Conformance(options) => client::block_on(conformance::run(&options)),
     };
     match result {
         Ok(code) => code,

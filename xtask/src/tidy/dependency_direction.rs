@@ -14,7 +14,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("server", &["authority", "coordinator", "blobs", "wire"]),
     ("worker", &["blobs", "wire"]),
     ("sdk", &["wire"]),
-    ("lessor", &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk"]),
+    ("conformance", &["wire"]),
+    (
+        "lessor",
+        &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk", "conformance"],
+    ),
     ("auditor", &["authority", "ledger", "coordinator"]),
     ("simulator", &["authority", "ledger", "coordinator", "auditor"]),
     ("chaos", &["authority", "ledger", "coordinator", "wire", "auditor"]),

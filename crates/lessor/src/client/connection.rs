@@ -50,7 +50,8 @@ pub struct Connection {
     pub workspace: HeaderValue,
 }
 
-fn parse_url(text: &str) -> Result<Url, String> {
+/// Reads the address of a server, which may leave out the scheme.
+pub fn parse_url(text: &str) -> Result<Url, String> {
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
     let url = Url::parse(&with_scheme).map_err(|error| error.to_string())?;
     match (url.scheme(), url.host_str()) {

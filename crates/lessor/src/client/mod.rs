@@ -2,7 +2,7 @@
 //! could not know, and decide nothing: one command to a file, each a request and a way to show its answer.
 
 mod backoff;
-mod connection;
+pub mod connection;
 pub mod duration;
 mod error;
 mod http;

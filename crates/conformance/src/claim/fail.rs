@@ -1,0 +1,70 @@
+//! `fail`: requeued or a dead letter, never both, never neither.
+
+use serde_json::json;
+
+use super::{accepted, call, claim, claimed, refused, with};
+use crate::answer::{Answer, Spelling};
+use crate::{Check, Finding, Subject};
+
+pub const CHECKS: &[Check] = &[
+    Check::new(&["S2-25"], "a failure with attempts left is requeued", |s| Box::pin(requeued(s))),
+    Check::new(&["S2-25"], "the last failure makes the job a dead letter", |s| Box::pin(last(s))),
+    Check::new(&["S2-24", "S2-25"], "an error that is not retryable makes a dead letter at once", |s| {
+        Box::pin(not_retryable(s))
+    }),
+    Check::new(&["S2-24"], "code and message of an error are kept", |s| Box::pin(kept(s))),
+    Check::new(&["S2-24"], "a malformed failure is refused and changes nothing", |s| Box::pin(malformed(s))),
+];
+
+fn is_requeued(told: &Answer) -> Result<(), Finding> {
+    accepted(told)?;
+    told.has("requeued", true)?.has("dlq", false)?.is_spelt(Spelling::Snake)?;
+    Ok(())
+}
+
+fn is_dead_letter(told: &Answer) -> Result<(), Finding> {
+    accepted(told)?;
+    told.has("requeued", false)?.has("dlq", true)?;
+    Ok(())
+}
+
+async fn requeued(subject: &Subject) -> Result<(), Finding> {
+    let queue =
+        subject.queue_with(json!({"maxAttempts": 2, "backoff": {"initialMs": 0, "jitter": 0}})).await?;
+    let job = claimed(subject, &queue).await?;
+    is_requeued(&job.fail(subject, true).await?)?;
+    subject.task(&job.id).await?.has("state", "WAITING")?;
+    claim(subject, &job.worker, &queue).await?.claimed.has("job_id", job.id)?;
+    Ok(())
+}
+
+async fn last(subject: &Subject) -> Result<(), Finding> {
+    let job = claimed(subject, &subject.queue_with(json!({"maxAttempts": 1})).await?).await?;
+    is_dead_letter(&job.fail(subject, true).await?)?;
+    subject.task(&job.id).await?.has("state", "FAILED")?;
+    Ok(())
+}
+
+async fn not_retryable(subject: &Subject) -> Result<(), Finding> {
+    let job = claimed(subject, &subject.queue()).await?;
+    is_dead_letter(&job.fail(subject, false).await?)?;
+    subject.task(&job.id).await?.has("state", "FAILED")?;
+    Ok(())
+}
+
+async fn kept(subject: &Subject) -> Result<(), Finding> {
+    let job = claimed(subject, &subject.queue()).await?;
+    accepted(&job.fail(subject, false).await?)?;
+    subject.task(&job.id).await?.has("/error/code", "E1")?.has("/error/message", "bad luck")?;
+    Ok(())
+}
+
+async fn malformed(subject: &Subject) -> Result<(), Finding> {
+    let job = claimed(subject, &subject.queue()).await?;
+    let message = json!({"code": "E1", "message": 5});
+    for error in [json!(null), json!("bad"), json!({}), json!({"code": "E1"}), message] {
+        refused(&call(subject, "fail", &with(job.report(), "error", error)).await?, &[400])?;
+    }
+    subject.task(&job.id).await?.has("state", "LEASED")?.has_no("error")?;
+    Ok(())
+}

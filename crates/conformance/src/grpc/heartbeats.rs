@@ -1,0 +1,76 @@
+//! ReportHeartbeat: a worker lives, and so do its leases.
+
+use std::time::Duration;
+
+use prost_types::Timestamp;
+use serde_json::json;
+use wire::grpc::{HeartbeatRequest, LeaseHeartbeat, LeaseStatus, LeasedTask, TaskState};
+
+use super::{Worker, committed};
+use crate::finding::must;
+use crate::{Check, Finding, Subject};
+
+pub const CHECKS: &[Check] = &[
+    Check::new(&["S3-12"], "a heartbeat moves the end of the leases that it names", |s| Box::pin(named(s))),
+    Check::new(&["S3-12"], "a heartbeat that names none keeps all leases of its worker", |s| {
+        Box::pin(unnamed(s))
+    }),
+    Check::new(&["S3-12"], "a heartbeat tells of a cancel, lease by lease", |s| Box::pin(cancel(s))),
+    Check::new(&["S3-12"], "a heartbeat tells of a lease that is lost", |s| Box::pin(lost(s))),
+];
+
+fn about(worker: &Worker<'_>, tasks: &[&LeasedTask]) -> HeartbeatRequest {
+    let lease =
+        |task: &&LeasedTask| LeaseHeartbeat { lease_id: task.lease_id.clone(), ..LeaseHeartbeat::default() };
+    HeartbeatRequest { leases: tasks.iter().map(lease).collect(), ..worker.beat() }
+}
+
+async fn beat(worker: &Worker<'_>, task: &LeasedTask) -> Result<LeaseStatus, Finding> {
+    let told = worker.heartbeat(about(worker, &[task])).await?;
+    let found = told.leases.iter().find(|lease| lease.lease_id == task.lease_id).cloned();
+    found.ok_or_else(|| Finding::broken(format!("ReportHeartbeat says nothing of the lease: {told:?}")))
+}
+
+fn moment(time: Option<Timestamp>) -> (i64, i32) {
+    time.map_or((0, 0), |time| (time.seconds, time.nanos))
+}
+
+async fn named(subject: &Subject) -> Result<(), Finding> {
+    let worker = Worker::register(subject).await?;
+    let held = worker.leased(&subject.queue_with(json!({"leaseMs": 3_000})).await?).await?;
+    // A coordinator need not record an extension that is worth less than a tenth of the lease.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let told = beat(&worker, &held).await?;
+    let (before, after) = (moment(held.lease_expires_at), moment(told.expires_at));
+    must(after > before && !told.lost, || format!("the lease should live longer than {before:?}: {told:?}"))
+}
+
+async fn unnamed(subject: &Subject) -> Result<(), Finding> {
+    let worker = Worker::register(subject).await?;
+    let held = worker.leased(&subject.queue_with(json!({"leaseMs": 2_000})).await?).await?;
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        worker.heartbeat(worker.beat()).await?;
+    }
+    committed(&worker.send(worker.completed(&held, "1")).await?, TaskState::Completed)
+}
+
+async fn cancel(subject: &Subject) -> Result<(), Finding> {
+    let (worker, queue) = (Worker::register(subject).await?, subject.queue());
+    let (held, other) = (worker.leased(&queue).await?, worker.leased(&queue).await?);
+    subject.cancel(&held.task_id, "enough").await?;
+    let told = beat(&worker, &held).await?;
+    must(told.should_cancel && told.cancel_reason == "enough", || {
+        format!("the lease was answered {told:?}")
+    })?;
+    let told = beat(&worker, &other).await?;
+    must(!told.should_cancel && !told.lost, || format!("the other lease was answered {told:?}"))
+}
+
+async fn lost(subject: &Subject) -> Result<(), Finding> {
+    let worker = Worker::register(subject).await?;
+    let held = worker.leased(&subject.queue_with(json!({"leaseMs": 300, "maxAttempts": 1})).await?).await?;
+    subject.ended(&held.task_id).await?;
+    let told = beat(&worker, &held).await?;
+    must(told.lost, || format!("the lease expired, and was answered {told:?}"))
+}

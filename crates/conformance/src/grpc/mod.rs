@@ -1,0 +1,215 @@
+//! The worker service over gRPC: the remote execution plan's messages, and the fields that were added to them. Tasks are
+//! submitted with SubmitTasks; queues are configured, and tasks and workers looked at, by the native contract.
+
+mod guard;
+mod heartbeats;
+mod leasing;
+mod plan;
+mod registration;
+mod reports;
+mod requeue;
+
+use bytes::Bytes;
+use tonic::metadata::MetadataValue;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status};
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
+use wire::grpc::{
+    HeartbeatRequest, HeartbeatResponse, LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, SubmitTask,
+    SubmitTasksRequest, TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict,
+};
+
+use crate::finding::{must, short};
+use crate::{Check, Finding, Subject};
+
+pub const THEMES: &[&[Check]] = &[
+    registration::CHECKS,
+    leasing::CHECKS,
+    reports::CHECKS,
+    heartbeats::CHECKS,
+    requeue::CHECKS,
+    guard::CHECKS,
+    plan::CHECKS,
+];
+
+pub const UNOBSERVABLE: &[(&str, &str)] =
+    &[("S3-39", "what becomes of an Operation shows in the Execution service, which is another contract")];
+
+/// How long a poll waits for a task that must come.
+const WAIT_S: i64 = 10;
+
+type Client = WorkerSchedulerClient<Channel>;
+
+/// A worker that is registered.
+struct Worker<'a> {
+    subject: &'a Subject,
+    client: Client,
+    id: String,
+}
+
+impl<'a> Worker<'a> {
+    async fn register(subject: &'a Subject) -> Result<Worker<'a>, Finding> {
+        let worker = Worker { subject, client: client(subject), id: subject.worker() };
+        worker.register_as(worker.registration()).await?;
+        Ok(worker)
+    }
+
+    fn registration(&self) -> RegisterWorkerRequest {
+        RegisterWorkerRequest { worker_id: self.id.clone(), ..RegisterWorkerRequest::default() }
+    }
+
+    async fn register_as(&self, registration: RegisterWorkerRequest) -> Result<(), Finding> {
+        let told = self.client.clone().register_worker(scoped(self.subject, registration)).await;
+        done("RegisterWorker", told).map(|_| ())
+    }
+
+    /// Asks for one task of a queue, without waiting.
+    fn ask(&self, queue: &str) -> LeaseTaskRequest {
+        LeaseTaskRequest {
+            worker_id: self.id.clone(),
+            max_tasks: 1,
+            queues: vec![queue.to_owned()],
+            ..LeaseTaskRequest::default()
+        }
+    }
+
+    async fn poll(&self, poll: LeaseTaskRequest) -> Result<Vec<LeasedTask>, Finding> {
+        let told = self.client.clone().lease_task(scoped(self.subject, poll)).await;
+        done("LeaseTask", told).map(|told| told.tasks)
+    }
+
+    /// The next task of a queue, which must come.
+    async fn lease(&self, queue: &str) -> Result<LeasedTask, Finding> {
+        let tasks = self.poll(LeaseTaskRequest { timeout_seconds: WAIT_S, ..self.ask(queue) }).await?;
+        let count = tasks.len();
+        let only = tasks.into_iter().next().filter(|_| count == 1);
+        only.ok_or_else(|| Finding::broken(format!("LeaseTask gave {count} tasks, and one was expected")))
+    }
+
+    /// A new task of a queue, leased.
+    async fn leased(&self, queue: &str) -> Result<LeasedTask, Finding> {
+        let id = submit(self.subject, task(queue)).await?;
+        let leased = self.lease(queue).await?;
+        must(leased.task_id == id, || format!("LeaseTask gave {}, and {id} was expected", leased.task_id))?;
+        Ok(leased)
+    }
+
+    fn update(&self, task: &LeasedTask, status: TaskStatus) -> UpdateTaskStatusRequest {
+        UpdateTaskStatusRequest {
+            task_id: task.task_id.clone(),
+            worker_id: self.id.clone(),
+            lease_id: task.lease_id.clone(),
+            status: status.into(),
+            ..UpdateTaskStatusRequest::default()
+        }
+    }
+
+    fn completed(&self, task: &LeasedTask, result: &'static str) -> UpdateTaskStatusRequest {
+        UpdateTaskStatusRequest {
+            result_json: Bytes::from_static(result.as_bytes()),
+            ..self.update(task, TaskStatus::Completed)
+        }
+    }
+
+    fn failed(&self, task: &LeasedTask, message: &str, retryable: Option<bool>) -> UpdateTaskStatusRequest {
+        let update = self.update(task, TaskStatus::Failed);
+        UpdateTaskStatusRequest { error_message: message.to_owned(), retryable, ..update }
+    }
+
+    fn released(&self, task: &LeasedTask) -> UpdateTaskStatusRequest {
+        UpdateTaskStatusRequest { release: true, ..self.update(task, TaskStatus::Unknown) }
+    }
+
+    async fn send(&self, update: UpdateTaskStatusRequest) -> Result<UpdateTaskStatusResponse, Finding> {
+        done("UpdateTaskStatus", self.try_send(update).await)
+    }
+
+    async fn try_send(
+        &self,
+        update: UpdateTaskStatusRequest,
+    ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
+        self.client.clone().update_task_status(scoped(self.subject, update)).await
+    }
+
+    fn beat(&self) -> HeartbeatRequest {
+        HeartbeatRequest { worker_id: self.id.clone(), ..HeartbeatRequest::default() }
+    }
+
+    async fn heartbeat(&self, beat: HeartbeatRequest) -> Result<HeartbeatResponse, Finding> {
+        let told = self.client.clone().report_heartbeat(scoped(self.subject, beat)).await;
+        done("ReportHeartbeat", told)
+    }
+}
+
+fn client(subject: &Subject) -> Client {
+    WorkerSchedulerClient::new(subject.channel())
+}
+
+/// The message in the run's tenant and workspace.
+fn scoped<T>(subject: &Subject, message: T) -> Request<T> {
+    in_scope(message, &subject.options.tenant, &subject.options.workspace)
+}
+
+fn in_scope<T>(message: T, tenant: &str, workspace: &str) -> Request<T> {
+    let mut request = Request::new(message);
+    for (name, value) in [(wire::TENANT_HEADER, tenant), (wire::WORKSPACE_HEADER, workspace)] {
+        if let Ok(value) = MetadataValue::try_from(value) {
+            request.metadata_mut().insert(name, value);
+        }
+    }
+    request
+}
+
+fn task(queue: &str) -> SubmitTask {
+    SubmitTask {
+        queue: queue.to_owned(),
+        payload: Bytes::from_static(br#"{"n":1}"#),
+        ..SubmitTask::default()
+    }
+}
+
+async fn submit(subject: &Subject, task: SubmitTask) -> Result<String, Finding> {
+    let told = client(subject).submit_tasks(scoped(subject, SubmitTasksRequest { tasks: vec![task] })).await;
+    first_id(done("SubmitTasks", told)?.tasks)
+}
+
+fn first_id(tasks: Vec<wire::grpc::SubmittedTask>) -> Result<String, Finding> {
+    match tasks.into_iter().next() {
+        Some(task) if task.problem.is_none() && !task.task_id.is_empty() => Ok(task.task_id),
+        other => Err(Finding::broken(format!("SubmitTasks did not accept a task: {other:?}"))),
+    }
+}
+
+/// The answer to a call that must not be refused.
+fn done<T>(call: &str, told: Result<Response<T>, Status>) -> Result<T, Finding> {
+    told.map(Response::into_inner)
+        .map_err(|status| Finding::broken(format!("{call} was refused: {}", shown(&status))))
+}
+
+/// The call must be refused with one of these codes.
+fn refused<T>(call: &str, told: Result<T, Status>, codes: &[Code]) -> Result<(), Finding> {
+    match told {
+        Err(status) if codes.contains(&status.code()) => Ok(()),
+        Err(status) => {
+            Err(Finding::broken(format!("{call} was refused with {}, not {codes:?}", shown(&status))))
+        }
+        Ok(_) => Err(Finding::broken(format!("{call} was answered OK, and {codes:?} was expected"))),
+    }
+}
+
+fn shown(status: &Status) -> String {
+    format!("{:?} {:?}", status.code(), short(status.message()))
+}
+
+fn verdict(told: &UpdateTaskStatusResponse, verdict: Verdict) -> Result<(), Finding> {
+    must(told.verdict() == verdict, || {
+        format!("UpdateTaskStatus answered {:?}, and {verdict:?} was expected", told.verdict())
+    })
+}
+
+fn committed(told: &UpdateTaskStatusResponse, state: TaskState) -> Result<(), Finding> {
+    verdict(told, Verdict::Committed)?;
+    must(told.task_state() == state, || {
+        format!("UpdateTaskStatus answered {:?}, and {state:?} was expected", told.task_state())
+    })
+}

@@ -1,0 +1,212 @@
+//! A worker that knows nothing but the remote execution plan: the fields up to number 15, no lease ids, and the queue
+//! `exec`, here in a workspace of the check's own.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use prost::Message;
+use tonic::{Request, Status};
+use tonic_prost::ProstCodec;
+use wire::grpc::{
+    ActionResult, HeartbeatRequest, HeartbeatResponse, LeaseTaskRequest, LeaseTaskResponse, LeasedTask,
+    RegisterWorkerRequest, RegisterWorkerResponse, ResourceLimits, SERVICE_NAMES, SubmitTask,
+    SubmitTasksRequest, TaskStatus, UnregisterWorkerRequest, UnregisterWorkerResponse,
+    UpdateTaskStatusRequest, UpdateTaskStatusResponse, WorkerCapabilities, WorkerState, WorkerStats,
+};
+
+use super::{WAIT_S, client, done, first_id, in_scope, shown};
+use crate::answer::Answer;
+use crate::finding::must;
+use crate::{Check, Finding, Subject};
+
+pub const CHECKS: &[Check] = &[
+    Check::new(
+        &["S3-9", "S3-14"],
+        "a worker of the plan works unchanged, under each name of the service",
+        |s| Box::pin(whole_life(s)),
+    ),
+    Check::new(&["S3-19"], "operation_name and action_digest come with a task of the plan", |s| {
+        Box::pin(operation(s))
+    }),
+    Check::new(
+        &["S3-35"],
+        "a report without a lease id is taken from the one worker that was granted the task",
+        |s| Box::pin(no_lease_id(s)),
+    ),
+];
+
+const PAYLOAD: &[u8] = br#"{"operationName":"operations/1","actionDigest":"abc/3"}"#;
+
+/// A worker of the plan, in a workspace of its own.
+struct Planned<'a> {
+    subject: &'a Subject,
+    service: &'static str,
+    workspace: String,
+    id: String,
+}
+
+impl<'a> Planned<'a> {
+    async fn register(subject: &'a Subject, service: &'static str) -> Result<Planned<'a>, Finding> {
+        let worker = Planned { subject, service, workspace: subject.name("workspace"), id: subject.worker() };
+        worker.register_again().await?;
+        Ok(worker)
+    }
+
+    async fn register_again(&self) -> Result<(), Finding> {
+        let resources = ResourceLimits { cpu_cores: 4.0, memory_bytes: 1 << 30, disk_bytes: 1 << 40 };
+        let request = RegisterWorkerRequest {
+            worker_id: self.id.clone(),
+            capabilities: Some(WorkerCapabilities {
+                max_concurrent_executions: 4,
+                resources: Some(resources),
+            }),
+            platform_properties: HashMap::from([("OSFamily".to_owned(), "Linux".to_owned())]),
+            ..RegisterWorkerRequest::default()
+        };
+        self.call::<_, RegisterWorkerResponse>("RegisterWorker", request).await.map(|_| ())
+    }
+
+    async fn submit(&self) -> Result<String, Finding> {
+        let task = SubmitTask {
+            queue: "exec".to_owned(),
+            payload: Bytes::from_static(PAYLOAD),
+            timeout_ms: 60_000,
+            properties: HashMap::from([("OSFamily".to_owned(), "Linux".to_owned())]),
+            ..SubmitTask::default()
+        };
+        let request = self.scoped(SubmitTasksRequest { tasks: vec![task] });
+        first_id(done("SubmitTasks", client(self.subject).submit_tasks(request).await)?.tasks)
+    }
+
+    fn scoped<T>(&self, message: T) -> Request<T> {
+        in_scope(message, &self.subject.options.tenant, &self.workspace)
+    }
+
+    async fn call<Q, A>(&self, call: &str, request: Q) -> Result<A, Finding>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let told = self.try_call(call, request).await;
+        told.map_err(|status| {
+            Finding::broken(format!("{}/{call} was refused: {}", self.service, shown(&status)))
+        })
+    }
+
+    async fn try_call<Q, A>(&self, call: &str, request: Q) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = tonic::client::Grpc::new(self.subject.channel());
+        grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
+        let path = format!("/{}/{call}", self.service);
+        let path = path.parse().map_err(|_| Status::internal("the path is none"))?;
+        Ok(grpc.unary(self.scoped(request), path, ProstCodec::default()).await?.into_inner())
+    }
+
+    async fn lease(&self) -> Result<LeasedTask, Finding> {
+        let ask = LeaseTaskRequest {
+            worker_id: self.id.clone(),
+            max_tasks: 1,
+            timeout_seconds: WAIT_S,
+            ..LeaseTaskRequest::default()
+        };
+        let told: LeaseTaskResponse = self.call("LeaseTask", ask).await?;
+        told.tasks
+            .into_iter()
+            .next()
+            .ok_or_else(|| Finding::broken("LeaseTask gave no task of the queue `exec`"))
+    }
+
+    fn update(&self, task: &LeasedTask, status: TaskStatus) -> UpdateTaskStatusRequest {
+        UpdateTaskStatusRequest {
+            task_id: task.task_id.clone(),
+            worker_id: self.id.clone(),
+            status: status.into(),
+            ..UpdateTaskStatusRequest::default()
+        }
+    }
+
+    async fn send(&self, update: UpdateTaskStatusRequest) -> Result<(), Finding> {
+        self.call::<_, UpdateTaskStatusResponse>("UpdateTaskStatus", update).await.map(|_| ())
+    }
+
+    async fn task(&self, task: &str) -> Result<Answer, Finding> {
+        let url = format!("{}/v1/tasks/{task}", self.subject.options.url);
+        let request = self.subject.plain(reqwest::Method::GET, &url);
+        let request = request.header(wire::TENANT_HEADER, &self.subject.options.tenant);
+        let told = self.subject.send(request.header(wire::WORKSPACE_HEADER, &self.workspace)).await?;
+        told.is(200)?;
+        Ok(told)
+    }
+}
+
+async fn whole_life(subject: &Subject) -> Result<(), Finding> {
+    for service in SERVICE_NAMES {
+        let worker = Planned::register(subject, service).await?;
+        let (done, broken) = (worker.submit().await?, worker.submit().await?);
+        let first = worker.lease().await?;
+        must(first.task_id == done, || format!("LeaseTask gave {first:?}"))?;
+        worker.send(worker.update(&first, TaskStatus::Executing)).await?;
+        let beat = HeartbeatRequest {
+            worker_id: worker.id.clone(),
+            state: WorkerState::Busy.into(),
+            stats: Some(WorkerStats { active_tasks: 1, total_completed: 0, total_failed: 0 }),
+            ..HeartbeatRequest::default()
+        };
+        let told: HeartbeatResponse = worker.call("ReportHeartbeat", beat).await?;
+        must(!told.should_shutdown, || "the worker was told to shut down".into())?;
+        let result = Some(ActionResult { exit_code: 0, ..ActionResult::default() });
+        worker
+            .send(UpdateTaskStatusRequest { result, ..worker.update(&first, TaskStatus::Completed) })
+            .await?;
+        worker.task(&done).await?.has("state", "COMPLETED")?;
+        let second = worker.lease().await?;
+        must(second.task_id == broken, || format!("LeaseTask gave {second:?}"))?;
+        let error_message = "no such command".to_owned();
+        worker
+            .send(UpdateTaskStatusRequest { error_message, ..worker.update(&second, TaskStatus::Failed) })
+            .await?;
+        worker.task(&broken).await?.has("/error/message", "no such command")?;
+        let leave =
+            UnregisterWorkerRequest { worker_id: worker.id.clone(), ..UnregisterWorkerRequest::default() };
+        worker.call::<_, UnregisterWorkerResponse>("UnregisterWorker", leave).await?;
+    }
+    Ok(())
+}
+
+async fn operation(subject: &Subject) -> Result<(), Finding> {
+    let worker = Planned::register(subject, SERVICE_NAMES[0]).await?;
+    worker.submit().await?;
+    let leased = worker.lease().await?;
+    let told = (leased.operation_name.as_str(), leased.action_digest.as_str());
+    must(told == ("operations/1", "abc/3"), || format!("they came as {told:?}"))?;
+    let timeout = leased.timeout.unwrap_or_default();
+    must(timeout.seconds == 60 && leased.lease_expires_at.is_some(), || {
+        format!("`timeout` or `lease_expires_at` is wrong: {leased:?}")
+    })
+}
+
+async fn no_lease_id(subject: &Subject) -> Result<(), Finding> {
+    let worker = Planned::register(subject, SERVICE_NAMES[0]).await?;
+    worker.submit().await?;
+    let held = worker.lease().await?;
+    let other = Planned { id: subject.worker(), workspace: worker.workspace.clone(), ..worker };
+    other.register_again().await?;
+    let stolen = other.try_call::<_, UpdateTaskStatusResponse>(
+        "UpdateTaskStatus",
+        other.update(&held, TaskStatus::Completed),
+    );
+    super::refused(
+        "a report of a worker that never had the task",
+        stolen.await,
+        &[tonic::Code::PermissionDenied],
+    )?;
+    let worker =
+        Planned { id: worker.id, subject, service: other.service, workspace: other.workspace.clone() };
+    worker.send(worker.update(&held, TaskStatus::Completed)).await?;
+    worker.send(worker.update(&held, TaskStatus::Completed)).await?;
+    worker.task(&held.task_id).await?.has("state", "COMPLETED")?;
+    Ok(())
+}

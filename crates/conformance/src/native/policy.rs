@@ -1,0 +1,75 @@
+//! The coordinator decides what follows a failure, and workers learn of a cancel.
+
+use serde_json::json;
+
+use super::{cancelled, committed, lease, leased, place};
+use crate::{Check, Finding, Subject};
+
+pub const CHECKS: &[Check] = &[
+    Check::new(&["S0-25", "S4-29"], "a failure is tried again until its attempts are used up", |s| {
+        Box::pin(retries(s))
+    }),
+    Check::new(&["S0-25"], "a failure that is not retryable is final", |s| Box::pin(not_retryable(s))),
+    Check::new(&["S0-25"], "an error is kept in its worker's words", |s| Box::pin(keeps_the_error(s))),
+    Check::new(&["S0-1"], "a cancel reaches the worker with a heartbeat, and its stop ends the task", |s| {
+        Box::pin(cancels(s))
+    }),
+    Check::new(&["S0-1"], "a task that was cancelled before its lease ended never waits again", |s| {
+        Box::pin(cancelled_and_released(s))
+    }),
+];
+
+async fn retries(subject: &Subject) -> Result<(), Finding> {
+    let queue =
+        subject.queue_with(json!({"maxAttempts": 2, "backoff": {"initialMs": 0, "jitter": 0}})).await?;
+    let first = leased(subject, &queue).await?;
+    let told = first.fail(subject, "bad luck", true).await?;
+    committed(&told, "WAITING")?;
+    told.time("retryAt")?;
+    let second = lease(subject, &subject.worker(), &queue).await?;
+    second.granted.has(&place("taskId"), first.task.as_str())?.has(&place("attempt"), 2)?;
+    let told = second.fail(subject, "bad luck", true).await?;
+    committed(&told, "FAILED")?;
+    told.has_no("retryAt")?;
+    subject.task(&first.task).await?.has("state", "FAILED")?.has("attempt", 2)?.has_no("lease")?;
+    Ok(())
+}
+
+async fn not_retryable(subject: &Subject) -> Result<(), Finding> {
+    let queue = subject.queue();
+    let held = leased(subject, &queue).await?;
+    committed(&held.fail(subject, "no use", false).await?, "FAILED")?;
+    let held = leased(subject, &queue).await?;
+    let body =
+        json!({"workerId": held.worker, "taskId": held.task, "reason": "x", "category": "CONFIGURATION"});
+    committed(&subject.post(&held.path("fail"), &body).await?, "FAILED")
+}
+
+async fn keeps_the_error(subject: &Subject) -> Result<(), Finding> {
+    let held = leased(subject, &subject.queue()).await?;
+    let body = json!({"workerId": held.worker, "taskId": held.task, "reason": "no such column",
+        "category": "DATA_QUALITY"});
+    committed(&subject.post(&held.path("fail"), &body).await?, "FAILED")?;
+    let shown = subject.task(&held.task).await?;
+    shown.has("/error/category", "DATA_QUALITY")?.has("/error/message", "no such column")?;
+    Ok(())
+}
+
+async fn cancels(subject: &Subject) -> Result<(), Finding> {
+    let held = leased(subject, &subject.queue()).await?;
+    subject.cancel(&held.task, "changed my mind").await?;
+    subject.cancel(&held.task, "changed my mind").await?;
+    let told = held.beat(subject).await?;
+    told.is(200)?.has("shouldCancel", true)?.has("cancelReason", "changed my mind")?;
+    let body =
+        json!({"workerId": held.worker, "taskId": held.task, "reason": "stopped", "category": "CANCELLED"});
+    committed(&subject.post(&held.path("fail"), &body).await?, "DEAD")
+}
+
+async fn cancelled_and_released(subject: &Subject) -> Result<(), Finding> {
+    let held = leased(subject, &subject.queue()).await?;
+    subject.cancel(&held.task, "enough").await?;
+    held.release(subject).await?.is(200)?;
+    subject.task(&held.task).await?.has("state", "DEAD")?;
+    cancelled(&held.complete(subject, json!(1)).await?)
+}

@@ -1,0 +1,178 @@
+//! The coordinator that is looked at, and the names that this run uses there.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use reqwest::{Method, RequestBuilder};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use tonic::transport::{Channel, Endpoint};
+use wire::{TENANT_HEADER, WORKSPACE_HEADER};
+
+use crate::Finding;
+use crate::answer::Answer;
+use crate::target::Target;
+
+/// How long a call may take, the longest wait that a check asks for included.
+const MAX_CALL: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the coordinator answers, without a slash at the end.
+    pub url: String,
+    pub tenant: String,
+    pub workspace: String,
+    /// What the names of all queues of the run begin with.
+    pub queue_prefix: String,
+    /// Where the suite listens for the tasks that are pushed to it.
+    pub push_listen: String,
+    /// Where the coordinator reaches that; `http://` and the address that it listens at, when missing.
+    pub push_url: Option<String>,
+}
+
+impl Options {
+    pub fn new(url: impl Into<String>) -> Options {
+        Options {
+            url: url.into(),
+            tenant: wire::DEFAULT_SCOPE_NAME.to_owned(),
+            workspace: wire::DEFAULT_SCOPE_NAME.to_owned(),
+            queue_prefix: "conformance".to_owned(),
+            push_listen: "127.0.0.1:0".to_owned(),
+            push_url: None,
+        }
+    }
+}
+
+/// Nothing answers there, so nothing can be said of it.
+#[derive(Debug, thiserror::Error)]
+#[error("no server answers at {url} ({why})")]
+pub struct Unreachable {
+    pub url: String,
+    pub why: String,
+}
+
+pub struct Subject {
+    pub(crate) options: Options,
+    http: reqwest::Client,
+    channel: Channel,
+    /// Makes the names of this run its own.
+    run: String,
+    names: AtomicU32,
+    target: OnceCell<Result<Target, String>>,
+}
+
+impl Subject {
+    /// Fails when nothing answers at all; whatever answers is looked at.
+    pub async fn connect(options: Options) -> Result<Subject, Unreachable> {
+        let options = Options { url: options.url.trim_end_matches('/').to_owned(), ..options };
+        let unreachable = |why: String| Unreachable { url: options.url.clone(), why };
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(MAX_CALL)
+            .no_proxy()
+            .user_agent(concat!("lessor-conformance/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| unreachable(error.to_string()))?;
+        http.get(&options.url).send().await.map_err(|error| unreachable(innermost(&error)))?;
+        let endpoint =
+            Endpoint::from_shared(options.url.clone()).map_err(|error| unreachable(error.to_string()))?;
+        let channel = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(MAX_CALL).connect_lazy();
+        let mut random = [0; 6];
+        getrandom::fill(&mut random).map_err(|error| unreachable(error.to_string()))?;
+        let run = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Subject { options, http, channel, run, names: AtomicU32::new(0), target: OnceCell::new() })
+    }
+
+    /// A name that nothing else has: of a queue, a worker, a key.
+    pub(crate) fn name(&self, what: &str) -> String {
+        let number = self.names.fetch_add(1, Ordering::Relaxed);
+        format!("{}-{what}-{}-{number}", self.options.queue_prefix, self.run)
+    }
+
+    pub(crate) fn queue(&self) -> String {
+        self.name("queue")
+    }
+
+    pub(crate) fn worker(&self) -> String {
+        self.name("worker")
+    }
+
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    /// Where tasks are pushed to, listening from the first time that it is asked for.
+    pub(crate) async fn target(&self) -> Result<&Target, Finding> {
+        let listen = || Target::listen(&self.options.push_listen, self.options.push_url.as_deref());
+        let target =
+            self.target.get_or_init(async || listen().await.map_err(|error| error.to_string())).await;
+        target.as_ref().map_err(|error| {
+            Finding::broken(format!(
+                "the suite cannot listen at {} ({error}); see --push-listen",
+                self.options.push_listen
+            ))
+        })
+    }
+
+    /// Takes the push targets of the run's queues away, so that nothing is pushed to where nobody listens any more. What
+    /// cannot be taken away stays: it is no part of any check.
+    pub(crate) async fn withdraw(&self) {
+        let Some(Ok(target)) = self.target.get() else { return };
+        for queue in target.queues() {
+            let _ = self.put(&format!("/v1/queues/{queue}"), &serde_json::json!({})).await;
+        }
+    }
+
+    /// A request in the run's tenant and workspace.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.plain(method, &format!("{}{path}", self.options.url))
+            .header(TENANT_HEADER, &self.options.tenant)
+            .header(WORKSPACE_HEADER, &self.options.workspace)
+    }
+
+    /// A request that says nothing of a tenant or a workspace.
+    pub(crate) fn plain(&self, method: Method, url: &str) -> RequestBuilder {
+        self.http.request(method, url)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Result<Answer, Finding> {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Finding> {
+        self.send(self.request(Method::POST, path).json(body)).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Answer, Finding> {
+        self.send(self.request(Method::PUT, path).json(body)).await
+    }
+
+    /// A body that need not be JSON, sent as if it were.
+    pub(crate) async fn post_text(&self, path: &str, body: &str) -> Result<Answer, Finding> {
+        let request = self.request(Method::POST, path).header("content-type", "application/json");
+        self.send(request.body(body.to_owned())).await
+    }
+
+    pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Answer, Finding> {
+        let request = request.build().map_err(|error| Finding::broken(error.to_string()))?;
+        let call = format!("{} {}", request.method(), request.url().path());
+        let lost = |error: reqwest::Error| {
+            Finding::broken(format!("{call} was not answered: {}", innermost(&error)))
+        };
+        let response = self.http.execute(request).await.map_err(lost)?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let raw = response.text().await.map_err(lost)?;
+        let body = serde_json::from_str(&raw).unwrap_or_default();
+        Ok(Answer { call, status, headers, body, raw })
+    }
+}
+
+/// The last cause is the one that says what happened.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(cause) = last.source() {
+        last = cause;
+    }
+    last.to_string()
+}

@@ -1,0 +1,93 @@
+//! `lessor conformance` as its users run it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::support::{Ran, lessor};
+use crate::{mutant, server};
+
+fn lines(ran: &Ran) -> Vec<Value> {
+    ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn a_table_has_number_check_outcome_and_time_and_ends_with_a_sum() {
+    let server = server();
+    let ran = server.run(&["conformance", "--contract", "claim", "--only", "S2-25,s2-30"]).ok();
+    let said: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(said[0], "Contract claim");
+    for heading in ["NUMBER", "CHECK", "OUTCOME", "MS"] {
+        assert!(said[1].contains(heading), "{heading} is missing: {}", said[1]);
+    }
+    assert!(said.iter().any(|line| line.starts_with("S2-30 ") && line.contains("PASS")), "{}", ran.stdout);
+    assert!(ran.stdout.contains("claim: 4 passed, 0 failed, 0 skipped in "), "{}", ran.stdout);
+    assert!(!ran.stdout.contains('\u{1b}'), "colours are for terminals");
+}
+
+#[test]
+fn json_is_one_object_a_line_and_a_sum() {
+    let server = server();
+    let ran =
+        server.run(&["conformance", "--contract", "native,claim", "--only", "S0-20,S2-30", "--json"]).ok();
+    let lines = lines(&ran);
+    assert_eq!(lines.len(), 4, "{}", ran.stdout);
+    assert_eq!((&lines[0]["numbers"], &lines[0]["outcome"]), (&json!(["S0-20"]), &json!("PASS")));
+    assert!(lines[0]["ms"].is_u64() && lines[0]["check"].is_string() && lines[0].get("reason").is_none());
+    for (sum, contract) in [(&lines[1], "native"), (&lines[3], "claim")] {
+        assert_eq!(
+            (&sum["contract"], &sum["passed"], &sum["failed"]),
+            (&json!(contract), &json!(1), &json!(0))
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_broken_is_named_with_what_was_said_and_ends_with_1() {
+    let server = server();
+    let both = |call: &mutant::Call, told: &mut mutant::Told| {
+        if call.is("fail") {
+            mutant::set(told, "dlq", true);
+        }
+    };
+    let url = mutant::start(&server.url(), both).await;
+    let run = |json: bool| {
+        let mut command = lessor(&["conformance", "--contract", "claim", "--only", "S2-25", "--url", &url]);
+        Ran::from(command.args(json.then_some("--json")).output().unwrap())
+    };
+    let (text, objects) = tokio::task::block_in_place(|| (run(false), run(true)));
+    assert_eq!((text.code, objects.code), (1, 1), "{text:?}");
+    for words in ["FAIL", "POST /internal/worker/fail answered 200", "`dlq` should be false", "is not kept"] {
+        assert!(text.stdout.contains(words), "{words:?} is missing: {}", text.stdout);
+    }
+    let broken: Vec<Value> = lines(&objects).into_iter().filter(|line| line["outcome"] == "FAIL").collect();
+    assert!(!broken.is_empty() && broken.iter().all(|line| line["reason"].is_string()), "{objects:?}");
+}
+
+#[test]
+fn a_list_needs_no_server() {
+    let ran = Ran::from(
+        lessor(&["conformance", "--list", "--contract", "grpc", "--json", "--url", "http://127.0.0.1:1"])
+            .output()
+            .unwrap(),
+    );
+    let lines = lines(&ran.ok());
+    let numbers: BTreeSet<String> = lines
+        .iter()
+        .flat_map(|line| line["numbers"].as_array().unwrap().clone())
+        .map(|number| number.as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(numbers, (9..=40).map(|n| format!("S3-{n}")).collect());
+    let ran = Ran::from(lessor(&["conformance", "--list", "--contract", "native"]).output().unwrap()).ok();
+    assert!(ran.stdout.contains("S0-20") && ran.stdout.contains("not observable"), "{}", ran.stdout);
+}
+
+#[test]
+fn nonsense_and_silence_are_told_apart() {
+    let run = |arguments: &[&str]| Ran::from(lessor(arguments).output().unwrap());
+    run(&["conformance", "--contract", "claim", "--only", "S9-1"]).fails(2, &["S9-1", "--list"]);
+    run(&["conformance", "--contract", "soap"]).fails(2, &["soap", "native"]);
+    run(&["conformance"]).fails(2, &["--contract"]);
+    let nobody = run(&["conformance", "--contract", "claim", "--url", "http://127.0.0.1:1"]);
+    nobody.fails(1, &["http://127.0.0.1:1", "no server answers"]);
+}

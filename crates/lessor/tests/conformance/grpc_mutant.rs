@@ -1,0 +1,196 @@
+//! A coordinator that breaks the worker service's contract in one way: the service before a real one.
+
+use axum::Router;
+use tonic::codegen::http;
+use tonic::codegen::tokio_stream::Pending;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Response, Status, Streaming};
+use tower::ServiceBuilder;
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
+use wire::grpc::worker_scheduler_server::{WorkerScheduler, WorkerSchedulerServer};
+use wire::grpc::*;
+
+use crate::mutant;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    None,
+    /// A worker that registers is told nothing.
+    Curt,
+    /// Whoever asks for tasks is answered, registered or not.
+    OpenToAll,
+    /// A replaced session may go on.
+    NoShutdown,
+    /// Leased tasks lack their timeout and the end of their lease.
+    Timeless,
+    /// Leased tasks lose what was submitted with them.
+    Stripped,
+    /// Everybody gets one task too many, if there is one.
+    Generous,
+    /// A full queue says that it took the task.
+    Overfull,
+    /// No verdict is told.
+    NoVerdict,
+    /// Every refusal of a report is an OK.
+    Gullible,
+    /// What came too late is COMMITTED.
+    TooKind,
+    /// All refusals have one status.
+    Undecided,
+    /// Heartbeats tell nothing of a cancel or of a lost lease.
+    Deaf,
+    /// Those who say UnregisterWorker are refused.
+    NoLeaving,
+    /// Polls do not wait.
+    Impatient,
+    /// What a worker can do is not kept.
+    Discreet,
+    /// Neither state nor stats of a worker are kept.
+    Careless,
+    /// Every task goes to every worker.
+    AnyPlatform,
+    /// Only the service's own name is served.
+    OneName,
+}
+
+#[derive(Clone)]
+struct Mutant {
+    real: WorkerSchedulerClient<Channel>,
+    fault: Fault,
+}
+
+pub async fn start(server: &str, fault: Fault) -> String {
+    mutant::start_with(server, |_, _| (), |_| (), |server| routes(server, fault)).await
+}
+
+fn routes(server: &str, fault: Fault) -> Router {
+    let channel = Endpoint::from_shared(server.to_owned()).unwrap().connect_lazy();
+    let mutant = Mutant { real: WorkerSchedulerClient::new(channel), fault };
+    let names = if fault == Fault::OneName { &SERVICE_NAMES[..1] } else { &SERVICE_NAMES[..] };
+    names.iter().fold(Router::new(), |router, name| {
+        let service = WorkerSchedulerServer::new(mutant.clone());
+        let service = ServiceBuilder::new().map_request(under_own_name).service(service);
+        router.route_service(&format!("/{name}/{{*call}}"), service)
+    })
+}
+
+fn under_own_name<B>(mut request: http::Request<B>) -> http::Request<B> {
+    let call = request.uri().path().rsplit('/').next().unwrap_or_default();
+    *request.uri_mut() = format!("/{}/{call}", SERVICE_NAMES[0]).parse().unwrap();
+    request
+}
+
+impl Mutant {
+    fn is(&self, fault: Fault) -> bool {
+        self.fault == fault
+    }
+}
+
+#[tonic::async_trait]
+impl WorkerScheduler for Mutant {
+    type WorkStream = Pending<Result<WorkResponse, Status>>;
+
+    async fn register_worker(
+        &self,
+        mut request: Request<RegisterWorkerRequest>,
+    ) -> Result<Response<RegisterWorkerResponse>, Status> {
+        if self.is(Fault::Discreet) {
+            request.get_mut().capabilities = None;
+        }
+        let told = self.real.clone().register_worker(request).await?;
+        Ok(if self.is(Fault::Curt) { Response::new(Default::default()) } else { told })
+    }
+
+    async fn lease_task(
+        &self,
+        mut request: Request<LeaseTaskRequest>,
+    ) -> Result<Response<LeaseTaskResponse>, Status> {
+        if self.is(Fault::Generous) {
+            request.get_mut().max_tasks += 1;
+        }
+        if self.is(Fault::Impatient) {
+            request.get_mut().timeout_seconds = 0;
+        }
+        let mut told = match self.real.clone().lease_task(request).await {
+            Err(_) if self.is(Fault::OpenToAll) => return Ok(Response::new(Default::default())),
+            told => told?,
+        };
+        for task in &mut told.get_mut().tasks {
+            if self.is(Fault::Timeless) {
+                (task.timeout, task.lease_expires_at) = (None, None);
+            }
+            if self.is(Fault::Stripped) {
+                (task.payload, task.operation_name) = Default::default();
+            }
+        }
+        Ok(told)
+    }
+
+    async fn update_task_status(
+        &self,
+        request: Request<UpdateTaskStatusRequest>,
+    ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
+        let mut told = match self.real.clone().update_task_status(request).await {
+            Err(_) if self.is(Fault::Gullible) => {
+                let verdict = Verdict::Committed.into();
+                return Ok(Response::new(UpdateTaskStatusResponse { verdict, ..Default::default() }));
+            }
+            Err(status) if self.is(Fault::Undecided) => {
+                return Err(Status::new(Code::Unknown, status.message()));
+            }
+            told => told?,
+        };
+        let answer = told.get_mut();
+        if self.is(Fault::NoVerdict) {
+            answer.set_verdict(Verdict::Unspecified);
+        }
+        if self.is(Fault::TooKind) && answer.verdict() == Verdict::Cancelled {
+            answer.set_verdict(Verdict::Committed);
+        }
+        Ok(told)
+    }
+
+    async fn report_heartbeat(
+        &self,
+        mut request: Request<HeartbeatRequest>,
+    ) -> Result<Response<HeartbeatResponse>, Status> {
+        if self.is(Fault::Careless) {
+            (request.get_mut().state, request.get_mut().stats) = (0, None);
+        }
+        let mut told = self.real.clone().report_heartbeat(request).await?;
+        if self.is(Fault::NoShutdown) {
+            told.get_mut().should_shutdown = false;
+        }
+        for lease in told.get_mut().leases.iter_mut().filter(|_| self.is(Fault::Deaf)) {
+            (lease.should_cancel, lease.lost) = (false, false);
+        }
+        Ok(told)
+    }
+
+    async fn unregister_worker(
+        &self,
+        request: Request<UnregisterWorkerRequest>,
+    ) -> Result<Response<UnregisterWorkerResponse>, Status> {
+        match self.is(Fault::NoLeaving) {
+            true => Err(Status::unimplemented("no")),
+            false => self.real.clone().unregister_worker(request).await,
+        }
+    }
+
+    async fn submit_tasks(
+        &self,
+        mut request: Request<SubmitTasksRequest>,
+    ) -> Result<Response<SubmitTasksResponse>, Status> {
+        if self.is(Fault::AnyPlatform) {
+            request.get_mut().tasks.iter_mut().for_each(|task| task.properties.clear());
+        }
+        match self.real.clone().submit_tasks(request).await {
+            Err(_) if self.is(Fault::Overfull) => Ok(Response::new(Default::default())),
+            told => told,
+        }
+    }
+
+    async fn work(&self, _: Request<Streaming<WorkRequest>>) -> Result<Response<Self::WorkStream>, Status> {
+        Err(Status::unimplemented("the suite does not ask for it"))
+    }
+}
