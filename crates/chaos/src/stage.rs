@@ -7,9 +7,10 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use tempfile::TempDir;
 
+use crate::contract::Contract;
 use crate::crew::{Crew, drain};
 use crate::evidence::{Evidence, collect};
-use crate::history::{Cut, Recording, http, read_records};
+use crate::history::{Cut, Recording, read_records};
 use crate::log_tools;
 use crate::outside::{Reach, check, explain, reach};
 use crate::plan::Plan;
@@ -28,15 +29,16 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A started server with a configured queue and nobody there yet.
-    pub async fn open(plan: &Plan, disk_bytes: Option<u64>) -> Result<Self> {
+    /// A started server with a configured queue and nobody there yet; workers of these contracts are to come.
+    pub async fn open(plan: &Plan, disk_bytes: Option<u64>, contracts: &'static [Contract]) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("lessor-chaos-").tempdir()?;
         let disk_path = directory.path().join("disk");
         std::fs::create_dir(&disk_path)?;
         let disk = disk_bytes.map(|bytes| Tmpfs::mount(&disk_path, bytes)).transpose()?;
         let mut server = Server::new(&plan.binary, &disk_path.join("data"), &log_path(directory.path()));
+        server.pushes = contracts.contains(&Contract::Callback);
         server.start().await?;
-        let world = Arc::new(World::new(plan.clone(), server.address()?)?);
+        let world = Arc::new(World::new(plan.clone(), server.address()?, contracts).await?);
         world.configure_queue(LEASE).await?;
         Ok(Self { world, crew: None, server, cuts: Vec::new(), disk, directory })
     }
@@ -91,9 +93,9 @@ impl Stage {
         let mut evidence = collect(&self.world, has_fair_clock).await?;
         self.server.stop().await?;
         let records = read_records(self.server.data())?;
-        let (exchanges, surprises) = http::exchanges(&evidence.book.calls, &records);
+        let (recording, surprises) = Recording::of(&evidence.book, records, std::mem::take(&mut self.cuts));
         evidence.book.surprises.extend(surprises);
-        Ok((evidence, Recording { records, exchanges, cuts: std::mem::take(&mut self.cuts) }))
+        Ok((evidence, recording))
     }
 }
 

@@ -4,20 +4,32 @@
 //! contract. What an answer does not say, such as the digest of a report, is learnt from the ledger, never computed
 //! with the product's code: a wrong guess can only make the auditor refuse.
 
+mod callback;
+mod claim;
 mod exchange;
-pub mod http;
+mod exchanges;
+mod grpc;
+mod http;
 mod learnt;
 mod log;
+mod names;
+mod native;
 mod order;
+mod refusals;
+mod spoken;
 
 use auditor::history::{Entry, Recorded};
 use auditor::{Auditor, Rules};
 use authority::TaskId;
 
 pub use exchange::Exchange;
-pub use learnt::Learnt;
 pub use log::{Cut, read_records};
 
+use learnt::Learnt;
+use names::Names;
+use spoken::Spoken;
+
+use crate::facts::Book;
 use crate::outside::Violation;
 
 /// Longest part of the auditor's words that is shown from either end: they quote whole payloads.
@@ -34,6 +46,30 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// What was said, with what was recorded meanwhile. Answers that no contract allows are told beside it.
+    pub fn of(book: &Book, records: Vec<Recorded>, cuts: Vec<Cut>) -> (Recording, Vec<String>) {
+        let mut calls: Vec<_> = book.calls.iter().collect();
+        calls.sort_by_key(|call| call.sent_at);
+        let mut names = Names::new(&records);
+        let mut spoken: Vec<Spoken> = Vec::new();
+        for call in &calls {
+            spoken.extend(native::spoken(call));
+            spoken.extend(claim::spoken(call));
+            spoken.extend(callback::spoken(call));
+        }
+        spoken.extend(book.rpcs.iter().filter_map(grpc::spoken));
+        let learnt = book.dispatches.iter().map(|dispatch| callback::learn(&mut names, dispatch));
+        let mut surprises: Vec<String> = learnt.filter_map(Result::err).collect();
+        spoken.extend(callback::dispatched(&names, &calls, &book.dispatches, &records));
+        spoken.sort_by_key(|spoken| spoken.sent_at);
+        let (mut exchanges, more) = exchanges::exchanges(&mut names, &spoken);
+        surprises.extend(more);
+        let (of_clients, more) = http::exchanges(&mut names, &calls);
+        exchanges.extend(of_clients);
+        surprises.extend(more);
+        (Recording { records, exchanges, cuts }, surprises)
+    }
+
     /// Lets the auditor judge it; in the end all tasks must have ended.
     pub fn audit(&self) -> Result<Auditor, Violation> {
         let auditor = self.judge()?;
