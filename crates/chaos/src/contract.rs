@@ -54,6 +54,14 @@ impl Contract {
         self != Contract::Stream
     }
 
+    /// The next contract after this one that has the words for a report of it; this one where there is no other.
+    pub fn another(self, spoken: &[Contract], word: &Word) -> Contract {
+        let able = |other: &Contract| other.has_lease_ids() && other.has_calls() && other.can_say(word);
+        let own = spoken.iter().position(|contract| *contract == self).filter(|_| self.has_lease_ids());
+        let others = own.map(|own| spoken.iter().cycle().skip(own + 1).take(spoken.len()));
+        others.and_then(|mut others| others.find(|other| able(other))).copied().unwrap_or(self)
+    }
+
     pub fn can_say(self, word: &Word) -> bool {
         match word {
             Word::Completed(_) => true,

@@ -8,7 +8,6 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::api::Answer;
-use crate::contract::Contract;
 use crate::facts::{Book, Report, Submission};
 use crate::voice::say;
 use crate::world::{QUEUE, World};
@@ -48,7 +47,8 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
         reports.entry(report.story.key()).or_insert_with(|| report.clone());
     }
     evidence.repeats = in_parallel(world, reports.into_values(), |world, report| async move {
-        let (contract, sent_at) = (another(&world, &report), world.facts.now());
+        let contract = report.contract.another(world.contracts, &report.story.word);
+        let sent_at = world.facts.now();
         let told = say(&world, contract, &report.story).await;
         let (story, ended_at) = (report.story.clone(), world.facts.now());
         (report, Report { contract, story, sent_at, ended_at, told })
@@ -84,18 +84,6 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
     evidence.book.dispatches.append(&mut later.dispatches);
     evidence.book.surprises.append(&mut later.surprises);
     Ok(evidence)
-}
-
-/// The contract through which a report is repeated: the next one that has the words for it.
-fn another(world: &World, report: &Report) -> Contract {
-    if !report.contract.has_lease_ids() {
-        return report.contract;
-    }
-    let mut contracts = world.contracts.iter().copied().cycle();
-    let own = contracts.by_ref().take(Contract::ALL.len()).find(|contract| *contract == report.contract);
-    let others = contracts.take(Contract::ALL.len());
-    let mut able = others.filter(|other| other.has_calls() && other.can_say(&report.story.word));
-    able.find(|other| other.has_lease_ids()).or(own).unwrap_or(Contract::Native)
 }
 
 async fn list_all(world: &World) -> Result<Vec<Value>> {

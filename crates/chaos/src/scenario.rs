@@ -10,7 +10,7 @@ use wire::Verdict;
 
 use crate::contract::Contract;
 use crate::facts::{Book, Pulse};
-use crate::history::Recording;
+use crate::history::{Recording, Testimony};
 use crate::outside::Reach;
 use crate::plan::{Form, Plan};
 use crate::stage::Stage;
@@ -60,20 +60,44 @@ pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
 /// A small run with one SIGKILL in it, for tests that change what was recorded. It lasts until everything that they
 /// change has happened.
 pub fn record(plan: &Plan) -> Result<Recording> {
+    let testimony = record_until(plan, NATIVE, has_a_bit_of_everything)?;
+    Ok(Recording::of(&testimony).0)
+}
+
+/// The same with workers of all contracts, for tests that change what one of those was told.
+pub fn record_contracts(plan: &Plan) -> Result<Testimony> {
+    record_until(plan, &Contract::ALL, |book, _| Contract::ALL.iter().all(|it| has_all_verdicts(book, *it)))
+}
+
+fn record_until(
+    plan: &Plan,
+    contracts: &'static [Contract],
+    is_enough: fn(&Book, usize) -> bool,
+) -> Result<Testimony> {
     runtime()?.block_on(async {
-        let mut stage = Stage::open(plan, None, NATIVE).await?;
+        let mut stage = Stage::open(plan, None, contracts).await?;
         stage.send_in_the_crew();
         tokio::time::sleep(RECORDED_LIFE).await;
         stage.restart().await?;
         let submitted = stage.world.facts.book().submissions.len();
         let deadline = Instant::now() + RECORD_DEADLINE;
-        while !has_a_bit_of_everything(&stage.world.facts.book(), submitted) {
+        while !is_enough(&stage.world.facts.book(), submitted) {
             ensure!(Instant::now() < deadline, "not everything happened within {RECORD_DEADLINE:?}");
             tokio::time::sleep(RECORD_INTERVAL).await;
         }
-        let (_, recording) = stage.end(true).await?;
-        Ok(recording)
+        let (_, testimony) = stage.end(true).await?;
+        Ok(testimony)
     })
+}
+
+/// Whether completions of this contract were told each verdict.
+fn has_all_verdicts(book: &Book, contract: Contract) -> bool {
+    let completions = book
+        .reports
+        .iter()
+        .filter(|report| report.contract == contract && matches!(report.story.word, Word::Completed(_)));
+    let told: Vec<Verdict> = completions.filter_map(|report| report.verdict()).collect();
+    [Verdict::Committed, Verdict::Cancelled, Verdict::Rejected].iter().all(|verdict| told.contains(verdict))
 }
 
 fn has_a_bit_of_everything(book: &Book, submitted: usize) -> bool {

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::contract::Contract;
 use crate::crew::{Crew, drain};
 use crate::evidence::{Evidence, collect};
-use crate::history::{Cut, Recording, read_records};
+use crate::history::{Cut, Recording, Testimony, read_records};
 use crate::log_tools;
 use crate::outside::{Reach, check, explain, reach};
 use crate::plan::Plan;
@@ -63,8 +63,10 @@ impl Stage {
 
     /// Ends the faults, drains, and holds the server to what it said.
     pub async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
-        let (evidence, recording) = self.end(has_fair_clock).await?;
+        let (mut evidence, testimony) = self.end(has_fair_clock).await?;
         let began = Instant::now();
+        let (recording, surprises) = Recording::of(&testimony);
+        evidence.book.surprises.extend(surprises);
         let mut violations = check(&evidence, &recording.records);
         violations.extend(recording.audit().err());
         if violations.is_empty() {
@@ -82,7 +84,7 @@ impl Stage {
     }
 
     /// Ends the faults, drains, asks about everything once more, and stops the server.
-    pub async fn end(&mut self, has_fair_clock: bool) -> Result<(Evidence, Recording)> {
+    pub async fn end(&mut self, has_fair_clock: bool) -> Result<(Evidence, Testimony)> {
         if let Some(crew) = self.crew.take() {
             crew.stop().await?;
         }
@@ -93,9 +95,14 @@ impl Stage {
         let mut evidence = collect(&self.world, has_fair_clock).await?;
         self.server.stop().await?;
         let records = read_records(self.server.data())?;
-        let (recording, surprises) = Recording::of(&evidence.book, records, std::mem::take(&mut self.cuts));
-        evidence.book.surprises.extend(surprises);
-        Ok((evidence, recording))
+        let testimony = Testimony {
+            calls: std::mem::take(&mut evidence.book.calls),
+            rpcs: std::mem::take(&mut evidence.book.rpcs),
+            dispatches: std::mem::take(&mut evidence.book.dispatches),
+            records,
+            cuts: std::mem::take(&mut self.cuts),
+        };
+        Ok((evidence, testimony))
     }
 }
 

@@ -147,7 +147,7 @@ impl Worker {
             tokio::join!(self.voice.insist(&story), self.voice.insist(&story));
         } else {
             self.voice.insist(&story).await;
-            self.voice.insist(&story).await;
+            self.voice.insist_elsewhere(&story).await;
         }
     }
 

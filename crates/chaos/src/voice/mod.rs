@@ -100,32 +100,41 @@ impl Voice {
 
     /// Sends a report once and notes what came back.
     pub async fn report(&self, story: &Story) -> Option<Told> {
-        let sent_at = self.world.facts.now();
-        let told = match &self.tongue {
-            Tongue::Stream(line) => line.report(story).await,
-            _ => say(&self.world, self.contract(), story).await,
-        };
-        self.world.facts.book().reports.push(Report {
-            contract: self.contract(),
-            story: story.clone(),
-            sent_at,
-            ended_at: self.world.facts.now(),
-            told: told.clone(),
-        });
-        told
+        self.report_by(self.contract(), story).await
     }
 
     /// Sends a report until it is decided, as an honest worker must after a lost answer.
     pub async fn insist(&self, story: &Story) -> Option<Told> {
+        self.insist_by(self.contract(), story).await
+    }
+
+    /// The same through another contract, where there is one that has the words.
+    pub async fn insist_elsewhere(&self, story: &Story) -> Option<Told> {
+        self.insist_by(self.contract().another(self.world.contracts, &story.word), story).await
+    }
+
+    async fn insist_by(&self, contract: Contract, story: &Story) -> Option<Told> {
         let give_up_at = self.world.facts.now() + INSIST_FOR;
         while self.world.facts.now() < give_up_at {
-            let told = self.report(story).await;
+            let told = self.report_by(contract, story).await;
             if told.is_some() {
                 return told;
             }
             tokio::time::sleep(RETRY_PAUSE).await;
         }
         None
+    }
+
+    async fn report_by(&self, contract: Contract, story: &Story) -> Option<Told> {
+        let (story, sent_at) = (story.clone(), self.world.facts.now());
+        let told = match (&self.tongue, contract) {
+            (Tongue::Stream(line), Contract::Stream) => line.report(&story).await,
+            _ => say(&self.world, contract, &story).await,
+        };
+        let ended_at = self.world.facts.now();
+        let report = Report { contract, story, sent_at, ended_at, told: told.clone() };
+        self.world.facts.book().reports.push(report);
+        told
     }
 
     /// Sends a heartbeat; false when the server says that the lease is gone.

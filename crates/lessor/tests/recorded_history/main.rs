@@ -1,5 +1,7 @@
 //! A history recorded from the real binary, with a SIGKILL in it, passes the auditor, and a small lie anywhere in it is
-//! refused. One short run serves all tests.
+//! refused. One short run serves all tests here, and one with workers of all contracts those beside it.
+
+mod contracts;
 
 use std::sync::LazyLock;
 use std::time::Duration;
