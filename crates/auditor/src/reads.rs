@@ -1,6 +1,9 @@
 //! Judges what readers are shown: durable records only, no older than what was durable when they asked.
 
-use authority::{Event, Position, Scope, TaskId, TaskView};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use authority::{Event, Position, PushTarget, QueueKey, Scope, TaskId, TaskView};
 use coordinator::{Read, Reply, TaskDetail};
 
 use super::truth::Version;
@@ -22,6 +25,7 @@ impl Auditor {
                 let truth = self.tasks.get(&held.lease.task).ok_or("no durable record creates its task")?;
                 ensure(truth.leases.contains_key(&held.lease.lease), "no durable record grants it")
             }),
+            (Read::PushTargets, Reply::PushTargets(targets)) => self.shown_push_targets(asked, targets),
             (Read::TokenKey, Reply::TokenKey(key)) => {
                 self.shown_token_key(asked, key.as_ref().map(|key| &*key.id))
             }
@@ -34,6 +38,31 @@ impl Auditor {
             }
             _ => Err("it is no answer to what was asked".into()),
         }
+    }
+
+    /// Each is what a durable record made of its queue, and no queue is left out that had one all the time.
+    fn shown_push_targets(
+        &self,
+        asked: &Asked,
+        shown: &[(Arc<QueueKey>, Arc<PushTarget>)],
+    ) -> Result<(), String> {
+        let mut configured: BTreeMap<&QueueKey, Vec<(Position, Option<&PushTarget>)>> = BTreeMap::new();
+        for record in &self.log {
+            if let Event::QueueConfigured(event) = &record.event {
+                let step = (record.position, event.config.push.as_deref());
+                configured.entry(&event.queue).or_default().push(step);
+            }
+        }
+        let shown: BTreeMap<&QueueKey, &PushTarget> =
+            shown.iter().map(|(key, target)| (&**key, &**target)).collect();
+        ensure(shown.keys().all(|key| configured.contains_key(*key)), "no durable record configures it")?;
+        configured.iter().try_for_each(|(key, steps)| {
+            let known = steps.iter().rposition(|(position, _)| *position <= asked.asked_at);
+            let fits =
+                steps[known.unwrap_or(0)..].iter().any(|(_, target)| *target == shown.get(key).copied());
+            let unknown_yet = known.is_none() && !shown.contains_key(key);
+            ensure(fits || unknown_yet, "no durable record made it the queue's target")
+        })
     }
 
     /// It is the key that was known when it was asked for, or a later one.

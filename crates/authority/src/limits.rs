@@ -18,6 +18,17 @@ pub const MAX_CLASSES: usize = 1_024;
 /// Most kinds of workers that have an index in one queue; further ones are matched by a scan of the classes.
 pub const MAX_KINDS: usize = 1_024;
 
+/// Longest address of a push target.
+pub const MAX_PUSH_URL_BYTES: usize = 2_048;
+/// Most tasks that a push target may have at one time.
+pub const MAX_PUSH_CONCURRENCY: u32 = 1_000;
+/// Most headers that are sent to a push target, and the most bytes that they have together.
+pub const MAX_PUSH_HEADERS: usize = 32;
+pub const MAX_PUSH_HEADER_BYTES: usize = 8 * 1024;
+/// Shortest and longest secret of a push target.
+pub const MIN_PUSH_SECRET_BYTES: usize = 16;
+pub const MAX_PUSH_SECRET_BYTES: usize = 256;
+
 /// Most leases granted by one command.
 pub const MAX_GRANTS: usize = 100;
 /// No further lease is granted by a command whose payloads together reach this; one that is larger goes alone.

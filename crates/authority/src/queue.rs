@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::limits::{MAX_ATTEMPTS, MAX_LEASE_MS, MAX_SPAN_MS, MIN_LEASE_MS};
-use crate::{Backoff, Category, Time};
+use crate::{Backoff, Category, PushTarget, Time};
 
 /// The queue that remote executions wait in; it has defaults of its own.
 const EXEC_QUEUE: &str = "exec";
@@ -34,6 +34,8 @@ pub struct QueueConfig {
     pub retry_on: Option<Vec<Category>>,
     pub max_queue_size: Option<u64>,
     pub retention_ms: Option<u64>,
+    /// Where tasks are pushed to; without it workers lease them.
+    pub push: Option<Arc<PushTarget>>,
 }
 
 /// A queue's configuration with every default filled in.
@@ -71,7 +73,11 @@ impl QueueConfig {
     /// Fills in the defaults that go with the queue's name.
     pub fn settings(&self, name: &str) -> QueueSettings {
         let exec = name == EXEC_QUEUE;
-        let (lease_ms, interval_ms) = if exec { (300_000, 30_000) } else { (60_000, 20_000) };
+        let (lease_ms, interval_ms) = match (exec, &self.push) {
+            (true, _) => (300_000, 30_000),
+            (false, Some(_)) => (90_000, 30_000),
+            (false, None) => (60_000, 20_000),
+        };
         let lease_ms = self.lease_ms.unwrap_or(lease_ms);
         QueueSettings {
             max_attempts: self.max_attempts.unwrap_or(3),
@@ -103,7 +109,8 @@ impl QueueConfig {
         within("cancelGracePeriodMs", settings.cancel_grace_ms, 0, MAX_SPAN_MS)?;
         within("maxQueueSize", settings.max_queue_size.unwrap_or(1), 1, u64::MAX)?;
         within("retentionMs", settings.retention_ms, 0, MAX_SPAN_MS)?;
-        check_backoff(&settings.backoff)
+        check_backoff(&settings.backoff)?;
+        self.push.as_ref().map_or(Ok(()), |target| target.check())
     }
 }
 

@@ -51,6 +51,7 @@ fn absurd_queue(prng: &mut Prng) -> QueueConfig {
         retry_on: prng.one_in(4).then(Vec::new),
         max_queue_size: prng.one_in(8).then(|| prng.pick(&SPANS)),
         retention_ms: prng.one_in(2).then(|| prng.pick(&SPANS)),
+        push: None,
     }
 }
 

@@ -17,7 +17,8 @@ pub enum Contract {
 }
 
 impl Contract {
-    pub const ALL: [Contract; 4] = [Contract::Native, Contract::Claim, Contract::Grpc, Contract::Stream];
+    pub const ALL: [Contract; 5] =
+        [Contract::Native, Contract::Claim, Contract::Grpc, Contract::Stream, Contract::Callback];
 
     pub fn name(self) -> &'static str {
         match self {

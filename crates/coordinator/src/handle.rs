@@ -14,8 +14,8 @@ use authority::command::{
     SubmitAnswer, SubmitTask, Verdict,
 };
 use authority::{
-    Answer, Command, HeldLease, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, Time,
-    TokenKey,
+    Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, TaskId,
+    TaskState, Time, TokenKey,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
@@ -122,6 +122,8 @@ impl Handle {
         together(steps: Vec<Step>) => Request::Together(steps) => Together(Vec<Answer>);
         /// What a worker holds.
         leases(scope: Scope, worker: Arc<str>) => Request::Read(Read::Leases { scope, worker }) => Leases(Vec<HeldLease>);
+        /// The queues whose tasks are pushed, over all scopes.
+        push_targets() => Request::Read(Read::PushTargets) => PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>);
         token_key() => Request::Read(Read::TokenKey) => TokenKey(Option<TokenKey>);
         status() => Request::Read(Read::Status) => Status(Status);
         list(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, SubmitTask};
 use authority::{
-    Answer, Command, HeldLease, ListPage, Position, QueueKey, QueueView, Scope, TaskId, TaskState, TaskView,
-    Time, TokenKey,
+    Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, TaskId,
+    TaskState, TaskView, Time, TokenKey,
 };
 
 use crate::engine::{Registered, Room};
@@ -89,6 +89,8 @@ pub enum Read {
         scope: Scope,
         worker: Arc<str>,
     },
+    /// The queues whose tasks are pushed, over all scopes.
+    PushTargets,
     /// The key that signs task tokens.
     TokenKey,
     Status,
@@ -120,6 +122,7 @@ pub enum Reply {
     Queues(Vec<QueueView>),
     Workers(Vec<WorkerView>),
     Leases(Vec<HeldLease>),
+    PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>),
     Together(Vec<Answer>),
     TokenKey(Option<TokenKey>),
     Status(Status),

@@ -1,6 +1,6 @@
 //! The format that releases have written must stay readable, byte for byte.
 //!
-//! `fixtures/v1` is a directory as format version 1 wrote it. A new version gets a fixture of its own, and
+//! `fixtures/v1` is a directory as format version 1 wrote it, and so on. A new version gets a fixture of its own, and
 //! the old ones stay.
 
 use std::{fs, path::Path};
@@ -48,8 +48,8 @@ fn write_history(path: &Path) {
     assert_eq!(ledger.next(), Position(RECORDS + 1));
 }
 
-fn fixture() -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1")
+fn fixture(version: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(version)
 }
 
 /// Every file of a ledger, by name; the lock holds nothing.
@@ -67,9 +67,18 @@ fn files(path: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_directory_of_format_version_1_can_be_read() {
+fn p12_a_directory_of_format_version_1_can_be_read() {
+    assert_can_be_read("v1");
+}
+
+#[test]
+fn p12_a_directory_of_format_version_2_can_be_read() {
+    assert_can_be_read("v2");
+}
+
+fn assert_can_be_read(version: &str) {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    for (name, bytes) in files(&fixture()) {
+    for (name, bytes) in files(&fixture(version)) {
         fs::write(directory.path().join(name), bytes).expect("copied");
     }
     let (mut ledger, report) =
@@ -105,10 +114,10 @@ fn the_same_history_still_gives_the_same_bytes() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     write_history(directory.path());
     for ((name, written), (expected_name, expected)) in
-        files(directory.path()).into_iter().zip(files(&fixture()))
+        files(directory.path()).into_iter().zip(files(&fixture("v2")))
     {
         assert_eq!(name, expected_name);
         assert!(written == expected, "{name} differs");
     }
-    assert_eq!(files(directory.path()).len(), files(&fixture()).len());
+    assert_eq!(files(directory.path()).len(), files(&fixture("v2")).len());
 }

@@ -38,8 +38,7 @@ pub struct Settings {
     pub drop_unverified_tail: bool,
     /// Queues that are configured so at every start, whatever they were before.
     pub queues: Vec<(QueueKey, QueueConfig)>,
-    /// How the worker service over gRPC treats workers.
-    pub scheduler: server::Scheduler,
+    pub server: server::Options,
 }
 
 /// Serves until a signal says to stop, or the ledger fails.
@@ -56,7 +55,7 @@ async fn serve(settings: Settings) -> Result<()> {
     let start = coordinator_options(&settings, &data)?;
     let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;
     configure(&running.handle, settings.queues).await?;
-    let app = server::App::with_scheduler(running.handle.clone(), data.lease_key()?, settings.scheduler);
+    let app = server::App::with_options(running.handle.clone(), data.lease_key()?, settings.server);
     if let Err(error) = data.write_listen(&address.to_string()) {
         tracing::warn!(
             error = format!("{error:#}"),

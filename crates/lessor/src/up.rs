@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use server::PushOptions;
 
 use crate::logging;
 use crate::serving::{
@@ -44,10 +45,30 @@ pub struct Options {
     /// reading what the refusal says is at risk
     #[arg(long)]
     pub drop_unverified_tail: bool,
+
+    /// Let push targets be on loopback and private addresses, on any port, and speak plain HTTP
+    #[arg(long)]
+    pub allow_private_push_targets: bool,
+
+    /// Where push targets call back [default: where this server listens]
+    #[arg(long, value_name = "URL", value_parser = callback_url)]
+    pub callback_url: Option<String>,
+}
+
+fn callback_url(text: &str) -> Result<String, String> {
+    match server::fault_of_callback_url(text) {
+        Some(fault) => Err(format!("it {fault}")),
+        None => Ok(text.to_owned()),
+    }
 }
 
 pub fn run(options: Options) -> Result<()> {
     let _log = logging::start("info");
+    let push = PushOptions {
+        allow_private_targets: options.allow_private_push_targets,
+        callback_url: options.callback_url,
+        ..PushOptions::default()
+    };
     serving::run(Settings {
         data: options.data,
         may_create: true,
@@ -58,6 +79,6 @@ pub fn run(options: Options) -> Result<()> {
         history_mib: options.history_mib,
         drop_unverified_tail: options.drop_unverified_tail,
         queues: Vec::new(),
-        scheduler: server::Scheduler::default(),
+        server: server::Options { push, ..server::Options::default() },
     })
 }

@@ -15,6 +15,7 @@ use crate::grpc;
 use crate::lease_id::LeaseIds;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
+use crate::push;
 
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;
@@ -32,17 +33,28 @@ struct Inner {
     bodies: Bodies,
     draining: watch::Sender<bool>,
     grpc: grpc::Shared,
+    push: push::Shared,
+}
+
+/// What an operator may say about the server.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How the worker service over gRPC treats workers.
+    pub scheduler: grpc::Scheduler,
+    /// How tasks are pushed.
+    pub push: push::PushOptions,
 }
 
 impl App {
     /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold. The keys of
     /// task tokens come from it as well.
     pub fn new(handle: Handle, lease_key: [u8; 32]) -> App {
-        App::with_scheduler(handle, lease_key, grpc::Scheduler::default())
+        App::with_options(handle, lease_key, Options::default())
     }
 
-    /// As [`App::new`], with other settings of the worker service.
-    pub fn with_scheduler(handle: Handle, lease_key: [u8; 32], scheduler: grpc::Scheduler) -> App {
+    /// As [`App::new`], with other settings.
+    pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
+        let Options { scheduler, push } = options;
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {
             handle,
@@ -53,6 +65,7 @@ impl App {
             bodies: Bodies::new(),
             draining: watch::Sender::new(false),
             grpc: grpc::Shared::new(scheduler),
+            push: push::Shared::new(push),
         }))
     }
 
@@ -78,6 +91,10 @@ impl App {
 
     pub(crate) fn grpc(&self) -> &grpc::Shared {
         &self.0.grpc
+    }
+
+    pub(crate) fn push(&self) -> &push::Shared {
+        &self.0.push
     }
 
     /// Ends all waits, so that the server can stop.

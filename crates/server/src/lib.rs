@@ -21,6 +21,7 @@ mod origin;
 mod page_token;
 mod panics;
 mod problem;
+mod push;
 mod queues;
 mod reference;
 mod report;
@@ -32,8 +33,9 @@ mod tasks;
 mod time;
 mod workers;
 
-pub use app::App;
+pub use app::{App, Options};
 pub use grpc::Scheduler;
 pub use listener::{Drained, Limits, serve, serve_with};
+pub use push::{PushOptions, fault_of_callback_url};
 pub use router::{document, router};
 pub use scope::fault_of_scope_name;

@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::app::App;
 use crate::guarded_io::Guarded;
+use crate::push;
 use crate::router::router;
 
 /// Most connections at one time; further ones wait in the kernel's backlog.
@@ -96,6 +97,11 @@ pub async fn serve_with(
     let places = Arc::new(Semaphore::new(limits.max_connections));
     let server = Arc::new(Server { builder: builder(limits), router: router(app.clone()), app, limits });
     let mut connections = JoinSet::new();
+    // Ends with this function, however that ends.
+    let mut dispatcher = JoinSet::new();
+    if let Ok(address) = listener.local_addr() {
+        dispatcher.spawn(push::run(server.app.clone(), address));
+    }
     loop {
         tokio::select! {
             () = &mut shutdown => break,

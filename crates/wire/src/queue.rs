@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{Backoff, ErrorCategory, Json, object};
+use crate::{Backoff, ErrorCategory, PushTarget, object};
 
 /// A queue's configuration, which replaces the one before. What is left out follows the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -12,11 +12,11 @@ pub struct QueueConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(default = 3)]
     pub max_attempts: Option<u32>,
-    /// How long a lease lives without a heartbeat; one setting with `heartbeatTimeoutMs`. Default 60,000, for the
-    /// queue `exec` 300,000.
+    /// How long a lease lives without a heartbeat; one setting with `heartbeatTimeoutMs`. Default 60,000, with a
+    /// push target 90,000, for the queue `exec` 300,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
-    /// Default 20,000, for the queue `exec` 30,000, but at most a third of the lease. At most half of the lease.
+    /// Default 20,000, with a push target and for the queue `exec` 30,000, but at most a third of the lease. At most half of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_interval_ms: Option<u64>,
     /// Another name of `leaseMs`.
@@ -38,9 +38,9 @@ pub struct QueueConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(default = 86400000)]
     pub retention_ms: Option<u64>,
-    /// Reserved for push targets, which are not supported yet: a value is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub push: Option<Json>,
+    /// Where tasks are pushed to. Without it workers lease them.
+    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
+    pub push: Option<PushTarget>,
 }
 
 /// A queue's configuration with every default filled in.

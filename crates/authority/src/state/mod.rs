@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use crate::event::{At, Event, Illegal};
 use crate::{
-    HeldLease, LeaseRef, Position, Properties, QueueKey, QueueView, Scope, Task, TaskId, TaskState, TaskView,
-    Time,
+    HeldLease, LeaseRef, Position, Properties, PushTarget, QueueKey, QueueView, Scope, Task, TaskId,
+    TaskState, TaskView, Time,
 };
 use id_index::IdIndex;
 use keys::{Keys, Place};
@@ -150,6 +150,12 @@ impl State {
     pub fn queue_views(&self, scope: &Scope) -> Vec<QueueView> {
         let mine = self.line_ids.iter().filter(|(key, _)| key.scope == *scope);
         mine.map(|(_, id)| self.show(&self.lines[id])).collect()
+    }
+
+    /// The queues whose tasks are pushed, by name, over all scopes.
+    pub fn push_targets(&self) -> Vec<(Arc<QueueKey>, Arc<PushTarget>)> {
+        let lines = self.line_ids.iter().map(|(key, id)| (key, &self.lines[id]));
+        lines.filter_map(|(key, line)| Some((key.clone(), line.config.push.clone()?))).collect()
     }
 
     /// When time alone next changes something: a tick is due, or a delayed task becomes ready.

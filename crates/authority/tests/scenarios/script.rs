@@ -266,5 +266,6 @@ fn config(words: &mut Words) -> Result<QueueConfig, String> {
         retry_on: words.categories()?,
         max_queue_size: words.number("maxQueueSize")?,
         retention_ms: words.number("retentionMs")?,
+        push: None,
     })
 }

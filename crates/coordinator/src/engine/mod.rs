@@ -297,6 +297,7 @@ impl<T: ReplyTo> Engine<T> {
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
             Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state, now)),
             Read::Leases { scope, worker } => Reply::Leases(self.state.leases_held(&scope, &worker)),
+            Read::PushTargets => Reply::PushTargets(self.state.push_targets()),
             Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),

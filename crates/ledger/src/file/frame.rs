@@ -17,7 +17,7 @@ pub const TAG_BYTES: usize = 4;
 /// Body bytes of one frame at most; far above what one batch collects, far below what memory holds.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
 /// The version this code writes, and the newest it reads.
-pub const FORMAT_VERSION: u16 = 1;
+pub const FORMAT_VERSION: u16 = 2;
 /// Before each record stands its length.
 pub const RECORD_PREFIX_BYTES: usize = 4;
 

@@ -1,4 +1,4 @@
-//! The released format. These files are never written again: what version 1 wrote must stay readable (P12).
+//! The released formats. These files are never written again: what a version wrote must stay readable (P12).
 
 use std::collections::BTreeSet;
 
@@ -10,34 +10,55 @@ use crate::samples;
 
 /// Records, each with its length before it.
 const RECORDS_V1: &[u8] = include_bytes!("../fixtures/records-v1.bin");
+const RECORDS_V2: &[u8] = include_bytes!("../fixtures/records-v2.bin");
 /// One block of snapshot entries.
 const SNAPSHOT_V1: &[u8] = include_bytes!("../fixtures/snapshot-v1.bin");
+const SNAPSHOT_V2: &[u8] = include_bytes!("../fixtures/snapshot-v2.bin");
 const EVENT_KINDS: usize = 17;
 
 #[test]
 fn p12_records_of_version_1_decode_and_encode_to_the_same_bytes() {
-    let (mut rest, mut decoded, mut again) = (RECORDS_V1, Vec::new(), Vec::new());
-    while !rest.is_empty() {
-        let length = prost::decode_length_delimiter(&mut rest).expect("the fixture has lengths");
-        let (bytes, after) = rest.split_at(length);
-        let record = decode(bytes).expect("version 1 is readable");
-        prost::encode_length_delimiter(length, &mut again).expect("a vector grows");
-        record.encode(&mut again);
-        decoded.push(record);
-        rest = after;
-    }
-    assert_eq!(decoded, samples::records());
-    assert_eq!(again, RECORDS_V1);
-    let kinds: BTreeSet<_> = decoded.iter().map(|record| record.event.name()).collect();
-    assert_eq!(kinds.len(), EVENT_KINDS, "the fixture has one record of each kind");
+    assert_reads_and_writes(RECORDS_V1, &samples::records_v1());
+}
+
+#[test]
+fn p12_records_of_version_2_decode_and_encode_to_the_same_bytes() {
+    assert_reads_and_writes(RECORDS_V2, &samples::records());
 }
 
 #[test]
 fn p12_snapshot_entries_of_version_1_decode_and_encode_to_the_same_bytes() {
     let decoded: Result<Vec<_>, _> = decode_block(SNAPSHOT_V1).collect();
     let decoded = decoded.expect("version 1 is readable");
+    assert_eq!(decoded, samples::entries_v1());
+    // The header is written with the newest version; what follows it has not changed.
+    let after_the_header = block_of(&decoded[1..]);
+    assert!(SNAPSHOT_V1.ends_with(&after_the_header));
+}
+
+#[test]
+fn p12_snapshot_entries_of_version_2_decode_and_encode_to_the_same_bytes() {
+    let decoded: Result<Vec<_>, _> = decode_block(SNAPSHOT_V2).collect();
+    let decoded = decoded.expect("version 2 is readable");
     assert_eq!(decoded, samples::entries());
-    assert_eq!(block_of(&decoded), SNAPSHOT_V1);
+    assert_eq!(block_of(&decoded), SNAPSHOT_V2);
+}
+
+fn assert_reads_and_writes(fixture: &[u8], expected: &[Record]) {
+    let (mut rest, mut decoded, mut again) = (fixture, Vec::new(), Vec::new());
+    while !rest.is_empty() {
+        let length = prost::decode_length_delimiter(&mut rest).expect("the fixture has lengths");
+        let (bytes, after) = rest.split_at(length);
+        let record = decode(bytes).expect("a released version is readable");
+        prost::encode_length_delimiter(length, &mut again).expect("a vector grows");
+        record.encode(&mut again);
+        decoded.push(record);
+        rest = after;
+    }
+    assert_eq!(decoded, expected);
+    assert_eq!(again, fixture);
+    let kinds: BTreeSet<_> = decoded.iter().map(|record| record.event.name()).collect();
+    assert_eq!(kinds.len(), EVENT_KINDS, "the fixture has one record of each kind");
 }
 
 #[test]

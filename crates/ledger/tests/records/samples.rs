@@ -36,6 +36,29 @@ pub fn entries() -> Vec<SnapshotEntry> {
     entries
 }
 
+/// What version 1 wrote of them: it knew no push targets.
+pub fn records_v1() -> Vec<Record> {
+    let mut records = records();
+    for record in &mut records {
+        if let Event::QueueConfigured(configured) = &mut record.event {
+            configured.config.push = None;
+        }
+    }
+    records
+}
+
+pub fn entries_v1() -> Vec<SnapshotEntry> {
+    let mut entries = entries();
+    for entry in &mut entries {
+        match entry {
+            SnapshotEntry::Header { format, .. } => *format = 1,
+            SnapshotEntry::Queue { config, .. } => config.push = None,
+            _ => {}
+        }
+    }
+    entries
+}
+
 fn events() -> Vec<Event> {
     vec![
         Event::TaskCreated(Box::new(TaskCreated {
@@ -174,6 +197,12 @@ fn config() -> QueueConfig {
         retry_on: Some(Category::ALL.to_vec()),
         max_queue_size: Some(10_000),
         retention_ms: Some(86_400_000),
+        push: Some(Arc::new(PushTarget {
+            url: "https://hooks.example.com/mail".into(),
+            concurrency: 25,
+            headers: vec![("x-key".into(), "value-1".into()), ("x-team".into(), "mail".into())],
+            secret: Some("sixteen bytes or more".into()),
+        })),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use authority::event::*;
 use authority::*;
-use proptest::collection::vec;
+use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 
@@ -53,8 +53,9 @@ pub fn task() -> impl Strategy<Value = (QueueKey, Task)> {
 pub fn queue_config() -> impl Strategy<Value = QueueConfig> {
     let spans = (option::of(number()), option::of(number()), option::of(number()), option::of(number()));
     let lists = (option::of(backoff()), option::of(vec(category(), 0..7)));
-    (option::of(any::<u32>()), spans, lists, option::of(number())).prop_map(
-        |(max_attempts, spans, (backoff, retry_on), max_queue_size)| QueueConfig {
+    let push = option::of(push_target().prop_map(Arc::new));
+    (option::of(any::<u32>()), spans, lists, option::of(number()), push).prop_map(
+        |(max_attempts, spans, (backoff, retry_on), max_queue_size, push)| QueueConfig {
             max_attempts,
             lease_ms: spans.0,
             heartbeat_interval_ms: spans.1,
@@ -63,6 +64,18 @@ pub fn queue_config() -> impl Strategy<Value = QueueConfig> {
             retry_on,
             max_queue_size,
             retention_ms: spans.3,
+            push,
+        },
+    )
+}
+
+fn push_target() -> impl Strategy<Value = PushTarget> {
+    (text(), any::<u32>(), btree_map(text(), text(), 0..4), option::of(text())).prop_map(
+        |(url, concurrency, headers, secret)| PushTarget {
+            url,
+            concurrency,
+            headers: headers.into_iter().collect(),
+            secret,
         },
     )
 }

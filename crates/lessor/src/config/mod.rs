@@ -39,6 +39,7 @@ pub struct Config {
     pub data: Data,
     pub storage: Storage,
     pub execution: Execution,
+    pub push: Push,
     pub capabilities: Capabilities,
 }
 
@@ -48,6 +49,17 @@ pub struct Server {
     pub address: SocketAddr,
     /// The workspace of remote executions; empty for the default one.
     pub instance_name: String,
+}
+
+/// Tasks that are sent to where their queue says.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Push {
+    /// Whether targets may be on loopback and private addresses, on any port, and speak plain HTTP.
+    pub allow_private_targets: bool,
+    /// Where targets call back; where the server listens when it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub callback_url: Option<String>,
 }
 
 /// The ledger and what it keeps.
@@ -211,6 +223,12 @@ impl Config {
         faults.extend(
             server::fault_of_scope_name(self.workspace()).map(|what| format!("server.instance_name {what}")),
         );
+        let callback_url = self.push.callback_url.as_deref();
+        faults.extend(
+            callback_url
+                .and_then(server::fault_of_callback_url)
+                .map(|what| format!("push.callback_url {what}")),
+        );
         faults
     }
 
@@ -251,6 +269,11 @@ impl Config {
             heartbeat_timeout: Duration::from_secs(self.execution.scheduler.heartbeat_timeout_seconds),
             long_poll_timeout: Duration::from_secs(self.execution.scheduler.long_poll_timeout_seconds),
         };
+        let push = server::PushOptions {
+            allow_private_targets: self.push.allow_private_targets,
+            callback_url: self.push.callback_url,
+            ..server::PushOptions::default()
+        };
         Settings {
             data: self.data.dir,
             may_create,
@@ -261,7 +284,7 @@ impl Config {
             history_mib: self.data.history_mib,
             drop_unverified_tail,
             queues,
-            scheduler,
+            server: server::Options { scheduler, push },
         }
     }
 
@@ -269,6 +292,7 @@ impl Config {
     fn with_every_key() -> Config {
         let mut config = Config::default();
         config.data.max_state_mib = Some(MIN_STATE_MIB);
+        config.push.callback_url = Some(String::new());
         config.storage.cas.root_dir = Some(PathBuf::new());
         config.storage.action_cache.root_dir = Some(PathBuf::new());
         config

@@ -184,6 +184,7 @@ fn config(config: &QueueConfig) -> Value {
     fields.put("backoff", config.backoff.map(backoff));
     let names = |list: &Vec<authority::Category>| list.iter().map(|one| one.name()).collect::<Vec<_>>();
     fields.put("retryOn", config.retry_on.as_ref().map(names));
+    fields.put("push", config.push.as_deref().map(server::shown::push_target));
     fields.put("maxQueueSize", config.max_queue_size);
     fields.put("retentionMs", config.retention_ms);
     serde_json::to_value(fields).unwrap_or_default()

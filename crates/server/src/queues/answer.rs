@@ -2,6 +2,7 @@
 
 use authority::{Backoff, Category, QueueConfig, QueueSettings, QueueView, Time};
 
+use crate::push::target;
 use crate::tasks::answer::category;
 
 pub fn queue(view: QueueView, now: Time) -> wire::Queue {
@@ -46,7 +47,7 @@ fn configured(config: &QueueConfig) -> wire::QueueConfig {
         retry_on: config.retry_on.as_deref().map(categories),
         max_queue_size: config.max_queue_size,
         retention_ms: config.retention_ms,
-        push: None,
+        push: config.push.as_deref().map(target::shown),
     }
 }
 

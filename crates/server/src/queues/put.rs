@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::command::{ConfigureAnswer, ConfigureQueue};
-use authority::{QueueConfig, QueueKey};
+use authority::{PushTarget, QueueConfig, QueueKey};
 use axum::extract::State;
 use axum::http::StatusCode;
 
@@ -12,6 +12,7 @@ use crate::app::App;
 use crate::json::{In, InPath, Out};
 use crate::names;
 use crate::problem::{Code, Problem};
+use crate::push::target;
 use crate::scope::InScope;
 use crate::tasks::answer::authority_category;
 use crate::tasks::submit::backoff;
@@ -37,7 +38,13 @@ pub async fn put(
     In(config): In<wire::QueueConfig>,
 ) -> Result<Out<wire::Queue>, Problem> {
     let key = QueueKey { scope, name: names::name("name", &name)? };
-    let command = ConfigureQueue { queue: Arc::new(key.clone()), config: read(&config)? };
+    let push = match &config.push {
+        Some(asked) => Some(push_target(&app, &key, asked).await?),
+        None => None,
+    };
+    let config = QueueConfig { push, ..read(&config)? };
+    let command = ConfigureQueue { queue: Arc::new(key.clone()), config };
+    let _woken = app.push().wake_on_drop();
     match app.handle().configure(command).await? {
         ConfigureAnswer::Configured => {
             let view = app.handle().queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;
@@ -48,11 +55,20 @@ pub async fn put(
     }
 }
 
+async fn push_target(
+    app: &App,
+    key: &QueueKey,
+    asked: &wire::PushTarget,
+) -> Result<Arc<PushTarget>, Problem> {
+    let present = match target::keeps_something(asked) {
+        true => app.handle().queue(key.clone()).await?.and_then(|view| view.config.push),
+        false => None,
+    };
+    target::read(asked, present.as_deref(), app.push().guard())
+}
+
+/// All but the push target, which the server's own settings have a say in.
 fn read(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
-    if config.push.is_some() {
-        let detail = "push: push targets are not supported yet; workers lease from this queue";
-        return Err(Problem { field: Some("push".to_owned()), ..Problem::new(Code::NotSupported, detail) });
-    }
     let lease_ms = match (config.lease_ms, config.heartbeat_timeout_ms) {
         (Some(lease_ms), Some(timeout_ms)) if lease_ms != timeout_ms => {
             let what = format!("is another name of leaseMs, but {timeout_ms} is not {lease_ms}");
@@ -75,6 +91,7 @@ fn read(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
         retry_on,
         max_queue_size: config.max_queue_size,
         retention_ms: config.retention_ms,
+        push: None,
     })
 }
 
@@ -100,13 +117,5 @@ mod tests {
             config(Some(5_000), Some(6_000)).unwrap_err().field.as_deref(),
             Some("heartbeatTimeoutMs")
         );
-    }
-
-    #[test]
-    fn push_targets_are_refused_in_plain_words() {
-        let push = Some(wire::Json::from_text("{\"url\":\"https://x\"}").unwrap());
-        let problem = read(&wire::QueueConfig { push, ..wire::QueueConfig::default() }).unwrap_err();
-        assert_eq!(problem.code, Code::NotSupported);
-        assert!(problem.detail.contains("not supported yet"));
     }
 }

@@ -59,7 +59,8 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = App::with_scheduler(running.handle.clone(), [7; 32], scheduler);
+        let options = server::Options { scheduler, ..server::Options::default() };
+        let app = App::with_options(running.handle.clone(), [7; 32], options);
         let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
             let _ = stopped.await;
         }));

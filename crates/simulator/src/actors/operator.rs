@@ -8,7 +8,8 @@ use authority::command::{
     AttachOperation, CancelTask, ConfigureQueue, DetachOperation, KillTask, RotateTokenKey, SubmitTask,
 };
 use authority::{
-    Category, Command, Position, Properties, QueueConfig, QueueKey, Scope, TaskId, TaskState, Time,
+    Category, Command, Position, Properties, PushTarget, QueueConfig, QueueKey, Scope, TaskId, TaskState,
+    Time,
 };
 use coordinator::{Read, Reply, Request, Wanted};
 
@@ -55,16 +56,33 @@ impl Operator {
     /// Settings that bite: lower limits than what is there already, and some that are not allowed.
     fn config(&self, out: &mut Out) -> QueueConfig {
         let config = QueueConfig { cancel_grace_ms: Some(out.rng.between(0, 500)), ..QueueConfig::default() };
-        match out.rng.below(8) {
+        match out.rng.below(10) {
             0 => QueueConfig { max_attempts: Some(1), ..config },
             1 => QueueConfig { max_queue_size: Some(out.rng.between(1, 4)), ..config },
             2 => QueueConfig { lease_ms: Some(100), heartbeat_interval_ms: Some(40), ..config },
             3 => QueueConfig { retry_on: Some(vec![Category::Infrastructure]), ..config },
             4 => QueueConfig { retry_on: Some(Vec::new()), retention_ms: Some(0), ..config },
             5 => QueueConfig { retention_ms: Some(0), ..config },
+            8 => QueueConfig { push: Some(Arc::new(self.push_target(out))), ..config },
             // Refused: half a lease is not enough for a heartbeat, and no task can have no attempt.
             6 => QueueConfig { lease_ms: Some(200), heartbeat_interval_ms: Some(150), ..config },
-            _ => QueueConfig { max_attempts: Some(0), ..config },
+            7 => QueueConfig { max_attempts: Some(0), ..config },
+            // Refused: a target takes at least one task.
+            _ => {
+                let target = PushTarget { concurrency: 0, ..self.push_target(out) };
+                QueueConfig { push: Some(Arc::new(target)), ..config }
+            }
+        }
+    }
+
+    fn push_target(&self, out: &mut Out) -> PushTarget {
+        PushTarget {
+            url: Arc::from(format!("https://target-{}.example", out.rng.below(3))),
+            concurrency: out.rng.between(1, 1_000) as u32,
+            headers: (0..out.rng.below(3))
+                .map(|n| (Arc::from(format!("x-{n}")), Arc::from("value")))
+                .collect(),
+            secret: out.rng.chance(500).then(|| Arc::from("sixteen bytes or more")),
         }
     }
 
@@ -101,7 +119,8 @@ impl Operator {
                 let (wanted, until) = (Wanted::ChangeAfter(last), Time(out.rng.between(0, 3_000)));
                 Request::WaitTask { scope, task, wanted, until }
             }
-            860..930 => Request::Read(Read::Queues(scope)),
+            860..910 => Request::Read(Read::Queues(scope)),
+            910..930 => Request::Read(Read::PushTargets),
             930..970 => Request::Read(Read::TokenKey),
             _ => Request::Read(Read::Workers(scope)),
         }

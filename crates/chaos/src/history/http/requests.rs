@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::command::{CancelTask, ConfigureQueue, SubmitTask};
-use authority::{Backoff, Command, Dedup, Extras, QueueConfig, TaskId};
+use authority::{Backoff, Command, Dedup, Extras, PushTarget, QueueConfig, TaskId};
 use coordinator::{Read, Request};
 
 use super::super::names::{Names, task_id, text};
@@ -104,5 +104,16 @@ fn configuration(config: &wire::QueueConfig) -> QueueConfig {
         retry_on: None,
         max_queue_size: config.max_queue_size,
         retention_ms: config.retention_ms,
+        push: config.push.as_ref().map(|target| Arc::new(push_target(target))),
+    }
+}
+
+fn push_target(target: &wire::PushTarget) -> PushTarget {
+    let headers = target.headers.iter().map(|(name, value)| (name.as_str().into(), value.as_str().into()));
+    PushTarget {
+        url: target.url.as_str().into(),
+        concurrency: target.concurrency.unwrap_or(wire::DEFAULT_PUSH_CONCURRENCY),
+        headers: headers.collect(),
+        secret: text(&target.secret),
     }
 }

@@ -24,7 +24,7 @@ use super::error::{need, nothing_skipped};
 use entry::{Entry, Kind};
 
 /// The version of the entries. A reader refuses a higher one.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotEntry {

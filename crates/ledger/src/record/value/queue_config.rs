@@ -1,6 +1,8 @@
 //! What an operator configured for a queue. A setting that is absent follows the defaults.
 
-use super::category;
+use std::sync::Arc;
+
+use super::{PushTarget, category};
 use crate::record::error::DecodeError;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -21,6 +23,8 @@ pub struct QueueConfig {
     pub max_queue_size: Option<u64>,
     #[prost(uint64, optional, tag = "8")]
     pub retention_ms: Option<u64>,
+    #[prost(message, optional, tag = "9")]
+    pub push: Option<PushTarget>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -55,6 +59,7 @@ impl From<&authority::QueueConfig> for QueueConfig {
             }),
             max_queue_size: config.max_queue_size,
             retention_ms: config.retention_ms,
+            push: config.push.as_deref().map(PushTarget::from),
         }
     }
 }
@@ -74,6 +79,7 @@ impl TryFrom<QueueConfig> for authority::QueueConfig {
             retry_on: retry_on.transpose()?,
             max_queue_size: config.max_queue_size,
             retention_ms: config.retention_ms,
+            push: config.push.map(|target| target.try_into().map(Arc::new)).transpose()?,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod get;
 mod list;
+mod push;
 mod set;
 mod view;
 

@@ -5,6 +5,7 @@ use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use wire::{ErrorCategory, Queue, QueueConfig};
 
+use super::push::PushOptions;
 use super::view;
 use crate::client::Error;
 use crate::client::backoff::BackoffOptions;
@@ -20,6 +21,7 @@ settings win over its queue's.
 Examples:
   lessor queue set mail --max-attempts 5 --lease 2m
   lessor queue set mail --retry-on INFRASTRUCTURE,TIMEOUT
+  lessor queue set mail --push-url https://mail.example/tasks --push-secret-file secret.txt
   lessor queue set mail --reset")]
 pub struct Options {
     /// The queue's name
@@ -59,17 +61,21 @@ pub struct Options {
     /// How long final tasks are kept
     #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
     retention: Option<u64>,
+
+    #[command(flatten)]
+    push: PushOptions,
 }
 
 pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
-    if !options.reset && options.over(QueueConfig::default()) == QueueConfig::default() {
+    let nothing = || Ok::<_, Error>(options.over(QueueConfig::default())? == QueueConfig::default());
+    if !options.reset && !options.push.is_given() && nothing()? {
         return Err(
             Error::Usage("nothing to set; `lessor queue set --help` lists the settings".to_owned()).into()
         );
     }
     let path = ["queues", options.name.as_str()];
     let before = if options.reset { QueueConfig::default() } else { configured(client, &path).await? };
-    let answer = client.put(&path, &options.over(before)).await?;
+    let answer = client.put(&path, &options.over(before)?).await?;
     if json {
         return Output::new().line(&answer.body);
     }
@@ -87,8 +93,8 @@ async fn configured(client: &Client, path: &[&str]) -> Result<QueueConfig, Error
 
 impl Options {
     /// What is given replaces what was there.
-    fn over(&self, before: QueueConfig) -> QueueConfig {
-        QueueConfig {
+    fn over(&self, before: QueueConfig) -> Result<QueueConfig, Error> {
+        Ok(QueueConfig {
             max_attempts: self.max_attempts.or(before.max_attempts),
             lease_ms: self.lease.or(before.lease_ms),
             // The other name of the lease would contradict a new one.
@@ -99,8 +105,8 @@ impl Options {
             retry_on: self.retry_on.clone().or(before.retry_on),
             max_queue_size: self.max_queue_size.or(before.max_queue_size),
             retention_ms: self.retention.or(before.retention_ms),
-            push: before.push,
-        }
+            push: self.push.over(before.push)?,
+        })
     }
 }
 

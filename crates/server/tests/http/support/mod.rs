@@ -5,13 +5,14 @@
 pub mod bad;
 pub mod callback;
 pub mod claim;
+pub mod target;
 
 use std::net::SocketAddr;
 
 use coordinator::{ClusterId, Options, Running};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
-use server::{App, Drained, Limits};
+use server::{App, Drained, Limits, PushOptions};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -28,6 +29,7 @@ pub struct Served {
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<Drained>,
     directory: TempDir,
+    options: server::Options,
 }
 
 /// An answer, read.
@@ -45,21 +47,32 @@ impl Served {
     }
 
     pub async fn start_with(limits: Limits) -> Served {
-        Served::start_in(tempfile::tempdir().unwrap(), limits).await
+        Served::start_in(tempfile::tempdir().unwrap(), limits, server::Options::default()).await
     }
 
-    async fn start_in(directory: TempDir, limits: Limits) -> Served {
-        let options = options(&directory);
-        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+    /// A server that pushes to targets on this machine.
+    pub async fn start_pushing() -> Served {
+        Served::start_pushing_with(PushOptions::default()).await
+    }
+
+    pub async fn start_pushing_with(push: PushOptions) -> Served {
+        let push = PushOptions { allow_private_targets: true, ..push };
+        let options = server::Options { push, ..server::Options::default() };
+        Served::start_in(tempfile::tempdir().unwrap(), Limits::default(), options).await
+    }
+
+    async fn start_in(directory: TempDir, limits: Limits, options: server::Options) -> Served {
+        let start = self::options(&directory);
+        let running = tokio::task::spawn_blocking(|| coordinator::start(start)).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = App::new(running.handle.clone(), KEY);
+        let app = App::with_options(running.handle.clone(), KEY, options.clone());
         let serving = tokio::spawn(server::serve_with(listener, app.clone(), limits, async {
             let _ = stopped.await;
         }));
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        Served { address, client, running, app, stop: Some(stop), serving, directory }
+        Served { address, client, running, app, stop: Some(stop), serving, directory, options }
     }
 
     pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
@@ -135,8 +148,13 @@ impl Served {
 
     /// Stops, and starts again on the same directory.
     pub async fn restarted(self) -> Served {
+        let options = self.options.clone();
+        self.restarted_with(options).await
+    }
+
+    pub async fn restarted_with(self, options: server::Options) -> Served {
         let (_, directory) = self.stopped_with_directory().await;
-        Served::start_in(directory, Limits::default()).await
+        Served::start_in(directory, Limits::default(), options).await
     }
 
     async fn stopped_with_directory(mut self) -> (Drained, TempDir) {

@@ -1,0 +1,232 @@
+//! One task on its way to a target: sent, kept alive until its worker must have begun, and watched until its lease is
+//! over, which frees a place at the target.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::command::{ExtendAnswer, ExtendLease, Grant, ReleaseLease};
+use authority::event::ReleaseCause;
+use authority::{Category, Lease, LeaseRef, Position, TaskError, Time};
+use axum::http::StatusCode;
+use bytes::Bytes;
+use coordinator::{Unavailable, Wanted};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::client::Answered;
+use super::dispatch_id::dispatch_id;
+use super::lane::{Lane, PAUSE};
+use crate::{ids, report};
+
+/// How long one watch lasts; the next one follows at once.
+const WATCH: Duration = Duration::from_secs(60);
+/// How often the coordinator is told again what it had no time or room to take. Then the lease runs out by itself.
+const MAX_TRIES: usize = 30;
+/// The code of an attempt that ended because its target did not take it.
+const UNACCEPTABLE: &str = "push_unacceptable";
+
+pub struct Dispatch {
+    lane: Arc<Lane>,
+    lease: LeaseRef,
+    grant: Grant,
+}
+
+impl Dispatch {
+    pub fn new(lane: Arc<Lane>, lease: LeaseRef, grant: Grant) -> Dispatch {
+        Dispatch { lane, lease, grant }
+    }
+
+    /// Sends the task and sees it through. `answered` is dropped once it is known how the target is doing.
+    pub async fn run(self, answered: Option<oneshot::Sender<()>>) {
+        let accepted = self.deliver(Instant::now() + self.beat()).await;
+        drop(answered);
+        if accepted {
+            self.see_through(true).await;
+        }
+    }
+
+    /// The same for a lease that was held already.
+    pub async fn again(self, began: bool) {
+        // Nobody knows how much of the lease is left, so it is extended at once.
+        if began || self.deliver(Instant::now()).await {
+            self.see_through(!began).await;
+        }
+    }
+
+    /// Gives the task back at no cost.
+    pub async fn give_back(&self) {
+        let release = || ReleaseLease { lease: self.lease.clone(), cause: ReleaseCause::Undelivered };
+        insist(|| self.lane.handle().release(release())).await;
+    }
+
+    /// Whether the target has the task.
+    async fn deliver(&self, next_beat: Instant) -> bool {
+        let began = self.lane.health.begin();
+        let answered = match self.envelope().await {
+            Ok((id, body)) => {
+                let now_s = self.lane.handle().now().0 / 1_000;
+                self.keeping_alive(next_beat, self.lane.client.post(&id, body, now_s)).await
+            }
+            Err(why) => Some(Answered::Unwell { why: why.to_string(), retry_after: None }),
+        };
+        let (queue, task) = (&self.lane.queue.name, self.lease.task);
+        match answered {
+            // The lease is over; whose task it is now is somebody else's matter.
+            None => false,
+            Some(Answered::Accepted) => {
+                self.target_is_well(began);
+                true
+            }
+            Some(Answered::Unacceptable(status)) => {
+                self.target_is_well(began);
+                tracing::warn!(%queue, %task, %status, "a push target does not accept a task");
+                self.fail(status).await;
+                false
+            }
+            // It may have the task all the same.
+            Some(Answered::Unwell { .. }) if self.has_begun().await => true,
+            Some(Answered::Unwell { why, retry_after }) => {
+                let draw = ids::draw().unwrap_or_default();
+                match self.lane.health.failed(began, retry_after, draw) {
+                    Some(1) => {
+                        tracing::warn!(%queue, why, "a push target fails; it is left alone for a while")
+                    }
+                    failures => tracing::debug!(%queue, ?failures, why, "a push target fails"),
+                }
+                self.give_back().await;
+                false
+            }
+        }
+    }
+
+    fn target_is_well(&self, began: super::health::Began) {
+        if self.lane.health.well(began) {
+            tracing::info!(queue = %self.lane.queue.name, "a push target takes tasks again");
+        }
+    }
+
+    /// The dispatch's id and what is sent.
+    async fn envelope(&self) -> Result<(String, Bytes), Unavailable> {
+        let Lane { app, holder, callback_base_url, .. } = &*self.lane;
+        let mut envelope = app.task_envelope(holder, &self.grant, callback_base_url, "").await?;
+        let id = dispatch_id(&envelope.run_id, &envelope.task_id, &envelope.task_key, envelope.attempt);
+        envelope.dispatch_id.clone_from(&id);
+        let body = serde_json::to_vec(&envelope).unwrap_or_default();
+        Ok((id, body.into()))
+    }
+
+    /// Does something that may take longer than the lease. None when the lease is over first.
+    async fn keeping_alive<T>(&self, mut next_beat: Instant, work: impl Future<Output = T>) -> Option<T> {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Some(done),
+                () = sleep_until(next_beat) => {
+                    if let Extended::Over = self.extend().await {
+                        return None;
+                    }
+                    next_beat = Instant::now() + self.beat();
+                }
+            }
+        }
+    }
+
+    /// Watches the task until its lease is over. While its worker need not have begun, the lease is kept alive.
+    async fn see_through(&self, mut keep_alive: bool) {
+        let length = Duration::from_millis(self.grant.length_ms);
+        // The last extension lasts until a worker must have begun.
+        let last_beat = Instant::now() + length.max(self.lane.shared().options.begin_within) - length;
+        let mut ours = self.grant.expires_at;
+        let mut next_beat = Instant::now();
+        let mut seen = self.lease.lease;
+        loop {
+            if keep_alive && Instant::now() >= next_beat {
+                match self.extend().await {
+                    Extended::Until(time) => ours = ours.max(time),
+                    Extended::Unknown => {}
+                    Extended::Over => return,
+                }
+                keep_alive = Instant::now() < last_beat;
+                next_beat = (Instant::now() + self.beat()).min(last_beat);
+            }
+            let wait = match keep_alive {
+                true => next_beat.saturating_duration_since(Instant::now()).min(WATCH),
+                false => WATCH,
+            };
+            match self.change_after(seen, wait).await {
+                Ok(None) | Err(Unavailable::Stopped) => return,
+                Ok(Some((last, lease))) => {
+                    seen = last;
+                    // A start, or an extension that is not from here, is the worker's sign of life.
+                    keep_alive &= lease.started_by.is_none() && lease.expires_at <= ours;
+                }
+                Err(_) => sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// The task's newest record and its lease, after a change or the wait. None when the lease is over.
+    async fn change_after(
+        &self,
+        seen: Position,
+        wait: Duration,
+    ) -> Result<Option<(Position, Lease)>, Unavailable> {
+        // Never closed, so there is always a turn.
+        let _turn = self.lane.shared().watches.acquire().await;
+        let (scope, task) = (self.lease.scope.clone(), self.lease.task);
+        let detail = self.lane.handle().wait_task(scope, task, Wanted::ChangeAfter(seen), wait).await?;
+        Ok(detail.and_then(|detail| {
+            let lease = detail.view.task.lease().filter(|lease| lease.number == self.lease.lease)?;
+            Some((detail.view.task.last, lease.clone()))
+        }))
+    }
+
+    async fn has_begun(&self) -> bool {
+        let now = self.change_after(Position(0), Duration::ZERO).await;
+        matches!(now, Ok(Some((_, lease))) if lease.started_by.is_some())
+    }
+
+    /// The attempt ends as a failure, so that a task which the target does not take cannot block the queue.
+    async fn fail(&self, status: StatusCode) {
+        let error = TaskError {
+            category: Category::Infrastructure,
+            code: Some(UNACCEPTABLE.into()),
+            message: format!("the push target answered {status}").into(),
+        };
+        if let Ok(failure) = report::failure(self.lease.clone(), error, Some(true)) {
+            insist(|| self.lane.handle().fail(failure.clone())).await;
+        }
+    }
+
+    async fn extend(&self) -> Extended {
+        match self.lane.handle().heartbeat(ExtendLease { lease: self.lease.clone() }, None).await {
+            Ok(ExtendAnswer::Extended { expires_at, .. }) => Extended::Until(expires_at),
+            Ok(ExtendAnswer::Lost | ExtendAnswer::Rejected(_)) => Extended::Over,
+            Err(_) => Extended::Unknown,
+        }
+    }
+
+    /// How often the lease is extended from here.
+    fn beat(&self) -> Duration {
+        Duration::from_millis((self.grant.length_ms / 3).max(1))
+    }
+}
+
+enum Extended {
+    Until(Time),
+    Over,
+    Unknown,
+}
+
+/// Says something to the coordinator until it is taken.
+async fn insist<T, F: Future<Output = Result<T, Unavailable>>>(say: impl Fn() -> F) {
+    for _ in 0..MAX_TRIES {
+        match say().await {
+            Ok(_) | Err(Unavailable::Stopped | Unavailable::OutcomeUnknown) => return,
+            Err(Unavailable::Overloaded | Unavailable::NoSpace) => sleep(PAUSE).await,
+        }
+    }
+}

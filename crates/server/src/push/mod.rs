@@ -1,0 +1,73 @@
+//! Push dispatch: tasks of a queue with a push target are leased to the target and sent to it, one POST each. What
+//! becomes of them the target's worker says through the callback contract.
+//!
+//! Nothing is shared between two targets but the coordinator: each has its own lane, connections and bounds, so a slow
+//! or dead one holds up nobody else. Nothing here is remembered over a restart: which tasks a target has, the ledger
+//! knows.
+
+mod client;
+mod dispatch;
+mod dispatch_id;
+mod dispatcher;
+mod guard;
+mod health;
+mod lane;
+mod options;
+mod resolver;
+mod signature;
+pub mod target;
+
+pub use dispatcher::run;
+pub use options::{PushOptions, fault_of_callback_url};
+
+use std::sync::Arc;
+
+use tokio::sync::{Notify, Semaphore};
+
+use guard::Guard;
+
+/// Most outstanding dispatches that the coordinator is asked to watch at one time; others take turns. Clients wait for
+/// tasks in the same place, and half of it stays theirs.
+const MAX_WATCHES: usize = 10_000;
+
+/// What handlers and lanes share.
+pub struct Shared {
+    options: PushOptions,
+    guard: Guard,
+    /// Somebody configured a queue.
+    changed: Arc<Notify>,
+    watches: Semaphore,
+}
+
+/// Wakes the dispatcher when it is dropped, so also when its request is given up half-way.
+pub struct WakeOnDrop(Arc<Notify>);
+
+impl Shared {
+    pub fn new(options: PushOptions) -> Shared {
+        Shared {
+            guard: Guard::new(options.allow_private_targets),
+            options,
+            changed: Arc::default(),
+            watches: Semaphore::new(MAX_WATCHES),
+        }
+    }
+
+    pub fn guard(&self) -> Guard {
+        self.guard
+    }
+
+    pub fn wake_on_drop(&self) -> WakeOnDrop {
+        WakeOnDrop(self.changed.clone())
+    }
+}
+
+impl Drop for WakeOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+/// Who holds the leases of the tasks that are pushed from a queue.
+fn holder(queue: &str) -> Arc<str> {
+    format!("push:{queue}").into()
+}
