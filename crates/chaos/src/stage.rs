@@ -1,5 +1,6 @@
 //! One run from start to audit: the server on its own directory, the crew, the faults in between, the verdict.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -72,6 +73,12 @@ impl Stage {
         if violations.is_empty() {
             let (records, exchanges) = (recording.records.len(), recording.exchanges.len());
             println!("{records} records and {exchanges} exchanges judged in {:?}", began.elapsed());
+            if !testimony.dispatches.is_empty() {
+                let ids: BTreeSet<&str> =
+                    testimony.dispatches.iter().map(|it| it.envelope.dispatch_id.as_str()).collect();
+                let (sent, again) = (testimony.dispatches.len(), testimony.dispatches.len() - ids.len());
+                println!("{sent} dispatches, {again} of them sent again");
+            }
             log_tools::check(self.server.binary(), self.server.data(), &recording.records)?;
             return Ok(reach(&evidence));
         }

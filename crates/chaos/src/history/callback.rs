@@ -1,8 +1,8 @@
 //! What workers that tasks were pushed to said and were told, and what the dispatcher must have asked to push them.
 //!
-//! The dispatcher is part of the server, so nobody saw its requests; each lease that it was granted explains itself by a
-//! poll, and whatever was done about such a lease before its worker spoke by a heartbeat or a release of the dispatcher.
-//! What was told to the outside, the dispatch, is the answer to its poll.
+//! The dispatcher is part of the server, so nobody saw its requests: that it polled, and that it kept its leases alive
+//! until their workers spoke, is taken as given. What it told the outside, a dispatch, is the answer to its poll; the
+//! target takes every dispatch, so from then on the lease must not be given back as undelivered.
 
 use std::collections::HashSet;
 
@@ -156,6 +156,7 @@ pub fn dispatched(
             all.push(spoken(dispatch.arrived_at, asked, Heard::Leased(vec![leased])));
         }
     }
+    let mut polled = HashSet::new();
     for record in records {
         match &record.event {
             Event::LeaseGranted(granted) => {
@@ -167,9 +168,10 @@ pub fn dispatched(
                     attempt: granted.attempt,
                     lease: record.position,
                 });
-                all.push(spoken(since, Asked::Poll(poll(queue)), Heard::Lost));
-                all.push(spoken(since, Asked::Heartbeat(lease.clone()), Heard::Lost));
-                all.push(spoken(since, Asked::Release(lease), Heard::Lost));
+                if polled.insert(queue) {
+                    all.push(spoken(since, Asked::Poll(poll(queue)), Heard::Lost));
+                }
+                all.push(spoken(since, Asked::Heartbeat(lease), Heard::Lost));
             }
             Event::TokenKeyRotated(rotated) => {
                 all.push(spoken(since, Asked::RotateKey(rotated.key_id.clone()), Heard::Lost));

@@ -13,7 +13,7 @@ pub enum Said {
     Read(TaskId),
     List,
     Cancel(TaskId, wire::CancelTask),
-    Configure(String, wire::QueueConfig),
+    Configure(String, Box<wire::QueueConfig>),
 }
 
 impl Said {
