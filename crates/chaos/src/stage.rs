@@ -77,7 +77,8 @@ impl Stage {
                 let ids: BTreeSet<&str> =
                     testimony.dispatches.iter().map(|it| it.envelope.dispatch_id.as_str()).collect();
                 let (sent, again) = (testimony.dispatches.len(), testimony.dispatches.len() - ids.len());
-                println!("{sent} dispatches, {again} of them sent again");
+                let refused = testimony.dispatches.iter().filter(|it| !it.answer.is_success()).count();
+                println!("{sent} dispatches, {again} of them sent again, {refused} refused by the target");
             }
             log_tools::check(self.server.binary(), self.server.data(), &recording.records)?;
             return Ok(reach(&evidence));

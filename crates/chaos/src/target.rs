@@ -1,5 +1,5 @@
 //! The target that tasks of a queue are pushed to: a server of its own, which takes each dispatch once and hands it to
-//! the next worker that asks.
+//! the next worker that asks. Now and then it has no room, or does not like a task.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::Ipv4Addr;
@@ -19,6 +19,10 @@ use wire::TaskEnvelope;
 use crate::facts::{At, Facts};
 
 const PATH: &str = "/work";
+/// Of so many dispatches one finds no room; rarely, because the target is then left alone for a while.
+const NO_ROOM_EVERY: u32 = 100;
+/// Of so many dispatches one is not acceptable.
+const NOT_ACCEPTABLE_EVERY: u32 = 30;
 const DISPATCH_ID: &str = "lessor-dispatch-id";
 
 /// A task that was pushed.
@@ -27,6 +31,7 @@ pub struct Dispatch {
     pub queue: String,
     pub arrived_at: At,
     pub envelope: TaskEnvelope,
+    pub answer: StatusCode,
 }
 
 pub struct Target {
@@ -42,18 +47,19 @@ struct Desk {
     arrived: Notify,
 }
 
-#[derive(Default)]
 struct Inbox {
     waiting: VecDeque<TaskEnvelope>,
     /// Every dispatch that was taken, by its id, with the attempt that it is of.
     taken: HashMap<String, (String, u32)>,
+    rng: fastrand::Rng,
 }
 
 impl Target {
-    pub async fn open(queue: &str, facts: Arc<Facts>) -> Result<Target> {
+    pub async fn open(queue: &str, facts: Arc<Facts>, rng: fastrand::Rng) -> Result<Target> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port for the target")?;
         let url = format!("http://{}{PATH}", listener.local_addr()?);
-        let (inbox, arrived) = (Mutex::default(), Notify::new());
+        let inbox = Mutex::new(Inbox { waiting: VecDeque::new(), taken: HashMap::new(), rng });
+        let arrived = Notify::new();
         let desk = Arc::new(Desk { queue: queue.to_owned(), facts, inbox, arrived });
         let router = Router::new().route(PATH, post(take_in)).with_state(desk.clone());
         let server = tokio::spawn(async move {
@@ -118,22 +124,26 @@ async fn take_in(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: String
     if id != Some(&envelope.dispatch_id) {
         desk.facts.surprise(format!("the dispatch {} has the header {id:?}", envelope.dispatch_id));
     }
-    let dispatch = Dispatch { queue: desk.queue.clone(), arrived_at, envelope: envelope.clone() };
-    desk.facts.book().dispatches.push(dispatch);
     let attempt = (envelope.task_id.clone(), envelope.attempt);
     let mut inbox = desk.inbox();
-    match inbox.taken.get(&envelope.dispatch_id) {
+    let known = inbox.taken.get(&envelope.dispatch_id).cloned();
+    let answer = match known {
         // It came again, because the server did not hear that it was taken.
-        Some(known) if *known == attempt => {}
+        Some(known) if known == attempt => StatusCode::ACCEPTED,
         Some(known) => {
             let id = &envelope.dispatch_id;
             desk.facts.surprise(format!("the dispatch {id} was of {known:?} and is of {attempt:?}"));
+            StatusCode::ACCEPTED
         }
+        None if inbox.rng.u32(..NO_ROOM_EVERY) == 0 => StatusCode::SERVICE_UNAVAILABLE,
+        None if inbox.rng.u32(..NOT_ACCEPTABLE_EVERY) == 0 => StatusCode::UNPROCESSABLE_ENTITY,
         None => {
             inbox.taken.insert(envelope.dispatch_id.clone(), attempt);
-            inbox.waiting.push_back(envelope);
+            inbox.waiting.push_back(envelope.clone());
             desk.arrived.notify_one();
+            StatusCode::ACCEPTED
         }
-    }
-    StatusCode::ACCEPTED
+    };
+    desk.facts.book().dispatches.push(Dispatch { queue: desk.queue.clone(), arrived_at, envelope, answer });
+    answer
 }

@@ -42,7 +42,7 @@ impl World {
         let api = Api::new(address, Some(facts.clone()))?;
         let rpc = rpc::client(address)?;
         let target = match contracts.contains(&Contract::Callback) {
-            true => Some(Target::open(QUEUE, facts.clone()).await?),
+            true => Some(Target::open(QUEUE, facts.clone(), plan.rng("target")).await?),
             false => None,
         };
         let (stop, starts) = (AtomicBool::new(false), AtomicU64::new(1));

@@ -1,13 +1,14 @@
 //! What workers that tasks were pushed to said and were told, and what the dispatcher must have asked to push them.
 //!
 //! The dispatcher is part of the server, so nobody saw its requests: that it polled, and that it kept its leases alive
-//! until their workers spoke, is taken as given. What it told the outside, a dispatch, is the answer to its poll; the
-//! target takes every dispatch, so from then on the lease must not be given back as undelivered.
+//! until their workers spoke, is taken as given. What it told the outside, a dispatch that was taken, is the answer to
+//! its poll: from then on the lease must not be given back as undelivered.
 
 use std::collections::HashSet;
 
 use auditor::history::Recorded;
 use authority::{Category, Event, LeaseRef, Position, Rejection, TaskError};
+use axum::http::StatusCode;
 use serde_json::Value;
 use wire::{CallbackOutcome, CallbackState};
 
@@ -150,10 +151,20 @@ pub fn dispatched(
     let mut all = Vec::new();
     let mut told = HashSet::new();
     for dispatch in dispatches {
-        // A lease is told once; the target has to expect that its dispatch is sent again.
-        if let Some(leased) = leased(dispatch).filter(|leased| told.insert(leased.lease)) {
-            let asked = Asked::Poll(poll(&dispatch.queue));
-            all.push(spoken(dispatch.arrived_at, asked, Heard::Leased(vec![leased])));
+        let Some(leased) = leased(dispatch) else { continue };
+        match dispatch.answer {
+            StatusCode::ACCEPTED => {
+                // A lease is told once; the target has to expect that its dispatch is sent again.
+                if told.insert(leased.lease) {
+                    let asked = Asked::Poll(poll(&dispatch.queue));
+                    all.push(spoken(dispatch.arrived_at, asked, Heard::Leased(vec![leased])));
+                }
+            }
+            StatusCode::UNPROCESSABLE_ENTITY => {
+                let asked = unacceptable(named(&leased.proof, None, None), dispatch.answer);
+                all.push(Spoken { sent_at: dispatch.arrived_at, ..spoken(since, asked, Heard::Lost) });
+            }
+            _ => {}
         }
     }
     let mut polled = HashSet::new();
@@ -180,6 +191,16 @@ pub fn dispatched(
         }
     }
     all
+}
+
+/// What the dispatcher reports of a task that its target does not take.
+fn unacceptable(lease: Named, status: StatusCode) -> Asked {
+    let error = TaskError {
+        category: Category::Infrastructure,
+        code: Some("push_unacceptable".into()),
+        message: format!("the push target answered {status}").into(),
+    };
+    Asked::Fail { lease, error, retryable: Some(true) }
 }
 
 fn poll(queue: &str) -> Poll {

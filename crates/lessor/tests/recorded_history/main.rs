@@ -72,7 +72,9 @@ fn the_truth_passes() {
 
 #[test]
 fn a_record_that_is_missing_is_missed() {
-    assert_refused(|it| drop(it.records.remove(it.records.len() / 2)), "it does not follow");
+    let message = refused(|it| drop(it.records.remove(it.records.len() / 2)));
+    // An answer that rests on it may come before the record that follows it.
+    assert!(message.contains("it does not follow") || message.starts_with("answer "), "{message}");
 }
 
 #[test]
