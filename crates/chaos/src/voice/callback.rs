@@ -1,5 +1,7 @@
 //! The callback contract: tasks arrive at the target, and its workers call back with the task's token.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use wire::{CallbackProblem, CallbackState, CompletionAcknowledged, TaskEnvelope, Verdict};
 
@@ -10,11 +12,18 @@ use crate::facts::{Pulse, Told};
 use crate::story::{Held, Story, Word};
 use crate::world::{RETRY_PAUSE, World};
 
+/// From taking a task to beginning it: long enough for the server to be killed in between, and to send it again.
+const BEGIN_PAUSE: Duration = Duration::from_millis(80);
+
 /// Takes tasks that were pushed and begins them; what must not begin is left alone.
 pub async fn take(world: &World, worker_id: &str, max_tasks: u32) -> Vec<Leased> {
     let Some(target) = &world.target else { return Vec::new() };
     let mut leased = Vec::new();
-    for envelope in target.take(max_tasks as usize, LEASE_WAIT).await {
+    let envelopes = target.take(max_tasks as usize, LEASE_WAIT).await;
+    if !envelopes.is_empty() {
+        tokio::time::sleep(BEGIN_PAUSE).await;
+    }
+    for envelope in envelopes {
         if envelope.callback_base_url.trim_end_matches('/') != world.api.base() {
             world.facts.surprise(format!("workers are to call back to {}", envelope.callback_base_url));
         }
