@@ -28,6 +28,8 @@ enum Scenario {
     Clock,
     /// A disk that is full, and has space again.
     FullDisk,
+    /// Workers of all contracts on one queue, under 80 kills and 20 stops.
+    Contracts,
 }
 
 impl Scenario {
@@ -38,6 +40,7 @@ impl Scenario {
             Self::Stop => "stop_",
             Self::Clock => "clock_",
             Self::FullDisk => "full_disk_",
+            Self::Contracts => "contracts_",
         }
     }
 }

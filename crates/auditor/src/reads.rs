@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use authority::{Event, Position, PushTarget, QueueKey, Scope, TaskId, TaskView};
+use authority::{Event, HeldLease, Position, PushTarget, QueueKey, Scope, TaskId, TaskView};
 use coordinator::{Read, Reply, TaskDetail};
 
 use super::truth::Version;
@@ -21,10 +21,9 @@ impl Auditor {
                 ensure(view.is_some() || !known, "the queue has tasks")
             }
             (Read::Queues(_), Reply::Queues(_)) | (Read::Workers(_), Reply::Workers(_)) => Ok(()),
-            (Read::Leases { .. }, Reply::Leases(held)) => held.iter().try_for_each(|held| {
-                let truth = self.tasks.get(&held.lease.task).ok_or("no durable record creates its task")?;
-                ensure(truth.leases.contains_key(&held.lease.lease), "no durable record grants it")
-            }),
+            (Read::Leases { scope, worker }, Reply::Leases(held)) => {
+                self.shown_leases(asked, scope, worker, held)
+            }
             (Read::PushTargets, Reply::PushTargets(targets)) => self.shown_push_targets(asked, targets),
             (Read::TokenKey, Reply::TokenKey(key)) => {
                 self.shown_token_key(asked, key.as_ref().map(|key| &*key.id))
@@ -63,6 +62,30 @@ impl Auditor {
             let unknown_yet = known.is_none() && !shown.contains_key(key);
             ensure(fits || unknown_yet, "no durable record made it the queue's target")
         })
+    }
+
+    /// Each was granted to this worker and not over when it was asked, and none is left out that was there all the time.
+    fn shown_leases(
+        &self,
+        asked: &Asked,
+        scope: &Scope,
+        worker: &Arc<str>,
+        held: &[HeldLease],
+    ) -> Result<(), String> {
+        for HeldLease { lease, session } in held {
+            let (task, truth) = self.find(lease).ok_or("no durable record grants it")?;
+            ensure(task.queue.scope == *scope && lease.scope == *scope, "it is another tenant's")?;
+            ensure(truth.worker == *worker && lease.worker == *worker, "it is another worker's")?;
+            ensure(truth.attempt == lease.attempt && truth.session == *session, "it was granted otherwise")?;
+            ensure(truth.over.is_none_or(|(at, _)| at > asked.asked_at), "the lease was over before")?;
+        }
+        let all_along = self.tasks.values().filter(|task| task.queue.scope == *scope).filter(|task| {
+            task.current.is_some_and(|number| number <= asked.asked_at)
+                && task.lease().is_some_and(|lease| lease.worker == *worker)
+        });
+        let shown = |number| held.iter().any(|held| Some(held.lease.lease) == number);
+        let missing = all_along.map(|task| task.current).find(|number| !shown(*number)).flatten();
+        ensure(missing.is_none(), format!("lease {missing:?} is left out"))
     }
 
     /// It is the key that was known when it was asked for, or a later one.

@@ -70,6 +70,8 @@ pub const WORDS: &[&str] = &[
     "attach: unknown task",
     "done",
     "batch",
+    "together",
+    "leases held",
     "a task",
     "no task",
     "a page",
@@ -88,8 +90,6 @@ pub const WORDS: &[&str] = &[
 
 /// What a small world does not get to hear, and why. Each has a test of its own where it is decided.
 pub const UNHEARD: &[(&str, &str)] = &[
-    ("leases held", "only the worker service asks so, and it is no part of a simulated world"),
-    ("together", "only the worker service asks so; each of its steps is also heard alone"),
     ("refused: too many queues", "takes 10,000 queues"),
     ("refused: too many requirements", "takes 1,024 different requirements in one queue"),
     ("attach: too many", "takes 1,000 waiters of one task"),

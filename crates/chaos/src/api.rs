@@ -26,6 +26,8 @@ pub struct Api {
 pub struct Call {
     pub method: &'static str,
     pub path: String,
+    /// The bearer token, where the contract has one.
+    pub token: Option<String>,
     pub body: Value,
     pub sent_at: At,
     pub ended_at: At,
@@ -76,15 +78,25 @@ impl Api {
     }
 
     pub async fn get(&self, path: &str) -> Answer {
-        self.call("GET", self.client.get(self.url(path)), path, Value::Null).await
+        self.call("GET", self.client.get(self.url(path)), path, None, Value::Null).await
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.call("POST", self.client.post(self.url(path)).json(body), path, body.clone()).await
+        self.call("POST", self.client.post(self.url(path)).json(body), path, None, body.clone()).await
+    }
+
+    /// A call by the bearer of a token.
+    pub async fn post_as(&self, token: &str, path: &str, body: &Value) -> Answer {
+        let request = self.client.post(self.url(path)).bearer_auth(token).json(body);
+        self.call("POST", request, path, Some(token.to_owned()), body.clone()).await
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.call("PUT", self.client.put(self.url(path)).json(body), path, body.clone()).await
+        self.call("PUT", self.client.put(self.url(path)).json(body), path, None, body.clone()).await
+    }
+
+    pub fn base(&self) -> &str {
+        &self.base
     }
 
     fn url(&self, path: &str) -> String {
@@ -96,13 +108,22 @@ impl Api {
         method: &'static str,
         request: reqwest::RequestBuilder,
         path: &str,
+        token: Option<String>,
         body: Value,
     ) -> Answer {
         let Some(facts) = &self.facts else { return send(request).await };
         let sent_at = facts.now();
         let answer = send(request).await;
         let (path, ended_at) = (path.to_owned(), facts.now());
-        facts.book().calls.push(Call { method, path, body, sent_at, ended_at, answer: answer.clone() });
+        facts.book().calls.push(Call {
+            method,
+            path,
+            token,
+            body,
+            sent_at,
+            ended_at,
+            answer: answer.clone(),
+        });
         answer
     }
 }

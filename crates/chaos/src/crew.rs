@@ -1,4 +1,4 @@
-//! The people of a run: four clients and eight workers, and the drain at the end.
+//! The people of a run: four clients and eight workers of each contract, and the drain at the end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,8 +27,11 @@ impl Crew {
         for index in 0..CLIENTS {
             people.spawn(Submitter::new(world.clone(), format!("client-{index}"), budget).run());
         }
-        for (index, character) in CAST.into_iter().enumerate() {
-            people.spawn(Worker::new(world.clone(), format!("worker-{index}"), character).run());
+        for contract in world.contracts {
+            for (index, character) in CAST.into_iter().enumerate() {
+                let id = format!("{}-{index}", contract.name());
+                people.spawn(Worker::new(world.clone(), *contract, id, character).run());
+            }
         }
         Self { world: world.clone(), people }
     }
@@ -60,9 +63,10 @@ pub async fn drain(world: &Arc<World>) -> Result<()> {
         }
         round += 1;
         let mut drainers = JoinSet::new();
-        for index in 0..DRAINERS {
+        let contracts = world.contracts.iter().cycle();
+        for (index, contract) in contracts.take(DRAINERS.max(world.contracts.len())).enumerate() {
             let id = format!("drainer-{round}-{index}");
-            let mut worker = Worker::new(world.clone(), id, Character::Honest);
+            let mut worker = Worker::new(world.clone(), *contract, id, Character::Honest);
             drainers.spawn(async move { while worker.drain().await > 0 {} });
         }
         while let Some(drainer) = drainers.join_next().await {

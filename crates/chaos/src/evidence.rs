@@ -8,7 +8,8 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::api::Answer;
-use crate::facts::{Book, Report, Submission, Told};
+use crate::facts::{Book, Report, Submission};
+use crate::voice::say;
 use crate::world::{QUEUE, World};
 
 const PAGE: usize = 500;
@@ -24,8 +25,8 @@ pub struct Evidence {
     /// Every listed or told task, as a read shows it now; null when the server does not know it.
     pub tasks: BTreeMap<String, Value>,
     pub histories: BTreeMap<String, Vec<Value>>,
-    /// Every report that was ever decided, sent again, with the new answer.
-    pub repeats: Vec<(Report, Option<Told>)>,
+    /// Every report that was ever decided, with the same once more, through another contract where that has the words.
+    pub repeats: Vec<(Report, Report)>,
     /// Every submit with a dedup key that was ever accepted, sent again, with the id told now.
     pub resubmits: Vec<(Submission, Option<String>)>,
     /// Whether the server's clock ran like ours, so that the times of leases can be judged from here.
@@ -43,11 +44,14 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
     // Repeats first: whatever they might wrongly change, the reads below will see.
     let mut reports: BTreeMap<_, Report> = BTreeMap::new();
     for report in book.reports.iter().filter(|report| report.told.is_some()) {
-        reports.entry(report.key()).or_insert_with(|| report.clone());
+        reports.entry(report.story.key()).or_insert_with(|| report.clone());
     }
     evidence.repeats = in_parallel(world, reports.into_values(), |world, report| async move {
-        let answer = world.api.post(&report.action.path(&report.lease_id), &report.body).await;
-        (report, Told::read(&answer))
+        let contract = report.contract.another(world.contracts, &report.story.word);
+        let sent_at = world.facts.now();
+        let told = say(&world, contract, &report.story).await;
+        let (story, ended_at) = (report.story.clone(), world.facts.now());
+        (report, Report { contract, story, sent_at, ended_at, told })
     })
     .await?;
     let mut keyed: BTreeMap<String, Submission> = BTreeMap::new();
@@ -74,7 +78,11 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
     });
     evidence.histories = histories.await?.into_iter().collect();
     evidence.book = book;
-    evidence.book.calls.append(&mut world.facts.book().calls);
+    let mut later = std::mem::take(&mut *world.facts.book());
+    evidence.book.calls.append(&mut later.calls);
+    evidence.book.rpcs.append(&mut later.rpcs);
+    evidence.book.dispatches.append(&mut later.dispatches);
+    evidence.book.surprises.append(&mut later.surprises);
     Ok(evidence)
 }
 

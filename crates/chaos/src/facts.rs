@@ -2,12 +2,18 @@
 //!
 //! A fact is never removed or changed. The server is held to all of them.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use wire::Verdict;
 
 use crate::api::{Answer, Call};
+use crate::contract::Contract;
+use crate::rpc::Rpc;
+use crate::story::Story;
+use crate::target::Dispatch;
 
 /// Time since the start of the run, on this process's monotonic clock.
 pub type At = Duration;
@@ -22,8 +28,12 @@ pub struct Facts {
 
 #[derive(Default, Debug)]
 pub struct Book {
-    /// Every call, whatever it was about.
+    /// Every HTTP call, whatever it was about.
     pub calls: Vec<Call>,
+    /// Every call over gRPC, and every request and answer within a stream.
+    pub rpcs: Vec<Rpc>,
+    /// Every task that was pushed.
+    pub dispatches: Vec<Dispatch>,
     pub submissions: Vec<Submission>,
     pub grants: Vec<Grant>,
     pub beats: Vec<Beat>,
@@ -33,7 +43,8 @@ pub struct Book {
     pub readings: Vec<Value>,
     /// Answers that no contract allows, found as they came.
     pub surprises: Vec<String>,
-    pub lost_answers: u64,
+    /// Answers to workers that never came.
+    pub lost_answers: BTreeMap<Contract, u64>,
 }
 
 /// A task that a client handed in; the marker is in its payload and names it for ever.
@@ -47,10 +58,12 @@ pub struct Submission {
 
 #[derive(Clone, Debug)]
 pub struct Grant {
+    pub contract: Contract,
+    /// The proof of the lease: its id, or the task token where work is pushed.
     pub lease_id: String,
     pub task_id: String,
     pub worker_id: String,
-    pub attempt: u64,
+    pub attempt: u32,
     pub fencing_token: u64,
     /// When the request that led to it was first sent: the lease cannot have begun earlier.
     pub asked_at: At,
@@ -63,45 +76,24 @@ pub struct Beat {
     pub lease_id: String,
     pub sent_at: At,
     pub ended_at: At,
-    pub status: Option<u16>,
+    pub pulse: Pulse,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Action {
-    Complete,
-    Fail,
-    Release,
-}
-
-impl Action {
-    pub fn path(self, lease_id: &str) -> String {
-        let verb = match self {
-            Self::Complete => "complete",
-            Self::Fail => "fail",
-            Self::Release => "release",
-        };
-        format!("/v1/leases/{lease_id}/{verb}")
-    }
-}
-
-/// What the sender of a report knows about it beforehand.
+/// What a heartbeat was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
-    /// The holder's own first story, or a repeat of it: never REJECTED.
-    Own,
-    /// A second, different story after the first was answered: never COMMITTED.
-    Conflicting,
-    /// A forged lease, another's worker id or another task: always REJECTED.
-    Forged,
+pub enum Pulse {
+    /// The lease lives on.
+    Alive,
+    /// The lease is over.
+    Gone,
+    /// Nothing, as far as the worker knows.
+    Unknown,
 }
 
 #[derive(Clone, Debug)]
 pub struct Report {
-    pub lease_id: String,
-    pub task_id: String,
-    pub action: Action,
-    pub body: Value,
-    pub intent: Intent,
+    pub contract: Contract,
+    pub story: Story,
     pub sent_at: At,
     pub ended_at: At,
     /// None when nothing was decided as far as the worker knows.
@@ -111,8 +103,10 @@ pub struct Report {
 /// The answer to a report; that to a release carries no verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
+    /// The contract's own number: that of HTTP or of gRPC.
     pub status: u16,
-    pub verdict: String,
+    pub verdict: Option<Verdict>,
+    /// What became of the task, where the contract says it.
     pub state: Option<String>,
 }
 
@@ -122,27 +116,8 @@ pub struct Cancel {
 }
 
 impl Report {
-    /// Two reports with the same key say the same about the same lease.
-    pub fn key(&self) -> (String, Action, String) {
-        (self.lease_id.clone(), self.action, self.body.to_string())
-    }
-
-    pub fn verdict(&self) -> Option<&str> {
-        self.told.as_ref().map(|told| told.verdict.as_str())
-    }
-}
-
-impl Told {
-    pub fn read(answer: &Answer) -> Option<Self> {
-        if answer.is_open() {
-            return None;
-        }
-        let text = |name: &str| answer.body()[name].as_str().map(str::to_string);
-        Some(Self {
-            status: answer.status()?,
-            verdict: text("verdict").unwrap_or_default(),
-            state: text("state"),
-        })
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.told.as_ref().and_then(|told| told.verdict)
     }
 }
 
@@ -160,15 +135,22 @@ impl Facts {
         self.book.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Notes an answer that the contract of this call does not allow, and counts lost ones.
+    /// Notes an answer that the contract of this call does not allow.
     pub fn expect(&self, call: &str, answer: &Answer, allowed: &[u16]) {
-        match answer.status() {
-            None => self.book().lost_answers += 1,
-            Some(status) if allowed.contains(&status) => {}
-            Some(status) => {
-                let body: String = answer.body().to_string().chars().take(SHOWN_CHARS).collect();
-                self.book().surprises.push(format!("{call} was answered {status}: {body}"));
-            }
+        if let Answer::Told { status, body } = answer
+            && !allowed.contains(status)
+        {
+            let body: String = body.to_string().chars().take(SHOWN_CHARS).collect();
+            self.surprise(format!("{call} was answered {status}: {body}"));
         }
+    }
+
+    pub fn surprise(&self, what: String) {
+        self.book().surprises.push(what);
+    }
+
+    /// A worker waits for an answer in vain.
+    pub fn note_lost(&self, contract: Contract) {
+        *self.book().lost_answers.entry(contract).or_default() += 1;
     }
 }

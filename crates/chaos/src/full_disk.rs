@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use wire::Verdict;
 
 use crate::api::Answer;
+use crate::contract::Contract;
 use crate::outside::Reach;
 use crate::plan::Plan;
 use crate::scenario::reached_everything;
@@ -29,7 +31,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub async fn run(plan: &Plan) -> Result<Reach> {
     let rounds = plan.pick(1, 5);
     let disk_bytes = DISK_BASE_BYTES + rounds * DISK_ROUND_BYTES;
-    let mut stage = Stage::open(plan, Some(disk_bytes)).await?;
+    let mut stage = Stage::open(plan, Some(disk_bytes), &[Contract::Native]).await?;
     for round in 0..rounds {
         // As much as the whole disk: by then a submit must have been refused.
         let max_submits = disk_bytes / PAYLOAD_BYTES as u64;
@@ -49,7 +51,8 @@ async fn fill_and_free(stage: &mut Stage, round: u64, max_submits: u64) -> Resul
         let (answer, task_id) = world.submit(&task(&format!("held-{round}-{index}"), 10)).await;
         ensure!(task_id.is_some(), "a submit with room on the disk was answered {answer:?}");
     }
-    let mut holder = Worker::new(world.clone(), format!("holder-{round}"), Character::Honest);
+    let mut holder =
+        Worker::new(world.clone(), Contract::Native, format!("holder-{round}"), Character::Honest);
     let held = holder.lease(HELD_TASKS).await;
     ensure!(!held.is_empty(), "no task could be leased with room on the disk");
 
@@ -58,12 +61,11 @@ async fn fill_and_free(stage: &mut Stage, round: u64, max_submits: u64) -> Resul
     let accepted = submit_until_refused(&world, round, max_submits).await?;
     println!("the disk is full after {accepted} more tasks of {PAYLOAD_BYTES} bytes");
     for grant in &held {
-        ensure!(
-            world.beat(&grant.lease_id, &grant.worker_id).await,
-            "a heartbeat on a full disk was refused"
-        );
-        let told = world.report(&holder.completion(grant)).await;
-        let is_committed = told.as_ref().is_some_and(|told| told.verdict == "COMMITTED");
+        let completion = holder.completion(grant);
+        let is_kept = holder.voice().beat(&completion.held).await;
+        ensure!(is_kept, "a heartbeat on a full disk was refused");
+        let told = holder.voice().report(&completion).await;
+        let is_committed = told.is_some_and(|told| told.verdict == Some(Verdict::Committed));
         // Nobody else is there, so the last call is this one.
         let answer = world.facts.book().calls.last().map(|call| call.answer.clone());
         ensure!(is_committed, "a completion on a full disk was answered {answer:?}");

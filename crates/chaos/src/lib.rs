@@ -1,7 +1,7 @@
 //! The real binary under fire.
 //!
-//! Clients and workers talk HTTP to a `lessor up` process while it is killed, stopped, starved of disk or given
-//! another clock. Every call that they make is noted down with what came back. In the end the faults stop, honest
+//! Clients, and workers of one contract or of all, talk to a `lessor up` process while it is killed, stopped, starved of
+//! disk or given another clock. Every call that they make is noted down with what came back. In the end the faults stop, honest
 //! workers drain the queue, everything that was ever said is asked again, and the server is stopped.
 //!
 //! Then the calls and the records of the ledger become one history ([`Recording`]), and the auditor that judges the
@@ -10,6 +10,7 @@
 //! shared decisions with what it checks would share its mistakes. Used by tests only.
 
 mod api;
+mod contract;
 mod crew;
 mod evidence;
 mod facts;
@@ -18,15 +19,22 @@ mod history;
 mod log_tools;
 mod outside;
 mod plan;
+pub mod rpc;
 mod scenario;
 mod server;
 mod stage;
+mod story;
 mod submitter;
+mod target;
 mod tmpfs;
+mod voice;
 mod worker;
 mod world;
 
-pub use history::{Cut, Exchange, Recording};
+pub use api::{Answer, Call};
+pub use contract::Contract;
+pub use history::{Cut, Exchange, Recording, Testimony};
 pub use outside::Violation;
 pub use plan::{Form, Plan};
-pub use scenario::{Scenario, record, run};
+pub use scenario::{Scenario, record, record_contracts, run};
+pub use target::Dispatch;

@@ -6,18 +6,24 @@ use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
 use rustix::process::Signal;
 use serde_json::json;
+use wire::Verdict;
 
-use crate::facts::{Action, Book, Intent};
-use crate::history::Recording;
+use crate::contract::Contract;
+use crate::facts::{Book, Pulse};
+use crate::history::{Recording, Testimony};
 use crate::outside::Reach;
-use crate::plan::Plan;
+use crate::plan::{Form, Plan};
 use crate::stage::Stage;
+use crate::story::{Intent, Word};
 use crate::world::{LEASE, QUEUE};
 
 const HOUR_S: i64 = 3600;
+const NATIVE: &[Contract] = &[Contract::Native];
 /// How long a server lives that is recorded, before it is killed; longer than a lease.
 const RECORDED_LIFE: Duration = Duration::from_millis(800);
 const RECORD_DEADLINE: Duration = Duration::from_secs(60);
+/// One fault in so many is a stop, the others are kills.
+const STOP_EVERY: usize = 5;
 const RECORD_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub enum Scenario {
     Clock,
     /// No space left, then space again.
     FullDisk,
+    /// Workers of all contracts on one queue, under SIGKILL and SIGSTOP.
+    Contracts,
 }
 
 /// Runs a scenario; the error tells what was violated, with the seed and everything known about the task.
@@ -41,6 +49,7 @@ pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
             Scenario::Stop => stop(plan).await,
             Scenario::Clock => clock(plan).await,
             Scenario::FullDisk => crate::full_disk::run(plan).await,
+            Scenario::Contracts => contracts(plan).await,
         }
     });
     let reach = result.with_context(|| format!("chaos {scenario:?} with LESSOR_CHAOS_SEED={}", plan.seed))?;
@@ -51,39 +60,65 @@ pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
 /// A small run with one SIGKILL in it, for tests that change what was recorded. It lasts until everything that they
 /// change has happened.
 pub fn record(plan: &Plan) -> Result<Recording> {
+    let testimony = record_until(plan, NATIVE, has_a_bit_of_everything)?;
+    Ok(Recording::of(&testimony).0)
+}
+
+/// The same with workers of all contracts, for tests that change what one of those was told.
+pub fn record_contracts(plan: &Plan) -> Result<Testimony> {
+    record_until(plan, &Contract::ALL, |book, _| Contract::ALL.iter().all(|it| has_all_verdicts(book, *it)))
+}
+
+fn record_until(
+    plan: &Plan,
+    contracts: &'static [Contract],
+    is_enough: fn(&Book, usize) -> bool,
+) -> Result<Testimony> {
     runtime()?.block_on(async {
-        let mut stage = Stage::open(plan, None).await?;
+        let mut stage = Stage::open(plan, None, contracts).await?;
         stage.send_in_the_crew();
         tokio::time::sleep(RECORDED_LIFE).await;
         stage.restart().await?;
         let submitted = stage.world.facts.book().submissions.len();
         let deadline = Instant::now() + RECORD_DEADLINE;
-        while !has_a_bit_of_everything(&stage.world.facts.book(), submitted) {
+        while !is_enough(&stage.world.facts.book(), submitted) {
             ensure!(Instant::now() < deadline, "not everything happened within {RECORD_DEADLINE:?}");
             tokio::time::sleep(RECORD_INTERVAL).await;
         }
-        let (_, recording) = stage.end(true).await?;
-        Ok(recording)
+        let (_, testimony) = stage.end(true).await?;
+        Ok(testimony)
     })
 }
 
+/// Whether completions of this contract were told each verdict.
+fn has_all_verdicts(book: &Book, contract: Contract) -> bool {
+    let completions = book
+        .reports
+        .iter()
+        .filter(|report| report.contract == contract && matches!(report.story.word, Word::Completed(_)));
+    let told: Vec<Verdict> = completions.filter_map(|report| report.verdict()).collect();
+    [Verdict::Committed, Verdict::Cancelled, Verdict::Rejected].iter().all(|verdict| told.contains(verdict))
+}
+
 fn has_a_bit_of_everything(book: &Book, submitted: usize) -> bool {
-    let told = |action: Action, verdict: &str, state: Option<&str>| {
-        let own = book.reports.iter().filter(|report| report.intent == Intent::Own);
+    let told = |is_meant: fn(&Word) -> bool, verdict: Verdict, state: Option<&str>| {
+        let own = book.reports.iter().filter(|report| report.story.intent == Intent::Own);
         own.filter(|report| {
             let told = report.told.as_ref();
-            report.action == action
-                && told.is_some_and(|told| told.verdict == verdict && told.state.as_deref() == state)
+            is_meant(&report.story.word)
+                && told.is_some_and(|told| told.verdict == Some(verdict) && told.state.as_deref() == state)
         })
         .count()
     };
+    let completed = |word: &Word| matches!(word, Word::Completed(_));
+    let failed = |word: &Word| matches!(word, Word::Failed(_));
     let accepted = book.submissions[submitted..].iter().any(|submission| submission.task_id.is_some());
     accepted
-        && told(Action::Complete, "COMMITTED", Some("COMPLETED")) > 0
-        && told(Action::Fail, "COMMITTED", Some("WAITING")) > 0
+        && told(completed, Verdict::Committed, Some("COMPLETED")) > 0
+        && told(failed, Verdict::Committed, Some("WAITING")) > 0
         // Some of them because the task was cancelled, most because their lease ran out.
-        && told(Action::Complete, "CANCELLED", None) > 5
-        && book.beats.iter().any(|beat| beat.status == Some(200))
+        && told(completed, Verdict::Cancelled, None) > 5
+        && book.beats.iter().any(|beat| beat.pulse == Pulse::Alive)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -91,21 +126,11 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 }
 
 async fn kill(plan: &Plan) -> Result<Reach> {
-    let kills = plan.pick(10, 100);
     let mut rng = plan.rng("killer");
-    let mut stage = Stage::open(plan, None).await?;
+    let mut stage = Stage::open(plan, None, NATIVE).await?;
     stage.send_in_the_crew();
-    for _ in 0..kills {
-        let is_at_start = rng.u32(..5) == 0;
-        if is_at_start {
-            // Also while it reads its ledger, before it serves anybody.
-            stage.kill()?;
-            stage.server.spawn()?;
-            pause(&mut rng, 0..60).await;
-        } else {
-            pause(&mut rng, 50..900).await;
-        }
-        stage.restart().await?;
+    for _ in 0..plan.pick(10, 100) {
+        kill_once(&mut stage, &mut rng).await?;
     }
     pause(&mut rng, 300..301).await;
     let reach = stage.finish(true).await?;
@@ -113,24 +138,68 @@ async fn kill(plan: &Plan) -> Result<Reach> {
     reached_everything(reach)
 }
 
+async fn kill_once(stage: &mut Stage, rng: &mut fastrand::Rng) -> Result<()> {
+    let is_at_start = rng.u32(..5) == 0;
+    if is_at_start {
+        // Also while it reads its ledger, before it serves anybody.
+        stage.kill()?;
+        stage.server.spawn()?;
+        pause(rng, 0..60).await;
+    } else {
+        pause(rng, 50..900).await;
+    }
+    stage.restart().await
+}
+
 async fn stop(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("stopper");
-    let mut stage = Stage::open(plan, None).await?;
+    let mut stage = Stage::open(plan, None, NATIVE).await?;
     stage.send_in_the_crew();
     for _ in 0..plan.pick(3, 30) {
-        pause(&mut rng, 300..900).await;
-        stage.server.signal(Signal::STOP)?;
-        tokio::time::sleep(LEASE * 2 + Duration::from_millis(rng.u64(..500))).await;
-        stage.server.signal(Signal::CONT)?;
+        stop_once(&mut stage, &mut rng).await?;
     }
     pause(&mut rng, 800..801).await;
     let reach = stage.finish(true).await?;
     reached_everything(reach)
 }
 
+async fn stop_once(stage: &mut Stage, rng: &mut fastrand::Rng) -> Result<()> {
+    pause(rng, 300..900).await;
+    stage.server.signal(Signal::STOP)?;
+    tokio::time::sleep(LEASE * 2 + Duration::from_millis(rng.u64(..500))).await;
+    stage.server.signal(Signal::CONT)
+}
+
+async fn contracts(plan: &Plan) -> Result<Reach> {
+    let mut rng = plan.rng("contracts");
+    let mut stage = Stage::open(plan, None, &Contract::ALL).await?;
+    stage.send_in_the_crew();
+    for round in 0..plan.pick(10, 100) {
+        match round % STOP_EVERY == STOP_EVERY - 1 {
+            true => stop_once(&mut stage, &mut rng).await?,
+            false => kill_once(&mut stage, &mut rng).await?,
+        }
+    }
+    pause(&mut rng, 800..801).await;
+    let reach = reached_everything(stage.finish(true).await?)?;
+    for contract in Contract::ALL {
+        let counts = reach.contracts.get(&contract).copied().unwrap_or_default();
+        println!("  {:<8} {counts}", contract.name());
+    }
+    for contract in Contract::ALL {
+        let counts = reach.contracts.get(&contract).copied().unwrap_or_default();
+        let is_complete = match plan.form {
+            Form::Short => counts.leases > 0 && counts.committed > 0,
+            Form::Long => counts.has_everything(),
+        };
+        ensure!(is_complete, "{} did not reach everything: {counts}", contract.name());
+    }
+    Ok(reach)
+}
+
 async fn clock(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("clock");
-    let mut stage = Stage::open(plan, None).await?;
+    let mut stage = Stage::open(plan, None, NATIVE).await?;
     stage.send_in_the_crew();
     for round in 0..plan.pick(1, 5) {
         for offset_s in [HOUR_S, 0, -HOUR_S, HOUR_S, -HOUR_S] {

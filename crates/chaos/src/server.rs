@@ -22,6 +22,8 @@ pub struct Server {
     /// Known after the first start; later starts ask for the same one.
     address: Option<String>,
     child: Option<Child>,
+    /// Whether tasks are pushed to a target on this machine.
+    pub pushes: bool,
     /// How far the wall clock of the next start is off, in seconds.
     clock_offset_s: i64,
 }
@@ -34,6 +36,7 @@ impl Server {
             log: log.into(),
             address: None,
             child: None,
+            pushes: false,
             clock_offset_s: 0,
         }
     }
@@ -80,6 +83,9 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        if self.pushes {
+            command.arg("--allow-private-push-targets");
+        }
         if self.clock_offset_s != 0 {
             command
                 .env("LD_PRELOAD", faketime_library()?)

@@ -1,5 +1,6 @@
 //! One run from start to audit: the server on its own directory, the crew, the faults in between, the verdict.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,9 +8,10 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use tempfile::TempDir;
 
+use crate::contract::Contract;
 use crate::crew::{Crew, drain};
 use crate::evidence::{Evidence, collect};
-use crate::history::{Cut, Recording, http, read_records};
+use crate::history::{Cut, Recording, Testimony, read_records};
 use crate::log_tools;
 use crate::outside::{Reach, check, explain, reach};
 use crate::plan::Plan;
@@ -28,15 +30,16 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A started server with a configured queue and nobody there yet.
-    pub async fn open(plan: &Plan, disk_bytes: Option<u64>) -> Result<Self> {
+    /// A started server with a configured queue and nobody there yet; workers of these contracts are to come.
+    pub async fn open(plan: &Plan, disk_bytes: Option<u64>, contracts: &'static [Contract]) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("lessor-chaos-").tempdir()?;
         let disk_path = directory.path().join("disk");
         std::fs::create_dir(&disk_path)?;
         let disk = disk_bytes.map(|bytes| Tmpfs::mount(&disk_path, bytes)).transpose()?;
         let mut server = Server::new(&plan.binary, &disk_path.join("data"), &log_path(directory.path()));
+        server.pushes = contracts.contains(&Contract::Callback);
         server.start().await?;
-        let world = Arc::new(World::new(plan.clone(), server.address()?)?);
+        let world = Arc::new(World::new(plan.clone(), server.address()?, contracts).await?);
         world.configure_queue(LEASE).await?;
         Ok(Self { world, crew: None, server, cuts: Vec::new(), disk, directory })
     }
@@ -61,13 +64,22 @@ impl Stage {
 
     /// Ends the faults, drains, and holds the server to what it said.
     pub async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
-        let (evidence, recording) = self.end(has_fair_clock).await?;
+        let (mut evidence, testimony) = self.end(has_fair_clock).await?;
         let began = Instant::now();
+        let (recording, surprises) = Recording::of(&testimony);
+        evidence.book.surprises.extend(surprises);
         let mut violations = check(&evidence, &recording.records);
         violations.extend(recording.audit().err());
         if violations.is_empty() {
             let (records, exchanges) = (recording.records.len(), recording.exchanges.len());
             println!("{records} records and {exchanges} exchanges judged in {:?}", began.elapsed());
+            if !testimony.dispatches.is_empty() {
+                let ids: BTreeSet<&str> =
+                    testimony.dispatches.iter().map(|it| it.envelope.dispatch_id.as_str()).collect();
+                let (sent, again) = (testimony.dispatches.len(), testimony.dispatches.len() - ids.len());
+                let refused = testimony.dispatches.iter().filter(|it| !it.answer.is_success()).count();
+                println!("{sent} dispatches, {again} of them sent again, {refused} refused by the target");
+            }
             log_tools::check(self.server.binary(), self.server.data(), &recording.records)?;
             return Ok(reach(&evidence));
         }
@@ -80,7 +92,7 @@ impl Stage {
     }
 
     /// Ends the faults, drains, asks about everything once more, and stops the server.
-    pub async fn end(&mut self, has_fair_clock: bool) -> Result<(Evidence, Recording)> {
+    pub async fn end(&mut self, has_fair_clock: bool) -> Result<(Evidence, Testimony)> {
         if let Some(crew) = self.crew.take() {
             crew.stop().await?;
         }
@@ -91,9 +103,14 @@ impl Stage {
         let mut evidence = collect(&self.world, has_fair_clock).await?;
         self.server.stop().await?;
         let records = read_records(self.server.data())?;
-        let (exchanges, surprises) = http::exchanges(&evidence.book.calls, &records);
-        evidence.book.surprises.extend(surprises);
-        Ok((evidence, Recording { records, exchanges, cuts: std::mem::take(&mut self.cuts) }))
+        let testimony = Testimony {
+            calls: std::mem::take(&mut evidence.book.calls),
+            rpcs: std::mem::take(&mut evidence.book.rpcs),
+            dispatches: std::mem::take(&mut evidence.book.dispatches),
+            records,
+            cuts: std::mem::take(&mut self.cuts),
+        };
+        Ok((evidence, testimony))
     }
 }
 

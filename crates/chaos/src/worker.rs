@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
+use wire::ErrorCategory;
 
-use crate::facts::{Action, At, Grant, Intent};
-use crate::world::{LEASE, QUEUE, RETRY_PAUSE, Story, World};
+use crate::contract::Contract;
+use crate::facts::{At, Grant};
+use crate::story::{Failure, Held, Intent, Story, Word};
+use crate::voice::Voice;
+use crate::world::{LEASE, RETRY_PAUSE, World};
 
-const LEASE_WAIT_MS: u64 = 300;
 /// Repeats of a lease request whose answer was lost.
 const MAX_LEASE_REPEATS: usize = 3;
 
@@ -30,7 +33,7 @@ pub enum Character {
     Releaser,
 }
 
-/// The eight workers of a run.
+/// The eight workers of each contract.
 pub const CAST: [Character; 8] = [
     Character::Honest,
     Character::Honest,
@@ -42,18 +45,31 @@ pub const CAST: [Character; 8] = [
     Character::Releaser,
 ];
 
+const CATEGORIES: [ErrorCategory; 5] = [
+    ErrorCategory::UserCode,
+    ErrorCategory::Infrastructure,
+    ErrorCategory::Timeout,
+    ErrorCategory::DataQuality,
+    ErrorCategory::Configuration,
+];
+
 pub struct Worker {
     world: Arc<World>,
     id: String,
     character: Character,
+    voice: Voice,
     rng: fastrand::Rng,
     requests: u64,
 }
 
 impl Worker {
-    pub fn new(world: Arc<World>, id: String, character: Character) -> Self {
-        let rng = world.plan.rng(&id);
-        Self { world, id, character, rng, requests: 0 }
+    pub fn new(world: Arc<World>, contract: Contract, id: String, character: Character) -> Self {
+        let (rng, voice) = (world.plan.rng(&id), Voice::new(world.clone(), contract, &id));
+        Self { world, id, character, voice, rng, requests: 0 }
+    }
+
+    pub fn voice(&self) -> &Voice {
+        &self.voice
     }
 
     pub async fn run(mut self) {
@@ -68,6 +84,7 @@ impl Worker {
             }
             if self.character == Character::Honest && self.rng.u32(..12) == 0 {
                 // The worker is gone, and another one under the same name begins anew.
+                self.voice.begin_anew().await;
                 continue;
             }
             for grant in grants {
@@ -100,7 +117,7 @@ impl Worker {
             Character::Repeater => self.repeat_everything(grant).await,
             Character::Failer => {
                 let failure = self.failure(grant);
-                self.world.insist(&failure).await;
+                self.voice.insist(&failure).await;
             }
             Character::Heartbeater => self.take_long(grant).await,
             Character::Releaser => self.give_back(grant).await,
@@ -109,35 +126,35 @@ impl Worker {
 
     async fn complete(&mut self, grant: &Grant) {
         let completion = self.completion(grant);
-        self.world.insist(&completion).await;
+        self.voice.insist(&completion).await;
     }
 
     async fn be_hostile(&mut self, grant: &Grant) {
         for forged in self.forgeries(grant) {
-            self.world.report(&forged).await;
+            self.voice.report(&forged).await;
         }
         let first = if self.rng.bool() { self.completion(grant) } else { self.failure(grant) };
-        if self.world.insist(&first).await.is_some() {
+        if self.voice.insist(&first).await.is_some() {
             let mut second = if self.rng.bool() { self.completion(grant) } else { self.failure(grant) };
             second.intent = Intent::Conflicting;
-            self.world.report(&second).await;
+            self.voice.report(&second).await;
         }
     }
 
     async fn repeat_everything(&mut self, grant: &Grant) {
         let story = self.completion(grant);
         if self.rng.bool() {
-            tokio::join!(self.world.insist(&story), self.world.insist(&story));
+            tokio::join!(self.voice.insist(&story), self.voice.insist(&story));
         } else {
-            self.world.insist(&story).await;
-            self.world.insist(&story).await;
+            self.voice.insist(&story).await;
+            self.voice.insist_elsewhere(&story).await;
         }
     }
 
     async fn take_long(&mut self, grant: &Grant) {
         let until: At = self.world.facts.now() + LEASE * 2;
         while self.world.facts.now() < until {
-            if !self.world.beat(&grant.lease_id, &self.id).await {
+            if !self.voice.beat(&self.held(grant)).await {
                 break;
             }
             tokio::time::sleep(LEASE / 5).await;
@@ -146,21 +163,18 @@ impl Worker {
     }
 
     async fn give_back(&mut self, grant: &Grant) {
-        let release = Story {
-            lease_id: grant.lease_id.clone(),
-            task_id: grant.task_id.clone(),
-            action: Action::Release,
-            body: json!({"workerId": self.id, "taskId": grant.task_id}),
-            intent: Intent::Own,
-        };
+        if !self.voice.contract().has_releases() {
+            return self.complete(grant).await;
+        }
+        let release = Story { held: self.held(grant), word: Word::GivenBack, intent: Intent::Own };
         match self.rng.u32(..3) {
             0 => self.complete(grant).await,
-            1 => drop(self.world.insist(&release).await),
+            1 => drop(self.voice.insist(&release).await),
             _ => {
                 // A report after a release has no authority any more, and must not be taken for one that has.
-                if self.world.insist(&release).await.is_some() {
+                if self.voice.insist(&release).await.is_some() {
                     let late = Story { intent: Intent::Conflicting, ..self.completion(grant) };
-                    self.world.report(&late).await;
+                    self.voice.report(&late).await;
                 }
             }
         }
@@ -168,43 +182,45 @@ impl Worker {
 
     pub fn completion(&mut self, grant: &Grant) -> Story {
         let result = json!({"by": self.id, "attempt": grant.attempt, "nonce": self.rng.u32(..)});
-        self.story(
-            grant,
-            Action::Complete,
-            json!({"workerId": self.id, "taskId": grant.task_id, "result": result}),
-        )
+        Story { held: self.held(grant), word: Word::Completed(result), intent: Intent::Own }
     }
 
     fn failure(&mut self, grant: &Grant) -> Story {
-        let categories = ["USER_CODE", "INFRASTRUCTURE", "TIMEOUT", "DATA_QUALITY", "CONFIGURATION"];
-        let body = json!({
-            "workerId": self.id,
-            "taskId": grant.task_id,
-            "reason": format!("failure {}", self.rng.u32(..)),
-            "category": categories[self.rng.usize(..categories.len())],
-            "retryable": self.rng.u32(..5) > 0,
-        });
-        self.story(grant, Action::Fail, body)
+        let message = format!("failure {}", self.rng.u32(..));
+        let category = CATEGORIES[self.rng.usize(..CATEGORIES.len())];
+        let category =
+            if self.voice.contract().has_categories() { category } else { ErrorCategory::UserCode };
+        let failure = Failure { category, message, retryable: self.rng.u32(..5) > 0 };
+        Story { held: self.held(grant), word: Word::Failed(failure), intent: Intent::Own }
     }
 
-    fn story(&self, grant: &Grant, action: Action, body: Value) -> Story {
-        let (lease_id, task_id) = (grant.lease_id.clone(), grant.task_id.clone());
-        Story { lease_id, task_id, action, body, intent: Intent::Own }
+    /// How this worker names a lease, be it its own or not.
+    fn held(&self, grant: &Grant) -> Held {
+        Held {
+            lease_id: grant.lease_id.clone(),
+            task_id: grant.task_id.clone(),
+            worker_id: self.id.clone(),
+            attempt: grant.attempt,
+        }
     }
 
     fn forgeries(&mut self, grant: &Grant) -> Vec<Story> {
         let honest = self.completion(grant);
-        let forged = |change: &dyn Fn(&mut Story)| {
+        let forged = |change: &dyn Fn(&mut Held)| {
             let mut story = Story { intent: Intent::Forged, ..honest.clone() };
-            change(&mut story);
+            change(&mut story.held);
             story
         };
         let mut stories = vec![
-            forged(&|story| story.lease_id = flip_a_character(&story.lease_id)),
-            forged(&|story| story.lease_id = "not-a-lease".into()),
-            forged(&|story| story.body["workerId"] = json!("somebody-else")),
-            forged(&|story| story.body["taskId"] = json!("00000000-0000-7000-8000-000000000000")),
+            forged(&|held| held.lease_id = flip_a_character(&held.lease_id)),
+            forged(&|held| held.lease_id = "not-a-lease".into()),
+            forged(&|held| held.task_id = "00000000-0000-7000-8000-000000000000".into()),
         ];
+        if !self.voice.contract().has_lease_ids() {
+            // A task token is good for whoever bears it.
+            return stories;
+        }
+        stories.push(forged(&|held| held.worker_id = "somebody-else".into()));
         let others: Vec<Grant> = {
             let book = self.world.facts.book();
             let foreign = book.grants.iter().rev().filter(|other| other.worker_id != self.id);
@@ -222,19 +238,14 @@ impl Worker {
     /// Asks for tasks, with the same request id again when the answer was lost.
     pub async fn lease(&mut self, max_tasks: u32) -> Vec<Grant> {
         self.requests += 1;
-        let body = json!({
-            "workerId": self.id,
-            "queues": [QUEUE],
-            "maxTasks": max_tasks,
-            "waitMs": LEASE_WAIT_MS,
-            "requestId": format!("{}-{}", self.id, self.requests),
-        });
+        let request = format!("{}-{}", self.id, self.requests);
         let asked_at = self.world.facts.now();
         for _ in 0..MAX_LEASE_REPEATS {
             let starts = self.world.starts();
-            if let Some(grants) = self.ask(&body, asked_at).await {
-                if self.character == Character::Repeater && !grants.is_empty() {
-                    self.ask_again(&body, asked_at, starts, &grants).await;
+            if let Some(grants) = self.voice.lease(&request, max_tasks, asked_at).await {
+                let may_repeat = self.voice.contract().has_request_ids();
+                if self.character == Character::Repeater && may_repeat && !grants.is_empty() {
+                    self.ask_again(&request, max_tasks, asked_at, starts, &grants).await;
                 }
                 return grants;
             }
@@ -243,33 +254,9 @@ impl Worker {
         Vec::new()
     }
 
-    async fn ask(&self, body: &Value, asked_at: At) -> Option<Vec<Grant>> {
-        let answer = self.world.api.post("/v1/leases", body).await;
-        self.world.facts.expect("a lease request", &answer, &[200, 429, 503]);
-        if answer.status() != Some(200) {
-            return None;
-        }
-        let told_at = self.world.facts.now();
-        let leases = answer.body()["leases"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let grants: Vec<Grant> = leases
-            .iter()
-            .map(|lease| Grant {
-                lease_id: text(lease, "leaseId"),
-                task_id: text(lease, "taskId"),
-                worker_id: self.id.clone(),
-                attempt: lease["attempt"].as_u64().unwrap_or_default(),
-                fencing_token: number(&lease["fencingToken"]),
-                asked_at,
-                told_at,
-            })
-            .collect();
-        self.world.facts.book().grants.extend(grants.iter().cloned());
-        Some(grants)
-    }
-
     /// The same request id gets the same leases while they live.
-    async fn ask_again(&self, body: &Value, asked_at: At, starts: u64, first: &[Grant]) {
-        let Some(second) = self.ask(body, asked_at).await else { return };
+    async fn ask_again(&mut self, request: &str, max_tasks: u32, asked_at: At, starts: u64, first: &[Grant]) {
+        let Some(second) = self.voice.lease(request, max_tasks, asked_at).await else { return };
         let ids = |grants: &[Grant]| {
             let mut ids: Vec<String> = grants.iter().map(|grant| grant.lease_id.clone()).collect();
             ids.sort();
@@ -278,18 +265,9 @@ impl Worker {
         let still_live = self.world.facts.now() < asked_at + LEASE;
         if still_live && self.world.starts() == starts && ids(first) != ids(&second) {
             let message = format!("a repeated request id got other leases: {first:?} then {second:?}");
-            self.world.facts.book().surprises.push(message);
+            self.world.facts.surprise(message);
         }
     }
-}
-
-fn text(value: &Value, name: &str) -> String {
-    value[name].as_str().unwrap_or_default().to_string()
-}
-
-/// A number that JSON carries as a number or, where it may pass 2^53, as text.
-pub fn number(value: &Value) -> u64 {
-    value.as_u64().or_else(|| value.as_str()?.parse().ok()).unwrap_or_default()
 }
 
 /// Changes one character in the middle, where a careless check would look last.

@@ -8,20 +8,28 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
-use crate::facts::{Action, At, Beat, Facts, Intent, Report, Submission, Told};
+use crate::contract::Contract;
+use crate::facts::{Facts, Submission};
 use crate::plan::Plan;
+use crate::rpc::{self, Rpc};
+use crate::target::Target;
 
 pub const QUEUE: &str = "chaos";
 /// Short, so that leases run out all the time.
 pub const LEASE: Duration = Duration::from_millis(500);
 /// Pause after a call that was not served, before it is made again.
 pub const RETRY_PAUSE: Duration = Duration::from_millis(20);
-/// A worker that gets no answer to a report for so long gives up; longer than any fault lasts.
-const INSIST_FOR: Duration = Duration::from_secs(20);
+/// Tasks that may be out at the target at once.
+const PUSH_CONCURRENCY: u32 = 20;
 
 pub struct World {
     pub plan: Plan,
+    /// Those that workers of this run speak.
+    pub contracts: &'static [Contract],
     pub api: Api,
+    pub rpc: rpc::Client,
+    /// Where tasks are pushed to, if they are.
+    pub target: Option<Target>,
     pub facts: Arc<Facts>,
     stop: AtomicBool,
     /// How often the server was started: answers of one start may rest on what it remembers.
@@ -29,20 +37,29 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(plan: Plan, address: &str) -> Result<Self> {
+    pub async fn new(plan: Plan, address: &str, contracts: &'static [Contract]) -> Result<Self> {
         let facts = Arc::new(Facts::new());
         let api = Api::new(address, Some(facts.clone()))?;
-        Ok(Self { plan, api, facts, stop: AtomicBool::new(false), starts: AtomicU64::new(1) })
+        let rpc = rpc::client(address)?;
+        let target = match contracts.contains(&Contract::Callback) {
+            true => Some(Target::open(QUEUE, facts.clone(), plan.rng("target")).await?),
+            false => None,
+        };
+        let (stop, starts) = (AtomicBool::new(false), AtomicU64::new(1));
+        Ok(Self { plan, contracts, api, rpc, target, facts, stop, starts })
     }
 
     pub async fn configure_queue(&self, lease: Duration) -> Result<()> {
-        let body = json!({
+        let mut body = json!({
             "leaseMs": lease.as_millis() as u64,
             "heartbeatIntervalMs": 150,
             "maxAttempts": 12,
             "cancelGracePeriodMs": 400,
             "backoff": {"initialMs": 20, "factor": 2.0, "maxMs": 200, "jitter": 0.2},
         });
+        if let Some(target) = &self.target {
+            body["push"] = json!({"url": target.url(), "concurrency": PUSH_CONCURRENCY});
+        }
         match self.api.put(&format!("/v1/queues/{QUEUE}"), &body).await {
             Answer::Told { status: 200 | 201, .. } => Ok(()),
             other => bail!("the queue could not be configured: {other:?}"),
@@ -82,67 +99,38 @@ impl World {
         self.facts.book().submissions.push(Submission { marker, body: body.clone(), task_id });
     }
 
-    /// Sends a report once and notes what came back.
-    pub async fn report(&self, story: &Story) -> Option<Told> {
-        let sent_at = self.facts.now();
-        let answer = self.api.post(&story.action.path(&story.lease_id), &story.body).await;
-        let allowed: &[u16] = match (story.intent, story.action) {
-            (Intent::Own, Action::Release) => &[200, 429, 503],
-            (Intent::Own, _) => &[200, 409, 429, 503],
-            (Intent::Conflicting, _) => &[409, 429, 503],
-            (Intent::Forged, _) => &[400, 403, 404, 429, 503],
+    /// A call of a worker.
+    pub async fn post_for(
+        &self,
+        contract: Contract,
+        token: Option<&str>,
+        path: &str,
+        body: &Value,
+    ) -> Answer {
+        let answer = match token {
+            Some(token) => self.api.post_as(token, path, body).await,
+            None => self.api.post(path, body).await,
         };
-        self.facts.expect(
-            &format!("{:?} {:?} of {}", story.intent, story.action, story.task_id),
-            &answer,
-            allowed,
-        );
-        let told = Told::read(&answer);
-        self.facts.book().reports.push(Report {
-            lease_id: story.lease_id.clone(),
-            task_id: story.task_id.clone(),
-            action: story.action,
-            body: story.body.clone(),
-            intent: story.intent,
-            sent_at,
-            ended_at: self.facts.now(),
-            told: told.clone(),
-        });
-        told
-    }
-
-    /// Sends a report until it is decided, as an honest worker must after a lost answer.
-    pub async fn insist(&self, story: &Story) -> Option<Told> {
-        let give_up_at = self.facts.now() + INSIST_FOR;
-        while self.facts.now() < give_up_at {
-            let told = self.report(story).await;
-            if told.is_some() {
-                return told;
-            }
-            tokio::time::sleep(RETRY_PAUSE).await;
+        if matches!(answer, Answer::Lost) {
+            self.facts.note_lost(contract);
         }
-        None
+        answer
     }
 
-    /// Sends a heartbeat; false when the server says that the lease is gone.
-    pub async fn beat(&self, lease_id: &str, worker_id: &str) -> bool {
+    /// A call of a worker over gRPC, noted down when it is over.
+    pub async fn call(
+        &self,
+        contract: Contract,
+        said: rpc::Said,
+        answer: impl Future<Output = Result<rpc::Answer, tonic::Status>>,
+    ) -> rpc::Answer {
         let sent_at = self.facts.now();
-        let path = format!("/v1/leases/{lease_id}/heartbeat");
-        let answer = self.api.post(&path, &json!({"workerId": worker_id, "progressPct": 50})).await;
-        self.facts.expect("a heartbeat", &answer, &[200, 410, 429, 503]);
-        let ended_at: At = self.facts.now();
-        let status = answer.status();
-        self.facts.book().beats.push(Beat { lease_id: lease_id.into(), sent_at, ended_at, status });
-        status != Some(410)
+        let answer = answer.await.unwrap_or_else(|status| rpc::Answer::of_status(&status));
+        let ended_at = self.facts.now();
+        if matches!(answer, rpc::Answer::Lost) {
+            self.facts.note_lost(contract);
+        }
+        self.facts.book().rpcs.push(Rpc { contract, sent_at, ended_at, said, answer: answer.clone() });
+        answer
     }
-}
-
-/// What a worker says about a lease.
-#[derive(Clone)]
-pub struct Story {
-    pub lease_id: String,
-    pub task_id: String,
-    pub action: Action,
-    pub body: Value,
-    pub intent: Intent,
 }

@@ -31,3 +31,8 @@ fn clock_an_hour_forth_and_back_breaks_no_promise() {
 fn full_disk_d4_running_work_commits_and_everything_recovers() {
     run(Scenario::FullDisk);
 }
+
+#[test]
+fn contracts_workers_of_all_contracts_share_a_queue_and_no_promise_is_broken() {
+    run(Scenario::Contracts);
+}

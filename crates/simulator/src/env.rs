@@ -7,7 +7,7 @@ use std::rc::Rc;
 use authority::command::Grant;
 use authority::{Answer, Command, LeaseRef, Position, Time};
 use coordinator::engine::ReplyTo;
-use coordinator::{Reply, Request};
+use coordinator::{Reply, Request, Step};
 
 use crate::host::HostEvent;
 use crate::plant::Plant;
@@ -196,17 +196,48 @@ impl<'a> Env<'a> {
         self.issued.insert(grant.lease, lease);
     }
 
-    /// Whether the edge lets the request through: a lease reference must be one that was issued.
-    pub fn passes_edge(&self, request: &Request) -> bool {
-        let lease = match request {
-            Request::Heartbeat { extend, .. } => &extend.lease,
-            Request::Decide(Command::ReportCompletion(report)) => &report.lease,
-            Request::Decide(Command::ReportFailure(report)) => &report.lease,
-            Request::Decide(Command::ReleaseLease(release)) => &release.lease,
-            Request::Decide(Command::StartAttempt(start)) => &start.lease,
-            _ => return true,
+    /// What the edge lets through: a lease reference must be one that was issued. Of many steps those go on that may,
+    /// as a request of the edge's own.
+    pub fn through_the_edge(
+        &mut self,
+        ticket: &mut Ticket,
+        request: Request,
+    ) -> Result<Option<Request>, String> {
+        let (request, refused) = match request {
+            Request::Together(mut steps) => {
+                let asked = steps.len();
+                steps.retain(|step| match step {
+                    Step::Decide(command) => self.is_issued(leased(command)),
+                    Step::Heartbeat { extend, .. } => self.is_issued(Some(&extend.lease)),
+                });
+                let refused = asked - steps.len();
+                (Some(Request::Together(steps)).filter(|_| refused < asked), refused)
+            }
+            request => {
+                let passes = match &request {
+                    Request::Decide(command) => self.is_issued(leased(command)),
+                    Request::Heartbeat { extend, .. } => self.is_issued(Some(&extend.lease)),
+                    _ => true,
+                };
+                (Some(request).filter(|_| passes), usize::from(!passes))
+            }
         };
-        self.swarm.edge_broken || self.issued.get(&lease.lease) == Some(lease)
+        if refused == 0 {
+            return Ok(request);
+        }
+        self.reach.bump(Reached::ForgedRefused);
+        if let Some(request) = &request {
+            self.asks += 1;
+            let (before, ask) = (ticket.ask, self.asks);
+            self.note(&[9, before, ask], || format!("of ask {before} the edge makes ask {ask}"));
+            self.auditor.read(&Entry::Asked { ask, request: request.clone() })?;
+            ticket.ask = ask;
+        }
+        Ok(request)
+    }
+
+    fn is_issued(&self, lease: Option<&LeaseRef>) -> bool {
+        self.swarm.edge_broken || lease.is_none_or(|lease| self.issued.get(&lease.lease) == Some(lease))
     }
 
     fn is_lost(&mut self, actor: usize, to_coordinator: bool) -> bool {
@@ -222,6 +253,17 @@ impl<'a> Env<'a> {
     fn delay(&mut self) -> u64 {
         let most = if self.faults { self.swarm.max_delay_ms } else { 5 };
         self.rng.between(0, most)
+    }
+}
+
+/// The lease that a worker's command names.
+fn leased(command: &Command) -> Option<&LeaseRef> {
+    match command {
+        Command::ReportCompletion(report) => Some(&report.lease),
+        Command::ReportFailure(report) => Some(&report.lease),
+        Command::ReleaseLease(release) => Some(&release.lease),
+        Command::StartAttempt(start) => Some(&start.lease),
+        _ => None,
     }
 }
 

@@ -4,10 +4,12 @@ use authority::command::SubmitAnswer;
 use authority::{Answer, Command, TaskId};
 use coordinator::{Read, Reply, Request};
 
+use crate::contract::Contract;
 use crate::facts::At;
 
 #[derive(Clone, Debug)]
 pub struct Exchange {
+    pub contract: Contract,
     pub sent_at: At,
     /// When the answer had arrived, or when it was given up.
     pub ended_at: At,
@@ -30,6 +32,7 @@ impl Exchange {
                 Command::ReportCompletion(report) => Some(report.lease.task),
                 Command::ReportFailure(report) => Some(report.lease.task),
                 Command::ReleaseLease(release) => Some(release.lease.task),
+                Command::StartAttempt(start) => Some(start.lease.task),
                 Command::CancelTask(cancel) => Some(cancel.task),
                 _ => None,
             },

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use auditor::history::Recorded;
-use authority::{Category, DeadReason, Digest, Event, Outcome, Position, QueueKey, TaskError, TaskId};
+use authority::{Category, DeadReason, Digest, Event, Outcome, Position, QueueKey, TaskError, TaskId, Time};
 
 /// What a worker said about its attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +33,8 @@ pub struct Learnt {
     discarded: HashMap<Position, Digest>,
     dead: HashMap<Position, DeadReason>,
     requests: HashMap<Position, Option<Digest>>,
+    /// When each lease was granted, and until when it was to live.
+    granted: HashMap<Position, (Time, Time)>,
     made_up: u128,
 }
 
@@ -53,7 +55,10 @@ impl Learnt {
                 }
                 self.created.entry(submitted).or_default().push(event.task);
             }
-            Event::LeaseGranted(event) => drop(self.requests.insert(record.position, event.request)),
+            Event::LeaseGranted(event) => {
+                self.requests.insert(record.position, event.request);
+                self.granted.insert(record.position, (record.at, event.expires_at));
+            }
             Event::TaskCompleted(event) => {
                 self.stories.insert((event.lease, Story::Completed(event.result.clone())), event.digest);
             }
@@ -126,6 +131,15 @@ impl Learnt {
     /// By which request a lease was asked for.
     pub fn request(&self, lease: Position) -> Option<Digest> {
         self.requests.get(&lease).copied().flatten()
+    }
+
+    /// When a lease was granted, and until when it was to live at first.
+    pub fn granted(&self, lease: Position) -> Option<(Time, Time)> {
+        self.granted.get(&lease).copied()
+    }
+
+    pub fn is_dead(&self, lease: Position) -> bool {
+        self.dead.contains_key(&lease)
     }
 
     /// What became of a task whose failed attempt ended it; the record says why, the answer does not.

@@ -4,24 +4,61 @@
 //! contract. What an answer does not say, such as the digest of a report, is learnt from the ledger, never computed
 //! with the product's code: a wrong guess can only make the auditor refuse.
 
+mod callback;
+mod claim;
 mod exchange;
-pub mod http;
+mod exchanges;
+mod grpc;
+mod http;
 mod learnt;
 mod log;
+mod names;
+mod native;
 mod order;
+mod refusals;
+mod spoken;
 
 use auditor::history::{Entry, Recorded};
 use auditor::{Auditor, Rules};
 use authority::TaskId;
 
 pub use exchange::Exchange;
-pub use learnt::Learnt;
 pub use log::{Cut, read_records};
 
+use learnt::Learnt;
+use names::Names;
+use spoken::Spoken;
+
+use crate::api::Call;
 use crate::outside::Violation;
+use crate::rpc::Rpc;
+use crate::target::Dispatch;
 
 /// Longest part of the auditor's words that is shown from either end: they quote whole payloads.
 const SHOWN_CHARS: usize = 1_500;
+
+/// All that was said in a run, in the words of each contract, and all that was recorded.
+#[derive(Clone, Default)]
+pub struct Testimony {
+    pub calls: Vec<Call>,
+    pub rpcs: Vec<Rpc>,
+    pub dispatches: Vec<Dispatch>,
+    /// The whole ledger.
+    pub records: Vec<Recorded>,
+    /// Where the ledger ended whenever the server was dead.
+    pub cuts: Vec<Cut>,
+}
+
+impl Testimony {
+    /// Lets the auditor judge it, wherever it ends.
+    pub fn judge(&self) -> Result<Auditor, Violation> {
+        let (recording, surprises) = Recording::of(self);
+        match surprises.into_iter().next() {
+            Some(surprise) => Err(Violation::of(None, surprise)),
+            None => recording.judge(),
+        }
+    }
+}
 
 /// All that is known of a run, in no common order yet.
 #[derive(Clone, Default)]
@@ -34,6 +71,31 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// The same in the coordinator's words. Answers that no contract allows are told beside it.
+    pub fn of(testimony: &Testimony) -> (Recording, Vec<String>) {
+        let Testimony { calls, rpcs, dispatches, records, cuts } = testimony;
+        let mut calls: Vec<_> = calls.iter().collect();
+        calls.sort_by_key(|call| call.sent_at);
+        let mut names = Names::new(records);
+        let mut spoken: Vec<Spoken> = Vec::new();
+        for call in &calls {
+            spoken.extend(native::spoken(call));
+            spoken.extend(claim::spoken(call));
+            spoken.extend(callback::spoken(call));
+        }
+        spoken.extend(rpcs.iter().filter_map(grpc::spoken));
+        let learnt = dispatches.iter().map(|dispatch| callback::learn(&mut names, dispatch));
+        let mut surprises: Vec<String> = learnt.filter_map(Result::err).collect();
+        spoken.extend(callback::dispatched(&names, &calls, dispatches, records));
+        spoken.sort_by_key(|spoken| spoken.sent_at);
+        let (mut exchanges, more) = exchanges::exchanges(&mut names, &spoken);
+        surprises.extend(more);
+        let (of_clients, more) = http::exchanges(&mut names, &calls);
+        exchanges.extend(of_clients);
+        surprises.extend(more);
+        (Recording { records: records.clone(), exchanges, cuts: cuts.clone() }, surprises)
+    }
+
     /// Lets the auditor judge it; in the end all tasks must have ended.
     pub fn audit(&self) -> Result<Auditor, Violation> {
         let auditor = self.judge()?;

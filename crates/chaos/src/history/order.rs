@@ -28,7 +28,7 @@ pub fn entries(recording: &Recording) -> Vec<Entry> {
     // Where each entry stands: behind so many records, then by the clients' time, and a request before its answer.
     let mut placed: Vec<((usize, At, bool), Entry)> = Vec::new();
     for (ask, exchange) in recording.exchanges.iter().enumerate() {
-        let Exchange { sent_at, ended_at, request, reply } = exchange;
+        let Exchange { sent_at, ended_at, request, reply, .. } = exchange;
         let told = absent_until.partition_point(|moment| moment <= ended_at);
         let asked = present_from.partition_point(|moment| moment < sent_at).min(told);
         let ask = ask as AskId;
@@ -109,6 +109,7 @@ enum Cause {
     Request(Arc<str>, Digest),
     Poll(Arc<str>),
     Heartbeat(Position),
+    Start(Position),
     Report(Position, Digest),
     Release(Position),
     End(TaskId),
@@ -142,6 +143,7 @@ fn causes_in(command: &Command) -> Vec<Cause> {
         Command::ReportCompletion(report) => vec![Cause::Report(report.lease.lease, report.digest)],
         Command::ReportFailure(report) => vec![Cause::Report(report.lease.lease, report.digest)],
         Command::ReleaseLease(release) => vec![Cause::Release(release.lease.lease)],
+        Command::StartAttempt(start) => vec![Cause::Start(start.lease.lease)],
         Command::CancelTask(cancel) => vec![Cause::End(cancel.task)],
         Command::KillTask(kill) => vec![Cause::End(kill.task)],
         Command::ConfigureQueue(configure) => vec![Cause::Configure(configure.queue.clone())],
@@ -161,6 +163,7 @@ fn causes_of(event: &Event) -> Vec<Cause> {
             by_name.into_iter().chain([Cause::Poll(event.worker.clone())]).collect()
         }
         Event::LeaseExtended(event) => vec![Cause::Heartbeat(event.lease)],
+        Event::AttemptStarted(event) => vec![Cause::Start(event.lease)],
         Event::LeaseReleased(event) if event.cause == ReleaseCause::Worker => {
             vec![Cause::Release(event.lease)]
         }
@@ -277,6 +280,7 @@ mod tests {
             operation: None,
         };
         Exchange {
+            contract: crate::Contract::Native,
             sent_at: at(sent_ms),
             ended_at: at(ended_ms),
             request: Request::Decide(Command::SubmitTask(Box::new(task))),

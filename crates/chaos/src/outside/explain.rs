@@ -35,11 +35,11 @@ fn facts_of(evidence: &Evidence, id: &str) -> Vec<String> {
         told.push((grant.told_at, format!("{line}, asked at {:.3}", grant.asked_at.as_secs_f64())));
     }
     let mut undecided = 0;
-    for report in book.reports.iter().filter(|report| report.task_id == id) {
+    for report in book.reports.iter().filter(|report| report.story.held.task_id == id) {
         match &report.told {
             None => undecided += 1,
             Some(answer) => {
-                let line = format!("{} -> {} {}", shown(report), answer.status, answer.verdict);
+                let line = format!("{} -> {} {:?}", shown(report), answer.status, answer.verdict);
                 told.push((
                     report.ended_at,
                     format!("{line} {}", answer.state.as_deref().unwrap_or_default()),
@@ -53,13 +53,10 @@ fn facts_of(evidence: &Evidence, id: &str) -> Vec<String> {
     lines.dedup();
     lines.extend(told.into_iter().map(|(at, line)| format!("{:>8.3} {line}", at.as_secs_f64())));
     lines.push(format!("{undecided} reports without an answer, or told to come again"));
-    for (report, answer) in evidence.repeats.iter().filter(|(report, _)| report.task_id == id) {
-        let differs = report.told != *answer;
-        lines.push(format!(
-            "repeated at the end{}: {} -> {answer:?}",
-            if differs { " (differs)" } else { "" },
-            shown(report)
-        ));
+    for (report, again) in evidence.repeats.iter().filter(|(report, _)| report.story.held.task_id == id) {
+        let differs = report.verdict() != again.verdict();
+        let differs = if differs { " (differs)" } else { "" };
+        lines.push(format!("repeated at the end{differs}: {} -> {:?}", shown(again), again.told));
     }
     let mut task = evidence.tasks.get(id).cloned().unwrap_or_default();
     if let Some(payload) = task.get_mut("payload") {
@@ -71,7 +68,8 @@ fn facts_of(evidence: &Evidence, id: &str) -> Vec<String> {
 }
 
 fn shown(report: &Report) -> String {
-    format!("{:?} {:?} of lease {}: {}", report.intent, report.action, short(&report.lease_id), report.body)
+    let (contract, story) = (report.contract.name(), &report.story);
+    format!("{:?} by {contract} of lease {}: {:?}", story.intent, short(&story.held.lease_id), story.word)
 }
 
 /// The end of an id tells it from others: ids of one moment begin alike.

@@ -6,7 +6,6 @@ use auditor::history::Recorded;
 
 use super::Violation;
 use crate::evidence::Evidence;
-use crate::worker::number;
 
 pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
     let mut recorded: HashMap<String, Vec<(u64, &str)>> = HashMap::new();
@@ -17,9 +16,9 @@ pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
     }
     let mut violations = Vec::new();
     for (id, events) in &evidence.histories {
-        let told = events
-            .iter()
-            .map(|event| (number(&event["position"]), event["type"].as_str().unwrap_or_default()));
+        let told = events.iter().map(|event| {
+            (event["position"].as_u64().unwrap_or_default(), event["type"].as_str().unwrap_or_default())
+        });
         let told: Vec<_> = told.collect();
         let held = recorded.get(id).map(Vec::as_slice).unwrap_or_default();
         if told != held {

@@ -13,9 +13,14 @@ mod timing;
 
 pub use explain::explain;
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
 use auditor::history::Recorded;
 use authority::TaskId;
+use wire::Verdict;
 
+use crate::contract::Contract;
 use crate::evidence::Evidence;
 
 /// Something that the server said and that is not true, or did and must not.
@@ -50,6 +55,35 @@ pub struct Reach {
     pub released_leases: usize,
     pub repeated_submits: usize,
     pub lost_answers: u64,
+    /// What workers of each contract were told.
+    pub contracts: BTreeMap<Contract, Counts>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    pub leases: usize,
+    pub committed: usize,
+    pub cancelled: usize,
+    pub rejected: usize,
+    pub lost_answers: u64,
+}
+
+impl Counts {
+    pub fn has_everything(&self) -> bool {
+        let Counts { leases, committed, cancelled, rejected, lost_answers } = *self;
+        leases > 0 && committed > 0 && cancelled > 0 && rejected > 0 && lost_answers > 0
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counts { leases, committed, cancelled, rejected, lost_answers } = self;
+        write!(
+            out,
+            "{leases} leases, {committed} COMMITTED, {cancelled} CANCELLED, {rejected} REJECTED, \
+             {lost_answers} lost answers"
+        )
+    }
 }
 
 pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
@@ -66,9 +100,8 @@ pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
 
 pub fn reach(evidence: &Evidence) -> Reach {
     let in_state = |state: &str| evidence.tasks.values().filter(|task| task["state"] == state).count();
-    let with_verdict = |verdict: &str| {
-        evidence.book.reports.iter().filter(|report| report.verdict() == Some(verdict)).count()
-    };
+    let contracts = counts(evidence);
+    let all = |count: fn(&Counts) -> usize| contracts.values().map(count).sum();
     let events =
         |kind: &str| evidence.histories.values().flatten().filter(|event| event["type"] == kind).count();
     Reach {
@@ -76,12 +109,35 @@ pub fn reach(evidence: &Evidence) -> Reach {
         completed: in_state("COMPLETED"),
         failed: in_state("FAILED"),
         dead: in_state("DEAD"),
-        committed_reports: with_verdict("COMMITTED"),
-        cancelled_reports: with_verdict("CANCELLED"),
-        rejected_reports: with_verdict("REJECTED"),
+        committed_reports: all(|counts| counts.committed),
+        cancelled_reports: all(|counts| counts.cancelled),
+        rejected_reports: all(|counts| counts.rejected),
         expired_leases: events("LeaseExpired"),
         released_leases: events("LeaseReleased"),
         repeated_submits: evidence.resubmits.len(),
-        lost_answers: evidence.book.lost_answers,
+        lost_answers: evidence.book.lost_answers.values().sum(),
+        contracts,
     }
+}
+
+fn counts(evidence: &Evidence) -> BTreeMap<Contract, Counts> {
+    let book = &evidence.book;
+    let mut contracts: BTreeMap<Contract, Counts> = BTreeMap::new();
+    let leases: BTreeSet<_> = book.grants.iter().map(|grant| (grant.contract, grant.fencing_token)).collect();
+    for (contract, _) in leases {
+        contracts.entry(contract).or_default().leases += 1;
+    }
+    for report in &book.reports {
+        let counts = contracts.entry(report.contract).or_default();
+        match report.verdict() {
+            Some(Verdict::Committed) => counts.committed += 1,
+            Some(Verdict::Cancelled) => counts.cancelled += 1,
+            Some(Verdict::Rejected) => counts.rejected += 1,
+            None => {}
+        }
+    }
+    for (contract, lost) in &book.lost_answers {
+        contracts.entry(*contract).or_default().lost_answers += lost;
+    }
+    contracts
 }

@@ -6,41 +6,51 @@ use auditor::history::Recorded;
 use authority::event::{LeaseExpired, LeaseGranted, TaskCancelled, TaskCompleted, TaskCreated};
 use authority::{Digest, Event, Position, QueueKey, Scope, TaskId, Time};
 use serde_json::{Value, json};
+use wire::Verdict;
 
 use super::{Violation, check};
+use crate::contract::Contract;
 use crate::evidence::Evidence;
-use crate::facts::{Action, Beat, Grant, Intent, Report, Submission, Told};
+use crate::facts::{Beat, Grant, Pulse, Report, Submission, Told};
+use crate::story::{Held, Intent, Story, Word};
 use crate::world::LEASE;
 
 const TASK: &str = "00000000-0000-0000-0000-000000000001";
+const COMMITTED: Option<Verdict> = Some(Verdict::Committed);
+const CANCELLED: Option<Verdict> = Some(Verdict::Cancelled);
+const REJECTED: Option<Verdict> = Some(Verdict::Rejected);
 
 fn at(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn grant(attempt: u64, told_ms: u64) -> Grant {
+fn grant(attempt: u32, told_ms: u64) -> Grant {
     Grant {
+        contract: Contract::Native,
         lease_id: format!("lease-{attempt}"),
         task_id: TASK.into(),
         worker_id: "worker".into(),
         attempt,
-        fencing_token: attempt * 10,
+        fencing_token: u64::from(attempt) * 10,
         asked_at: at(told_ms - 10),
         told_at: at(told_ms),
     }
 }
 
-fn told(status: u16, verdict: &str, state: &str) -> Option<Told> {
-    Some(Told { status, verdict: verdict.into(), state: Some(state.into()) })
+fn told(status: u16, verdict: Option<Verdict>) -> Option<Told> {
+    Some(Told { status, verdict, state: None })
 }
 
-fn report(attempt: u64, result: Value, sent_ms: u64, told: Option<Told>) -> Report {
-    Report {
+fn report(attempt: u32, result: Value, sent_ms: u64, told: Option<Told>) -> Report {
+    let held = Held {
         lease_id: format!("lease-{attempt}"),
         task_id: TASK.into(),
-        action: Action::Complete,
-        body: json!({"workerId": "worker", "taskId": TASK, "result": result}),
-        intent: Intent::Own,
+        worker_id: "worker".into(),
+        attempt,
+    };
+    Report {
+        contract: Contract::Native,
+        story: Story { held, word: Word::Completed(result), intent: Intent::Own },
         sent_at: at(sent_ms),
         ended_at: at(sent_ms + 5),
         told,
@@ -98,14 +108,14 @@ fn truth() -> Evidence {
         json!({"taskId": TASK, "state": "COMPLETED", "finishedAt": "now", "attempt": 2, "payload": payload});
     let body = json!({"queue": "chaos", "payload": payload, "dedupKey": "client-0-1"});
     let submission = Submission { marker: "client-0-1".into(), body, task_id: Some(TASK.into()) };
-    let late = report(1, json!(6), 900, told(409, "CANCELLED", "LEASED"));
-    let good = report(2, json!(7), 1_000, told(200, "COMMITTED", "COMPLETED"));
+    let late = report(1, json!(6), 900, told(409, CANCELLED));
+    let good = report(2, json!(7), 1_000, told(200, COMMITTED));
     evidence.listed = vec![task.clone()];
     evidence.tasks.insert(TASK.into(), task.clone());
     let told =
         events().into_iter().map(|(position, event)| json!({"position": position, "type": event.name()}));
     evidence.histories.insert(TASK.into(), told.collect());
-    evidence.repeats = vec![(late.clone(), late.told.clone()), (good.clone(), good.told.clone())];
+    evidence.repeats = vec![(late.clone(), late.clone()), (good.clone(), good.clone())];
     evidence.resubmits = vec![(submission.clone(), Some(TASK.into()))];
     evidence.book.submissions = vec![submission];
     evidence.book.grants = vec![grant(1, 100), grant(2, 800)];
@@ -144,17 +154,29 @@ fn a_final_word_taken_back_is_found() {
 
 #[test]
 fn a_decided_report_or_an_accepted_submit_that_is_not_found_again_is_found() {
-    finds(|it| it.repeats[0].1 = None, "was not decided");
+    finds(|it| it.repeats[0].1.told = None, "was not decided");
     finds(|it| it.resubmits[0].1 = None, "was not found when repeated");
 }
 
 #[test]
 fn a_verdict_outside_the_contract_is_found() {
-    finds(|it| it.book.reports[1].told = told(200, "CANCELLED", "COMPLETED"), "of intent Own was answered");
-    finds(|it| it.book.reports[1].told = told(409, "REJECTED", ""), "of intent Own was answered");
-    finds(|it| it.book.reports[1].intent = Intent::Forged, "of intent Forged was answered");
-    finds(|it| it.book.reports[1].intent = Intent::Conflicting, "of intent Conflicting was answered");
-    finds(|it| it.repeats[1].1 = told(403, "REJECTED", ""), "of intent Own was answered");
+    finds(|it| it.book.reports[1].told = told(200, CANCELLED), "of intent Own was answered");
+    finds(|it| it.book.reports[1].told = told(409, REJECTED), "of intent Own was answered");
+    finds(|it| it.book.reports[1].story.intent = Intent::Forged, "of intent Forged was answered");
+    finds(|it| it.book.reports[1].story.intent = Intent::Conflicting, "of intent Conflicting was answered");
+    finds(|it| it.repeats[1].1.told = told(403, REJECTED), "of intent Own was answered");
+    // What is right in one contract is wrong in another.
+    finds(|it| it.book.reports[1].contract = Contract::Grpc, "of intent Own was answered");
+    finds(|it| it.book.reports[0].contract = Contract::Stream, "of intent Own was answered");
+}
+
+#[test]
+fn a_report_that_another_contract_judges_in_another_way_is_found() {
+    let other = |it: &mut Evidence| {
+        it.repeats[1].1.contract = Contract::Grpc;
+        it.repeats[1].1.told = told(0, CANCELLED);
+    };
+    finds(other, "and when repeated Some(Cancelled) by grpc");
 }
 
 #[test]
@@ -163,7 +185,7 @@ fn an_unfair_lease_is_found() {
     finds(early, "a report within its lease was CANCELLED");
     let kept = |it: &mut Evidence| {
         let lease_id = "lease-1".to_string();
-        it.book.beats.push(Beat { lease_id, sent_at: at(600), ended_at: at(610), status: Some(200) });
+        it.book.beats.push(Beat { lease_id, sent_at: at(600), ended_at: at(610), pulse: Pulse::Alive });
     };
     finds(kept, "a report within its lease was CANCELLED");
     let late = |it: &mut Evidence| it.book.reports[1].sent_at = at(810) + LEASE * 2;

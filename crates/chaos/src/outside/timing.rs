@@ -3,9 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use wire::Verdict;
+
 use super::Violation;
+use crate::contract::Contract;
 use crate::evidence::Evidence;
-use crate::facts::{Action, At, Grant, Intent};
+use crate::facts::{At, Grant, Pulse};
+use crate::story::{Intent, Word};
 use crate::world::LEASE;
 
 /// A lease may last a tenth longer than it says; the rest is the clocks' rounding.
@@ -21,37 +25,39 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         if let Some(life) = lives.get_mut(beat.lease_id.as_str()) {
             // A heartbeat whose answer was lost may have counted.
             life.surely_dead_at = life.surely_dead_at.max(beat.ended_at + LONGEST_LEASE);
-            if beat.status == Some(200) {
+            if beat.pulse == Pulse::Alive {
                 life.surely_alive_until = life.surely_alive_until.max(beat.sent_at + LEASE);
             }
         }
     }
     let cancelled: BTreeSet<&str> = book.cancels.iter().map(|cancel| cancel.task_id.as_str()).collect();
-    let releases = book.reports.iter().filter(|report| report.action == Action::Release);
-    let released: BTreeSet<&str> = releases.map(|report| report.lease_id.as_str()).collect();
+    let releases = book.reports.iter().filter(|report| report.story.word == Word::GivenBack);
+    let released: BTreeSet<&str> = releases.map(|report| report.story.held.lease_id.as_str()).collect();
     let mut first_sent: BTreeMap<_, At> = BTreeMap::new();
     for report in &book.reports {
-        let sent_at = first_sent.entry(report.key()).or_insert(report.sent_at);
+        let sent_at = first_sent.entry(report.story.key()).or_insert(report.sent_at);
         *sent_at = (*sent_at).min(report.sent_at);
     }
 
     let mut violations = Vec::new();
-    for report in book.reports.iter().filter(|report| report.intent == Intent::Own) {
-        let Some(life) = lives.get(report.lease_id.as_str()) else { continue };
+    for report in book.reports.iter().filter(|report| report.story.intent == Intent::Own) {
+        let held = &report.story.held;
+        let Some(life) = lives.get(held.lease_id.as_str()) else { continue };
         let is_undisturbed =
-            !cancelled.contains(report.task_id.as_str()) && !released.contains(report.lease_id.as_str());
-        if report.verdict() == Some("CANCELLED")
+            !cancelled.contains(held.task_id.as_str()) && !released.contains(held.lease_id.as_str());
+        if report.verdict() == Some(Verdict::Cancelled)
             && is_undisturbed
             && report.ended_at < life.surely_alive_until
         {
             let message =
                 format!("a report within its lease was CANCELLED: {life:?}, told at {:?}", report.ended_at);
-            violations.push(Violation::new(&report.task_id, message));
+            violations.push(Violation::new(&held.task_id, message));
         }
-        if report.verdict() == Some("COMMITTED") && first_sent[&report.key()] > life.surely_dead_at {
+        let is_late = first_sent[&report.story.key()] > life.surely_dead_at;
+        if report.verdict() == Some(Verdict::Committed) && is_late {
             let message =
                 format!("a report after its lease was COMMITTED: {life:?}, sent at {:?}", report.sent_at);
-            violations.push(Violation::new(&report.task_id, message));
+            violations.push(Violation::new(&held.task_id, message));
         }
     }
     violations
@@ -66,11 +72,20 @@ struct Life {
 
 impl Life {
     fn of(grant: &Grant) -> Self {
-        Self { surely_alive_until: grant.asked_at + LEASE, surely_dead_at: grant.told_at + LONGEST_LEASE }
+        match grant.contract {
+            // A lease that is pushed begins unseen, and is kept alive until its worker begins.
+            Contract::Callback => Self { surely_alive_until: At::ZERO, surely_dead_at: At::MAX },
+            _ => Self {
+                surely_alive_until: grant.asked_at + LEASE,
+                surely_dead_at: grant.told_at + LONGEST_LEASE,
+            },
+        }
     }
 
     /// A repeated request shows the same lease again: the first telling bounds its beginning.
     fn told_again(&mut self, grant: &Grant) {
-        self.surely_dead_at = self.surely_dead_at.min(grant.told_at + LONGEST_LEASE);
+        if grant.contract != Contract::Callback {
+            self.surely_dead_at = self.surely_dead_at.min(grant.told_at + LONGEST_LEASE);
+        }
     }
 }

@@ -6,17 +6,22 @@ use std::sync::Arc;
 use authority::command::{ExtendLease, ReleaseLease, ReportCompletion, ReportFailure, StartAttempt};
 use authority::event::ReleaseCause;
 use authority::{Category, Command, LeaseRef, Position, TaskError};
-use coordinator::{Reply, Request};
+use coordinator::{Reply, Request, Step};
 
 use super::{Actor, Out, digest, scope};
 
+/// Most of what is said in one go.
+const MOST_STEPS: u64 = 3;
+
 pub struct Hostile {
     next: u64,
+    /// To be said in one go.
+    steps: Vec<Step>,
 }
 
 impl Hostile {
     pub fn new() -> Hostile {
-        Hostile { next: 0 }
+        Hostile { next: 0, steps: Vec::new() }
     }
 
     /// A lease of anybody, more often a new one; sometimes changed so that it was never granted.
@@ -35,6 +40,15 @@ impl Hostile {
             _ => {}
         }
         Some(lease)
+    }
+}
+
+impl Hostile {
+    /// What has come together, when it is enough.
+    fn batch(&mut self, step: Step, number: u64) -> Option<Request> {
+        self.steps.push(step);
+        let enough = self.steps.len() as u64 > number % MOST_STEPS;
+        enough.then(|| Request::Together(std::mem::take(&mut self.steps)))
     }
 }
 
@@ -70,6 +84,15 @@ impl Actor for Hostile {
             }
             _ => Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
         };
+        // Half of it alone, the other half in batches.
+        let request = match request {
+            Request::Decide(command) if number.is_multiple_of(2) => self.batch(Step::Decide(command), number),
+            Request::Heartbeat { extend, progress } if number.is_multiple_of(2) => {
+                self.batch(Step::Heartbeat { extend, progress }, number)
+            }
+            request => Some(request),
+        };
+        let Some(request) = request else { return };
         self.next += 1;
         out.calls.push((self.next, request, 300));
     }

@@ -121,7 +121,13 @@ impl Operator {
             }
             860..910 => Request::Read(Read::Queues(scope)),
             910..930 => Request::Read(Read::PushTargets),
-            930..970 => Request::Read(Read::TokenKey),
+            930..950 => Request::Read(Read::TokenKey),
+            950..970 => {
+                // Of somebody who was given something lately.
+                let lately = out.issued.values().rev().find(|lease| lease.scope == scope);
+                let worker = lately.map_or("worker-0".into(), |lease| lease.worker.clone());
+                Request::Read(Read::Leases { scope, worker })
+            }
             _ => Request::Read(Read::Workers(scope)),
         }
     }

@@ -10,7 +10,7 @@ use authority::command::{
 };
 use authority::event::ReleaseCause;
 use authority::{Answer, Category, Command, Digest, LeaseRef, Scope, TaskError, Time};
-use coordinator::{Reply, Request};
+use coordinator::{Reply, Request, Step};
 
 use super::{Actor, Out, QUEUES, digest, linux};
 
@@ -35,6 +35,8 @@ pub struct Worker {
     says_start: bool,
     /// Offers what some tasks require.
     offers: bool,
+    /// Says what it has to say in one go, with heartbeats for all that it is at.
+    in_batches: bool,
     polling: bool,
     next: u64,
     jobs: BTreeMap<u64, Job>,
@@ -53,6 +55,7 @@ enum Call {
     Report { job: u64, request: Request, tries: u64 },
     Session,
     Start,
+    Batch(Vec<Call>),
 }
 
 impl Worker {
@@ -68,6 +71,7 @@ impl Worker {
             named_polls: rng.chance(400),
             says_start: rng.chance(300),
             offers: rng.chance(600),
+            in_batches: rng.chance(350),
             polling: false,
             next: 0,
             jobs: BTreeMap::new(),
@@ -176,9 +180,32 @@ impl Worker {
     }
 
     fn send(&mut self, job: u64, request: Request, tries: u64, out: &mut Out) {
+        let report = Call::Report { job, request: request.clone(), tries };
+        let patience_ms = out.rng.between(100, 1_200);
+        self.say(job, report, request, patience_ms, out);
+    }
+
+    /// Says something about a job, alone or with heartbeats for the others.
+    fn say(&mut self, job: u64, what: Call, request: Request, patience_ms: u64, out: &mut Out) {
+        let (what, request) = if self.in_batches { self.batch(job, what, request) } else { (what, request) };
         let call = self.number();
-        self.calls.insert(call, Call::Report { job, request: request.clone(), tries });
-        out.calls.push((call, request, out.rng.between(100, 1_200)));
+        self.calls.insert(call, what);
+        out.calls.push((call, request, patience_ms));
+    }
+
+    fn batch(&self, job: u64, what: Call, request: Request) -> (Call, Request) {
+        let first = match request {
+            Request::Decide(command) => Step::Decide(command),
+            Request::Heartbeat { extend, progress } => Step::Heartbeat { extend, progress },
+            other => return (what, other),
+        };
+        let (mut calls, mut steps) = (vec![what], vec![first]);
+        for (other, doing) in self.jobs.iter().filter(|(other, doing)| **other != job && !doing.reporting) {
+            calls.push(Call::Beat { job: *other });
+            steps
+                .push(Step::Heartbeat { extend: ExtendLease { lease: doing.lease.clone() }, progress: None });
+        }
+        (Call::Batch(calls), Request::Together(steps))
     }
 
     /// Loses everything it knew.
@@ -219,13 +246,8 @@ impl Actor for Worker {
             BEAT => {
                 let Some(doing) = self.jobs.get(&job).filter(|doing| !doing.reporting) else { return };
                 let (lease, beat_ms) = (doing.lease.clone(), doing.beat_ms);
-                let call = self.number();
-                self.calls.insert(call, Call::Beat { job });
-                out.calls.push((
-                    call,
-                    Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
-                    400,
-                ));
+                let beat = Request::Heartbeat { extend: ExtendLease { lease }, progress: None };
+                self.say(job, Call::Beat { job }, beat, 400, out);
                 out.timers.push((beat_ms, timer));
             }
             FINISH if self.jobs.get(&job).is_some_and(|doing| !doing.reporting) => {
@@ -236,8 +258,29 @@ impl Actor for Worker {
     }
 
     fn answered(&mut self, call: u64, reply: Reply, out: &mut Out) {
-        let Some(was) = self.calls.remove(&call) else { return };
+        if let Some(was) = self.calls.remove(&call) {
+            self.hear(was, reply, out);
+        }
+    }
+
+    fn unanswered(&mut self, call: u64, out: &mut Out) {
+        if let Some(was) = self.calls.remove(&call) {
+            self.miss(was, out);
+        }
+    }
+}
+
+impl Worker {
+    fn hear(&mut self, was: Call, reply: Reply, out: &mut Out) {
         match (was, reply) {
+            (Call::Batch(calls), Reply::Together(answers)) => {
+                for (was, answer) in calls.into_iter().zip(answers) {
+                    self.hear(was, Reply::Answer(answer), out);
+                }
+            }
+            (Call::Batch(calls), reply) => {
+                calls.into_iter().for_each(|was| self.hear(was, reply.clone(), out));
+            }
             (Call::Poll { .. }, Reply::Answer(Answer::Leased(grants))) => {
                 grants.iter().for_each(|grant| self.take(grant, out));
                 self.rest(out);
@@ -269,17 +312,19 @@ impl Actor for Worker {
         }
     }
 
-    fn unanswered(&mut self, call: u64, out: &mut Out) {
-        match self.calls.remove(&call) {
-            Some(Call::Poll { digest, tries }) if digest.is_some() && tries < 3 => {
+    /// No answer came to this.
+    fn miss(&mut self, was: Call, out: &mut Out) {
+        match was {
+            Call::Poll { digest, tries } if digest.is_some() && tries < 3 => {
                 self.poll(Some((digest, tries + 1)), out);
             }
-            Some(Call::Poll { .. } | Call::Session) => self.rest(out),
-            Some(Call::Report { job, request, tries }) if tries < 6 || out.calm => {
+            Call::Poll { .. } | Call::Session => self.rest(out),
+            Call::Report { job, request, tries } if tries < 6 || out.calm => {
                 self.send(job, request, tries + 1, out);
             }
-            Some(Call::Report { job, .. }) => drop(self.jobs.remove(&job)),
-            Some(Call::Beat { .. } | Call::Start) | None => {}
+            Call::Report { job, .. } => drop(self.jobs.remove(&job)),
+            Call::Batch(calls) => calls.into_iter().for_each(|was| self.miss(was, out)),
+            Call::Beat { .. } | Call::Start => {}
         }
     }
 }

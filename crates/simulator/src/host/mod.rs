@@ -117,7 +117,7 @@ impl Host {
         self.suspended_until
     }
 
-    pub fn arrive(&mut self, ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
+    pub fn arrive(&mut self, mut ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
         if env.now < self.suspended_until {
             env.at(self.suspended_until, Happening::Arrive { ticket, request });
             return Ok(());
@@ -129,10 +129,7 @@ impl Host {
         if process.stopping {
             return env.tell(ticket, Reply::Unavailable(Unavailable::Stopped), None);
         }
-        if !env.passes_edge(&request) {
-            env.reach.bump(Reached::ForgedRefused);
-            return Ok(());
-        }
+        let Some(request) = env.through_the_edge(&mut ticket, request)? else { return Ok(()) };
         process.accept(ticket, request, env)?;
         if env.strikes(env.swarm.suspends, 12) {
             let span = env.rng.between(1_000, 40_000);

@@ -2,20 +2,12 @@
 
 use std::sync::Arc;
 
-use authority::command::{
-    CancelTask, ConfigureQueue, ExtendLease, LeaseTasks, ReleaseLease, ReportCompletion, ReportFailure,
-    SubmitTask,
-};
-use authority::event::ReleaseCause;
-use authority::{
-    Backoff, Category, Command, Dedup, Extras, LeaseRef, PushTarget, QueueConfig, QueueKey, TaskError,
-    TaskId, Time,
-};
+use authority::command::{CancelTask, ConfigureQueue, SubmitTask};
+use authority::{Backoff, Command, Dedup, Extras, PushTarget, QueueConfig, TaskId};
 use coordinator::{Read, Request};
 
-use super::super::learnt::Story;
+use super::super::names::{Names, task_id, text};
 use super::said::Said;
-use super::{Names, task_id, text};
 use crate::api::{Answer, Call};
 
 /// The requests of one call, in order: a cancel also reads the task that it shows.
@@ -39,56 +31,10 @@ pub fn requests(names: &mut Names, call: &Call, said: &Said) -> Vec<Request> {
             vec![Request::Decide(cancel), read(names, *task)]
         }
         Said::Configure(name, config) => {
-            let configure = ConfigureQueue { queue: queue(names, name), config: configuration(config) };
+            let configure = ConfigureQueue { queue: names.queue(name), config: configuration(config) };
             vec![Request::Decide(Command::ConfigureQueue(configure))]
         }
-        Said::Poll(poll) => vec![Request::Poll { lease: lease_tasks(names, poll), until: Time::ZERO }],
-        Said::Heartbeat(id, beat) => {
-            let lease = names.lease(id, &beat.worker_id, beat.task_id.as_deref());
-            vec![Request::Heartbeat { extend: ExtendLease { lease }, progress: None }]
-        }
-        Said::Complete(..) | Said::Fail(..) => report(names, said, is_undecided).into_iter().collect(),
-        Said::Release(id, release) => {
-            let lease = names.lease(id, &release.worker_id, release.task_id.as_deref());
-            let release = ReleaseLease { lease, cause: ReleaseCause::Worker };
-            vec![Request::Decide(Command::ReleaseLease(release))]
-        }
     }
-}
-
-/// What a report says, and about which lease.
-pub fn story(names: &Names, said: &Said) -> Option<(LeaseRef, Story)> {
-    match said {
-        Said::Complete(id, report) => {
-            let result = report.result.as_ref().map_or("null", |result| result.as_text());
-            let lease = names.lease(id, &report.worker_id, report.task_id.as_deref());
-            Some((lease, Story::Completed(result.as_bytes().into())))
-        }
-        Said::Fail(id, report) => {
-            let lease = names.lease(id, &report.worker_id, report.task_id.as_deref());
-            Some((lease, Story::failed(&error(report))))
-        }
-        _ => None,
-    }
-}
-
-fn report(names: &mut Names, said: &Said, is_undecided: bool) -> Option<Request> {
-    let (lease, story) = story(names, said)?;
-    if is_undecided && !names.contradicted.contains(&(lease.lease, story.clone())) {
-        names.learnt.claim_discarded(lease.lease, &story);
-    }
-    let digest = names.learnt.story(lease.lease, story.clone());
-    let command = match (said, story) {
-        (Said::Fail(_, report), _) => {
-            let (error, retryable) = (error(report), report.retryable);
-            Command::ReportFailure(ReportFailure { lease, digest, error, retryable, draw: 0 })
-        }
-        (_, Story::Completed(result)) => {
-            Command::ReportCompletion(ReportCompletion { lease, digest, result })
-        }
-        _ => return None,
-    };
-    Some(Request::Decide(command))
 }
 
 fn batch(
@@ -113,7 +59,7 @@ fn submit(
     told: Option<TaskId>,
     is_undecided: bool,
 ) -> SubmitTask {
-    let queue = queue(names, &task.queue);
+    let queue = names.queue(&task.queue);
     let payload = names.learnt.payload(task.payload.as_text().as_bytes());
     let dedup = text(&task.dedup_key).map(|key| {
         let content = names.learnt.dedup(&queue, &key, &payload);
@@ -137,40 +83,8 @@ fn submit(
     }
 }
 
-fn lease_tasks(names: &mut Names, poll: &wire::LeaseTasks) -> LeaseTasks {
-    let request = poll.request_id.clone().map(|id| {
-        let digest = names.requests.get(&(poll.worker_id.clone(), id)).copied();
-        digest.unwrap_or_else(|| names.learnt.digest_of_no_record())
-    });
-    LeaseTasks {
-        scope: names.scope.clone(),
-        worker: poll.worker_id.as_str().into(),
-        session: None,
-        queues: poll.queues.iter().map(|queue| queue.as_str().into()).collect(),
-        properties: Arc::default(),
-        max_tasks: poll.max_tasks.unwrap_or(1) as usize,
-        request,
-    }
-}
-
 fn read(names: &Names, task: TaskId) -> Request {
     Request::Read(Read::Task { scope: names.scope.clone(), task })
-}
-
-fn queue(names: &Names, name: &str) -> Arc<QueueKey> {
-    Arc::new(QueueKey { scope: names.scope.clone(), name: name.into() })
-}
-
-fn error(report: &wire::ReportFailure) -> TaskError {
-    let category = report.category.map_or(Category::UserCode, |category| match category {
-        wire::ErrorCategory::UserCode => Category::UserCode,
-        wire::ErrorCategory::DataQuality => Category::DataQuality,
-        wire::ErrorCategory::Infrastructure => Category::Infrastructure,
-        wire::ErrorCategory::Configuration => Category::Configuration,
-        wire::ErrorCategory::Timeout => Category::Timeout,
-        wire::ErrorCategory::Cancelled => Category::Cancelled,
-    });
-    TaskError { category, code: text(&report.code), message: report.reason.as_str().into() }
 }
 
 fn configuration(config: &wire::QueueConfig) -> QueueConfig {

@@ -1,10 +1,10 @@
-//! A call of the HTTP contract, read: which endpoint, and what was sent.
+//! A call of a client, read: which endpoint, and what was sent.
 
 use authority::TaskId;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::task_id;
+use super::super::names::task_id;
 use crate::api::Call;
 
 pub enum Said {
@@ -13,12 +13,7 @@ pub enum Said {
     Read(TaskId),
     List,
     Cancel(TaskId, wire::CancelTask),
-    Configure(String, wire::QueueConfig),
-    Poll(wire::LeaseTasks),
-    Heartbeat(String, wire::Heartbeat),
-    Complete(String, wire::ReportCompletion),
-    Fail(String, wire::ReportFailure),
-    Release(String, wire::ReleaseLease),
+    Configure(String, Box<wire::QueueConfig>),
 }
 
 impl Said {
@@ -34,11 +29,6 @@ impl Said {
             ("GET", ["tasks", id]) => Said::Read(task_id(id)?),
             ("POST", ["tasks", id, "cancel"]) => Said::Cancel(task_id(id)?, parse(body)?),
             ("PUT", ["queues", name]) => Said::Configure((*name).to_owned(), parse(body)?),
-            ("POST", ["leases"]) => Said::Poll(parse(body)?),
-            ("POST", ["leases", id, "heartbeat"]) => Said::Heartbeat((*id).to_owned(), parse(body)?),
-            ("POST", ["leases", id, "complete"]) => Said::Complete((*id).to_owned(), parse(body)?),
-            ("POST", ["leases", id, "fail"]) => Said::Fail((*id).to_owned(), parse(body)?),
-            ("POST", ["leases", id, "release"]) => Said::Release((*id).to_owned(), parse(body)?),
             _ => return None,
         })
     }

@@ -1,5 +1,7 @@
 //! The auditor can say no: true histories, each with one thing changed as a bug of the authority would change it.
 
+mod worker_service;
+
 use auditor::Auditor;
 use auditor::history::{Entry, Recorded};
 use authority::command::Verdict;

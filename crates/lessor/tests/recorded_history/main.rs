@@ -1,5 +1,7 @@
 //! A history recorded from the real binary, with a SIGKILL in it, passes the auditor, and a small lie anywhere in it is
-//! refused. One short run serves all tests.
+//! refused. One short run serves all tests here, and one with workers of all contracts those beside it.
+
+mod contracts;
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -70,7 +72,9 @@ fn the_truth_passes() {
 
 #[test]
 fn a_record_that_is_missing_is_missed() {
-    assert_refused(|it| drop(it.records.remove(it.records.len() / 2)), "it does not follow");
+    let message = refused(|it| drop(it.records.remove(it.records.len() / 2)));
+    // An answer that rests on it may come before the record that follows it.
+    assert!(message.contains("it does not follow") || message.starts_with("answer "), "{message}");
 }
 
 #[test]

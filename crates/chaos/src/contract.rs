@@ -1,0 +1,75 @@
+//! The contracts that workers speak, and what each of them has words for.
+
+use crate::story::Word;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Contract {
+    /// `/v1/leases`.
+    Native,
+    /// `/internal/worker`.
+    Claim,
+    /// The worker service, a call for each step.
+    Grpc,
+    /// The worker service, all in one stream.
+    Stream,
+    /// Tasks are pushed to a target, and its workers call back.
+    Callback,
+}
+
+impl Contract {
+    pub const ALL: [Contract; 5] =
+        [Contract::Native, Contract::Claim, Contract::Grpc, Contract::Stream, Contract::Callback];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Contract::Native => "native",
+            Contract::Claim => "claim",
+            Contract::Grpc => "grpc",
+            Contract::Stream => "stream",
+            Contract::Callback => "callback",
+        }
+    }
+
+    /// Whether a worker can give a lease back.
+    pub fn has_releases(self) -> bool {
+        matches!(self, Contract::Native | Contract::Grpc | Contract::Stream)
+    }
+
+    /// Whether a failure has a category; where it has none, all are the user's code.
+    pub fn has_categories(self) -> bool {
+        self != Contract::Claim
+    }
+
+    /// Whether a request for work has a name by which it can be repeated.
+    pub fn has_request_ids(self) -> bool {
+        matches!(self, Contract::Native | Contract::Claim | Contract::Grpc)
+    }
+
+    /// Whether it names leases as most contracts do, so that a report may be made through any of those.
+    pub fn has_lease_ids(self) -> bool {
+        self != Contract::Callback
+    }
+
+    /// Whether each thing is said by a call of its own.
+    pub fn has_calls(self) -> bool {
+        self != Contract::Stream
+    }
+
+    /// The next contract after this one that has the words for a report of it; this one where there is no other.
+    pub fn another(self, spoken: &[Contract], word: &Word) -> Contract {
+        let able = |other: &Contract| other.has_lease_ids() && other.has_calls() && other.can_say(word);
+        let own = spoken.iter().position(|contract| *contract == self).filter(|_| self.has_lease_ids());
+        let others = own.map(|own| spoken.iter().cycle().skip(own + 1).take(spoken.len()));
+        others.and_then(|mut others| others.find(|other| able(other))).copied().unwrap_or(self)
+    }
+
+    pub fn can_say(self, word: &Word) -> bool {
+        match word {
+            Word::Completed(_) => true,
+            Word::Failed(failure) => {
+                self.has_categories() || failure.category == wire::ErrorCategory::UserCode
+            }
+            Word::GivenBack => self.has_releases(),
+        }
+    }
+}

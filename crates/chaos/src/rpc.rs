@@ -1,0 +1,94 @@
+//! Calls of the worker service over gRPC, and what is said within its streams, noted down message by message as they
+//! were decoded.
+//!
+//! A stream has no calls. Each request in it is noted with the answer that belongs to it, or with none when the stream
+//! broke before; tasks that arrive are the answer to the credit that was given last.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+use tonic_types::StatusExt;
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
+use wire::grpc::{
+    LeaseHeartbeat, LeaseStatus, LeaseTaskRequest, LeasedTask, Problem, RegisterWorkerRequest,
+    UpdateTaskStatusRequest, UpdateTaskStatusResponse,
+};
+
+use crate::contract::Contract;
+use crate::facts::At;
+
+/// As for HTTP: longer than any stop of the server, shorter than a test may hang.
+const CALL_TIMEOUT: Duration = Duration::from_secs(8);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub type Client = WorkerSchedulerClient<Channel>;
+
+/// A request that is over.
+#[derive(Clone, Debug)]
+pub struct Rpc {
+    /// By call or by stream.
+    pub contract: Contract,
+    pub sent_at: At,
+    pub ended_at: At,
+    pub said: Said,
+    pub answer: Answer,
+}
+
+#[derive(Clone, Debug)]
+pub enum Said {
+    Register(RegisterWorkerRequest),
+    Lease(LeaseTaskRequest),
+    Report(Box<UpdateTaskStatusRequest>),
+    Heartbeat { worker_id: String, beat: LeaseHeartbeat },
+}
+
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Registered,
+    Leased(Vec<LeasedTask>),
+    Reported(UpdateTaskStatusResponse),
+    Beaten(LeaseStatus),
+    Refused {
+        /// gRPC's number of the status.
+        status: u16,
+        /// The stable name of the problem.
+        reason: String,
+    },
+    /// No answer: the call may have happened or not.
+    Lost,
+}
+
+/// A client that connects when it is first used, and again when the server was away.
+pub fn client(address: &str) -> Result<Client> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).context("cannot name the server")?;
+    let channel = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT).connect_lazy();
+    Ok(WorkerSchedulerClient::new(channel))
+}
+
+impl Answer {
+    /// Every refusal by the server has a reason; a status without one was made on this side of the wire.
+    pub fn of_status(status: &Status) -> Answer {
+        match status.get_error_details().error_info() {
+            Some(info) => Answer::Refused { status: status.code() as u16, reason: info.reason.clone() },
+            None => Answer::Lost,
+        }
+    }
+
+    pub fn of_problem(problem: &Problem) -> Answer {
+        let status = u16::try_from(problem.status).unwrap_or_default();
+        Answer::Refused { status, reason: problem.code.clone() }
+    }
+
+    /// Nothing was decided as far as we know: lost, not serving, or full. The caller may ask again.
+    pub fn is_open(&self) -> bool {
+        match self {
+            Answer::Lost => true,
+            Answer::Refused { status, .. } => {
+                [tonic::Code::Unavailable as u16, tonic::Code::ResourceExhausted as u16].contains(status)
+            }
+            _ => false,
+        }
+    }
+}
