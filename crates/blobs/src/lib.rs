@@ -4,12 +4,12 @@
 //! crash; what a power loss took is missing and is reported missing. Memory is bounded however large the
 //! blobs are. Nothing here knows a protocol: adapters translate, and ask in terms of digests and bytes.
 //!
-//! Start at [`Blobs`] and [`ActionCache`], which adapters use.;
-//! [`Local`] is the store with both interfaces.
+//! Start at [`Blobs`] and [`ActionCache`], which adapters use, and [`Store`], the directory behind them.
 
 mod action_cache;
 mod blobs;
 mod digest;
+mod disk;
 mod error;
 mod hasher;
 mod tenant;
@@ -22,6 +22,7 @@ pub use blobs::{
     WriteStatus,
 };
 pub use digest::{Digest, DigestError, DigestFunction, HASH_BYTES, Hash};
+pub use disk::{OpenError, Options, Pin, Reader, Store, Upload, Usage};
 pub use error::{Error, Result};
 pub use hasher::Hasher;
 pub use tenant::{BadTenant, MAX_TENANT_BYTES, Tenant};
