@@ -69,6 +69,11 @@ impl Upload {
         self.cell.committed()
     }
 
+    /// Whether taking so many bytes more would not touch the disk.
+    pub fn stays_in_memory(&self, more: usize) -> bool {
+        self.committed() + more as u64 <= self.inner.options.small_blob_bytes
+    }
+
     /// Takes a piece. After an error the upload stands where it stood.
     pub fn write(&mut self, offset: u64, piece: &[u8]) -> Result<Progress> {
         let mut content = self.content()?;
