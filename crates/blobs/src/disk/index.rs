@@ -17,7 +17,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashTable, hash_table};
 
 use super::{
-    pack::Pack,
+    pack::{FIRST_RECORD_AT, Pack},
     record::{Header, Place, Space},
 };
 use crate::{Digest, HASH_BYTES, Tenant};
@@ -81,8 +81,9 @@ impl PackState {
         PackState { pack, bytes, live_bytes: 0, removes: false }
     }
 
+    /// Bytes that cleaning would free. The head of a pack is none of them: its successor has one as well.
     pub fn dead_bytes(&self) -> u64 {
-        self.bytes.saturating_sub(self.live_bytes)
+        self.bytes.saturating_sub(self.live_bytes + FIRST_RECORD_AT)
     }
 }
 

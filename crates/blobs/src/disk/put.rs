@@ -42,7 +42,7 @@ impl Inner {
 
     /// Appends records of things that are not there yet, each once.
     pub fn put_items(&self, items: &[Item<'_>]) -> Result<()> {
-        let _reservation = self.reserve(items.iter().map(Item::bytes).sum())?;
+        let _reservation = self.reserve_records(items.iter().map(Item::bytes).sum())?;
         let mut writer = self.writer();
         let fresh: Vec<Item<'_>> = {
             let index = self.index();

@@ -1,7 +1,7 @@
 //! Keeps the store below its cap: counts bytes, evicts what was not used for the longest time, and cleans
 //! packs.
 //!
-//! The cap is on bytes on disk, dead ones included. Evicting a file frees it at once. Evicting a packed blob
+//! The cap is on bytes on disk, dead ones included; while a pack is cleaned, its live bytes are there twice. Evicting a file frees it at once. Evicting a packed blob
 //! leaves dead bytes in its pack; when too many bytes of all packs are dead, the oldest pack is cleaned: what
 //! is live in it moves to the newest, and the file goes. Because it is always the oldest, records that say
 //! "removed" need never be moved: there is nothing older that they speak of.
@@ -103,7 +103,12 @@ impl Drop for Reservation<'_> {
 }
 
 impl Inner {
-    pub fn reserve(&self, bytes: u64) -> Result<Reservation<'_>> {
+    /// Room for records of so many bytes, and for the heads of the packs that they may begin.
+    pub fn reserve_records(&self, bytes: u64) -> Result<Reservation<'_>> {
+        self.reserve(bytes + (2 + bytes / self.options.pack_bytes) * FIRST_RECORD_AT)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reservation<'_>> {
         self.reserve_bytes(bytes)?;
         Ok(Reservation { totals: &self.totals, bytes })
     }
@@ -183,12 +188,8 @@ impl Inner {
         if self.evict_some(short)? {
             return Ok(true);
         }
-        // Everything is in use. What can still be had are dead bytes, beyond the heads of the packs.
-        let dead_beyond_heads = {
-            let index = self.index();
-            index.dead_bytes() > (index.packs.len() as u64 + 1) * FIRST_RECORD_AT
-        };
-        Ok(dead_beyond_heads && self.clean_oldest()?)
+        // Everything is in use. What can still be had is what died of it.
+        Ok(self.index().dead_bytes() > 0 && self.clean_oldest()?)
     }
 
     /// A pack in which nothing is left that counts.

@@ -244,7 +244,7 @@ impl Drop for Content {
 impl Inner {
     /// Turns a temporary file into a blob, unless another upload was faster.
     fn commit_upload(&self, tenant: &Tenant, digest: &Digest, temp: &Path, sums: &[u8]) -> Result<()> {
-        let _reservation = self.reserve((HEADER_BYTES + sums.len()) as u64)?;
+        let _reservation = self.reserve_records((HEADER_BYTES + sums.len()) as u64)?;
         let mut writer = self.writer();
         if self.is_present(tenant, digest) {
             return Ok(());
