@@ -34,14 +34,14 @@ impl ZstdDecoder {
         Ok(ZstdDecoder { decoder, size, produced: 0, input: Bytes::new(), is_frame_whole: false })
     }
 
-    /// Gives it the next compressed bytes; `next` must have been called until `None` before.
+    /// Gives it the next compressed bytes; `next_piece` must have been called until `None` before.
     pub fn feed(&mut self, input: Bytes) {
         debug_assert!(self.input.is_empty(), "the last input is used up first");
         self.input = input;
     }
 
     /// The next piece of content, or `None` when more input is needed.
-    pub fn next(&mut self) -> Result<Option<Bytes>> {
+    pub fn next_piece(&mut self) -> Result<Option<Bytes>> {
         loop {
             // One byte more than may come, so that too much shows.
             let room = (self.size - self.produced).saturating_add(1).min(PIECE_BYTES as u64) as usize;
@@ -84,7 +84,7 @@ impl ZstdDecoder {
         let mut decoder = ZstdDecoder::new(size)?;
         decoder.feed(input);
         let mut content = Vec::new();
-        while let Some(piece) = decoder.next()? {
+        while let Some(piece) = decoder.next_piece()? {
             content.extend_from_slice(&piece);
         }
         decoder.finish()?;
@@ -157,7 +157,7 @@ mod tests {
         let mut content = Vec::new();
         for input in compressed.chunks(piece) {
             decoder.feed(Bytes::copy_from_slice(input));
-            while let Some(piece) = decoder.next()? {
+            while let Some(piece) = decoder.next_piece()? {
                 assert!(piece.len() <= PIECE_BYTES);
                 content.extend_from_slice(&piece);
             }

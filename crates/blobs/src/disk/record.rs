@@ -11,12 +11,14 @@
 //! left over from another file, unreadable. The size is the blob's; the data is the blob itself, or the
 //! checksums of the file that holds it.
 
-use super::options::MAX_RECORD_DATA_BYTES;
+use super::options::{CHUNK_BYTES, MAX_RECORD_DATA_BYTES};
 use crate::{DigestFunction, HASH_BYTES, Origin};
 
 pub const HEADER_BYTES: usize = 84;
 const MAGIC: [u8; 4] = *b"LBR1";
 const CRC_AT: usize = 80;
+/// Larger content has more checksums than a record may hold.
+const MAX_SIZE: u64 = MAX_RECORD_DATA_BYTES / 4 * CHUNK_BYTES as u64;
 
 /// What a hash in a record is the name of. Names in different spaces never meet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -141,12 +143,20 @@ impl Header {
             offset: u32_at(bytes, 76),
         };
         let is_possible = u64::from(header.data_bytes) <= MAX_RECORD_DATA_BYTES
-            && match place {
-                Place::Pack => header.size == u64::from(header.data_bytes),
-                Place::File => header.space.function().is_some(),
-                Place::Removed => header.data_bytes == 0,
-            };
+            && header.size <= MAX_SIZE
+            && header.data_bytes == data_bytes(place, header.size)
+            && (place != Place::File || header.space.function().is_some());
         is_possible.then_some(header)
+    }
+}
+
+/// Bytes of a record's data, which follow from the size of the content: the content, or four bytes for each
+/// chunk of its file.
+pub fn data_bytes(place: Place, size: u64) -> u32 {
+    match place {
+        Place::Pack => size as u32,
+        Place::File => size.div_ceil(CHUNK_BYTES as u64) as u32 * 4,
+        Place::Removed => 0,
     }
 }
 
@@ -178,7 +188,10 @@ mod tests {
             .prop_map(|(hash, tenant, data_bytes, [data_crc, pack, offset], space, place)| {
                 let space = Space::from_code(space).unwrap();
                 let (place, data_bytes, size) = match place {
-                    2 if space.function().is_some() => (Place::File, data_bytes, u64::from(data_crc) << 20),
+                    2 if space.function().is_some() => {
+                        let size = u64::from(data_crc) << 6;
+                        (Place::File, super::data_bytes(Place::File, size), size)
+                    }
                     3 => (Place::Removed, 0, 0),
                     _ => (Place::Pack, data_bytes, u64::from(data_bytes)),
                 };

@@ -184,7 +184,7 @@ impl Content {
         let file = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
-            .mode(0o600)
+            .mode(FILE_MODE)
             .open(&path)
             .map_err(Error::io("create", &path))?;
         if let Err(error) = file.write_all_at(content, 0) {
@@ -218,8 +218,7 @@ impl Content {
                 }
             }
             Sink::File { file, path } => {
-                file.set_permissions(fs::Permissions::from_mode(FILE_MODE))
-                    .map_err(Error::io("protect", path))?;
+                protect(file).map_err(Error::io("protect", path))?;
                 let sums = std::mem::take(&mut self.sums).finish();
                 self.inner.commit_upload(tenant, &actual, path, &sums)?;
             }
@@ -250,6 +249,14 @@ impl Inner {
             return Ok(());
         }
         writer.commit_file(self, tenant.fingerprint(), digest, temp, sums)
+    }
+}
+
+/// The mode that a file was made with was subject to the umask.
+fn protect(file: &File) -> io::Result<()> {
+    match file.metadata()?.permissions().mode() & 0o777 {
+        FILE_MODE => Ok(()),
+        _ => file.set_permissions(fs::Permissions::from_mode(FILE_MODE)),
     }
 }
 
