@@ -24,10 +24,11 @@ fn main() {
     let count = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     let _ = std::fs::remove_dir_all(&root);
     let tenant = Tenant::new("figures").expect("a good name");
-    small(&root, &tenant);
-    hops(&root, &tenant);
-    large(&root, &tenant);
-    start(&root, &tenant, count);
+    // A directory for each, all removed at the end: where many files were just deleted, making new ones is slow.
+    small(&root.join("small"), &tenant);
+    hops(&root.join("hops"), &tenant);
+    large(&root.join("large"), &tenant);
+    start(&root.join("start"), &tenant, count);
     std::fs::remove_dir_all(&root).expect("the directory can be removed");
 }
 
@@ -76,6 +77,7 @@ fn small(root: &Path, tenant: &Tenant) {
         let digests: Vec<Digest> = blobs.iter().map(|(digest, _)| *digest).collect();
         for small_blob_bytes in [1 << 20, 0] {
             let options = Options { small_blob_bytes, keep_free_bytes: 0, ..Options::default() };
+            let root = root.join(format!("{bytes}-{small_blob_bytes}"));
             let store = Store::open(root, options).expect("the store opens");
             let batch = (2 << 20) / bytes;
             let clock = Clock::start();
@@ -92,8 +94,6 @@ fn small(root: &Path, tenant: &Tenant) {
             println!(
                 r#"{{"bench":"small","place":"{place}","bytes":{bytes},"writes_per_s":{writes:.0},"writes_per_cpu_s":{writes_cpu:.0},"reads_per_s":{reads:.0},"reads_per_cpu_s":{reads_cpu:.0}}}"#
             );
-            drop(store);
-            std::fs::remove_dir_all(root).expect("the directory can be removed");
         }
     }
 }
@@ -141,8 +141,8 @@ fn hops(root: &Path, tenant: &Tenant) {
     });
     let key = |n: usize| ActionKey { instance: "main".into(), action: blobs[n].0 };
     let clock = Clock::start();
-    for n in 0..20_000 {
-        store.put_result(tenant, &key(n), Origin::Committed, &blobs[n].1[..500]).expect("stored");
+    for (n, (_, content)) in blobs[..20_000].iter().enumerate() {
+        store.put_result(tenant, &key(n), Origin::Committed, &content[..500]).expect("stored");
     }
     rate("put_result", clock, 20_000);
     let clock = Clock::start();
@@ -150,15 +150,13 @@ fn hops(root: &Path, tenant: &Tenant) {
         assert!(store.get_result(tenant, &key(n), Serve::Committed).expect("readable").is_some());
     }
     rate("get_result", clock, 20_000);
-    drop((store, local));
-    std::fs::remove_dir_all(root).expect("the directory can be removed");
 }
 
 /// Streams of 64 MiB, in pieces as clients send them.
 fn large(root: &Path, tenant: &Tenant) {
     for function in DigestFunction::ALL {
         for (face, piece_bytes) in [("sync", 256 << 10), ("async", 64 << 10), ("async", 16 << 10)] {
-            let store = open(root);
+            let store = open(&root.join(format!("{}-{face}-{piece_bytes}", function.name())));
             let local = Local::new(store.clone());
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
             let (mut write, mut read) = ((0.0, 0.0), (0.0, 0.0));
@@ -216,8 +214,6 @@ fn large(root: &Path, tenant: &Tenant) {
                 megabytes / read.0,
                 megabytes / read.1
             );
-            drop((store, local));
-            std::fs::remove_dir_all(root).expect("the directory can be removed");
         }
     }
 }
