@@ -2,7 +2,7 @@
 //!
 //! What is answered from memory is answered on the spot. Everything else goes to tokio's blocking threads, one
 //! hop for each batch or each stretch of a stream and never one for each blob of a batch: a hop costs as much
-//! as storing three small blobs.
+//! as storing several small blobs.
 
 use std::{collections::VecDeque, sync::Arc};
 
