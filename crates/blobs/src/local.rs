@@ -1,6 +1,6 @@
 //! A store in a directory, for asynchronous code.
 //!
-//! What is answered from memory is answered on the spot. Everything else goes to tokio's blocking threads, one
+//! What is answered from memory, the page cache included, is answered on the spot. Everything else goes to tokio's blocking threads, one
 //! hop for each batch or each stretch of a stream and never one for each blob of a batch: a hop costs as much
 //! as storing several small blobs.
 
@@ -34,6 +34,21 @@ impl Local {
         &self.store
     }
 
+    /// A reader of what need not be waited for.
+    fn cached_reader(
+        &self,
+        tenant: &Tenant,
+        digest: &Digest,
+        offset: u64,
+        limit: Option<u64>,
+    ) -> Option<LocalReader> {
+        let content = self.store.get_many_cached(tenant, &[*digest])?.pop()?;
+        let end = limit.map_or(digest.size, |limit| offset.saturating_add(limit).min(digest.size));
+        let piece = (offset <= end).then(|| content.slice(offset as usize..end as usize))?;
+        let pieces = Some(piece).filter(|piece| !piece.is_empty()).into_iter().collect();
+        Some(LocalReader { reader: None, ahead: Ahead { pieces, end: Some(Ok(())) } })
+    }
+
     /// Runs something that waits for the disk.
     async fn run<T: Send + 'static>(&self, job: impl FnOnce(&Store) -> T + Send + 'static) -> Result<T> {
         let store = self.store.clone();
@@ -56,6 +71,9 @@ impl Blobs for Local {
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Vec<Result<Bytes>>> {
         Box::pin(async move {
+            if let Some(found) = self.store.get_many_cached(tenant, digests) {
+                return found.into_iter().map(Ok).collect();
+            }
             let (tenant, wanted) = (tenant.clone(), digests.to_vec());
             let answers = self.run(move |store| store.get_many(&tenant, &wanted)).await;
             answers.unwrap_or_else(|error| vec![Err(error); digests.len()])
@@ -82,6 +100,9 @@ impl Blobs for Local {
         limit: Option<u64>,
     ) -> BoxFuture<'a, Result<Box<dyn BlobReader>>> {
         Box::pin(async move {
+            if let Some(reader) = self.cached_reader(tenant, &digest, offset, limit) {
+                return Ok(Box::new(reader) as Box<dyn BlobReader>);
+            }
             let tenant = tenant.clone();
             let (reader, ahead) = self
                 .run(move |store| {
@@ -125,8 +146,13 @@ impl ActionCache for Local {
         key: &'a ActionKey,
         serve: Serve,
     ) -> BoxFuture<'a, Result<Option<CachedResult>>> {
-        let (tenant, key) = (tenant.clone(), key.clone());
-        Box::pin(async move { self.run(move |store| store.get_result(&tenant, &key, serve)).await? })
+        Box::pin(async move {
+            if let Some(found) = self.store.get_result_cached(tenant, key, serve) {
+                return Ok(found);
+            }
+            let (tenant, key) = (tenant.clone(), key.clone());
+            self.run(move |store| store.get_result(&tenant, &key, serve)).await?
+        })
     }
 
     fn put_result<'a>(

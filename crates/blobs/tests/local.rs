@@ -109,3 +109,27 @@ async fn results_and_raw_entries_are_kept() {
     cache.put_raw(&tenant(), &raw, body).await.unwrap();
     assert_eq!(cache.get_raw(&tenant(), &raw).await.unwrap(), Some(body));
 }
+
+/// D27, also for what is answered on the spot.
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_is_seen_on_every_way_to_a_small_blob() {
+    let root = tempfile::tempdir().unwrap();
+    let local = Local::new(open(root.path()));
+    let contents: Vec<Bytes> = (0..2).map(|n| content(n, 500)).collect();
+    contents.iter().for_each(|content| assert!(put(local.store(), content).is_ok()));
+    let key = ActionKey { instance: "".into(), action: sha256(b"action") };
+    local.put_result(&tenant(), &key, Origin::Committed, "result".into()).await.unwrap();
+    let path = only_file(root.path(), ".pack");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.len();
+    // The last byte of each of the three records.
+    for at in [end - 1, end - 1 - (84 + 6), end - 1 - (84 + 6) - (84 + 500)] {
+        bytes[at] ^= 1;
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let digests: Vec<Digest> = contents.iter().map(|content| sha256(content)).collect();
+    assert!(matches!(local.get_many(&tenant(), &digests[..1]).await[0], Err(Error::Damaged(_))));
+    assert!(matches!(local.read(&tenant(), digests[1], 0, None).await, Err(Error::Damaged(_))));
+    assert_eq!(local.get_result(&tenant(), &key, Serve::Any).await.unwrap(), None);
+    assert_eq!(local.find_missing(&tenant(), &digests).await.unwrap(), digests);
+}

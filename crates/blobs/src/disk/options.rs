@@ -74,3 +74,7 @@ pub const MAX_PENDING_RECORDS: usize = 1 << 18;
 pub const CHECKPOINT_FILE_BYTES: u64 = 512 << 20;
 /// How often the free space of the file system is looked at, in bytes taken.
 pub const FREE_SPACE_CHECK_BYTES: u64 = 64 << 20;
+/// What is read on the spot, without waiting, is at most this large: copying it takes a few microseconds.
+pub const MAX_CACHED_READ_BYTES: u64 = 64 << 10;
+/// Digests that are looked up under one lock; a longer list lets writers in between.
+pub const MAX_LOOKUPS: usize = 4096;

@@ -5,13 +5,16 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, IoSliceMut},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
-use rustix::{buffer::spare_capacity, io::pread};
+use rustix::{
+    buffer::spare_capacity,
+    io::{ReadWriteFlags, pread, preadv2},
+};
 
 use super::record::{HEADER_BYTES, Header};
 use crate::{Error, Result};
@@ -76,13 +79,26 @@ impl Pack {
         let bytes = HEADER_BYTES + data_bytes as usize;
         let mut record = Vec::with_capacity(bytes);
         read_at(&self.file, &mut record, bytes, u64::from(offset)).map_err(Error::io("read", &self.path))?;
-        let Some(header) = Header::decode(&record) else { return Ok(None) };
+        Ok(self.check(record, offset, data_bytes))
+    }
+
+    /// Like `read`, but only if that takes no waiting for the disk; `None` says nothing about the record.
+    pub fn read_cached(&self, offset: u32, data_bytes: u32) -> Option<Bytes> {
+        let mut record = vec![0; HEADER_BYTES + data_bytes as usize];
+        let mut into = [IoSliceMut::new(&mut record)];
+        let count = preadv2(&self.file, &mut into, u64::from(offset), ReadWriteFlags::NOWAIT).ok()?;
+        record.truncate(count);
+        self.check(record, offset, data_bytes).map(|(_, data)| data)
+    }
+
+    fn check(&self, record: Vec<u8>, offset: u32, data_bytes: u32) -> Option<(Header, Bytes)> {
+        let header = Header::decode(&record)?;
         let data = &record[HEADER_BYTES..];
         let is_right = header.data_bytes == data_bytes
             && (header.pack, header.offset) == (self.number, offset)
             && data.len() == data_bytes as usize
             && crc32c::crc32c(data) == header.data_crc;
-        Ok(is_right.then(|| (header, Bytes::from(record).slice(HEADER_BYTES..))))
+        is_right.then(|| (header, Bytes::from(record).slice(HEADER_BYTES..)))
     }
 
     /// Shows every whole record from `start` on, and says where the last one ends. A record whose data is

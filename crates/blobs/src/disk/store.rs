@@ -10,7 +10,7 @@ use super::{
     index::Key,
     inner::Inner,
     maintenance, open,
-    options::Options,
+    options::{MAX_CACHED_READ_BYTES, MAX_LOOKUPS, Options},
     read::Reader,
     room::Usage,
     upload::Upload,
@@ -61,7 +61,7 @@ impl Store {
     /// Those of `digests` that are not here, once each, in order; marks the others used. From memory.
     pub fn find_missing(&self, tenant: &Tenant, digests: &[Digest]) -> Vec<Digest> {
         let mut missing = Vec::new();
-        {
+        for digests in digests.chunks(MAX_LOOKUPS) {
             let index = self.inner().index();
             let (tenant, now) = (index.tenant(tenant), index.now());
             let is_here = |digest: &Digest| {
@@ -78,12 +78,7 @@ impl Store {
 
     /// Whether all of `digests` are here; marks those that are used. From memory.
     pub fn contains_all(&self, tenant: &Tenant, digests: &[Digest]) -> bool {
-        let index = self.inner().index();
-        let (tenant, now) = (index.tenant(tenant), index.now());
-        let is_here = |digest: &Digest| {
-            tenant.is_some_and(|tenant| index.touch(tenant, digest, now)) || digest.is_empty_blob()
-        };
-        digests.iter().filter(|digest| !is_here(digest)).count() == 0
+        self.find_missing(tenant, digests).is_empty()
     }
 
     /// The whole name of a blob of which only the hash is known. From memory.
@@ -104,6 +99,16 @@ impl Store {
     /// Whole blobs, an answer for each; see [`crate::Blobs::get_many`].
     pub fn get_many(&self, tenant: &Tenant, digests: &[Digest]) -> Vec<Result<Bytes>> {
         self.inner().get_many(tenant, digests)
+    }
+
+    /// Whole small blobs, if all of them can be had without waiting for the disk. `None` says nothing about
+    /// any of them.
+    pub fn get_many_cached(&self, tenant: &Tenant, digests: &[Digest]) -> Option<Vec<Bytes>> {
+        let total = digests.iter().fold(0u64, |total, digest| total.saturating_add(digest.size));
+        if total > MAX_CACHED_READ_BYTES {
+            return None;
+        }
+        digests.iter().map(|digest| self.inner().get_cached(tenant, digest)).collect()
     }
 
     /// Stores whole blobs, an answer for each; see [`crate::Blobs::put_many`].
@@ -138,6 +143,16 @@ impl Store {
     /// See [`crate::ActionCache::get_result`].
     pub fn get_result(&self, tenant: &Tenant, key: &ActionKey, serve: Serve) -> Result<Option<CachedResult>> {
         self.inner().get_result(tenant, key, serve)
+    }
+
+    /// The same, if it can be told without waiting for the disk. `None` says nothing.
+    pub fn get_result_cached(
+        &self,
+        tenant: &Tenant,
+        key: &ActionKey,
+        serve: Serve,
+    ) -> Option<Option<CachedResult>> {
+        self.inner().get_result_cached(tenant, key, serve)
     }
 
     /// See [`crate::ActionCache::put_result`].

@@ -220,7 +220,7 @@ impl Content {
             Sink::File { file, path } => {
                 protect(file).map_err(Error::io("protect", path))?;
                 let sums = std::mem::take(&mut self.sums).finish();
-                self.inner.commit_upload(tenant, &actual, path, &sums)?;
+                self.inner.commit_upload(tenant, &actual, path, &sums, std::mem::take(&mut self.reserved))?;
             }
             Sink::Closed => return Err(Error::TakenOver),
         }
@@ -241,10 +241,20 @@ impl Drop for Content {
 }
 
 impl Inner {
-    /// Turns a temporary file into a blob, unless another upload was faster.
-    fn commit_upload(&self, tenant: &Tenant, digest: &Digest, temp: &Path, sums: &[u8]) -> Result<()> {
-        let _reservation = self.reserve_records((HEADER_BYTES + sums.len()) as u64)?;
+    /// Turns a temporary file into a blob, unless another upload was faster. The bytes that were reserved for
+    /// it count as the file's from then on.
+    fn commit_upload(
+        &self,
+        tenant: &Tenant,
+        digest: &Digest,
+        temp: &Path,
+        sums: &[u8],
+        reserved: u64,
+    ) -> Result<()> {
+        let reservation = self.reserve_records((HEADER_BYTES + sums.len()) as u64);
         let mut writer = self.writer();
+        self.totals.release(reserved);
+        let _reservation = reservation?;
         if self.is_present(tenant, digest) {
             return Ok(());
         }
