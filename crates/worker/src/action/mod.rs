@@ -147,12 +147,11 @@ impl Actions {
         &self,
         instance: &str,
         ready: &Ready,
-        dir: &WorkDir,
+        dir: &Arc<WorkDir>,
         root: &Path,
     ) -> Result<(), Failure> {
-        debug_assert!(root.starts_with(dir.path()));
         std::fs::create_dir(root).map_err(|error| Failure::io("the work directory", error))?;
-        self.inputs.lay_out(instance, &ready.inputs, root).await?;
+        self.inputs.lay_out(instance, &ready.inputs, root, dir).await?;
         let (expected, root) = (ready.expected.clone(), root.to_owned());
         blocking(move || expected.prepare(&root)).await
     }

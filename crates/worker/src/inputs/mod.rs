@@ -16,6 +16,7 @@ use blobs::Digest;
 use bytes::Bytes;
 
 use crate::cache::{Cache, Key};
+use crate::work_dir::WorkDir;
 use crate::{Cas, Failure};
 use directories::Directories;
 use fetch::Fetch;
@@ -75,11 +76,24 @@ impl Inputs {
         Ok(Fetched { tree: Arc::new(tree) })
     }
 
-    /// Lays the tree out in an empty directory.
-    pub async fn lay_out(&self, instance: &str, fetched: &Fetched, into: &Path) -> Result<(), Failure> {
+    /// Lays the tree out in an empty directory of an attempt's. The attempt's directory is not removed while that goes
+    /// on, even if nobody waits for it any more.
+    pub async fn lay_out(
+        &self,
+        instance: &str,
+        fetched: &Fetched,
+        into: &Path,
+        dir: &Arc<WorkDir>,
+    ) -> Result<(), Failure> {
         for _ in 0..MAX_ROUNDS {
             let (tree, cache, to) = (fetched.tree.clone(), self.cache.clone(), into.to_owned());
-            let gone = blocking(move || layout::lay_out(&tree, &cache, &to)).await?;
+            let held = dir.clone();
+            let lay_out = move || {
+                let gone = layout::lay_out(&tree, &cache, &to);
+                drop(held);
+                gone
+            };
+            let gone = blocking(lay_out).await?;
             if gone.is_empty() {
                 return Ok(());
             }
