@@ -78,8 +78,8 @@ impl Actions {
         let mut times = Times::begin();
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let dirs = self.dirs.clone();
-        let dir =
-            blocking(move || dirs.make().map_err(|error| Failure::io("the work directory", error))).await?;
+        let make = move || dirs.make().map_err(|error| Failure::io("the work directory", error));
+        let dir = Arc::new(blocking(make).await?);
         let root = dir.path().join("root");
         unless(cancel, self.lay_out(instance, &ready, &dir, &root)).await?;
         times.inputs_fetched();

@@ -390,3 +390,6 @@ fn start(lease_id: &Arc<str>, task_id: &str) -> UpdateTaskStatusRequest {
 fn release(lease_id: &Arc<str>) -> UpdateTaskStatusRequest {
     UpdateTaskStatusRequest { lease_id: lease_id.to_string(), release: true, ..Default::default() }
 }
+
+#[cfg(test)]
+mod tests;

@@ -72,7 +72,7 @@ impl Agent {
             freed,
         };
         let ended = agent.until_drained(config.drain_timeout, &stop).await;
-        agent.leave(ended.is_ok()).await;
+        agent.leave().await;
         ended
     }
 
@@ -195,8 +195,9 @@ impl Agent {
         }
     }
 
-    /// Stops whatever still runs and waits until it is cleaned up. A session that was not replaced says goodbye.
-    async fn leave(&mut self, unregisters: bool) {
+    /// Stops whatever still runs, waits until it is cleaned up, and says goodbye. That touches nothing of another session
+    /// that has taken this one's place.
+    async fn leave(&mut self) {
         self.book.lose_all();
         let finished = async { while self.running.join_next().await.is_some() {} };
         if timeout(STOP_GRACE, finished).await.is_err() {
@@ -204,7 +205,7 @@ impl Agent {
             self.running.shutdown().await;
         }
         self.performer.settle().await;
-        if unregisters && let Err(why) = self.connector.clone().unregister().await {
+        if let Err(why) = self.connector.clone().unregister().await {
             tracing::warn!(?why, "the worker could not say goodbye; its registration runs out");
         }
     }

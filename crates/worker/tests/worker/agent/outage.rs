@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Served, Worker, short_lease, task};
+use super::support::{Served, Worker, short_lease, task};
 
 #[tokio::test]
 async fn work_goes_on_over_a_restart_and_commits_afterwards() {

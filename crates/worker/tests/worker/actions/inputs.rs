@@ -7,7 +7,7 @@ use blobs::{Digest, DigestFunction};
 use prost::Message;
 use worker::Failure;
 
-use crate::support::{Stage, Tree, command, sh, strings, wire};
+use super::support::{Stage, Tree, command, sh, strings, wire};
 
 #[tokio::test]
 async fn an_input_tree_is_laid_out_with_files_tools_links_and_empty_directories() {

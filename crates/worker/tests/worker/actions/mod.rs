@@ -5,4 +5,4 @@ mod hostile;
 mod inputs;
 mod limits;
 mod outputs;
-mod support;
+pub mod support;

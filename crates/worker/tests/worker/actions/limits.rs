@@ -8,7 +8,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::Command;
 use tokio_util::sync::CancellationToken;
 use worker::Failure;
 
-use crate::support::{Stage, Tree, runs, sh, variable};
+use super::support::{Stage, Tree, runs, sh, variable};
 
 /// A pipe through which a command says something to the test.
 struct Pipe {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use bazel_remote_apis::build::bazel::remote::execution::v2::Command;
 use worker::Failure;
 
-use crate::support::{Stage, Tree, sh, strings, variable};
+use super::support::{Stage, Tree, sh, strings, variable};
 
 /// A secret outside the input root, and a script that knows its place.
 struct Secret {
@@ -46,7 +46,7 @@ async fn x10_links_that_lead_out_bring_nothing_home() {
             }
         }
     }
-    let stolen = blobs::Digest::of(crate::support::FUNCTION, b"secret");
+    let stolen = blobs::Digest::of(super::support::FUNCTION, b"secret");
     assert!(stage.cas.get(&stolen).is_none());
     assert_eq!(std::fs::read(secret.dir.path().join("secret")).unwrap(), b"secret");
     stage.is_clean().await;
@@ -67,7 +67,7 @@ async fn x10_an_output_that_is_swapped_for_a_link_while_it_is_read_never_brings_
                 \x20   except OSError: break\n";
     let inputs = || Tree::default().file(&stage.cas, "swap.py", swap);
     let script = "python3 swap.py $PLACE >/dev/null 2>&1 & echo $!; echo fine > out";
-    let stolen = blobs::Digest::of(crate::support::FUNCTION, b"secret");
+    let stolen = blobs::Digest::of(super::support::FUNCTION, b"secret");
     for _ in 0..8 {
         // Whatever it finds, it finds it in one piece: a file, a link, nothing, or a complaint.
         if let Err(failure) = stage.run(secret.script(script, &["out"]), inputs()).await {

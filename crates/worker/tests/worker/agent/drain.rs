@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Served, Worker, task};
+use super::support::{Served, Worker, task};
 
 #[tokio::test]
 async fn s3_56_a_worker_that_is_told_to_stop_takes_no_more_finishes_and_leaves() {

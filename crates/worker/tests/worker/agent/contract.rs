@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::grpc::{ActionResult, ErrorCategory, RegisterWorkerRequest};
 use worker::{Error, Failure, Outcome};
 
-use crate::support::{Served, Worker, in_time, short_lease, task};
+use super::support::{Served, Worker, in_time, short_lease, task};
 
 #[tokio::test]
 async fn s3_42_a_worker_takes_as_many_tasks_as_it_has_free_slots() {

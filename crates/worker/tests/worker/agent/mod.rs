@@ -3,4 +3,4 @@
 mod contract;
 mod drain;
 mod outage;
-mod support;
+pub mod support;

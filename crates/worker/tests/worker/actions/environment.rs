@@ -4,7 +4,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{Command, NodeProper
 use bazel_remote_apis::google::protobuf::{Timestamp, UInt32Value};
 use worker::Failure;
 
-use crate::support::{Stage, Tree, command, sh, strings, variable};
+use super::support::{Stage, Tree, command, sh, strings, variable};
 
 #[tokio::test]
 async fn r45_the_program_is_absolute_or_in_the_working_directory_or_in_the_commands_path() {

@@ -8,7 +8,7 @@ use blobs::Digest;
 use prost::Message;
 use worker::Failure;
 
-use crate::support::{FUNCTION, Stage, Tree, sh, strings, wire};
+use super::support::{FUNCTION, Stage, Tree, sh, strings, wire};
 
 fn paths(script: &str, paths: &[&str]) -> Command {
     Command { output_paths: strings(paths), ..sh(script) }
