@@ -45,7 +45,9 @@ impl Failure {
     pub fn new(code: &'static str, category: ErrorCategory, message: impl Into<String>) -> Failure {
         let mut message = message.into();
         if message.len() > MAX_MESSAGE_BYTES {
-            message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
+            let mut ends = (0..=MAX_MESSAGE_BYTES).rev();
+            let end = ends.find(|end| message.is_char_boundary(*end));
+            message.truncate(end.unwrap_or(0));
         }
         Failure { code, category, message, retryable: false }
     }

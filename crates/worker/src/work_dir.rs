@@ -138,7 +138,7 @@ mod tests {
         };
         fs::create_dir_all(left.join("locked")).unwrap();
         fs::write(left.join("locked/file"), "").unwrap();
-        fs::set_permissions(left.join("locked"), fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(left.join("locked"), fs::Permissions::from_mode(0o000)).unwrap();
         symlink(outside.path(), left.join("link")).unwrap();
         let mut process = std::process::Command::new("sleep").arg("600").current_dir(&left).spawn().unwrap();
         WorkDirs::open(root.path(), "w").unwrap();

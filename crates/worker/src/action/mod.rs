@@ -1,10 +1,10 @@
 //! One action from its digest to its result: fetch, lay out, run, bring home.
 
 mod payload;
+mod site;
 mod times;
 
 use std::fs::File;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,14 +14,18 @@ use prost::Message;
 use tokio_util::sync::CancellationToken;
 use wire::grpc::ErrorCategory;
 
-use crate::cache::{Cache, verify};
+use crate::cache::Cache;
 use crate::executors::{End, Run};
 use crate::inputs::{Fetched, Inputs, blocking};
 use crate::outputs::{self, Collected, Destination, Expected};
-use crate::work_dir::{WorkDir, WorkDirs};
+use crate::work_dir::WorkDirs;
 use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
 use payload::Payload;
+use site::Site;
 use times::Times;
+
+/// How often contents that vanished between their coming and their use are fetched again.
+const MAX_ROUNDS: u32 = 3;
 
 /// Runs actions; all that the work on them shares.
 pub struct Actions {
@@ -77,15 +81,9 @@ impl Actions {
     ) -> Result<ActionResult, Failure> {
         let mut times = Times::begin();
         let ready = unless(cancel, self.fetch(instance, action)).await?;
-        let dirs = self.dirs.clone();
-        let make = move || dirs.make().map_err(|error| Failure::io("the work directory", error));
-        let dir = Arc::new(blocking(make).await?);
-        let root = dir.path().join("root");
-        unless(cancel, self.lay_out(instance, &ready, &dir, &root)).await?;
+        let site = unless(cancel, self.site(instance, &ready)).await?;
         times.inputs_fetched();
-
-        let (stdout, stderr) = (capture(&dir)?, capture(&dir)?);
-        let ran = self.executor.execute(self.prepared(&ready, &root, &stdout, &stderr, cancel)?).await?;
+        let ran = self.executor.execute(self.prepared(&ready, &site, cancel)?).await?;
         times.ran(&ran);
         freed();
         let exit_code = match ran.end {
@@ -94,7 +92,7 @@ impl Actions {
             End::Cancelled => return Err(Failure::cancelled()),
             End::TooMuchOutput => return Err(self.too_much_output()),
         };
-        let bring_home = self.bring_home(instance, action.function, &ready, &root, (stdout, stderr));
+        let bring_home = self.bring_home(instance, action.function, &ready, site);
         let mut result = unless(cancel, bring_home).await?;
         result.exit_code = exit_code;
         result.execution_metadata = Some(times.finish(&self.worker_id));
@@ -143,28 +141,21 @@ impl Actions {
         Ok(Ready { action, command, expected, inputs })
     }
 
-    async fn lay_out(
-        &self,
-        instance: &str,
-        ready: &Ready,
-        dir: &Arc<WorkDir>,
-        root: &Path,
-    ) -> Result<(), Failure> {
-        std::fs::create_dir(root).map_err(|error| Failure::io("the work directory", error))?;
-        self.inputs.lay_out(instance, &ready.inputs, root, dir).await?;
-        let (expected, root) = (ready.expected.clone(), root.to_owned());
-        blocking(move || expected.prepare(&root)).await
+    /// The attempt's directory belongs to whoever works on it, so that it is removed only when nobody does any more,
+    /// even if nobody waits for that.
+    async fn site(&self, instance: &str, ready: &Ready) -> Result<Site, Failure> {
+        for _ in 0..MAX_ROUNDS {
+            let (dirs, inputs, expected) = (self.dirs.clone(), ready.inputs.clone(), ready.expected.clone());
+            match blocking(move || Site::make(&dirs, &inputs, &expected)).await? {
+                Ok(site) => return Ok(site),
+                Err(gone) => self.inputs.fetch_again(instance, &gone).await?,
+            }
+        }
+        Err(Failure::broken("inputs leave the cache before they can be used: it is too small for the action"))
     }
 
     #[allow(deprecated, reason = "clients before version 2.2 give the platform only there")]
-    fn prepared(
-        &self,
-        ready: &Ready,
-        root: &Path,
-        stdout: &File,
-        stderr: &File,
-        cancel: &CancellationToken,
-    ) -> Result<Run, Failure> {
+    fn prepared(&self, ready: &Ready, site: &Site, cancel: &CancellationToken) -> Result<Run, Failure> {
         let clone =
             |file: &File| file.try_clone().map_err(|error| Failure::io("the command's output", error));
         let command = &ready.command;
@@ -173,14 +164,14 @@ impl Actions {
         Ok(Run {
             arguments: command.arguments.clone(),
             environment: environment.map(|one| (one.name.clone(), one.value.clone())).collect(),
-            input_root: root.to_owned(),
+            input_root: site.root.clone(),
             working_directory: match command.working_directory.is_empty() {
-                true => root.to_owned(),
-                false => root.join(&command.working_directory),
+                true => site.root.clone(),
+                false => site.root.join(&command.working_directory),
             },
             timeout: timeout(&ready.action)?,
-            stdout: clone(stdout)?,
-            stderr: clone(stderr)?,
+            stdout: clone(&site.stdout)?,
+            stderr: clone(&site.stderr)?,
             max_output_bytes: self.max_output_bytes,
             platform: platform.map(pairs).unwrap_or_default(),
             cancel: cancel.clone(),
@@ -192,22 +183,12 @@ impl Actions {
         instance: &str,
         function: DigestFunction,
         ready: &Ready,
-        root: &Path,
-        (stdout, stderr): (File, File),
+        site: Site,
     ) -> Result<ActionResult, Failure> {
-        self.inputs.check(&ready.inputs).await?;
-        let Collected { mut result, mut found } = ready.expected.collect(root, function).await?;
-        for (file, told) in [(stdout, &mut result.stdout_digest), (stderr, &mut result.stderr_digest)] {
-            let failed = |error| Failure::io("the command's output", error);
-            if file.metadata().map_err(failed)?.len() == 0 {
-                continue;
-            }
-            let (digest, file) =
-                blocking(move || Ok((named(&file, function).map_err(failed)?, file))).await?;
-            *told = Some(digest::told(&digest));
-            found.add_own(digest, file);
-        }
-        outputs::upload(Destination { cas: &*self.cas, instance }, found, root).await?;
+        let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
+        let collect = move || site.collect(&inputs, &expected, function).map(|collected| (collected, site));
+        let (Collected { result, found }, site) = blocking(collect).await?;
+        outputs::upload(Destination { cas: &*self.cas, instance }, found, &site.root).await?;
         Ok(result)
     }
 
@@ -246,16 +227,6 @@ async fn unless<T>(
         () = cancel.cancelled() => Err(Failure::cancelled()),
         done = work => done,
     }
-}
-
-/// A file without a name, so that no command can swap it.
-fn capture(dir: &WorkDir) -> Result<File, Failure> {
-    tempfile::tempfile_in(dir.path()).map_err(|error| Failure::io("the command's output", error))
-}
-
-fn named(mut file: &File, function: DigestFunction) -> std::io::Result<Digest> {
-    std::io::Seek::rewind(&mut file)?;
-    verify::digest_of(file, function)
 }
 
 fn timeout(action: &Action) -> Result<Option<Duration>, Failure> {

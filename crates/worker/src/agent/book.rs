@@ -158,11 +158,15 @@ impl Book {
 
     /// Stops all work that has not ended, and gives its leases back.
     pub fn release_all(&mut self) {
-        let running = |held: &mut Held| held.report.is_none();
-        for (lease_id, held) in self.held.extract_if(.., |_, held| running(held)) {
-            held.cancel.cancel();
-            self.releases.insert(lease_id, Said::NOW);
-        }
+        let releases = &mut self.releases;
+        self.held.retain(|lease_id, held| {
+            let is_reporting = held.report.is_some();
+            if !is_reporting {
+                held.cancel.cancel();
+                releases.insert(lease_id.clone(), Said::NOW);
+            }
+            is_reporting
+        });
     }
 
     /// Stops all work; nobody wants it any more.

@@ -87,7 +87,7 @@ impl Agent {
         }
         tracing::info!("no more tasks are taken; waiting for those that run");
         self.book.drain();
-        let _ = timeout(drain_timeout, async {
+        timeout(drain_timeout, async {
             tokio::select! {
                 () = stop.told(2) => Ok(()),
                 ended = self.until_empty() => ended,

@@ -81,6 +81,12 @@ impl Cache {
         Ok(Cache { directory, index: Mutex::new(index), next_temporary: AtomicU64::new(0), _lock: lock })
     }
 
+    /// Whether all of the contents are here for sure. Not blocking; what is unsure has to be looked at.
+    pub fn has_all(&self, keys: &[Key]) -> bool {
+        let mut index = self.index();
+        keys.iter().all(|key| index.stamp(key).is_some())
+    }
+
     /// Those of the contents that are not here. One that is here in its other variant is copied. Blocking.
     pub fn missing(&self, keys: &[Key]) -> io::Result<Vec<Key>> {
         let mut missing = Vec::new();

@@ -43,8 +43,8 @@ impl Fetch {
         let mut contents = Vec::with_capacity(digests.len());
         for digest in digests {
             let content = match digest.size {
-                0..=MAX_SMALL_BYTES => small.next().flatten(),
-                0..=MAX_WHOLE_BYTES => self.streamed(instance, digest).await?,
+                ..=MAX_SMALL_BYTES => small.next().flatten(),
+                size if size <= MAX_WHOLE_BYTES => self.streamed(instance, digest).await?,
                 _ => {
                     return Err(Failure::invalid_action(format!(
                         "{digest} is too large for what it is used as"
@@ -74,7 +74,8 @@ impl Fetch {
 
     /// Makes contents available in the cache. Gives all that are in neither place.
     pub async fn contents(&self, instance: &str, keys: &[Key]) -> Result<Vec<Digest>, Failure> {
-        if keys.is_empty() {
+        // To look into the index takes no disk.
+        if self.cache.has_all(keys) {
             return Ok(Vec::new());
         }
         let (cache, wanted) = (self.cache.clone(), keys.to_vec());

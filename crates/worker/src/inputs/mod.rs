@@ -16,15 +16,11 @@ use blobs::Digest;
 use bytes::Bytes;
 
 use crate::cache::{Cache, Key};
-use crate::work_dir::WorkDir;
 use crate::{Cas, Failure};
 use directories::Directories;
 use fetch::Fetch;
 use tree::Tree;
 use wire::grpc::ErrorCategory;
-
-/// How often contents that vanished between their coming and their use are fetched again.
-const MAX_ROUNDS: u32 = 3;
 
 pub struct Inputs {
     cache: Arc<Cache>,
@@ -34,9 +30,30 @@ pub struct Inputs {
 }
 
 /// A tree whose contents were in the cache a moment ago.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Fetched {
     tree: Arc<Tree>,
+    cache: Arc<Cache>,
+}
+
+impl Fetched {
+    /// Lays the tree out in an empty directory. Gives the contents that were not in the cache any more; then the
+    /// directory is of no use. Blocking.
+    pub fn lay_out(&self, into: &Path) -> Result<Vec<Key>, Failure> {
+        layout::lay_out(&self.tree, &self.cache, into)
+    }
+
+    /// Finds out whether the inputs are what they were before the command ran. Blocking.
+    pub fn check(&self) -> Result<(), Failure> {
+        let changed = self.cache.changed(self.tree.files());
+        let Some(key) = changed.first() else { return Ok(()) };
+        let name = self.tree.name_of(key).unwrap_or_default();
+        let message = format!(
+            "{} inputs were changed while the command ran, {name:?} among them: inputs are read-only",
+            changed.len()
+        );
+        Err(Failure::new(Failure::INPUTS_CHANGED, ErrorCategory::Infrastructure, message).retryable())
+    }
 }
 
 impl Inputs {
@@ -73,51 +90,15 @@ impl Inputs {
         }
         let tree = self.tree(instance, root, missing).await?;
         missing.extend(self.fetch.contents(instance, tree.files()).await?);
-        Ok(Fetched { tree: Arc::new(tree) })
+        Ok(Fetched { tree: Arc::new(tree), cache: self.cache.clone() })
     }
 
-    /// Lays the tree out in an empty directory of an attempt's. The attempt's directory is not removed while that goes
-    /// on, even if nobody waits for it any more.
-    pub async fn lay_out(
-        &self,
-        instance: &str,
-        fetched: &Fetched,
-        into: &Path,
-        dir: &Arc<WorkDir>,
-    ) -> Result<(), Failure> {
-        for _ in 0..MAX_ROUNDS {
-            let (tree, cache, to) = (fetched.tree.clone(), self.cache.clone(), into.to_owned());
-            let held = dir.clone();
-            let lay_out = move || {
-                let gone = layout::lay_out(&tree, &cache, &to);
-                drop(held);
-                gone
-            };
-            let gone = blocking(lay_out).await?;
-            if gone.is_empty() {
-                return Ok(());
-            }
-            let missing = self.fetch.contents(instance, &gone).await?;
-            if !missing.is_empty() {
-                return Err(Failure::missing_inputs(&missing));
-            }
-            let to = into.to_owned();
-            blocking(move || clear(&to)).await?;
+    /// Brings back contents that have left the cache.
+    pub async fn fetch_again(&self, instance: &str, keys: &[Key]) -> Result<(), Failure> {
+        match &self.fetch.contents(instance, keys).await?[..] {
+            [] => Ok(()),
+            missing => Err(Failure::missing_inputs(missing)),
         }
-        Err(Failure::broken("inputs leave the cache before they can be used: it is too small for the action"))
-    }
-
-    /// Finds out whether the inputs are what they were before the command ran.
-    pub async fn check(&self, fetched: &Fetched) -> Result<(), Failure> {
-        let (tree, cache) = (fetched.tree.clone(), self.cache.clone());
-        let changed = blocking(move || Ok(cache.changed(tree.files()))).await?;
-        let Some(key) = changed.first() else { return Ok(()) };
-        let name = fetched.tree.name_of(key).unwrap_or_default();
-        let message = format!(
-            "{} inputs were changed while the command ran, {name:?} among them: inputs are read-only",
-            changed.len()
-        );
-        Err(Failure::new(Failure::INPUTS_CHANGED, ErrorCategory::Infrastructure, message).retryable())
     }
 
     /// Level by level, each in as few calls as possible.
@@ -157,13 +138,6 @@ pub async fn blocking<T: Send + 'static>(
         Ok(done) => done,
         Err(error) => Err(Failure::broken(format!("the worker failed at this task: {error}"))),
     }
-}
-
-/// Removes what a layout that was not finished has made.
-fn clear(directory: &Path) -> Result<(), Failure> {
-    std::fs::remove_dir_all(directory)
-        .and_then(|()| std::fs::create_dir(directory))
-        .map_err(|error| Failure::io("the work directory", error))
 }
 
 /// The contents of files that are needed, once each.

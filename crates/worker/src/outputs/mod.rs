@@ -10,13 +10,11 @@ mod tree;
 mod upload;
 
 use std::path::Path;
-use std::sync::Arc;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Command};
 use blobs::DigestFunction;
 
 use crate::beneath::Directory;
-use crate::inputs::blocking;
 use crate::names::RelativePath;
 use crate::{Cas, Failure};
 use collect::Collector;
@@ -53,18 +51,10 @@ impl Expected {
         Ok(())
     }
 
-    /// Finds and reads what the command left behind.
-    pub async fn collect(
-        self: &Arc<Expected>,
-        input_root: &Path,
-        function: DigestFunction,
-    ) -> Result<Collected, Failure> {
-        let (expected, root) = (self.clone(), input_root.to_owned());
-        blocking(move || {
-            let root = Directory::open(&root).map_err(|error| Failure::io("the input root", error))?;
-            Collector::new(&expected, &root, function).collect()
-        })
-        .await
+    /// Finds and reads what the command left behind. Blocking.
+    pub fn collect(&self, input_root: &Path, function: DigestFunction) -> Result<Collected, Failure> {
+        let root = Directory::open(input_root).map_err(|error| Failure::io("the input root", error))?;
+        Collector::new(self, &root, function).collect()
     }
 }
 

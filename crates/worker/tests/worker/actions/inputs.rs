@@ -40,7 +40,7 @@ async fn r31_every_missing_blob_is_named() {
     let large = Digest::of(DigestFunction::Sha256, "x".repeat(1 << 20).as_bytes());
     let command = stage.cas.put(command(&["true"]).encode_to_vec());
     let gone = ["gone", "gone too"].map(|text| Digest::of(DigestFunction::Sha256, text.as_bytes()));
-    let mut missing = vec![gone[0], gone[1], lost, large, command];
+    let mut missing = [gone[0], gone[1], lost, large, command];
     missing.iter().for_each(|digest| stage.cas.forget(digest));
     let failure = stage.run_action(action).await.unwrap_err();
     assert_eq!((failure.code, failure.retryable), (Failure::MISSING_INPUTS, false));
