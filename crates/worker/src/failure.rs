@@ -35,6 +35,8 @@ impl Failure {
     pub const OUTPUT_TOO_LARGE: &'static str = "output_too_large";
     /// Inputs were changed while the command ran.
     pub const INPUTS_CHANGED: &'static str = "inputs_changed";
+    /// The coordinator does not take the result, such as one that is too large.
+    pub const RESULT_REJECTED: &'static str = "result_rejected";
     /// The content store could not be used.
     pub const CAS_UNAVAILABLE: &'static str = "cas_unavailable";
     /// The worker's own disk or processes failed it.
@@ -88,6 +90,11 @@ impl Failure {
 
     pub fn invalid_output(message: impl Into<String>) -> Failure {
         Failure::new(Failure::INVALID_OUTPUT, ErrorCategory::Configuration, message)
+    }
+
+    pub fn result_rejected(why: &str) -> Failure {
+        let message = format!("the coordinator does not take the result: {why}");
+        Failure::new(Failure::RESULT_REJECTED, ErrorCategory::UserCode, message)
     }
 
     pub fn cancelled() -> Failure {

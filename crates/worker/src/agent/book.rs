@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use prost::Message;
 use wire::grpc::{
-    LeaseHeartbeat, LeaseStatus, LeasedTask, RegisterWorkerResponse, ReportAnswer, TaskStatus,
-    UpdateTaskStatusRequest, Verdict, WorkRequest, WorkResponse, WorkerState, WorkerStats,
+    LeaseStatus, LeasedTask, RegisterWorkerResponse, ReportAnswer, TaskStatus, UpdateTaskStatusRequest,
+    UpdateTaskStatusResponse, Verdict, WorkRequest, WorkResponse, WorkerState, WorkerStats,
 };
 
 use super::held::{Held, Said};
-use crate::Outcome;
+use super::words::{beat, release, start};
+use crate::{Failure, Outcome};
 
 /// Most leases at a time; a heartbeat can name as many.
 pub const MAX_LEASES: usize = 1_000;
@@ -326,23 +327,29 @@ impl Book {
                     said.undecided(now);
                 }
             }
-            Sent::Report => {
-                let Some(held) = self.held.remove(lease_id) else { return };
-                let is_completion =
-                    held.report.is_some_and(|(report, _)| report.status() == TaskStatus::Completed);
-                let task_id = held.task_id;
-                match told.verdict() {
-                    Verdict::Committed => {
-                        self.completed += i64::from(is_completion);
-                        self.failed += i64::from(!is_completion);
-                        tracing::info!(task_id, state = told.task_state().as_str_name(), "committed");
-                    }
-                    Verdict::Cancelled => {
-                        tracing::warn!(task_id, "the lease was lost, and the result is discarded");
-                    }
-                    Verdict::Rejected | Verdict::Unspecified => {
-                        tracing::error!(task_id, why, "the report was rejected");
-                    }
+            Sent::Report => self.judged(lease_id, &told, why),
+        }
+    }
+
+    /// A report has its verdict.
+    fn judged(&mut self, lease_id: &Arc<str>, told: &UpdateTaskStatusResponse, why: &str) {
+        let Some(mut held) = self.held.remove(lease_id) else { return };
+        let status = held.report.as_ref().map(|(report, _)| report.status());
+        let is_completion = status == Some(TaskStatus::Completed);
+        let task_id = held.task_id.as_str();
+        match told.verdict() {
+            Verdict::Committed => {
+                self.completed += i64::from(is_completion);
+                self.failed += i64::from(!is_completion);
+                tracing::info!(task_id, state = told.task_state().as_str_name(), "committed");
+            }
+            Verdict::Cancelled => tracing::warn!(task_id, "the lease was lost, and the result is discarded"),
+            Verdict::Rejected | Verdict::Unspecified => {
+                tracing::error!(task_id, why, "the report was rejected");
+                if is_completion {
+                    // Nothing was decided about the attempt: that its result cannot be taken is how it ends.
+                    held.ended(lease_id, Failure::result_rejected(why).into());
+                    self.held.insert(lease_id.clone(), held);
                 }
             }
         }
@@ -376,23 +383,6 @@ impl Book {
             tracing::warn!(task_id = held.task_id, why, "a lease is lost, and its work is stopped");
         }
     }
-}
-
-fn beat(lease_id: &Arc<str>) -> LeaseHeartbeat {
-    LeaseHeartbeat { lease_id: lease_id.to_string(), ..LeaseHeartbeat::default() }
-}
-
-fn start(lease_id: &Arc<str>, task_id: &str) -> UpdateTaskStatusRequest {
-    UpdateTaskStatusRequest {
-        lease_id: lease_id.to_string(),
-        task_id: task_id.to_owned(),
-        status: TaskStatus::Executing.into(),
-        ..UpdateTaskStatusRequest::default()
-    }
-}
-
-fn release(lease_id: &Arc<str>) -> UpdateTaskStatusRequest {
-    UpdateTaskStatusRequest { lease_id: lease_id.to_string(), release: true, ..Default::default() }
 }
 
 #[cfg(test)]

@@ -2,14 +2,18 @@
 
 use std::time::Duration;
 
+use prost::Message;
 use tokio_util::sync::CancellationToken;
 use wire::grpc::{LeasedTask, TaskStatus, UpdateTaskStatusRequest};
 
 use super::lease_clock::LeaseClock;
-use crate::Outcome;
+use crate::{Failure, Outcome};
 
 /// How long to wait before a report is repeated that the coordinator could not decide about.
 const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
+
+/// Largest report. A result has at most so many bytes as the coordinator keeps it, and an error far fewer.
+const MAX_REPORT_BYTES: usize = 1024 * 1024;
 
 #[derive(Debug)]
 pub struct Held {
@@ -95,6 +99,12 @@ impl Held {
                 ..report
             },
         };
+        // A larger one is not taken, and one that is larger still would end the stream.
+        let bytes = report.encoded_len();
+        if bytes > MAX_REPORT_BYTES {
+            let why = format!("it has {bytes} bytes, and at most {MAX_REPORT_BYTES} are taken");
+            return self.ended(lease_id, Failure::result_rejected(&why).into());
+        }
         self.has_slot = false;
         self.report = Some((report, Said::NOW));
     }

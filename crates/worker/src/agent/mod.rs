@@ -10,6 +10,7 @@ mod held;
 mod lease_clock;
 mod link;
 mod pauses;
+mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;

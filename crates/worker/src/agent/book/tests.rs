@@ -1,10 +1,9 @@
 //! The agent's side of the contract, message by message.
 
 use prost_types::Timestamp;
-use wire::grpc::{Problem, UpdateTaskStatusResponse};
+use wire::grpc::Problem;
 
 use super::*;
-use crate::Failure;
 
 const INTERVAL_S: u64 = 20;
 
@@ -61,9 +60,13 @@ fn done() -> Outcome {
 
 /// A book with a connection, two slots and these leases, whose beginnings were told and answered.
 fn book(lease_ids: &[&str]) -> Book {
-    let mut book = Book::new(2);
+    book_with(2, lease_ids)
+}
+
+fn book_with(slots: u32, lease_ids: &[&str]) -> Book {
+    let mut book = Book::new(slots as usize);
     book.connected(&welcome(), Vec::new());
-    assert_eq!(book.outgoing(seconds(100)).credit, 2);
+    assert_eq!(book.outgoing(seconds(100)).credit, slots);
     assert_eq!(book.heard(tasks(lease_ids), seconds(100)).len(), lease_ids.len());
     let begun = book.outgoing(seconds(100)).reports;
     assert!(begun.iter().all(|report| report.status() == TaskStatus::Executing));
@@ -101,6 +104,18 @@ fn a_report_is_said_until_it_is_answered_and_only_once_on_a_connection() {
     book.heard(answers(vec![verdict(Verdict::Committed)]), seconds(105));
     assert!(book.is_empty());
     assert_eq!(book.outgoing(seconds(200)).stats.unwrap().total_completed, 1);
+}
+
+#[test]
+fn a_result_that_is_rejected_becomes_a_failure_which_is_said_once() {
+    let mut book = book(&["a"]);
+    book.ended("a", done());
+    book.outgoing(seconds(101));
+    book.heard(answers(vec![verdict(Verdict::Rejected)]), seconds(101));
+    let said = book.outgoing(seconds(101)).reports;
+    assert_eq!((said[0].status(), said[0].error_code.as_str()), (TaskStatus::Failed, "result_rejected"));
+    book.heard(answers(vec![verdict(Verdict::Rejected)]), seconds(101));
+    assert!(book.is_empty());
 }
 
 #[test]
@@ -190,15 +205,18 @@ fn a_draining_worker_takes_nothing_and_gives_back_what_comes() {
 
 #[test]
 fn large_results_go_out_in_messages_that_the_coordinator_takes() {
-    let mut book = book(&["a", "b"]);
-    for lease_id in ["a", "b"] {
-        let stdout_raw = vec![0; 1_500_000];
+    let mut book = book_with(3, &["a", "b", "c"]);
+    for lease_id in ["a", "b", "c"] {
+        let stdout_raw = vec![0; 1_000_000];
         let result = wire::grpc::ActionResult { stdout_raw, ..Default::default() };
         book.ended(lease_id, Outcome::Action(Box::new(result)));
     }
-    assert_eq!(book.outgoing(seconds(101)).reports.len(), 1);
+    assert_eq!(book.outgoing(seconds(101)).reports.len(), 2);
     assert!(book.has_news(seconds(101)));
     assert_eq!(book.outgoing(seconds(101)).reports.len(), 1);
+    let result = wire::grpc::ActionResult { stdout_raw: vec![0; 5_000_000], ..Default::default() };
+    book.ended("a", Outcome::Action(Box::new(result)));
+    assert_eq!(book.outgoing(seconds(101)).reports[0].error_code, "result_rejected");
 }
 
 #[test]

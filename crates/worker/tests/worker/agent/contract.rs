@@ -146,7 +146,7 @@ async fn w11_a_worker_that_was_replaced_stops_its_work_and_itself() {
     begun.cancelled().await;
     assert!(matches!(worker.ended().await, Err(Error::Superseded { .. })));
     assert_eq!(served.task(&id).await["state"], "WAITING");
-    assert_eq!(served.known("w").await["state"], "IDLE", "the other session goes on");
+    assert_eq!(served.known("w").await["sessionId"], "another", "the other session goes on");
 }
 
 #[tokio::test]
@@ -163,14 +163,15 @@ async fn work_that_panics_is_a_failure_of_the_attempt_alone() {
 }
 
 #[tokio::test]
-async fn a_report_that_the_coordinator_rejects_is_not_repeated() {
+async fn a_result_that_the_coordinator_does_not_take_is_a_failure_that_says_so() {
     let served = Served::start().await;
-    let id = served.submit(short_lease(500)).await;
     let mut worker = Worker::start(&served, 1);
-    worker.next().await.end(Outcome::Json(Bytes::from_static(b"{no json")));
-    // The lease runs out, and the task comes again.
-    let again = worker.next().await;
-    assert_eq!((again.task.task_id.as_str(), again.task.attempt), (id.as_str(), 2));
-    again.done();
-    served.until(&id, |task| task["state"] == "COMPLETED").await;
+    let large =
+        |bytes| Outcome::Action(Box::new(ActionResult { stdout_raw: vec![0; bytes], ..Default::default() }));
+    for outcome in [Outcome::Json(Bytes::from_static(b"{no json")), large(900_000), large(9_000_000)] {
+        let id = served.submit(task()).await;
+        worker.next().await.end(outcome);
+        let failed = served.until(&id, |task| task["state"] == "FAILED").await;
+        assert_eq!((&failed["error"]["code"], &failed["attempt"]), (&"result_rejected".into(), &1.into()));
+    }
 }
