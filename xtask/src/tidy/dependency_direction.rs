@@ -28,6 +28,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Crates that exist for tests and never become part of the product.
 const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos"];
 
+/// Outer crates that a crate's own tests may use: both ends of a contract, where one cannot be tested without the other.
+const MAY_TEST_WITH: &[(&str, &[&str])] = &[("worker", &["coordinator", "server"])];
+
 /// The only foreign crates that the authority may use: data structures and derives, nothing that does I/O,
 /// tells time or draws random numbers.
 const AUTHORITY_MAY_USE: &[&str] =
@@ -48,7 +51,11 @@ fn check_package(package: &Package) -> Vec<Finding> {
         let name = dependency.name.as_str();
         let is_dev = dependency.kind.as_deref() == Some("dev");
         let is_allowed = match &dependency.path {
-            Some(_) => allowed.contains(&name) || (is_dev && TEST_ONLY.contains(&name)),
+            Some(_) => {
+                let tests_with =
+                    MAY_TEST_WITH.iter().any(|(own, others)| *own == package.name && others.contains(&name));
+                allowed.contains(&name) || (is_dev && (TEST_ONLY.contains(&name) || tests_with))
+            }
             None => is_dev || package.name != "authority" || AUTHORITY_MAY_USE.contains(&name),
         };
         if !is_allowed {
@@ -85,6 +92,14 @@ mod tests {
     #[test]
     fn a_test_only_crate_stays_out_of_the_product() {
         let mut package = own_package("lessor", &["./chaos"]);
+        assert_eq!(check_package(&package).len(), 1);
+        package.dependencies[0].kind = Some("dev".into());
+        assert_eq!(check_package(&package), []);
+    }
+
+    #[test]
+    fn what_a_crate_is_tested_with_stays_out_of_it() {
+        let mut package = own_package("worker", &["./server"]);
         assert_eq!(check_package(&package).len(), 1);
         package.dependencies[0].kind = Some("dev".into());
         assert_eq!(check_package(&package), []);

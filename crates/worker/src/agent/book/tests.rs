@@ -1,0 +1,228 @@
+//! The agent's side of the contract, message by message.
+
+use prost_types::Timestamp;
+use wire::grpc::Problem;
+
+use super::*;
+
+const INTERVAL_S: u64 = 20;
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn welcome() -> RegisterWorkerResponse {
+    let interval = prost_types::Duration { seconds: INTERVAL_S as i64, nanos: 0 };
+    RegisterWorkerResponse { heartbeat_interval: Some(interval), ..RegisterWorkerResponse::default() }
+}
+
+/// A task with a lease of 66 seconds.
+fn task(lease_id: &str) -> LeasedTask {
+    let at = |seconds| Some(Timestamp { seconds, nanos: 0 });
+    LeasedTask {
+        task_id: format!("task-{lease_id}"),
+        lease_id: lease_id.to_owned(),
+        granted_at: at(1_000),
+        lease_expires_at: at(1_066),
+        ..LeasedTask::default()
+    }
+}
+
+fn tasks(lease_ids: &[&str]) -> WorkResponse {
+    WorkResponse { tasks: lease_ids.iter().map(|id| task(id)).collect(), ..WorkResponse::default() }
+}
+
+fn answers(answers: Vec<ReportAnswer>) -> WorkResponse {
+    WorkResponse { reports: answers, ..WorkResponse::default() }
+}
+
+fn verdict(verdict: Verdict) -> ReportAnswer {
+    let answer = UpdateTaskStatusResponse { verdict: verdict.into(), ..UpdateTaskStatusResponse::default() };
+    ReportAnswer { answer: Some(answer), ..ReportAnswer::default() }
+}
+
+fn alive() -> ReportAnswer {
+    let answer = UpdateTaskStatusResponse {
+        lease_expires_at: Some(Timestamp { seconds: 1_100, nanos: 0 }),
+        ..UpdateTaskStatusResponse::default()
+    };
+    ReportAnswer { answer: Some(answer), ..ReportAnswer::default() }
+}
+
+fn undecided() -> ReportAnswer {
+    let problem = Problem { code: "overloaded".to_owned(), ..Problem::default() };
+    ReportAnswer { problem: Some(problem), ..verdict(Verdict::Unspecified) }
+}
+
+fn done() -> Outcome {
+    Outcome::Json("1".into())
+}
+
+/// A book with a connection, two slots and these leases, whose beginnings were told and answered.
+fn book(lease_ids: &[&str]) -> Book {
+    book_with(2, lease_ids)
+}
+
+fn book_with(slots: u32, lease_ids: &[&str]) -> Book {
+    let mut book = Book::new(slots as usize);
+    book.connected(&welcome(), Vec::new());
+    assert_eq!(book.outgoing(seconds(100)).credit, slots);
+    assert_eq!(book.heard(tasks(lease_ids), seconds(100)).len(), lease_ids.len());
+    let begun = book.outgoing(seconds(100)).reports;
+    assert!(begun.iter().all(|report| report.status() == TaskStatus::Executing));
+    book.heard(answers(begun.iter().map(|_| alive()).collect()), seconds(100));
+    book
+}
+
+fn cancelled(book: &Book, lease_id: &str) -> bool {
+    book.cancel_of(lease_id).is_none_or(|cancel| cancel.is_cancelled())
+}
+
+#[test]
+fn credit_is_given_once_for_each_slot_that_becomes_free() {
+    let mut book = book(&["a", "b"]);
+    assert!(!book.has_news(seconds(101)));
+    book.freed("a");
+    assert_eq!(book.outgoing(seconds(101)).credit, 1);
+    assert!(!book.has_news(seconds(101)), "it was given");
+    book.ended("a", done());
+    assert_eq!(book.outgoing(seconds(101)).credit, 0, "the slot was free before");
+}
+
+#[test]
+fn a_report_is_said_until_it_is_answered_and_only_once_on_a_connection() {
+    let mut book = book(&["a"]);
+    book.ended("a", done());
+    assert_eq!(book.outgoing(seconds(101)).reports.len(), 1);
+    assert_eq!(book.outgoing(seconds(102)).reports.len(), 0);
+    book.connected(&welcome(), Vec::new());
+    let again = book.outgoing(seconds(103));
+    assert_eq!((again.reports.len(), again.reports[0].status()), (1, TaskStatus::Completed));
+    book.heard(answers(vec![undecided()]), seconds(103));
+    assert!(!book.is_empty() && book.outgoing(seconds(103)).reports.is_empty(), "it waits a moment");
+    assert_eq!(book.outgoing(seconds(105)).reports.len(), 1);
+    book.heard(answers(vec![verdict(Verdict::Committed)]), seconds(105));
+    assert!(book.is_empty());
+    assert_eq!(book.outgoing(seconds(200)).stats.unwrap().total_completed, 1);
+}
+
+#[test]
+fn a_result_that_is_rejected_becomes_a_failure_which_is_said_once() {
+    let mut book = book(&["a"]);
+    book.ended("a", done());
+    book.outgoing(seconds(101));
+    book.heard(answers(vec![verdict(Verdict::Rejected)]), seconds(101));
+    let said = book.outgoing(seconds(101)).reports;
+    assert_eq!((said[0].status(), said[0].error_code.as_str()), (TaskStatus::Failed, "result_rejected"));
+    book.heard(answers(vec![verdict(Verdict::Rejected)]), seconds(101));
+    assert!(book.is_empty());
+}
+
+#[test]
+fn answers_belong_to_reports_in_their_order() {
+    let mut book = book(&["a", "b"]);
+    book.ended("a", done());
+    book.ended("b", Failure::cancelled().into());
+    let said = book.outgoing(seconds(101)).reports;
+    assert_eq!(said.iter().map(|report| report.lease_id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    book.heard(answers(vec![verdict(Verdict::Cancelled), verdict(Verdict::Committed)]), seconds(101));
+    let stats = book.outgoing(seconds(200)).stats.unwrap();
+    assert_eq!((stats.total_completed, stats.total_failed, book.is_empty()), (0, 1, true));
+}
+
+#[test]
+fn a_lease_ends_by_the_workers_own_clock_unless_heartbeats_are_answered() {
+    let mut book = book(&["a"]);
+    let beat = book.outgoing(seconds(120));
+    assert_eq!(beat.heartbeats.len(), 1);
+    let status = LeaseStatus { lease_id: "a".to_owned(), ..LeaseStatus::default() };
+    book.heard(WorkResponse { leases: vec![status], ..WorkResponse::default() }, seconds(125));
+    // From when it was sent: 60 of the 66 seconds are sure.
+    assert_eq!(book.next_due(seconds(175)), Some(seconds(180)));
+    book.expire(seconds(179));
+    assert!(!cancelled(&book, "a"));
+    book.expire(seconds(180));
+    assert!(cancelled(&book, "a") && book.is_empty(), "nothing is reported");
+    book.ended("a", done());
+    assert!(book.is_empty());
+}
+
+#[test]
+fn a_lost_lease_stops_its_work_and_a_cancel_lets_it_report() {
+    let mut book = book(&["a", "b"]);
+    let (a, b) = (book.cancel_of("a").unwrap(), book.cancel_of("b").unwrap());
+    book.outgoing(seconds(120));
+    let lost = LeaseStatus { lease_id: "a".to_owned(), lost: true, ..LeaseStatus::default() };
+    let cancel = LeaseStatus { lease_id: "b".to_owned(), should_cancel: true, ..LeaseStatus::default() };
+    book.heard(WorkResponse { leases: vec![lost, cancel], ..WorkResponse::default() }, seconds(120));
+    assert!(a.is_cancelled() && b.is_cancelled());
+    book.ended("a", done());
+    book.ended("b", Failure::cancelled().into());
+    let said = book.outgoing(seconds(121)).reports;
+    assert_eq!((said.len(), said[0].lease_id.as_str()), (1, "b"));
+}
+
+#[test]
+fn a_lease_that_is_over_because_of_its_report_is_not_lost() {
+    let mut book = book(&["a"]);
+    book.ended("a", done());
+    book.outgoing(seconds(120));
+    let lost = LeaseStatus { lease_id: "a".to_owned(), lost: true, ..LeaseStatus::default() };
+    let both = WorkResponse { leases: vec![lost], ..answers(vec![undecided()]) };
+    book.heard(both, seconds(120));
+    assert!(!book.is_empty());
+}
+
+#[test]
+fn a_task_that_was_lost_on_its_way_is_given_back_after_a_reconnect() {
+    let mut book = book(&["a"]);
+    let known = ["a", "stray"].map(|id| LeaseStatus { lease_id: id.to_owned(), ..LeaseStatus::default() });
+    book.connected(&welcome(), known.to_vec());
+    let said = book.outgoing(seconds(101));
+    assert_eq!((said.heartbeats.len(), said.reports.len()), (1, 1));
+    assert!(said.reports[0].release && said.reports[0].lease_id == "stray");
+    assert_eq!(said.credit, 1);
+    book.heard(answers(vec![verdict(Verdict::Unspecified)]), seconds(101));
+    assert!(!book.releases.contains_key("stray"));
+}
+
+#[test]
+fn a_draining_worker_takes_nothing_and_gives_back_what_comes() {
+    let mut book = book(&["a"]);
+    book.drain();
+    let said = book.outgoing(seconds(101));
+    assert_eq!((said.credit, said.state()), (0, WorkerState::Draining));
+    assert!(book.heard(tasks(&["late"]), seconds(101)).is_empty());
+    assert!(book.outgoing(seconds(101)).reports[0].release);
+    let a = book.cancel_of("a").unwrap();
+    book.release_all();
+    assert!(a.is_cancelled());
+    let said = book.outgoing(seconds(102)).reports;
+    assert_eq!((said[0].lease_id.as_str(), said[0].release), ("a", true));
+    book.heard(answers(vec![verdict(Verdict::Unspecified), verdict(Verdict::Unspecified)]), seconds(102));
+    assert!(book.is_empty());
+}
+
+#[test]
+fn large_results_go_out_in_messages_that_the_coordinator_takes() {
+    let mut book = book_with(3, &["a", "b", "c"]);
+    for lease_id in ["a", "b", "c"] {
+        let stdout_raw = vec![0; 1_000_000];
+        let result = wire::grpc::ActionResult { stdout_raw, ..Default::default() };
+        book.ended(lease_id, Outcome::Action(Box::new(result)));
+    }
+    assert_eq!(book.outgoing(seconds(101)).reports.len(), 2);
+    assert!(book.has_news(seconds(101)));
+    assert_eq!(book.outgoing(seconds(101)).reports.len(), 1);
+    let result = wire::grpc::ActionResult { stdout_raw: vec![0; 5_000_000], ..Default::default() };
+    book.ended("a", Outcome::Action(Box::new(result)));
+    assert_eq!(book.outgoing(seconds(101)).reports[0].error_code, "result_rejected");
+}
+
+#[test]
+fn heartbeats_that_nobody_answers_are_noticed() {
+    let mut book = book(&["a"]);
+    book.outgoing(seconds(120));
+    assert!(!book.is_unheard(seconds(149), seconds(30)));
+    assert!(book.is_unheard(seconds(150), seconds(30)));
+}

@@ -1,0 +1,6 @@
+//! The agent against a real server: the whole contract, with work that does what the test says.
+
+mod contract;
+mod drain;
+mod outage;
+pub mod support;

@@ -1,0 +1,212 @@
+//! A real server over a real coordinator, which can go away and come back, and an agent whose work is in the test's
+//! hands.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use coordinator::{ClusterId, Options, Running};
+use serde_json::Value;
+use server::{App, Drained, Limits, Scheduler};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tonic::transport::{Channel, Endpoint};
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
+use wire::grpc::{SubmitTask, SubmitTasksRequest};
+use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Place, Stopper, Task};
+
+/// Long enough for anything that is not stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, work).await.expect("it is stuck")
+}
+
+pub struct Served {
+    pub address: SocketAddr,
+    running: Running,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<Drained>,
+    directory: TempDir,
+}
+
+/// A server that is not there at the moment.
+pub struct Down {
+    pub address: SocketAddr,
+    directory: TempDir,
+}
+
+impl Served {
+    pub async fn start() -> Served {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        Down { address, directory: tempfile::tempdir().unwrap() }.up().await
+    }
+
+    pub async fn down(self) -> Down {
+        let _ = self.stop.send(());
+        in_time(self.serving).await.unwrap();
+        self.running.stop().await.unwrap();
+        Down { address: self.address, directory: self.directory }
+    }
+
+    pub async fn client(&self) -> WorkerSchedulerClient<Channel> {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        WorkerSchedulerClient::new(endpoint.connect().await.unwrap())
+    }
+
+    pub async fn submit(&self, task: SubmitTask) -> String {
+        let request = SubmitTasksRequest { tasks: vec![task] };
+        let answer = self.client().await.submit_tasks(request).await.unwrap().into_inner();
+        assert_eq!(answer.tasks[0].problem, None);
+        answer.tasks[0].task_id.clone()
+    }
+
+    /// What the server answers to one request over HTTP.
+    pub async fn http(&self, method: &str, path: &str, body: &str) -> Value {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        in_time(stream.read_to_string(&mut answer)).await.unwrap();
+        serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    pub async fn task(&self, task_id: &str) -> Value {
+        self.http("GET", &format!("/v1/tasks/{task_id}"), "").await
+    }
+
+    pub async fn cancel(&self, task_id: &str) {
+        self.http("POST", &format!("/v1/tasks/{task_id}/cancel"), r#"{"reason":"enough"}"#).await;
+    }
+
+    /// Waits until a task is as it should be.
+    pub async fn until(&self, task_id: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        in_time(async {
+            loop {
+                let task = self.task(task_id).await;
+                if is_so(&task) {
+                    return task;
+                }
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+    }
+
+    /// What the server says of a worker's registration; null when there is none.
+    pub async fn known(&self, worker: &str) -> Value {
+        let list = self.http("GET", "/v1/workers", "").await;
+        let mut workers = list["workers"].as_array().unwrap().iter();
+        let known = workers.find(|known| known["workerId"] == worker).cloned().unwrap_or_default();
+        known["registration"].clone()
+    }
+}
+
+impl Down {
+    pub async fn up(self) -> Served {
+        let mut options = Options::new(self.directory.path());
+        let is_new = self.directory.path().read_dir().unwrap().next().is_none();
+        options.ledger.create = is_new.then_some(ClusterId([1; 16]));
+        options.ledger.segment_bytes = 32 << 20;
+        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let listener = TcpListener::bind(self.address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let app = App::with_scheduler(running.handle.clone(), [7; 32], Scheduler::default());
+        let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
+            let _ = stopped.await;
+        }));
+        Served { address, running, stop, serving, directory: self.directory }
+    }
+}
+
+/// An attempt that waits for the test to say how it ends.
+pub struct Begun {
+    pub task: Task,
+    pub place: Place,
+    end: oneshot::Sender<Outcome>,
+}
+
+impl Begun {
+    pub fn end(self, outcome: Outcome) {
+        let _ = self.end.send(outcome);
+    }
+
+    pub fn done(self) {
+        self.end(Outcome::Json(Bytes::from_static(b"{\"n\":1}")));
+    }
+
+    pub async fn cancelled(&self) {
+        in_time(self.place.cancelled().cancelled()).await;
+    }
+}
+
+struct Puppet(mpsc::UnboundedSender<Begun>);
+
+#[tonic::async_trait]
+impl Performer for Puppet {
+    async fn perform(&self, task: Task, place: Place) -> Outcome {
+        let (end, ended) = oneshot::channel();
+        let cancel = place.cancelled().clone();
+        self.0.send(Begun { task, place, end }).unwrap();
+        tokio::select! {
+            outcome = ended => outcome.expect("the test says how it ends"),
+            () = cancel.cancelled() => Failure::cancelled().into(),
+        }
+    }
+}
+
+/// An agent `w` of the queue `q`.
+pub struct Worker {
+    begun: mpsc::UnboundedReceiver<Begun>,
+    pub stop: Stopper,
+    agent: JoinHandle<Result<(), Error>>,
+}
+
+impl Worker {
+    pub fn start(served: &Served, slots: usize) -> Worker {
+        Worker::at(served.address, slots, Duration::from_secs(300))
+    }
+
+    pub fn at(address: SocketAddr, slots: usize, drain_timeout: Duration) -> Worker {
+        let actions = ActionOptions::below("unused");
+        let mut config = Config::new(format!("http://{address}"), "w", actions);
+        config.queues = vec!["q".to_owned()];
+        config.max_concurrent_tasks = slots;
+        config.drain_timeout = drain_timeout;
+        let (sender, begun) = mpsc::unbounded_channel();
+        let stop = Stopper::new();
+        let agent = tokio::spawn(Agent::serve(config, Arc::new(Puppet(sender)), stop.clone()));
+        Worker { begun, stop, agent }
+    }
+
+    pub async fn next(&mut self) -> Begun {
+        in_time(self.begun.recv()).await.expect("the agent lives")
+    }
+
+    /// Whether nothing has begun that was not looked at.
+    pub fn is_idle(&mut self) -> bool {
+        self.begun.try_recv().is_err()
+    }
+
+    pub async fn ended(self) -> Result<(), Error> {
+        in_time(self.agent).await.unwrap()
+    }
+}
+
+pub fn task() -> SubmitTask {
+    SubmitTask { queue: "q".to_owned(), payload: Bytes::from_static(b"{}"), ..SubmitTask::default() }
+}
+
+pub fn short_lease(lease_ms: u64) -> SubmitTask {
+    SubmitTask { lease_ms, ..task() }
+}
