@@ -19,7 +19,7 @@ impl Effect for Recorder {
         "recorder"
     }
 
-    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String> {
+    fn apply(&mut self, record: &HistoryRecord, _: &dyn HistoryReader) -> Result<(), String> {
         if self.fail_once_at == Some(record.position.0) {
             self.fail_once_at = None;
             return Err("not now".into());

@@ -19,7 +19,7 @@ impl Effect for Notes {
         "notes"
     }
 
-    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String> {
+    fn apply(&mut self, record: &HistoryRecord, _: &dyn HistoryReader) -> Result<(), String> {
         self.0.lock().unwrap().push(record.position.0);
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::grpc;
 use crate::lease_id::LeaseIds;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
+use crate::reapi::Content;
 
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;
@@ -32,17 +33,23 @@ struct Inner {
     bodies: Bodies,
     draining: watch::Sender<bool>,
     grpc: grpc::Shared,
+    content: Option<Content>,
 }
 
 impl App {
     /// `lease_key` must stay the same over restarts, or workers cannot report on the leases that they hold. The keys of
     /// task tokens come from it as well.
     pub fn new(handle: Handle, lease_key: [u8; 32]) -> App {
-        App::with_scheduler(handle, lease_key, grpc::Scheduler::default())
+        App::with(handle, lease_key, grpc::Scheduler::default(), None)
     }
 
-    /// As [`App::new`], with other settings of the worker service.
-    pub fn with_scheduler(handle: Handle, lease_key: [u8; 32], scheduler: grpc::Scheduler) -> App {
+    /// As [`App::new`], with other settings of the worker service and, for remote execution, a content store.
+    pub fn with(
+        handle: Handle,
+        lease_key: [u8; 32],
+        scheduler: grpc::Scheduler,
+        content: Option<Content>,
+    ) -> App {
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {
             handle,
@@ -53,6 +60,7 @@ impl App {
             bodies: Bodies::new(),
             draining: watch::Sender::new(false),
             grpc: grpc::Shared::new(scheduler),
+            content,
         }))
     }
 
@@ -78,6 +86,10 @@ impl App {
 
     pub(crate) fn grpc(&self) -> &grpc::Shared {
         &self.0.grpc
+    }
+
+    pub(crate) fn content(&self) -> Option<&Content> {
+        self.0.content.as_ref()
     }
 
     /// Ends all waits, so that the server can stop.

@@ -3,6 +3,7 @@
 
 mod app;
 mod bodies;
+mod cache;
 mod callbacks;
 mod claims;
 mod content;
@@ -22,6 +23,7 @@ mod page_token;
 mod panics;
 mod problem;
 mod queues;
+pub mod reapi;
 mod reference;
 mod report;
 mod router;

@@ -25,6 +25,8 @@ const MAX_CALL: Duration = Duration::from_secs(90);
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Longest pause between two questions about the services.
 const MAX_REFLECTION_PAUSE: Duration = Duration::from_secs(60);
+/// The call whose request is a blob of any size.
+const BYTE_STREAM_WRITE: &str = "/google.bytestream.ByteStream/Write";
 /// The caller's deadline, as gRPC has it: at most eight digits and a unit.
 const TIMEOUT_HEADER: &str = "grpc-timeout";
 const MAX_TIMEOUT_DIGITS: usize = 8;
@@ -49,7 +51,13 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
     }
     let meter = Arc::new(Meter { app, held_kib: AtomicUsize::new(0) });
     let path = request.uri().path();
-    let max_pause = if path.ends_with("/Work") {
+    let mut max_call = given.unwrap_or(MAX_CALL).min(MAX_CALL);
+    let max_pause = if path == BYTE_STREAM_WRITE {
+        // An upload may be as long as it likes while it goes on; its pieces are gone once they are stored.
+        request.extensions_mut().insert(meter.clone());
+        max_call = given.unwrap_or(Duration::MAX);
+        Some(MAX_PAUSE)
+    } else if path.ends_with("/Work") {
         // A worker may be silent for as long as its registration lasts, which the stream itself watches.
         request.extensions_mut().insert(meter.clone());
         None
@@ -59,7 +67,7 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
         Some(MAX_PAUSE)
     };
     let request = request.map(|body| Body::new(Metered { body, meter, max_pause, pause: None }));
-    match timeout(given.unwrap_or(MAX_CALL).min(MAX_CALL), next.run(request)).await {
+    match timeout(max_call, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Status::deadline_exceeded("the call took longer than it may").into_http(),
     }
