@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use coordinator::{Effect, HistoryRecord};
+use coordinator::{Effect, HistoryReader, HistoryRecord};
 use support::{options, submit};
 
 /// Writes down the positions it was shown, and fails when it is told to.

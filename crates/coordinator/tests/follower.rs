@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use coordinator::{Effect, Follower, HistoryRecord};
+use coordinator::{Effect, Follower, HistoryReader, HistoryRecord};
 use ledger::disk::fake::{FakeDisk, Fate};
 use ledger::file::{BatchBuilder, ClusterId, FileLedger, Options};
 use ledger::{Position, record};

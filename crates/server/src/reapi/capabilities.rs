@@ -29,7 +29,6 @@ pub fn get(
         symlink_absolute_path_strategy: symlink_absolute_path_strategy::Value::Allowed as i32,
         supported_compressors: zstd.clone(),
         supported_batch_update_compressors: zstd,
-        max_cas_blob_size_bytes: i64::try_from(reapi.blobs().max_blob_bytes()).unwrap_or(i64::MAX),
         ..CacheCapabilities::default()
     };
     let execution = ExecutionCapabilities {

@@ -3,7 +3,7 @@
 pub use bazel_remote_apis::build::bazel::remote::execution::v2::*;
 pub use bazel_remote_apis::google::bytestream;
 pub use bazel_remote_apis::google::longrunning;
-pub use bazel_remote_apis::google::protobuf::{Any, Duration, Timestamp};
+pub use bazel_remote_apis::google::protobuf::{Any, Empty, Timestamp};
 pub use bazel_remote_apis::google::rpc;
 
 use prost::Message;

@@ -18,6 +18,7 @@ use super::messages::longrunning::{
     CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
     ListOperationsResponse, Operation, WaitOperationRequest,
 };
+use super::messages::Empty;
 use super::{Reapi, instance};
 use crate::page_token::List;
 use crate::problem::Problem;
@@ -107,15 +108,15 @@ impl Operations for Reapi {
     }
 
     /// The client is no longer interested; whether the execution goes on is not its business.
-    async fn delete_operation(&self, request: Request<DeleteOperationRequest>) -> Result<Response<()>, Status> {
+    async fn delete_operation(&self, request: Request<DeleteOperationRequest>) -> Result<Response<Empty>, Status> {
         let operation = &request.get_ref().name;
         let known = self.known(request.metadata(), operation).await?;
         self.detach(&known, operation).await?;
-        Ok(Response::new(()))
+        Ok(Response::new(Empty::default()))
     }
 
     /// Stops the execution, unless others wait for it too.
-    async fn cancel_operation(&self, request: Request<CancelOperationRequest>) -> Result<Response<()>, Status> {
+    async fn cancel_operation(&self, request: Request<CancelOperationRequest>) -> Result<Response<Empty>, Status> {
         let operation = &request.get_ref().name;
         let known = self.known(request.metadata(), operation).await?;
         let digest = Payload::of(&known.detail.view.task).and_then(|payload| payload.digest());
@@ -136,7 +137,7 @@ impl Operations for Reapi {
             }
             _ => self.detach(&known, operation).await?,
         }
-        Ok(Response::new(()))
+        Ok(Response::new(Empty::default()))
     }
 
     async fn wait_operation(&self, request: Request<WaitOperationRequest>) -> Result<Response<Operation>, Status> {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use authority::Position;
-use coordinator::{Effect, Follower, HistoryRecord};
+use coordinator::{Effect, Follower, HistoryReader, HistoryRecord};
 use ledger::disk::fake::FakeDisk;
 use ledger::file::Reader;
 

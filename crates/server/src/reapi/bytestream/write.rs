@@ -105,8 +105,11 @@ impl Upload {
         match &mut self.decompressor {
             None => self.store(piece).await,
             Some(decompressor) => {
-                for piece in decompressor.take(&piece)? {
-                    if self.store(piece).await? == Progress::Present {
+                decompressor.feed(piece);
+                while let Some(piece) = decompressor.next()? {
+                    let offset = self.writer.committed();
+                    let written = self.writer.write(offset, piece).await;
+                    if written.map_err(|error| store::status(&error))? == Progress::Present {
                         return Ok(Progress::Present);
                     }
                 }

@@ -24,12 +24,14 @@ pub async fn batch_update(
     let mut accepted = Vec::new();
     let mut told = Vec::with_capacity(asked.requests.len());
     for blob in asked.requests {
-        let read = read(&blob, function);
-        told.push(Told { digest: blob.digest, status: None });
-        match read {
-            Ok(read) => accepted.push((told.len() - 1, read.0, read.1.unwrap_or_else(|| blob.data.into()))),
-            Err(why) => told[told.len() - 1].status = Some(messages::status(&why)),
-        }
+        let status = match read(&blob, function) {
+            Ok((digest, bytes)) => {
+                accepted.push((told.len(), digest, bytes.unwrap_or_else(|| blob.data.into())));
+                None
+            }
+            Err(why) => Some(messages::status(&why)),
+        };
+        told.push(Told { digest: blob.digest, status });
     }
     let places: Vec<usize> = accepted.iter().map(|(place, ..)| *place).collect();
     let blobs = accepted.into_iter().map(|(_, digest, bytes)| (digest, bytes)).collect();

@@ -5,7 +5,8 @@ mod batch_update;
 mod find_missing;
 mod get_tree;
 
-use tonic::{Request, Response, Status};
+use futures_util::stream::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
 
 use super::Reapi;
 use super::messages::content_addressable_storage_server::ContentAddressableStorage;
@@ -59,16 +60,18 @@ impl ContentAddressableStorage for Reapi {
         Err(not_served())
     }
 
+    type GetChunkMappingStream = BoxStream<'static, Result<GetChunkMappingResponse, Status>>;
+
     async fn get_chunk_mapping(
         &self,
         _: Request<GetChunkMappingRequest>,
-    ) -> Result<Response<GetChunkMappingResponse>, Status> {
+    ) -> Result<Response<Self::GetChunkMappingStream>, Status> {
         Err(not_served())
     }
 
     async fn register_chunk_mapping(
         &self,
-        _: Request<RegisterChunkMappingRequest>,
+        _: Request<Streaming<RegisterChunkMappingRequest>>,
     ) -> Result<Response<RegisterChunkMappingResponse>, Status> {
         Err(not_served())
     }
