@@ -19,7 +19,7 @@ pub async fn blob(
     InPath(place): InPath<Place>,
 ) -> Result<Response, Problem> {
     let (tenant, hash) = (tenant(&headers)?, place.hash()?);
-    let digest = content.blobs.find_by_hash(&tenant, DigestFunction::Sha256, hash).await;
+    let digest = content.blobs.find(&tenant, DigestFunction::Sha256, hash).await;
     match digest.map_err(|error| problem(&error))? {
         Some(digest) => answer(&content, &tenant, digest, &method).await,
         None => Err(Problem::new(Code::NotFound, format!("blob {hash} is not here"))),

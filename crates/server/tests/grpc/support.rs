@@ -59,7 +59,7 @@ impl Served {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = App::with_scheduler(running.handle.clone(), [7; 32], scheduler);
+        let app = App::with(running.handle.clone(), [7; 32], scheduler, None);
         let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
             let _ = stopped.await;
         }));

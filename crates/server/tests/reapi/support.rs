@@ -66,7 +66,8 @@ impl Served {
 
     async fn start_in(directory: TempDir, settings: Settings) -> Served {
         let is_new = directory.path().read_dir().unwrap().next().is_none();
-        let blobs = Arc::new(blobs::Local::open(&directory.path().join("content"), blobs::Options::default()).unwrap());
+        let store = blobs::Store::open(directory.path().join("content"), blobs::Options::default()).unwrap();
+        let blobs = Arc::new(blobs::Local::new(store));
         let results = Results::new(blobs.clone());
         let mut options = coordinator::Options::new(&directory.path().join("data"));
         options.ledger.create = is_new.then_some(ClusterId([1; 16]));

@@ -31,7 +31,7 @@ pub async fn read(
     let reader = reader.map_err(|error| store::status(&error))?;
     let reader: Box<dyn BlobReader> = match name.compression {
         Compression::None => reader,
-        Compression::Zstd => Box::new(Compressed::new(reader)?),
+        Compression::Zstd => Box::new(Compressed::new(reader).map_err(|error| store::status(&error))?),
     };
     let pieces = try_unfold(reader, |mut reader| async move {
         let piece = reader.next().await.map_err(|error| store::status(&error))?;

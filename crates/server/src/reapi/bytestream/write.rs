@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use blobs::{Begun, BlobWriter, Progress, UploadRequest};
+use blobs::{Begun, BlobWriter, Progress, UploadRequest, ZstdDecoder};
 use bytes::Bytes;
 use tonic::{Request, Status, Streaming};
 
 use crate::grpc::Meter;
-use crate::reapi::compression::Decompressor;
 use crate::reapi::messages::bytestream::{WriteRequest, WriteResponse};
 use crate::reapi::resource_name::{self, Compression, WriteName};
 use crate::reapi::{Reapi, instance, store};
@@ -68,7 +67,7 @@ fn offset(message: &WriteRequest) -> Result<u64, Status> {
 /// An upload under way. The client's offsets count what it sent; the store's count what that became.
 struct Upload {
     writer: Box<dyn BlobWriter>,
-    decompressor: Option<Decompressor>,
+    decompressor: Option<ZstdDecoder>,
     /// Where the client's next piece begins.
     expected: u64,
 }
@@ -77,7 +76,9 @@ impl Upload {
     fn new(name: &WriteName, writer: Box<dyn BlobWriter>, offset: u64) -> Result<Upload, Status> {
         let decompressor = match name.compression {
             Compression::None => None,
-            Compression::Zstd => Some(Decompressor::new(&name.digest)?),
+            Compression::Zstd => {
+                Some(ZstdDecoder::new(name.digest.size).map_err(|error| store::status(&error))?)
+            }
         };
         Ok(Upload { writer, decompressor, expected: offset })
     }
@@ -106,7 +107,7 @@ impl Upload {
             None => self.store(piece).await,
             Some(decompressor) => {
                 decompressor.feed(piece);
-                while let Some(piece) = decompressor.next()? {
+                while let Some(piece) = decompressor.next().map_err(|error| store::status(&error))? {
                     let offset = self.writer.committed();
                     let written = self.writer.write(offset, piece).await;
                     if written.map_err(|error| store::status(&error))? == Progress::Present {
@@ -125,7 +126,7 @@ impl Upload {
 
     async fn finish(self, name: &WriteName) -> Result<WriteResponse, Status> {
         if let Some(decompressor) = self.decompressor {
-            decompressor.finish()?;
+            decompressor.finish().map_err(|error| store::status(&error))?;
         }
         self.writer.finish().await.map_err(|error| store::status(&error))?;
         Ok(match name.compression {

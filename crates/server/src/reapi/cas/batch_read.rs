@@ -1,10 +1,11 @@
 //! BatchReadBlobs: small blobs out, each found or not on its own (R16).
 
+use blobs::ZstdEncoder;
 use tonic::{Request, Status};
 
 use crate::reapi::messages::batch_read_blobs_response::Response as Told;
 use crate::reapi::messages::{self, BatchReadBlobsRequest, BatchReadBlobsResponse, compressor};
-use crate::reapi::{MAX_BATCH_BYTES, Reapi, compression, digest, instance, store};
+use crate::reapi::{MAX_BATCH_BYTES, Reapi, digest, instance, store};
 
 /// Below this a compressed blob is hardly smaller.
 const MIN_COMPRESSED_BYTES: usize = 512;
@@ -33,11 +34,12 @@ pub async fn batch_read(
             Ok(bytes) => {
                 told.status = Some(messages::rpc::Status::default());
                 let small = (zstd && bytes.len() >= MIN_COMPRESSED_BYTES)
-                    .then(|| compression::compressed(&bytes))
+                    .then(|| ZstdEncoder::compress(&bytes).ok())
+                    .flatten()
                     .filter(|small| small.len() < bytes.len());
                 match small {
                     Some(small) => {
-                        told.data = small;
+                        told.data = small.into();
                         told.compressor = compressor::Value::Zstd as i32;
                     }
                     None => told.data = bytes.to_vec(),

@@ -1,12 +1,13 @@
 //! BatchUpdateBlobs: small blobs in, each accepted or refused on its own (R15).
 
+use blobs::ZstdDecoder;
 use bytes::Bytes;
 use tonic::{Request, Status};
 
 use crate::reapi::messages::batch_update_blobs_request as asked;
 use crate::reapi::messages::batch_update_blobs_response::Response as Told;
 use crate::reapi::messages::{self, BatchUpdateBlobsRequest, BatchUpdateBlobsResponse, compressor};
-use crate::reapi::{MAX_BATCH_BYTES, Reapi, compression, digest, instance, store};
+use crate::reapi::{MAX_BATCH_BYTES, Reapi, digest, instance, store};
 
 pub async fn batch_update(
     reapi: &Reapi,
@@ -59,7 +60,8 @@ fn read(
                     "{digest} is larger than a batch may be: write it with ByteStream"
                 )));
             }
-            compression::decompressed(&blob.data, &digest).map(|bytes| (digest, Some(bytes)))
+            let bytes = ZstdDecoder::decompress(Bytes::copy_from_slice(&blob.data), digest.size);
+            bytes.map(|bytes| (digest, Some(bytes))).map_err(|error| store::status(&error))
         }
         _ => Err(Status::invalid_argument("compressor: is not supported; IDENTITY and ZSTD are")),
     }
