@@ -1,0 +1,277 @@
+//! One action from its digest to its result: fetch, lay out, run, bring home.
+
+mod payload;
+mod times;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, ActionResult, Command, Platform};
+use blobs::{Digest, DigestFunction};
+use prost::Message;
+use tokio_util::sync::CancellationToken;
+use wire::grpc::ErrorCategory;
+
+use crate::cache::{Cache, verify};
+use crate::executors::{End, Run};
+use crate::inputs::{Fetched, Inputs, blocking};
+use crate::outputs::{self, Collected, Destination, Expected};
+use crate::work_dir::{WorkDir, WorkDirs};
+use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
+use payload::Payload;
+use times::Times;
+
+/// Runs actions; all that the work on them shares.
+pub struct Actions {
+    worker_id: String,
+    max_output_bytes: u64,
+    allow_absolute_symlinks: bool,
+    executor: Arc<dyn Executor>,
+    cas: Arc<dyn Cas>,
+    inputs: Inputs,
+    dirs: Arc<WorkDirs>,
+}
+
+/// An action that can be run: everything it needs is here.
+struct Ready {
+    action: Action,
+    command: Command,
+    expected: Arc<Expected>,
+    inputs: Fetched,
+}
+
+impl Actions {
+    /// Takes the worker's directories, and clears what an earlier process of this worker left there.
+    pub async fn open(
+        worker_id: &str,
+        options: &ActionOptions,
+        executor: Arc<dyn Executor>,
+        cas: Arc<dyn Cas>,
+    ) -> Result<Actions, Error> {
+        let (id, own) = (worker_id.to_owned(), options.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            let dirs = WorkDirs::open(&own.work_dir, &id)?;
+            Ok::<_, Error>((dirs, Cache::open(&own.cache_dir, own.cache_max_bytes)?))
+        });
+        let (dirs, cache) = opened.await.map_err(|error| Error::Setup(error.to_string()))??;
+        Ok(Actions {
+            worker_id: worker_id.to_owned(),
+            max_output_bytes: options.max_output_bytes,
+            allow_absolute_symlinks: options.allow_absolute_symlinks,
+            inputs: Inputs::new(Arc::new(cache), cas.clone(), options.allow_absolute_symlinks),
+            executor,
+            cas,
+            dirs,
+        })
+    }
+
+    /// Runs one action. `freed` is called when its command has ended.
+    pub async fn run(
+        &self,
+        instance: &str,
+        action: Digest,
+        cancel: &CancellationToken,
+        freed: impl FnOnce() + Send,
+    ) -> Result<ActionResult, Failure> {
+        let mut times = Times::begin();
+        let ready = unless(cancel, self.fetch(instance, action)).await?;
+        let dirs = self.dirs.clone();
+        let dir =
+            blocking(move || dirs.make().map_err(|error| Failure::io("the work directory", error))).await?;
+        let root = dir.path().join("root");
+        unless(cancel, self.lay_out(instance, &ready, &dir, &root)).await?;
+        times.inputs_fetched();
+
+        let (stdout, stderr) = (capture(&dir)?, capture(&dir)?);
+        let ran = self.executor.execute(self.prepared(&ready, &root, &stdout, &stderr, cancel)?).await?;
+        times.ran(&ran);
+        freed();
+        let exit_code = match ran.end {
+            End::Exited(code) => code,
+            End::TimedOut => return Err(Failure::timeout(timeout(&ready.action)?.unwrap_or(ran.run_time))),
+            End::Cancelled => return Err(Failure::cancelled()),
+            End::TooMuchOutput => return Err(self.too_much_output()),
+        };
+        let bring_home = self.bring_home(instance, action.function, &ready, &root, (stdout, stderr));
+        let mut result = unless(cancel, bring_home).await?;
+        result.exit_code = exit_code;
+        result.execution_metadata = Some(times.finish(&self.worker_id));
+        Ok(result)
+    }
+
+    /// Two calls to the store for an action whose inputs are known: one for the action, one for all it names.
+    async fn fetch(&self, instance: &str, action: Digest) -> Result<Ready, Failure> {
+        let mut missing = Vec::new();
+        let content = self.inputs.messages(instance, &[action]).await?.pop().flatten();
+        let content = content.ok_or_else(|| Failure::missing_inputs(&[action]))?;
+        let action_digest = action;
+        let action: Action = read(&content, "the action")?;
+        let function = action_digest.function;
+        let command = digest::read(function, action.command_digest.as_ref(), "the command")?;
+        let root = digest::read(function, action.input_root_digest.as_ref(), "the input root")?;
+        let wanted = if self.inputs.knows(&root) { vec![command] } else { vec![command, root] };
+        let mut contents = self.inputs.messages(instance, &wanted).await?.into_iter();
+        let command_content = contents.next().flatten();
+        let root_content = contents.next().flatten();
+        if command_content.is_none() {
+            missing.push(command);
+        }
+        let inputs = self.inputs.fetch(instance, root, root_content, &mut missing).await?;
+        if !missing.is_empty() {
+            missing.sort_unstable();
+            missing.dedup();
+            return Err(Failure::missing_inputs(&missing));
+        }
+        let command: Command = read(&command_content.unwrap_or_default(), "the command")?;
+        if command.arguments.is_empty() {
+            return Err(Failure::invalid_action("the command has no arguments"));
+        }
+        let has_nul = |text: &String| text.contains('\0');
+        let environment = &command.environment_variables;
+        if command.arguments.iter().any(has_nul)
+            || environment.iter().any(|variable| {
+                variable.name.is_empty() || variable.name.contains(['=', '\0']) || has_nul(&variable.value)
+            })
+        {
+            return Err(Failure::invalid_action(
+                "the command's arguments or environment cannot be passed on",
+            ));
+        }
+        let expected = Arc::new(outputs::expected(&command, self.allow_absolute_symlinks)?);
+        Ok(Ready { action, command, expected, inputs })
+    }
+
+    async fn lay_out(
+        &self,
+        instance: &str,
+        ready: &Ready,
+        dir: &WorkDir,
+        root: &Path,
+    ) -> Result<(), Failure> {
+        debug_assert!(root.starts_with(dir.path()));
+        std::fs::create_dir(root).map_err(|error| Failure::io("the work directory", error))?;
+        self.inputs.lay_out(instance, &ready.inputs, root).await?;
+        let (expected, root) = (ready.expected.clone(), root.to_owned());
+        blocking(move || expected.prepare(&root)).await
+    }
+
+    #[allow(deprecated, reason = "clients before version 2.2 give the platform only there")]
+    fn prepared(
+        &self,
+        ready: &Ready,
+        root: &Path,
+        stdout: &File,
+        stderr: &File,
+        cancel: &CancellationToken,
+    ) -> Result<Run, Failure> {
+        let clone =
+            |file: &File| file.try_clone().map_err(|error| Failure::io("the command's output", error));
+        let command = &ready.command;
+        let platform = ready.action.platform.as_ref().or(command.platform.as_ref());
+        let environment = command.environment_variables.iter();
+        Ok(Run {
+            arguments: command.arguments.clone(),
+            environment: environment.map(|one| (one.name.clone(), one.value.clone())).collect(),
+            input_root: root.to_owned(),
+            working_directory: match command.working_directory.is_empty() {
+                true => root.to_owned(),
+                false => root.join(&command.working_directory),
+            },
+            timeout: timeout(&ready.action)?,
+            stdout: clone(stdout)?,
+            stderr: clone(stderr)?,
+            max_output_bytes: self.max_output_bytes,
+            platform: platform.map(pairs).unwrap_or_default(),
+            cancel: cancel.clone(),
+        })
+    }
+
+    async fn bring_home(
+        &self,
+        instance: &str,
+        function: DigestFunction,
+        ready: &Ready,
+        root: &Path,
+        (stdout, stderr): (File, File),
+    ) -> Result<ActionResult, Failure> {
+        self.inputs.check(&ready.inputs).await?;
+        let Collected { mut result, mut found } = ready.expected.collect(root, function).await?;
+        for (file, told) in [(stdout, &mut result.stdout_digest), (stderr, &mut result.stderr_digest)] {
+            let failed = |error| Failure::io("the command's output", error);
+            if file.metadata().map_err(failed)?.len() == 0 {
+                continue;
+            }
+            let (digest, file) =
+                blocking(move || Ok((named(&file, function).map_err(failed)?, file))).await?;
+            *told = Some(digest::told(&digest));
+            found.add_own(digest, file);
+        }
+        outputs::upload(Destination { cas: &*self.cas, instance }, found, root).await?;
+        Ok(result)
+    }
+
+    fn too_much_output(&self) -> Failure {
+        let message =
+            format!("the command wrote more than {} bytes to its output or error", self.max_output_bytes);
+        Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message)
+    }
+}
+
+#[tonic::async_trait]
+impl Performer for Actions {
+    async fn perform(&self, task: Task, place: Place) -> Outcome {
+        let payload = match Payload::read(&task.payload) {
+            Ok(payload) => payload,
+            Err(failure) => return failure.into(),
+        };
+        match self.run(&payload.instance_name, payload.action, place.cancelled(), || place.free()).await {
+            Ok(result) => Outcome::Action(Box::new(result)),
+            Err(failure) => failure.into(),
+        }
+    }
+
+    async fn settle(&self) {
+        self.dirs.settle().await;
+    }
+}
+
+/// Work that stops where it is when the attempt is cancelled.
+async fn unless<T>(
+    cancel: &CancellationToken,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(Failure::cancelled()),
+        done = work => done,
+    }
+}
+
+/// A file without a name, so that no command can swap it.
+fn capture(dir: &WorkDir) -> Result<File, Failure> {
+    tempfile::tempfile_in(dir.path()).map_err(|error| Failure::io("the command's output", error))
+}
+
+fn named(mut file: &File, function: DigestFunction) -> std::io::Result<Digest> {
+    std::io::Seek::rewind(&mut file)?;
+    verify::digest_of(file, function)
+}
+
+fn timeout(action: &Action) -> Result<Option<Duration>, Failure> {
+    let Some(timeout) = &action.timeout else { return Ok(None) };
+    let bad = || Failure::invalid_action("the action's timeout is not a time");
+    let seconds = u64::try_from(timeout.seconds).map_err(|_| bad())?;
+    let nanos = u32::try_from(timeout.nanos).map_err(|_| bad())?;
+    Ok(Some(Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos.into())))
+        .filter(|t| !t.is_zero()))
+}
+
+fn pairs(platform: &Platform) -> Vec<(String, String)> {
+    platform.properties.iter().map(|property| (property.name.clone(), property.value.clone())).collect()
+}
+
+fn read<M: Message + Default>(content: &[u8], what: &str) -> Result<M, Failure> {
+    M::decode(content).map_err(|error| Failure::invalid_action(format!("{what} cannot be read: {error}")))
+}

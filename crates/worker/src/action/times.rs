@@ -1,0 +1,59 @@
+//! When each part of an attempt began and ended (R52).
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::ExecutedActionMetadata;
+use bazel_remote_apis::google::protobuf::{Duration, Timestamp};
+
+use crate::executors::Ran;
+
+/// When the task was queued is the coordinator's to say.
+#[derive(Debug)]
+pub struct Times {
+    told: ExecutedActionMetadata,
+}
+
+impl Times {
+    /// The worker has the action, and begins to fetch.
+    pub fn begin() -> Times {
+        let now = timestamp(SystemTime::now());
+        Times {
+            told: ExecutedActionMetadata {
+                worker_start_timestamp: now,
+                input_fetch_start_timestamp: now,
+                ..ExecutedActionMetadata::default()
+            },
+        }
+    }
+
+    pub fn inputs_fetched(&mut self) {
+        self.told.input_fetch_completed_timestamp = timestamp(SystemTime::now());
+    }
+
+    /// The command has ended, and its outputs are collected from now on.
+    pub fn ran(&mut self, ran: &Ran) {
+        self.told.execution_start_timestamp = timestamp(ran.started_at);
+        self.told.execution_completed_timestamp = timestamp(ran.ended_at);
+        self.told.virtual_execution_duration = Some(Duration {
+            seconds: i64::try_from(ran.run_time.as_secs()).unwrap_or(i64::MAX),
+            nanos: i32::try_from(ran.run_time.subsec_nanos()).unwrap_or(0),
+        });
+        self.told.output_upload_start_timestamp = timestamp(SystemTime::now());
+    }
+
+    pub fn finish(mut self, worker: &str) -> ExecutedActionMetadata {
+        let now = timestamp(SystemTime::now());
+        self.told.worker = worker.to_owned();
+        self.told.output_upload_completed_timestamp = now;
+        self.told.worker_completed_timestamp = now;
+        self.told
+    }
+}
+
+fn timestamp(time: SystemTime) -> Option<Timestamp> {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Some(Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(since.subsec_nanos()).unwrap_or(0),
+    })
+}

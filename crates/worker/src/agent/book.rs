@@ -1,0 +1,392 @@
+//! What the agent knows and has to say: the leases that it holds, what was sent and not answered, how many more it
+//! takes. No network, no clock and no processes of its own: it is told what happened and says what follows.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use wire::grpc::{
+    LeaseHeartbeat, LeaseStatus, LeasedTask, RegisterWorkerResponse, ReportAnswer, TaskStatus,
+    UpdateTaskStatusRequest, Verdict, WorkRequest, WorkResponse, WorkerState, WorkerStats,
+};
+
+use super::held::{Held, Said};
+use crate::Outcome;
+
+/// Most leases at a time; a heartbeat can name as many.
+pub const MAX_LEASES: usize = 1_000;
+/// Most bytes of reports in one message, of the four mebibytes that it may have. One report is never larger: a result
+/// has at most one mebibyte.
+const MAX_REPORT_BYTES: usize = 2 * 1024 * 1024;
+/// How often to say something to a coordinator that does not ask for more.
+const DEFAULT_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+
+pub struct Book {
+    slots: usize,
+    held: BTreeMap<Arc<str>, Held>,
+    /// Leases to be given back, and those on their way.
+    releases: BTreeMap<Arc<str>, Said>,
+    /// What was sent on this connection, in order: so are the answers.
+    sent: VecDeque<(Arc<str>, Sent, Duration)>,
+    /// When the heartbeats went out whose answers are to come.
+    beats: VecDeque<Duration>,
+    beaten_at: Option<Duration>,
+    /// How many tasks the coordinator may still send.
+    credit: usize,
+    interval: Duration,
+    is_draining: bool,
+    /// Whether the coordinator was told of the draining on this connection.
+    drain_told: bool,
+    completed: i64,
+    failed: i64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Sent {
+    Start,
+    Report,
+    Release,
+}
+
+impl Book {
+    pub fn new(slots: usize) -> Book {
+        Book {
+            slots: slots.clamp(1, MAX_LEASES / 2),
+            held: BTreeMap::new(),
+            releases: BTreeMap::new(),
+            sent: VecDeque::new(),
+            beats: VecDeque::new(),
+            beaten_at: None,
+            credit: 0,
+            interval: DEFAULT_HEARTBEAT_INTERVAL,
+            is_draining: false,
+            drain_told: false,
+            completed: 0,
+            failed: 0,
+        }
+    }
+
+    /// A connection begins: whatever was not answered on the last one is said again, and every lease is beaten at once.
+    /// Leases that the coordinator thinks are here and are not are given back.
+    pub fn connected(&mut self, welcome: &RegisterWorkerResponse, known: Vec<LeaseStatus>) {
+        let interval = welcome.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
+        self.interval = interval.filter(|interval| !interval.is_zero()).unwrap_or(DEFAULT_HEARTBEAT_INTERVAL);
+        self.sent.clear();
+        self.beats.clear();
+        self.beaten_at = None;
+        self.credit = 0;
+        self.drain_told = false;
+        for held in self.held.values_mut() {
+            held.start.again();
+            if let Some((_, said)) = &mut held.report {
+                said.again();
+            }
+        }
+        self.releases.values_mut().for_each(Said::again);
+        for lease in known.into_iter().filter(|lease| !lease.lost && lease.problem.is_none()) {
+            let lease_id = Arc::from(lease.lease_id);
+            if !self.held.contains_key(&lease_id) {
+                self.releases.insert(lease_id, Said::NOW);
+            }
+        }
+    }
+
+    /// Takes in what the coordinator says. Gives the tasks to be begun.
+    pub fn heard(&mut self, message: WorkResponse, now: Duration) -> Vec<(Arc<str>, LeasedTask)> {
+        for answer in message.reports {
+            if let Some((lease_id, sent, sent_at)) = self.sent.pop_front() {
+                self.answered(&lease_id, sent, sent_at, &answer, now);
+            }
+        }
+        if !message.leases.is_empty() {
+            let sent_at = self.beats.pop_front();
+            for status in message.leases {
+                self.told(&status, sent_at);
+            }
+        }
+        let mut begun = Vec::with_capacity(message.tasks.len());
+        for task in message.tasks {
+            self.credit = self.credit.saturating_sub(1);
+            let lease_id: Arc<str> = Arc::from(task.lease_id.as_str());
+            if self.is_draining || self.held.len() >= MAX_LEASES {
+                self.releases.insert(lease_id, Said::NOW);
+            } else if !self.held.contains_key(&lease_id) {
+                self.held.insert(lease_id.clone(), Held::new(&task, now, self.interval));
+                begun.push((lease_id, task));
+            }
+        }
+        begun
+    }
+
+    /// Where the work of an attempt listens for its end.
+    pub fn cancel_of(&self, lease_id: &str) -> Option<tokio_util::sync::CancellationToken> {
+        self.held.get(lease_id).map(|held| held.cancel.clone())
+    }
+
+    /// The command of an attempt has ended, and its outputs are on their way.
+    pub fn freed(&mut self, lease_id: &str) {
+        if let Some(held) = self.held.get_mut(lease_id) {
+            held.has_slot = false;
+        }
+    }
+
+    /// An attempt has ended. What becomes of a lease that was lost meanwhile is nobody's concern.
+    pub fn ended(&mut self, lease_id: &str, outcome: Outcome) {
+        if let Some(held) = self.held.get_mut(lease_id) {
+            held.ended(lease_id, outcome);
+        }
+    }
+
+    /// Stops work whose lease is over by the worker's own clock.
+    pub fn expire(&mut self, now: Duration) {
+        let over: Vec<_> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.report.is_none() && held.clock.is_over(now))
+            .map(|(lease_id, _)| lease_id.clone())
+            .collect();
+        for lease_id in over {
+            self.lose(&lease_id, "it ran out without an answered heartbeat");
+        }
+    }
+
+    /// No more tasks.
+    pub fn drain(&mut self) {
+        self.is_draining = true;
+    }
+
+    /// Stops all work that has not ended, and gives its leases back.
+    pub fn release_all(&mut self) {
+        let running = |held: &mut Held| held.report.is_none();
+        for (lease_id, held) in self.held.extract_if(.., |_, held| running(held)) {
+            held.cancel.cancel();
+            self.releases.insert(lease_id, Said::NOW);
+        }
+    }
+
+    /// Stops all work; nobody wants it any more.
+    pub fn lose_all(&mut self) {
+        self.held.values().for_each(|held| held.cancel.cancel());
+        self.held.clear();
+        self.releases.clear();
+    }
+
+    /// Whether nothing is held and nothing remains to be said.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.releases.is_empty()
+    }
+
+    /// When time alone gives cause to look again, after now. What is due already waits for the connection.
+    pub fn next_due(&self, now: Duration) -> Option<Duration> {
+        let later = |said: &Said| match said {
+            Said::NotYet(at) => Some(*at),
+            _ => None,
+        };
+        let held = self.held.values().flat_map(|held| {
+            let report = held.report.as_ref();
+            let ends = report.is_none().then(|| held.clock.valid_until());
+            [ends, later(&held.start), report.and_then(|(_, said)| later(said))]
+        });
+        let releases = self.releases.values().map(later);
+        held.chain(releases).flatten().chain([self.beat_due()]).filter(|due| *due > now).min()
+    }
+
+    /// Whether heartbeats that were sent have waited for an answer for so long.
+    pub fn is_unheard(&self, now: Duration, patience: Duration) -> bool {
+        self.beats.front().is_some_and(|sent_at| *sent_at + patience <= now)
+    }
+
+    pub fn has_news(&self, now: Duration) -> bool {
+        let is_due = |held: &Held| match &held.report {
+            Some((_, said)) => said.is_due(now),
+            None => held.start.is_due(now),
+        };
+        self.more_credit() > 0
+            || self.beat_due() <= now
+            || (self.is_draining && !self.drain_told)
+            || self.held.values().any(is_due)
+            || self.releases.values().any(|said| said.is_due(now))
+    }
+
+    /// Everything that is to be said now. It counts as sent.
+    pub fn outgoing(&mut self, now: Duration) -> WorkRequest {
+        let credit = self.more_credit();
+        self.credit += credit;
+        self.drain_told = self.is_draining;
+        let mut heartbeats = Vec::new();
+        if self.beat_due() <= now {
+            self.beaten_at = Some(now);
+            heartbeats.extend(self.held.keys().map(beat));
+        }
+        if !heartbeats.is_empty() {
+            self.beats.push_back(now);
+        }
+        WorkRequest {
+            hello: None,
+            credit: u32::try_from(credit).unwrap_or(u32::MAX),
+            reports: self.due_reports(now),
+            heartbeats,
+            state: self.state().into(),
+            stats: Some(WorkerStats {
+                active_tasks: i32::try_from(self.held.len()).unwrap_or(i32::MAX),
+                total_completed: self.completed,
+                total_failed: self.failed,
+            }),
+        }
+    }
+
+    /// A slot is free once its command has ended; outputs that pile up meanwhile hold up new tasks all the same.
+    fn more_credit(&self) -> usize {
+        if self.is_draining {
+            return 0;
+        }
+        let busy = self.held.values().filter(|held| held.has_slot).count();
+        let free = self.slots.saturating_sub(busy);
+        let room = (2 * self.slots).saturating_sub(self.held.len());
+        free.min(room).saturating_sub(self.credit)
+    }
+
+    fn beat_due(&self) -> Duration {
+        let shortest = self.held.values().map(|held| held.heartbeat_interval).min();
+        let interval = shortest.map_or(self.interval, |shortest| shortest.min(self.interval));
+        self.beaten_at.map_or(Duration::ZERO, |beaten_at| beaten_at + interval)
+    }
+
+    fn due_reports(&mut self, now: Duration) -> Vec<UpdateTaskStatusRequest> {
+        let mut reports = Vec::new();
+        let mut bytes = 0;
+        for (lease_id, held) in &mut self.held {
+            // There are never more leases than reports in a message.
+            if let Some((report, said)) = &mut held.report {
+                let size = report.encoded_len();
+                if said.is_due(now) && (bytes == 0 || bytes + size <= MAX_REPORT_BYTES) {
+                    bytes += size;
+                    *said = Said::OnItsWay;
+                    self.sent.push_back((lease_id.clone(), Sent::Report, now));
+                    reports.push(report.clone());
+                }
+            } else if held.start.is_due(now) {
+                held.start = Said::OnItsWay;
+                self.sent.push_back((lease_id.clone(), Sent::Start, now));
+                reports.push(start(lease_id, &held.task_id));
+            }
+        }
+        for (lease_id, said) in &mut self.releases {
+            if said.is_due(now) && reports.len() < MAX_LEASES {
+                *said = Said::OnItsWay;
+                self.sent.push_back((lease_id.clone(), Sent::Release, now));
+                reports.push(release(lease_id));
+            }
+        }
+        reports
+    }
+
+    fn state(&self) -> WorkerState {
+        match (self.is_draining, self.held.is_empty()) {
+            (true, _) => WorkerState::Draining,
+            (false, true) => WorkerState::Idle,
+            (false, false) => WorkerState::Busy,
+        }
+    }
+
+    fn answered(
+        &mut self,
+        lease_id: &Arc<str>,
+        sent: Sent,
+        sent_at: Duration,
+        answer: &ReportAnswer,
+        now: Duration,
+    ) {
+        let told = answer.answer.clone().unwrap_or_default();
+        let why = answer.problem.as_ref().map(|problem| problem.detail.as_str()).unwrap_or_default();
+        let is_undecided = answer.problem.is_some() && told.verdict() == Verdict::Unspecified;
+        match sent {
+            Sent::Release => drop(self.releases.remove(lease_id)),
+            Sent::Start if told.verdict() != Verdict::Unspecified => {
+                self.lose(lease_id, if why.is_empty() { "it was over on arrival" } else { why });
+            }
+            Sent::Start => {
+                let Some(held) = self.held.get_mut(lease_id) else { return };
+                // A heartbeat says the same; that the attempt has begun is worth no repeat of its own.
+                held.start = Said::Answered;
+                if told.lease_expires_at.is_some() {
+                    held.clock.extended(sent_at);
+                }
+                if told.should_cancel {
+                    held.cancel.cancel();
+                }
+            }
+            Sent::Report if is_undecided => {
+                if let Some((_, said)) = self.held.get_mut(lease_id).and_then(|held| held.report.as_mut()) {
+                    said.undecided(now);
+                }
+            }
+            Sent::Report => {
+                let Some(held) = self.held.remove(lease_id) else { return };
+                let is_completion =
+                    held.report.is_some_and(|(report, _)| report.status() == TaskStatus::Completed);
+                let task_id = held.task_id;
+                match told.verdict() {
+                    Verdict::Committed => {
+                        self.completed += i64::from(is_completion);
+                        self.failed += i64::from(!is_completion);
+                        tracing::info!(task_id, state = told.task_state().as_str_name(), "committed");
+                    }
+                    Verdict::Cancelled => {
+                        tracing::warn!(task_id, "the lease was lost, and the result is discarded");
+                    }
+                    Verdict::Rejected | Verdict::Unspecified => {
+                        tracing::error!(task_id, why, "the report was rejected");
+                    }
+                }
+            }
+        }
+    }
+
+    fn told(&mut self, status: &LeaseStatus, sent_at: Option<Duration>) {
+        if status.lost {
+            // A lease whose report is on its way is over because of it; its own answer says how.
+            let is_reporting =
+                self.held.get(status.lease_id.as_str()).is_some_and(|held| held.report.is_some());
+            if !is_reporting {
+                self.lose(&status.lease_id, "the coordinator says that it is over");
+            }
+            return;
+        }
+        let Some(held) = self.held.get_mut(status.lease_id.as_str()) else { return };
+        if status.problem.is_none()
+            && let Some(sent_at) = sent_at
+        {
+            held.clock.extended(sent_at);
+        }
+        if status.should_cancel {
+            held.cancel.cancel();
+        }
+    }
+
+    /// The attempt can no longer commit: its work stops, and nothing is said of it.
+    fn lose(&mut self, lease_id: &str, why: &str) {
+        if let Some(held) = self.held.remove(lease_id) {
+            held.cancel.cancel();
+            tracing::warn!(task_id = held.task_id, why, "a lease is lost, and its work is stopped");
+        }
+    }
+}
+
+fn beat(lease_id: &Arc<str>) -> LeaseHeartbeat {
+    LeaseHeartbeat { lease_id: lease_id.to_string(), ..LeaseHeartbeat::default() }
+}
+
+fn start(lease_id: &Arc<str>, task_id: &str) -> UpdateTaskStatusRequest {
+    UpdateTaskStatusRequest {
+        lease_id: lease_id.to_string(),
+        task_id: task_id.to_owned(),
+        status: TaskStatus::Executing.into(),
+        ..UpdateTaskStatusRequest::default()
+    }
+}
+
+fn release(lease_id: &Arc<str>) -> UpdateTaskStatusRequest {
+    UpdateTaskStatusRequest { lease_id: lease_id.to_string(), release: true, ..Default::default() }
+}

@@ -1,0 +1,101 @@
+//! One lease that the worker holds, and how far its attempt is.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use wire::grpc::{LeasedTask, TaskStatus, UpdateTaskStatusRequest};
+
+use super::lease_clock::LeaseClock;
+use crate::Outcome;
+
+/// How long to wait before a report is repeated that the coordinator could not decide about.
+const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub struct Held {
+    pub task_id: String,
+    pub clock: LeaseClock,
+    pub cancel: CancellationToken,
+    pub heartbeat_interval: Duration,
+    /// Whether its command still takes up a slot.
+    pub has_slot: bool,
+    /// Whether the coordinator knows that the attempt has begun.
+    pub start: Said,
+    /// How the attempt ended, once it has.
+    pub report: Option<(UpdateTaskStatusRequest, Said)>,
+}
+
+/// Something to be said, until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Not before then.
+    NotYet(Duration),
+    OnItsWay,
+    Answered,
+}
+
+impl Said {
+    pub const NOW: Said = Said::NotYet(Duration::ZERO);
+
+    pub fn is_due(self, now: Duration) -> bool {
+        matches!(self, Said::NotYet(at) if at <= now)
+    }
+
+    /// The connection is gone, and the answer with it.
+    pub fn again(&mut self) {
+        if *self == Said::OnItsWay {
+            *self = Said::NOW;
+        }
+    }
+
+    /// The answer decided nothing.
+    pub fn undecided(&mut self, now: Duration) {
+        *self = Said::NotYet(now + UNDECIDED_PAUSE);
+    }
+}
+
+impl Held {
+    pub fn new(task: &LeasedTask, now: Duration, default_interval: Duration) -> Held {
+        let interval = task.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
+        Held {
+            task_id: task.task_id.clone(),
+            clock: LeaseClock::new(task, now),
+            cancel: CancellationToken::new(),
+            heartbeat_interval: interval.filter(|interval| !interval.is_zero()).unwrap_or(default_interval),
+            has_slot: true,
+            start: Said::NOW,
+            report: None,
+        }
+    }
+
+    /// The words for how the attempt ended.
+    pub fn ended(&mut self, lease_id: &str, outcome: Outcome) {
+        let report = UpdateTaskStatusRequest {
+            lease_id: lease_id.to_owned(),
+            task_id: self.task_id.clone(),
+            ..UpdateTaskStatusRequest::default()
+        };
+        let report = match outcome {
+            Outcome::Action(result) => UpdateTaskStatusRequest {
+                status: TaskStatus::Completed.into(),
+                result: Some(*result),
+                ..report
+            },
+            Outcome::Json(result) => UpdateTaskStatusRequest {
+                status: TaskStatus::Completed.into(),
+                result_json: result,
+                ..report
+            },
+            Outcome::Failed(failure) => UpdateTaskStatusRequest {
+                status: TaskStatus::Failed.into(),
+                error_message: failure.message,
+                error_category: failure.category.into(),
+                error_code: failure.code.to_owned(),
+                retryable: Some(failure.retryable),
+                ..report
+            },
+        };
+        self.has_slot = false;
+        self.report = Some((report, Said::NOW));
+    }
+}

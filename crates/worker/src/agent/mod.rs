@@ -1,0 +1,211 @@
+//! The agent: keeps the contract with the coordinator on behalf of whoever does the work.
+//!
+//! It takes as many tasks as it has slots free, beats for each lease, stops what is cancelled or can no longer commit,
+//! reports each attempt once, and says it again after a reconnect when there was no answer. Told to stop, it takes no
+//! more, waits for what runs, gives the rest back and leaves. It never executes anything itself.
+
+mod book;
+mod connection;
+mod held;
+mod lease_clock;
+mod link;
+mod pauses;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{sleep, timeout};
+use wire::grpc::LeasedTask;
+
+use crate::{
+    Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Place, Stopper, Task, clock,
+};
+use book::Book;
+use connection::Connector;
+use link::{Link, News};
+
+/// How long the last words may take to be answered once the grace is over.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// How long stopped work may take to clean up after itself.
+const STOP_GRACE: Duration = Duration::from_secs(10);
+/// A heartbeat that is not answered by then means that nobody is at the other end.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+
+pub struct Agent {
+    performer: Arc<dyn Performer>,
+    connector: Connector,
+    book: Book,
+    link: Link,
+    running: JoinSet<Outcome>,
+    leases: HashMap<Id, Arc<str>>,
+    freed_to: mpsc::UnboundedSender<Arc<str>>,
+    freed: mpsc::UnboundedReceiver<Arc<str>>,
+}
+
+impl Agent {
+    /// Runs actions with this executor until it is told to stop, or is refused for good.
+    pub async fn run(
+        config: Config,
+        executor: Arc<dyn Executor>,
+        cas: Arc<dyn Cas>,
+        stop: Stopper,
+    ) -> Result<(), Error> {
+        let actions = Actions::open(&config.worker_id, &config.actions, executor, cas).await?;
+        Agent::serve(config, Arc::new(actions), stop).await
+    }
+
+    /// The same for any kind of work.
+    pub async fn serve(config: Config, performer: Arc<dyn Performer>, stop: Stopper) -> Result<(), Error> {
+        let connector = Connector::new(&config)?;
+        let (freed_to, freed) = mpsc::unbounded_channel();
+        let mut agent = Agent {
+            performer,
+            connector: connector.clone(),
+            book: Book::new(config.max_concurrent_tasks),
+            link: Link::new(connector),
+            running: JoinSet::new(),
+            leases: HashMap::new(),
+            freed_to,
+            freed,
+        };
+        let ended = agent.until_drained(config.drain_timeout, &stop).await;
+        agent.leave(ended.is_ok()).await;
+        ended
+    }
+
+    async fn until_drained(&mut self, drain_timeout: Duration, stop: &Stopper) -> Result<(), Error> {
+        let stopped = stop.told(1);
+        tokio::pin!(stopped);
+        loop {
+            tokio::select! {
+                () = &mut stopped => break,
+                ended = self.step() => ended?,
+            }
+        }
+        tracing::info!("no more tasks are taken; waiting for those that run");
+        self.book.drain();
+        let _ = timeout(drain_timeout, async {
+            tokio::select! {
+                () = stop.told(2) => Ok(()),
+                ended = self.until_empty() => ended,
+            }
+        })
+        .await
+        .unwrap_or(Ok(()))?;
+        self.book.release_all();
+        let _ = timeout(LAST_WORDS, self.until_empty()).await;
+        Ok(())
+    }
+
+    async fn until_empty(&mut self) -> Result<(), Error> {
+        while !self.book.is_empty() {
+            self.step().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next thing to happen, and does what follows from it. Nothing is lost when this is dropped.
+    async fn step(&mut self) -> Result<(), Error> {
+        let now = clock::now();
+        self.book.expire(now);
+        let until_due = match self.book.next_due(now) {
+            Some(due) => due - now,
+            None => MAX_SILENCE,
+        };
+        let to = self.link.to().filter(|_| self.book.has_news(now));
+        let send = async {
+            match &to {
+                Some(to) => to.reserve().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            news = self.link.news() => self.take(news)?,
+            Some(ended) = self.running.join_next_with_id() => self.ended(ended),
+            Some(lease_id) = self.freed.recv() => self.book.freed(&lease_id),
+            permit = send => {
+                // A stream that takes nothing more is about to say why.
+                if let Ok(permit) = permit {
+                    permit.send(self.book.outgoing(clock::now()));
+                }
+            }
+            () = sleep(until_due) => {
+                if self.book.is_unheard(clock::now(), MAX_SILENCE) {
+                    self.link.down("heartbeats are not answered");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, news: News) -> Result<(), Error> {
+        match news {
+            News::Up => {
+                if let Some(connection) = self.link.connection() {
+                    let held = std::mem::take(&mut connection.held);
+                    self.book.connected(&connection.welcome, held);
+                }
+            }
+            News::Said(message) if message.should_shutdown => return Err(self.connector.superseded()),
+            News::Said(message) => {
+                for (lease_id, task) in self.book.heard(*message, clock::now()) {
+                    self.begin(lease_id, task);
+                }
+            }
+            News::Down => {}
+            News::Final(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, lease_id: Arc<str>, task: LeasedTask) {
+        let Some(cancel) = self.book.cancel_of(&lease_id) else { return };
+        tracing::info!(task_id = task.task_id, attempt = task.attempt, "begun");
+        let task = Task {
+            task_id: task.task_id,
+            attempt: task.attempt,
+            queue: task.queue,
+            payload: task.payload,
+            timeout: task.timeout.and_then(|timeout| Duration::try_from(timeout).ok()),
+            fencing_token: task.fencing_token,
+        };
+        let place = Place::new(cancel, lease_id.clone(), self.freed_to.clone());
+        let performer = self.performer.clone();
+        let handle = self.running.spawn(async move { performer.perform(task, place).await });
+        self.leases.insert(handle.id(), lease_id);
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Outcome), JoinError>) {
+        let (id, outcome) = match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                let failure = Failure::broken(format!("the worker failed at this task: {error}"));
+                (error.id(), Outcome::Failed(failure))
+            }
+        };
+        if let Some(lease_id) = self.leases.remove(&id) {
+            if let Outcome::Failed(failure) = &outcome {
+                tracing::warn!(code = failure.code, message = failure.message, "an attempt failed");
+            }
+            self.book.ended(&lease_id, outcome);
+        }
+    }
+
+    /// Stops whatever still runs and waits until it is cleaned up. A session that was not replaced says goodbye.
+    async fn leave(&mut self, unregisters: bool) {
+        self.book.lose_all();
+        let finished = async { while self.running.join_next().await.is_some() {} };
+        if timeout(STOP_GRACE, finished).await.is_err() {
+            tracing::error!("some work did not stop in time and is dropped");
+            self.running.shutdown().await;
+        }
+        self.performer.settle().await;
+        if unregisters && let Err(why) = self.connector.clone().unregister().await {
+            tracing::warn!(?why, "the worker could not say goodbye; its registration runs out");
+        }
+    }
+}

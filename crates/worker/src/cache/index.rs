@@ -1,0 +1,124 @@
+//! What is in the cache, by its own account, and in which order it was used.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use blobs::{Digest, DigestFunction};
+
+use super::{Key, Stamp, discard, stamp_of};
+
+/// How much is kept when there was too much, in tenths, so that not every addition finds too much again.
+const KEPT_TENTHS: u64 = 9;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub stamp: Stamp,
+    pub is_verified: bool,
+}
+
+#[derive(Debug)]
+pub struct Index {
+    entries: HashMap<Key, (Entry, u64)>,
+    bytes: u64,
+    max_bytes: u64,
+    uses: u64,
+}
+
+impl Index {
+    /// Learns what is in the directory. Files that are none of ours are removed: the directory is the cache's alone.
+    pub fn scan(directory: &Path, max_bytes: u64) -> io::Result<Index> {
+        let mut index = Index { entries: HashMap::new(), bytes: 0, max_bytes, uses: 0 };
+        for shard in 0..=u8::MAX {
+            for file in fs::read_dir(directory.join(format!("{shard:02x}")))? {
+                let path = file?.path();
+                let name = path.file_name().and_then(|name| name.to_str());
+                match (name.and_then(key), stamp_of(&path)) {
+                    (Some(key), Ok(stamp)) if path == directory.join(file_name(&key)) => {
+                        index.add(key, Entry { stamp, is_verified: false });
+                    }
+                    _ => discard(&path),
+                }
+            }
+        }
+        Ok(index)
+    }
+
+    /// Adds or replaces an entry. Gives the entries that had to go, whose files are to be removed.
+    pub fn add(&mut self, key: Key, entry: Entry) -> Vec<Key> {
+        self.remove(&key);
+        self.uses += 1;
+        self.bytes += key.digest.size;
+        self.entries.insert(key, (entry, self.uses));
+        if self.bytes <= self.max_bytes {
+            return Vec::new();
+        }
+        let mut by_use: Vec<_> = self
+            .entries
+            .iter()
+            .map(|(key, (_, used))| (*used, *key))
+            .filter(|(_, other)| *other != key)
+            .collect();
+        by_use.sort_unstable_by_key(|(used, _)| *used);
+        let mut gone = Vec::new();
+        for (_, key) in by_use {
+            if self.bytes <= self.max_bytes / 10 * KEPT_TENTHS {
+                break;
+            }
+            self.remove(&key);
+            gone.push(key);
+        }
+        gone
+    }
+
+    pub fn remove(&mut self, key: &Key) {
+        if self.entries.remove(key).is_some() {
+            self.bytes -= key.digest.size;
+        }
+    }
+
+    /// Looks for an entry that is about to be used.
+    pub fn touch(&mut self, key: &Key) -> Option<Entry> {
+        let (entry, used) = self.entries.get_mut(key)?;
+        self.uses += 1;
+        *used = self.uses;
+        Some(*entry)
+    }
+
+    /// How a file that can be handed out was left.
+    pub fn stamp(&mut self, key: &Key) -> Option<Stamp> {
+        self.touch(key).filter(|entry| entry.is_verified).map(|entry| entry.stamp)
+    }
+
+    /// The same without using it.
+    pub fn peek(&self, key: &Key) -> Option<Stamp> {
+        self.entries.get(key).map(|(entry, _)| entry.stamp)
+    }
+
+    pub fn verified(&mut self, key: &Key) {
+        if let Some((entry, _)) = self.entries.get_mut(key) {
+            entry.is_verified = true;
+        }
+    }
+}
+
+/// Where a content is, below the cache's directory.
+pub fn file_name(key: &Key) -> String {
+    let Digest { function, hash, size } = &key.digest;
+    let variant = if key.is_executable { "x" } else { "r" };
+    format!("{:02x}/{hash}.{size}.{}.{variant}", hash.0[0], function.name())
+}
+
+fn key(name: &str) -> Option<Key> {
+    let mut parts = name.split('.');
+    let (hash, size) = (parts.next()?, parts.next()?);
+    let function = DigestFunction::from_name(parts.next()?)?;
+    let is_executable = match (parts.next()?, parts.next()) {
+        ("x", None) => true,
+        ("r", None) => false,
+        _ => return None,
+    };
+    let digest = Digest::parse(function, &format!("{hash}/{size}")).ok()?;
+    Some(Key { digest, is_executable })
+}

@@ -1,0 +1,276 @@
+//! Contents that were fetched once, as files to be linked into work directories.
+//!
+//! A file here is named by its digest, is whole and right, and is read-only; one and the same content is there once
+//! executable and once not, because a link cannot differ from its file. What a command nevertheless changed is found
+//! by its size and time before it is handed out again. What was there before a restart is read and checked when it is
+//! first asked for, since nothing here is synced. The least recently used goes when there is too much.
+
+mod index;
+pub mod verify;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use blobs::Digest;
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, linkat, openat};
+use rustix::io::Errno;
+
+use crate::Error;
+use crate::executors::let_starts_pass;
+use index::{Entry, Index};
+
+/// A content and whether it can be executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub digest: Digest,
+    pub is_executable: bool,
+}
+
+/// How a file was left; a change of its content changes this too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    size: u64,
+    modified_s: i64,
+    modified_ns: i64,
+    mode: u32,
+}
+
+#[derive(Debug)]
+pub struct Cache {
+    directory: PathBuf,
+    index: Mutex<Index>,
+    next_temporary: AtomicU64,
+    /// Unlocked when it is dropped, also by the end of the process.
+    _lock: File,
+}
+
+/// Bytes that came under a digest are not those that it names.
+#[derive(Debug, thiserror::Error)]
+#[error("the content is not what its digest says")]
+pub struct WrongContent;
+
+impl Cache {
+    /// Opens the directory, which is this cache's alone, and learns what is there. Blocking.
+    pub fn open(directory: &Path, max_bytes: u64) -> Result<Cache, Error> {
+        let failed = |error| Error::io(format!("the cache {}", directory.display()), error);
+        fs::create_dir_all(directory).map_err(failed)?;
+        let directory = directory.canonicalize().map_err(failed)?;
+        let lock = File::options().create(true).write(true).truncate(false).open(directory.join(LOCK));
+        let lock = lock.map_err(failed)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(Error::Setup(format!("another process uses the cache {}", directory.display())));
+        }
+        let temporary = directory.join(TEMPORARY);
+        match fs::remove_dir_all(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        fs::create_dir(&temporary).map_err(failed)?;
+        for shard in 0..=u8::MAX {
+            match fs::create_dir(directory.join(format!("{shard:02x}"))) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+                _ => {}
+            }
+        }
+        let index = Index::scan(&directory, max_bytes).map_err(failed)?;
+        Ok(Cache { directory, index: Mutex::new(index), next_temporary: AtomicU64::new(0), _lock: lock })
+    }
+
+    /// Those of the contents that are not here. One that is here in its other variant is copied. Blocking.
+    pub fn missing(&self, keys: &[Key]) -> io::Result<Vec<Key>> {
+        let mut missing = Vec::new();
+        for key in keys {
+            if !self.is_there(key) && !self.copy_variant(key)? {
+                missing.push(*key);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Adds a content that is in memory. Blocking.
+    pub fn add_bytes(&self, key: &Key, content: &[u8]) -> io::Result<()> {
+        if Digest::of(key.digest.function, content) != key.digest {
+            return Err(io::Error::other(WrongContent));
+        }
+        let (mut file, path) = self.temporary()?;
+        file.write_all(content).and_then(|()| self.keep(key, file, &path)).inspect_err(|_| discard(&path))
+    }
+
+    /// A new, empty file that may become a content.
+    pub fn temporary(&self) -> io::Result<(File, PathBuf)> {
+        let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
+        let path = self.directory.join(TEMPORARY).join(number.to_string());
+        let file = File::options().create_new(true).read(true).write(true).mode(0o600).open(&path)?;
+        Ok((file, path))
+    }
+
+    /// Adds a content that was written into a temporary file, once it is found to be right. Blocking.
+    pub fn add_file(&self, key: &Key, path: &Path) -> io::Result<()> {
+        let add = || {
+            let file = File::open(path)?;
+            match verify::is_right(&file, &key.digest)? {
+                true => self.keep(key, file, path),
+                false => Err(io::Error::other(WrongContent)),
+            }
+        };
+        add().inspect_err(|_| discard(path))
+    }
+
+    /// Links a content into a directory. Says whether it is still here and unchanged. Blocking.
+    pub fn link(&self, key: &Key, into: impl AsFd, name: &str) -> io::Result<bool> {
+        let path = self.path(key);
+        let Some(stamp) = self.index().stamp(key) else { return Ok(false) };
+        if stamp_of(&path).ok() != Some(stamp) {
+            self.forget(key);
+            return Ok(false);
+        }
+        match linkat(CWD, &path, &into, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => {
+                self.forget(key);
+                Ok(false)
+            }
+            // A file can have only so many names, and none on another disk.
+            Err(Errno::MLINK | Errno::XDEV) => self.copy(key, into, name, mode(key)).map(|()| true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Copies a content into a directory, for a file that has to differ from others. Blocking.
+    pub fn copy(&self, key: &Key, into: impl AsFd, name: &str, mode: u32) -> io::Result<()> {
+        let mut from = File::open(self.path(key))?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut to = File::from(openat(into, name, flags, Mode::from_raw_mode(0o600))?);
+        io::copy(&mut from, &mut to)?;
+        to.set_permissions(fs::Permissions::from_mode(mode))?;
+        drop(to);
+        if mode & 0o111 != 0 {
+            let_starts_pass();
+        }
+        Ok(())
+    }
+
+    /// Those of the contents that were changed since they were added; they are thrown away. Blocking.
+    pub fn changed(&self, keys: &[Key]) -> Vec<Key> {
+        let is_changed = |key: &&Key| {
+            let stamp = self.index().peek(key);
+            stamp.is_some_and(|stamp| stamp_of(&self.path(key)).ok() != Some(stamp))
+        };
+        let changed: Vec<Key> = keys.iter().filter(is_changed).copied().collect();
+        changed.iter().for_each(|key| self.forget(key));
+        changed
+    }
+
+    fn is_there(&self, key: &Key) -> bool {
+        let entry = self.index().touch(key);
+        match entry {
+            None => false,
+            Some(entry) if entry.is_verified => true,
+            // It stems from before the last start, and may be anything.
+            Some(entry) => {
+                let path = self.path(key);
+                let is_right = stamp_of(&path).ok() == Some(entry.stamp)
+                    && File::open(&path)
+                        .and_then(|file| verify::is_right(&file, &key.digest))
+                        .unwrap_or(false);
+                match is_right {
+                    true => self.index().verified(key),
+                    false => self.forget(key),
+                }
+                is_right
+            }
+        }
+    }
+
+    fn copy_variant(&self, key: &Key) -> io::Result<bool> {
+        let other = Key { is_executable: !key.is_executable, ..*key };
+        if !self.is_there(&other) {
+            return Ok(false);
+        }
+        let (mut to, path) = self.temporary()?;
+        let mut copy = || io::copy(&mut File::open(self.path(&other))?, &mut to).map(drop);
+        copy().inspect_err(|_| discard(&path))?;
+        drop(to);
+        match self.add_file(key, &path) {
+            Ok(()) => Ok(true),
+            // The other one was changed meanwhile.
+            Err(error) if is_wrong_content(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts a file that is whole and right into its place.
+    fn keep(&self, key: &Key, file: File, path: &Path) -> io::Result<()> {
+        file.set_permissions(fs::Permissions::from_mode(mode(key)))?;
+        let stamp = Stamp::of(&file.metadata()?);
+        drop(file);
+        if key.is_executable {
+            let_starts_pass();
+        }
+        // Only the index says that a file is here, so that nobody sees one file under the other's stamp.
+        let mut index = self.index();
+        fs::rename(path, self.path(key))?;
+        let too_much = index.add(*key, Entry { stamp, is_verified: true });
+        drop(index);
+        too_much.iter().for_each(|key| discard(&self.path(key)));
+        Ok(())
+    }
+
+    fn forget(&self, key: &Key) {
+        let mut index = self.index();
+        index.remove(key);
+        discard(&self.path(key));
+    }
+
+    fn path(&self, key: &Key) -> PathBuf {
+        self.directory.join(index::file_name(key))
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+const TEMPORARY: &str = "temporary";
+const LOCK: &str = "lock";
+
+pub fn is_wrong_content(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<WrongContent>())
+}
+
+/// Read-only, for everybody.
+fn mode(key: &Key) -> u32 {
+    if key.is_executable { 0o555 } else { 0o444 }
+}
+
+fn stamp_of(path: &Path) -> io::Result<Stamp> {
+    fs::symlink_metadata(path).map(|about| Stamp::of(&about))
+}
+
+impl Stamp {
+    fn of(about: &fs::Metadata) -> Stamp {
+        Stamp {
+            size: about.size(),
+            modified_s: about.mtime(),
+            modified_ns: about.mtime_nsec(),
+            mode: about.mode(),
+        }
+    }
+}
+
+/// Something that is left over costs room, and is found at the next start.
+fn discard(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "a file of the cache could not be removed");
+    }
+}
+
+#[cfg(test)]
+mod tests;

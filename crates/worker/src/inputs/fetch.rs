@@ -1,0 +1,181 @@
+//! Brings contents into the cache: small ones in batches, large ones as streams, several at a time.
+
+use std::sync::Arc;
+
+use blobs::Digest;
+use bytes::Bytes;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::blocking;
+use crate::cache::{Cache, Key, is_wrong_content};
+use crate::cas::MAX_SMALL_BYTES;
+use crate::{Cas, Failure};
+
+/// Most calls to the content store at a time, of all actions together.
+const MAX_CALLS: usize = 8;
+/// Content of small blobs that one call brings.
+const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
+/// Largest blob that is held in memory as a whole: a directory, a command.
+const MAX_WHOLE_BYTES: u64 = 16 * 1024 * 1024;
+/// Most blobs that one call asks for.
+const MAX_CALL_BLOBS: usize = 4_000;
+
+pub struct Fetch {
+    cas: Arc<dyn Cas>,
+    cache: Arc<Cache>,
+    calls: Arc<Semaphore>,
+}
+
+impl Fetch {
+    pub fn new(cas: Arc<dyn Cas>, cache: Arc<Cache>) -> Fetch {
+        Fetch { cas, cache, calls: Arc::new(Semaphore::new(MAX_CALLS)) }
+    }
+
+    /// Whole blobs that are no files; nothing where there is none. What comes is right.
+    pub async fn whole(&self, instance: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, Failure> {
+        let small: Vec<Digest> =
+            digests.iter().filter(|digest| digest.size <= MAX_SMALL_BYTES).copied().collect();
+        let mut small = match small.is_empty() {
+            true => Vec::new().into_iter(),
+            false => self.cas.read_many(instance, &small).await?.into_iter(),
+        };
+        let mut contents = Vec::with_capacity(digests.len());
+        for digest in digests {
+            let content = match digest.size {
+                0..=MAX_SMALL_BYTES => small.next().flatten(),
+                0..=MAX_WHOLE_BYTES => self.streamed(instance, digest).await?,
+                _ => {
+                    return Err(Failure::invalid_action(format!(
+                        "{digest} is too large for what it is used as"
+                    )));
+                }
+            };
+            if content.as_ref().is_some_and(|content| Digest::of(digest.function, content) != *digest) {
+                return Err(Failure::broken(format!("the content store gave wrong content for {digest}")));
+            }
+            contents.push(content);
+        }
+        Ok(contents)
+    }
+
+    async fn streamed(&self, instance: &str, digest: &Digest) -> Result<Option<Bytes>, Failure> {
+        let (file, path) = self.cache.temporary().map_err(|error| failed(digest, &error))?;
+        let unfinished = Unfinished(path);
+        if !self.cas.read_to_file(instance, digest, file).await? {
+            return Ok(None);
+        }
+        let read = move || {
+            let content = std::fs::read(&unfinished.0).map_err(|error| Failure::io("the cache", error))?;
+            Ok(Some(Bytes::from(content)))
+        };
+        blocking(read).await
+    }
+
+    /// Makes contents available in the cache. Gives all that are in neither place.
+    pub async fn contents(&self, instance: &str, keys: &[Key]) -> Result<Vec<Digest>, Failure> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (cache, wanted) = (self.cache.clone(), keys.to_vec());
+        let lacking = move || cache.missing(&wanted).map_err(|error| Failure::io("the cache", error));
+        let lacking = blocking(lacking).await?;
+        let mut calls = JoinSet::new();
+        for keys in parts(lacking) {
+            let (cas, cache, permits) = (self.cas.clone(), self.cache.clone(), self.calls.clone());
+            let instance = instance.to_owned();
+            calls.spawn(async move {
+                let _permit = permits.acquire_owned().await;
+                match keys[..] {
+                    [key] if key.digest.size > MAX_SMALL_BYTES => large(&*cas, cache, &instance, key).await,
+                    _ => batch(&*cas, cache, &instance, keys).await,
+                }
+            });
+        }
+        let mut missing = Vec::new();
+        while let Some(done) = calls.join_next().await {
+            missing.extend(done.map_err(|error| Failure::broken(error.to_string()))??);
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        Ok(missing)
+    }
+}
+
+async fn batch(
+    cas: &dyn Cas,
+    cache: Arc<Cache>,
+    instance: &str,
+    keys: Vec<Key>,
+) -> Result<Vec<Digest>, Failure> {
+    // Both variants of one content come as one blob.
+    let mut digests: Vec<Digest> = keys.iter().map(|key| key.digest).collect();
+    digests.dedup();
+    let contents = cas.read_many(instance, &digests).await?;
+    blocking(move || {
+        let mut missing = Vec::new();
+        let mut keys = keys.into_iter().peekable();
+        for (digest, content) in digests.into_iter().zip(contents) {
+            while let Some(key) = keys.next_if(|key| key.digest == digest) {
+                match &content {
+                    Some(content) => {
+                        cache.add_bytes(&key, content).map_err(|error| failed(&digest, &error))?
+                    }
+                    None => missing.push(digest),
+                }
+            }
+        }
+        Ok(missing)
+    })
+    .await
+}
+
+async fn large(cas: &dyn Cas, cache: Arc<Cache>, instance: &str, key: Key) -> Result<Vec<Digest>, Failure> {
+    let broken = |error| failed(&key.digest, &error);
+    let (file, path) = cache.temporary().map_err(broken)?;
+    let unfinished = Unfinished(path.clone());
+    if !cas.read_to_file(instance, &key.digest, file).await? {
+        return Ok(vec![key.digest]);
+    }
+    blocking(move || {
+        let _unfinished = unfinished;
+        cache.add_file(&key, &path).map_err(|error| failed(&key.digest, &error))
+    })
+    .await?;
+    Ok(Vec::new())
+}
+
+/// A file that is removed unless it became a content, in which case it has another name.
+struct Unfinished(std::path::PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn failed(digest: &Digest, error: &std::io::Error) -> Failure {
+    match is_wrong_content(error) {
+        true => Failure::broken(format!("the content store gave wrong content for {digest}")),
+        false => Failure::broken(format!("the cache: {error}")),
+    }
+}
+
+/// Splits contents into what one call brings.
+fn parts(keys: Vec<Key>) -> Vec<Vec<Key>> {
+    let (small, large): (Vec<Key>, Vec<Key>) =
+        keys.into_iter().partition(|key| key.digest.size <= MAX_SMALL_BYTES);
+    let mut parts: Vec<Vec<Key>> = large.into_iter().map(|key| vec![key]).collect();
+    let mut bytes = u64::MAX;
+    for key in small {
+        match parts.last_mut() {
+            Some(part) if bytes < MAX_CALL_BYTES && part.len() < MAX_CALL_BLOBS => part.push(key),
+            _ => {
+                bytes = 0;
+                parts.push(vec![key]);
+            }
+        }
+        bytes += key.digest.size;
+    }
+    parts
+}

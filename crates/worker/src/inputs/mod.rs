@@ -1,0 +1,161 @@
+//! Input trees: found out, fetched and laid out.
+//!
+//! A tree is checked as a whole before anything of it is created. Contents come from the local cache where they are
+//! there, and otherwise in batches and in parallel. Every blob that is missing is found before any is reported (R31).
+
+mod directories;
+mod directory;
+mod fetch;
+mod layout;
+mod tree;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use blobs::Digest;
+use bytes::Bytes;
+
+use crate::cache::{Cache, Key};
+use crate::{Cas, Failure};
+use directories::Directories;
+use fetch::Fetch;
+use tree::Tree;
+use wire::grpc::ErrorCategory;
+
+/// How often contents that vanished between their coming and their use are fetched again.
+const MAX_ROUNDS: u32 = 3;
+
+pub struct Inputs {
+    cache: Arc<Cache>,
+    directories: Directories,
+    fetch: Fetch,
+    allow_absolute_symlinks: bool,
+}
+
+/// A tree whose contents were in the cache a moment ago.
+#[derive(Debug)]
+pub struct Fetched {
+    tree: Arc<Tree>,
+}
+
+impl Inputs {
+    pub fn new(cache: Arc<Cache>, cas: Arc<dyn Cas>, allow_absolute_symlinks: bool) -> Inputs {
+        Inputs {
+            fetch: Fetch::new(cas, cache.clone()),
+            directories: Directories::new(),
+            cache,
+            allow_absolute_symlinks,
+        }
+    }
+
+    /// Blobs that are messages of the protocol; nothing where there is none.
+    pub async fn messages(&self, instance: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, Failure> {
+        self.fetch.whole(instance, digests).await
+    }
+
+    /// Whether this directory was read before.
+    pub fn knows(&self, directory: &Digest) -> bool {
+        self.directories.get(directory).is_some()
+    }
+
+    /// Finds out the tree below a root and makes its contents available. `root` is the root's own content if it is
+    /// known already; `missing` is what the action is found to lack, to which this adds.
+    pub async fn fetch(
+        &self,
+        instance: &str,
+        root: Digest,
+        content: Option<Bytes>,
+        missing: &mut Vec<Digest>,
+    ) -> Result<Fetched, Failure> {
+        if let Some(content) = content {
+            self.directories.add(root, &content)?;
+        }
+        let tree = self.tree(instance, root, missing).await?;
+        missing.extend(self.fetch.contents(instance, tree.files()).await?);
+        Ok(Fetched { tree: Arc::new(tree) })
+    }
+
+    /// Lays the tree out in an empty directory.
+    pub async fn lay_out(&self, instance: &str, fetched: &Fetched, into: &Path) -> Result<(), Failure> {
+        for _ in 0..MAX_ROUNDS {
+            let (tree, cache, to) = (fetched.tree.clone(), self.cache.clone(), into.to_owned());
+            let gone = blocking(move || layout::lay_out(&tree, &cache, &to)).await?;
+            if gone.is_empty() {
+                return Ok(());
+            }
+            let missing = self.fetch.contents(instance, &gone).await?;
+            if !missing.is_empty() {
+                return Err(Failure::missing_inputs(&missing));
+            }
+            let to = into.to_owned();
+            blocking(move || clear(&to)).await?;
+        }
+        Err(Failure::broken("inputs leave the cache before they can be used: it is too small for the action"))
+    }
+
+    /// Finds out whether the inputs are what they were before the command ran.
+    pub async fn check(&self, fetched: &Fetched) -> Result<(), Failure> {
+        let (tree, cache) = (fetched.tree.clone(), self.cache.clone());
+        let changed = blocking(move || Ok(cache.changed(tree.files()))).await?;
+        let Some(key) = changed.first() else { return Ok(()) };
+        let name = fetched.tree.name_of(key).unwrap_or_default();
+        let message = format!(
+            "{} inputs were changed while the command ran, {name:?} among them: inputs are read-only",
+            changed.len()
+        );
+        Err(Failure::new(Failure::INPUTS_CHANGED, ErrorCategory::Infrastructure, message).retryable())
+    }
+
+    /// Level by level, each in as few calls as possible.
+    async fn tree(&self, instance: &str, root: Digest, missing: &mut Vec<Digest>) -> Result<Tree, Failure> {
+        let mut tree = Tree::new(root);
+        loop {
+            let mut unknown = Vec::new();
+            for digest in tree.take_unseen() {
+                match self.directories.get(&digest) {
+                    Some(directory) => tree.add(digest, directory)?,
+                    None => unknown.push(digest),
+                }
+            }
+            if unknown.is_empty() && tree.is_known() {
+                tree.check(self.allow_absolute_symlinks)?;
+                return Ok(tree);
+            }
+            let contents = self.fetch.whole(instance, &unknown).await?;
+            for (digest, content) in unknown.into_iter().zip(contents) {
+                match content {
+                    Some(content) => {
+                        let directory = self.directories.add(digest, &content)?;
+                        tree.add(digest, directory)?;
+                    }
+                    None => missing.push(digest),
+                }
+            }
+        }
+    }
+}
+
+/// Runs what waits for the disk where it holds up nobody else.
+pub async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => Err(Failure::broken(format!("the worker failed at this task: {error}"))),
+    }
+}
+
+/// Removes what a layout that was not finished has made.
+fn clear(directory: &Path) -> Result<(), Failure> {
+    std::fs::remove_dir_all(directory)
+        .and_then(|()| std::fs::create_dir(directory))
+        .map_err(|error| Failure::io("the work directory", error))
+}
+
+/// The contents of files that are needed, once each.
+fn keys(files: impl Iterator<Item = Key>) -> Vec<Key> {
+    let mut keys: Vec<Key> = files.collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}

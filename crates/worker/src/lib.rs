@@ -1,0 +1,33 @@
+//! The worker: leases tasks, lays out the inputs of their actions, runs them and brings back their outputs.
+//!
+//! It keeps the contract with the coordinator whatever happens: it reports only on leases that it holds, stops work
+//! whose result can no longer be accepted, and leaves nothing behind, neither processes nor directories. It never
+//! decides whether a result counts, and never writes to the action cache.
+
+pub mod action;
+mod agent;
+mod beneath;
+mod cache;
+pub mod cas;
+mod clock;
+mod config;
+mod digest;
+mod error;
+pub mod executors;
+mod failure;
+mod inputs;
+mod names;
+mod outputs;
+mod perform;
+mod stop;
+mod work_dir;
+
+pub use action::Actions;
+pub use agent::Agent;
+pub use cas::Cas;
+pub use config::{ActionOptions, Config};
+pub use error::Error;
+pub use executors::Executor;
+pub use failure::Failure;
+pub use perform::{Outcome, Performer, Place, Task};
+pub use stop::Stopper;

@@ -1,0 +1,252 @@
+//! Finds the announced outputs. What is not there is left out silently (R48).
+
+use std::fs::File;
+use std::io::Read;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    ActionResult, NodeProperties, OutputDirectory, OutputFile, OutputSymlink, command::OutputDirectoryFormat,
+};
+use bazel_remote_apis::google::protobuf::{Timestamp, UInt32Value};
+use blobs::{Digest, DigestFunction};
+use bytes::Bytes;
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use super::Collected;
+use super::expected::{Expected, Kind, Output, Properties};
+use super::found::Found;
+use super::tree;
+use crate::beneath::{Directory, kind};
+use crate::cache::verify::digest_of;
+use crate::cas::MAX_SMALL_BYTES;
+use crate::names::{RelativePath, stays_within};
+use crate::{Failure, digest};
+
+pub struct Collector<'a> {
+    pub expected: &'a Expected,
+    root: &'a Directory,
+    pub function: DigestFunction,
+    pub found: Found,
+    result: ActionResult,
+}
+
+impl<'a> Collector<'a> {
+    pub fn new(expected: &'a Expected, root: &'a Directory, function: DigestFunction) -> Collector<'a> {
+        Collector { expected, root, function, found: Found::default(), result: ActionResult::default() }
+    }
+
+    pub fn collect(mut self) -> Result<Collected, Failure> {
+        for output in &self.expected.outputs {
+            self.output(output)?;
+        }
+        Ok(Collected { result: self.result, found: self.found })
+    }
+
+    fn output(&mut self, output: &Output) -> Result<(), Failure> {
+        let path = self.expected.working_directory.join(&output.path);
+        let Some((parent, name)) = path.split_last() else {
+            // The input root itself.
+            let root = self.root.descend(&path).map_err(|error| failed(output, error))?;
+            return self.directory(output, &root, &path);
+        };
+        let directory = match self.root.descend(&parent) {
+            Ok(directory) => directory,
+            Err(Errno::NOENT) => return Ok(()),
+            // A component is a file, or a link: the one has nothing in it, the other is not followed.
+            Err(Errno::NOTDIR | Errno::LOOP) => return self.behind_no_directory(output, &parent),
+            Err(error) => return Err(failed(output, error)),
+        };
+        let stat = match directory.stat(name) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(failed(output, error)),
+        };
+        match (kind(&stat), output.kind) {
+            (FileType::RegularFile, Kind::Any | Kind::File) => self.file(output, &directory, name, &path),
+            (FileType::Directory, Kind::Any | Kind::Directory) => {
+                let directory = directory.directory(name).map_err(|error| failed(output, error))?;
+                self.directory(output, &directory, &path)
+            }
+            (FileType::Symlink, _) => {
+                self.symlink(output, &directory, name, &stat, parent.components().len())
+            }
+            (FileType::RegularFile, Kind::Directory) => {
+                Err(Failure::invalid_output(format!("the output directory {:?} is a file", output.text)))
+            }
+            (FileType::Directory, Kind::File) => {
+                Err(Failure::invalid_output(format!("the output file {:?} is a directory", output.text)))
+            }
+            _ => Err(special(&output.text)),
+        }
+    }
+
+    fn file(
+        &mut self,
+        output: &Output,
+        directory: &Directory,
+        name: &str,
+        path: &RelativePath,
+    ) -> Result<(), Failure> {
+        let (digest, stat) = self.read(directory, name, || path.clone())?;
+        self.result.output_files.push(OutputFile {
+            path: output.text.clone(),
+            digest: Some(digest::told(&digest)),
+            is_executable: is_executable(&stat),
+            contents: Vec::new(),
+            node_properties: properties(self.expected.properties, &stat),
+        });
+        Ok(())
+    }
+
+    fn directory(
+        &mut self,
+        output: &Output,
+        directory: &Directory,
+        path: &RelativePath,
+    ) -> Result<(), Failure> {
+        let tree = tree::read(self, directory, path)?;
+        let format = self.expected.format;
+        let root_directory_digest = match format {
+            OutputDirectoryFormat::TreeOnly => None,
+            OutputDirectoryFormat::DirectoryOnly | OutputDirectoryFormat::TreeAndDirectory => {
+                for directory in &tree.directories {
+                    self.found.add_bytes(self.function, directory.clone());
+                }
+                Some(digest::told(&tree.root))
+            }
+        };
+        let tree_digest = match format {
+            OutputDirectoryFormat::DirectoryOnly => None,
+            OutputDirectoryFormat::TreeOnly | OutputDirectoryFormat::TreeAndDirectory => {
+                Some(digest::told(&self.found.add_bytes(self.function, tree.encode())))
+            }
+        };
+        self.result.output_directories.push(OutputDirectory {
+            path: output.text.clone(),
+            is_topologically_sorted: tree_digest.is_some(),
+            tree_digest,
+            root_directory_digest,
+        });
+        Ok(())
+    }
+
+    #[allow(deprecated, reason = "clients of version 2.0 look only there")]
+    fn symlink(
+        &mut self,
+        output: &Output,
+        directory: &Directory,
+        name: &str,
+        stat: &Stat,
+        depth: usize,
+    ) -> Result<(), Failure> {
+        let link = OutputSymlink {
+            path: output.text.clone(),
+            target: self.target(directory, name, depth)?,
+            node_properties: properties(self.expected.properties, stat),
+        };
+        match output.kind {
+            Kind::Any => self.result.output_symlinks.push(link),
+            Kind::File => self.result.output_file_symlinks.push(link),
+            Kind::Directory => self.result.output_directory_symlinks.push(link),
+        }
+        Ok(())
+    }
+
+    /// Where a link points, if that may be told (R49). Whether there is anything does not matter.
+    pub fn target(&self, directory: &Directory, name: &str, depth: usize) -> Result<String, Failure> {
+        let target =
+            directory.link_target(name).map_err(|error| Failure::io(format!("the link {name:?}"), error))?;
+        let target = text(target, "the target of the symbolic link", name)?;
+        match self.expected.allow_absolute_symlinks || stays_within(&target, depth) {
+            true => Ok(target),
+            false => Err(Failure::invalid_output(format!(
+                "the symbolic link {name:?} points out of the input root, to {target:?}"
+            ))),
+        }
+    }
+
+    /// Reads a file and names it by what was read.
+    pub fn read(
+        &mut self,
+        directory: &Directory,
+        name: &str,
+        path: impl FnOnce() -> RelativePath,
+    ) -> Result<(Digest, Stat), Failure> {
+        let io = |error: std::io::Error| Failure::io(format!("the output {name:?} could not be read"), error);
+        let (mut file, stat) = directory.file(name).map_err(|error| match error {
+            // It was a file a moment ago: somebody swaps it.
+            Errno::LOOP | Errno::INVAL | Errno::NXIO => special(name),
+            error => io(error.into()),
+        })?;
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if size <= MAX_SMALL_BYTES && self.found.has_room_for(size) {
+            let mut content = Vec::with_capacity(usize::try_from(size + 1).unwrap_or(0));
+            (&mut file).take(MAX_SMALL_BYTES + 1).read_to_end(&mut content).map_err(io)?;
+            if content.len() as u64 <= MAX_SMALL_BYTES {
+                let digest = Digest::of(self.function, &content);
+                self.found.add_file(digest, Some(Bytes::from(content)), path);
+                return Ok((digest, stat));
+            }
+        }
+        let digest = digest_of(rewound(&file).map_err(io)?, self.function).map_err(io)?;
+        self.found.add_file(digest, None, path);
+        Ok((digest, stat))
+    }
+
+    fn behind_no_directory(&self, output: &Output, parent: &RelativePath) -> Result<(), Failure> {
+        let mut directory =
+            self.root.descend(&RelativePath::default()).map_err(|error| failed(output, error))?;
+        for name in parent.components() {
+            match directory.stat(name).map(|stat| kind(&stat)) {
+                Ok(FileType::Symlink) => {
+                    let message =
+                        format!("the output {:?} lies behind the symbolic link {name:?}", output.text);
+                    return Err(Failure::invalid_output(message));
+                }
+                Ok(FileType::Directory) => {
+                    directory = directory.directory(name).map_err(|error| failed(output, error))?;
+                }
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name or a target as the protocol can tell it.
+pub fn text(text: std::ffi::OsString, what: &str, of: &str) -> Result<String, Failure> {
+    text.into_string()
+        .map_err(|text| Failure::invalid_output(format!("{what} {of:?} is not UTF-8: {}", text.display())))
+}
+
+pub fn special(name: &str) -> Failure {
+    Failure::invalid_output(format!(
+        "the output {name:?} is neither a file nor a directory nor a symbolic link"
+    ))
+}
+
+pub fn is_executable(stat: &Stat) -> bool {
+    stat.st_mode & 0o111 != 0
+}
+
+/// Permission bits only: who a program runs as is not for outputs to say (X12).
+pub fn properties(wanted: Properties, stat: &Stat) -> Option<NodeProperties> {
+    if wanted == Properties::default() {
+        return None;
+    }
+    let mtime = Timestamp { seconds: stat.st_mtime, nanos: i32::try_from(stat.st_mtime_nsec).unwrap_or(0) };
+    Some(NodeProperties {
+        properties: Vec::new(),
+        mtime: wanted.modified.then_some(mtime),
+        unix_mode: wanted.unix_mode.then_some(UInt32Value { value: stat.st_mode & 0o777 }),
+    })
+}
+
+fn rewound(mut file: &File) -> std::io::Result<&File> {
+    std::io::Seek::rewind(&mut file)?;
+    Ok(file)
+}
+
+fn failed(output: &Output, error: Errno) -> Failure {
+    Failure::io(format!("the output {:?} could not be read", output.text), error)
+}

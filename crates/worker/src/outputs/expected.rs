@@ -1,0 +1,131 @@
+//! Which outputs a command announces (R47): by paths whose kind is open, or, from older clients, as files and as
+//! directories. If there are paths, the older lists do not count.
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::{Command, command::OutputDirectoryFormat};
+
+use crate::Failure;
+use crate::names::RelativePath;
+
+#[derive(Clone, Debug)]
+pub struct Expected {
+    pub working_directory: RelativePath,
+    pub outputs: Vec<Output>,
+    pub format: OutputDirectoryFormat,
+    pub properties: Properties,
+    pub allow_absolute_symlinks: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// As the client wrote it, which is how it is told.
+    pub text: String,
+    pub path: RelativePath,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Any,
+    File,
+    Directory,
+}
+
+/// The properties of files that the client wants to be told (R51).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    pub modified: bool,
+    pub unix_mode: bool,
+}
+
+impl Expected {
+    #[allow(deprecated, reason = "clients of version 2.0 know only these fields")]
+    pub fn read(command: &Command, allow_absolute_symlinks: bool) -> Result<Expected, Failure> {
+        let working_directory = path("working directory", &command.working_directory)?;
+        let mut outputs = Vec::new();
+        if command.output_paths.is_empty() {
+            add(&mut outputs, &command.output_files, Kind::File)?;
+            add(&mut outputs, &command.output_directories, Kind::Directory)?;
+        } else {
+            add(&mut outputs, &command.output_paths, Kind::Any)?;
+        }
+        let format = OutputDirectoryFormat::try_from(command.output_directory_format)
+            .map_err(|_| Failure::invalid_action("the format of output directories is not known"))?;
+        let mut properties = Properties::default();
+        for name in &command.output_node_properties {
+            match name.as_str() {
+                "mtime" => properties.modified = true,
+                "unix_mode" => properties.unix_mode = true,
+                _ => {
+                    let message = format!("the node property {name:?} is not known; mtime and unix_mode are");
+                    return Err(Failure::invalid_action(message));
+                }
+            }
+        }
+        Ok(Expected { working_directory, outputs, format, properties, allow_absolute_symlinks })
+    }
+
+    pub fn paths(&self) -> impl Iterator<Item = &RelativePath> {
+        self.outputs.iter().map(|output| &output.path)
+    }
+}
+
+fn add(outputs: &mut Vec<Output>, texts: &[String], kind: Kind) -> Result<(), Failure> {
+    let mut texts: Vec<&String> = texts.iter().collect();
+    texts.sort_unstable();
+    texts.dedup();
+    for text in texts {
+        let path = path("output", text)?;
+        if path.components().is_empty() && kind == Kind::File {
+            return Err(Failure::invalid_action("an output file has no name"));
+        }
+        outputs.push(Output { text: text.clone(), path, kind });
+    }
+    Ok(())
+}
+
+fn path(what: &str, text: &str) -> Result<RelativePath, Failure> {
+    RelativePath::parse(text)
+        .map_err(|why| Failure::invalid_action(format!("the {what} {text:?} is no good path: it {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    #[allow(deprecated)]
+    fn r47_paths_win_over_the_older_lists() {
+        let old = Command {
+            output_files: texts(&["f", "f"]),
+            output_directories: texts(&["d"]),
+            ..Command::default()
+        };
+        let read = Expected::read(&old, false).unwrap();
+        let kinds: Vec<_> = read.outputs.iter().map(|output| (output.text.as_str(), output.kind)).collect();
+        assert_eq!(kinds, [("f", Kind::File), ("d", Kind::Directory)]);
+        let new = Command { output_paths: texts(&["p"]), ..old };
+        let read = Expected::read(&new, false).unwrap();
+        assert_eq!((read.outputs.len(), read.outputs[0].kind), (1, Kind::Any));
+    }
+
+    #[test]
+    fn i10_i11_paths_out_of_the_working_directory_and_working_directories_out_of_the_root_are_refused() {
+        for bad in ["/a", "../a", "a/../../b", "a//b", "a/"] {
+            let output = Command { output_paths: texts(&[bad]), ..Command::default() };
+            assert_eq!(Expected::read(&output, false).unwrap_err().code, Failure::INVALID_ACTION, "{bad}");
+            let working = Command { working_directory: bad.to_owned(), ..Command::default() };
+            assert!(Expected::read(&working, false).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn r51_an_unknown_node_property_is_refused() {
+        let command = |name| Command { output_node_properties: texts(&[name]), ..Command::default() };
+        assert!(Expected::read(&command("mtime"), false).unwrap().properties.modified);
+        assert!(Expected::read(&command("colour"), false).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+//! Outputs of a command: where they may be, what is there, and how it gets to the content store.
+//!
+//! Nothing is followed and nothing outside the input root is read: a link is told as a link, and what is neither file,
+//! directory nor link is refused. What is told is what was read, also when somebody changes it meanwhile.
+
+mod collect;
+mod expected;
+mod found;
+mod tree;
+mod upload;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Command};
+use blobs::DigestFunction;
+
+use crate::beneath::Directory;
+use crate::inputs::blocking;
+use crate::names::RelativePath;
+use crate::{Cas, Failure};
+use collect::Collector;
+pub use expected::Expected;
+use found::Found;
+pub use upload::upload;
+
+/// Everything that a command left behind, read and named. It is not in the store yet.
+pub struct Collected {
+    /// Without exit code and metadata.
+    pub result: ActionResult,
+    pub found: Found,
+}
+
+impl Expected {
+    /// Makes the directories that outputs are written into, before the command runs (R47). Blocking.
+    pub fn prepare(&self, input_root: &Path) -> Result<(), Failure> {
+        let failed = |path: &RelativePath, error| {
+            let path = path.components().join("/");
+            Failure::invalid_action(format!("the directory {path:?} of an output cannot be made: {error}"))
+        };
+        let root = Directory::open(input_root).map_err(|error| Failure::io("the input root", error))?;
+        let working = root.descend(&self.working_directory).map_err(|error| {
+            let path = self.working_directory.components().join("/");
+            Failure::invalid_action(format!(
+                "the working directory {path:?} is no directory of the inputs: {error}"
+            ))
+        })?;
+        for path in self.paths() {
+            if let Some((parent, _)) = path.split_last() {
+                working.descend_or_make(&parent).map_err(|error| failed(&parent, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds and reads what the command left behind.
+    pub async fn collect(
+        self: &Arc<Expected>,
+        input_root: &Path,
+        function: DigestFunction,
+    ) -> Result<Collected, Failure> {
+        let (expected, root) = (self.clone(), input_root.to_owned());
+        blocking(move || {
+            let root = Directory::open(&root).map_err(|error| Failure::io("the input root", error))?;
+            Collector::new(&expected, &root, function).collect()
+        })
+        .await
+    }
+}
+
+/// What the command asks for, or why that makes no sense.
+pub fn expected(command: &Command, allow_absolute_symlinks: bool) -> Result<Expected, Failure> {
+    Expected::read(command, allow_absolute_symlinks)
+}
+
+/// The store that outputs go to.
+pub struct Destination<'a> {
+    pub cas: &'a dyn Cas,
+    pub instance: &'a str,
+}

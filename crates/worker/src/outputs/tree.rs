@@ -1,0 +1,123 @@
+//! An output directory as the protocol tells it: every directory once, parents before children, names in order, so
+//! that equal directories give equal bytes (R50).
+
+use std::collections::HashSet;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    Directory as Node, DirectoryNode, FileNode, SymlinkNode,
+};
+use blobs::Digest;
+use prost::Message;
+use rustix::fs::FileType;
+
+use super::collect::{Collector, is_executable, properties, special, text};
+use crate::beneath::{Directory, kind};
+use crate::names::RelativePath;
+use crate::{Failure, digest};
+
+/// Most files, directories and links in all of a tree.
+const MAX_ENTRIES: usize = 1_000_000;
+/// Deepest directory.
+const MAX_DEPTH: usize = 256;
+
+pub struct Tree {
+    pub root: Digest,
+    /// Encoded, the root first, each before those in it.
+    pub directories: Vec<Vec<u8>>,
+}
+
+impl Tree {
+    /// As the message `Tree`. It is written by hand, because what a consumer of a sorted tree relies on is just this
+    /// sequence of records, and the directories are encoded already.
+    pub fn encode(&self) -> Vec<u8> {
+        const ROOT: u32 = 1;
+        const CHILD: u32 = 2;
+        let bytes = self.directories.iter().map(|directory| directory.len() + 8).sum();
+        let mut encoded = Vec::with_capacity(bytes);
+        for (n, directory) in self.directories.iter().enumerate() {
+            let field = if n == 0 { ROOT } else { CHILD };
+            prost::encoding::encode_key(field, prost::encoding::WireType::LengthDelimited, &mut encoded);
+            prost::encoding::encode_varint(directory.len() as u64, &mut encoded);
+            encoded.extend_from_slice(directory);
+        }
+        encoded
+    }
+}
+
+pub fn read(
+    collector: &mut Collector<'_>,
+    directory: &Directory,
+    path: &RelativePath,
+) -> Result<Tree, Failure> {
+    let mut reader = Reader { collector, finished: Vec::new(), seen: HashSet::new(), entries: 0 };
+    let root = reader.directory(directory, path)?;
+    // Each directory is finished after those in it.
+    let mut directories = reader.finished;
+    directories.reverse();
+    Ok(Tree { root, directories })
+}
+
+struct Reader<'a, 'b> {
+    collector: &'a mut Collector<'b>,
+    finished: Vec<Vec<u8>>,
+    seen: HashSet<Digest>,
+    entries: usize,
+}
+
+impl Reader<'_, '_> {
+    fn directory(&mut self, directory: &Directory, path: &RelativePath) -> Result<Digest, Failure> {
+        let io = |error: rustix::io::Errno| {
+            Failure::io(format!("the output directory {:?}", path.components().join("/")), error)
+        };
+        let depth = path.components().len();
+        let names = directory.names().map_err(io)?;
+        self.entries += names.len();
+        if self.entries > MAX_ENTRIES || depth > MAX_DEPTH {
+            let message =
+                format!("an output directory has more than {MAX_ENTRIES} entries or {MAX_DEPTH} levels");
+            return Err(Failure::invalid_output(message));
+        }
+        let names = names
+            .into_iter()
+            .map(|name| text(name, "the name of an output in", &path.components().join("/")));
+        let mut names = names.collect::<Result<Vec<_>, _>>()?;
+        names.sort_unstable();
+        let mut node = Node::default();
+        for name in names {
+            let below = || RelativePath::parse(&name).map(|name| path.join(&name)).unwrap_or_default();
+            let stat = match directory.stat(&name) {
+                Ok(stat) => stat,
+                Err(rustix::io::Errno::NOENT) => continue,
+                Err(error) => return Err(io(error)),
+            };
+            match kind(&stat) {
+                FileType::RegularFile => {
+                    let (digest, stat) = self.collector.read(directory, &name, below)?;
+                    node.files.push(FileNode {
+                        digest: Some(digest::told(&digest)),
+                        is_executable: is_executable(&stat),
+                        node_properties: properties(self.collector.expected.properties, &stat),
+                        name,
+                    });
+                }
+                FileType::Directory => {
+                    let opened = directory.directory(&name).map_err(io)?;
+                    let digest = self.directory(&opened, &below())?;
+                    node.directories.push(DirectoryNode { digest: Some(digest::told(&digest)), name });
+                }
+                FileType::Symlink => {
+                    let target = self.collector.target(directory, &name, depth)?;
+                    let node_properties = properties(self.collector.expected.properties, &stat);
+                    node.symlinks.push(SymlinkNode { name, target, node_properties });
+                }
+                _ => return Err(special(&name)),
+            }
+        }
+        let encoded = node.encode_to_vec();
+        let digest = Digest::of(self.collector.function, &encoded);
+        if self.seen.insert(digest) {
+            self.finished.push(encoded);
+        }
+        Ok(digest)
+    }
+}

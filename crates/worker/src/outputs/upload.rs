@@ -1,0 +1,102 @@
+//! Brings contents to the store: only what is missing there, small ones in batches.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+
+use blobs::Digest;
+use bytes::Bytes;
+
+use super::Destination;
+use super::found::{Found, Source};
+use crate::Failure;
+use crate::beneath::Directory;
+use crate::cas::MAX_SMALL_BYTES;
+use crate::inputs::blocking;
+use crate::names::RelativePath;
+
+/// Content that one call brings.
+const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
+
+pub async fn upload(to: Destination<'_>, mut found: Found, input_root: &Path) -> Result<(), Failure> {
+    let digests = found.digests();
+    if digests.is_empty() {
+        return Ok(());
+    }
+    let mut batch = Batch { blobs: Vec::new(), bytes: 0 };
+    for digest in to.cas.find_missing(to.instance, &digests).await? {
+        let source = match found.take(&digest) {
+            Some(Source::File(path)) => {
+                let root = input_root.to_owned();
+                blocking(move || open(&root, &path, digest)).await?
+            }
+            Some(source) => source,
+            None => continue,
+        };
+        match source {
+            Source::Bytes(content) if digest.size > MAX_SMALL_BYTES => {
+                let directory = input_root.parent().unwrap_or(input_root).to_owned();
+                let file = blocking(move || spill(&directory, &content)).await?;
+                to.cas.upload_file(to.instance, &digest, file).await?;
+            }
+            Source::Bytes(content) => batch.add(&to, digest, content).await?,
+            Source::Own(file) => to.cas.upload_file(to.instance, &digest, file).await?,
+            Source::File(_) => {}
+        }
+    }
+    batch.send(&to).await
+}
+
+struct Batch {
+    blobs: Vec<(Digest, Bytes)>,
+    bytes: u64,
+}
+
+impl Batch {
+    async fn add(&mut self, to: &Destination<'_>, digest: Digest, content: Bytes) -> Result<(), Failure> {
+        if self.bytes + digest.size > MAX_CALL_BYTES {
+            self.send(to).await?;
+        }
+        self.bytes += digest.size;
+        self.blobs.push((digest, content));
+        Ok(())
+    }
+
+    async fn send(&mut self, to: &Destination<'_>) -> Result<(), Failure> {
+        self.bytes = 0;
+        match self.blobs.is_empty() {
+            true => Ok(()),
+            false => Ok(to.cas.upload_many(to.instance, std::mem::take(&mut self.blobs)).await?),
+        }
+    }
+}
+
+/// Large contents travel as files.
+fn spill(directory: &Path, content: &[u8]) -> Result<File, Failure> {
+    let write = || {
+        let mut file = tempfile::tempfile_in(directory)?;
+        file.write_all(content)?;
+        Ok(file)
+    };
+    write().map_err(|error: std::io::Error| Failure::io("the work directory", error))
+}
+
+/// Finds a file again that was named before. If it is another by now, the store finds that its content is not what
+/// its digest says, and refuses it.
+fn open(root: &Path, path: &RelativePath, digest: Digest) -> Result<Source, Failure> {
+    let changed = |error: rustix::io::Errno| {
+        let path = path.components().join("/");
+        Failure::invalid_output(format!("the output {path:?} was changed while it was brought home: {error}"))
+    };
+    let (parent, name) = path.split_last().ok_or_else(|| changed(rustix::io::Errno::ISDIR))?;
+    let root = Directory::open(root).map_err(changed)?;
+    let (file, _) = root.descend(&parent).and_then(|parent| parent.file(name)).map_err(changed)?;
+    if digest.size > MAX_SMALL_BYTES {
+        return Ok(Source::Own(file));
+    }
+    let mut content = Vec::new();
+    file.take(digest.size + 1)
+        .read_to_end(&mut content)
+        .map_err(|error| Failure::io("an output could not be read", error))?;
+    Ok(Source::Bytes(content.into()))
+}

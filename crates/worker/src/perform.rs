@@ -1,0 +1,81 @@
+//! What the agent asks of whoever does the work: one attempt, from its lease to its outcome.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use wire::grpc::ActionResult;
+
+use crate::Failure;
+
+/// One leased task as the work needs it. The lease itself stays with the agent.
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub task_id: String,
+    pub attempt: u32,
+    pub queue: String,
+    /// JSON text.
+    pub payload: Bytes,
+    /// How long the attempt as a whole may take.
+    pub timeout: Option<Duration>,
+    /// Higher for every later lease.
+    pub fencing_token: u64,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// With the result of an action, whatever its exit code.
+    Action(Box<ActionResult>),
+    /// With a result in JSON.
+    Json(Bytes),
+    Failed(Failure),
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Outcome {
+        Outcome::Failed(failure)
+    }
+}
+
+/// Does the work of one attempt.
+#[tonic::async_trait]
+pub trait Performer: Send + Sync + 'static {
+    /// Ends soon after the place is cancelled, with nothing left running. Dropping it must stop the work too.
+    async fn perform(&self, task: Task, place: Place) -> Outcome;
+
+    /// Waits until what earlier attempts left to be cleaned up is gone.
+    async fn settle(&self) {}
+}
+
+/// The place that an attempt takes up at its worker.
+#[derive(Clone, Debug)]
+pub struct Place {
+    cancel: CancellationToken,
+    lease_id: Arc<str>,
+    freed: mpsc::UnboundedSender<Arc<str>>,
+}
+
+impl Place {
+    /// `freed` hears at most once of each place, so there is never more in it than places.
+    pub(crate) fn new(
+        cancel: CancellationToken,
+        lease_id: Arc<str>,
+        freed: mpsc::UnboundedSender<Arc<str>>,
+    ) -> Place {
+        Place { cancel, lease_id, freed }
+    }
+
+    /// Cancelled when the work should stop, for whatever reason.
+    pub fn cancelled(&self) -> &CancellationToken {
+        &self.cancel
+    }
+
+    /// The command has ended: the slot may go to another task while the outputs are brought home. To be called at
+    /// most once.
+    pub fn free(&self) {
+        let _ = self.freed.send(self.lease_id.clone());
+    }
+}

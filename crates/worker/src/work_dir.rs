@@ -1,0 +1,165 @@
+//! Directories for attempts: one each, removed whatever happens, and those of a dead process at the next start.
+//!
+//! A worker id owns one directory below the root and holds its lock while it lives. Nothing outside that directory
+//! is ever removed.
+
+mod leftovers;
+mod remove;
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{FlockOperation, flock};
+use tokio_util::task::TaskTracker;
+
+use crate::Error;
+
+/// Where attempts of one worker run.
+#[derive(Debug)]
+pub struct WorkDirs {
+    own: PathBuf,
+    next: AtomicU64,
+    removals: TaskTracker,
+    /// Unlocked when it is dropped, also by the end of the process.
+    _lock: File,
+}
+
+impl WorkDirs {
+    /// Takes the worker's directory below the root and clears what a dead process left in it.
+    pub fn open(root: &Path, worker_id: &str) -> Result<Arc<WorkDirs>, Error> {
+        let io = |error| Error::io(format!("the work directory {}", root.display()), error);
+        fs::create_dir_all(root).map_err(io)?;
+        let root = root.canonicalize().map_err(io)?;
+        let name = file_name(worker_id);
+        let lock_path = root.join(format!("{name}.lock"));
+        let mut lock = File::options()
+            .create(true)
+            .read(true)
+            .write(true)
+            .truncate(false)
+            .open(&lock_path)
+            .map_err(io)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return Err(Error::InUse { worker_id: worker_id.to_owned(), lock: lock_path });
+        }
+        let own = root.join(name);
+        leftovers::end_processes(&own, change_session(&mut lock).map_err(io)?);
+        remove::remove(&own).map_err(io)?;
+        // Other users of the machine have no business in what actions do.
+        DirBuilder::new().mode(0o700).create(&own).map_err(io)?;
+        Ok(Arc::new(WorkDirs { own, next: AtomicU64::new(1), removals: TaskTracker::new(), _lock: lock }))
+    }
+
+    /// A fresh directory for one attempt.
+    pub fn make(self: &Arc<WorkDirs>) -> std::io::Result<WorkDir> {
+        let path = self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
+        fs::create_dir(&path)?;
+        Ok(WorkDir { path, dirs: self.clone() })
+    }
+
+    /// Waits until everything that was let go is removed.
+    pub async fn settle(&self) {
+        self.removals.close();
+        self.removals.wait().await;
+        self.removals.reopen();
+    }
+}
+
+/// Removed when it is dropped.
+#[derive(Debug)]
+pub struct WorkDir {
+    path: PathBuf,
+    dirs: Arc<WorkDirs>,
+}
+
+impl WorkDir {
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for WorkDir {
+    fn drop(&mut self) {
+        let path = std::mem::take(&mut self.path);
+        let remove = move || {
+            if let Err(error) = remove::remove(&path) {
+                tracing::error!(path = %path.display(), %error, "a work directory could not be removed");
+            }
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(_) => drop(self.dirs.removals.spawn_blocking(remove)),
+            Err(_) => remove(),
+        }
+    }
+}
+
+/// Notes this process's session in the lock, for the next one to know what was started here. Gives back the session of
+/// the process before.
+fn change_session(lock: &mut File) -> std::io::Result<Option<i32>> {
+    let mut noted = String::new();
+    lock.read_to_string(&mut noted)?;
+    lock.set_len(0)?;
+    lock.rewind()?;
+    let session = rustix::process::getsid(None)?;
+    writeln!(lock, "{}", session.as_raw_nonzero())?;
+    Ok(noted.trim().parse().ok())
+}
+
+/// A file name that no other worker id has, and that people can read.
+fn file_name(worker_id: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let shown: String = worker_id.bytes().take(64).map(|b| if plain(b) { b as char } else { '_' }).collect();
+    let digest = blobs::Digest::of(blobs::DigestFunction::Blake3, worker_id.as_bytes());
+    format!("{shown}-{}", &digest.hash.to_string()[..16])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn w12_leftovers_of_this_worker_are_removed_at_start_and_those_of_others_are_not() {
+        let root = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("kept"), "").unwrap();
+        let other = WorkDirs::open(root.path(), "other").unwrap();
+        let others = other.make().unwrap();
+        let left = {
+            let dirs = WorkDirs::open(root.path(), "w").unwrap();
+            assert!(matches!(WorkDirs::open(root.path(), "w"), Err(Error::InUse { .. })));
+            // Made by hand, so that nobody removes it: as after SIGKILL.
+            dirs.own.join("7")
+        };
+        fs::create_dir_all(left.join("locked")).unwrap();
+        fs::write(left.join("locked/file"), "").unwrap();
+        fs::set_permissions(left.join("locked"), fs::Permissions::from_mode(0)).unwrap();
+        symlink(outside.path(), left.join("link")).unwrap();
+        let mut process = std::process::Command::new("sleep").arg("600").current_dir(&left).spawn().unwrap();
+        WorkDirs::open(root.path(), "w").unwrap();
+        assert!(!process.wait().unwrap().success(), "the process of the dead worker is killed");
+        assert!(!left.exists() && others.path().exists() && outside.path().join("kept").exists());
+    }
+
+    #[test]
+    fn a_directory_is_gone_when_it_is_dropped() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = WorkDirs::open(root.path(), "a/../b").unwrap();
+        let dir = dirs.make().unwrap();
+        let path = dir.path().to_owned();
+        fs::create_dir_all(path.join("a/b/c")).unwrap();
+        drop(dir);
+        assert!(!path.exists());
+        assert_eq!(root.path().read_dir().unwrap().count(), 2, "the lock and the worker's own directory");
+    }
+
+    #[test]
+    fn two_worker_ids_never_share_a_directory() {
+        assert_ne!(file_name("a/b"), file_name("a_b"));
+    }
+}
