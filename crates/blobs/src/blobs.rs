@@ -8,7 +8,7 @@ use std::{pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::{Digest, Result, Tenant};
+use crate::{Digest, DigestFunction, Hash, Result, Tenant};
 
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -25,6 +25,14 @@ pub trait Blobs: Send + Sync + 'static {
         tenant: &'a Tenant,
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Result<Vec<Digest>>>;
+
+    /// The digest of a blob of which only the hash is known, if it is here.
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        function: DigestFunction,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Digest>>>;
 
     /// Whole blobs, an answer for each digest in order. Blobs beyond `MAX_BATCH_BYTES` in total are
     /// answered `TooLarge`.

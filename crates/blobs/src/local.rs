@@ -10,8 +10,8 @@ use bytes::Bytes;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    ActionCache, ActionKey, Begun, BlobReader, BlobWriter, Blobs, BoxFuture, CachedResult, Digest, Error,
-    Origin, Progress, RawKey, Reader, Result, Serve, Store, Tenant, Upload, UploadRequest, WriteStatus,
+    ActionCache, ActionKey, Begun, BlobReader, BlobWriter, Blobs, BoxFuture, CachedResult, Digest,
+    DigestFunction, Error, Hash, Origin, Progress, RawKey, Reader, Result, Serve, Store, Tenant, Upload, UploadRequest, WriteStatus,
 };
 
 /// Pieces that a reader fetches with one hop. They and the one being sent are all that it holds.
@@ -63,6 +63,15 @@ impl Blobs for Local {
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Result<Vec<Digest>>> {
         Box::pin(async move { Ok(self.store.find_missing(tenant, digests)) })
+    }
+
+    fn find<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        function: DigestFunction,
+        hash: Hash,
+    ) -> BoxFuture<'a, Result<Option<Digest>>> {
+        Box::pin(async move { Ok(self.store.find(tenant, function, &hash)) })
     }
 
     fn get_many<'a>(

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::follower::Follower;
-use crate::history::HistoryRecord;
+use crate::history::{HistoryReader, HistoryRecord};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(30);
@@ -30,7 +30,8 @@ pub trait Effect: Send {
     fn name(&self) -> &str;
 
     /// Makes the record's effect true. After an error the same record is shown again, later.
-    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String>;
+    /// `past` tells what came before it.
+    fn apply(&mut self, record: &HistoryRecord, past: &dyn HistoryReader) -> Result<(), String>;
 }
 
 /// Follows the ledger until the sender of `durable` is gone and everything durable is applied.

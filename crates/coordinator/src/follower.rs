@@ -14,7 +14,7 @@ use ledger::file::{Hold, Reader};
 use ledger::record;
 
 use crate::effects::Effect;
-use crate::history::HistoryRecord;
+use crate::history::{HistoryRecord, LedgerHistory};
 
 /// The place is saved at least this often while catching up.
 const SAVE_AFTER_RECORDS: u64 = 1_000;
@@ -24,6 +24,7 @@ const MAX_PLACE_BYTES: usize = 64;
 pub struct Follower {
     effect: Box<dyn Effect>,
     reader: Reader,
+    past: LedgerHistory,
     place: Place,
     hold: Hold,
 }
@@ -33,7 +34,8 @@ impl Follower {
     pub fn open(effect: Box<dyn Effect>, disk: Arc<dyn Disk>, reader: Reader) -> io::Result<Follower> {
         let place = Place::load(disk, effect.name())?;
         let hold = reader.hold(place.saved.next());
-        Ok(Follower { effect, reader, place, hold })
+        let past = LedgerHistory::new(reader.clone());
+        Ok(Follower { effect, reader, past, place, hold })
     }
 
     pub fn name(&self) -> &str {
@@ -61,7 +63,7 @@ impl Follower {
             let (position, bytes) = read.map_err(|error| error.to_string())?;
             let decoded = record::decode(&bytes).map_err(|error| error.to_string())?;
             let record = HistoryRecord { position, at: decoded.at, event: decoded.event };
-            match self.effect.apply(&record) {
+            match self.effect.apply(&record, &self.past) {
                 Err(_) if quirk::is(Quirk::FailedEffectPassed) => {}
                 applied => applied?,
             }

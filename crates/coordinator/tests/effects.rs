@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use coordinator::{Effect, HistoryRecord};
+use coordinator::{Effect, HistoryReader, HistoryRecord};
 use support::{options, submit};
 
 /// Writes down the positions it was shown, and fails when it is told to.
@@ -19,7 +19,7 @@ impl Effect for Recorder {
         "recorder"
     }
 
-    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String> {
+    fn apply(&mut self, record: &HistoryRecord, _: &dyn HistoryReader) -> Result<(), String> {
         if self.fail_once_at == Some(record.position.0) {
             self.fail_once_at = None;
             return Err("not now".into());

@@ -5,7 +5,7 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use coordinator::{Effect, Follower, HistoryRecord};
+use coordinator::{Effect, Follower, HistoryReader, HistoryRecord};
 use ledger::disk::fake::{FakeDisk, Fate};
 use ledger::file::{BatchBuilder, ClusterId, FileLedger, Options};
 use ledger::{Position, record};
@@ -19,7 +19,7 @@ impl Effect for Notes {
         "notes"
     }
 
-    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String> {
+    fn apply(&mut self, record: &HistoryRecord, _: &dyn HistoryReader) -> Result<(), String> {
         self.0.lock().unwrap().push(record.position.0);
         Ok(())
     }

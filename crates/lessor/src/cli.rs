@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{queue, submit, task};
-use crate::{bench, check_config, conformance, log, serve, up};
+use crate::{bench, check_config, conformance, log, serve, up, worker};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -22,6 +22,8 @@ pub enum Command {
     Serve(serve::Options),
     /// Check a configuration file, and show what it comes to
     CheckConfig(check_config::Options),
+    /// Run actions for a coordinator
+    Worker(worker::Options),
     /// Submit a task, or many from a file
     Submit(submit::Options),
     /// Look at tasks, cancel them, do them again

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 pub const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
 const LISTEN: &str = "listen";
+const WORKER_ID: &str = "worker.id";
 
 /// The directory is not ours to use. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +69,24 @@ impl DataDir {
                 Ok(key)
             }
             Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// The name of the worker that runs beside the server, made at first use.
+    pub fn worker_id(&self) -> Result<String> {
+        let path = self.path.join(WORKER_ID);
+        match fs::read_to_string(&path) {
+            Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot read {}", path.display()))
+            }
+            _ => {
+                let random =
+                    getrandom::u32().map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
+                let id = format!("worker-{random:08x}");
+                self.write(WORKER_ID, format!("{id}\n").as_bytes())?;
+                Ok(id)
+            }
         }
     }
 

@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod config;
 mod conformance;
+mod content;
 mod data_dir;
 mod exit;
 mod greeting;
@@ -16,6 +17,7 @@ mod open_files;
 mod serve;
 mod serving;
 mod up;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Command::Up(options) => up::run(options).map(|()| ExitCode::SUCCESS),
         Command::Serve(options) => serve::run(&options).map(|()| ExitCode::SUCCESS),
         Command::CheckConfig(options) => check_config::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Worker(options) => worker::run(options),
         Command::Submit(options) => client::block_on(client::submit::run(&options)),
         Command::Task(options) => client::block_on(client::task::run(&options)),
         Command::Queue(options) => client::block_on(client::queue::run(&options)),

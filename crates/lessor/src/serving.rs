@@ -8,11 +8,13 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use authority::command::{ConfigureAnswer, ConfigureQueue};
 use authority::{QueueConfig, QueueKey};
+use server::reapi::Keeper;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::data_dir::DataDir;
-use crate::{greeting, memory, open_files};
+use crate::worker::Embedded;
+use crate::{content, greeting, memory, open_files};
 
 /// Smallest and largest segment: a batch must fit into a part of it.
 pub const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
@@ -39,6 +41,9 @@ pub struct Settings {
     /// Queues that are configured so at every start, whatever they were before.
     pub queues: Vec<(QueueKey, QueueConfig)>,
     pub server: server::Options,
+    pub content: content::Place,
+    /// Whether this process runs actions too.
+    pub worker: bool,
 }
 
 /// Serves until a signal says to stop, or the ledger fails.
@@ -47,17 +52,19 @@ pub fn run(settings: Settings) -> Result<()> {
     runtime.block_on(serve(settings))
 }
 
-async fn serve(settings: Settings) -> Result<()> {
+async fn serve(mut settings: Settings) -> Result<()> {
     let connections = open_files::connections();
     let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
     let data = DataDir::open(&settings.data, settings.may_create)?;
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
-    let start = coordinator_options(&settings, &data)?;
+    let (content, keeper) = content::open(&data, std::mem::take(&mut settings.content))?;
+    let start = coordinator_options(&settings, &data, keeper)?;
     let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;
     configure(&running.handle, settings.queues).await?;
     let mut options = settings.server;
     options.push.max_connections = connections.to_push_targets;
+    options.content = Some(content);
     let app = server::App::with_options(running.handle.clone(), data.lease_key()?, options);
     if let Err(error) = data.write_listen(&address.to_string()) {
         tracing::warn!(
@@ -65,12 +72,16 @@ async fn serve(settings: Settings) -> Result<()> {
             "where the server listens could not be written down; it serves all the same"
         );
     }
+    let worker = settings.worker.then(|| Embedded::start(&data, address)).transpose()?;
     greeting::say(&data, address, &running.report);
 
     let stop = async {
         match wait_for_signal().await {
             Ok(signal) => tracing::info!(signal, "stopping: no new connections, open requests are finished"),
             Err(error) => tracing::error!(%error, "stopping, because no signal could stop this later"),
+        }
+        if let Some(worker) = worker {
+            worker.drain().await;
         }
     };
     let served = tokio::select! {
@@ -108,10 +119,15 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-fn coordinator_options(settings: &Settings, data: &DataDir) -> Result<coordinator::Options> {
+fn coordinator_options(
+    settings: &Settings,
+    data: &DataDir,
+    keeper: Keeper,
+) -> Result<coordinator::Options> {
     let mut cluster = [0; 16];
     getrandom::fill(&mut cluster).map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
     let mut start = coordinator::Options::new(data.path());
+    start.effects.push(Box::new(keeper));
     start.ledger.create = settings.may_create.then_some(coordinator::ClusterId(cluster));
     start.ledger.segment_bytes = settings.segment_mib << 20;
     start.ledger.history_max_age_ms = settings.history_days.saturating_mul(24 * 60 * 60 * 1_000);

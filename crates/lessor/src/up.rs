@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use server::PushOptions;
 
+use crate::content::{self, DEFAULT_CACHE_MIB};
 use crate::logging;
 use crate::serving::{
     self, DEFAULT_HISTORY_DAYS, DEFAULT_HISTORY_MIB, DEFAULT_SEGMENT_MIB, MIN_STATE_MIB, SEGMENT_MIB,
@@ -40,6 +41,14 @@ pub struct Options {
     /// Disk space for finished history
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_HISTORY_MIB)]
     pub history_mib: u64,
+
+    /// Disk space for the content of remote executions; what was not used for longest makes room
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_CACHE_MIB, value_parser = clap::value_parser!(u64).range(1..))]
+    pub cache_mib: u64,
+
+    /// Run no actions in this process: other workers do
+    #[arg(long)]
+    pub no_worker: bool,
 
     /// Drop a last batch that was written whole but does not verify. It may have been acknowledged: use this only after
     /// reading what the refusal says is at risk
@@ -80,5 +89,7 @@ pub fn run(options: Options) -> Result<()> {
         drop_unverified_tail: options.drop_unverified_tail,
         queues: Vec::new(),
         server: server::Options { push, ..server::Options::default() },
+        content: content::Place { cache_mib: options.cache_mib, ..content::Place::default() },
+        worker: !options.no_worker,
     })
 }

@@ -16,6 +16,7 @@ use crate::lease_id::LeaseIds;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
 use crate::push;
+use crate::reapi::Content;
 use crate::receiving::Receiving;
 
 /// Most requests that wait for a task at one time, whatever they wait for.
@@ -35,6 +36,7 @@ struct Inner {
     draining: watch::Sender<bool>,
     grpc: grpc::Shared,
     push: push::Shared,
+    content: Option<Content>,
 }
 
 /// What an operator may say about the server.
@@ -46,6 +48,8 @@ pub struct Options {
     pub push: push::PushOptions,
     /// How long requests may take to arrive.
     pub receiving: Receiving,
+    /// What remote execution needs; it is not served without.
+    pub content: Option<Content>,
 }
 
 impl App {
@@ -57,7 +61,7 @@ impl App {
 
     /// As [`App::new`], with other settings.
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
-        let Options { scheduler, push, receiving } = options;
+        let Options { scheduler, push, receiving, content } = options;
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {
             handle,
@@ -69,6 +73,7 @@ impl App {
             draining: watch::Sender::new(false),
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),
+            content,
         }))
     }
 
@@ -98,6 +103,10 @@ impl App {
 
     pub(crate) fn push(&self) -> &push::Shared {
         &self.0.push
+    }
+
+    pub(crate) fn content(&self) -> Option<&Content> {
+        self.0.content.as_ref()
     }
 
     /// Ends all waits, so that the server can stop.

@@ -113,7 +113,7 @@ fn too_large(max_bytes: usize) -> Problem {
     Problem::new(Code::PayloadTooLarge, format!("the body has more than {max_bytes} bytes"))
 }
 
-fn too_slow() -> Problem {
+pub fn too_slow() -> Problem {
     Problem::new(Code::RequestTimeout, "the body came too slowly")
 }
 
@@ -121,7 +121,7 @@ fn too_many() -> Problem {
     Problem::new(Code::Overloaded, "too many large requests are being received at once")
 }
 
-fn broken_off(error: &axum::Error) -> Problem {
+pub fn broken_off(error: &axum::Error) -> Problem {
     Problem::new(Code::MalformedJson, format!("the body broke off: {error}"))
 }
 

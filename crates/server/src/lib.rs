@@ -3,6 +3,7 @@
 
 mod app;
 mod bodies;
+mod cache;
 mod callbacks;
 mod claims;
 mod content;
@@ -23,6 +24,7 @@ mod panics;
 mod problem;
 mod push;
 mod queues;
+pub mod reapi;
 mod receiving;
 mod reference;
 mod report;

@@ -8,12 +8,15 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::{
-    callbacks, claims, fallback, grpc, health, leases, openapi, origin, panics, queues, tasks, workers,
+    cache, callbacks, claims, fallback, grpc, health, leases, openapi, origin, panics, queues, reapi, tasks, workers,
 };
 
 /// The whole of what is served over HTTP.
 pub fn router(app: App) -> Router {
-    let (router, _) = described().split_for_parts();
+    let (mut router, _) = described().split_for_parts();
+    if let Some(content) = app.content() {
+        router = router.merge(reapi::routes(&app, content)).merge(cache::routes(content));
+    }
     router
         .merge(grpc::routes(&app))
         .fallback(fallback::not_found)

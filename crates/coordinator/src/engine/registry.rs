@@ -121,6 +121,17 @@ impl Registry {
         Some(registered.clone())
     }
 
+    /// What the registered workers of a scope offer.
+    pub fn offered(&self, scope: &Scope, now: Time) -> Vec<Arc<Properties>> {
+        let mut heard = self.lock();
+        let mine = heard.iter_mut().filter(|((other, _), _)| other == scope);
+        mine.filter_map(|(_, known)| {
+            self.forget_if_silent(known, now);
+            known.registered.as_ref().map(|registered| registered.registration.properties.clone())
+        })
+        .collect()
+    }
+
     /// Forgets a worker, unless another session of it than the one named has registered since.
     pub fn unregister(&self, scope: &Scope, worker: &Arc<str>, session: Option<&Arc<str>>) {
         if let Entry::Occupied(known) = self.lock().entry((scope.clone(), worker.clone())) {

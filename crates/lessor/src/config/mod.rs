@@ -15,6 +15,7 @@ use authority::{QueueConfig, QueueKey, Scope};
 use serde::{Deserialize, Serialize};
 use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
 
+use crate::content::{self, DEFAULT_CACHE_MIB};
 use crate::serving::{
     DEFAULT_HISTORY_DAYS, DEFAULT_HISTORY_MIB, DEFAULT_SEGMENT_MIB, MIN_STATE_MIB, SEGMENT_MIB, Settings,
 };
@@ -74,11 +75,19 @@ pub struct Data {
     pub history_mib: u64,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Storage {
+    /// Disk space for content; what was not used for longest makes room.
+    pub max_mib: u64,
     pub cas: Store,
     pub action_cache: Store,
+}
+
+impl Default for Storage {
+    fn default() -> Storage {
+        Storage { max_mib: DEFAULT_CACHE_MIB, cas: Store::default(), action_cache: Store::default() }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -203,6 +212,7 @@ impl Config {
         let poll_seconds = 1..=MAX_WAIT_MS / 1_000;
         let mut faults: Vec<String> = [
             within("data.max_state_mib", state_mib, MIN_STATE_MIB..=u64::MAX),
+            within("storage.max_mib", self.storage.max_mib, 1..=u64::MAX),
             within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
             within(
                 "execution.scheduler.heartbeat_timeout_seconds",
@@ -256,11 +266,7 @@ impl Config {
             let address = self.server.address;
             format!("whoever reaches {address} may submit, lease and cancel: nobody is asked who they are")
         });
-        let stores = [("cas", &self.storage.cas), ("action_cache", &self.storage.action_cache)];
-        let unused = stores.into_iter().filter(|(_, store)| store.root_dir.is_some()).map(|(name, _)| {
-            format!("storage.{name}.root_dir is not used yet: this version has no content store")
-        });
-        open.into_iter().chain(unused).collect::<Vec<_>>().into_iter()
+        open.into_iter()
     }
 
     pub fn settings(self, may_create: bool, drop_unverified_tail: bool) -> Settings {
@@ -285,6 +291,16 @@ impl Config {
             drop_unverified_tail,
             queues,
             server: server::Options { scheduler, push, ..server::Options::default() },
+            content: content::Place {
+                cas: self.storage.cas.root_dir,
+                action_cache: self.storage.action_cache.root_dir,
+                cache_mib: self.storage.max_mib,
+                settings: server::reapi::Settings {
+                    exec_enabled: self.capabilities.exec_enabled,
+                    ..server::reapi::Settings::default()
+                },
+            },
+            worker: false,
         }
     }
 

@@ -21,6 +21,8 @@ use crate::bodies::kib;
 
 /// Longest pause between two questions about the services.
 const MAX_REFLECTION_PAUSE: Duration = Duration::from_secs(60);
+/// The call whose request is a blob of any size.
+const BYTE_STREAM_WRITE: &str = "/google.bytestream.ByteStream/Write";
 /// The caller's deadline, as gRPC has it: at most eight digits and a unit.
 const TIMEOUT_HEADER: &str = "grpc-timeout";
 const MAX_TIMEOUT_DIGITS: usize = 8;
@@ -46,7 +48,13 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
     let receiving = app.bodies().receiving();
     let meter = Arc::new(Meter { app, held_kib: AtomicUsize::new(0) });
     let path = request.uri().path();
-    let max_pause = if path.ends_with("/Work") {
+    let mut max_call = given.unwrap_or(receiving.max_call).min(receiving.max_call);
+    let max_pause = if path == BYTE_STREAM_WRITE {
+        // An upload may be as long as it likes while it goes on; its pieces are gone once they are stored.
+        request.extensions_mut().insert(meter.clone());
+        max_call = given.unwrap_or(Duration::MAX);
+        Some(receiving.max_pause)
+    } else if path.ends_with("/Work") {
         // A worker may be silent for as long as its registration lasts, which the stream itself watches.
         request.extensions_mut().insert(meter.clone());
         None
@@ -56,7 +64,7 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
         Some(receiving.max_pause)
     };
     let request = request.map(|body| Body::new(Metered { body, meter, max_pause, pause: None }));
-    match timeout(given.unwrap_or(receiving.max_call).min(receiving.max_call), next.run(request)).await {
+    match timeout(max_call, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Status::deadline_exceeded("the call took longer than it may").into_http(),
     }

@@ -19,6 +19,7 @@ mod update;
 mod values;
 mod work;
 
+pub use guard::{Meter, guard};
 pub use scheduler::Scheduler;
 pub(crate) use scheduler::Shared;
 
@@ -58,7 +59,7 @@ pub fn routes(app: &App) -> Router<App> {
                 .route_service(&path, ServiceBuilder::new().map_request(under_own_name).service(service));
         }
     }
-    health::routes(router, app).layer(from_fn_with_state(app.clone(), guard::guard))
+    health::routes(router, app).layer(from_fn_with_state(app.clone(), guard))
 }
 
 /// The service knows its calls by its own name only.

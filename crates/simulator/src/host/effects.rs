@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use authority::Position;
-use coordinator::{Effect, Follower, HistoryRecord};
+use coordinator::{Effect, Follower, HistoryReader, HistoryRecord};
 use ledger::disk::fake::FakeDisk;
 use ledger::file::Reader;
 
@@ -42,7 +42,7 @@ impl Effect for Shared {
         "simulated"
     }
 
-    fn apply(&mut self, record: &HistoryRecord) -> Result<(), String> {
+    fn apply(&mut self, record: &HistoryRecord, _: &dyn HistoryReader) -> Result<(), String> {
         let mut consumer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match consumer.fails_after {
             Some(0) => {

@@ -1,0 +1,51 @@
+//! The content store and the action cache beside the ledger.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use blobs::{ActionCache, Blobs, Local, Options, Store};
+use server::reapi::{Content, Keeper, Results, Settings};
+
+use crate::data_dir::DataDir;
+
+/// Where it is kept when nothing else is said, below the data directory.
+const DIRECTORY: &str = "content";
+pub const DEFAULT_CACHE_MIB: u64 = 50 * 1_024;
+
+/// What a server can be told about its content.
+pub struct Place {
+    pub cas: Option<PathBuf>,
+    /// With the content when it is left out.
+    pub action_cache: Option<PathBuf>,
+    /// Disk space for content; what was not used for longest makes room.
+    pub cache_mib: u64,
+    pub settings: Settings,
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place { cas: None, action_cache: None, cache_mib: DEFAULT_CACHE_MIB, settings: Settings::default() }
+    }
+}
+
+/// Opens the stores, and makes what turns commits into entries of the action cache.
+pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
+    let cas = place.cas.unwrap_or_else(|| data.path().join(DIRECTORY));
+    let local = open_at(&cas, place.cache_mib)?;
+    let results = match place.action_cache.filter(|other| *other != cas) {
+        None => local.clone(),
+        Some(other) => open_at(&other, place.cache_mib)?,
+    };
+    let results = Results::new(results as Arc<dyn ActionCache>);
+    let keeper = Keeper::new(results.clone(), tokio::runtime::Handle::current());
+    let blobs: Arc<dyn Blobs> = local.clone();
+    Ok((Content { blobs, action_cache: local, results, settings: place.settings }, keeper))
+}
+
+fn open_at(directory: &std::path::Path, cache_mib: u64) -> Result<Arc<Local>> {
+    let options = Options { cap_bytes: cache_mib.saturating_mul(1 << 20), ..Options::default() };
+    let store = Store::open(directory, options)
+        .with_context(|| format!("cannot open the content store in {}", directory.display()))?;
+    Ok(Arc::new(Local::new(store)))
+}

@@ -1,0 +1,62 @@
+//! The worker inside `lessor up`: the same code as a worker of its own, over the same protocol.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::task::JoinHandle;
+use worker::cas::{GrpcCas, GrpcCasOptions};
+use worker::executors::Host;
+use worker::{ActionOptions, Agent, Config, Stopper};
+
+use super::{platform, slots};
+use crate::data_dir::DataDir;
+
+/// Where its actions run, below the data directory.
+const DIRECTORY: &str = "worker";
+/// How long running actions may take once everything is to stop; a second signal ends it sooner.
+const DRAIN: Duration = Duration::from_secs(30);
+
+pub struct Embedded {
+    stop: Stopper,
+    running: JoinHandle<Result<(), worker::Error>>,
+}
+
+impl Embedded {
+    pub fn start(data: &DataDir, address: SocketAddr) -> Result<Embedded> {
+        let url = format!("http://{}", reachable(address));
+        let cas = Arc::new(GrpcCas::new(&url, &GrpcCasOptions::default())?);
+        let directory = std::path::absolute(data.path().join(DIRECTORY))?;
+        let actions = ActionOptions { allow_absolute_symlinks: true, ..ActionOptions::below(directory) };
+        let config = Config {
+            max_concurrent_tasks: slots(),
+            platform: platform(),
+            drain_timeout: DRAIN,
+            ..Config::new(url, data.worker_id()?, actions)
+        };
+        let stop = Stopper::new();
+        let host = Arc::new(Host::new(Host::DEFAULT_ENV_ALLOW));
+        let running = tokio::spawn(Agent::run(config, host, cas, stop.clone()));
+        Ok(Embedded { stop, running })
+    }
+
+    /// Takes no more work, and resolves when what ran is done or given back.
+    pub async fn drain(self) {
+        self.stop.stop();
+        match self.running.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the worker has ended"),
+            Err(error) => tracing::error!(%error, "the worker has failed"),
+        }
+    }
+}
+
+/// An address that the worker can connect to: one that stands for all of the machine's is no place to go.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        ip if !ip.is_unspecified() => address,
+        ip if ip.is_ipv4() => SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, address.port())),
+        _ => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, address.port())),
+    }
+}

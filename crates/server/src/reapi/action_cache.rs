@@ -1,0 +1,46 @@
+//! ActionCache: results by the digest of their action (R26, R27).
+
+use tonic::{Request, Response, Status};
+
+use super::inlined::Wanted;
+use super::messages::action_cache_server::ActionCache;
+use super::messages::{ActionResult, GetActionResultRequest, UpdateActionResultRequest};
+use super::{Reapi, digest, instance};
+
+#[tonic::async_trait]
+impl ActionCache for Reapi {
+    async fn get_action_result(
+        &self,
+        request: Request<GetActionResultRequest>,
+    ) -> Result<Response<ActionResult>, Status> {
+        let asked = request.get_ref();
+        let scope = instance::scope(request.metadata(), &asked.instance_name)?;
+        let function = digest::function(asked.digest_function)?;
+        let action = digest::asked(asked.action_digest.as_ref(), function, "action_digest")?;
+        let store = self.store(&scope)?;
+        let Some(result) = self.results().any(&store, &scope, &action).await? else {
+            return Err(Status::not_found(format!("no result of action {action} is known")));
+        };
+        Wanted::of_lookup(asked).fill(&store, result, action.function).await.map(Response::new)
+    }
+
+    async fn update_action_result(
+        &self,
+        request: Request<UpdateActionResultRequest>,
+    ) -> Result<Response<ActionResult>, Status> {
+        let asked = request.get_ref();
+        let scope = instance::scope(request.metadata(), &asked.instance_name)?;
+        let function = digest::function(asked.digest_function)?;
+        let action = digest::asked(asked.action_digest.as_ref(), function, "action_digest")?;
+        if !self.settings().allow_uploads {
+            return Err(Status::permission_denied(
+                "results may not be uploaded to this server, as its capabilities say",
+            ));
+        }
+        let Some(result) = &asked.action_result else {
+            return Err(Status::invalid_argument("action_result: is missing"));
+        };
+        self.results().upload(&self.store(&scope)?, &scope, &action, result).await?;
+        Ok(Response::new(result.clone()))
+    }
+}

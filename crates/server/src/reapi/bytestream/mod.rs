@@ -1,0 +1,42 @@
+//! ByteStream: one blob of any size, in pieces (R20 to R25).
+
+mod read;
+mod write;
+
+use futures_util::stream::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::messages::bytestream::byte_stream_server::ByteStream;
+use super::messages::bytestream::{
+    QueryWriteStatusRequest, QueryWriteStatusResponse, ReadRequest, ReadResponse, WriteRequest, WriteResponse,
+};
+use super::{Reapi, instance, resource_name};
+
+#[tonic::async_trait]
+impl ByteStream for Reapi {
+    type ReadStream = BoxStream<'static, Result<ReadResponse, Status>>;
+
+    async fn read(&self, request: Request<ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
+        read::read(self, &request).await.map(Response::new)
+    }
+
+    async fn write(
+        &self,
+        request: Request<Streaming<WriteRequest>>,
+    ) -> Result<Response<WriteResponse>, Status> {
+        write::write(self, request).await.map(Response::new)
+    }
+
+    async fn query_write_status(
+        &self,
+        request: Request<QueryWriteStatusRequest>,
+    ) -> Result<Response<QueryWriteStatusResponse>, Status> {
+        let name = resource_name::write(&request.get_ref().resource_name)?;
+        let store = self.store(&instance::scope(request.metadata(), &name.instance)?)?;
+        let status = store.blobs.write_status(&store.tenant, &name.upload, name.digest).await;
+        Ok(Response::new(QueryWriteStatusResponse {
+            committed_size: i64::try_from(status.committed).unwrap_or(i64::MAX),
+            complete: status.complete,
+        }))
+    }
+}

@@ -1,0 +1,41 @@
+//! Read: a blob from an offset on, compressed if its name says so (R20).
+
+use blobs::BlobReader;
+use futures_util::stream::{BoxStream, StreamExt, try_unfold};
+use tonic::{Request, Status};
+
+use crate::reapi::compression::Compressed;
+use crate::reapi::messages::bytestream::{ReadRequest, ReadResponse};
+use crate::reapi::resource_name::{self, Compression};
+use crate::reapi::{Reapi, instance, store};
+
+pub async fn read(
+    reapi: &Reapi,
+    request: &Request<ReadRequest>,
+) -> Result<BoxStream<'static, Result<ReadResponse, Status>>, Status> {
+    let asked = request.get_ref();
+    let name = resource_name::read(&asked.resource_name)?;
+    let store = reapi.store(&instance::scope(request.metadata(), &name.instance)?)?;
+    let offset = u64::try_from(asked.read_offset)
+        .map_err(|_| Status::out_of_range("read_offset: must not be negative"))?;
+    let limit = match asked.read_limit {
+        0 => None,
+        limit => {
+            Some(u64::try_from(limit).map_err(|_| Status::invalid_argument("read_limit: must not be negative"))?)
+        }
+    };
+    if name.compression == Compression::Zstd && limit.is_some() {
+        return Err(Status::invalid_argument("read_limit: cannot be given when a blob is read compressed"));
+    }
+    let reader = store.blobs.read(&store.tenant, name.digest, offset, limit).await;
+    let reader = reader.map_err(|error| store::status(&error))?;
+    let reader: Box<dyn BlobReader> = match name.compression {
+        Compression::None => reader,
+        Compression::Zstd => Box::new(Compressed::new(reader).map_err(|error| store::status(&error))?),
+    };
+    let pieces = try_unfold(reader, |mut reader| async move {
+        let piece = reader.next().await.map_err(|error| store::status(&error))?;
+        Ok(piece.map(|piece| (ReadResponse { data: piece.into() }, reader)))
+    });
+    Ok(pieces.boxed())
+}

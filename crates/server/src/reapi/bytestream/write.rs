@@ -1,0 +1,137 @@
+//! Write: a blob in, piece by piece; visible only when all of it has come and is what its name says (R21 to R25).
+
+use std::sync::Arc;
+
+use blobs::{Begun, BlobWriter, Progress, UploadRequest, ZstdDecoder};
+use bytes::Bytes;
+use tonic::{Request, Status, Streaming};
+
+use crate::grpc::Meter;
+use crate::reapi::messages::bytestream::{WriteRequest, WriteResponse};
+use crate::reapi::resource_name::{self, Compression, WriteName};
+use crate::reapi::{Reapi, instance, store};
+
+pub async fn write(reapi: &Reapi, request: Request<Streaming<WriteRequest>>) -> Result<WriteResponse, Status> {
+    let (metadata, extensions, mut pieces) = request.into_parts();
+    let meter: Option<Arc<Meter>> = extensions.get().cloned();
+    let first = pieces.message().await?.ok_or_else(|| Status::invalid_argument("the upload has no messages"))?;
+    let name = resource_name::write(&first.resource_name)?;
+    let store = reapi.store(&instance::scope(&metadata, &name.instance)?)?;
+    let offset = offset(&first)?;
+    if name.compression == Compression::Zstd && offset != 0 {
+        return Err(Status::invalid_argument("write_offset: a compressed upload begins at 0"));
+    }
+    let upload = match name.compression {
+        Compression::None => UploadRequest::named(name.digest, &name.upload, offset),
+        Compression::Zstd => UploadRequest::new(blobs::Expect::Digest(name.digest)),
+    };
+    let begun = store.blobs.write(&store.tenant, upload).await.map_err(|error| store::status(&error))?;
+    let Begun::Writer(writer) = begun else { return Ok(present(&name)) };
+    let mut upload = Upload::new(&name, writer, offset)?;
+    let mut piece = Some(first);
+    while let Some(message) = piece {
+        upload.check(&name, &message)?;
+        let finish = message.finish_write;
+        if upload.take(message.data.into()).await? == Progress::Present {
+            return Ok(present(&name));
+        }
+        if finish {
+            return upload.finish(&name).await;
+        }
+        if let Some(meter) = &meter {
+            meter.give_back();
+        }
+        piece = pieces.message().await?;
+    }
+    // The client stopped early. What has come stays for a while, so that it can go on (R24).
+    Ok(WriteResponse { committed_size: upload.committed() })
+}
+
+/// What a client is told that need not send the rest: as if it had (R22).
+fn present(name: &WriteName) -> WriteResponse {
+    match name.compression {
+        Compression::None => WriteResponse { committed_size: size(name.digest.size) },
+        Compression::Zstd => WriteResponse { committed_size: -1 },
+    }
+}
+
+fn size(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+fn offset(message: &WriteRequest) -> Result<u64, Status> {
+    u64::try_from(message.write_offset)
+        .map_err(|_| Status::invalid_argument("write_offset: must not be negative"))
+}
+
+/// An upload under way. The client's offsets count what it sent; the store's count what that became.
+struct Upload {
+    writer: Box<dyn BlobWriter>,
+    decompressor: Option<ZstdDecoder>,
+    /// Where the client's next piece begins.
+    expected: u64,
+}
+
+impl Upload {
+    fn new(name: &WriteName, writer: Box<dyn BlobWriter>, offset: u64) -> Result<Upload, Status> {
+        let decompressor = match name.compression {
+            Compression::None => None,
+            Compression::Zstd => {
+                Some(ZstdDecoder::new(name.digest.size).map_err(|error| store::status(&error))?)
+            }
+        };
+        Ok(Upload { writer, decompressor, expected: offset })
+    }
+
+    fn committed(&self) -> i64 {
+        size(self.expected)
+    }
+
+    fn check(&self, name: &WriteName, message: &WriteRequest) -> Result<(), Status> {
+        let again = &message.resource_name;
+        if !again.is_empty() && resource_name::write(again)? != *name {
+            return Err(Status::invalid_argument("resource_name: must stay the same within an upload"));
+        }
+        match offset(message)? {
+            offset if offset == self.expected => Ok(()),
+            offset => Err(Status::invalid_argument(format!(
+                "write_offset: the upload continues at {}, not at {offset}",
+                self.expected
+            ))),
+        }
+    }
+
+    async fn take(&mut self, piece: Bytes) -> Result<Progress, Status> {
+        self.expected += piece.len() as u64;
+        match &mut self.decompressor {
+            None => self.store(piece).await,
+            Some(decompressor) => {
+                decompressor.feed(piece);
+                while let Some(piece) = decompressor.next().map_err(|error| store::status(&error))? {
+                    let offset = self.writer.committed();
+                    let written = self.writer.write(offset, piece).await;
+                    if written.map_err(|error| store::status(&error))? == Progress::Present {
+                        return Ok(Progress::Present);
+                    }
+                }
+                Ok(Progress::More)
+            }
+        }
+    }
+
+    async fn store(&mut self, piece: Bytes) -> Result<Progress, Status> {
+        let offset = self.writer.committed();
+        self.writer.write(offset, piece).await.map_err(|error| store::status(&error))
+    }
+
+    async fn finish(self, name: &WriteName) -> Result<WriteResponse, Status> {
+        if let Some(decompressor) = self.decompressor {
+            decompressor.finish().map_err(|error| store::status(&error))?;
+        }
+        self.writer.finish().await.map_err(|error| store::status(&error))?;
+        Ok(match name.compression {
+            Compression::None => present(name),
+            Compression::Zstd => WriteResponse { committed_size: size(self.expected) },
+        })
+    }
+}

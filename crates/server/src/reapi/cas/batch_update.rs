@@ -1,0 +1,68 @@
+//! BatchUpdateBlobs: small blobs in, each accepted or refused on its own (R15).
+
+use blobs::ZstdDecoder;
+use bytes::Bytes;
+use tonic::{Request, Status};
+
+use crate::reapi::messages::batch_update_blobs_request as asked;
+use crate::reapi::messages::batch_update_blobs_response::Response as Told;
+use crate::reapi::messages::{self, BatchUpdateBlobsRequest, BatchUpdateBlobsResponse, compressor};
+use crate::reapi::{MAX_BATCH_BYTES, Reapi, digest, instance, store};
+
+pub async fn batch_update(
+    reapi: &Reapi,
+    request: Request<BatchUpdateBlobsRequest>,
+) -> Result<BatchUpdateBlobsResponse, Status> {
+    let scope = instance::scope(request.metadata(), &request.get_ref().instance_name)?;
+    let asked = request.into_inner();
+    let function = digest::function(asked.digest_function)?;
+    let total: usize = asked.requests.iter().map(|blob| blob.data.len()).sum();
+    if total > MAX_BATCH_BYTES {
+        return Err(Status::invalid_argument(format!(
+            "a batch has at most {MAX_BATCH_BYTES} bytes, but this one has {total}: write large blobs with ByteStream"
+        )));
+    }
+    let mut accepted = Vec::new();
+    let mut told = Vec::with_capacity(asked.requests.len());
+    for blob in asked.requests {
+        let status = match read(&blob, function) {
+            Ok((digest, bytes)) => {
+                accepted.push((told.len(), digest, bytes.unwrap_or_else(|| blob.data.into())));
+                None
+            }
+            Err(why) => Some(messages::status(&why)),
+        };
+        told.push(Told { digest: blob.digest, status });
+    }
+    let places: Vec<usize> = accepted.iter().map(|(place, ..)| *place).collect();
+    let blobs = accepted.into_iter().map(|(_, digest, bytes)| (digest, bytes)).collect();
+    let store = reapi.store(&scope)?;
+    for (place, stored) in places.into_iter().zip(store.blobs.put_many(&store.tenant, blobs).await) {
+        told[place].status = Some(match stored {
+            Ok(()) => messages::rpc::Status::default(),
+            Err(error) => messages::status(&store::status(&error)),
+        });
+    }
+    Ok(BatchUpdateBlobsResponse { responses: told })
+}
+
+/// The blob's digest, and its bytes if they came compressed.
+fn read(
+    blob: &asked::Request,
+    function: Option<blobs::DigestFunction>,
+) -> Result<(blobs::Digest, Option<Bytes>), Status> {
+    let digest = digest::asked(blob.digest.as_ref(), function, "digest")?;
+    match compressor::Value::try_from(blob.compressor) {
+        Ok(compressor::Value::Identity) => Ok((digest, None)),
+        Ok(compressor::Value::Zstd) => {
+            if digest.size > MAX_BATCH_BYTES as u64 {
+                return Err(Status::invalid_argument(format!(
+                    "{digest} is larger than a batch may be: write it with ByteStream"
+                )));
+            }
+            let bytes = ZstdDecoder::decompress(Bytes::copy_from_slice(&blob.data), digest.size);
+            bytes.map(|bytes| (digest, Some(bytes))).map_err(|error| store::status(&error))
+        }
+        _ => Err(Status::invalid_argument("compressor: is not supported; IDENTITY and ZSTD are")),
+    }
+}

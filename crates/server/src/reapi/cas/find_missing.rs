@@ -1,0 +1,19 @@
+//! FindMissingBlobs: which of these are not here (R14). The others have just been used.
+
+use tonic::{Request, Status};
+
+use crate::reapi::messages::{FindMissingBlobsRequest, FindMissingBlobsResponse};
+use crate::reapi::{Reapi, digest, instance};
+
+pub async fn find_missing(
+    reapi: &Reapi,
+    request: &Request<FindMissingBlobsRequest>,
+) -> Result<FindMissingBlobsResponse, Status> {
+    let asked = request.get_ref();
+    let scope = instance::scope(request.metadata(), &asked.instance_name)?;
+    let function = digest::function(asked.digest_function)?;
+    let digests = asked.blob_digests.iter().map(|asked| digest::asked(Some(asked), function, "blob_digests"));
+    let digests = digests.collect::<Result<Vec<_>, _>>()?;
+    let missing = reapi.store(&scope)?.missing(&digests).await?;
+    Ok(FindMissingBlobsResponse { missing_blob_digests: missing.iter().map(digest::told).collect() })
+}

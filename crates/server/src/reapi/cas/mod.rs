@@ -1,0 +1,82 @@
+//! ContentAddressableStorage: blobs many at a time (R14 to R17).
+
+mod batch_read;
+mod batch_update;
+mod find_missing;
+mod get_tree;
+
+use futures_util::stream::BoxStream;
+use tonic::{Request, Response, Status, Streaming};
+
+use super::Reapi;
+use super::messages::content_addressable_storage_server::ContentAddressableStorage;
+use super::messages::{
+    BatchReadBlobsRequest, BatchReadBlobsResponse, BatchUpdateBlobsRequest, BatchUpdateBlobsResponse,
+    FindMissingBlobsRequest, FindMissingBlobsResponse, GetChunkMappingRequest, GetChunkMappingResponse,
+    GetTreeRequest, RegisterChunkMappingRequest, RegisterChunkMappingResponse, SpliceBlobRequest,
+    SpliceBlobResponse, SplitBlobRequest, SplitBlobResponse,
+};
+
+#[tonic::async_trait]
+impl ContentAddressableStorage for Reapi {
+    async fn find_missing_blobs(
+        &self,
+        request: Request<FindMissingBlobsRequest>,
+    ) -> Result<Response<FindMissingBlobsResponse>, Status> {
+        find_missing::find_missing(self, &request).await.map(Response::new)
+    }
+
+    async fn batch_update_blobs(
+        &self,
+        request: Request<BatchUpdateBlobsRequest>,
+    ) -> Result<Response<BatchUpdateBlobsResponse>, Status> {
+        batch_update::batch_update(self, request).await.map(Response::new)
+    }
+
+    async fn batch_read_blobs(
+        &self,
+        request: Request<BatchReadBlobsRequest>,
+    ) -> Result<Response<BatchReadBlobsResponse>, Status> {
+        batch_read::batch_read(self, &request).await.map(Response::new)
+    }
+
+    type GetTreeStream = get_tree::TreeStream;
+
+    async fn get_tree(
+        &self,
+        request: Request<GetTreeRequest>,
+    ) -> Result<Response<Self::GetTreeStream>, Status> {
+        get_tree::get_tree(self, &request).await.map(Response::new)
+    }
+
+    async fn split_blob(&self, _: Request<SplitBlobRequest>) -> Result<Response<SplitBlobResponse>, Status> {
+        Err(not_served())
+    }
+
+    async fn splice_blob(
+        &self,
+        _: Request<SpliceBlobRequest>,
+    ) -> Result<Response<SpliceBlobResponse>, Status> {
+        Err(not_served())
+    }
+
+    type GetChunkMappingStream = BoxStream<'static, Result<GetChunkMappingResponse, Status>>;
+
+    async fn get_chunk_mapping(
+        &self,
+        _: Request<GetChunkMappingRequest>,
+    ) -> Result<Response<Self::GetChunkMappingStream>, Status> {
+        Err(not_served())
+    }
+
+    async fn register_chunk_mapping(
+        &self,
+        _: Request<Streaming<RegisterChunkMappingRequest>>,
+    ) -> Result<Response<RegisterChunkMappingResponse>, Status> {
+        Err(not_served())
+    }
+}
+
+fn not_served() -> Status {
+    Status::unimplemented("blobs are not split here, as the capabilities say")
+}

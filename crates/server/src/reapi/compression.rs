@@ -1,0 +1,37 @@
+//! Content on its way out, compressed piece by piece. What is stored is never compressed.
+
+use blobs::{BlobReader, BoxFuture, Error, ZstdEncoder};
+use bytes::Bytes;
+
+pub struct Compressed {
+    reader: Box<dyn BlobReader>,
+    /// Gone once the stream has ended.
+    encoder: Option<ZstdEncoder>,
+}
+
+impl Compressed {
+    pub fn new(reader: Box<dyn BlobReader>) -> Result<Compressed, Error> {
+        Ok(Compressed { reader, encoder: Some(ZstdEncoder::new()?) })
+    }
+}
+
+impl BlobReader for Compressed {
+    fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>, Error>> {
+        Box::pin(async move {
+            while let Some(mut encoder) = self.encoder.take() {
+                let compressed = match self.reader.next().await? {
+                    None => encoder.finish()?,
+                    Some(piece) => {
+                        let compressed = encoder.push(&piece)?;
+                        self.encoder = Some(encoder);
+                        compressed
+                    }
+                };
+                if !compressed.is_empty() {
+                    return Ok(Some(compressed));
+                }
+            }
+            Ok(None)
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! Execute: an action becomes a task, unless its result is known or an equal one is on its way (R29 to R41).
+
+use std::sync::Arc;
+
+use authority::command::SubmitTask;
+use authority::{QueueKey, Scope};
+use blobs::Digest;
+use tonic::{Request, Status};
+
+use super::follow::{self, OperationStream};
+use super::payload::{Payload, QUEUE};
+use super::{inputs, name, platform, view};
+use crate::ids;
+use crate::reapi::capabilities::PRIORITIES;
+use crate::reapi::inlined::Wanted;
+use crate::reapi::messages::{Action, Command, ExecuteRequest};
+use crate::reapi::store::Store;
+use crate::reapi::{Reapi, digest, instance, metadata};
+
+pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result<OperationStream, Status> {
+    let asked = request.get_ref();
+    if !reapi.settings().exec_enabled {
+        return Err(Status::failed_precondition("this server is a cache only: capabilities.exec_enabled is false"));
+    }
+    let scope = instance::scope(request.metadata(), &asked.instance_name)?;
+    let function = digest::function(asked.digest_function)?;
+    let action_digest = digest::asked(asked.action_digest.as_ref(), function, "action_digest")?;
+    let priority = asked.execution_policy.as_ref().map_or(0, |policy| policy.priority);
+    if !PRIORITIES.contains(&priority) {
+        return Err(Status::invalid_argument(format!(
+            "execution_policy.priority must be between {} and {}, but is {priority}",
+            PRIORITIES.start(),
+            PRIORITIES.end()
+        )));
+    }
+    let wanted = Wanted::of_execution(asked);
+    let store = reapi.store(&scope)?;
+    if !asked.skip_cache_lookup
+        && let Some(result) = reapi.results().committed(&store, &scope, &action_digest).await?
+    {
+        let result = wanted.fill(&store, result, action_digest.function).await?;
+        let operation = name::of_cached(&asked.instance_name)?;
+        let response = view::response(Ok(result), true);
+        return Ok(follow::at_once(view::done(&operation, Some(&action_digest), &response)));
+    }
+    let (action, command) = read(reapi, &store, &action_digest).await?;
+    let execution = Execution { scope: &scope, digest: action_digest, action: &action, command: &command, priority };
+    let (task, operation) = begin(reapi, request, &execution).await?;
+    Ok(follow::follow(reapi.clone(), scope, task, operation, wanted))
+}
+
+struct Execution<'a> {
+    scope: &'a Scope,
+    digest: Digest,
+    action: &'a Action,
+    command: &'a Command,
+    priority: i32,
+}
+
+/// The action and its command, after everything that they need was found.
+async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<(Action, Command), Status> {
+    let Some(action) = inputs::message::<Action>(store, digest, "an action").await? else {
+        return Err(inputs::refusal(&[*digest]));
+    };
+    check_timeout(reapi, &action)?;
+    let command_digest = digest::asked(action.command_digest.as_ref(), Some(digest.function), "command_digest")?;
+    let root = digest::asked(action.input_root_digest.as_ref(), Some(digest.function), "input_root_digest")?;
+    let command = inputs::message::<Command>(store, &command_digest, "a command").await?;
+    let mut missing = inputs::missing(store, &root).await?;
+    match command {
+        Some(command) if missing.is_empty() => {
+            if command.arguments.is_empty() {
+                return Err(Status::invalid_argument("the command has no arguments: there is nothing to run"));
+            }
+            Ok((action, command))
+        }
+        Some(_) => Err(inputs::refusal(&missing)),
+        None => {
+            missing.insert(0, command_digest);
+            Err(inputs::refusal(&missing))
+        }
+    }
+}
+
+fn check_timeout(reapi: &Reapi, action: &Action) -> Result<(), Status> {
+    let Some(timeout) = &action.timeout else { return Ok(()) };
+    let max_seconds = i64::try_from(reapi.settings().max_action_timeout.as_secs()).unwrap_or(i64::MAX);
+    match timeout.seconds {
+        seconds if seconds < 0 || timeout.nanos < 0 => {
+            Err(Status::invalid_argument("the action's timeout must not be negative"))
+        }
+        seconds if seconds > max_seconds => Err(Status::invalid_argument(format!(
+            "the action's timeout must be at most {max_seconds} s, but is {seconds} s"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Joins an equal execution or submits a task, and names the operation that waits for it.
+async fn begin(
+    reapi: &Reapi,
+    request: &Request<ExecuteRequest>,
+    execution: &Execution<'_>,
+) -> Result<(authority::TaskId, Arc<str>), Status> {
+    let asked = request.get_ref();
+    let Execution { scope, digest, action, command, priority } = execution;
+    let properties = platform::requirements(action, command)?;
+    let _turn = reapi.running().turn(scope, digest).await;
+    let may_join = !asked.skip_cache_lookup && !action.do_not_cache;
+    let named = |task| name::make(&asked.instance_name, task);
+    if may_join && let Some(joined) = reapi.running().join(scope, digest, named).await? {
+        return Ok(joined);
+    }
+    let task = ids::new_task_id(reapi.handle().now())?;
+    let operation = named(task)?;
+    let payload = Payload {
+        operation_name: operation.to_string(),
+        action_digest: digest.to_string(),
+        digest_function: digest::function_told(digest.function).as_str_name().to_owned(),
+        instance_name: asked.instance_name.clone(),
+        do_not_cache: action.do_not_cache,
+        skip_cache_lookup: asked.skip_cache_lookup,
+        origin: metadata::origin(request.metadata()),
+    };
+    let payload = serde_json::to_vec(&payload).map_err(|error| Status::internal(error.to_string()))?;
+    let submit = SubmitTask {
+        id: task,
+        queue: Arc::new(QueueKey { scope: (*scope).clone(), name: Arc::from(QUEUE) }),
+        payload: Arc::from(payload),
+        priority: *priority,
+        delay_ms: 0,
+        properties,
+        extras: None,
+        operation: Some(operation.clone()),
+    };
+    reapi.running().begin(submit, (!action.do_not_cache).then_some(*digest)).await?;
+    Ok((task, operation))
+}

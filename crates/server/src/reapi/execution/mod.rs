@@ -1,0 +1,43 @@
+//! Execution: actions become tasks, and operations are views of them.
+
+mod execute;
+pub mod follow;
+pub mod inputs;
+pub mod name;
+pub mod payload;
+mod platform;
+mod running;
+pub mod view;
+
+pub use running::Running;
+
+use std::sync::Arc;
+
+use tonic::{Request, Response, Status};
+
+use super::Reapi;
+use super::inlined::Wanted;
+use super::messages::execution_server::Execution;
+use super::messages::{ExecuteRequest, WaitExecutionRequest};
+use follow::OperationStream;
+
+#[tonic::async_trait]
+impl Execution for Reapi {
+    type ExecuteStream = OperationStream;
+
+    async fn execute(&self, request: Request<ExecuteRequest>) -> Result<Response<OperationStream>, Status> {
+        execute::execute(self, &request).await.map(Response::new)
+    }
+
+    type WaitExecutionStream = OperationStream;
+
+    async fn wait_execution(
+        &self,
+        request: Request<WaitExecutionRequest>,
+    ) -> Result<Response<OperationStream>, Status> {
+        let operation: Arc<str> = Arc::from(request.get_ref().name.as_str());
+        let known = self.known(request.metadata(), &operation).await?;
+        let stream = follow::follow(self.clone(), known.scope, known.task, operation, Wanted::default());
+        Ok(Response::new(stream))
+    }
+}

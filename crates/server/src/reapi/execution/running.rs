@@ -1,0 +1,177 @@
+//! The executions on their way, so that equal ones are merged (R34, R35, R44).
+//!
+//! Soft: after a restart it is filled again from the ledger before the first execution of an instance is looked up.
+//! Each execution has one keeper here, which forgets it when it is over and ends it when no worker could ever run it.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use authority::command::{AttachAnswer, AttachOperation, KillTask, SubmitAnswer, SubmitTask};
+use authority::limits::MAX_PAGE;
+use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
+use blobs::Digest;
+use coordinator::{Handle, Wanted};
+use tonic::Status;
+
+use super::payload::{Payload, QUEUE};
+use super::platform;
+use crate::problem::Problem;
+
+/// Locks that keep equal executions from being begun twice; unequal ones seldom share one.
+const TURNS: usize = 256;
+
+type Key = (Scope, Digest);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Running(Arc<Inner>);
+
+struct Inner {
+    handle: Handle,
+    /// How long an execution may wait while no registered worker could run it.
+    worker_grace: Duration,
+    turns: Vec<tokio::sync::Mutex<()>>,
+    hasher: RandomState,
+    tasks: Mutex<HashMap<Key, TaskId>>,
+    loaded: tokio::sync::Mutex<HashSet<Scope>>,
+}
+
+impl Running {
+    pub fn new(handle: Handle, worker_grace: Duration) -> Running {
+        Running(Arc::new(Inner {
+            handle,
+            worker_grace,
+            turns: (0..TURNS).map(|_| tokio::sync::Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            tasks: Mutex::default(),
+            loaded: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Held while something is decided about an action, so that equal ones take turns.
+    pub async fn turn(&self, scope: &Scope, digest: &Digest) -> tokio::sync::MutexGuard<'_, ()> {
+        let number = self.0.hasher.hash_one((scope, digest)) as usize % TURNS;
+        self.0.turns[number].lock().await
+    }
+
+    /// Lets a further client wait for an equal execution, if one is on its way. `name` makes its operation's name.
+    pub async fn join(
+        &self,
+        scope: &Scope,
+        digest: &Digest,
+        name: impl Fn(TaskId) -> Result<Arc<str>, Status>,
+    ) -> Result<Option<(TaskId, Arc<str>)>, Status> {
+        self.load(scope).await?;
+        let key = (scope.clone(), *digest);
+        let Some(task) = self.tasks().get(&key).copied() else { return Ok(None) };
+        let detail = self.0.handle.task(scope.clone(), task).await.map_err(Problem::from)?;
+        let open = detail.is_some_and(|detail| !detail.view.task.is_final() && detail.view.task.cancel.is_none());
+        if !open {
+            self.forget(&key, task);
+            return Ok(None);
+        }
+        let operation = name(task)?;
+        let attach = AttachOperation { scope: scope.clone(), task, operation: operation.clone() };
+        match self.0.handle.attach(attach).await.map_err(Problem::from)? {
+            AttachAnswer::Done => Ok(Some((task, operation))),
+            AttachAnswer::UnknownTask | AttachAnswer::TooMany => Ok(None),
+        }
+    }
+
+    /// Begins an execution. Further clients may join it when `digest` is given.
+    pub async fn begin(&self, submit: SubmitTask, digest: Option<Digest>) -> Result<(), Status> {
+        let (scope, task, properties) = (submit.queue.scope.clone(), submit.id, submit.properties.clone());
+        match self.0.handle.submit(submit).await.map_err(Problem::from)? {
+            SubmitAnswer::Created(_) | SubmitAnswer::Existing(_) => {}
+            SubmitAnswer::DedupConflict(_) => return Err(Status::internal("the id of a new task was taken")),
+            SubmitAnswer::Refused(why) => return Err(Problem::from(why).into()),
+        }
+        self.keep(scope, digest, task, properties);
+        Ok(())
+    }
+
+    fn keep(&self, scope: Scope, digest: Option<Digest>, task: TaskId, properties: Arc<Properties>) {
+        let key = digest.map(|digest| (scope.clone(), digest));
+        if let Some(key) = &key {
+            self.tasks().insert(key.clone(), task);
+        }
+        let running = self.clone();
+        tokio::spawn(async move {
+            running.until_over(&scope, task, &properties).await;
+            if let Some(key) = key {
+                running.forget(&key, task);
+            }
+        });
+    }
+
+    /// Resolves when the task is over or the coordinator stops.
+    async fn until_over(&self, scope: &Scope, task: TaskId, required: &Properties) {
+        let handle = &self.0.handle;
+        loop {
+            let wait = handle.wait_task(scope.clone(), task, Wanted::Final, self.0.worker_grace).await;
+            let Ok(Some(detail)) = wait else { return };
+            if detail.view.task.is_final() {
+                return;
+            }
+            let waits = matches!(detail.view.task.phase, Phase::Waiting { .. });
+            if waits && let Some(why) = self.nobody_fits(scope, required) {
+                let kill = KillTask { scope: scope.clone(), task, detail: Some(Arc::from(why)) };
+                let _ = handle.kill(kill).await;
+            }
+        }
+    }
+
+    /// Why no worker that is registered now could run it, if so.
+    fn nobody_fits(&self, scope: &Scope, required: &Properties) -> Option<String> {
+        let offered = self.0.handle.registry().offered(scope, self.0.handle.now());
+        let fits = offered.iter().any(|offered| required.fit(offered));
+        (!fits).then(|| platform::explain(required, &offered))
+    }
+
+    /// Finds the executions that were on their way before this process began.
+    async fn load(&self, scope: &Scope) -> Result<(), Status> {
+        let mut loaded = self.0.loaded.lock().await;
+        let queue = QueueKey { scope: scope.clone(), name: Arc::from(QUEUE) };
+        // An instance that never had an execution is not remembered, because anybody may name any.
+        if loaded.contains(scope) || self.0.handle.queue(queue).await.map_err(Problem::from)?.is_none() {
+            return Ok(());
+        }
+        for state in [TaskState::Waiting, TaskState::Leased] {
+            let mut after = None;
+            loop {
+                let queue = Some(Arc::from(QUEUE));
+                let page = self.0.handle.list(scope.clone(), queue, Some(state), after, MAX_PAGE).await;
+                let page = page.map_err(Problem::from)?;
+                for view in &page.tasks {
+                    let payload = Payload::of(&view.task).filter(|_| !view.task.operations.is_empty());
+                    let Some(payload) = payload else { continue };
+                    let digest = payload.digest().filter(|_| !payload.do_not_cache);
+                    if digest.is_some_and(|digest| self.tasks().contains_key(&(scope.clone(), digest))) {
+                        continue;
+                    }
+                    self.keep(scope.clone(), digest, view.task.id, view.task.properties.clone());
+                }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        loaded.insert(scope.clone());
+        Ok(())
+    }
+
+    fn forget(&self, key: &Key, task: TaskId) {
+        let mut tasks = self.tasks();
+        if tasks.get(key) == Some(&task) {
+            tasks.remove(key);
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<Key, TaskId>> {
+        // Every change is one insertion or removal, so the map is whole also after a panic.
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

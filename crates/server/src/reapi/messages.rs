@@ -1,0 +1,35 @@
+//! The protocol's messages under short names, and how they are packed into each other.
+
+pub use bazel_remote_apis::build::bazel::remote::execution::v2::*;
+pub use bazel_remote_apis::google::bytestream;
+pub use bazel_remote_apis::google::longrunning;
+pub use bazel_remote_apis::google::protobuf::{Any, Empty, Timestamp};
+pub use bazel_remote_apis::google::rpc;
+
+use prost::Message;
+
+const PACKAGE: &str = "type.googleapis.com/build.bazel.remote.execution.v2.";
+
+/// A message of the Remote Execution API, packed with its name.
+pub fn pack(name: &str, message: &impl Message) -> Any {
+    Any { type_url: format!("{PACKAGE}{name}"), value: message.encode_to_vec() }
+}
+
+/// A status as part of a message, with its details.
+pub fn status(status: &tonic::Status) -> rpc::Status {
+    match rpc::Status::decode(status.details()) {
+        Ok(detailed) if detailed.code != 0 => detailed,
+        _ => rpc::Status {
+            code: status.code() as i32,
+            message: status.message().to_owned(),
+            ..rpc::Status::default()
+        },
+    }
+}
+
+pub fn timestamp(time: authority::Time) -> Timestamp {
+    Timestamp {
+        seconds: i64::try_from(time.0 / 1_000).unwrap_or(i64::MAX),
+        nanos: (time.0 % 1_000) as i32 * 1_000_000,
+    }
+}

@@ -1,0 +1,175 @@
+//! Operations: executions by the names that their clients know them by (R33, R42).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use authority::command::{CancelTask, DetachOperation};
+use authority::{Scope, TaskId, TaskState};
+use coordinator::{TaskDetail, Wanted as Until};
+use tonic::metadata::MetadataMap;
+use tonic::{Request, Response, Status};
+
+use super::execution::follow::{self, Now, found, unknown};
+use super::execution::payload::{Payload, QUEUE};
+use super::execution::{name, view};
+use super::inlined::Wanted;
+use super::messages::longrunning::operations_server::Operations;
+use super::messages::longrunning::{
+    CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
+    ListOperationsResponse, Operation, WaitOperationRequest,
+};
+use super::messages::Empty;
+use super::{Reapi, instance};
+use crate::page_token::List;
+use crate::problem::Problem;
+
+/// Longest wait for an operation in one call.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Tasks that one page of the list looks at when the client does not say, and at most.
+const PAGE: usize = 100;
+const CANCEL_REASON: &str = "CancelOperation";
+
+/// An operation that somebody named, and the task that it waits for.
+pub struct Known {
+    pub scope: Scope,
+    pub task: TaskId,
+    pub detail: Box<TaskDetail>,
+}
+
+impl Reapi {
+    /// The operation of this name, if the ledger knows that it waits for its task.
+    pub async fn known(&self, metadata: &MetadataMap, operation: &str) -> Result<Known, Status> {
+        let (instance, task) = name::read(operation).ok_or_else(|| unknown(operation))?;
+        let scope = instance::scope(metadata, instance)?;
+        let detail = found(self.handle().task(scope.clone(), task).await, operation)?;
+        match detail.view.task.operations.iter().any(|known| **known == *operation) {
+            true => Ok(Known { scope, task, detail }),
+            false => Err(unknown(operation)),
+        }
+    }
+
+    async fn shown(&self, known: &Known, operation: &str) -> Result<Operation, Status> {
+        let now = follow::now(self, &known.scope, &known.detail, operation, &Wanted::default()).await?;
+        Ok(match now {
+            Now::Running(operation) | Now::Over(operation) => operation,
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl Operations for Reapi {
+    async fn list_operations(
+        &self,
+        request: Request<ListOperationsRequest>,
+    ) -> Result<Response<ListOperationsResponse>, Status> {
+        let asked = request.get_ref();
+        if !asked.filter.is_empty() {
+            return Err(Status::invalid_argument("filter: is not supported; leave it empty"));
+        }
+        let instance = asked.name.trim_end_matches("operations").trim_matches('/');
+        let scope = instance::scope(request.metadata(), instance)?;
+        let limit = match usize::try_from(asked.page_size) {
+            Ok(0) => PAGE,
+            Ok(size) => size.min(PAGE),
+            Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
+        };
+        let after = match asked.page_token.as_str() {
+            "" => None,
+            token => Some(self.app().page_tokens().verify(list(&scope), token).ok_or_else(|| {
+                Status::invalid_argument("page_token: is not one of this list")
+            })?),
+        };
+        let page = self.handle().list(scope.clone(), Some(Arc::from(QUEUE)), None, after, limit).await;
+        let page = page.map_err(Problem::from)?;
+        let mut operations = Vec::new();
+        for view in &page.tasks {
+            let Some(payload) = Payload::of(&view.task) else { continue };
+            for name in &view.task.operations {
+                operations.push(match view::outcome(&view.task) {
+                    Some(outcome) => {
+                        view::done(name, payload.digest().as_ref(), &view::response(outcome, false))
+                    }
+                    None => view::running(name, &payload, &view.task),
+                });
+            }
+        }
+        let next_page_token = page.next.map(|next| self.app().page_tokens().make(list(&scope), &next));
+        Ok(Response::new(ListOperationsResponse {
+            operations,
+            next_page_token: next_page_token.unwrap_or_default(),
+            ..ListOperationsResponse::default()
+        }))
+    }
+
+    async fn get_operation(&self, request: Request<GetOperationRequest>) -> Result<Response<Operation>, Status> {
+        let operation = &request.get_ref().name;
+        let known = self.known(request.metadata(), operation).await?;
+        self.shown(&known, operation).await.map(Response::new)
+    }
+
+    /// The client is no longer interested; whether the execution goes on is not its business.
+    async fn delete_operation(&self, request: Request<DeleteOperationRequest>) -> Result<Response<Empty>, Status> {
+        let operation = &request.get_ref().name;
+        let known = self.known(request.metadata(), operation).await?;
+        self.detach(&known, operation).await?;
+        Ok(Response::new(Empty::default()))
+    }
+
+    /// Stops the execution, unless others wait for it too.
+    async fn cancel_operation(&self, request: Request<CancelOperationRequest>) -> Result<Response<Empty>, Status> {
+        let operation = &request.get_ref().name;
+        let known = self.known(request.metadata(), operation).await?;
+        let digest = Payload::of(&known.detail.view.task).and_then(|payload| payload.digest());
+        let _turn = match &digest {
+            Some(digest) => Some(self.running().turn(&known.scope, digest).await),
+            None => None,
+        };
+        // Somebody may have joined, or left, while this waited for its turn.
+        let known = self.known(request.metadata(), operation).await?;
+        match known.detail.view.task.operations.len() {
+            0 | 1 => {
+                let cancel = CancelTask {
+                    scope: known.scope.clone(),
+                    task: known.task,
+                    reason: Arc::from(CANCEL_REASON),
+                };
+                self.handle().cancel(cancel).await.map_err(Problem::from)?;
+            }
+            _ => self.detach(&known, operation).await?,
+        }
+        Ok(Response::new(Empty::default()))
+    }
+
+    async fn wait_operation(&self, request: Request<WaitOperationRequest>) -> Result<Response<Operation>, Status> {
+        let asked = request.get_ref();
+        let mut known = self.known(request.metadata(), &asked.name).await?;
+        let wait = match &asked.timeout {
+            Some(timeout) => Duration::from_secs(u64::try_from(timeout.seconds).unwrap_or(0)).min(MAX_WAIT),
+            None => MAX_WAIT,
+        };
+        if known.detail.view.task.state() != TaskState::Completed {
+            let over = self.handle().wait_task(known.scope.clone(), known.task, Until::Final, wait);
+            if let Some(over) = self.app().waiting(wait, over).await? {
+                known.detail = found(over, &asked.name)?;
+            }
+        }
+        self.shown(&known, &asked.name).await.map(Response::new)
+    }
+}
+
+/// What the pages of operations are pages of.
+fn list(scope: &Scope) -> List<'_> {
+    List { scope, queue: Some(QUEUE), state: None }
+}
+
+impl Reapi {
+    async fn detach(&self, known: &Known, operation: &str) -> Result<(), Status> {
+        let detach = DetachOperation {
+            scope: known.scope.clone(),
+            task: known.task,
+            operation: Arc::from(operation),
+        };
+        self.handle().detach(detach).await.map_err(Problem::from)?;
+        Ok(())
+    }
+}

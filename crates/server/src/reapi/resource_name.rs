@@ -1,0 +1,189 @@
+//! The names that ByteStream calls blobs by (R9), read once: an optional instance, for uploads the upload's own id, how
+//! the bytes are compressed on the wire, and the digest.
+
+use blobs::{Digest, DigestFunction};
+use tonic::Status;
+
+use super::instance::MAX_INSTANCE_BYTES;
+
+/// Longest id of an upload; clients send a UUID.
+const MAX_UPLOAD_ID_BYTES: usize = 128;
+/// Longest name: an instance, an upload's id, a digest and what a client appends for its own use.
+const MAX_NAME_BYTES: usize = MAX_INSTANCE_BYTES + 4_096;
+
+/// How bytes travel. What is stored is never compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    Zstd,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadName {
+    pub instance: String,
+    pub compression: Compression,
+    pub digest: Digest,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriteName {
+    pub instance: String,
+    pub upload: String,
+    pub compression: Compression,
+    pub digest: Digest,
+}
+
+/// `{instance/}(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}`
+pub fn read(name: &str) -> Result<ReadName, Status> {
+    let segments = segments(name)?;
+    let blobs = segments.iter().position(|segment| is_blobs(segment)).ok_or_else(|| not_a_name(name))?;
+    let (compression, digest, rest) = blob(name, &segments[blobs..])?;
+    match rest.is_empty() {
+        true => Ok(ReadName { instance: instance(name, &segments[..blobs])?, compression, digest }),
+        false => Err(not_a_name(name)),
+    }
+}
+
+/// `{instance/}uploads/{id}/(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}{/anything}`
+pub fn write(name: &str) -> Result<WriteName, Status> {
+    let segments = segments(name)?;
+    let uploads = segments.iter().position(|segment| *segment == "uploads").ok_or_else(|| not_a_name(name))?;
+    let [upload, rest @ ..] = &segments[uploads + 1..] else { return Err(not_a_name(name)) };
+    if upload.is_empty() || upload.len() > MAX_UPLOAD_ID_BYTES {
+        return Err(Status::invalid_argument(format!(
+            "{name:?}: the id of an upload has between 1 and {MAX_UPLOAD_ID_BYTES} bytes"
+        )));
+    }
+    let (compression, digest, _for_the_client) = blob(name, rest)?;
+    let instance = instance(name, &segments[..uploads])?;
+    Ok(WriteName { instance, upload: (*upload).to_owned(), compression, digest })
+}
+
+fn segments(name: &str) -> Result<Vec<&str>, Status> {
+    match name.len() > MAX_NAME_BYTES {
+        true => {
+            Err(Status::invalid_argument(format!("a resource name has at most {MAX_NAME_BYTES} bytes")))
+        }
+        false => Ok(name.split('/').collect()),
+    }
+}
+
+fn is_blobs(segment: &str) -> bool {
+    matches!(segment, "blobs" | "compressed-blobs")
+}
+
+/// The part from `blobs` or `compressed-blobs` on, and what follows the digest.
+fn blob<'a>(name: &str, segments: &'a [&'a str]) -> Result<(Compression, Digest, &'a [&'a str]), Status> {
+    let (compression, rest) = match segments {
+        ["blobs", rest @ ..] => (Compression::None, rest),
+        ["compressed-blobs", "zstd", rest @ ..] => (Compression::Zstd, rest),
+        ["compressed-blobs", "identity", rest @ ..] => (Compression::None, rest),
+        ["compressed-blobs", other, ..] => {
+            return Err(Status::invalid_argument(format!(
+                "{name:?}: the compressor {other} is not supported; zstd is"
+            )));
+        }
+        _ => return Err(not_a_name(name)),
+    };
+    let (function, rest) = match rest {
+        [function, ..] => match DigestFunction::from_name(function) {
+            Some(function) => (function, &rest[1..]),
+            None => (DigestFunction::Sha256, rest),
+        },
+        [] => return Err(not_a_name(name)),
+    };
+    let [hash, size, rest @ ..] = rest else { return Err(not_a_name(name)) };
+    let digest = Digest::parse(function, &format!("{hash}/{size}"))
+        .map_err(|fault| Status::invalid_argument(format!("{name:?}: {fault}")))?;
+    Ok((compression, digest, rest))
+}
+
+fn instance(name: &str, segments: &[&str]) -> Result<String, Status> {
+    const RESERVED: [&str; 7] = [
+        "blobs",
+        "uploads",
+        "actions",
+        "actionResults",
+        "operations",
+        "capabilities",
+        "compressed-blobs",
+    ];
+    match segments.iter().find(|segment| RESERVED.contains(segment)) {
+        Some(word) => Err(Status::invalid_argument(format!("{name:?}: {word} cannot be part of an instance"))),
+        None => Ok(segments.join("/")),
+    }
+}
+
+fn not_a_name(name: &str) -> Status {
+    Status::invalid_argument(format!(
+        "{name:?} names no blob: it should be {{instance}}/blobs/{{hash}}/{{size}}, or \
+         {{instance}}/uploads/{{uuid}}/blobs/{{hash}}/{{size}} to write one"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const HASH: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+    #[test]
+    fn r9_names_with_every_instance_and_compression_are_read() {
+        for (name, instance, compression) in [
+            (format!("blobs/{HASH}/5"), "", Compression::None),
+            (format!("main/blobs/{HASH}/5"), "main", Compression::None),
+            (format!("a/b/c/compressed-blobs/zstd/{HASH}/5"), "a/b/c", Compression::Zstd),
+            (format!("compressed-blobs/identity/{HASH}/5"), "", Compression::None),
+        ] {
+            let read = read(&name).unwrap();
+            assert_eq!((read.instance.as_str(), read.compression), (instance, compression), "{name}");
+            assert_eq!((read.digest.hash.to_string(), read.digest.size), (HASH.to_owned(), 5));
+        }
+    }
+
+    #[test]
+    fn r7_a_function_in_the_name_is_honoured() {
+        let plain = read(&format!("blobs/{HASH}/5")).unwrap().digest;
+        let blake = read(&format!("blobs/blake3/{HASH}/5")).unwrap().digest;
+        assert_eq!(plain.function, blobs::DigestFunction::Sha256);
+        assert_eq!(blake.function, blobs::DigestFunction::Blake3);
+    }
+
+    #[test]
+    fn r9_uploads_carry_an_id_and_ignore_what_the_client_appends() {
+        let name = write(&format!("main/uploads/u-1/blobs/{HASH}/5/some/file.txt")).unwrap();
+        assert_eq!((name.instance.as_str(), name.upload.as_str()), ("main", "u-1"));
+        assert!(read(&format!("blobs/{HASH}/5/extra")).is_err());
+    }
+
+    #[test]
+    fn r6_bad_names_are_refused() {
+        let upper = HASH.to_uppercase();
+        for bad in [
+            String::new(),
+            "blobs".to_owned(),
+            format!("blobs/{HASH}"),
+            format!("blobs/{upper}/5"),
+            format!("blobs/{HASH}/-5"),
+            format!("blobs/{HASH}/+5"),
+            format!("blobs/{HASH}/99999999999999999999"),
+            format!("blobs/{}/5", &HASH[1..]),
+            format!("compressed-blobs/brotli/{HASH}/5"),
+            format!("uploads/x/blobs/{HASH}/5"),
+            format!("operations/blobs/{HASH}/5"),
+        ] {
+            assert_eq!(read(&bad).unwrap_err().code(), tonic::Code::InvalidArgument, "{bad}");
+        }
+        assert!(write(&format!("blobs/{HASH}/5")).is_err());
+        assert!(write(&format!("uploads//blobs/{HASH}/5")).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_makes_it_panic(name in "(blobs|uploads|compressed-blobs|zstd|[a-f0-9/]{0,70}|/){0,8}") {
+            let _ = (read(&name), write(&name));
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! A real server over a real coordinator and a real store, a worker whose every step a test decides, and short ways to
+//! call them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::action_cache_client::ActionCacheClient;
+use bazel_remote_apis::build::bazel::remote::execution::v2::content_addressable_storage_client::ContentAddressableStorageClient;
+use bazel_remote_apis::build::bazel::remote::execution::v2::execution_client::ExecutionClient;
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    Action, ActionResult, BatchUpdateBlobsRequest, Command, Digest, Directory, ExecuteRequest,
+    ExecuteResponse, GetActionResultRequest, batch_update_blobs_request::Request as Blob,
+};
+use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
+use bazel_remote_apis::google::longrunning::{Operation, operation};
+use coordinator::{ClusterId, Running};
+use prost::Message;
+use server::reapi::{Content, Keeper, Results, Settings};
+use server::{App, Drained, Limits};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
+use wire::grpc::{LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, TaskStatus, UpdateTaskStatusRequest};
+
+/// Long enough for anything that is not stuck.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Served {
+    pub address: SocketAddr,
+    pub running: Running,
+    pub blobs: Arc<blobs::Local>,
+    settings: Settings,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<Drained>,
+    directory: TempDir,
+}
+
+impl Served {
+    pub async fn start() -> Served {
+        Served::start_with(Settings::default()).await
+    }
+
+    pub async fn start_with(settings: Settings) -> Served {
+        Served::start_in(tempfile::tempdir().unwrap(), settings).await
+    }
+
+    /// Stops in good order and starts again on the same directory.
+    pub async fn restart(self) -> Served {
+        let settings = self.settings;
+        Served::start_in(self.stop().await, settings).await
+    }
+
+    pub async fn stop(self) -> TempDir {
+        let _ = self.stop.send(());
+        in_time(self.serving).await.unwrap();
+        self.running.stop().await.unwrap();
+        drop(self.blobs);
+        self.directory
+    }
+
+    async fn start_in(directory: TempDir, settings: Settings) -> Served {
+        let is_new = directory.path().read_dir().unwrap().next().is_none();
+        let store = blobs::Store::open(directory.path().join("content"), blobs::Options::default()).unwrap();
+        let blobs = Arc::new(blobs::Local::new(store));
+        let results = Results::new(blobs.clone());
+        let mut options = coordinator::Options::new(&directory.path().join("data"));
+        options.ledger.create = is_new.then_some(ClusterId([1; 16]));
+        options.ledger.segment_bytes = 32 << 20;
+        options.effects.push(Box::new(Keeper::new(results.clone(), tokio::runtime::Handle::current())));
+        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let content = Content { blobs: blobs.clone(), action_cache: blobs.clone(), results, settings };
+        let options = server::Options { content: Some(content), ..server::Options::default() };
+        let app = App::with_options(running.handle.clone(), [7; 32], options);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
+            let _ = stopped.await;
+        }));
+        Served { address, running, blobs, settings, stop, serving, directory }
+    }
+
+    pub async fn channel(&self) -> Channel {
+        Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+    }
+
+    pub async fn cas(&self) -> ContentAddressableStorageClient<Channel> {
+        ContentAddressableStorageClient::new(self.channel().await)
+    }
+
+    pub async fn operations(&self) -> OperationsClient<Channel> {
+        OperationsClient::new(self.channel().await)
+    }
+
+    /// Uploads blobs and gives their digests.
+    pub async fn upload(&self, blobs: &[&[u8]]) -> Vec<Digest> {
+        let digests: Vec<Digest> = blobs.iter().map(|bytes| digest(bytes)).collect();
+        let requests = digests.iter().zip(blobs).map(|(digest, bytes)| Blob {
+            digest: Some(digest.clone()),
+            data: bytes.to_vec(),
+            ..Blob::default()
+        });
+        let request = BatchUpdateBlobsRequest { requests: requests.collect(), ..Default::default() };
+        let told = self.cas().await.batch_update_blobs(request).await.unwrap().into_inner();
+        assert!(told.responses.iter().all(|told| told.status.as_ref().is_none_or(|status| status.code == 0)));
+        digests
+    }
+
+    /// Uploads an action of this command with an empty input root.
+    pub async fn action(&self, command: &[&str]) -> Digest {
+        self.action_with(command, |_| {}).await
+    }
+
+    pub async fn action_with(&self, command: &[&str], change: impl Fn(&mut Action)) -> Digest {
+        let command = Command { arguments: command.iter().map(|word| (*word).to_owned()).collect(), ..Command::default() };
+        let (command, root) = (command.encode_to_vec(), Directory::default().encode_to_vec());
+        let mut action = Action {
+            command_digest: Some(digest(&command)),
+            input_root_digest: Some(digest(&root)),
+            ..Action::default()
+        };
+        change(&mut action);
+        let action = action.encode_to_vec();
+        self.upload(&[&command, &root, &action]).await.pop().unwrap()
+    }
+
+    pub async fn execute(&self, request: ExecuteRequest) -> Result<Waiting, Status> {
+        let stream = ExecutionClient::new(self.channel().await).execute(request).await?.into_inner();
+        Ok(Waiting { stream })
+    }
+
+    /// Waits again for an operation that is known by its name.
+    pub async fn wait_execution(&self, name: &str) -> Result<Waiting, Status> {
+        let request = bazel_remote_apis::build::bazel::remote::execution::v2::WaitExecutionRequest { name: name.to_owned() };
+        let stream = ExecutionClient::new(self.channel().await).wait_execution(request).await?.into_inner();
+        Ok(Waiting { stream })
+    }
+
+    pub async fn cached(&self, action: &Digest) -> Result<ActionResult, Status> {
+        let request = GetActionResultRequest { action_digest: Some(action.clone()), ..Default::default() };
+        ActionCacheClient::new(self.channel().await).get_action_result(request).await.map(|told| told.into_inner())
+    }
+
+    pub async fn worker(&self, worker: &str) -> Worker {
+        self.worker_offering(worker, &[]).await
+    }
+
+    pub async fn worker_offering(&self, worker: &str, properties: &[(&str, &str)]) -> Worker {
+        let mut client = WorkerSchedulerClient::new(self.channel().await);
+        let offered = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let registration = RegisterWorkerRequest {
+            worker_id: worker.to_owned(),
+            platform_properties: offered.collect(),
+            ..RegisterWorkerRequest::default()
+        };
+        client.register_worker(registration).await.unwrap();
+        Worker { name: worker.to_owned(), client }
+    }
+
+    /// How many tasks the queue of executions ever had, in any state.
+    pub async fn tasks(&self) -> usize {
+        let scope = authority::Scope { tenant: Arc::from("default"), workspace: Arc::from("default") };
+        self.running.handle.list(scope, Some(Arc::from("exec")), None, None, 1_000).await.unwrap().tasks.len()
+    }
+}
+
+/// A client that waits for an operation.
+pub struct Waiting {
+    stream: Streaming<Operation>,
+}
+
+impl Waiting {
+    pub async fn next(&mut self) -> Operation {
+        in_time(self.stream.message()).await.unwrap().expect("the stream has ended")
+    }
+
+    /// The operation's name, from its first message.
+    pub async fn name(&mut self) -> String {
+        self.next().await.name
+    }
+
+    /// Waits for the end and gives what was answered.
+    pub async fn response(mut self) -> ExecuteResponse {
+        loop {
+            let operation = self.next().await;
+            if operation.done {
+                assert!(in_time(self.stream.message()).await.unwrap().is_none(), "done ends the stream");
+                return response(&operation);
+            }
+        }
+    }
+}
+
+pub fn response(operation: &Operation) -> ExecuteResponse {
+    match operation.result.as_ref().expect("it is over") {
+        operation::Result::Response(any) => ExecuteResponse::decode(&any.value[..]).unwrap(),
+        operation::Result::Error(error) => panic!("Operation.error must never be set: {error:?}"),
+    }
+}
+
+/// A worker whose every step a test decides.
+pub struct Worker {
+    name: String,
+    client: WorkerSchedulerClient<Channel>,
+}
+
+impl Worker {
+    pub async fn lease(&mut self) -> LeasedTask {
+        let request = LeaseTaskRequest {
+            worker_id: self.name.clone(),
+            max_tasks: 1,
+            timeout_seconds: 20,
+            ..LeaseTaskRequest::default()
+        };
+        in_time(self.client.lease_task(request)).await.unwrap().into_inner().tasks.pop().expect("a task")
+    }
+
+    pub async fn complete(&mut self, task: &LeasedTask, result: ActionResult) {
+        self.report(task, |report| {
+            report.status = TaskStatus::Completed.into();
+            report.result = Some(result.clone());
+        })
+        .await;
+    }
+
+    pub async fn report(&mut self, task: &LeasedTask, change: impl Fn(&mut UpdateTaskStatusRequest)) {
+        let mut report = UpdateTaskStatusRequest {
+            task_id: task.task_id.clone(),
+            worker_id: self.name.clone(),
+            lease_id: task.lease_id.clone(),
+            ..UpdateTaskStatusRequest::default()
+        };
+        change(&mut report);
+        in_time(self.client.update_task_status(report)).await.unwrap();
+    }
+}
+
+/// What a test asks to be executed.
+pub fn ask(action: &Digest) -> ExecuteRequest {
+    ExecuteRequest { action_digest: Some(action.clone()), ..ExecuteRequest::default() }
+}
+
+pub fn digest(bytes: &[u8]) -> Digest {
+    let digest = blobs::Digest::of(blobs::DigestFunction::Sha256, bytes);
+    Digest { hash: digest.hash.to_string(), size_bytes: bytes.len() as i64 }
+}
+
+pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, work).await.expect("it is stuck")
+}
