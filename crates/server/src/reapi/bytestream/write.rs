@@ -107,7 +107,7 @@ impl Upload {
             None => self.store(piece).await,
             Some(decompressor) => {
                 decompressor.feed(piece);
-                while let Some(piece) = decompressor.next().map_err(|error| store::status(&error))? {
+                while let Some(piece) = decompressor.next_piece().map_err(|error| store::status(&error))? {
                     let offset = self.writer.committed();
                     let written = self.writer.write(offset, piece).await;
                     if written.map_err(|error| store::status(&error))? == Progress::Present {
