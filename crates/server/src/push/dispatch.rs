@@ -97,8 +97,11 @@ impl Dispatch {
                 self.fail(status).await;
                 false
             }
-            // It may have the task all the same.
-            Answered::Unwell { .. } if self.has_begun().await => true,
+            // It may have the task all the same, and then it takes tasks.
+            Answered::Unwell { .. } if self.has_begun().await => {
+                self.target_is_well(began);
+                true
+            }
             Answered::Unwell { why, retry_after } => {
                 let draw = ids::draw().unwrap_or_default();
                 match self.lane.health.failed(began, retry_after, draw) {

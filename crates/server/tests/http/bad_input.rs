@@ -166,8 +166,8 @@ async fn bad_configurations_are_refused() {
         list.push(bad_field("PUT", path, &json!({}), field, value));
     }
     let push = Bad {
-        field: Some("push"),
-        ..bad("push", "PUT", path, "{\"push\":{\"url\":\"http://x\"}}", 400, "not_supported")
+        field: Some("push.url"),
+        ..bad("push", "PUT", path, "{\"push\":{\"url\":\"http://x\"}}", 400, "invalid_field")
     };
     list.push(push);
     let differ = "{\"leaseMs\":1000,\"heartbeatTimeoutMs\":2000}";
