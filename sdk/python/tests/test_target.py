@@ -94,7 +94,7 @@ class Pushed(Case):
         self.assertEqual(self.calls(proxy), ["started", "completed"])
         report = self.reports(proxy)[0]
         self.assertEqual((report["outcome"], report["metrics"]), ("SUCCEEDED", {"cpuTimeMs": 7}))
-        self.configure(push=None)
+        self.queue += "-pulled"
         pulled = self.submit(1)
         with self.working(handler):
             self.assertEqual(self.final(pulled).result, [1, self.queue, 1, True])

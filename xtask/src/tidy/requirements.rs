@@ -132,8 +132,15 @@ mod tests {
     #[test]
     fn a_missing_number_is_found() {
         assert_eq!(found("S1-57", ""), 1);
-        assert_eq!(found("S2-5", "| S2-5, S2-6 | `a/tests/a.rs`: `a_test` |\n"), 1, "each has a row of its own");
-        assert_eq!(found("S0-3", "| S0-3 | `a/tests/a.rs`: `a_test` |\n| S0-3 | `a/tests/a.rs`: `a_test` |\n"), 1);
+        assert_eq!(
+            found("S2-5", "| S2-5, S2-6 | `a/tests/a.rs`: `a_test` |\n"),
+            1,
+            "each has a row of its own"
+        );
+        assert_eq!(
+            found("S0-3", "| S0-3 | `a/tests/a.rs`: `a_test` |\n| S0-3 | `a/tests/a.rs`: `a_test` |\n"),
+            1
+        );
     }
 
     #[test]

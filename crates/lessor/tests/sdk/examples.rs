@@ -67,8 +67,7 @@ async fn a_push_target_as_in_the_documents_works() {
     rust.env("LISTEN", "127.0.0.1:0");
     for (n, mut command) in [rust, python].into_iter().enumerate() {
         let secret = "0123456789abcdef";
-        let mut child =
-            command.env("LESSOR_PUSH_SECRET", secret).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.env("LESSOR_PUSH_SECRET", secret).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listens at ").expect(&line);

@@ -211,7 +211,7 @@ async fn s1_51_every_error_has_its_category() {
         match task.payload::<u32>()? {
             1 => Err(Failure::infrastructure("a disk is full").code("disk_full").retryable(false)),
             2 => panic!("a bug"),
-            _ => Ok(json!(u32::from_str_radix("x", 10)?)),
+            _ => Ok(json!("x".parse::<u32>()?)),
         }
     };
     for (payload, category, retryable) in [
