@@ -34,6 +34,16 @@ pub fn max_attempts(task: &TaskTruth, config: Option<&QueueConfig>) -> u32 {
     task.max_attempts.or(config.and_then(|config| config.max_attempts)).unwrap_or(DEFAULT_MAX_ATTEMPTS)
 }
 
+/// How long a lease lives without a heartbeat: as its task says, or its queue, or what goes with its kind of queue.
+pub fn lease_ms(task: &TaskTruth, config: Option<&QueueConfig>) -> u64 {
+    let default_ms = match (&*task.queue.name, config.and_then(|config| config.push.as_ref())) {
+        ("exec", _) => 300_000,
+        (_, Some(_)) => 90_000,
+        (_, None) => 60_000,
+    };
+    task.lease_ms.or(config.and_then(|config| config.lease_ms)).unwrap_or(default_ms)
+}
+
 /// Whether a task that failed at `at` may be tried again at `retry`.
 pub fn retry_fits(task: &TaskTruth, config: Option<&QueueConfig>, at: Time, retry: Time) -> bool {
     let backoff = task.backoff.or(config.and_then(|config| config.backoff)).unwrap_or(DEFAULT_BACKOFF);

@@ -124,6 +124,7 @@ impl Auditor {
             cancel_grace: None,
             deadline: extras.deadline,
             timeout_ms: extras.timeout_ms,
+            lease_ms: extras.lease_ms,
             max_attempts: extras.max_attempts,
             backoff: extras.backoff,
             dedup: extras.dedup,
@@ -211,6 +212,8 @@ impl Auditor {
                 let asked = causes.offered(&task.queue.scope, &event.worker, task);
                 ensure(asked, "this worker did not ask for such a task")?;
                 ensure(event.expires_at >= at, "the lease is over when it begins")?;
+                let length_ms = policy::lease_ms(task, config);
+                ensure(event.length_ms == length_ms, format!("a lease of this task lasts {length_ms} ms"))?;
                 if !task.properties.is_empty() {
                     reach.bump(Reached::Requirements);
                 }

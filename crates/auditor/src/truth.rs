@@ -22,6 +22,7 @@ pub struct TaskTruth {
     pub cancel_grace: Option<Time>,
     pub deadline: Option<Time>,
     pub timeout_ms: Option<u64>,
+    pub lease_ms: Option<u64>,
     pub max_attempts: Option<u32>,
     pub backoff: Option<Backoff>,
     pub dedup: Option<Dedup>,

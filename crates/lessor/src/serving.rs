@@ -48,14 +48,17 @@ pub fn run(settings: Settings) -> Result<()> {
 }
 
 async fn serve(settings: Settings) -> Result<()> {
-    let limits = server::Limits { max_connections: open_files::connections(), ..server::Limits::default() };
+    let connections = open_files::connections();
+    let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
     let data = DataDir::open(&settings.data, settings.may_create)?;
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
     let start = coordinator_options(&settings, &data)?;
     let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;
     configure(&running.handle, settings.queues).await?;
-    let app = server::App::with_options(running.handle.clone(), data.lease_key()?, settings.server);
+    let mut options = settings.server;
+    options.push.max_connections = connections.to_push_targets;
+    let app = server::App::with_options(running.handle.clone(), data.lease_key()?, options);
     if let Err(error) = data.write_listen(&address.to_string()) {
         tracing::warn!(
             error = format!("{error:#}"),

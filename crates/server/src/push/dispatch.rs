@@ -11,9 +11,9 @@ use authority::event::ReleaseCause;
 use authority::{Category, Lease, LeaseRef, Position, TaskError, Time};
 use axum::http::StatusCode;
 use bytes::Bytes;
-use coordinator::{Unavailable, Wanted};
+use coordinator::{TaskDetail, Unavailable, Wanted};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::client::Answered;
 use super::dispatch_id::dispatch_id;
@@ -40,7 +40,7 @@ impl Dispatch {
 
     /// Sends the task and sees it through. `answered` is dropped once it is known how the target is doing.
     pub async fn run(self, answered: Option<oneshot::Sender<()>>) {
-        let accepted = self.deliver(Instant::now() + self.beat()).await;
+        let accepted = self.deliver(Instant::now() + self.beat(), answered.is_some()).await;
         drop(answered);
         if accepted {
             self.see_through(true).await;
@@ -50,44 +50,56 @@ impl Dispatch {
     /// The same for a lease that was held already.
     pub async fn again(self, began: bool) {
         // Nobody knows how much of the lease is left, so it is extended at once.
-        if began || self.deliver(Instant::now()).await {
+        if began || self.deliver(Instant::now(), false).await {
             self.see_through(!began).await;
         }
     }
 
     /// Gives the task back at no cost.
-    pub async fn give_back(&self) {
+    async fn give_back(&self) {
         let release = || ReleaseLease { lease: self.lease.clone(), cause: ReleaseCause::Undelivered };
         insist(|| self.lane.handle().release(release())).await;
     }
 
-    /// Whether the target has the task.
-    async fn deliver(&self, next_beat: Instant) -> bool {
-        let began = self.lane.health.begin();
-        let answered = match self.envelope().await {
-            Ok((id, body)) => {
-                let now_s = self.lane.handle().now().0 / 1_000;
-                self.keeping_alive(next_beat, self.lane.client.post(&id, body, now_s)).await
+    /// Whether the target has the task. A target that fails is sent nothing but a probe.
+    async fn deliver(&self, next_beat: Instant, is_probe: bool) -> bool {
+        let sent = self.keeping_alive(next_beat, async {
+            let _inside = self.lane.gate.enter(&self.lane.shared().connections).await;
+            if !is_probe && self.lane.health.unwell_until().is_some() {
+                return None;
             }
-            Err(why) => Some(Answered::Unwell { why: why.to_string(), retry_after: None }),
+            let began = self.lane.health.begin();
+            let now_s = self.lane.handle().now().0 / 1_000;
+            let answered = match self.envelope().await {
+                Ok((id, body)) => self.lane.client.post(&id, body, now_s).await,
+                Err(why) => Answered::Unwell { why: why.to_string(), retry_after: None },
+            };
+            Some((began, answered))
+        });
+        let (began, answered) = match sent.await {
+            Some(Some(sent)) => sent,
+            Some(None) => {
+                self.give_back().await;
+                return false;
+            }
+            // The lease is over; whose task it is now is somebody else's matter.
+            None => return false,
         };
         let (queue, task) = (&self.lane.queue.name, self.lease.task);
         match answered {
-            // The lease is over; whose task it is now is somebody else's matter.
-            None => false,
-            Some(Answered::Accepted) => {
+            Answered::Accepted => {
                 self.target_is_well(began);
                 true
             }
-            Some(Answered::Unacceptable(status)) => {
+            Answered::Unacceptable(status) => {
                 self.target_is_well(began);
                 tracing::warn!(%queue, %task, %status, "a push target does not accept a task");
                 self.fail(status).await;
                 false
             }
             // It may have the task all the same.
-            Some(Answered::Unwell { .. }) if self.has_begun().await => true,
-            Some(Answered::Unwell { why, retry_after }) => {
+            Answered::Unwell { .. } if self.has_begun().await => true,
+            Answered::Unwell { why, retry_after } => {
                 let draw = ids::draw().unwrap_or_default();
                 match self.lane.health.failed(began, retry_after, draw) {
                     Some(1) => {
@@ -174,19 +186,31 @@ impl Dispatch {
         seen: Position,
         wait: Duration,
     ) -> Result<Option<(Position, Lease)>, Unavailable> {
-        // Never closed, so there is always a turn.
-        let _turn = self.lane.shared().watches.acquire().await;
+        let turn_until = Instant::now() + wait;
+        let Ok(_turn) = timeout_at(turn_until, self.lane.shared().watches.acquire()).await else {
+            // Too many are watched; what has changed meanwhile can be read all the same.
+            return self.present().await;
+        };
         let (scope, task) = (self.lease.scope.clone(), self.lease.task);
-        let detail = self.lane.handle().wait_task(scope, task, Wanted::ChangeAfter(seen), wait).await?;
-        Ok(detail.and_then(|detail| {
-            let lease = detail.view.task.lease().filter(|lease| lease.number == self.lease.lease)?;
-            Some((detail.view.task.last, lease.clone()))
-        }))
+        let left = turn_until.saturating_duration_since(Instant::now());
+        let detail = self.lane.handle().wait_task(scope, task, Wanted::ChangeAfter(seen), left).await?;
+        Ok(detail.and_then(|detail| self.own(&detail)))
+    }
+
+    /// The same at once.
+    async fn present(&self) -> Result<Option<(Position, Lease)>, Unavailable> {
+        let detail = self.lane.handle().task(self.lease.scope.clone(), self.lease.task).await?;
+        Ok(detail.and_then(|detail| self.own(&detail)))
+    }
+
+    fn own(&self, detail: &TaskDetail) -> Option<(Position, Lease)> {
+        let task = &detail.view.task;
+        let lease = task.lease().filter(|lease| lease.number == self.lease.lease)?;
+        Some((task.last, lease.clone()))
     }
 
     async fn has_begun(&self) -> bool {
-        let now = self.change_after(Position(0), Duration::ZERO).await;
-        matches!(now, Ok(Some((_, lease))) if lease.started_by.is_some())
+        matches!(self.present().await, Ok(Some((_, lease))) if lease.started_by.is_some())
     }
 
     /// The attempt ends as a failure, so that a task which the target does not take cannot block the queue.

@@ -13,6 +13,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use super::client::{self, Client};
+use super::gate::Gate;
 use super::health::Health;
 use super::holder;
 use super::lane::{Lane, PAUSE, give_back_unstarted};
@@ -85,6 +86,7 @@ impl Dispatcher {
                 self.chores.spawn(give_back_unstarted(self.app.clone(), key));
             }
         }
+        self.app.push().connections.set_targets(wanted.len());
         for (key, target) in wanted {
             if !self.lanes.contains_key(&key) {
                 let lane = self.begin(&key, &target);
@@ -125,6 +127,7 @@ impl Dispatcher {
             client,
             callback_base_url: self.callback_base_url.clone(),
             health: Health::default(),
+            gate: Gate::default(),
         };
         Some(AbortOnDrop(tokio::spawn(Arc::new(lane).run())))
     }

@@ -36,6 +36,10 @@ impl Guard {
         if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
             return refuse("must not contain white space, control characters or backslashes");
         }
+        // The parser reads a host into almost anything.
+        if text.split_once("://").is_none_or(|(_, rest)| rest.starts_with('/')) {
+            return refuse("must begin with https:// and a host");
+        }
         let url = Url::parse(text).map_err(|error| Refused(format!("is no URL: {error}")))?;
         match url.scheme() {
             "https" => {}
@@ -167,6 +171,9 @@ mod tests {
             "//example.com",
             "https://",
             "https:///path",
+            "https:example.com",
+            "https:/example.com",
+            "example.com/?x=https://a",
             "https://?x",
             "http://example.com",
             "file:///etc/passwd",

@@ -17,6 +17,7 @@ use tokio::time::{sleep, sleep_until};
 
 use super::client::Client;
 use super::dispatch::Dispatch;
+use super::gate::Gate;
 use super::health::Health;
 use super::{Shared, holder};
 use crate::app::App;
@@ -34,6 +35,7 @@ pub struct Lane {
     pub client: Client,
     pub callback_base_url: Arc<str>,
     pub health: Health,
+    pub gate: Gate,
 }
 
 impl Lane {
@@ -62,7 +64,11 @@ impl Lane {
                 continue;
             }
             let done = match self.health.unwell_until() {
-                None => self.lease(room.min(MAX_GRANTS), &mut dispatches).await,
+                None => {
+                    // What cannot be sent yet had better wait in the queue.
+                    let to_send = self.gate.room(&self.shared().connections).max(1);
+                    self.lease(room.min(to_send).min(MAX_GRANTS), &mut dispatches).await
+                }
                 Some(until) => {
                     sleep_until(until).await;
                     self.probe(&mut dispatches).await
@@ -90,17 +96,10 @@ impl Lane {
         Ok(())
     }
 
-    /// Leases as many tasks as there is room for.
+    /// Leases as many tasks as there is room for. When the target has failed while the poll waited, they go back.
     async fn lease(self: &Arc<Lane>, max_tasks: usize, to: &mut JoinSet<()>) -> Result<(), Unavailable> {
-        let grants = self.poll(max_tasks).await?;
-        // The target may have failed while the poll waited; then its tasks are not for it now.
-        let unwell = self.health.unwell_until().is_some();
-        for grant in grants {
-            let dispatch = Dispatch::new(self.clone(), self.lease_of(&grant), grant);
-            match unwell {
-                true => dispatch.give_back().await,
-                false => drop(to.spawn(dispatch.run(None))),
-            }
+        for grant in self.poll(max_tasks).await? {
+            to.spawn(Dispatch::new(self.clone(), self.lease_of(&grant), grant).run(None));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod client;
 mod dispatch;
 mod dispatch_id;
 mod dispatcher;
+mod gate;
 mod guard;
 mod health;
 mod lane;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, Semaphore};
 
+use gate::Connections;
 use guard::Guard;
 
 /// Most outstanding dispatches that the coordinator is asked to watch at one time; others take turns. Clients wait for
@@ -37,6 +39,7 @@ pub struct Shared {
     /// Somebody configured a queue.
     changed: Arc<Notify>,
     watches: Semaphore,
+    connections: Connections,
 }
 
 /// Wakes the dispatcher when it is dropped, so also when its request is given up half-way.
@@ -46,6 +49,7 @@ impl Shared {
     pub fn new(options: PushOptions) -> Shared {
         Shared {
             guard: Guard::new(options.allow_private_targets),
+            connections: Connections::new(options.max_connections),
             options,
             changed: Arc::default(),
             watches: Semaphore::new(MAX_WATCHES),

@@ -8,19 +8,29 @@ use url::Url;
 /// How long a worker has to begin after its target took the task, unless the heartbeat timeout is longer.
 const BEGIN_WITHIN: Duration = Duration::from_secs(60);
 
+/// Connections to all targets when nobody says how many there may be.
+const MAX_CONNECTIONS: usize = 1_024;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PushOptions {
     /// Whether a push target may be on a loopback or private address, and speak plain HTTP.
     pub allow_private_targets: bool,
     /// Where targets call back; where the server listens when it is not said.
     pub callback_url: Option<String>,
+    /// Most connections to all targets together, as long as there are not more targets than that: each may have one.
+    pub max_connections: usize,
     /// For tests, which do not want to wait a minute.
     pub begin_within: Duration,
 }
 
 impl Default for PushOptions {
     fn default() -> PushOptions {
-        PushOptions { allow_private_targets: false, callback_url: None, begin_within: BEGIN_WITHIN }
+        PushOptions {
+            allow_private_targets: false,
+            callback_url: None,
+            max_connections: MAX_CONNECTIONS,
+            begin_within: BEGIN_WITHIN,
+        }
     }
 }
 

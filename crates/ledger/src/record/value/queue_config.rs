@@ -23,8 +23,8 @@ pub struct QueueConfig {
     pub max_queue_size: Option<u64>,
     #[prost(uint64, optional, tag = "8")]
     pub retention_ms: Option<u64>,
-    #[prost(message, optional, tag = "9")]
-    pub push: Option<PushTarget>,
+    #[prost(message, optional, boxed, tag = "9")]
+    pub push: Option<Box<PushTarget>>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
@@ -59,7 +59,7 @@ impl From<&authority::QueueConfig> for QueueConfig {
             }),
             max_queue_size: config.max_queue_size,
             retention_ms: config.retention_ms,
-            push: config.push.as_deref().map(PushTarget::from),
+            push: config.push.as_deref().map(|target| Box::new(target.into())),
         }
     }
 }
@@ -79,7 +79,7 @@ impl TryFrom<QueueConfig> for authority::QueueConfig {
             retry_on: retry_on.transpose()?,
             max_queue_size: config.max_queue_size,
             retention_ms: config.retention_ms,
-            push: config.push.map(|target| target.try_into().map(Arc::new)).transpose()?,
+            push: config.push.map(|target| (*target).try_into().map(Arc::new)).transpose()?,
         })
     }
 }
