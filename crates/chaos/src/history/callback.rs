@@ -153,12 +153,10 @@ pub fn dispatched(
     for dispatch in dispatches {
         let Some(leased) = leased(dispatch) else { continue };
         match dispatch.answer {
-            StatusCode::ACCEPTED => {
-                // A lease is told once; the target has to expect that its dispatch is sent again.
-                if told.insert(leased.lease) {
-                    let asked = Asked::Poll(poll(&dispatch.queue));
-                    all.push(spoken(dispatch.arrived_at, asked, Heard::Leased(vec![leased])));
-                }
+            // A lease is told once; the target has to expect that its dispatch is sent again.
+            StatusCode::ACCEPTED if told.insert(leased.lease) => {
+                let asked = Asked::Poll(poll(&dispatch.queue));
+                all.push(spoken(dispatch.arrived_at, asked, Heard::Leased(vec![leased])));
             }
             StatusCode::UNPROCESSABLE_ENTITY => {
                 let asked = unacceptable(named(&leased.proof, None, None), dispatch.answer);
