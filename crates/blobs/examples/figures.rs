@@ -114,7 +114,7 @@ fn hops(root: &Path, tenant: &Tenant) {
             tokio::task::spawn_blocking(|| ()).await.expect("it runs");
         }
         rate("empty_hop", clock, 40_000);
-        for (name, batch) in [("put_by_one_hop_each", 1), ("put_in_batches_of_100", 100)] {
+        for (name, batch) in [("put_one_at_a_time", 1), ("put_in_batches_of_100", 100)] {
             let half = if batch == 1 { &blobs[..20_000] } else { &blobs[20_000..] };
             let clock = Clock::start();
             for batch in half.chunks(batch) {
@@ -126,7 +126,7 @@ fn hops(root: &Path, tenant: &Tenant) {
         for (digest, content) in &blobs {
             assert_eq!(local.get_many(tenant, &[*digest]).await[0].as_ref().expect("it is here"), content);
         }
-        rate("get_by_one_hop_each", clock, blobs.len());
+        rate("get_one_at_a_time", clock, blobs.len());
         let fresh = small_blobs(20_000, 2 << 10, 78);
         let clock = Clock::start();
         for (n, (digest, content)) in fresh.iter().enumerate() {

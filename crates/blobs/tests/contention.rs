@@ -19,7 +19,7 @@ const KINDS: u64 = 300;
 /// Content by number, small and large in turn; the number is at its start, so that a mix-up shows.
 fn numbered(n: u64) -> Bytes {
     let mut bytes =
-        content(n, if n % 5 == 0 { 3000 + n as usize * 20 } else { 50 + n as usize * 3 }).to_vec();
+        content(n, if n.is_multiple_of(5) { 3000 + n as usize * 20 } else { 50 + n as usize * 3 }).to_vec();
     bytes[..8].copy_from_slice(&n.to_le_bytes());
     bytes.into()
 }

@@ -168,3 +168,88 @@ fn head(number: u32, store: [u8; 16]) -> [u8; FIRST_RECORD_AT as usize] {
     bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        super::record::{Place, Space},
+        *,
+    };
+
+    const STORE: [u8; 16] = [9; 16];
+
+    /// A pack of these contents, and the headers of its records.
+    fn pack_of(root: &Path, contents: &[Vec<u8>]) -> (Pack, Vec<Header>) {
+        fs::create_dir(root.join("packs")).unwrap();
+        let pack = Pack::create(root, 1, STORE).unwrap();
+        let mut at = FIRST_RECORD_AT;
+        let headers = contents.iter().map(|content| {
+            let header = Header {
+                space: Space::Sha256,
+                place: Place::Pack,
+                data_bytes: content.len() as u32,
+                data_crc: crc32c::crc32c(content),
+                size: content.len() as u64,
+                tenant: [3; 16],
+                hash: [4; 32],
+                pack: 1,
+                offset: at as u32,
+            };
+            pack.file.write_all_at(&[&header.encode()[..], content].concat(), at).unwrap();
+            at = header.end();
+            header
+        });
+        let headers = headers.collect();
+        (pack, headers)
+    }
+
+    fn scan(pack: &Pack) -> (u64, Vec<(Header, Vec<u8>)>) {
+        let mut found = Vec::new();
+        let end = pack.scan(FIRST_RECORD_AT, |header, data| {
+            found.push((header, data.to_vec()));
+            Ok(())
+        });
+        (end.unwrap(), found)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(100))]
+
+        #[test]
+        fn a_scan_finds_every_record(contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..3000), 0..20)) {
+            let root = tempfile::tempdir().unwrap();
+            let (pack, headers) = pack_of(root.path(), &contents);
+            let (end, found) = scan(&pack);
+            prop_assert_eq!(end, pack.bytes().unwrap());
+            prop_assert_eq!(found, headers.iter().copied().zip(contents.iter().cloned()).collect::<Vec<_>>());
+            for (header, content) in headers.iter().zip(&contents) {
+                let read = pack.read(header.offset, header.data_bytes).unwrap();
+                prop_assert_eq!(read.map(|(_, data)| data.to_vec()), Some(content.clone()));
+            }
+        }
+
+        /// Whatever was done to the file, a scan gives records that were written, in their order.
+        #[test]
+        fn a_scan_of_a_damaged_pack_gives_nothing_else(
+            contents in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..12),
+            damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+            garbage: Vec<u8>,
+        ) {
+            let root = tempfile::tempdir().unwrap();
+            let (pack, headers) = pack_of(root.path(), &contents);
+            let bytes = pack.bytes().unwrap();
+            for (at, byte) in damage {
+                let at = FIRST_RECORD_AT + at.index((bytes - FIRST_RECORD_AT) as usize) as u64;
+                pack.file.write_all_at(&[byte], at).unwrap();
+            }
+            pack.file.write_all_at(&garbage, bytes).unwrap();
+            let (end, found) = scan(&pack);
+            prop_assert!(end <= bytes + garbage.len() as u64);
+            let written: Vec<_> = headers.iter().copied().zip(contents.iter().cloned()).collect();
+            let mut rest = written.iter();
+            prop_assert!(found.iter().all(|record| rest.any(|written| written == record)));
+        }
+    }
+}
