@@ -4,14 +4,17 @@
 //! crash; what a power loss took is missing and is reported missing. Memory is bounded however large the
 //! blobs are. Nothing here knows a protocol: adapters translate, and ask in terms of digests and bytes.
 //!
-//! Start at [`Blobs`] and [`ActionCache`], which adapters use.;
+//! Start at [`Blobs`] and [`ActionCache`], which adapters use, and [`Store`], the directory behind them;
 //! [`Local`] is the store with both interfaces.
 
 mod action_cache;
 mod blobs;
+mod compression;
 mod digest;
+mod disk;
 mod error;
 mod hasher;
+mod local;
 mod tenant;
 
 pub use action_cache::{
@@ -21,7 +24,10 @@ pub use blobs::{
     Begun, BlobReader, BlobWriter, Blobs, BoxFuture, Expect, MAX_BATCH_BYTES, Progress, UploadRequest,
     WriteStatus,
 };
+pub use compression::{ZstdDecoder, ZstdEncoder};
 pub use digest::{Digest, DigestError, DigestFunction, HASH_BYTES, Hash};
+pub use disk::{OpenError, Options, Pin, Reader, Store, Upload, Usage};
 pub use error::{Error, Result};
 pub use hasher::Hasher;
+pub use local::Local;
 pub use tenant::{BadTenant, MAX_TENANT_BYTES, Tenant};

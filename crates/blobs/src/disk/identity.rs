@@ -1,0 +1,201 @@
+//! Whether a directory is a store of ours, and whose it is at the moment.
+//!
+//! The identity file is written last when a store is made, and never changes. A directory that holds
+//! something else is refused before anything in it is touched.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::record::u32_at;
+
+const NAME: &str = "IDENTITY";
+const TEMP_NAME: &str = "IDENTITY.new";
+const LOCK_NAME: &str = "LOCK";
+pub const PACKS: &str = "packs";
+pub const FILES: &str = "files";
+pub const TEMP: &str = "temp";
+
+const MAGIC: [u8; 8] = *b"LESSOR-B";
+const VERSION: u32 = 1;
+const BYTES: usize = 32;
+
+/// Why a directory cannot be opened as a store.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{} holds {name:?} and no content store; give the store a directory of its own", path.display())]
+    Foreign { path: PathBuf, name: String },
+    #[error("the identity file of the content store in {} is damaged", .0.display())]
+    Damaged(PathBuf),
+    #[error("the content store in {} has format version {version}; this program reads up to {VERSION}", path.display())]
+    NewerVersion { path: PathBuf, version: u32 },
+    #[error("the content store in {} is in use by another process", .0.display())]
+    InUse(PathBuf),
+    #[error("cannot {verb} {}: {source}", path.display())]
+    Io { verb: &'static str, path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Store(#[from] crate::Error),
+}
+
+/// A directory that is ours, and ours alone while this lives.
+pub struct Home {
+    /// Kept open to sync the file system through.
+    pub directory: File,
+    pub store: [u8; 16],
+    _lock: File,
+}
+
+impl Home {
+    /// Opens the directory, making a store of it if it is missing or empty.
+    pub fn open(root: &Path) -> Result<Home, OpenError> {
+        let io = |verb, path: &Path| {
+            let path = path.to_path_buf();
+            move |source| OpenError::Io { verb, path, source }
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(io("create", root))?;
+        check_ours(root)?;
+        let lock_path = root.join(LOCK_NAME);
+        let lock = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&lock_path)
+            .map_err(io("open", &lock_path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+            rustix::io::Errno::WOULDBLOCK => OpenError::InUse(root.to_path_buf()),
+            errno => io("lock", &lock_path)(errno.into()),
+        })?;
+        for name in [PACKS, FILES, TEMP] {
+            let path = root.join(name);
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io("create", &path))?;
+        }
+        let path = root.join(NAME);
+        let store = match fs::read(&path) {
+            Ok(bytes) => decode(root, &bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let store = random().map_err(io("draw a number for", root))?;
+                let temp = root.join(TEMP_NAME);
+                fs::write(&temp, encode(store)).map_err(io("write", &temp))?;
+                File::open(&temp).and_then(|file| file.sync_all()).map_err(io("sync", &temp))?;
+                fs::rename(&temp, &path).map_err(io("rename", &temp))?;
+                store
+            }
+            Err(error) => return Err(io("read", &path)(error)),
+        };
+        let directory = File::open(root).map_err(io("open", root))?;
+        Ok(Home { directory, store, _lock: lock })
+    }
+}
+
+/// Without an identity, only what an interrupted first start leaves behind is no reason to refuse.
+fn check_ours(root: &Path) -> Result<(), OpenError> {
+    let io = |source| OpenError::Io { verb: "list", path: root.to_path_buf(), source };
+    let mut foreign = None;
+    for entry in fs::read_dir(root).map_err(io)? {
+        let name = entry.map_err(io)?.file_name().to_string_lossy().into_owned();
+        match name.as_str() {
+            NAME => return Ok(()),
+            // What a file system puts into its root.
+            TEMP_NAME | LOCK_NAME | "lost+found" => {}
+            PACKS | FILES | TEMP if is_empty_directory(&root.join(&name)) => {}
+            _ => foreign = Some(name),
+        }
+    }
+    match foreign {
+        Some(name) => Err(OpenError::Foreign { path: root.to_path_buf(), name }),
+        None => Ok(()),
+    }
+}
+
+fn is_empty_directory(path: &Path) -> bool {
+    fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+fn encode(store: [u8; 16]) -> [u8; BYTES] {
+    let mut bytes = [0; BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..28].copy_from_slice(&store);
+    let crc = crc32c::crc32c(&bytes[..28]);
+    bytes[28..].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+fn decode(root: &Path, bytes: &[u8]) -> Result<[u8; 16], OpenError> {
+    if bytes.len() != BYTES || bytes[..8] != MAGIC || crc32c::crc32c(&bytes[..28]) != u32_at(bytes, 28) {
+        return Err(OpenError::Damaged(root.to_path_buf()));
+    }
+    let version = u32_at(bytes, 8);
+    if version > VERSION {
+        return Err(OpenError::NewerVersion { path: root.to_path_buf(), version });
+    }
+    let mut store = [0; 16];
+    store.copy_from_slice(&bytes[12..28]);
+    Ok(store)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_keeps_its_identity() {
+        let root = tempfile::tempdir().unwrap();
+        let first = Home::open(root.path()).unwrap().store;
+        assert_eq!(Home::open(root.path()).unwrap().store, first);
+    }
+
+    /// D26.
+    #[test]
+    fn a_foreign_directory_is_refused_and_left_as_it_was() {
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("thesis.txt"), "years of work").unwrap();
+        assert!(
+            matches!(Home::open(root.path()), Err(OpenError::Foreign { name, .. }) if name == "thesis.txt")
+        );
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn packs_without_an_identity_are_not_taken_for_an_empty_directory() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join(PACKS)).unwrap();
+        fs::write(root.path().join(PACKS).join("00000001.pack"), "").unwrap();
+        assert!(matches!(Home::open(root.path()), Err(OpenError::Foreign { .. })));
+    }
+
+    /// D23.
+    #[test]
+    fn a_store_in_use_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let _home = Home::open(root.path()).unwrap();
+        assert!(matches!(Home::open(root.path()), Err(OpenError::InUse(_))));
+    }
+
+    /// D25.
+    #[test]
+    fn a_damaged_or_newer_identity_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join(NAME);
+        fs::write(&path, "?").unwrap();
+        assert!(matches!(Home::open(root.path()), Err(OpenError::Damaged(_))));
+        let mut bytes = encode([7; 16]);
+        bytes[8] = 2;
+        let crc = crc32c::crc32c(&bytes[..28]);
+        bytes[28..].copy_from_slice(&crc.to_le_bytes());
+        fs::write(&path, bytes).unwrap();
+        assert!(matches!(Home::open(root.path()), Err(OpenError::NewerVersion { version: 2, .. })));
+    }
+}

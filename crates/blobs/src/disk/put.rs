@@ -1,0 +1,93 @@
+//! Stores whole blobs, many at a time.
+
+use std::{collections::HashSet, sync::Arc};
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+
+use super::{inner::Inner, options::MAX_PENDING_RECORDS, record::Place, upload::Upload, writer::Item};
+use crate::{Digest, Error, Expect, MAX_BATCH_BYTES, Result, Tenant, UploadRequest};
+
+impl Inner {
+    /// Stores blobs; one answer for each.
+    pub fn put_many(self: &Arc<Inner>, tenant: &Tenant, blobs: &[(Digest, Bytes)]) -> Vec<Result<()>> {
+        let total: u64 = blobs.iter().map(|(_, content)| content.len() as u64).sum();
+        if total > MAX_BATCH_BYTES {
+            let error = Error::TooLarge { what: "a batch", size: total, limit: MAX_BATCH_BYTES };
+            return vec![Err(error); blobs.len()];
+        }
+        let mut answers: Vec<Result<()>> =
+            blobs.iter().map(|(digest, content)| verify(digest, content)).collect();
+        let is_small = |digest: &Digest| digest.size <= self.options.small_blob_bytes;
+        let small = blobs.iter().zip(&answers).filter(|((digest, _), answer)| {
+            answer.is_ok() && is_small(digest) && !self.is_present(tenant, digest)
+        });
+        let items: Vec<Item<'_>> =
+            small.map(|((digest, content), _)| item(tenant, digest, content)).collect();
+        let stored = if items.is_empty() { Ok(()) } else { self.put_items(&items) };
+        for ((digest, content), answer) in blobs.iter().zip(&mut answers) {
+            if answer.is_err() {
+                continue;
+            }
+            if !is_small(digest) {
+                *answer = self.put_large(tenant, digest, content);
+            } else if let Err(error) = &stored
+                && !self.is_present(tenant, digest)
+            {
+                *answer = Err(error.clone());
+            }
+        }
+        answers
+    }
+
+    /// Appends records of things that are not there yet, each once.
+    pub fn put_items(&self, items: &[Item<'_>]) -> Result<()> {
+        let _reservation = self.reserve_records(items.iter().map(Item::bytes).sum())?;
+        let mut writer = self.writer();
+        let fresh: Vec<Item<'_>> = {
+            let index = self.index();
+            let mut seen: HashSet<_, RandomState> = HashSet::default();
+            let is_fresh = |item: &&Item<'_>| {
+                let is_content = item.space.function().is_some();
+                !(is_content && index.has(item.tenant, item.space, &item.hash))
+                    && seen.insert((item.space, item.hash))
+            };
+            items.iter().filter(is_fresh).copied().collect()
+        };
+        writer.append(self, &fresh)?;
+        let is_behind = writer.pending.len() >= 2 * MAX_PENDING_RECORDS;
+        drop(writer);
+        if is_behind {
+            // Without a thread that does it, or when that one is held up, the list must not grow for ever.
+            let _housekeeping = self.keep_house();
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    fn put_large(self: &Arc<Inner>, tenant: &Tenant, digest: &Digest, content: &[u8]) -> Result<()> {
+        let request = UploadRequest::new(Expect::Digest(*digest));
+        if let Some(mut upload) = Upload::begin(self, tenant, &request)? {
+            upload.write(0, content)?;
+            upload.finish()?;
+        }
+        Ok(())
+    }
+}
+
+/// A packed blob.
+pub fn item<'a>(tenant: &Tenant, digest: &Digest, content: &'a [u8]) -> Item<'a> {
+    Item {
+        tenant: tenant.fingerprint(),
+        space: digest.function.into(),
+        hash: digest.hash.0,
+        place: Place::Pack,
+        size: digest.size,
+        data: content,
+    }
+}
+
+fn verify(expected: &Digest, content: &[u8]) -> Result<()> {
+    let actual = Digest::of(expected.function, content);
+    if actual == *expected { Ok(()) } else { Err(Error::Mismatch { expected: *expected, actual }) }
+}

@@ -1,0 +1,281 @@
+//! Keeps the store below its cap: counts bytes, evicts what was not used for the longest time, and cleans
+//! packs.
+//!
+//! The cap is on bytes on disk, dead ones included; while a pack is cleaned, its live bytes are there twice. Evicting a file frees it at once. Evicting a packed blob
+//! leaves dead bytes in its pack; when too many bytes of all packs are dead, the oldest pack is cleaned: what
+//! is live in it moves to the newest, and the file goes. Because it is always the oldest, records that say
+//! "removed" need never be moved: there is nothing older that they speak of.
+
+use std::{
+    fs,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{
+    checkpoint, inner::Inner, options::FREE_SPACE_CHECK_BYTES, pack::FIRST_RECORD_AT, record::Place,
+};
+use crate::{Error, Result};
+
+/// Packs are cleaned when one byte in so many is dead. A lower share wastes less space and copies more.
+const DEAD_SHARE: u64 = 4;
+/// The oldest pack is cleaned when one byte in so many of its own is dead.
+const OLDEST_DEAD_SHARE: u64 = 2;
+/// The background thread keeps this share of the cap free, so that writers rarely have to make room.
+const HEADROOM_SHARE: u64 = 32;
+/// Entries evicted under one lock.
+const EVICT_AT_ONCE: usize = 64;
+
+/// Bytes on disk.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Usage {
+    pub blobs: usize,
+    pub pack_bytes: u64,
+    pub dead_pack_bytes: u64,
+    pub file_bytes: u64,
+    /// Written by uploads that are not finished.
+    pub upload_bytes: u64,
+    pub cap_bytes: u64,
+}
+
+#[derive(Default)]
+pub struct Totals {
+    pack_bytes: AtomicU64,
+    file_bytes: AtomicU64,
+    reserved_bytes: Mutex<u64>,
+    /// Reservations until the free space of the file system is looked at again.
+    unlooked_bytes: AtomicU64,
+}
+
+impl Totals {
+    pub fn add_pack_bytes(&self, bytes: u64) {
+        self.pack_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn remove_pack_bytes(&self, bytes: u64) {
+        self.pack_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub fn add_file_bytes(&self, bytes: u64) {
+        self.file_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub fn remove_file_bytes(&self, bytes: u64) {
+        self.file_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn stored(&self) -> u64 {
+        self.pack_bytes.load(Ordering::Relaxed) + self.file_bytes.load(Ordering::Relaxed)
+    }
+
+    fn used(&self) -> u64 {
+        self.stored() + *self.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes bytes if that leaves the total at or below the cap.
+    fn try_reserve(&self, bytes: u64, cap: u64) -> bool {
+        let mut reserved = self.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = self.stored() + *reserved + bytes <= cap;
+        if fits {
+            *reserved += bytes;
+        }
+        fits
+    }
+
+    pub fn release(&self, bytes: u64) {
+        *self.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner) -= bytes;
+    }
+}
+
+/// Bytes that a write will need. They count until this is dropped, which is after they have been written and
+/// are counted where they are.
+pub struct Reservation<'a> {
+    totals: &'a Totals,
+    bytes: u64,
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.totals.release(self.bytes);
+    }
+}
+
+impl Inner {
+    /// Room for records of so many bytes, and for the heads of the packs that they may begin.
+    pub fn reserve_records(&self, bytes: u64) -> Result<Reservation<'_>> {
+        self.reserve(bytes + (2 + bytes / self.options.pack_bytes) * FIRST_RECORD_AT)
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reservation<'_>> {
+        self.reserve_bytes(bytes)?;
+        Ok(Reservation { totals: &self.totals, bytes })
+    }
+
+    /// Like `reserve`; the caller releases the bytes.
+    pub fn reserve_bytes(&self, bytes: u64) -> Result<()> {
+        let cap = self.options.cap_bytes;
+        if self.totals.try_reserve(bytes, cap) && self.has_free_space(bytes)? {
+            if self.totals.used() > self.comfortable_bytes() {
+                self.signal.wake();
+            }
+            return Ok(());
+        }
+        let _housekeeping = self.keep_house();
+        loop {
+            if self.totals.try_reserve(bytes, cap) {
+                return Ok(());
+            }
+            let short = (self.totals.used() + bytes).saturating_sub(cap).max(1);
+            if !self.make_some_room(short)? {
+                return Err(Error::Full { needed: bytes });
+            }
+        }
+    }
+
+    /// Looks at the file system now and then. What is too little for others is made up for by evicting; a
+    /// reservation that cannot be honoured is given back.
+    fn has_free_space(&self, bytes: u64) -> Result<bool> {
+        let keep = self.options.keep_free_bytes;
+        let unlooked = self.totals.unlooked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if keep == 0 || unlooked < FREE_SPACE_CHECK_BYTES {
+            return Ok(true);
+        }
+        self.totals.unlooked_bytes.store(0, Ordering::Relaxed);
+        let _housekeeping = self.keep_house();
+        while let short @ 1.. = keep.saturating_sub(self.free_bytes()?) {
+            if !self.make_some_room(short)? {
+                // The next one looks again.
+                self.totals.unlooked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
+                self.totals.release(bytes);
+                return Err(Error::DiskFull);
+            }
+        }
+        Ok(true)
+    }
+
+    fn free_bytes(&self) -> Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.home.directory)
+            .map_err(|errno| Error::io("look at the free space of", &self.root)(errno.into()))?;
+        Ok(stat.f_bavail * stat.f_frsize)
+    }
+
+    /// What the background thread aims at.
+    fn comfortable_bytes(&self) -> u64 {
+        self.options.cap_bytes - self.options.cap_bytes / HEADROOM_SHARE
+    }
+
+    /// Makes the room that writers will want soon. The caller holds `housekeeping`.
+    pub fn make_headroom(&self) -> Result<()> {
+        while let short @ 1.. = self.totals.used().saturating_sub(self.comfortable_bytes()) {
+            if !self.make_some_room(short)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Evicts or cleans a little; false when there is nothing left to do. The caller holds `housekeeping`.
+    fn make_some_room(&self, short: u64) -> Result<bool> {
+        if let Some(pack) = self.worth_dropping() {
+            self.drop_pack(pack)?;
+            return Ok(true);
+        }
+        if self.is_worth_cleaning() && self.clean_oldest()? {
+            return Ok(true);
+        }
+        if self.evict_some(short)? {
+            return Ok(true);
+        }
+        // Everything is in use. What can still be had is what died of it.
+        Ok(self.index().dead_bytes() > 0 && self.clean_oldest()?)
+    }
+
+    /// A pack in which nothing is left that counts.
+    fn worth_dropping(&self) -> Option<u32> {
+        let newest = self.writer().pack.number;
+        let index = self.index();
+        let mut packs = index.packs.iter().filter(|(number, _)| **number != newest);
+        packs.find(|(_, state)| state.live_bytes == 0 && !state.removes).map(|(number, _)| *number)
+    }
+
+    fn is_worth_cleaning(&self) -> bool {
+        let index = self.index();
+        let Some((_, oldest)) = index.packs.first_key_value() else { return false };
+        oldest.dead_bytes() > oldest.bytes / OLDEST_DEAD_SHARE
+            || index.dead_bytes() > self.totals.pack_bytes.load(Ordering::Relaxed) / DEAD_SHARE
+    }
+
+    /// Evicts what `short` bytes of room take, as far as one turn allows.
+    fn evict_some(&self, short: u64) -> Result<bool> {
+        let mut gone = Vec::new();
+        let mut evicted = 0;
+        let mut freed = 0;
+        {
+            let mut writer = self.writer();
+            while freed < short && evicted < EVICT_AT_ONCE {
+                let taken = self.index_mut().take_least_used();
+                let Some(taken) = taken else { break };
+                evicted += 1;
+                freed += taken.record_bytes + if taken.place == Place::File { taken.size } else { 0 };
+                gone.extend(writer.forget(self, &taken));
+                if taken.key.space.function().is_none() {
+                    // Content that comes back after a restart is still right. An entry that comes back might
+                    // be one that a later entry had replaced.
+                    writer.bury(self, &taken.key)?;
+                }
+            }
+        }
+        for path in gone {
+            let _ = fs::remove_file(path);
+        }
+        Ok(evicted > 0)
+    }
+
+    /// Moves what is live in the oldest pack to the newest, and removes the oldest. The caller holds
+    /// `housekeeping`.
+    fn clean_oldest(&self) -> Result<bool> {
+        let oldest = self.index().packs.first_key_value().map(|(_, state)| state.pack.clone());
+        let Some(oldest) = oldest else { return Ok(false) };
+        {
+            let mut writer = self.writer();
+            if writer.pack.number == oldest.number {
+                writer.roll(self)?;
+            }
+        }
+        let live = self.index().in_pack(oldest.number);
+        for (key, offset, data_bytes) in &live {
+            match oldest.read(*offset, *data_bytes)? {
+                Some((header, data)) => self.writer().relocate(self, &header, &data)?,
+                None => self.writer().remove(self, key, (oldest.number, *offset))?,
+            }
+        }
+        if !live.is_empty() {
+            // The copies must be safe before the originals go.
+            self.checkpoint()?;
+        }
+        self.drop_pack(oldest.number)?;
+        Ok(true)
+    }
+
+    fn drop_pack(&self, number: u32) -> Result<()> {
+        let Some(state) = self.index_mut().packs.remove(&number) else { return Ok(()) };
+        self.totals.remove_pack_bytes(state.bytes);
+        fs::remove_file(&state.pack.path).map_err(Error::io("remove", &state.pack.path))?;
+        let _ = fs::remove_file(checkpoint::path(&self.root, number));
+        Ok(())
+    }
+
+    pub fn usage(&self) -> Usage {
+        let index = self.index();
+        Usage {
+            blobs: index.len(),
+            pack_bytes: self.totals.pack_bytes.load(Ordering::Relaxed),
+            dead_pack_bytes: index.dead_bytes(),
+            file_bytes: self.totals.file_bytes.load(Ordering::Relaxed),
+            upload_bytes: *self.totals.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner),
+            cap_bytes: self.options.cap_bytes,
+        }
+    }
+}
