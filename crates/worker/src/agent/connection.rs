@@ -94,10 +94,15 @@ impl Connector {
     /// holds, because tasks may have been on their way.
     pub async fn connect(self, is_again: bool) -> Result<Connection, NoConnection> {
         let mut client = self.client().await?;
-        let held = match is_again {
-            true => in_time(client.report_heartbeat(self.request(self.beat()))).await?.into_inner().leases,
-            false => Vec::new(),
-        };
+        let mut held = Vec::new();
+        if is_again {
+            let told = in_time(client.report_heartbeat(self.request(self.beat()))).await?.into_inner();
+            // To register again would take the place of whoever took this one's.
+            if told.should_shutdown {
+                return Err(NoConnection::Final(self.superseded()));
+            }
+            held = told.leases;
+        }
         let (to, receiver) = mpsc::channel(OUTBOX_MESSAGES);
         let hello = WorkRequest { hello: Some(self.hello.clone()), ..WorkRequest::default() };
         to.try_send(hello).map_err(|error| NoConnection::Fault(error.to_string()))?;

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use wire::grpc::RegisterWorkerRequest;
+use worker::Error;
+
 use super::support::{Served, Worker, short_lease, task};
 
 #[tokio::test]
@@ -68,4 +71,25 @@ async fn an_agent_waits_for_a_coordinator_that_is_not_there_yet() {
     let id = served.submit(task()).await;
     worker.next().await.done();
     served.until(&id, |task| task["state"] == "COMPLETED").await;
+}
+
+#[tokio::test]
+async fn w11_a_worker_that_was_replaced_while_it_was_away_does_not_come_back() {
+    let served = Served::start().await;
+    let id = served.submit(task()).await;
+    let mut worker = Worker::start(&served, 1);
+    let begun = worker.next().await;
+    let served = served.down().await.up().await;
+    let other = RegisterWorkerRequest {
+        worker_id: "w".to_owned(),
+        session_id: "another".to_owned(),
+        ..RegisterWorkerRequest::default()
+    };
+    served.client().await.register_worker(other).await.unwrap();
+    // Were it to come back first, a task for its free slot would tell it.
+    served.submit(task()).await;
+    begun.cancelled().await;
+    assert!(matches!(worker.ended().await, Err(Error::Superseded { .. })));
+    served.until(&id, |task| task["state"] == "WAITING").await;
+    assert_eq!(served.known("w").await["sessionId"], "another");
 }
