@@ -11,7 +11,8 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     ActionCache, ActionKey, Begun, BlobReader, BlobWriter, Blobs, BoxFuture, CachedResult, Digest,
-    DigestFunction, Error, Hash, Origin, Progress, RawKey, Reader, Result, Serve, Store, Tenant, Upload, UploadRequest, WriteStatus,
+    DigestFunction, Error, Hash, Origin, Progress, RawKey, Reader, Result, Serve, Store, Tenant, Upload,
+    UploadRequest, WriteStatus,
 };
 
 /// Pieces that a reader fetches with one hop. They and the one being sent are all that it holds.

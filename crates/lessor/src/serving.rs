@@ -119,11 +119,7 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-fn coordinator_options(
-    settings: &Settings,
-    data: &DataDir,
-    keeper: Keeper,
-) -> Result<coordinator::Options> {
+fn coordinator_options(settings: &Settings, data: &DataDir, keeper: Keeper) -> Result<coordinator::Options> {
     let mut cluster = [0; 16];
     getrandom::fill(&mut cluster).map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
     let mut start = coordinator::Options::new(data.path());

@@ -8,7 +8,8 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::{
-    cache, callbacks, claims, fallback, grpc, health, leases, openapi, origin, panics, queues, reapi, tasks, workers,
+    cache, callbacks, claims, fallback, grpc, health, leases, openapi, origin, panics, queues, reapi, tasks,
+    workers,
 };
 
 /// The whole of what is served over HTTP.

@@ -14,9 +14,11 @@ use super::{platform, slots};
 use crate::logging;
 
 #[derive(clap::Args)]
-#[command(after_help = "Commands run with this worker's own rights and see the machine as it does: give it a machine,\n\
+#[command(
+    after_help = "Commands run with this worker's own rights and see the machine as it does: give it a machine,\n\
     a container or a user of its own. On SIGTERM or Ctrl-C it takes no more work, waits for what runs, and gives the\n\
-    rest back; a second one stops it at once.")]
+    rest back; a second one stops it at once."
+)]
 pub struct Options {
     /// The coordinator
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8980", env = "LESSOR_URL")]

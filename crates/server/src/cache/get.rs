@@ -50,7 +50,8 @@ async fn answer(
     let body = match *method {
         Method::HEAD => Body::empty(),
         _ => {
-            let reader = content.blobs.read(tenant, digest, 0, None).await.map_err(|error| problem(&error))?;
+            let reader =
+                content.blobs.read(tenant, digest, 0, None).await.map_err(|error| problem(&error))?;
             let pieces = try_unfold(reader, |mut reader| async move {
                 Ok::<_, blobs::Error>(reader.next().await?.map(|piece| (piece, reader)))
             });

@@ -59,7 +59,8 @@ impl Place {
         if reserved || self.prefix.len() > MAX_PREFIX_BYTES {
             return Err(Problem::new(Code::NotFound, format!("no cache is served below /{}", self.prefix)));
         }
-        Hash::parse(&self.hash).map_err(|fault| Problem::new(Code::InvalidField, format!("in the path: {fault}")))
+        Hash::parse(&self.hash)
+            .map_err(|fault| Problem::new(Code::InvalidField, format!("in the path: {fault}")))
     }
 }
 

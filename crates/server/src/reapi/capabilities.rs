@@ -13,10 +13,7 @@ use super::{MAX_BATCH_BYTES, Reapi, digest, instance};
 /// The priorities of executions; lower is sooner.
 pub const PRIORITIES: std::ops::RangeInclusive<i32> = -1_000_000..=1_000_000;
 
-pub fn get(
-    reapi: &Reapi,
-    request: &Request<GetCapabilitiesRequest>,
-) -> Result<ServerCapabilities, Status> {
+pub fn get(reapi: &Reapi, request: &Request<GetCapabilitiesRequest>) -> Result<ServerCapabilities, Status> {
     instance::scope(request.metadata(), &request.get_ref().instance_name)?;
     let functions: Vec<i32> = digest::FUNCTIONS.iter().map(|function| *function as i32).collect();
     let zstd = vec![compressor::Value::Zstd as i32];

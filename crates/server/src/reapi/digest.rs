@@ -49,7 +49,10 @@ pub fn named(digest: Option<&messages::Digest>, function: DigestFunction) -> Res
 }
 
 pub fn told(digest: &Digest) -> messages::Digest {
-    messages::Digest { hash: digest.hash.to_string(), size_bytes: i64::try_from(digest.size).unwrap_or(i64::MAX) }
+    messages::Digest {
+        hash: digest.hash.to_string(),
+        size_bytes: i64::try_from(digest.size).unwrap_or(i64::MAX),
+    }
 }
 
 /// As part of a resource name.

@@ -13,12 +13,12 @@ use super::execution::follow::{self, Now, found, unknown};
 use super::execution::payload::{Payload, QUEUE};
 use super::execution::{name, view};
 use super::inlined::Wanted;
+use super::messages::Empty;
 use super::messages::longrunning::operations_server::Operations;
 use super::messages::longrunning::{
     CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
     ListOperationsResponse, Operation, WaitOperationRequest,
 };
-use super::messages::Empty;
 use super::{Reapi, instance};
 use crate::page_token::List;
 use crate::problem::Problem;
@@ -75,9 +75,12 @@ impl Operations for Reapi {
         };
         let after = match asked.page_token.as_str() {
             "" => None,
-            token => Some(self.app().page_tokens().verify(list(&scope), token).ok_or_else(|| {
-                Status::invalid_argument("page_token: is not one of this list")
-            })?),
+            token => Some(
+                self.app()
+                    .page_tokens()
+                    .verify(list(&scope), token)
+                    .ok_or_else(|| Status::invalid_argument("page_token: is not one of this list"))?,
+            ),
         };
         let page = self.handle().list(scope.clone(), Some(Arc::from(QUEUE)), None, after, limit).await;
         let page = page.map_err(Problem::from)?;
@@ -101,14 +104,20 @@ impl Operations for Reapi {
         }))
     }
 
-    async fn get_operation(&self, request: Request<GetOperationRequest>) -> Result<Response<Operation>, Status> {
+    async fn get_operation(
+        &self,
+        request: Request<GetOperationRequest>,
+    ) -> Result<Response<Operation>, Status> {
         let operation = &request.get_ref().name;
         let known = self.known(request.metadata(), operation).await?;
         self.shown(&known, operation).await.map(Response::new)
     }
 
     /// The client is no longer interested; whether the execution goes on is not its business.
-    async fn delete_operation(&self, request: Request<DeleteOperationRequest>) -> Result<Response<Empty>, Status> {
+    async fn delete_operation(
+        &self,
+        request: Request<DeleteOperationRequest>,
+    ) -> Result<Response<Empty>, Status> {
         let operation = &request.get_ref().name;
         let known = self.known(request.metadata(), operation).await?;
         self.detach(&known, operation).await?;
@@ -116,7 +125,10 @@ impl Operations for Reapi {
     }
 
     /// Stops the execution, unless others wait for it too.
-    async fn cancel_operation(&self, request: Request<CancelOperationRequest>) -> Result<Response<Empty>, Status> {
+    async fn cancel_operation(
+        &self,
+        request: Request<CancelOperationRequest>,
+    ) -> Result<Response<Empty>, Status> {
         let operation = &request.get_ref().name;
         let known = self.known(request.metadata(), operation).await?;
         let digest = Payload::of(&known.detail.view.task).and_then(|payload| payload.digest());
@@ -140,7 +152,10 @@ impl Operations for Reapi {
         Ok(Response::new(Empty::default()))
     }
 
-    async fn wait_operation(&self, request: Request<WaitOperationRequest>) -> Result<Response<Operation>, Status> {
+    async fn wait_operation(
+        &self,
+        request: Request<WaitOperationRequest>,
+    ) -> Result<Response<Operation>, Status> {
         let asked = request.get_ref();
         let mut known = self.known(request.metadata(), &asked.name).await?;
         let wait = match &asked.timeout {
@@ -164,11 +179,8 @@ fn list(scope: &Scope) -> List<'_> {
 
 impl Reapi {
     async fn detach(&self, known: &Known, operation: &str) -> Result<(), Status> {
-        let detach = DetachOperation {
-            scope: known.scope.clone(),
-            task: known.task,
-            operation: Arc::from(operation),
-        };
+        let detach =
+            DetachOperation { scope: known.scope.clone(), task: known.task, operation: Arc::from(operation) };
         self.handle().detach(detach).await.map_err(Problem::from)?;
         Ok(())
     }

@@ -47,7 +47,8 @@ pub fn read(name: &str) -> Result<ReadName, Status> {
 /// `{instance/}uploads/{id}/(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}{/anything}`
 pub fn write(name: &str) -> Result<WriteName, Status> {
     let segments = segments(name)?;
-    let uploads = segments.iter().position(|segment| *segment == "uploads").ok_or_else(|| not_a_name(name))?;
+    let uploads =
+        segments.iter().position(|segment| *segment == "uploads").ok_or_else(|| not_a_name(name))?;
     let [upload, rest @ ..] = &segments[uploads + 1..] else { return Err(not_a_name(name)) };
     if upload.is_empty() || upload.len() > MAX_UPLOAD_ID_BYTES {
         return Err(Status::invalid_argument(format!(
@@ -61,9 +62,7 @@ pub fn write(name: &str) -> Result<WriteName, Status> {
 
 fn segments(name: &str) -> Result<Vec<&str>, Status> {
     match name.len() > MAX_NAME_BYTES {
-        true => {
-            Err(Status::invalid_argument(format!("a resource name has at most {MAX_NAME_BYTES} bytes")))
-        }
+        true => Err(Status::invalid_argument(format!("a resource name has at most {MAX_NAME_BYTES} bytes"))),
         false => Ok(name.split('/').collect()),
     }
 }
@@ -99,17 +98,12 @@ fn blob<'a>(name: &str, segments: &'a [&'a str]) -> Result<(Compression, Digest,
 }
 
 fn instance(name: &str, segments: &[&str]) -> Result<String, Status> {
-    const RESERVED: [&str; 7] = [
-        "blobs",
-        "uploads",
-        "actions",
-        "actionResults",
-        "operations",
-        "capabilities",
-        "compressed-blobs",
-    ];
+    const RESERVED: [&str; 7] =
+        ["blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs"];
     match segments.iter().find(|segment| RESERVED.contains(segment)) {
-        Some(word) => Err(Status::invalid_argument(format!("{name:?}: {word} cannot be part of an instance"))),
+        Some(word) => {
+            Err(Status::invalid_argument(format!("{name:?}: {word} cannot be part of an instance")))
+        }
         None => Ok(segments.join("/")),
     }
 }

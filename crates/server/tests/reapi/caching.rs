@@ -1,12 +1,18 @@
 //! What becomes an entry of the action cache, and when it is served.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::action_cache_client::ActionCacheClient;
-use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, OutputFile, UpdateActionResultRequest};
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    ActionResult, OutputFile, UpdateActionResultRequest,
+};
 use tonic::Code;
 
 use crate::support::{Served, ask, digest};
 
-async fn run(served: &Served, request: bazel_remote_apis::build::bazel::remote::execution::v2::ExecuteRequest, result: ActionResult) {
+async fn run(
+    served: &Served,
+    request: bazel_remote_apis::build::bazel::remote::execution::v2::ExecuteRequest,
+    result: ActionResult,
+) {
     let waiting = served.execute(request).await.unwrap();
     let mut worker = served.worker("w").await;
     let task = worker.lease().await;
@@ -76,7 +82,11 @@ async fn r26_a_result_is_served_only_while_its_outputs_are_there() {
     let served = Served::start().await;
     let action = served.action(&["true"]).await;
     let result = ActionResult {
-        output_files: vec![OutputFile { path: "out".into(), digest: Some(digest(b"content")), ..Default::default() }],
+        output_files: vec![OutputFile {
+            path: "out".into(),
+            digest: Some(digest(b"content")),
+            ..Default::default()
+        }],
         ..Default::default()
     };
     run(&served, ask(&action), result).await;

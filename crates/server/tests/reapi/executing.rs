@@ -114,10 +114,12 @@ async fn timeouts_and_priorities_beyond_their_limits_are_refused_at_once() {
     let served = Served::start().await;
     let endless = served
         .action_with(&["true"], |action| {
-            action.timeout = Some(bazel_remote_apis::google::protobuf::Duration { seconds: 1 << 40, nanos: 0 });
+            action.timeout =
+                Some(bazel_remote_apis::google::protobuf::Duration { seconds: 1 << 40, nanos: 0 });
         })
         .await;
-    let refused = |refused: Result<crate::support::Waiting, tonic::Status>| refused.err().expect("refused").code();
+    let refused =
+        |refused: Result<crate::support::Waiting, tonic::Status>| refused.err().expect("refused").code();
     assert_eq!(refused(served.execute(ask(&endless)).await), Code::InvalidArgument);
     let mut urgent = ask(&served.action(&["true"]).await);
     urgent.execution_policy = Some(ExecutionPolicy { priority: i32::MIN });

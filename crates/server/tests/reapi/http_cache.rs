@@ -6,7 +6,12 @@ use crate::support::{Served, digest};
 
 const KEY: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-async fn call(served: &Served, method: &str, path: &str, body: Option<Vec<u8>>) -> (StatusCode, Vec<u8>, Option<u64>) {
+async fn call(
+    served: &Served,
+    method: &str,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> (StatusCode, Vec<u8>, Option<u64>) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let mut request = client.request(method.parse().unwrap(), format!("http://{}{path}", served.address));
     if let Some(body) = body {
@@ -31,7 +36,11 @@ async fn content_is_put_got_and_looked_for_under_its_hash() {
         let (status, _, length) = call(&served, "HEAD", &path, None).await;
         assert_eq!((status, length), (StatusCode::OK, Some(content.len() as u64)));
         let below = format!("/some{path}");
-        assert_eq!(call(&served, "GET", &below, None).await.1, content, "content is the same below any prefix");
+        assert_eq!(
+            call(&served, "GET", &below, None).await.1,
+            content,
+            "content is the same below any prefix"
+        );
     }
     served.stop().await;
 }

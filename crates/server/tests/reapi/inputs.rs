@@ -23,7 +23,8 @@ fn subjects(status: &tonic::Status) -> Vec<String> {
 #[tokio::test]
 async fn r31_everything_that_is_missing_is_named_at_once() {
     let served = Served::start().await;
-    let inner = Directory { files: vec![file("gone", b"gone"), file("here", b"here")], ..Directory::default() };
+    let inner =
+        Directory { files: vec![file("gone", b"gone"), file("here", b"here")], ..Directory::default() };
     let root = Directory {
         files: vec![file("also-gone", b"also gone")],
         directories: vec![
@@ -68,7 +69,8 @@ async fn r31_an_action_that_is_not_there_is_named_itself() {
 async fn directories_with_names_that_lead_elsewhere_are_refused() {
     let served = Served::start().await;
     for names in [&[".."][..], &["."], &[""], &["a/b"], &["/etc"], &["a\0b"], &["b", "a"], &["a", "a"]] {
-        let root = Directory { files: names.iter().map(|name| file(name, b"x")).collect(), ..Directory::default() };
+        let root =
+            Directory { files: names.iter().map(|name| file(name, b"x")).collect(), ..Directory::default() };
         let command = Command { arguments: vec!["true".into()], ..Command::default() }.encode_to_vec();
         let root = root.encode_to_vec();
         let action = Action {

@@ -17,7 +17,9 @@ async fn r44_equal_executions_in_flight_are_run_once() {
     assert_eq!(served.tasks().await, 1);
     let mut worker = served.worker("w").await;
     let task = worker.lease().await;
-    worker.complete(&task, ActionResult { exit_code: 0, stdout_raw: b"once".to_vec(), ..Default::default() }).await;
+    worker
+        .complete(&task, ActionResult { exit_code: 0, stdout_raw: b"once".to_vec(), ..Default::default() })
+        .await;
     for waiting in waiting {
         assert_eq!(waiting.response().await.result.unwrap().stdout_raw, b"once");
     }

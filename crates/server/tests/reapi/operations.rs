@@ -15,7 +15,8 @@ async fn r42_an_operation_is_got_listed_waited_for_and_deleted() {
     let mut operations = served.operations().await;
     let mut waiting = served.execute(ask(&served.action(&["true"]).await)).await.unwrap();
     let name = waiting.name().await;
-    let got = operations.get_operation(GetOperationRequest { name: name.clone() }).await.unwrap().into_inner();
+    let got =
+        operations.get_operation(GetOperationRequest { name: name.clone() }).await.unwrap().into_inner();
     assert_eq!((got.name.as_str(), got.done), (name.as_str(), false));
     let listed = operations.list_operations(ListOperationsRequest::default()).await.unwrap().into_inner();
     assert_eq!(listed.operations.iter().map(|listed| &listed.name).collect::<Vec<_>>(), [&name]);

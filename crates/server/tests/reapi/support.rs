@@ -118,7 +118,10 @@ impl Served {
     }
 
     pub async fn action_with(&self, command: &[&str], change: impl Fn(&mut Action)) -> Digest {
-        let command = Command { arguments: command.iter().map(|word| (*word).to_owned()).collect(), ..Command::default() };
+        let command = Command {
+            arguments: command.iter().map(|word| (*word).to_owned()).collect(),
+            ..Command::default()
+        };
         let (command, root) = (command.encode_to_vec(), Directory::default().encode_to_vec());
         let mut action = Action {
             command_digest: Some(digest(&command)),
@@ -137,14 +140,19 @@ impl Served {
 
     /// Waits again for an operation that is known by its name.
     pub async fn wait_execution(&self, name: &str) -> Result<Waiting, Status> {
-        let request = bazel_remote_apis::build::bazel::remote::execution::v2::WaitExecutionRequest { name: name.to_owned() };
+        let request = bazel_remote_apis::build::bazel::remote::execution::v2::WaitExecutionRequest {
+            name: name.to_owned(),
+        };
         let stream = ExecutionClient::new(self.channel().await).wait_execution(request).await?.into_inner();
         Ok(Waiting { stream })
     }
 
     pub async fn cached(&self, action: &Digest) -> Result<ActionResult, Status> {
         let request = GetActionResultRequest { action_digest: Some(action.clone()), ..Default::default() };
-        ActionCacheClient::new(self.channel().await).get_action_result(request).await.map(|told| told.into_inner())
+        ActionCacheClient::new(self.channel().await)
+            .get_action_result(request)
+            .await
+            .map(|told| told.into_inner())
     }
 
     pub async fn worker(&self, worker: &str) -> Worker {

@@ -20,9 +20,9 @@ pub async fn read(
         .map_err(|_| Status::out_of_range("read_offset: must not be negative"))?;
     let limit = match asked.read_limit {
         0 => None,
-        limit => {
-            Some(u64::try_from(limit).map_err(|_| Status::invalid_argument("read_limit: must not be negative"))?)
-        }
+        limit => Some(
+            u64::try_from(limit).map_err(|_| Status::invalid_argument("read_limit: must not be negative"))?,
+        ),
     };
     if name.compression == Compression::Zstd && limit.is_some() {
         return Err(Status::invalid_argument("read_limit: cannot be given when a blob is read compressed"));

@@ -11,10 +11,14 @@ use crate::reapi::messages::bytestream::{WriteRequest, WriteResponse};
 use crate::reapi::resource_name::{self, Compression, WriteName};
 use crate::reapi::{Reapi, instance, store};
 
-pub async fn write(reapi: &Reapi, request: Request<Streaming<WriteRequest>>) -> Result<WriteResponse, Status> {
+pub async fn write(
+    reapi: &Reapi,
+    request: Request<Streaming<WriteRequest>>,
+) -> Result<WriteResponse, Status> {
     let (metadata, extensions, mut pieces) = request.into_parts();
     let meter: Option<Arc<Meter>> = extensions.get().cloned();
-    let first = pieces.message().await?.ok_or_else(|| Status::invalid_argument("the upload has no messages"))?;
+    let first =
+        pieces.message().await?.ok_or_else(|| Status::invalid_argument("the upload has no messages"))?;
     let name = resource_name::write(&first.resource_name)?;
     let store = reapi.store(&instance::scope(&metadata, &name.instance)?)?;
     let offset = offset(&first)?;

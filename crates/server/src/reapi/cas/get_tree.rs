@@ -32,7 +32,9 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
     };
     let skip = match asked.page_token.as_str() {
         "" => 0,
-        token => token.parse().map_err(|_| Status::invalid_argument("page_token: is not one of this server"))?,
+        token => {
+            token.parse().map_err(|_| Status::invalid_argument("page_token: is not one of this server"))?
+        }
     };
     let store = reapi.store(&scope)?;
     let missing = store.missing(&[root]).await?;
@@ -41,7 +43,8 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
     }
     let mut walk = Walk { store, page, told: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
     walk.pass_over(skip).await?;
-    Ok(try_unfold(walk, |mut walk| async move { Ok(walk.next_page().await?.map(|page| (page, walk))) }).boxed())
+    Ok(try_unfold(walk, |mut walk| async move { Ok(walk.next_page().await?.map(|page| (page, walk))) })
+        .boxed())
 }
 
 /// Level by level from the root, always in the same order, so that a number of directories is a place in it.

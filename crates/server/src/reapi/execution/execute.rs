@@ -20,7 +20,9 @@ use crate::reapi::{Reapi, digest, instance, metadata};
 pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result<OperationStream, Status> {
     let asked = request.get_ref();
     if !reapi.settings().exec_enabled {
-        return Err(Status::failed_precondition("this server is a cache only: capabilities.exec_enabled is false"));
+        return Err(Status::failed_precondition(
+            "this server is a cache only: capabilities.exec_enabled is false",
+        ));
     }
     let scope = instance::scope(request.metadata(), &asked.instance_name)?;
     let function = digest::function(asked.digest_function)?;
@@ -44,7 +46,8 @@ pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result
         return Ok(follow::at_once(view::done(&operation, Some(&action_digest), &response)));
     }
     let (action, command) = read(reapi, &store, &action_digest).await?;
-    let execution = Execution { scope: &scope, digest: action_digest, action: &action, command: &command, priority };
+    let execution =
+        Execution { scope: &scope, digest: action_digest, action: &action, command: &command, priority };
     let (task, operation) = begin(reapi, request, &execution).await?;
     Ok(follow::follow(reapi.clone(), scope, task, operation, wanted))
 }
@@ -63,14 +66,17 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<(Action, 
         return Err(inputs::refusal(&[*digest]));
     };
     check_timeout(reapi, &action)?;
-    let command_digest = digest::asked(action.command_digest.as_ref(), Some(digest.function), "command_digest")?;
+    let command_digest =
+        digest::asked(action.command_digest.as_ref(), Some(digest.function), "command_digest")?;
     let root = digest::asked(action.input_root_digest.as_ref(), Some(digest.function), "input_root_digest")?;
     let command = inputs::message::<Command>(store, &command_digest, "a command").await?;
     let mut missing = inputs::missing(store, &root).await?;
     match command {
         Some(command) if missing.is_empty() => {
             if command.arguments.is_empty() {
-                return Err(Status::invalid_argument("the command has no arguments: there is nothing to run"));
+                return Err(Status::invalid_argument(
+                    "the command has no arguments: there is nothing to run",
+                ));
             }
             Ok((action, command))
         }

@@ -82,8 +82,9 @@ pub fn within_bounds(directories: usize, files: usize) -> Result<(), Status> {
 
 /// A directory whose names are safe and in order (R12).
 pub fn read(named: &Digest, bytes: &[u8]) -> Result<Directory, Status> {
-    let read = Directory::decode(bytes)
-        .map_err(|_| Status::invalid_argument(format!("{named} is not a directory of the Remote Execution API")))?;
+    let read = Directory::decode(bytes).map_err(|_| {
+        Status::invalid_argument(format!("{named} is not a directory of the Remote Execution API"))
+    })?;
     let lists: [(&str, Vec<&str>); 3] = [
         ("files", read.files.iter().map(|node| node.name.as_str()).collect()),
         ("directories", read.directories.iter().map(|node| node.name.as_str()).collect()),
@@ -104,7 +105,9 @@ pub fn read(named: &Digest, bytes: &[u8]) -> Result<Directory, Status> {
                 return Err(Status::invalid_argument(format!("directory {named}: the name {name:?} {what}")));
             }
             if !names.insert(*name) {
-                return Err(Status::invalid_argument(format!("directory {named}: the name {name:?} is used twice")));
+                return Err(Status::invalid_argument(format!(
+                    "directory {named}: the name {name:?} is used twice"
+                )));
             }
         }
     }
@@ -135,7 +138,8 @@ pub fn refusal(missing: &[Digest]) -> Status {
         0 => String::new(),
         more => format!(" ({more} more are not named here)"),
     };
-    let message = format!("{} blobs that the action needs are missing{more}: upload them and try again", missing.len());
+    let message =
+        format!("{} blobs that the action needs are missing{more}: upload them and try again", missing.len());
     Status::with_error_details(Code::FailedPrecondition, message, details)
 }
 
@@ -152,7 +156,11 @@ pub async fn message<M: Message + Default>(
 }
 
 /// What an action's result names, so that it is served only while all of it is there (R26).
-pub async fn missing_outputs(store: &Store, result: &messages::ActionResult, function: blobs::DigestFunction) -> Result<bool, Status> {
+pub async fn missing_outputs(
+    store: &Store,
+    result: &messages::ActionResult,
+    function: blobs::DigestFunction,
+) -> Result<bool, Status> {
     let mut needed = Vec::new();
     for file in &result.output_files {
         needed.push(digest::named(file.digest.as_ref(), function)?);
@@ -171,8 +179,9 @@ pub async fn missing_outputs(store: &Store, result: &messages::ActionResult, fun
     }
     for (tree, bytes) in trees.iter().zip(store.get_all(&trees, MAX_DIRECTORY_BYTES).await?) {
         let Some(bytes) = bytes else { return Ok(true) };
-        let tree = messages::Tree::decode(&bytes[..])
-            .map_err(|_| Status::invalid_argument(format!("{tree} is not a tree of the Remote Execution API")))?;
+        let tree = messages::Tree::decode(&bytes[..]).map_err(|_| {
+            Status::invalid_argument(format!("{tree} is not a tree of the Remote Execution API"))
+        })?;
         for directory in tree.root.iter().chain(&tree.children) {
             for file in &directory.files {
                 needed.push(digest::named(file.digest.as_ref(), function)?);

@@ -38,7 +38,9 @@ pub fn explain(required: &Properties, offered: &[Arc<Properties>]) -> String {
         .map(|(name, value)| format!("{name}={value}"))
         .collect();
     match (offered.len(), nobody_offers.is_empty()) {
-        (0, _) => "no worker is registered for this instance: start one, or use another instance_name".to_owned(),
+        (0, _) => {
+            "no worker is registered for this instance: start one, or use another instance_name".to_owned()
+        }
         (workers, false) => format!(
             "none of the {workers} registered workers offers {}: change the platform properties, or start a worker \
              that offers them",
@@ -57,7 +59,8 @@ mod tests {
     use crate::reapi::messages::platform::Property;
 
     fn platform(pairs: &[(&str, &str)]) -> Option<Platform> {
-        let property = |(name, value): &(&str, &str)| Property { name: (*name).into(), value: (*value).into() };
+        let property =
+            |(name, value): &(&str, &str)| Property { name: (*name).into(), value: (*value).into() };
         Some(Platform { properties: pairs.iter().map(property).collect() })
     }
 
@@ -76,7 +79,8 @@ mod tests {
 
     #[test]
     fn the_explanation_names_the_property() {
-        let required = Properties::new([(Arc::from("gpu"), Arc::from("1")), (Arc::from("os"), Arc::from("linux"))]);
+        let required =
+            Properties::new([(Arc::from("gpu"), Arc::from("1")), (Arc::from("os"), Arc::from("linux"))]);
         let linux = Arc::new(Properties::new([(Arc::from("os"), Arc::from("linux"))]));
         assert!(explain(&required, &[linux]).contains("offers gpu=1:"));
         assert!(explain(&required, &[]).contains("no worker is registered"));

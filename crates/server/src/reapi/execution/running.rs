@@ -67,7 +67,8 @@ impl Running {
         let key = (scope.clone(), *digest);
         let Some(task) = self.tasks().get(&key).copied() else { return Ok(None) };
         let detail = self.0.handle.task(scope.clone(), task).await.map_err(Problem::from)?;
-        let open = detail.is_some_and(|detail| !detail.view.task.is_final() && detail.view.task.cancel.is_none());
+        let open =
+            detail.is_some_and(|detail| !detail.view.task.is_final() && detail.view.task.cancel.is_none());
         if !open {
             self.forget(&key, task);
             return Ok(None);
