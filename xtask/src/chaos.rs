@@ -30,30 +30,39 @@ enum Scenario {
     FullDisk,
     /// Workers of all contracts on one queue, under 80 kills and 20 stops.
     Contracts,
+    /// Bazel builds 300 actions while the coordinator is killed 5 times.
+    Bazel,
 }
 
+/// The test binaries of the package `lessor` that have scenarios, and how the names of those tests begin.
+const SUITES: [(&str, &str); 2] = [("chaos", ""), ("clients", "killed::")];
+
 impl Scenario {
-    /// How the name of its test begins in crates/lessor/tests/chaos.rs.
-    fn test_prefix(self) -> &'static str {
+    /// Its test binary, and how the name of its test begins there.
+    fn suite(self) -> (&'static str, &'static str) {
         match self {
-            Self::Kill => "kill_",
-            Self::Stop => "stop_",
-            Self::Clock => "clock_",
-            Self::FullDisk => "full_disk_",
-            Self::Contracts => "contracts_",
+            Self::Kill => ("chaos", "kill_"),
+            Self::Stop => ("chaos", "stop_"),
+            Self::Clock => ("chaos", "clock_"),
+            Self::FullDisk => ("chaos", "full_disk_"),
+            Self::Contracts => ("chaos", "contracts_"),
+            Self::Bazel => ("clients", "killed::"),
         }
     }
 }
 
 pub fn run(root: &Path, args: &Args) -> Result<()> {
     step("tools", tools::ensure_test_tools)?;
+    let suites = args.scenario.map_or(SUITES.to_vec(), |scenario| vec![scenario.suite()]);
     step("chaos", || {
-        let mut command = cargo(root);
-        command.args(["test", "--release", "--package", "lessor", "--test", "chaos", "--"]);
-        command.args(["--nocapture", "--test-threads=1"]);
-        command.args(args.scenario.map(Scenario::test_prefix));
-        command.env("LESSOR_CHAOS_FORM", "long");
-        command.envs(args.seed.map(|seed| ("LESSOR_CHAOS_SEED", seed.to_string())));
-        run_command(&mut command)
+        for (binary, prefix) in suites {
+            let mut command = cargo(root);
+            command.args(["test", "--release", "--package", "lessor", "--test", binary, "--"]);
+            command.args(["--nocapture", "--test-threads=1", prefix]);
+            command.env("LESSOR_CHAOS_FORM", "long");
+            command.envs(args.seed.map(|seed| ("LESSOR_CHAOS_SEED", seed.to_string())));
+            run_command(&mut command)?;
+        }
+        Ok(())
     })
 }

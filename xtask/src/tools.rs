@@ -36,6 +36,48 @@ const TEST_TOOLS: &[Tool] = &[
         package: "python3-venv",
         needed_for: "the Python SDK",
     },
+    Tool {
+        name: "bazel",
+        probe: &["bazel", "--version"],
+        package: "bazel-bootstrap",
+        needed_for: "remote builds",
+    },
+    Tool {
+        name: "bazel_skylib",
+        probe: &["test", "-e", "/usr/share/bazel/tools/skylib/WORKSPACE"],
+        package: "bazel-skylib",
+        needed_for: "remote builds without downloads",
+    },
+    Tool {
+        name: "platforms",
+        probe: &["test", "-e", "/usr/share/bazel/tools/platforms/WORKSPACE"],
+        package: "bazel-platforms",
+        needed_for: "remote builds without downloads",
+    },
+    Tool {
+        name: "g++",
+        probe: &["g++", "--version"],
+        package: "g++",
+        needed_for: "the actions of remote builds",
+    },
+    Tool {
+        name: "ccache",
+        probe: &["ccache", "--version"],
+        package: "ccache",
+        needed_for: "the cache over HTTP",
+    },
+    Tool {
+        name: "npm",
+        probe: &["npm", "--version"],
+        package: "npm",
+        needed_for: "installing moon, a client of the cache",
+    },
+    Tool {
+        name: "git",
+        probe: &["git", "--version"],
+        package: "git",
+        needed_for: "the repository that moon asks for",
+    },
 ];
 
 /// A component of the Rust toolchain that minimal installations leave out.

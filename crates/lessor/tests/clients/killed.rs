@@ -1,0 +1,114 @@
+//! The coordinator is killed in the middle of a build, its worker in a process of its own: the build succeeds, and
+//! nothing that was committed is executed again.
+//!
+//! `cargo xtask chaos --scenario bazel` runs the long form of it.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use chaos::Plan;
+
+use crate::bazel::{Bazel, Processes};
+use crate::gates::Gates;
+use crate::ledger::History;
+use crate::succeeded;
+use crate::support::{Server, lessor};
+use crate::workspace::Workspace;
+
+#[test]
+fn killed_a_build_with_many_retries_goes_on_and_nothing_committed_runs_again() {
+    let plan = Plan::from_env(env!("CARGO_BIN_EXE_lessor")).unwrap();
+    let (actions, kills) = plan.pick((60, 1), (300, 5));
+    survives(actions, kills, &["--remote_retries=30"], true);
+}
+
+#[test]
+fn killed_a_build_with_default_flags_survives_a_quick_restart() {
+    survives(60, 1, &[], false);
+}
+
+/// `end_while_down`: whether the action that runs at the first kill ends while the coordinator is down or after it is up
+/// again; the following kills take turns.
+fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) {
+    let gates = Gates::open();
+    let bazel = Bazel::new(&workspace(actions, kills, &gates));
+    let dir = tempfile::tempdir().unwrap();
+    let command = coordinator(dir.path(), "127.0.0.1:0");
+    let mut server = Server::start_by(command, dir);
+    let address = server.address();
+    let _worker = Worker::start(&server);
+    let executor = format!("--remote_executor=grpc://{address}");
+    let flags = [&[executor.as_str(), "--spawn_strategy=remote", "--jobs=8"], flags].concat();
+    let mut build = bazel.spawn_build(&flags);
+    for kill in 0..kills {
+        let Some(arrival) = gates.next(&mut build) else { break };
+        assert_eq!(arrival.gate, kill, "an action runs a second time although its lease lives");
+        let killed = Instant::now();
+        server.kill();
+        let (at_once, later) = match (kill % 2 == 0) == end_while_down {
+            true => (Some(arrival), None),
+            false => (None, Some(arrival)),
+        };
+        at_once.into_iter().for_each(|arrival| arrival.let_through());
+        server = server.start_again(|dir| coordinator(dir, &address));
+        println!("kill {kill}: it served again after {} ms", killed.elapsed().as_millis());
+        later.into_iter().for_each(|arrival| arrival.let_through());
+    }
+    let said = succeeded(&build.wait_with_output().unwrap());
+    assert_eq!(Processes::of(&said).actions(), actions, "{said}");
+    assert!(gates.is_quiet(), "an action ran a second time although its lease lived");
+    let history = History::of(&server.data());
+    assert_eq!(history.committed_once().len(), actions);
+    assert_eq!(history.count("OwnerTookOver"), kills + 1);
+}
+
+/// Quick actions in as many rounds as there are gates. The gate of a round waits for half of its actions, so those are
+/// committed when it is reached, and the other half is queued, running or committed then. The next round follows it.
+fn workspace(actions: usize, gates: usize, at: &Gates) -> Workspace {
+    let mut workspace = Workspace::default();
+    let round = actions / gates - 1;
+    assert_eq!((round + 1) * gates, actions, "the rounds are equal");
+    for gate in 0..gates {
+        let before: Vec<String> =
+            (1..=gate).last().map(|gate| format!("gate{}.txt", gate - 1)).into_iter().collect();
+        let names: Vec<String> = (0..round).map(|n| format!("action{gate}_{n}")).collect();
+        for name in &names {
+            workspace.genrule(name, &before, &format!("echo {name} > $@"));
+        }
+        let half: Vec<String> = names.iter().take(round / 2).map(|name| format!("{name}.txt")).collect();
+        workspace.genrule(&format!("gate{gate}"), &half, &at.command(gate));
+    }
+    workspace
+}
+
+fn coordinator(dir: &Path, listen: &str) -> Command {
+    let mut command = lessor(&["up", "--no-worker", "--segment-mib", "32", "--listen", listen, "--data"]);
+    command.arg(dir.join("data"));
+    command
+}
+
+/// A worker in a process of its own, killed when it is dropped.
+struct Worker(Child);
+
+impl Worker {
+    fn start(server: &Server) -> Worker {
+        let place = server.data().with_file_name("worker");
+        let mut command =
+            lessor(&["worker", "daemon", "--id", "w1", "--slots", "4", "--server-url", &server.url()]);
+        command
+            .arg("--work-dir")
+            .arg(&place)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Worker(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,51 @@
+//! What the ledger says of the executions of a server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{Ran, lessor};
+
+/// The records of a data directory, in their order.
+pub struct History(Vec<Value>);
+
+impl History {
+    pub fn of(data: &Path) -> History {
+        let ran = Ran::from(lessor(&["log", "dump", "--data"]).arg(data).output().unwrap()).ok();
+        History(ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    }
+
+    /// The digests of all actions that were committed. Each was committed once, and no worker got it again after that.
+    #[track_caller]
+    pub fn committed_once(&self) -> BTreeSet<String> {
+        let mut actions = BTreeMap::new();
+        let mut committed = BTreeSet::new();
+        for record in &self.0 {
+            let task = record["taskId"].as_str().unwrap_or_default();
+            match record["type"].as_str().unwrap() {
+                "TaskCreated" => {
+                    let action = record["payload"]["actionDigest"].as_str().expect("a task is an action");
+                    actions.insert(task, action);
+                }
+                "LeaseGranted" => {
+                    let action = actions[task];
+                    assert!(!committed.contains(action), "{action} ran again at {}", record["position"]);
+                }
+                "TaskCompleted" => {
+                    assert!(
+                        committed.insert(actions[task].to_owned()),
+                        "{} was committed twice",
+                        actions[task]
+                    );
+                }
+                _ => {}
+            }
+        }
+        committed
+    }
+
+    pub fn count(&self, kind: &str) -> usize {
+        self.0.iter().filter(|record| record["type"] == kind).count()
+    }
+}

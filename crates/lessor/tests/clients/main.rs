@@ -1,0 +1,41 @@
+//! Build clients that others wrote, against the real binary: Debian's Bazel, ccache and moon. A client that is missing
+//! fails its test; `cargo xtask test` installs them.
+
+mod bazel;
+mod cached;
+mod ccache;
+mod executed;
+mod gates;
+mod killed;
+mod ledger;
+mod moon;
+mod stand_ins;
+#[path = "../support/mod.rs"]
+mod support;
+mod workspace;
+
+use std::process::{Command, Output};
+
+/// Longest time that one command of a client may take on a slow machine.
+const CLIENT_DEADLINE_SECONDS: &str = "240";
+
+/// A client's command that ends at the deadline, with nothing of the caller's settings that could change what it does.
+fn client(program: &str, home: &std::path::Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.args([CLIENT_DEADLINE_SECONDS, program]).env("HOME", home);
+    for (name, _) in std::env::vars() {
+        if ["CCACHE_", "MOON_", "LESSOR_", "GIT_"].iter().any(|prefix| name.starts_with(prefix)) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+/// Everything that a command said; it must have succeeded.
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    let said = [&output.stdout[..], &output.stderr[..]].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    assert!(output.status.success(), "it ended with {}:\n{said}", output.status);
+    said
+}
