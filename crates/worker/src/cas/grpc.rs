@@ -1,7 +1,7 @@
 //! A content store over gRPC: the Remote Execution API's ContentAddressableStorage and ByteStream.
 //!
 //! Batches keep within what the server announces, memory is bounded by one batch or one piece of a stream for each
-//! call, and what fails on the way is tried again a few times.
+//! call, and what fails on the way is tried again for a while.
 
 mod retry;
 mod stream;
@@ -31,6 +31,7 @@ use retry::retried;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest time of one call that is no stream.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// Most content in one batch, whatever the server allows: it stays below the 4 MiB of a message with its framing.
 const MAX_BATCH_BYTES: u64 = 3 * 1024 * 1024;
@@ -39,16 +40,26 @@ const BLOB_OVERHEAD_BYTES: u64 = 128;
 /// Most digests in one question about what is missing: about 1 MiB.
 const MAX_FIND_DIGESTS: usize = 10_000;
 
-/// On whose behalf the store is used.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct GrpcCasOptions {
+    /// On whose behalf the store is used.
     pub tenant: Option<String>,
+    /// How long a call is repeated that fails on the way: what an action made in an hour must not be lost because the
+    /// store is restarted, and an action must not wait for ever for a store that only this worker cannot reach.
+    pub patience: Duration,
+}
+
+impl Default for GrpcCasOptions {
+    fn default() -> GrpcCasOptions {
+        GrpcCasOptions { tenant: None, patience: DEFAULT_PATIENCE }
+    }
 }
 
 pub struct GrpcCas {
     channel: Scoped,
     /// What the server announced, by instance.
     max_batch_bytes: OnceCell<u64>,
+    patience: Duration,
 }
 
 type Scoped = InterceptedService<Channel, Headers>;
@@ -67,7 +78,7 @@ impl GrpcCas {
         let tenant = options.tenant.as_ref().map(|tenant| tenant.parse().map_err(|error| setup(&error)));
         let headers = Headers { tenant: tenant.transpose()? };
         let channel = InterceptedService::new(endpoint.connect_lazy(), headers);
-        Ok(GrpcCas { channel, max_batch_bytes: OnceCell::new() })
+        Ok(GrpcCas { channel, max_batch_bytes: OnceCell::new(), patience: options.patience })
     }
 
     fn storage(&self) -> ContentAddressableStorageClient<Scoped> {
@@ -92,7 +103,7 @@ impl GrpcCas {
             }
         };
         let announced = self.max_batch_bytes.get_or_try_init(|| async {
-            let announced = u64::try_from(retried(ask).await?).unwrap_or(0);
+            let announced = u64::try_from(retried(self.patience, ask).await?).unwrap_or(0);
             Ok::<_, CasError>(if announced == 0 { MAX_BATCH_BYTES } else { announced.min(MAX_BATCH_BYTES) })
         });
         announced.await.copied()
@@ -112,7 +123,7 @@ impl Cas for GrpcCas {
                 };
                 self.storage().find_missing_blobs(timed(request)).await
             };
-            let told = retried(ask).await?.into_inner().missing_blob_digests;
+            let told = retried(self.patience, ask).await?.into_inner().missing_blob_digests;
             let told: HashSet<_> = told.into_iter().map(|digest| (digest.hash, digest.size_bytes)).collect();
             let is_missing = |digest: &&Digest| {
                 let digest = digest::told(digest);
@@ -136,7 +147,7 @@ impl Cas for GrpcCas {
                 };
                 self.storage().batch_read_blobs(timed(request)).await
             };
-            for answer in retried(ask).await?.into_inner().responses {
+            for answer in retried(self.patience, ask).await?.into_inner().responses {
                 let status = answer.status.unwrap_or_default();
                 let digest = answer.digest.unwrap_or_default();
                 match Code::from(status.code) {
@@ -156,7 +167,7 @@ impl Cas for GrpcCas {
     }
 
     async fn read_to_file(&self, instance: &str, digest: &Digest, file: File) -> Result<bool, CasError> {
-        stream::read(|| self.byte_stream(), instance, digest, file).await
+        stream::read(|| self.byte_stream(), instance, digest, file, self.patience).await
     }
 
     async fn upload_many(&self, instance: &str, blobs: Vec<(Digest, Bytes)>) -> Result<(), CasError> {
@@ -175,7 +186,7 @@ impl Cas for GrpcCas {
                 };
                 self.storage().batch_update_blobs(timed(request)).await
             };
-            for answer in retried(ask).await?.into_inner().responses {
+            for answer in retried(self.patience, ask).await?.into_inner().responses {
                 let status = answer.status.unwrap_or_default();
                 if status.code != Code::Ok as i32 {
                     return Err(retry::told(&Status::new(Code::from(status.code), status.message)));
@@ -186,7 +197,7 @@ impl Cas for GrpcCas {
     }
 
     async fn upload_file(&self, instance: &str, digest: &Digest, file: File) -> Result<(), CasError> {
-        stream::upload(|| self.byte_stream(), instance, digest, file).await
+        stream::upload(|| self.byte_stream(), instance, digest, file, self.patience).await
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{Read, Seek, Write};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_server::{
     Capabilities, CapabilitiesServer,
@@ -56,6 +57,10 @@ impl Store {
     }
 
     async fn serve(&self) -> GrpcCas {
+        self.serve_with(GrpcCasOptions::default().patience).await
+    }
+
+    async fn serve_with(&self, patience: Duration) -> GrpcCas {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let package = "/build.bazel.remote.execution.v2";
@@ -67,7 +72,7 @@ impl Store {
             .route_service(&format!("{package}.Capabilities/{{call}}"), CapabilitiesServer::new(self.clone()))
             .route_service("/google.bytestream.ByteStream/{call}", ByteStreamServer::new(self.clone()));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let options = GrpcCasOptions { tenant: Some("t".to_owned()) };
+        let options = GrpcCasOptions { tenant: Some("t".to_owned()), patience };
         GrpcCas::new(&format!("http://{address}"), &options).unwrap()
     }
 }
@@ -317,7 +322,19 @@ async fn what_fails_on_the_way_is_tried_again_from_the_beginning() {
     fail(2);
     assert_eq!(cas.find_missing("", &[digest]).await.unwrap(), []);
     fail(1_000);
+    let cas = store.serve_with(Duration::ZERO).await;
     assert!(matches!(cas.find_missing("", &[digest]).await, Err(CasError::Unavailable(_))));
+}
+
+/// A build ran while the coordinator was restarted: what took longer to come back than one and a half seconds cost the
+/// worker the outputs of the action that it had just finished.
+#[tokio::test]
+async fn outputs_wait_for_a_store_that_takes_its_time_to_restart() {
+    let store = Store::default();
+    let cas = store.serve().await;
+    let (digest, content) = blob(1);
+    store.0.lock().unwrap().failures = 8;
+    cas.upload_many("", vec![(digest, content)]).await.unwrap();
 }
 
 #[tokio::test]
@@ -338,7 +355,8 @@ async fn a_store_that_is_not_there_is_unavailable() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let cas = GrpcCas::new(&format!("http://{address}"), &GrpcCasOptions::default()).unwrap();
+    let options = GrpcCasOptions { patience: Duration::ZERO, ..GrpcCasOptions::default() };
+    let cas = GrpcCas::new(&format!("http://{address}"), &options).unwrap();
     assert!(matches!(cas.find_missing("", &[blob(1).0]).await, Err(CasError::Unavailable(_))));
     assert!(GrpcCas::new("not a url", &GrpcCasOptions::default()).is_err());
 }

@@ -1,31 +1,33 @@
 //! Repeats of calls to the content store: all of them can be made again without harm.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tonic::{Code, Status};
 
 use crate::cas::CasError;
 
-const MAX_TRIES: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause: a store that is back is soon noticed.
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 
-/// Makes a call until it is answered, or has failed often enough. The pauses add up to about one and a half seconds,
-/// in which a store can be restarted.
-pub async fn retried<T, F>(call: impl Fn() -> F) -> Result<T, CasError>
+/// Makes a call until it is answered, or has failed for so long that the store is taken for gone.
+pub async fn retried<T, F>(patience: Duration, call: impl Fn() -> F) -> Result<T, CasError>
 where
     F: Future<Output = Result<T, Status>>,
 {
+    let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
-    for _ in 1..MAX_TRIES {
+    loop {
         match call().await {
             Ok(answer) => return Ok(answer),
-            Err(status) if !is_transient(status.code()) => return Err(told(&status)),
+            Err(status) if !is_transient(status.code()) || begun.elapsed() + pause > patience => {
+                return Err(told(&status));
+            }
             Err(status) => tracing::debug!(%status, "a call to the content store is repeated"),
         }
         tokio::time::sleep(pause).await;
-        pause *= 2;
+        pause = MAX_PAUSE.min(pause * 2);
     }
-    call().await.map_err(|status| told(&status))
 }
 
 pub fn told(status: &Status) -> CasError {

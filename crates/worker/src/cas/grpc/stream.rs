@@ -29,6 +29,7 @@ pub async fn read(
     instance: &str,
     digest: &Digest,
     file: File,
+    patience: Duration,
 ) -> Result<bool, CasError> {
     let name = format!("{}blobs/{}{digest}", prefix(instance), in_path(digest.function));
     let request = ReadRequest { resource_name: name, read_offset: 0, read_limit: 0 };
@@ -65,7 +66,7 @@ pub async fn read(
         }
         Ok(Ok(true))
     };
-    retried(call).await?.map_err(|error| CasError::File(error.to_string()))
+    retried(patience, call).await?.map_err(|error| CasError::File(error.to_string()))
 }
 
 pub async fn upload(
@@ -73,6 +74,7 @@ pub async fn upload(
     instance: &str,
     digest: &Digest,
     file: File,
+    patience: Duration,
 ) -> Result<(), CasError> {
     let call = || async {
         let file = file.try_clone().map_err(|error| Status::aborted(error.to_string()))?;
@@ -94,7 +96,7 @@ pub async fn upload(
             Ok(()) => Status::aborted(format!("{committed} of {size} bytes were taken")),
         })
     };
-    retried(call).await
+    retried(patience, call).await
 }
 
 /// Reads the file in pieces for as long as somebody takes them. Exactly as many bytes are sent as the digest says,
