@@ -23,7 +23,7 @@ pub enum Command {
     /// Check a configuration file, and show what it comes to
     CheckConfig(check_config::Options),
     /// Submit a task, or many from a file
-    Submit(submit::Options),
+    Submit(Box<submit::Options>),
     /// Look at tasks, cancel them, do them again
     Task(task::Options),
     /// Look at queues and configure them
