@@ -49,3 +49,32 @@ impl History {
         self.0.iter().filter(|record| record["type"] == kind).count()
     }
 }
+
+fn history(records: &[(&str, &str)]) -> History {
+    let record = |(n, (kind, task)): (usize, &(&str, &str))| {
+        let payload = serde_json::json!({"actionDigest": "a"});
+        serde_json::json!({"position": n, "type": kind, "taskId": task, "payload": payload})
+    };
+    History(records.iter().enumerate().map(record).collect())
+}
+
+#[test]
+fn an_action_may_be_leased_again_until_it_is_committed() {
+    let records =
+        [("TaskCreated", "1"), ("LeaseGranted", "1"), ("LeaseGranted", "1"), ("TaskCompleted", "1")];
+    assert_eq!(history(&records).committed_once().len(), 1);
+}
+
+#[test]
+#[should_panic(expected = "ran again")]
+fn an_action_that_runs_again_as_another_task_is_found() {
+    let first = [("TaskCreated", "1"), ("LeaseGranted", "1"), ("TaskCompleted", "1")];
+    history(&[&first[..], &[("TaskCreated", "2"), ("LeaseGranted", "2")]].concat()).committed_once();
+}
+
+#[test]
+#[should_panic(expected = "committed twice")]
+fn an_action_that_is_committed_twice_is_found() {
+    let both = [("TaskCreated", "1"), ("TaskCreated", "2"), ("LeaseGranted", "1"), ("LeaseGranted", "2")];
+    history(&[&both[..], &[("TaskCompleted", "1"), ("TaskCompleted", "2")]].concat()).committed_once();
+}

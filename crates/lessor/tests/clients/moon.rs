@@ -16,15 +16,15 @@ const VERSION: &str = "2.5.5";
 fn moon_gets_its_outputs_from_the_cache_over_grpc_with_zstd_and_over_http() {
     // moon translates its plugins once for each home, which takes longer than all else here.
     let home = tempfile::tempdir().unwrap();
-    second_run_is_cached("grpc", "instanceName: ''\n    compression: 'zstd'", home.path());
-    second_run_is_cached("http", "instanceName: 'outputs'", home.path());
+    second_run_is_cached("grpc", "cache:\n    compression: 'zstd'", home.path());
+    second_run_is_cached("http", "api: 'http'", home.path());
 }
 
-fn second_run_is_cached(api: &str, cache: &str, home: &Path) {
+fn second_run_is_cached(scheme: &str, more: &str, home: &Path) {
     let server = Server::start();
     let dir = tempfile::tempdir().unwrap();
     let workspace = dir.path();
-    write_workspace(workspace, &server, api, cache);
+    write_workspace(workspace, &server, scheme, more);
     let run = || {
         let mut command = client(program().to_str().unwrap(), home);
         let said = succeeded(&command.args(["run", "app:build"]).current_dir(workspace).output().unwrap());
@@ -44,16 +44,12 @@ fn second_run_is_cached(api: &str, cache: &str, home: &Path) {
 }
 
 /// A repository with one task, whose larger output is too large for a batch of blobs.
-fn write_workspace(dir: &Path, server: &Server, api: &str, cache: &str) {
+fn write_workspace(dir: &Path, server: &Server, scheme: &str, more: &str) {
     fs::create_dir_all(dir.join(".moon")).unwrap();
     fs::create_dir_all(dir.join("app")).unwrap();
-    let remote =
-        format!("remote:\n  api: '{api}'\n  host: '{api}://{}'\n  cache:\n    {cache}\n", server.address());
-    fs::write(
-        dir.join(".moon/workspace.yml"),
-        format!("projects:\n  app: 'app'\ntelemetry: false\n{remote}"),
-    )
-    .unwrap();
+    let remote = format!("remote:\n  host: '{scheme}://{}'\n  {more}\n", server.address());
+    let settings = format!("projects:\n  app: 'app'\ntelemetry: false\n{remote}");
+    fs::write(dir.join(".moon/workspace.yml"), settings).unwrap();
     let task = "tasks:\n  build:\n    command: 'sh build.sh'\n    inputs: ['build.sh']\n    outputs: ['small.txt', 'large.txt']\n";
     fs::write(dir.join("app/moon.yml"), task).unwrap();
     fs::write(dir.join("app/build.sh"), "echo small > small.txt\nseq 1000000 > large.txt\n").unwrap();
