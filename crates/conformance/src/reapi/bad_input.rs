@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    batch_update_blobs_request::Request as Blob, compressor::Value as Compressor,
+    Action, batch_update_blobs_request::Request as Blob, compressor::Value as Compressor,
     digest_function::Value as Function,
 };
 use bazel_remote_apis::google::bytestream::WriteRequest;
@@ -16,7 +16,7 @@ use tonic::{Code, Response, Status};
 use super::actions::Draft;
 use super::client::{PIECE_BYTES, Remote, pieces};
 use super::content::{compress, digest, hex, random};
-use super::trees::parent;
+use super::trees::{doubled, parent};
 use crate::finding::must;
 use crate::grpc::{done, refused};
 use crate::{Check, Finding, Subject};
@@ -24,12 +24,15 @@ use crate::{Check, Finding, Subject};
 /// What a bomb becomes when it is let off.
 const BOMB_BYTES: usize = 64 << 20;
 /// How deep a tree goes; deeper than a path may be long.
-const DEPTH: usize = 3_000;
+const DEPTH: usize = 1_000;
 /// Uploads of one blob at once.
 const RACERS: usize = 12;
 /// The pause before looking again at an upload, and how often that is done.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 const MAX_LOOKS: usize = 100;
+
+/// How a tree may be refused that is too much for anybody.
+const TOO_MUCH: [Code; 3] = [Code::InvalidArgument, Code::FailedPrecondition, Code::ResourceExhausted];
 
 pub const CHECKS: &[Check] = &[
     Check::new(&["R23"], "a compressed upload that becomes more than it announced is refused", |s| {
@@ -46,6 +49,7 @@ pub const CHECKS: &[Check] = &[
     Check::new(&["R12", "R30"], "an input tree deeper than any path is answered, and hurts nobody", |s| {
         Box::pin(deep(s))
     }),
+    Check::new(&["R30"], "an input tree of 2^30 paths is refused", |s| Box::pin(huge(s))),
     Check::new(&["R25"], "uploads of one blob at once, in any mix, all succeed", |s| Box::pin(racing(s))),
     Check::new(&["R25"], "of two uploads at once the one that lies is refused", |s| Box::pin(one_lies(s))),
     Check::new(
@@ -112,19 +116,29 @@ async fn deep(subject: &Subject) -> Result<(), Finding> {
         level = below.encode_to_vec();
         levels.push(level.clone());
     }
-    for batch in levels.chunks(1_000) {
-        remote.put(&batch.iter().map(Vec::as_slice).collect::<Vec<_>>()).await?;
-    }
+    remote.put(&levels.iter().map(Vec::as_slice).collect::<Vec<_>>()).await?;
     let action = remote.prepare(&Draft { root: below, ..Draft::of("true")? }).await?;
-    match remote.outcome(remote.ask(&action)).await? {
-        Ok(_) => {}
-        Err(status) => {
-            let codes = [Code::InvalidArgument, Code::FailedPrecondition, Code::ResourceExhausted];
-            refused("a tree of 3000 levels", Err::<(), _>(status), &codes)?;
-        }
+    if let Err(status) = remote.outcome(remote.ask(&action)).await? {
+        refused("a tree of 1000 levels", Err::<(), _>(status), &TOO_MUCH)?;
     }
     let action = remote.action("true").await?;
     remote.run(remote.ask(&action)).await.map(|_| ())
+}
+
+async fn huge(subject: &Subject) -> Result<(), Finding> {
+    let remote = Remote::of(subject);
+    remote.needs_execution().await?;
+    let draft = Draft::of("true")?;
+    let [command, ..] = draft.messages();
+    let action = Action {
+        command_digest: Some(digest(&command)),
+        input_root_digest: Some(doubled(&remote).await?),
+        ..draft.action
+    };
+    let action = action.encode_to_vec();
+    remote.put(&[&command, &action]).await?;
+    let told = remote.outcome(remote.ask(&digest(&action))).await?;
+    refused("a tree of 2^30 paths", told, &TOO_MUCH)
 }
 
 async fn racing(subject: &Subject) -> Result<(), Finding> {
