@@ -25,7 +25,7 @@ pub enum Command {
     /// Run actions for a coordinator
     Worker(worker::Options),
     /// Submit a task, or many from a file
-    Submit(submit::Options),
+    Submit(Box<submit::Options>),
     /// Look at tasks, cancel them, do them again
     Task(task::Options),
     /// Look at queues and configure them

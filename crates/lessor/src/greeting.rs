@@ -59,6 +59,10 @@ Submit a task, lease it, and report on it:
   curl -s http://{address}/v1/leases/LEASE_ID/complete -d '{{"workerId":"w1","result":"done"}}'
   curl -s http://{address}/v1/tasks/TASK_ID
 
+Or build with it:
+
+  bazel build //... --remote_executor=grpc://{address}
+
 All calls: http://{address}/openapi.json. Stop with Ctrl-C.
 "#
     )

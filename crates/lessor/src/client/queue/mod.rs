@@ -30,7 +30,7 @@ enum Command {
     /// Show one queue: counts and settings
     Get(get::Options),
     /// Change settings of a queue
-    Set(set::Options),
+    Set(Box<set::Options>),
 }
 
 pub async fn run(options: &Options) -> Result<ExitCode> {

@@ -45,11 +45,11 @@ pub fn full(queue: &Queue) -> String {
     setting("max queue size", size, given.max_queue_size.is_some());
     setting("retention", exact(now.retention_ms), given.retention_ms.is_some());
     if let Some(push) = &given.push {
-        record.field("pushed to", push.url.clone());
+        record.field("pushed to", &push.url);
         record.optional("push concurrency", push.concurrency.map(|most| most.to_string()));
         let headers = push.headers.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         record.optional("push headers", (!headers.is_empty()).then_some(headers));
-        record.field("push signed", if push.secret.is_some() { "yes" } else { "no" }.to_owned());
+        record.field("push signed", if push.secret.is_some() { "yes" } else { "no" });
     }
     record.to_string()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use coordinator::{ClusterId, Options, Running};
 use serde_json::Value;
-use server::{App, Drained, Limits, Scheduler};
+use server::{App, Drained, Limits};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -121,7 +121,7 @@ impl Down {
         let listener = TcpListener::bind(self.address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let app = App::with_scheduler(running.handle.clone(), [7; 32], Scheduler::default());
+        let app = App::new(running.handle.clone(), [7; 32]);
         let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
             let _ = stopped.await;
         }));
