@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Check, callback, claim, grpc, native};
+use crate::{Check, callback, claim, grpc, native, reapi};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contract {
@@ -15,10 +15,13 @@ pub enum Contract {
     Callback,
     /// The service `WorkerScheduler`.
     Grpc,
+    /// The Remote Execution API v2: the content store, the action cache and executions.
+    Reapi,
 }
 
 impl Contract {
-    pub const ALL: [Contract; 4] = [Contract::Native, Contract::Claim, Contract::Callback, Contract::Grpc];
+    pub const ALL: [Contract; 5] =
+        [Contract::Native, Contract::Claim, Contract::Callback, Contract::Grpc, Contract::Reapi];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -26,6 +29,7 @@ impl Contract {
             Contract::Claim => "claim",
             Contract::Callback => "callback",
             Contract::Grpc => "grpc",
+            Contract::Reapi => "reapi",
         }
     }
 
@@ -36,6 +40,7 @@ impl Contract {
             Contract::Claim => claim::THEMES,
             Contract::Callback => callback::THEMES,
             Contract::Grpc => grpc::THEMES,
+            Contract::Reapi => reapi::THEMES,
         };
         themes.iter().copied().flatten().collect()
     }
@@ -47,6 +52,7 @@ impl Contract {
             Contract::Claim => claim::UNOBSERVABLE,
             Contract::Callback => callback::UNOBSERVABLE,
             Contract::Grpc => grpc::UNOBSERVABLE,
+            Contract::Reapi => reapi::UNOBSERVABLE,
         }
     }
 }
@@ -75,12 +81,13 @@ mod tests {
     /// The numbers that the documents give their requirements, as far as they are the contract's.
     fn all(contract: Contract) -> BTreeSet<String> {
         let (prefix, range) = match contract {
-            Contract::Native => ("S0", 1..=27),
-            Contract::Claim => ("S2", 1..=30),
-            Contract::Callback => ("S1", 1..=57),
-            Contract::Grpc => ("S3", 9..=40),
+            Contract::Native => ("S0-", 1..=27),
+            Contract::Claim => ("S2-", 1..=30),
+            Contract::Callback => ("S1-", 1..=57),
+            Contract::Grpc => ("S3-", 9..=40),
+            Contract::Reapi => ("R", 1..=58),
         };
-        range.map(|n| format!("{prefix}-{n}")).collect()
+        range.map(|n| format!("{prefix}{n}")).collect()
     }
 
     #[test]

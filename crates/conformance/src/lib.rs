@@ -14,6 +14,7 @@ mod finding;
 mod grpc;
 mod native;
 mod operator;
+mod reapi;
 mod run;
 mod subject;
 mod target;

@@ -23,6 +23,8 @@ pub struct Options {
     pub url: String,
     pub tenant: String,
     pub workspace: String,
+    /// The instance of the Remote Execution API; empty where it has no name.
+    pub instance: String,
     /// What the names of all queues of the run begin with.
     pub queue_prefix: String,
     /// Where the suite listens for the tasks that are pushed to it.
@@ -37,6 +39,7 @@ impl Options {
             url: url.into(),
             tenant: wire::DEFAULT_SCOPE_NAME.to_owned(),
             workspace: wire::DEFAULT_SCOPE_NAME.to_owned(),
+            instance: String::new(),
             queue_prefix: "conformance".to_owned(),
             push_listen: "127.0.0.1:0".to_owned(),
             push_url: None,
@@ -74,10 +77,14 @@ impl Subject {
             .user_agent(concat!("lessor-conformance/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| unreachable(error.to_string()))?;
-        http.get(&options.url).send().await.map_err(|error| unreachable(innermost(&error)))?;
         let endpoint =
             Endpoint::from_shared(options.url.clone()).map_err(|error| unreachable(error.to_string()))?;
-        let channel = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(MAX_CALL).connect_lazy();
+        let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(MAX_CALL);
+        // A server of gRPC alone need not understand HTTP/1.
+        if let Err(error) = http.get(&options.url).send().await {
+            endpoint.connect().await.map_err(|_| unreachable(innermost(&error)))?;
+        }
+        let channel = endpoint.connect_lazy();
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|error| unreachable(error.to_string()))?;
         let run = random.iter().map(|byte| format!("{byte:02x}")).collect();

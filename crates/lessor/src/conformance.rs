@@ -20,7 +20,8 @@ use crate::exit;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  lessor conformance --contract claim\n  \
     lessor conformance --url http://coordinator:8980 --contract native,grpc --json\n  \
-    lessor conformance --contract callback --only S1-22,S1-31\n  lessor conformance --list --contract grpc\n\n\
+    lessor conformance --contract callback --only S1-22,S1-31\n  \
+    lessor conformance --contract reapi --url grpc://executor:8980 --instance main\n  lessor conformance --list --contract grpc\n\n\
     The coordinator need not be Lessor, and need not be empty: all queues of a run have names of their own. They are \
     left behind, without push targets.\n\n\
     Where a contract has no way to submit a task, to configure a queue, to cancel or to look at a task, the native \
@@ -30,7 +31,7 @@ use crate::exit;
     able to reach it, and be willing to: `lessor up --allow-private-push-targets`.\n\n\
     Exit codes: 0 nothing failed, 1 something failed or nothing answers, 2 the command was not understood.")]
 pub struct Options {
-    /// The contracts to check: native, claim, callback, grpc
+    /// The contracts to check: native, claim, callback, grpc, reapi
     #[arg(long, value_name = "CONTRACT", value_delimiter = ',', required = true)]
     contract: Vec<Contract>,
 
@@ -52,7 +53,7 @@ pub struct Options {
         value_name = "URL",
         env = "LESSOR_URL",
         default_value = "http://127.0.0.1:8980",
-        value_parser = parse_url
+        value_parser = parse_subject_url
     )]
     url: Url,
 
@@ -63,6 +64,10 @@ pub struct Options {
     /// The tenant's workspace to act in
     #[arg(long, value_name = "NAME", env = "LESSOR_WORKSPACE", default_value = DEFAULT_SCOPE_NAME)]
     workspace: String,
+
+    /// The instance of the Remote Execution API to act in
+    #[arg(long, value_name = "NAME", default_value = "")]
+    instance: String,
 
     /// What the names of all queues and workers of the run begin with
     #[arg(long, value_name = "TEXT", default_value = "conformance")]
@@ -75,6 +80,14 @@ pub struct Options {
     /// Where the coordinator reaches that; by default http:// and the address
     #[arg(long, value_name = "URL")]
     push_url: Option<String>,
+}
+
+/// Clients of the Remote Execution API write `grpc://` for what is HTTP/2 without TLS.
+fn parse_subject_url(text: &str) -> Result<Url, String> {
+    match text.strip_prefix("grpc://") {
+        Some(rest) => parse_url(&format!("http://{rest}")),
+        None => parse_url(text),
+    }
 }
 
 pub async fn run(options: &Options) -> Result<ExitCode> {
@@ -95,6 +108,7 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
         url: options.url.to_string(),
         tenant: options.tenant.clone(),
         workspace: options.workspace.clone(),
+        instance: options.instance.clone(),
         queue_prefix: options.queue_prefix.clone(),
         push_listen: options.push_listen.clone(),
         push_url: options.push_url.clone(),

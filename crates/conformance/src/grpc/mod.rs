@@ -146,7 +146,7 @@ fn client(subject: &Subject) -> Client {
 }
 
 /// The message in the run's tenant and workspace.
-fn scoped<T>(subject: &Subject, message: T) -> Request<T> {
+pub fn scoped<T>(subject: &Subject, message: T) -> Request<T> {
     in_scope(message, &subject.options.tenant, &subject.options.workspace)
 }
 
@@ -181,13 +181,13 @@ fn first_id(tasks: Vec<wire::grpc::SubmittedTask>) -> Result<String, Finding> {
 }
 
 /// The answer to a call that must not be refused.
-fn done<T>(call: &str, told: Result<Response<T>, Status>) -> Result<T, Finding> {
+pub fn done<T>(call: &str, told: Result<Response<T>, Status>) -> Result<T, Finding> {
     told.map(Response::into_inner)
         .map_err(|status| Finding::broken(format!("{call} was refused: {}", shown(&status))))
 }
 
 /// The call must be refused with one of these codes.
-fn refused<T>(call: &str, told: Result<T, Status>, codes: &[Code]) -> Result<(), Finding> {
+pub fn refused<T>(call: &str, told: Result<T, Status>, codes: &[Code]) -> Result<(), Finding> {
     match told {
         Err(status) if codes.contains(&status.code()) => Ok(()),
         Err(status) => {
@@ -197,7 +197,7 @@ fn refused<T>(call: &str, told: Result<T, Status>, codes: &[Code]) -> Result<(),
     }
 }
 
-fn shown(status: &Status) -> String {
+pub fn shown(status: &Status) -> String {
     format!("{:?} {:?}", status.code(), short(status.message()))
 }
 

@@ -30,6 +30,10 @@ fn covered(contract: Contract) -> BTreeSet<String> {
             [span("S1", &all(1, 57, &[16, 21, 23, 36, 56, 57])), vec!["push".to_owned()]].concat()
         }
         Contract::Grpc => span("S3", &all(9, 40, &[39])),
+        Contract::Reapi => {
+            let served = [all(1, 44, &[13, 18, 19, 43]), vec![55, 56, 58]].concat();
+            served.iter().map(|number| format!("R{number}")).collect()
+        }
     };
     numbers.into_iter().collect()
 }
@@ -63,6 +67,11 @@ async fn the_grpc_contract_is_kept() {
     keeps(Contract::Grpc).await;
 }
 
+#[tokio::test]
+async fn the_remote_execution_api_is_kept() {
+    keeps(Contract::Reapi).await;
+}
+
 /// The broken coordinators of the other tests are broken by their faults and by nothing else. It is also a server that
 /// is not empty.
 #[tokio::test]
@@ -74,6 +83,8 @@ async fn a_proxy_without_a_fault_keeps_every_contract() {
     }
     let url = crate::grpc_mutant::start(&server.url(), crate::grpc_mutant::Fault::None).await;
     all_passed(&outcomes(&url, Contract::Grpc, &[]).await);
+    let url = crate::reapi_mutant::start(&server.url(), crate::reapi_mutant::Fault::NONE).await;
+    all_passed(&outcomes(&url, Contract::Reapi, &[]).await);
 }
 
 /// A server that would not push to this machine fails every check that needs it, with the way out.

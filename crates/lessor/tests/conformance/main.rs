@@ -5,10 +5,12 @@ mod broken_callback;
 mod broken_claim;
 mod broken_grpc;
 mod broken_native;
+mod broken_reapi;
 mod command;
 mod grpc_mutant;
 mod kept;
 mod mutant;
+mod reapi_mutant;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -3,6 +3,7 @@
 
 use blobs::{Digest, DigestFunction};
 use tonic::Status;
+use tonic::metadata::MetadataMap;
 
 use super::instance::MAX_INSTANCE_BYTES;
 
@@ -10,6 +11,9 @@ use super::instance::MAX_INSTANCE_BYTES;
 const MAX_UPLOAD_ID_BYTES: usize = 128;
 /// Longest name: an instance, an upload's id, a digest and what a client appends for its own use.
 const MAX_NAME_BYTES: usize = MAX_INSTANCE_BYTES + 4_096;
+
+/// Where a call may say its resource name a second time, for whoever routes it.
+const HEADER: &str = "build.bazel.remote.execution.v2.resource-name";
 
 /// How bytes travel. What is stored is never compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +62,17 @@ pub fn write(name: &str) -> Result<WriteName, Status> {
     let (compression, digest, _for_the_client) = blob(name, rest)?;
     let instance = instance(name, &segments[..uploads])?;
     Ok(WriteName { instance, upload: (*upload).to_owned(), compression, digest })
+}
+
+/// A name that the call's metadata says is the one that its message says (R11): whoever routed the call by the one must
+/// not have been told another.
+pub fn agree(metadata: &MetadataMap, name: &str) -> Result<(), Status> {
+    match metadata.get(HEADER) {
+        Some(said) if said.as_encoded_bytes() != name.as_bytes() => Err(Status::invalid_argument(format!(
+            "the metadata {HEADER} must be the resource name of the message, {name:?}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn segments(name: &str) -> Result<Vec<&str>, Status> {
@@ -172,6 +187,15 @@ mod tests {
         }
         assert!(write(&format!("blobs/{HASH}/5")).is_err());
         assert!(write(&format!("uploads//blobs/{HASH}/5")).is_err());
+    }
+
+    #[test]
+    fn r11_a_name_in_the_metadata_is_that_of_the_message() {
+        let mut metadata = MetadataMap::new();
+        assert!(agree(&metadata, "blobs/x/1").is_ok());
+        metadata.insert(HEADER, "blobs/x/1".parse().unwrap());
+        assert!(agree(&metadata, "blobs/x/1").is_ok());
+        assert_eq!(agree(&metadata, "blobs/y/1").unwrap_err().code(), tonic::Code::InvalidArgument);
     }
 
     proptest! {

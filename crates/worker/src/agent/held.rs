@@ -12,6 +12,10 @@ use crate::{Failure, Outcome};
 /// How long to wait before a report is repeated that the coordinator could not decide about.
 const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
 
+/// Longest time between heartbeats of a lease. Their answers are how a worker hears that its work is no longer wanted, so
+/// it asks far more often than the lease needs; the coordinator records only what the lease needs.
+const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Largest report. A result has at most so many bytes as the coordinator keeps it, and an error far fewer.
 const MAX_REPORT_BYTES: usize = 1024 * 1024;
 
@@ -65,7 +69,10 @@ impl Held {
             task_id: task.task_id.clone(),
             clock: LeaseClock::new(task, now),
             cancel: CancellationToken::new(),
-            heartbeat_interval: interval.filter(|interval| !interval.is_zero()).unwrap_or(default_interval),
+            heartbeat_interval: interval
+                .filter(|interval| !interval.is_zero())
+                .unwrap_or(default_interval)
+                .min(MAX_HEARTBEAT_INTERVAL),
             has_slot: true,
             start: Said::NOW,
             report: None,

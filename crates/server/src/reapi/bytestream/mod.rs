@@ -31,6 +31,7 @@ impl ByteStream for Reapi {
         &self,
         request: Request<QueryWriteStatusRequest>,
     ) -> Result<Response<QueryWriteStatusResponse>, Status> {
+        resource_name::agree(request.metadata(), &request.get_ref().resource_name)?;
         let name = resource_name::write(&request.get_ref().resource_name)?;
         let store = self.store(&instance::scope(request.metadata(), &name.instance)?)?;
         let status = store.blobs.write_status(&store.tenant, &name.upload, name.digest).await;

@@ -14,6 +14,7 @@ pub async fn read(
     request: &Request<ReadRequest>,
 ) -> Result<BoxStream<'static, Result<ReadResponse, Status>>, Status> {
     let asked = request.get_ref();
+    resource_name::agree(request.metadata(), &asked.resource_name)?;
     let name = resource_name::read(&asked.resource_name)?;
     let store = reapi.store(&instance::scope(request.metadata(), &name.instance)?)?;
     let offset = u64::try_from(asked.read_offset)

@@ -19,6 +19,7 @@ pub async fn write(
     let meter: Option<Arc<Meter>> = extensions.get().cloned();
     let first =
         pieces.message().await?.ok_or_else(|| Status::invalid_argument("the upload has no messages"))?;
+    resource_name::agree(&metadata, &first.resource_name)?;
     let name = resource_name::write(&first.resource_name)?;
     let store = reapi.store(&instance::scope(&metadata, &name.instance)?)?;
     let offset = offset(&first)?;

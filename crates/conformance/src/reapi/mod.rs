@@ -1,0 +1,65 @@
+//! The Remote Execution API, version 2, from outside: whatever serves it is asked what a build tool would ask, and a few
+//! things that no honest one would. All content is random, so nothing depends on what the server already holds; commands
+//! are `/bin/sh -c …`, which any worker on Linux can run.
+
+mod action_cache;
+mod actions;
+mod bad_input;
+mod caching;
+mod capabilities;
+mod cas;
+mod client;
+mod content;
+mod digests;
+mod execution;
+mod names;
+mod operations;
+mod outcomes;
+mod reads;
+mod requests;
+mod services;
+mod trees;
+mod waiting;
+mod writes;
+
+use crate::Check;
+
+pub const THEMES: &[&[Check]] = &[
+    capabilities::CHECKS,
+    digests::CHECKS,
+    names::CHECKS,
+    cas::CHECKS,
+    trees::CHECKS,
+    reads::CHECKS,
+    writes::CHECKS,
+    action_cache::CHECKS,
+    caching::CHECKS,
+    execution::CHECKS,
+    requests::CHECKS,
+    outcomes::CHECKS,
+    operations::CHECKS,
+    services::CHECKS,
+    bad_input::CHECKS,
+];
+
+/// What a worker does with an action is the worker's contract.
+const OF_THE_WORKER: &str = "how a worker runs an action is not looked at here";
+const NOT_YET: &str = "whether it is served is not looked at; that it is announced only if it is, is R5";
+
+pub const UNOBSERVABLE: &[(&str, &str)] = &[
+    ("R13", "it is about the tests of functions that need not be served"),
+    ("R18", NOT_YET),
+    ("R19", NOT_YET),
+    ("R43", NOT_YET),
+    ("R45", OF_THE_WORKER),
+    ("R46", OF_THE_WORKER),
+    ("R47", OF_THE_WORKER),
+    ("R48", OF_THE_WORKER),
+    ("R49", OF_THE_WORKER),
+    ("R50", OF_THE_WORKER),
+    ("R51", OF_THE_WORKER),
+    ("R52", OF_THE_WORKER),
+    ("R53", OF_THE_WORKER),
+    ("R54", OF_THE_WORKER),
+    ("R57", "who may do what is the operator's to configure"),
+];
