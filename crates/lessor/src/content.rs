@@ -43,6 +43,15 @@ pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
     Ok((Content { blobs, action_cache: local, results, settings: place.settings }, keeper))
 }
 
+/// Whether the directory is not ours to use, and nothing was changed.
+pub fn is_refusal(error: &anyhow::Error) -> bool {
+    use blobs::OpenError::{Damaged, Foreign, InUse, NewerVersion};
+    let why = error.downcast_ref();
+    why.is_some_and(|why| {
+        matches!(why, Foreign { .. } | Damaged(_) | NewerVersion { .. } | InUse(_))
+    })
+}
+
 fn open_at(directory: &std::path::Path, cache_mib: u64) -> Result<Arc<Local>> {
     let options = Options { cap_bytes: cache_mib.saturating_mul(1 << 20), ..Options::default() };
     let store = Store::open(directory, options)

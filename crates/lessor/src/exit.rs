@@ -23,6 +23,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         ExitCode::from(LEDGER_FAILED)
     } else if error.is::<StartError>()
         || error.is::<crate::data_dir::Refused>()
+        || crate::content::is_refusal(error)
         || crate::log::is_refusal(error)
     {
         ExitCode::from(REFUSED)

@@ -55,7 +55,8 @@ async fn r42_pages_of_operations_hold_each_once() {
             break;
         }
     }
-    assert_eq!(listed, expected);
+    expected.reverse();
+    assert_eq!(listed, expected, "the newest come first");
     let forged = ListOperationsRequest { page_token: "AAAA".into(), ..ListOperationsRequest::default() };
     assert_eq!(operations.list_operations(forged).await.unwrap_err().code(), Code::InvalidArgument);
     served.stop().await;
