@@ -47,9 +47,7 @@ pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
 pub fn is_refusal(error: &anyhow::Error) -> bool {
     use blobs::OpenError::{Damaged, Foreign, InUse, NewerVersion};
     let why = error.downcast_ref();
-    why.is_some_and(|why| {
-        matches!(why, Foreign { .. } | Damaged(_) | NewerVersion { .. } | InUse(_))
-    })
+    why.is_some_and(|why| matches!(why, Foreign { .. } | Damaged(_) | NewerVersion { .. } | InUse(_)))
 }
 
 fn open_at(directory: &std::path::Path, cache_mib: u64) -> Result<Arc<Local>> {
