@@ -114,7 +114,8 @@ async fn functions(subject: &Subject) -> Result<(), Finding> {
         let digest = digest_by(function, &one);
         let code = remote.put_code(digest.clone(), one.clone(), function).await;
         must(code == Code::Ok, || format!("BatchUpdateBlobs with {function:?} answered {code:?}"))?;
-        let missing = done("FindMissingBlobs", remote.try_missing(&[digest.clone()], function).await)?;
+        let missing =
+            done("FindMissingBlobs", remote.try_missing(std::slice::from_ref(&digest), function).await)?;
         must(missing.is_empty(), || format!("a blob uploaded with {function:?} is missing"))?;
         let of_path = in_path(function);
         let name = format!("{}blobs/{of_path}{}/{}", remote.prefix(), digest.hash, digest.size_bytes);
@@ -147,7 +148,8 @@ async fn apart(subject: &Subject) -> Result<(), Finding> {
     }
     let blob = random(400)?;
     let by_sha = remote.put_one(&blob).await?;
-    let missing = done("FindMissingBlobs", remote.try_missing(&[by_sha.clone()], Function::Blake3).await)?;
+    let missing =
+        done("FindMissingBlobs", remote.try_missing(std::slice::from_ref(&by_sha), Function::Blake3).await)?;
     must(missing.len() == 1, || "a SHA256 digest was found as a BLAKE3 digest".into())?;
     let code = remote.put_code(by_sha, blob, Function::Blake3).await;
     must(code == Code::InvalidArgument, || {
@@ -182,7 +184,8 @@ async fn empty(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     for function in announced(&remote).await? {
         let nothing = digest_by(function, b"");
-        let missing = done("FindMissingBlobs", remote.try_missing(&[nothing.clone()], function).await)?;
+        let missing =
+            done("FindMissingBlobs", remote.try_missing(std::slice::from_ref(&nothing), function).await)?;
         must(missing.is_empty(), || format!("the empty blob is missing with {function:?}"))?;
         let name = format!("{}blobs/{}{}/0", remote.prefix(), in_path(function), nothing.hash);
         must(remote.must_read(&name).await?.is_empty(), || format!("{name} is not empty"))?;

@@ -42,6 +42,16 @@ fn json_is_one_object_a_line_and_a_sum() {
     }
 }
 
+#[test]
+fn a_server_of_the_remote_execution_api_may_be_named_as_its_clients_name_it() {
+    let server = server();
+    let url = server.url().replace("http://", "grpc://");
+    let arguments =
+        ["conformance", "--contract", "reapi", "--only", "R14", "--url", &url, "--instance", "some/where"];
+    let ran = server.run(&arguments).ok();
+    assert!(ran.stdout.contains("reapi: 1 passed, 0 failed, 0 skipped in "), "{}", ran.stdout);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_broken_is_named_with_what_was_said_and_ends_with_1() {
     let server = server();

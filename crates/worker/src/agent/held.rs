@@ -116,3 +116,20 @@ impl Held {
         self.report = Some((report, Said::NOW));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r42_a_lease_is_beaten_as_often_as_a_cancel_should_be_heard() {
+        let beaten = |interval_s: i64| {
+            let heartbeat_interval = Some(prost_types::Duration { seconds: interval_s, nanos: 0 });
+            let task = LeasedTask { heartbeat_interval, ..LeasedTask::default() };
+            Held::new(&task, Duration::ZERO, Duration::from_secs(30)).heartbeat_interval
+        };
+        assert_eq!(beaten(30), MAX_HEARTBEAT_INTERVAL);
+        assert_eq!(beaten(0), MAX_HEARTBEAT_INTERVAL);
+        assert_eq!(beaten(1), Duration::from_secs(1));
+    }
+}
