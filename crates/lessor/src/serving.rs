@@ -72,6 +72,12 @@ async fn serve(mut settings: Settings) -> Result<()> {
             "where the server listens could not be written down; it serves all the same"
         );
     }
+    if settings.worker && !address.ip().is_loopback() {
+        tracing::warn!(
+            "whoever reaches {address} may run commands on this machine: nobody is asked who they are \
+             (--no-worker runs none)"
+        );
+    }
     let worker = settings.worker.then(|| Embedded::start(&data, address)).transpose()?;
     greeting::say(&data, address, &running.report);
 
