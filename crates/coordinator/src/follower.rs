@@ -30,9 +30,11 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Goes on where the effect left off, as the file of its name on this disk says.
+    /// Goes on where the effect left off, as the file of its name on this disk says. One that never began begins with
+    /// the oldest record that is kept: what was trimmed before it cannot be told any more.
     pub fn open(effect: Box<dyn Effect>, disk: Arc<dyn Disk>, reader: Reader) -> io::Result<Follower> {
-        let place = Place::load(disk, effect.name())?;
+        let oldest = Position(reader.first().0.saturating_sub(1));
+        let place = Place::load(disk, effect.name(), oldest)?;
         let hold = reader.hold(place.saved.next());
         let past = LedgerHistory::new(reader.clone());
         Ok(Follower { effect, reader, past, place, hold })
@@ -97,7 +99,8 @@ struct Place {
 }
 
 impl Place {
-    fn load(disk: Arc<dyn Disk>, name: &str) -> io::Result<Place> {
+    /// The saved place, or `start` when none was ever saved.
+    fn load(disk: Arc<dyn Disk>, name: &str, start: Position) -> io::Result<Place> {
         let saved = match disk.open(name) {
             Ok(file) => {
                 let mut bytes = [0; MAX_PLACE_BYTES];
@@ -108,7 +111,7 @@ impl Place {
                     io::Error::other(format!("{name} does not hold a position; restore or remove it"))
                 })?
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Position::ZERO,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => start,
             Err(error) => return Err(error),
         };
         let temp = format!("{name}.tmp");

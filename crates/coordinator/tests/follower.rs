@@ -87,22 +87,39 @@ fn a_power_cut_at_any_call_leaves_the_old_place_or_the_new_one() {
     }
 }
 
-#[test]
-fn what_an_effect_has_not_seen_is_not_trimmed() {
-    let (disk, places) = (FakeDisk::new(), FakeDisk::new());
-    let mut ledger = written(&disk);
-    let (mut follower, _) = follow(&places, &ledger);
+/// Writes over several segments and trims what may go. Gives the next position.
+fn fill_and_trim(ledger: &mut FileLedger) -> u64 {
     let mut next = LAST + 1;
     for _ in 0..4 {
         // Each fills most of a segment.
         for _ in 0..2 {
-            append(&mut ledger, next, 8 << 10);
+            append(ledger, next, 8 << 10);
             next += 1;
         }
         let writer = ledger.begin_snapshot(Position(next - 1)).unwrap();
         writer.finish(Position(next - 1)).unwrap();
         ledger.trim_job(u64::MAX).map(|job| job.run().unwrap());
     }
+    next
+}
+
+#[test]
+fn an_effect_that_is_new_on_a_trimmed_ledger_begins_with_the_oldest_record() {
+    let mut ledger = written(&FakeDisk::new());
+    let next = fill_and_trim(&mut ledger);
+    let oldest = ledger.reader().first().0;
+    assert!(oldest > 1, "something was trimmed");
+    let (mut follower, shown) = follow(&FakeDisk::new(), &ledger);
+    follower.catch_up(Position(next - 1)).unwrap();
+    assert_eq!(*shown.lock().unwrap(), (oldest..next).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_an_effect_has_not_seen_is_not_trimmed() {
+    let (disk, places) = (FakeDisk::new(), FakeDisk::new());
+    let mut ledger = written(&disk);
+    let (mut follower, _) = follow(&places, &ledger);
+    let next = fill_and_trim(&mut ledger);
     assert_eq!(ledger.reader().first(), Position(1), "nothing was seen yet");
     follower.catch_up(Position(next - 1)).unwrap();
     assert!(
