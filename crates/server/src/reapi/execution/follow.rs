@@ -32,16 +32,18 @@ pub fn at_once(operation: Operation) -> OperationStream {
     ReceiverStream::new(stream)
 }
 
-/// Follows the operation until it is over, the client is gone, or the server stops.
+/// Follows the operation until it is over, the client is gone, or the server stops, within the bound on all waits.
 pub fn follow(reapi: Reapi, scope: Scope, task: TaskId, name: Arc<str>, wanted: Wanted) -> OperationStream {
     let (to_client, stream) = mpsc::channel(BUFFERED);
     tokio::spawn(async move {
+        let work = tell(&reapi, &scope, task, &name, &wanted, &to_client);
         let told = tokio::select! {
-            told = tell(&reapi, &scope, task, &name, &wanted, &to_client) => told,
+            told = reapi.app().waiting(KEEP_ALIVE, work) => match told {
+                Ok(Some(told)) => told,
+                Ok(None) => Err(Status::unavailable("the server is about to stop; wait for the operation again")),
+                Err(too_many) => Err(too_many.into()),
+            },
             () = to_client.closed() => return,
-            () = reapi.app().draining() => {
-                Err(Status::unavailable("the server is about to stop; wait for the operation again"))
-            }
         };
         if let Err(status) = told {
             // A client that is gone needs no last word.
@@ -111,7 +113,10 @@ pub async fn now(
     };
     let store = reapi.store(scope)?;
     if task.state() == TaskState::Completed {
-        reapi.results().keep(scope, task).await?;
+        // The result is committed and is told, whatever becomes of its entry; the ledger's effect tries that again.
+        if let Err(why) = reapi.results().keep(scope, task).await {
+            tracing::warn!(task = %task.id, why = why.message(), "a result is not in the action cache yet");
+        }
         if let (Ok(result), Some(digest)) = (outcome, &digest) {
             outcome = wanted.fill(&store, result, digest.function).await;
         } else {
