@@ -104,8 +104,9 @@ fn change_session(lock: &mut File) -> std::io::Result<Option<i32>> {
     lock.read_to_string(&mut noted)?;
     lock.set_len(0)?;
     lock.rewind()?;
-    let session = rustix::process::getsid(None)?;
-    writeln!(lock, "{}", session.as_raw_nonzero())?;
+    if let Some(session) = leftovers::own_session() {
+        writeln!(lock, "{session}")?;
+    }
     Ok(noted.trim().parse().ok())
 }
 

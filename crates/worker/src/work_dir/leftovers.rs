@@ -22,11 +22,20 @@ pub fn end_processes(own: &Path, dead_session: Option<i32>) {
 
 /// Commands run in the worker's own session, or in one without a terminal if they made one.
 fn is_left_over(process: &Path, id: Pid, dead_session: Option<i32>) -> bool {
-    let Ok(stat) = fs::read_to_string(process.join("stat")) else { return false };
+    let Some((session, terminal)) = session_and_terminal(process) else { return false };
+    let in_dead_session = dead_session == Some(session);
+    terminal == 0 || (in_dead_session && session != id.as_raw_nonzero().get())
+}
+
+/// The session of this process. It is 0 where the session began outside of the container that the process is in.
+pub fn own_session() -> Option<i32> {
+    session_and_terminal(Path::new("/proc/self")).map(|(session, _)| session)
+}
+
+fn session_and_terminal(process: &Path) -> Option<(i32, i32)> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
     // The name in parentheses may contain anything; after it come state, parent, group, session and terminal.
-    let Some((_, fields)) = stat.rsplit_once(')') else { return false };
+    let (_, fields) = stat.rsplit_once(')')?;
     let field = |n: usize| fields.split_whitespace().nth(n).and_then(|field| field.parse::<i32>().ok());
-    let (session, terminal) = (field(3), field(4));
-    let in_dead_session = session.is_some() && session == dead_session;
-    terminal == Some(0) || (in_dead_session && session != Some(id.as_raw_nonzero().get()))
+    Some((field(3)?, field(4)?))
 }
