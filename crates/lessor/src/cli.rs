@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{queue, submit, task};
-use crate::{bench, check_config, conformance, log, serve, up, worker};
+use crate::{bench, check_config, conformance, log, run, serve, up, worker};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -24,6 +24,8 @@ pub enum Command {
     CheckConfig(check_config::Options),
     /// Run actions for a coordinator
     Worker(worker::Options),
+    /// Run a command elsewhere as if it ran here: inputs go there, output and files come back
+    Run(Box<run::Options>),
     /// Submit a task, or many from a file
     Submit(Box<submit::Options>),
     /// Look at tasks, cancel them, do them again

@@ -21,6 +21,11 @@ pub enum Refused {
     Empty(String),
 }
 
+/// Whether a directory holds a ledger and its keys.
+pub fn is_ours(path: &Path) -> bool {
+    path.join(LEDGER).is_dir() && path.join(LEASE_KEY).is_file()
+}
+
 pub struct DataDir {
     path: PathBuf,
     /// Whether there was no ledger in it before.

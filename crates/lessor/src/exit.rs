@@ -14,11 +14,19 @@ pub const REFUSED: u8 = 3;
 const LEDGER_FAILED: u8 = 4;
 /// The command worked, but the task that it waited for ended FAILED or DEAD.
 pub const TASK_FAILED: u8 = 5;
+/// `lessor run`: the command took longer than it may. As `timeout` has it.
+pub const COMMAND_TIMED_OUT: u8 = 124;
+/// `lessor run`: the command was not run to its end, or its outputs could not be written. The codes below are the
+/// command's own, and this one is seldom used by any; `env` and `timeout` have it for the same.
+pub const COMMAND_NOT_RUN: u8 = 125;
 
 /// Says what went wrong, and with which code to end.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("lessor: {error:#}");
     let failed_at_start = matches!(error.downcast_ref(), Some(StartError::Failed(_)));
+    if let Some(not_run) = error.downcast_ref::<crate::run::Error>() {
+        return ExitCode::from(not_run.exit_code());
+    }
     if error.is::<Failure>() || failed_at_start {
         ExitCode::from(LEDGER_FAILED)
     } else if error.is::<StartError>()

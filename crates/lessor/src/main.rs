@@ -14,6 +14,7 @@ mod log;
 mod logging;
 mod memory;
 mod open_files;
+mod run;
 mod serve;
 mod serving;
 mod up;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve::run(&options).map(|()| ExitCode::SUCCESS),
         Command::CheckConfig(options) => check_config::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Worker(options) => worker::run(options),
+        Command::Run(options) => run::run(*options),
         Command::Submit(options) => client::block_on(client::submit::run(&options)),
         Command::Task(options) => client::block_on(client::task::run(&options)),
         Command::Queue(options) => client::block_on(client::queue::run(&options)),

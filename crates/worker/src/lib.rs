@@ -6,17 +6,17 @@
 
 pub mod action;
 mod agent;
-mod beneath;
+pub mod beneath;
 mod cache;
 pub mod cas;
 mod clock;
 mod config;
-mod digest;
+pub mod digest;
 mod error;
 pub mod executors;
 mod failure;
 mod inputs;
-mod names;
+pub mod names;
 mod outputs;
 mod perform;
 mod stop;
@@ -24,6 +24,7 @@ mod work_dir;
 
 pub use action::Actions;
 pub use agent::Agent;
+pub use cache::verify::digest_of;
 pub use cas::Cas;
 pub use config::{ActionOptions, Config};
 pub use error::Error;

@@ -131,6 +131,8 @@ pub struct Scheduler {
     pub long_poll_timeout_seconds: u64,
     /// Most executions that wait or run.
     pub max_queue_size: u64,
+    /// How long an execution may wait while no registered worker could run it.
+    pub worker_grace_seconds: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -164,6 +166,7 @@ impl Default for Scheduler {
             heartbeat_timeout_seconds: 120,
             long_poll_timeout_seconds: 30,
             max_queue_size: 10_000,
+            worker_grace_seconds: 60,
         }
     }
 }
@@ -224,6 +227,7 @@ impl Config {
                 scheduler.long_poll_timeout_seconds,
                 poll_seconds,
             ),
+            within("execution.scheduler.worker_grace_seconds", scheduler.worker_grace_seconds, 0..=86_400),
         ]
         .into_iter()
         .flatten()
@@ -297,6 +301,7 @@ impl Config {
                 cache_mib: self.storage.max_mib,
                 settings: server::reapi::Settings {
                     exec_enabled: self.capabilities.exec_enabled,
+                    worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
                     ..server::reapi::Settings::default()
                 },
             },

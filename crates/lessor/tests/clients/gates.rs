@@ -40,10 +40,15 @@ impl Gates {
         Gates { port, arrivals }
     }
 
+    /// What bash does to wait at a gate. The word that it is let through with is in `pass` then.
+    pub fn script(&self, gate: usize) -> String {
+        let port = self.port;
+        format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo {gate} >&3; read -r pass <&3")
+    }
+
     /// The command, for bash in a genrule, of an action that waits at a gate.
     pub fn command(&self, gate: usize) -> String {
-        let port = self.port;
-        format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo {gate} >&3; read -r pass <&3; echo $$pass > $@")
+        format!("{}; echo $$pass > $@", self.script(gate))
     }
 
     /// The next action that is at its gate; none when the build ended before, which it does at its deadline.

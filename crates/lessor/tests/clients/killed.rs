@@ -3,8 +3,6 @@
 //!
 //! `cargo xtask chaos --scenario bazel` runs the long form of it.
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use chaos::Plan;
@@ -13,7 +11,8 @@ use crate::bazel::{Bazel, Processes};
 use crate::gates::Gates;
 use crate::ledger::History;
 use crate::succeeded;
-use crate::support::{Server, lessor};
+use crate::support::Server;
+use crate::support::worker::{Worker, coordinator};
 use crate::workspace::Workspace;
 
 #[test]
@@ -80,35 +79,4 @@ fn workspace(actions: usize, gates: usize, at: &Gates) -> Workspace {
         workspace.genrule(&format!("gate{gate}"), &half, &at.command(gate));
     }
     workspace
-}
-
-fn coordinator(dir: &Path, listen: &str) -> Command {
-    let mut command = lessor(&["up", "--no-worker", "--segment-mib", "32", "--listen", listen, "--data"]);
-    command.arg(dir.join("data"));
-    command
-}
-
-/// A worker in a process of its own, killed when it is dropped.
-struct Worker(Child);
-
-impl Worker {
-    fn start(server: &Server) -> Worker {
-        let place = server.data().with_file_name("worker");
-        let mut command =
-            lessor(&["worker", "daemon", "--id", "w1", "--slots", "4", "--server-url", &server.url()]);
-        command
-            .arg("--work-dir")
-            .arg(&place)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        Worker(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

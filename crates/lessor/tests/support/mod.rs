@@ -6,6 +6,7 @@
 
 pub mod fake;
 pub mod proxy;
+pub mod worker;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -123,7 +124,8 @@ impl Server {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// A client command that talks to this server.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = lessor(arguments);
         command.env("LESSOR_URL", self.url());
         command

@@ -62,7 +62,8 @@ pub struct GrpcCas {
     patience: Duration,
 }
 
-type Scoped = InterceptedService<Channel, Headers>;
+/// A connection on whose calls it stands for whom they are made.
+pub type Scoped = InterceptedService<Channel, Headers>;
 
 impl GrpcCas {
     /// Connects when it is first used, and again whenever that is needed.
@@ -79,6 +80,11 @@ impl GrpcCas {
         let headers = Headers { tenant: tenant.transpose()? };
         let channel = InterceptedService::new(endpoint.connect_lazy(), headers);
         Ok(GrpcCas { channel, max_batch_bytes: OnceCell::new(), patience: options.patience })
+    }
+
+    /// The connection, for the other services of the same server.
+    pub fn channel(&self) -> Scoped {
+        self.channel.clone()
     }
 
     fn storage(&self) -> ContentAddressableStorageClient<Scoped> {
@@ -203,7 +209,7 @@ impl Cas for GrpcCas {
 
 /// Adds to each call on whose behalf it is made.
 #[derive(Clone)]
-struct Headers {
+pub struct Headers {
     tenant: Option<MetadataValue<Ascii>>,
 }
 

@@ -9,7 +9,7 @@ use blobs::Digest;
 use bytes::Bytes;
 
 pub use error::CasError;
-pub use grpc::{GrpcCas, GrpcCasOptions};
+pub use grpc::{GrpcCas, GrpcCasOptions, Scoped};
 
 /// Blobs up to this size are handled whole and in batches, larger ones as streams.
 pub const MAX_SMALL_BYTES: u64 = 256 * 1024;

@@ -1,0 +1,78 @@
+//! Contents from the store, each checked against its digest before anybody sees it.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+
+use bazel_remote_apis::build::bazel::remote::execution::v2;
+use blobs::Digest;
+use bytes::Bytes;
+use worker::Cas;
+use worker::cas::{CasError, MAX_SMALL_BYTES};
+
+use super::error::Error;
+use super::inputs::FUNCTION;
+use super::remote::Remote;
+use super::upload::blocking;
+
+/// A digest from the network.
+pub fn read_digest(digest: Option<&v2::Digest>, what: &str) -> Result<Digest, Error> {
+    let digest = digest.ok_or_else(|| Error::nonsense(format!("{what} has no digest")))?;
+    Digest::new(FUNCTION, &digest.hash, digest.size_bytes)
+        .map_err(|error| Error::nonsense(format!("{what} has a bad digest: {error}")))
+}
+
+/// Small contents, in order.
+pub async fn small(remote: &Remote, digests: &[Digest]) -> Result<Vec<Bytes>, Error> {
+    let contents = remote.cas.read_many(&remote.instance, digests).await?;
+    let checked = digests.iter().zip(contents).map(|(digest, content)| match content {
+        Some(content) if Digest::of(digest.function, &content) == *digest => Ok(content),
+        Some(_) => Err(wrong(digest)),
+        None if digest.size == 0 => Ok(Bytes::new()),
+        None => Err(gone(digest)),
+    });
+    checked.collect()
+}
+
+/// A content of any size, written into an empty file and left at its beginning.
+pub async fn into_file(remote: &Remote, digest: Digest, file: &File) -> Result<(), Error> {
+    let again = || file.try_clone().map_err(|error| CasError::File(error.to_string()));
+    let (to, check) = (again()?, again()?);
+    if !remote.cas.read_to_file(&remote.instance, &digest, to).await? {
+        return Err(gone(&digest));
+    }
+    blocking(move || {
+        let mut file = &check;
+        let failed = |error: std::io::Error| CasError::File(error.to_string());
+        file.rewind().map_err(failed)?;
+        let is = worker::digest_of(&check, digest.function).map_err(failed)?;
+        file.rewind().map_err(failed)?;
+        if is == digest { Ok(()) } else { Err(wrong(&digest)) }
+    })
+    .await
+}
+
+/// A content of at most so many bytes, as a whole.
+pub async fn whole(remote: &Remote, digest: Digest, max_bytes: u64) -> Result<Bytes, Error> {
+    if digest.size > max_bytes {
+        return Err(Error::nonsense(format!("{digest} is too large for what it is used as")));
+    }
+    if digest.size <= MAX_SMALL_BYTES {
+        return Ok(small(remote, &[digest]).await?.pop().unwrap_or_default());
+    }
+    let file = tempfile::tempfile().map_err(|error| CasError::File(error.to_string()))?;
+    into_file(remote, digest, &file).await?;
+    blocking(move || {
+        let mut content = Vec::new();
+        (&file).read_to_end(&mut content).map_err(|error| CasError::File(error.to_string()))?;
+        Ok(content.into())
+    })
+    .await
+}
+
+fn gone(digest: &Digest) -> Error {
+    Error::Content(CasError::Refused(format!("{digest} is not there any more; run this again")))
+}
+
+fn wrong(digest: &Digest) -> Error {
+    Error::Content(CasError::Refused(format!("its content for {digest} is wrong")))
+}

@@ -1,0 +1,131 @@
+//! One execution from its request to its end.
+//!
+//! A connection that breaks is made again: the operation is found by its name, which outlives the server's process. Only
+//! a server that forgets its operations is asked to execute again.
+
+use std::time::{Duration, Instant};
+
+use bazel_remote_apis::build::bazel::remote::execution::v2::execution_stage::Value as Stage;
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse, WaitExecutionRequest,
+};
+use bazel_remote_apis::google::longrunning::{Operation, operation};
+use prost::Message;
+use tokio::time::timeout;
+use tonic::{Code, Status, Streaming};
+
+use super::error::Error;
+use super::progress::Progress;
+use super::remote::{Remote, cause};
+use crate::client;
+
+/// How long the server may be gone: enough for it to be started again.
+const PATIENCE: Duration = Duration::from_secs(60);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+/// After so long without a word the operation is asked for again; the server says more often that nothing changed.
+const MAX_SILENCE: Duration = Duration::from_secs(90);
+/// How often an execution is asked for again whose operation the server does not know any more.
+const MAX_FORGOTTEN: u32 = 3;
+
+pub struct Follower<'a> {
+    remote: &'a Remote,
+    progress: &'a Progress,
+    stage: Option<Stage>,
+    heard: Instant,
+    pause: Duration,
+}
+
+impl<'a> Follower<'a> {
+    pub fn new(remote: &'a Remote, progress: &'a Progress) -> Follower<'a> {
+        Follower { remote, progress, stage: None, heard: Instant::now(), pause: FIRST_PAUSE }
+    }
+
+    /// The response of the execution, whatever it says.
+    pub async fn run(mut self, request: &ExecuteRequest) -> Result<ExecuteResponse, Error> {
+        let mut forgotten = 0;
+        loop {
+            let lost = match self.attend(request).await {
+                Ok(Some(operation)) => return response(operation),
+                Ok(None) => Status::unavailable("the server ended the stream"),
+                Err(status) => status,
+            };
+            let is_forgotten = lost.code() == Code::NotFound && self.remote.operation().is_some();
+            if is_forgotten && forgotten < MAX_FORGOTTEN {
+                forgotten += 1;
+                self.remote.set_operation(None);
+            } else if !is_transient(lost.code()) {
+                return Err(lost.into());
+            }
+            if self.heard.elapsed() > PATIENCE {
+                let (url, seconds, why) = (self.remote.url.clone(), PATIENCE.as_secs(), cause(&lost));
+                return Err(client::Error::Silent { url, seconds, why }.into());
+            }
+            if self.pause == FIRST_PAUSE {
+                self.progress.line(format_args!("the server is asked again ({})", cause(&lost)));
+            }
+            tokio::time::sleep(self.pause).await;
+            self.pause = MAX_PAUSE.min(self.pause * 2);
+        }
+    }
+
+    /// Follows one stream to its end, and gives the operation if it is over.
+    async fn attend(&mut self, request: &ExecuteRequest) -> Result<Option<Operation>, Status> {
+        let slow = |_| Status::unavailable("the server does not answer");
+        let mut stream = timeout(MAX_SILENCE, self.open(request)).await.map_err(slow)??;
+        while let Some(operation) = timeout(MAX_SILENCE, stream.message()).await.map_err(slow)?? {
+            self.heard = Instant::now();
+            self.pause = FIRST_PAUSE;
+            self.remote.set_operation(Some(&operation.name));
+            if operation.done {
+                return Ok(Some(operation));
+            }
+            self.show(&operation);
+        }
+        Ok(None)
+    }
+
+    async fn open(&self, request: &ExecuteRequest) -> Result<Streaming<Operation>, Status> {
+        let mut client = self.remote.execution();
+        let stream = match self.remote.operation() {
+            None => client.execute(self.remote.request(request.clone())).await,
+            Some(name) => client.wait_execution(self.remote.request(WaitExecutionRequest { name })).await,
+        };
+        stream.map(tonic::Response::into_inner)
+    }
+
+    fn show(&mut self, operation: &Operation) {
+        let metadata = operation.metadata.as_ref();
+        let metadata = metadata.and_then(|any| ExecuteOperationMetadata::decode(&any.value[..]).ok());
+        let Some(metadata) = metadata else { return };
+        let stage = metadata.stage();
+        if self.stage.replace(stage) == Some(stage) {
+            return;
+        }
+        let worker = metadata.partial_execution_metadata.map(|about| about.worker).unwrap_or_default();
+        self.progress.wait(&match (stage, worker.as_str()) {
+            (Stage::CacheCheck, _) => "Looking into the cache".to_owned(),
+            (Stage::Executing, "") => "Running".to_owned(),
+            (Stage::Executing, worker) => format!("Running on {worker}"),
+            _ => "Waiting for a worker".to_owned(),
+        });
+    }
+}
+
+fn response(operation: Operation) -> Result<ExecuteResponse, Error> {
+    match operation.result {
+        Some(operation::Result::Response(any)) => {
+            ExecuteResponse::decode(&any.value[..]).map_err(Error::nonsense)
+        }
+        Some(operation::Result::Error(status)) => {
+            Err(Status::new(Code::from(status.code), status.message).into())
+        }
+        None => Err(Error::nonsense("an operation is over and has no result")),
+    }
+}
+
+/// What a server says, or the way to it, while it stops and starts, or is full for a while.
+fn is_transient(code: Code) -> bool {
+    use Code::{Aborted, Cancelled, Internal, ResourceExhausted, Unavailable, Unknown};
+    matches!(code, Unavailable | Aborted | Cancelled | Internal | ResourceExhausted | Unknown)
+}

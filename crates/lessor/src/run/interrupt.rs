@@ -1,0 +1,56 @@
+//! Ctrl-C: nobody waits for the command any more, and the server is told so.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::progress::Progress;
+use super::remote::{Remote, cause};
+
+/// Does the work, unless a signal comes first. A second one ends the waiting for the cancellation.
+pub async fn or_done(
+    remote: &Remote,
+    progress: &Progress,
+    work: impl Future<Output = Result<ExitCode>>,
+) -> Result<ExitCode> {
+    let mut signals = Signals::listen()?;
+    let code = tokio::select! {
+        done = work => return done,
+        code = signals.next() => code,
+    };
+    progress.end();
+    let is_running = remote.operation().is_some();
+    let said = tokio::select! {
+        cancelled = remote.cancel() => match cancelled {
+            Ok(()) if is_running => "interrupted; the command is cancelled".to_owned(),
+            Ok(()) => "interrupted before the command began".to_owned(),
+            Err(status) => format!("interrupted; the command may still run: {}", cause(&status)),
+        },
+        _ = signals.next() => "interrupted; the command may still run".to_owned(),
+    };
+    progress.warn(said);
+    Ok(ExitCode::from(code))
+}
+
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?,
+            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+        })
+    }
+
+    /// The exit code that tells of it: 128 and the signal's number.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 130,
+            _ = self.terminate.recv() => 143,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a person sees while a command runs elsewhere: bars on a terminal, which vanish, and lines that stay.
+//!
+//! Everything goes to standard error, so that standard output is the command's alone.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::client::show::{note, text::clean};
+
+/// How often a bar moves while nothing happens, so that it is seen to be alive.
+const TICK: Duration = Duration::from_millis(120);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Progress {
+    bar: ProgressBar,
+    is_quiet: bool,
+    begun: Instant,
+}
+
+impl Progress {
+    /// Standard error that is not a terminal gets lines only.
+    pub fn new(is_quiet: bool) -> Progress {
+        let target = if is_quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        Progress { bar: ProgressBar::with_draw_target(None, target), is_quiet, begun: Instant::now() }
+    }
+
+    #[cfg(test)]
+    pub fn silent() -> Progress {
+        Progress::new(true)
+    }
+
+    /// A new piece of work of so many bytes.
+    pub fn begin(&self, what: &str, total_bytes: u64) {
+        self.style("{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}");
+        self.bar.reset();
+        self.bar.set_length(total_bytes);
+        self.bar.set_message(what.to_owned());
+    }
+
+    pub fn advance(&self, bytes: u64) {
+        self.bar.inc(bytes);
+    }
+
+    /// Something whose end nobody knows.
+    pub fn wait(&self, what: &str) {
+        self.style("{spinner} {msg} {elapsed}");
+        self.bar.reset();
+        self.bar.set_message(clean(what));
+        self.bar.enable_steady_tick(TICK);
+    }
+
+    /// A line that stays.
+    pub fn line(&self, text: impl std::fmt::Display) {
+        if !self.is_quiet {
+            self.bar.suspend(|| note(format_args!("lessor: {text}")));
+        }
+    }
+
+    /// A line that stays also when nothing else is to be said.
+    pub fn warn(&self, text: impl std::fmt::Display) {
+        self.bar.suspend(|| note(format_args!("lessor: {text}")));
+    }
+
+    /// Nothing moves any more; others may write to the terminal.
+    pub fn end(&self) {
+        self.bar.disable_steady_tick();
+        self.bar.finish_and_clear();
+    }
+
+    pub fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    fn style(&self, template: &str) {
+        self.bar.disable_steady_tick();
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.bar.set_style(style);
+        }
+    }
+}
+
+/// A time for people.
+pub fn took(time: Duration) -> String {
+    match time.as_millis() {
+        ms @ 0..1_000 => format!("{ms} ms"),
+        ms @ 1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        ms => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
+    }
+}
+
+pub fn size(bytes: u64) -> String {
+    HumanBytes(bytes).to_string()
+}
+
+pub fn counted(number: usize, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_the_unit_that_fits() {
+        for (ms, told) in [(0, "0 ms"), (999, "999 ms"), (1_250, "1.2 s"), (61_000, "1 min 1 s")] {
+            assert_eq!(took(Duration::from_millis(ms)), told);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The command's own output, byte by byte as it was.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+
+use bazel_remote_apis::build::bazel::remote::execution::v2;
+use blobs::Digest;
+use worker::cas::CasError;
+
+use super::error::Error;
+use super::fetch;
+use super::inputs::FUNCTION;
+use super::remote::Remote;
+use super::upload::blocking;
+
+/// What the command wrote to one of its streams: told in the result itself, or kept in the store.
+pub struct Stream {
+    raw: Vec<u8>,
+    pub digest: Digest,
+}
+
+impl Stream {
+    pub fn read(raw: &[u8], digest: Option<&v2::Digest>, what: &str) -> Result<Stream, Error> {
+        let digest = match digest.filter(|_| raw.is_empty()) {
+            Some(_) => fetch::read_digest(digest, what)?,
+            None => Digest::of(FUNCTION, raw),
+        };
+        Ok(Stream { raw: raw.to_vec(), digest })
+    }
+
+    /// A reader that has gone needs nothing more: this is no error.
+    pub async fn copy_to(self, remote: &Remote, to: impl Write + Send + 'static) -> Result<(), Error> {
+        let mut to = to;
+        if self.digest.size == self.raw.len() as u64 {
+            return blocking(move || over(to.write_all(&self.raw).and_then(|()| to.flush()))).await;
+        }
+        let file = tempfile::tempfile().map_err(|error| CasError::File(error.to_string()))?;
+        fetch::into_file(remote, self.digest, &file).await?;
+        blocking(move || over(copy(&file, &mut to))).await
+    }
+}
+
+fn copy(mut file: &File, to: &mut impl Write) -> io::Result<()> {
+    io::copy(&mut file, to)?;
+    to.flush()
+}
+
+fn over(written: io::Result<()>) -> Result<(), Error> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other.map_err(Error::Streams),
+    }
+}
