@@ -8,10 +8,10 @@ use std::time::Instant;
 use chaos::Plan;
 
 use crate::bazel::{Bazel, Processes};
-use crate::gates::Gates;
 use crate::ledger::History;
 use crate::succeeded;
 use crate::support::Server;
+use crate::support::gates::Gates;
 use crate::support::worker::{Worker, coordinator};
 use crate::workspace::Workspace;
 

@@ -5,7 +5,6 @@ mod bazel;
 mod cached;
 mod ccache;
 mod executed;
-mod gates;
 mod killed;
 mod ledger;
 mod moon;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::gates::Gates;
+use crate::support::gates::Gates;
 use crate::support::worker::{Worker, coordinator};
 use crate::support::{Ran, Server, lessor};
 use crate::{command, run};

@@ -4,8 +4,6 @@
 mod commands;
 mod faults;
 mod files;
-#[path = "../clients/gates.rs"]
-mod gates;
 #[path = "../support/mod.rs"]
 mod support;
 

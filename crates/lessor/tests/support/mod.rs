@@ -5,6 +5,7 @@
 #![allow(dead_code)]
 
 pub mod fake;
+pub mod gates;
 pub mod proxy;
 pub mod worker;
 
