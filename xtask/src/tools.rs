@@ -67,6 +67,12 @@ const TEST_TOOLS: &[Tool] = &[
         needed_for: "the cache over HTTP",
     },
     Tool {
+        name: "promtool",
+        probe: &["promtool", "--version"],
+        package: "prometheus",
+        needed_for: "checking the metrics",
+    },
+    Tool {
         name: "npm",
         probe: &["npm", "--version"],
         package: "npm",

@@ -22,9 +22,10 @@ use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::engine::Registry;
+use crate::metrics::Metrics;
 use crate::history::{History, HistoryError, HistoryReader};
 use crate::request::{
-    Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
+    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
 };
 
 /// Longest wait for room in the inbox before a request is refused.
@@ -51,6 +52,7 @@ pub struct Handle {
     pub(crate) waiting: Arc<AtomicUsize>,
     pub(crate) history: Arc<dyn HistoryReader>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) metrics: Metrics,
 }
 
 /// One method for each command that has exactly one kind of answer.
@@ -90,6 +92,11 @@ impl Handle {
         &self.registry
     }
 
+    /// What the writer has counted since it began.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
     /// Whether requests are taken.
     pub fn is_serving(&self) -> bool {
         !self.inbox.is_closed()
@@ -126,6 +133,8 @@ impl Handle {
         push_targets() => Request::Read(Read::PushTargets) => PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>);
         token_key() => Request::Read(Read::TokenKey) => TokenKey(Option<TokenKey>);
         status() => Request::Read(Read::Status) => Status(Status);
+        /// How much waits and runs: in the queues of these names over all scopes, and in all others together.
+        depths(names: Arc<[String]>) => Request::Read(Read::Depths(names)) => Depths(Vec<Depth>);
         list(
             scope: Scope,
             queue: Option<Arc<str>>,

@@ -11,7 +11,9 @@ mod follower;
 mod handle;
 mod history;
 mod journal_line;
+mod metrics;
 mod request;
+mod tally;
 
 pub use clock::{Clock, first_time, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};
@@ -22,6 +24,8 @@ pub use handle::Handle;
 pub use history::{History, HistoryError, HistoryReader, HistoryRecord, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;
 pub use ledger::file::ClusterId;
+pub use metrics::Metrics;
 pub use request::{
-    Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
+    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
 };
+pub use tally::Tally;

@@ -94,6 +94,8 @@ pub enum Read {
     /// The key that signs task tokens.
     TokenKey,
     Status,
+    /// The queues of these names, over all scopes, and all others together.
+    Depths(Arc<[String]>),
 }
 
 /// What a waiter waits for.
@@ -126,6 +128,7 @@ pub enum Reply {
     Together(Vec<Answer>),
     TokenKey(Option<TokenKey>),
     Status(Status),
+    Depths(Vec<Depth>),
     Unavailable(Unavailable),
 }
 
@@ -172,6 +175,15 @@ pub struct Status {
     pub max_state_bytes: usize,
     pub polls: usize,
     pub room: Room,
+}
+
+/// How much waits and runs in some queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Depth {
+    pub waiting: u64,
+    pub leased: u64,
+    /// When the oldest task was created that could be leased now.
+    pub oldest_waiting: Option<Time>,
 }
 
 /// Why there is no answer. Nothing is known to have happened, except where it says otherwise.

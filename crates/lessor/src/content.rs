@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use blobs::{ActionCache, Blobs, Local, Options, Store};
+use server::Metrics;
 use server::reapi::{Content, Keeper, Results, Settings};
 
 use crate::data_dir::DataDir;
@@ -21,11 +22,19 @@ pub struct Place {
     /// Disk space for content; what was not used for longest makes room.
     pub cache_mib: u64,
     pub settings: Settings,
+    /// Where its use is counted.
+    pub metrics: Metrics,
 }
 
 impl Default for Place {
     fn default() -> Place {
-        Place { cas: None, action_cache: None, cache_mib: DEFAULT_CACHE_MIB, settings: Settings::default() }
+        Place {
+            cas: None,
+            action_cache: None,
+            cache_mib: DEFAULT_CACHE_MIB,
+            settings: Settings::default(),
+            metrics: Metrics::default(),
+        }
     }
 }
 
@@ -37,10 +46,12 @@ pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
         None => local.clone(),
         Some(other) => open_at(&other, place.cache_mib)?,
     };
-    let results = Results::new(results as Arc<dyn ActionCache>);
+    let metrics = &place.metrics;
+    let results = Results::counted(results as Arc<dyn ActionCache>, metrics.clone());
     let keeper = Keeper::new(results.clone(), tokio::runtime::Handle::current());
-    let blobs: Arc<dyn Blobs> = local.clone();
-    Ok((Content { blobs, action_cache: local, results, settings: place.settings }, keeper))
+    let blobs = metrics.blobs(local.clone() as Arc<dyn Blobs>);
+    let action_cache = metrics.action_cache(local as Arc<dyn ActionCache>);
+    Ok((Content { blobs, action_cache, results, settings: place.settings }, keeper))
 }
 
 /// Whether the directory is not ours to use, and nothing was changed.

@@ -58,6 +58,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
     let data = DataDir::open(&settings.data, settings.may_create)?;
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
+    settings.content.metrics = settings.server.metrics.clone();
     let (content, keeper) = content::open(&data, std::mem::take(&mut settings.content))?;
     let start = coordinator_options(&settings, &data, keeper)?;
     let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;

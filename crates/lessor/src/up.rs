@@ -46,6 +46,10 @@ pub struct Options {
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_CACHE_MIB, value_parser = clap::value_parser!(u64).range(1..))]
     pub cache_mib: u64,
 
+    /// A queue with figures of its own in /metrics, beside `exec`; may be repeated
+    #[arg(long = "metrics-queue", value_name = "QUEUE")]
+    pub metrics_queues: Vec<String>,
+
     /// Run no actions in this process: other workers do
     #[arg(long)]
     pub no_worker: bool,
@@ -88,7 +92,11 @@ pub fn run(options: Options) -> Result<()> {
         history_mib: options.history_mib,
         drop_unverified_tail: options.drop_unverified_tail,
         queues: Vec::new(),
-        server: server::Options { push, ..server::Options::default() },
+        server: server::Options {
+            push,
+            metrics: server::Metrics::new(options.metrics_queues),
+            ..server::Options::default()
+        },
         content: content::Place { cache_mib: options.cache_mib, ..content::Place::default() },
         worker: !options.no_worker,
     })

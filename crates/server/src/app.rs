@@ -13,6 +13,7 @@ use crate::bodies::Bodies;
 use crate::callbacks::tokens::TaskTokens;
 use crate::grpc;
 use crate::lease_id::LeaseIds;
+use crate::metrics::Metrics;
 use crate::page_token::PageTokens;
 use crate::problem::{Code, Problem};
 use crate::push;
@@ -37,6 +38,7 @@ struct Inner {
     grpc: grpc::Shared,
     push: push::Shared,
     content: Option<Content>,
+    metrics: Metrics,
 }
 
 /// What an operator may say about the server.
@@ -50,6 +52,8 @@ pub struct Options {
     pub receiving: Receiving,
     /// What remote execution needs; it is not served without.
     pub content: Option<Content>,
+    /// Where everything is counted.
+    pub metrics: Metrics,
 }
 
 impl App {
@@ -61,7 +65,8 @@ impl App {
 
     /// As [`App::new`], with other settings.
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
-        let Options { scheduler, push, receiving, content } = options;
+        let Options { scheduler, push, receiving, content, metrics } = options;
+        metrics.show(handle.metrics());
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {
             handle,
@@ -74,6 +79,7 @@ impl App {
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),
             content,
+            metrics,
         }))
     }
 
@@ -107,6 +113,10 @@ impl App {
 
     pub(crate) fn content(&self) -> Option<&Content> {
         self.0.content.as_ref()
+    }
+
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.0.metrics
     }
 
     /// Ends all waits, so that the server can stop.

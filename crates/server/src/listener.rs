@@ -158,6 +158,7 @@ impl Server {
     async fn connection(self: Arc<Self>, stream: TcpStream, _place: OwnedSemaphorePermit) {
         // Answers are small and waited for; a failure only makes them slower.
         let _ = stream.set_nodelay(true);
+        let stream = self.app.metrics().connection(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
         let service = TowerToHyperService::new(self.router.clone());
         let mut connection = pin!(self.builder.serve_connection(io, service));

@@ -2,13 +2,14 @@
 
 use axum::Router;
 use axum::middleware::from_fn;
+use axum::routing::get;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::{
-    cache, callbacks, claims, fallback, grpc, health, leases, openapi, origin, panics, queues, reapi, tasks,
+    cache, callbacks, claims, fallback, grpc, health, leases, metrics, openapi, origin, panics, queues, reapi, tasks,
     workers,
 };
 
@@ -19,6 +20,7 @@ pub fn router(app: App) -> Router {
         router = router.merge(reapi::routes(&app, content)).merge(cache::routes(content));
     }
     router
+        .route("/metrics", get(metrics::serve))
         .merge(grpc::routes(&app))
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)

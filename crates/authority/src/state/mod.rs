@@ -152,6 +152,11 @@ impl State {
         mine.map(|(_, id)| self.show(&self.lines[id])).collect()
     }
 
+    /// All queues, by name, over all scopes.
+    pub fn all_queue_views(&self) -> impl Iterator<Item = QueueView> {
+        self.line_ids.values().map(|id| self.show(&self.lines[id]))
+    }
+
     /// The queues whose tasks are pushed, by name, over all scopes.
     pub fn push_targets(&self) -> Vec<(Arc<QueueKey>, Arc<PushTarget>)> {
         let lines = self.line_ids.iter().map(|(key, id)| (key, &self.lines[id]));

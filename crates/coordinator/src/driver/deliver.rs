@@ -19,6 +19,7 @@ impl Driver {
         // Not the clock's time: a record of ours must not overtake requests that were received before it.
         let now = self.horizon();
         for (reply_to, reply) in self.outbox.drain(..) {
+            self.metrics.answered(&reply);
             if let Err(reply) = reply_to.send(reply) {
                 self.engine.undelivered(&reply, now);
             }

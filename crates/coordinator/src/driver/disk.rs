@@ -26,7 +26,12 @@ const ROOM_TO_FINISH_BYTES: u64 = ROOM_FOR_TWO_BATCHES_BYTES + (8 << 20);
 const MAX_RESERVE_WAIT: Duration = Duration::from_secs(1);
 
 pub enum DiskEvent {
-    Appended(Batch, Room),
+    Appended {
+        batch: Batch,
+        room: Room,
+        /// What its write and its sync took.
+        took: Duration,
+    },
     /// The batch found no space and waits for some.
     Held,
     Room(Room),
@@ -148,11 +153,13 @@ impl Owner {
     }
 
     fn append(&mut self, mut batch: Batch, tasks: &Receiver<Task>) {
+        let begun = Instant::now();
         match self.ledger.append(&mut batch) {
             Ok(()) => {
+                let took = begun.elapsed();
                 self.prepare_reserve();
                 self.know_the_reserve(tasks);
-                self.tell(DiskEvent::Appended(batch, self.room()));
+                self.tell(DiskEvent::Appended { batch, room: self.room(), took });
             }
             Err(AppendError::Refused(Refusal::NoSpace)) => {
                 tracing::error!("the disk is full; a batch waits for space");

@@ -20,6 +20,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::clock::Clock;
 use crate::engine::{Engine, Room};
 use crate::handle::Envelope;
+use crate::journal_line::JournalLine;
+use crate::metrics::Metrics;
 use crate::request::Reply;
 use disk::{Disk, DiskEvent};
 use snapshots::Snapshots;
@@ -62,6 +64,7 @@ struct Driver {
     durable: watch::Sender<Position>,
     /// The receipt of the newest request that was decided.
     decided_up_to: Time,
+    metrics: Metrics,
     in_flight: bool,
     /// The batch in flight waits for space on the disk.
     held: bool,
@@ -198,12 +201,13 @@ impl Driver {
 
     fn disk_event(&mut self, event: DiskEvent) -> Result<(), Failure> {
         match event {
-            DiskEvent::Appended(batch, room) => {
+            DiskEvent::Appended { batch, room, took } => {
                 (self.in_flight, self.held) = (false, false);
                 self.engine.set_room(room);
-                for line in self.engine.batch_durable(batch) {
-                    line.log();
-                }
+                let bytes = batch.body_bytes();
+                let notes = self.engine.batch_durable(batch);
+                self.metrics.batch(bytes, took, &notes.tally);
+                notes.lines.iter().for_each(JournalLine::log);
                 self.durable.send_replace(self.engine.durable());
                 self.snapshots.durable(self.engine.durable());
                 self.deliver();

@@ -20,6 +20,7 @@ use crate::effects::{self, Effect};
 use crate::engine::Engine;
 use crate::handle::{Handle, INBOX_KIB};
 use crate::history::LedgerHistory;
+use crate::metrics::Metrics;
 use crate::request::Request;
 
 /// After the clock jumped by more than this across a restart, nothing is purged for its age at first: somebody may
@@ -148,6 +149,7 @@ fn begin(
     let (inbox_sender, inbox) = mpsc::channel(INBOX_REQUESTS);
     let waiting = Arc::new(AtomicUsize::new(0));
     let (stop, shutdown) = watch::channel(false);
+    let metrics = Metrics::default();
     let (durable, follow_durable) = watch::channel(state.position());
     let mut driver = Driver {
         engine: Engine::new(state, hold),
@@ -161,6 +163,7 @@ fn begin(
         shutdown,
         durable,
         decided_up_to: Time::ZERO,
+        metrics: metrics.clone(),
         in_flight: false,
         held: false,
         outbox: Vec::new(),
@@ -203,6 +206,7 @@ fn begin(
         waiting,
         history: Arc::new(LedgerHistory::new(reader)),
         registry,
+        metrics,
     };
     let report = StartReport { opened, snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
     Ok(Running { handle, report, stop, ended })

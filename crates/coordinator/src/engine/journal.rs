@@ -8,14 +8,22 @@ use ledger::file::{Batch, BatchBuilder};
 use ledger::record;
 
 use crate::journal_line::JournalLine;
+use crate::tally::Tally;
+
+/// What there is to say about a batch once it is durable.
+#[derive(Default)]
+pub struct Notes {
+    pub lines: Vec<JournalLine>,
+    pub tally: Tally,
+}
 
 pub struct Journal {
     open: BatchBuilder,
     /// Batches that are full and go before the open one.
-    full: VecDeque<(Batch, Vec<JournalLine>)>,
+    full: VecDeque<(Batch, Notes)>,
     /// What there will be to say about the open batch, and about the one in flight.
-    lines: Vec<JournalLine>,
-    lines_in_flight: Option<Vec<JournalLine>>,
+    notes: Notes,
+    notes_in_flight: Option<Notes>,
     spare: Option<Batch>,
     scratch: Vec<u8>,
 }
@@ -25,8 +33,8 @@ impl Journal {
         Journal {
             open: BatchBuilder::new(durable.next()),
             full: VecDeque::new(),
-            lines: Vec::new(),
-            lines_in_flight: None,
+            notes: Notes::default(),
+            notes_in_flight: None,
             spare: None,
             scratch: Vec::new(),
         }
@@ -39,46 +47,48 @@ impl Journal {
     /// Applies an event to the state and adds its record. An event that does not fit is a bug: deciding and
     /// applying disagree, and going on would make it true.
     pub fn write(&mut self, state: &mut State, now: Time, event: &Event) {
-        let prev = event.task().and_then(|id| state.task(id)).map(|task| task.last);
-        let position = state.apply(now, event).unwrap_or_else(|illegal| panic!("{illegal}: {event:?}"));
+        let before = event.task().and_then(|id| state.task(id));
+        let prev = before.map(|task| task.last);
         self.scratch.clear();
         record::encode(now, prev, event, &mut self.scratch);
         if !self.open.fits(self.scratch.len()) {
             let full = self.close(now);
             self.full.push_back(full);
         }
+        self.notes.tally.note(before, event, now);
+        let position = state.apply(now, event).unwrap_or_else(|illegal| panic!("{illegal}: {event:?}"));
         let written = self.open.push(&self.scratch).unwrap_or_else(|full| panic!("{full:?}: {event:?}"));
         assert_eq!(written, position, "the ledger and the state count the same");
-        self.lines.extend(JournalLine::of(state, event));
+        self.notes.lines.extend(JournalLine::of(state, event));
     }
 
     /// The oldest batch that is not on its way yet, unless another is.
     pub fn take(&mut self, now: Time) -> Option<Batch> {
-        if self.lines_in_flight.is_some() {
+        if self.notes_in_flight.is_some() {
             return None;
         }
-        let (batch, lines) = match self.full.pop_front() {
+        let (batch, notes) = match self.full.pop_front() {
             Some(full) => full,
             None if self.open.is_empty() => return None,
             None => self.close(now),
         };
-        self.lines_in_flight = Some(lines);
+        self.notes_in_flight = Some(notes);
         Some(batch)
     }
 
-    pub fn durable(&mut self, batch: Batch) -> Vec<JournalLine> {
+    pub fn durable(&mut self, batch: Batch) -> Notes {
         self.spare = Some(batch);
-        self.lines_in_flight.take().unwrap_or_default()
+        self.notes_in_flight.take().unwrap_or_default()
     }
 
     /// Ends the open batch and begins another.
-    fn close(&mut self, now: Time) -> (Batch, Vec<JournalLine>) {
+    fn close(&mut self, now: Time) -> (Batch, Notes) {
         let first = self.open.next();
         let next = match self.spare.take() {
             Some(batch) => batch.into_builder(first),
             None => BatchBuilder::new(first),
         };
         let open = std::mem::replace(&mut self.open, next);
-        (open.finish(now.0), std::mem::take(&mut self.lines))
+        (open.finish(now.0), std::mem::take(&mut self.notes))
     }
 }

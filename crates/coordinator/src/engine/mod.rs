@@ -15,6 +15,7 @@ mod snapshot_plan;
 mod waits;
 
 pub use answers::ReplyTo;
+pub use journal::Notes;
 pub use registry::{Activity, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::{Slice, SliceSize};
 pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
@@ -28,8 +29,7 @@ use authority::{Answer, Command, LeaseRef, Position, State, TaskId, Time};
 use ledger::file::Batch;
 use ledger::record::snapshot::Slices;
 
-use crate::journal_line::JournalLine;
-use crate::request::{Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
+use crate::request::{Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
 use answers::Answers;
 use journal::Journal;
 use polls::Polls;
@@ -208,7 +208,7 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     /// The batch taken last is durable: its answers may go. Returns what there is to say about it.
-    pub fn batch_durable(&mut self, batch: Batch) -> Vec<JournalLine> {
+    pub fn batch_durable(&mut self, batch: Batch) -> Notes {
         self.answers.durable(Position(batch.next().0 - 1));
         self.journal.durable(batch)
     }
@@ -299,6 +299,7 @@ impl<T: ReplyTo> Engine<T> {
             Read::Leases { scope, worker } => Reply::Leases(self.state.leases_held(&scope, &worker)),
             Read::PushTargets => Reply::PushTargets(self.state.push_targets()),
             Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
+            Read::Depths(names) => Reply::Depths(self.depths(&names)),
             Read::Status => Reply::Status(Status {
                 position: self.state.position(),
                 tasks: self.state.len(),
@@ -308,6 +309,20 @@ impl<T: ReplyTo> Engine<T> {
                 room: self.room,
             }),
         }
+    }
+
+    /// One for each name, and one for all other queues.
+    fn depths(&self, names: &[String]) -> Vec<Depth> {
+        let mut depths = vec![Depth::default(); names.len() + 1];
+        for queue in self.state.all_queue_views() {
+            let place = names.iter().position(|name| **name == *queue.key.name).unwrap_or(names.len());
+            let depth = &mut depths[place];
+            depth.waiting += queue.waiting;
+            depth.leased += queue.leased;
+            let oldest = depth.oldest_waiting.into_iter().chain(queue.oldest_waiting);
+            depth.oldest_waiting = oldest.min();
+        }
+        depths
     }
 
     fn detail(&self, scope: &authority::Scope, task: TaskId) -> Option<TaskDetail> {

@@ -121,6 +121,16 @@ impl Registry {
         Some(registered.clone())
     }
 
+    /// How many workers are registered, over all scopes.
+    pub fn registered_count(&self, now: Time) -> usize {
+        let mut heard = self.lock();
+        let registered = heard.values_mut().filter_map(|known| {
+            self.forget_if_silent(known, now);
+            known.registered.as_ref()
+        });
+        registered.count()
+    }
+
     /// What the registered workers of a scope offer.
     pub fn offered(&self, scope: &Scope, now: Time) -> Vec<Arc<Properties>> {
         let mut heard = self.lock();

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use authority::{QueueConfig, QueueKey, Scope};
 use serde::{Deserialize, Serialize};
+use server::MAX_NAMED_QUEUES;
 use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
 
 use crate::content::{self, DEFAULT_CACHE_MIB};
@@ -42,6 +43,15 @@ pub struct Config {
     pub execution: Execution,
     pub push: Push,
     pub capabilities: Capabilities,
+    pub metrics: Metrics,
+}
+
+/// What is shown at /metrics.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Metrics {
+    /// Queues with figures of their own, beside that of remote executions. All others are shown as one.
+    pub queues: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -232,6 +242,9 @@ impl Config {
         .into_iter()
         .flatten()
         .collect();
+        if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
+            faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));
+        }
         let (_, config) = self.exec_queue();
         faults.extend(config.check(EXEC_QUEUE).err().map(|what| format!("execution.scheduler: {what}")));
         faults.extend(
@@ -294,7 +307,12 @@ impl Config {
             history_mib: self.data.history_mib,
             drop_unverified_tail,
             queues,
-            server: server::Options { scheduler, push, ..server::Options::default() },
+            server: server::Options {
+                scheduler,
+                push,
+                metrics: server::Metrics::new(self.metrics.queues),
+                ..server::Options::default()
+            },
             content: content::Place {
                 cas: self.storage.cas.root_dir,
                 action_cache: self.storage.action_cache.root_dir,
@@ -304,6 +322,7 @@ impl Config {
                     worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
                     ..server::reapi::Settings::default()
                 },
+                ..content::Place::default()
             },
             worker: false,
         }

@@ -1,15 +1,19 @@
 //! `lessor worker daemon`: a worker in a process of its own.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 use worker::cas::{GrpcCas, GrpcCasOptions};
 use worker::executors::Host;
-use worker::{ActionOptions, Agent, Config, Stopper};
+use worker::{ActionOptions, Agent, Cas, Config, Executor, Stopper};
 
+use super::metrics::{self, Metrics};
 use super::{platform, slots};
 use crate::logging;
 
@@ -48,6 +52,10 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     instance: Option<String>,
 
+    /// Where to show figures for Prometheus at /metrics; port 0 takes a free one and logs it [default: nowhere]
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<SocketAddr>,
+
     /// How long running actions may take once it is told to stop
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     drain_seconds: u64,
@@ -82,9 +90,21 @@ async fn serve(options: Options) -> Result<()> {
         ..Config::new(options.server_url, id.clone(), actions)
     };
     tracing::info!(id, slots = config.max_concurrent_tasks, server = config.server_url, "working");
+    let mut host: Arc<dyn Executor> = Arc::new(Host::new(Host::DEFAULT_ENV_ALLOW));
+    let mut cas: Arc<dyn Cas> = cas;
+    // Ends with this function.
+    let mut beside = JoinSet::new();
+    if let Some(address) = options.metrics {
+        let metrics = Metrics::new(config.max_concurrent_tasks)?;
+        (host, cas) = (metrics.executor(host), metrics.cas(cas));
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| format!("cannot show metrics on {address}"))?;
+        tracing::info!(address = %listener.local_addr()?, "metrics are shown");
+        beside.spawn(metrics::serve(listener, metrics));
+    }
     let stop = Stopper::new();
     let told = tokio::spawn(stop_on_signals(stop.clone())?);
-    let ended = Agent::run(config, Arc::new(Host::new(Host::DEFAULT_ENV_ALLOW)), cas, stop).await;
+    let ended = Agent::run(config, host, cas, stop).await;
     told.abort();
     ended?;
     tracing::info!("stopped; what was not done was given back");

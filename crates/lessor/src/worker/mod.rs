@@ -2,6 +2,7 @@
 
 mod daemon;
 mod embedded;
+mod metrics;
 
 pub use embedded::Embedded;
 

@@ -1,7 +1,11 @@
 //! The standard health service, and reflection in both of its versions.
 
+use std::time::Duration;
+
 use axum::Router;
+use coordinator::engine::Room;
 use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -40,17 +44,49 @@ pub fn routes(router: Router<App>, app: &App) -> Router<App> {
     }
 }
 
-/// Answers from what is known here, without a place in the coordinator's queue, so that it never waits.
+/// Whether new work is taken: the coordinator answers, and the disk has room (S3-60).
+const SCHEDULER: &str = "lessor.Scheduler";
+/// Whether anybody is there to do work: some worker is registered (S3-60).
+const WORKERS: &str = "lessor.Workers";
+/// The services of remote execution, where it is served.
+const REMOTE_EXECUTION: [&str; 6] = [
+    "build.bazel.remote.execution.v2.ActionCache",
+    "build.bazel.remote.execution.v2.Capabilities",
+    "build.bazel.remote.execution.v2.ContentAddressableStorage",
+    "build.bazel.remote.execution.v2.Execution",
+    "google.bytestream.ByteStream",
+    "google.longrunning.Operations",
+];
+/// How long the coordinator may take to say where it is.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+/// How often somebody who watches is looked after.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Only the scheduler's own state is asked of the coordinator; all else is known here, and never waits.
+#[derive(Clone)]
 struct Serving {
     app: App,
 }
 
 impl Serving {
     /// How a service does; none when there is no such service.
-    fn status(&self, service: &str) -> Option<ServingStatus> {
-        let known = service.is_empty() || SERVICE_NAMES.contains(&service);
-        let serving = !self.app.is_draining() && self.app.handle().is_serving();
-        known.then_some(if serving { ServingStatus::Serving } else { ServingStatus::NotServing })
+    async fn status(&self, service: &str) -> Option<ServingStatus> {
+        let handle = self.app.handle();
+        let is_up = !self.app.is_draining() && handle.is_serving();
+        let serves = match service {
+            SCHEDULER => is_up && self.takes_work().await,
+            WORKERS => is_up && handle.registry().registered_count(handle.now()) > 0,
+            "" => is_up,
+            name if SERVICE_NAMES.contains(&name) => is_up,
+            name if self.app.content().is_some() && REMOTE_EXECUTION.contains(&name) => is_up,
+            _ => return None,
+        };
+        Some(if serves { ServingStatus::Serving } else { ServingStatus::NotServing })
+    }
+
+    async fn takes_work(&self) -> bool {
+        let status = timeout(MAX_WAIT, self.app.handle().status()).await;
+        matches!(status, Ok(Ok(status)) if status.room == Room::Plenty)
     }
 }
 
@@ -64,30 +100,38 @@ impl Health for Serving {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        let status = self.status(&request.get_ref().service);
+        let status = self.status(&request.get_ref().service).await;
         status.map(|status| Response::new(answer(status))).ok_or_else(|| Status::not_found("no such service"))
     }
 
     type WatchStream = ReceiverStream<Result<HealthCheckResponse, Status>>;
 
-    /// Tells the status now, and again when the server is about to stop.
+    /// Tells the status now, and again whenever it has changed, until the server is about to stop.
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let place = self.app.grpc().stream()?;
-        let status = self.status(&request.get_ref().service);
         let (sender, receiver) = mpsc::channel(2);
-        let app = self.app.clone();
+        let serving = self.clone();
         tokio::spawn(async move {
             let _place = place;
-            let _ = sender.send(Ok(answer(status.unwrap_or(ServingStatus::ServiceUnknown)))).await;
-            tokio::select! {
-                () = app.draining() => {}
-                () = sender.closed() => return,
-            }
-            if status == Some(ServingStatus::Serving) {
-                let _ = sender.send(Ok(answer(ServingStatus::NotServing))).await;
+            let service = request.into_inner().service;
+            let mut told = None;
+            loop {
+                let is_last = serving.app.is_draining();
+                let status = serving.status(&service).await.unwrap_or(ServingStatus::ServiceUnknown);
+                if told.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
+                    return;
+                }
+                if is_last {
+                    return;
+                }
+                tokio::select! {
+                    () = serving.app.draining() => {}
+                    () = sender.closed() => return,
+                    () = sleep(LOOK_INTERVAL) => {}
+                }
             }
         });
         Ok(Response::new(ReceiverStream::new(receiver)))

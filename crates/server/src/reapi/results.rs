@@ -15,6 +15,7 @@ use super::execution::payload::Payload;
 use super::execution::view;
 use super::messages::ActionResult;
 use super::store::{self, Store};
+use crate::metrics::Metrics;
 
 /// An entry begins with the position of the commit that it comes from; one that was uploaded with zero.
 const POSITION_BYTES: usize = 8;
@@ -25,11 +26,17 @@ pub struct Results {
     cache: Arc<dyn ActionCache>,
     /// Held while a commit's entry is compared and written, so that an older one never replaces a newer one.
     writing: Arc<Mutex<()>>,
+    metrics: Metrics,
 }
 
 impl Results {
     pub fn new(cache: Arc<dyn ActionCache>) -> Results {
-        Results { cache, writing: Arc::default() }
+        Results::counted(cache, Metrics::default())
+    }
+
+    /// As [`Results::new`], with lookups counted.
+    pub fn counted(cache: Arc<dyn ActionCache>, metrics: Metrics) -> Results {
+        Results { cache, writing: Arc::default(), metrics }
     }
 
     /// What Execute may serve: a committed result, all of which is here.
@@ -53,6 +60,20 @@ impl Results {
     }
 
     async fn served(
+        &self,
+        store: &Store,
+        scope: &Scope,
+        action: &Digest,
+        serve: Serve,
+    ) -> Result<Option<ActionResult>, Status> {
+        let found = self.whole(store, scope, action, serve).await;
+        if let Ok(found) = &found {
+            self.metrics.action_looked(found.is_some());
+        }
+        found
+    }
+
+    async fn whole(
         &self,
         store: &Store,
         scope: &Scope,

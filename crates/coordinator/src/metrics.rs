@@ -1,0 +1,200 @@
+//! What the writer counts: atomics that it adds to once a batch is durable or an answer is out. Whoever shows them reads
+//! them beside the work.
+//!
+//! Labels come from fixed sets that are written here, so no stranger's words become one (X20).
+
+use std::time::Duration;
+
+use authority::command::Verdict;
+use authority::{Answer, DeadReason};
+use prometheus::core::Collector;
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets,
+};
+
+use crate::request::Reply;
+use crate::tally::Tally;
+
+/// From a millisecond to about nine hours.
+const TASK_BUCKETS: (f64, f64, usize) = (0.001, 4.0, 13);
+/// From 50 microseconds to about three seconds.
+const SYNC_BUCKETS: (f64, f64, usize) = (0.000_05, 2.0, 17);
+/// Up to 16,384 records, and from 512 bytes to 8 MiB.
+const RECORD_BUCKETS: (f64, f64, usize) = (1.0, 4.0, 8);
+const BYTE_BUCKETS: (f64, f64, usize) = (512.0, 4.0, 8);
+
+/// Cheap to clone: clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    submitted: IntCounter,
+    completed: IntCounter,
+    failed: IntCounter,
+    retried: IntCounter,
+    dead: IntCounterVec,
+    granted: IntCounter,
+    extended: IntCounter,
+    released: IntCounter,
+    expired: IntCounterVec,
+    verdicts: IntCounterVec,
+    queue_time: Histogram,
+    execution_time: Histogram,
+    sync: Histogram,
+    batch_records: Histogram,
+    batch_bytes: Histogram,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let metrics = Metrics {
+            submitted: counter("lessor_submitted_tasks_total", "Tasks that were submitted."),
+            completed: counter("lessor_completed_tasks_total", "Tasks that ended COMPLETED."),
+            failed: counter("lessor_failed_tasks_total", "Tasks that ended FAILED."),
+            retried: counter(
+                "lessor_retried_attempts_total",
+                "Attempts that failed and whose task waits for the next one.",
+            ),
+            dead: counters("lessor_dead_tasks_total", "Tasks that ended DEAD, by reason.", "reason"),
+            granted: counter("lessor_granted_leases_total", "Leases that were granted."),
+            extended: counter("lessor_extended_leases_total", "Extensions of leases that were recorded."),
+            released: counter("lessor_released_leases_total", "Leases that were given back."),
+            expired: counters("lessor_expired_leases_total", "Leases that expired, by cause.", "cause"),
+            verdicts: counters("lessor_verdicts_total", "Answers to reports, by verdict.", "verdict"),
+            queue_time: histogram(
+                "lessor_queue_time_seconds",
+                "How long tasks could have been leased before they were.",
+                TASK_BUCKETS,
+            ),
+            execution_time: histogram(
+                "lessor_execution_time_seconds",
+                "Time from a lease to the report that was accepted on it.",
+                TASK_BUCKETS,
+            ),
+            sync: histogram(
+                "lessor_ledger_sync_seconds",
+                "Time to write a batch of records and to sync it.",
+                SYNC_BUCKETS,
+            ),
+            batch_records: histogram("lessor_ledger_batch_records", "Records in a batch.", RECORD_BUCKETS),
+            batch_bytes: histogram("lessor_ledger_batch_bytes", "Size of a batch.", BYTE_BUCKETS),
+        };
+        // What has not happened yet is shown as zero, so that its first time is seen as a change.
+        DeadReason::ALL.iter().for_each(|reason| drop(metrics.dead.with_label_values(&[reason.name()])));
+        for cause in ["silence", "timeout"] {
+            metrics.expired.with_label_values(&[cause]);
+        }
+        for verdict in ["COMMITTED", "CANCELLED", "REJECTED"] {
+            metrics.verdicts.with_label_values(&[verdict]);
+        }
+        metrics
+    }
+}
+
+impl Metrics {
+    /// Lets a registry show them. One registry takes them once.
+    pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
+        let counters = [
+            &self.submitted,
+            &self.completed,
+            &self.failed,
+            &self.retried,
+            &self.granted,
+            &self.extended,
+            &self.released,
+        ];
+        let histograms = [
+            &self.queue_time,
+            &self.execution_time,
+            &self.sync,
+            &self.batch_records,
+            &self.batch_bytes,
+        ];
+        let vectors = [&self.dead, &self.expired, &self.verdicts];
+        let counters = counters.into_iter().map(|one| Box::new(one.clone()) as Box<dyn Collector>);
+        let histograms = histograms.into_iter().map(|one| Box::new(one.clone()) as Box<dyn Collector>);
+        let vectors = vectors.into_iter().map(|one| Box::new(one.clone()) as Box<dyn Collector>);
+        counters.chain(histograms).chain(vectors).try_for_each(|one| registry.register(one))
+    }
+
+    /// A batch is durable.
+    pub(crate) fn batch(&self, bytes: usize, took: Duration, tally: &Tally) {
+        self.sync.observe(took.as_secs_f64());
+        self.batch_bytes.observe(bytes as f64);
+        self.batch_records.observe(tally.records as f64);
+        self.submitted.inc_by(tally.submitted);
+        self.completed.inc_by(tally.completed);
+        self.failed.inc_by(tally.failed);
+        self.retried.inc_by(tally.retried);
+        self.granted.inc_by(tally.granted);
+        self.extended.inc_by(tally.extended);
+        self.released.inc_by(tally.released);
+        add(&self.expired, "silence", tally.expired_by_silence);
+        add(&self.expired, "timeout", tally.expired_by_timeout);
+        for (reason, count) in DeadReason::ALL.iter().zip(tally.dead) {
+            add(&self.dead, reason.name(), count);
+        }
+        tally.waited_ms.iter().for_each(|ms| self.queue_time.observe(seconds(*ms)));
+        tally.ran_ms.iter().for_each(|ms| self.execution_time.observe(seconds(*ms)));
+    }
+
+    /// An answer is out.
+    pub(crate) fn answered(&self, reply: &Reply) {
+        match reply {
+            Reply::Answer(answer) => self.verdict(answer),
+            Reply::Together(answers) => answers.iter().for_each(|answer| self.verdict(answer)),
+            _ => {}
+        }
+    }
+
+    fn verdict(&self, answer: &Answer) {
+        let Answer::Reported(verdict) = answer else { return };
+        let name = match verdict {
+            Verdict::Committed(_) => "COMMITTED",
+            Verdict::Cancelled => "CANCELLED",
+            Verdict::Rejected(_) => "REJECTED",
+        };
+        add(&self.verdicts, name, 1);
+    }
+}
+
+/// Most batches have nothing to add to most of them.
+fn add(counters: &IntCounterVec, label: &str, count: u64) {
+    if count > 0 {
+        counters.with_label_values(&[label]).inc_by(count);
+    }
+}
+
+fn seconds(ms: u64) -> f64 {
+    Duration::from_millis(ms).as_secs_f64()
+}
+
+fn counter(name: &str, help: &str) -> IntCounter {
+    IntCounter::new(name, help).expect("the name is written here and is a good one")
+}
+
+fn counters(name: &str, help: &str, label: &str) -> IntCounterVec {
+    IntCounterVec::new(Opts::new(name, help), &[label]).expect("the names are written here and are good ones")
+}
+
+fn histogram(name: &str, help: &str, (start, factor, count): (f64, f64, usize)) -> Histogram {
+    let buckets = exponential_buckets(start, factor, count).expect("the buckets are written here and grow");
+    Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))
+        .expect("the name is written here and is a good one")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s3_57_every_figure_has_a_name_of_its_own_and_begins_at_zero() {
+        let (metrics, registry) = (Metrics::default(), Registry::new());
+        metrics.register(&registry).unwrap();
+        assert_eq!(registry.gather().len(), 15);
+        assert!(metrics.register(&registry).is_err(), "nothing is shown twice");
+        let tally = Tally { records: 3, submitted: 2, dead: [0, 0, 1, 0, 0], waited_ms: vec![5], ..Tally::default() };
+        metrics.batch(700, Duration::from_millis(1), &tally);
+        assert_eq!((metrics.submitted.get(), metrics.completed.get()), (2, 0));
+        assert_eq!(metrics.dead.with_label_values(&[DeadReason::ALL[2].name()]).get(), 1);
+        assert_eq!((metrics.queue_time.get_sample_count(), metrics.sync.get_sample_count()), (1, 1));
+    }
+}

@@ -1,0 +1,229 @@
+//! Figures for whoever watches the server, as Prometheus reads them (S3-57, S3-58).
+//!
+//! Counting costs an atomic where something happens anyway; what waits and runs is asked of the coordinator when somebody
+//! looks. Labels come from fixed sets: names of queues are strangers' words, so only those that the operator names become
+//! labels, and all other queues are one (X20).
+
+mod counted_blobs;
+mod counted_cache;
+mod scrape;
+mod traffic;
+
+use std::sync::Arc;
+
+use blobs::{ActionCache, Blobs};
+use prometheus::{
+    GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, core::Collector,
+};
+
+use counted_blobs::CountedBlobs;
+use counted_cache::CountedCache;
+pub use scrape::serve;
+pub use traffic::Counted;
+
+/// Most queues that an operator may name: each adds two series.
+pub const MAX_NAMED_QUEUES: usize = 100;
+/// Where remote executions wait is always of interest.
+const ALWAYS_NAMED: &str = "exec";
+/// What all queues without a label of their own are shown as.
+const OTHERS: &str = "other";
+
+/// Cheap to clone: clones count together.
+#[derive(Clone, Debug)]
+pub struct Metrics(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    registry: Registry,
+    /// The queues that are told apart.
+    named: Arc<[String]>,
+    now: Now,
+    connections: IntGauge,
+    accepted: IntCounter,
+    received: IntCounter,
+    sent: IntCounter,
+    content_lookups: IntCounterVec,
+    content_read: IntCounter,
+    content_written: IntCounter,
+    action_cache_lookups: IntCounterVec,
+    http_cache_lookups: IntCounterVec,
+}
+
+/// What is asked for when somebody looks.
+#[derive(Debug)]
+struct Now {
+    queue_length: IntGauge,
+    active_tasks: IntGauge,
+    registered_workers: IntGauge,
+    tasks: IntGauge,
+    state_bytes: IntGauge,
+    max_state_bytes: IntGauge,
+    polls: IntGauge,
+    position: IntGauge,
+    disk_full: IntGauge,
+    depth: IntGaugeVec,
+    oldest_age: GaugeVec,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new(Vec::new())
+    }
+}
+
+impl Metrics {
+    /// Tells these queues apart from all others, and from each other.
+    pub fn new(mut named: Vec<String>) -> Metrics {
+        named.push(ALWAYS_NAMED.to_owned());
+        named.retain(|name| name != OTHERS);
+        named.sort_unstable();
+        named.dedup();
+        named.truncate(MAX_NAMED_QUEUES);
+        let inner = Inner {
+            registry: Registry::new(),
+            named: named.into(),
+            now: Now::new(),
+            connections: gauge("lessor_connections", "Open connections."),
+            accepted: counter("lessor_accepted_connections_total", "Connections that were accepted."),
+            received: counter("lessor_received_bytes_total", "Bytes that came over connections."),
+            sent: counter("lessor_sent_bytes_total", "Bytes that went over connections."),
+            content_lookups: lookups("lessor_content_lookups_total", "Blobs that were looked for, by result."),
+            content_read: counter("lessor_content_read_bytes_total", "Bytes of blobs that were asked for."),
+            content_written: counter("lessor_content_written_bytes_total", "Bytes of blobs that were stored."),
+            action_cache_lookups: lookups(
+                "lessor_action_cache_lookups_total",
+                "Results of actions that were looked for, by result.",
+            ),
+            http_cache_lookups: lookups(
+                "lessor_http_cache_lookups_total",
+                "Entries of the HTTP cache that were looked for, by result.",
+            ),
+        };
+        let metrics = Metrics(Arc::new(inner));
+        metrics.0.register();
+        metrics
+    }
+
+    /// Shows what the coordinator counts as well. Once, when the server is made.
+    pub(crate) fn show(&self, coordinator: &coordinator::Metrics) {
+        if let Err(error) = coordinator.register(&self.0.registry) {
+            tracing::error!(%error, "what the coordinator counts is not shown");
+        }
+    }
+
+    /// The same store, with its lookups and bytes counted.
+    pub fn blobs(&self, inner: Arc<dyn Blobs>) -> Arc<dyn Blobs> {
+        Arc::new(CountedBlobs { inner, metrics: self.clone() })
+    }
+
+    /// A result of an action was looked for.
+    pub(crate) fn action_looked(&self, found: bool) {
+        looked(&self.0.action_cache_lookups, usize::from(found), usize::from(!found));
+    }
+
+    /// The same cache, with its lookups over HTTP counted.
+    pub fn action_cache(&self, inner: Arc<dyn ActionCache>) -> Arc<dyn ActionCache> {
+        Arc::new(CountedCache { inner, metrics: self.clone() })
+    }
+
+    /// A connection, counted for as long as this lives.
+    pub(crate) fn connection<T>(&self, io: T) -> Counted<T> {
+        Counted::new(io, self.clone())
+    }
+}
+
+impl Inner {
+    fn register(&self) {
+        let now = &self.now;
+        let gauges = [
+            &self.connections,
+            &now.queue_length,
+            &now.active_tasks,
+            &now.registered_workers,
+            &now.tasks,
+            &now.state_bytes,
+            &now.max_state_bytes,
+            &now.polls,
+            &now.position,
+            &now.disk_full,
+        ];
+        let counters =
+            [&self.accepted, &self.received, &self.sent, &self.content_read, &self.content_written];
+        let lookups = [&self.content_lookups, &self.action_cache_lookups, &self.http_cache_lookups];
+        gauges.into_iter().for_each(|one| self.add(one.clone()));
+        counters.into_iter().for_each(|one| self.add(one.clone()));
+        lookups.into_iter().for_each(|one| self.add(one.clone()));
+        self.add(now.depth.clone());
+        self.add(now.oldest_age.clone());
+    }
+
+    fn add(&self, one: impl Collector + 'static) {
+        self.registry.register(Box::new(one)).expect("each name is written here once");
+    }
+}
+
+impl Now {
+    fn new() -> Now {
+        Now {
+            queue_length: gauge("lessor_queue_length", "Tasks that wait, over all queues."),
+            active_tasks: gauge("lessor_active_tasks", "Tasks that are leased, over all queues."),
+            registered_workers: gauge("lessor_registered_workers", "Workers that are registered."),
+            tasks: gauge("lessor_kept_tasks", "Tasks that are kept, also those that are over."),
+            state_bytes: gauge("lessor_state_bytes", "Memory for tasks in use."),
+            max_state_bytes: gauge("lessor_state_limit_bytes", "Memory that tasks may use."),
+            polls: gauge("lessor_waiting_polls", "Polls that wait for work."),
+            position: gauge("lessor_ledger_position", "Number of the newest record."),
+            disk_full: gauge("lessor_disk_full", "1 while new work is refused for lack of disk space."),
+            depth: IntGaugeVec::new(Opts::new("lessor_queue_depth", "Tasks that wait, by queue."), &["queue"])
+                .expect("the names are written here and are good ones"),
+            oldest_age: GaugeVec::new(
+                Opts::new(
+                    "lessor_queue_oldest_age_seconds",
+                    "Age of the oldest task that could be leased, by queue; 0 without one.",
+                ),
+                &["queue"],
+            )
+            .expect("the names are written here and are good ones"),
+        }
+    }
+}
+
+fn gauge(name: &str, help: &str) -> IntGauge {
+    IntGauge::new(name, help).expect("the name is written here and is a good one")
+}
+
+fn counter(name: &str, help: &str) -> IntCounter {
+    IntCounter::new(name, help).expect("the name is written here and is a good one")
+}
+
+/// Begins at zero for both results.
+fn lookups(name: &str, help: &str) -> IntCounterVec {
+    let vector = IntCounterVec::new(Opts::new(name, help), &["result"])
+        .expect("the names are written here and are good ones");
+    vector.with_label_values(&["hit"]);
+    vector.with_label_values(&["miss"]);
+    vector
+}
+
+fn looked(counters: &IntCounterVec, hits: usize, misses: usize) {
+    for (result, count) in [("hit", hits), ("miss", misses)] {
+        if count > 0 {
+            counters.with_label_values(&[result]).inc_by(count as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x20_only_queues_that_the_operator_names_are_told_apart() {
+        let many = (0..1_000).map(|n| format!("q{n:04}")).chain(["other".to_owned(), "exec".to_owned()]);
+        let metrics = Metrics::new(many.collect());
+        assert_eq!(metrics.0.named.len(), MAX_NAMED_QUEUES);
+        assert_eq!(&*metrics.0.named[0], "exec", "it stays among many");
+        assert!(!metrics.0.named.iter().any(|name| name == OTHERS));
+        assert_eq!(&*Metrics::default().0.named, ["exec"]);
+    }
+}
