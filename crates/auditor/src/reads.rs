@@ -32,6 +32,11 @@ impl Auditor {
                 ensure(status.position <= self.position, "it speaks of records that are not durable")?;
                 ensure(status.position >= asked.asked_at, "it is older than what was known when it was asked")
             }
+            (Read::Depths(names), Reply::Depths(depths)) => {
+                ensure(depths.len() == names.len() + 1, "it does not tell of each queue")?;
+                let told = depths.iter().map(|depth| depth.waiting + depth.leased).sum::<u64>();
+                ensure(told <= self.tasks.len() as u64, "it counts tasks that no durable record made")
+            }
             (Read::List { .. }, Reply::List(page)) => {
                 page.tasks.iter().try_for_each(|view| self.shown_view(asked, view))
             }

@@ -22,8 +22,8 @@ use tokio::time::timeout;
 
 use crate::clock::Clock;
 use crate::engine::Registry;
-use crate::metrics::Metrics;
 use crate::history::{History, HistoryError, HistoryReader};
+use crate::metrics::Metrics;
 use crate::request::{
     Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
 };

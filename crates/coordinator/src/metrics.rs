@@ -8,9 +8,7 @@ use std::time::Duration;
 use authority::command::Verdict;
 use authority::{Answer, DeadReason};
 use prometheus::core::Collector;
-use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets,
-};
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets};
 
 use crate::request::Reply;
 use crate::tally::Tally;
@@ -101,13 +99,8 @@ impl Metrics {
             &self.extended,
             &self.released,
         ];
-        let histograms = [
-            &self.queue_time,
-            &self.execution_time,
-            &self.sync,
-            &self.batch_records,
-            &self.batch_bytes,
-        ];
+        let histograms =
+            [&self.queue_time, &self.execution_time, &self.sync, &self.batch_records, &self.batch_bytes];
         let vectors = [&self.dead, &self.expired, &self.verdicts];
         let counters = counters.into_iter().map(|one| Box::new(one.clone()) as Box<dyn Collector>);
         let histograms = histograms.into_iter().map(|one| Box::new(one.clone()) as Box<dyn Collector>);
@@ -191,7 +184,8 @@ mod tests {
         metrics.register(&registry).unwrap();
         assert_eq!(registry.gather().len(), 15);
         assert!(metrics.register(&registry).is_err(), "nothing is shown twice");
-        let tally = Tally { records: 3, submitted: 2, dead: [0, 0, 1, 0, 0], waited_ms: vec![5], ..Tally::default() };
+        let tally =
+            Tally { records: 3, submitted: 2, dead: [0, 0, 1, 0, 0], waited_ms: vec![5], ..Tally::default() };
         metrics.batch(700, Duration::from_millis(1), &tally);
         assert_eq!((metrics.submitted.get(), metrics.completed.get()), (2, 0));
         assert_eq!(metrics.dead.with_label_values(&[DeadReason::ALL[2].name()]).get(), 1);

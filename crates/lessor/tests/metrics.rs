@@ -20,7 +20,9 @@ fn text(url: &str) -> String {
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let response = client.get(url).send().await.unwrap();
         assert!(response.status().is_success(), "{url}: {}", response.status());
-        assert!(response.headers()["content-type"].to_str().unwrap().starts_with("text/plain; version=0.0.4"));
+        assert!(
+            response.headers()["content-type"].to_str().unwrap().starts_with("text/plain; version=0.0.4")
+        );
         response.text().await.unwrap()
     })
 }
@@ -71,7 +73,8 @@ struct Worker {
 
 impl Worker {
     fn start(server: &Server) -> Worker {
-        let mut command = lessor(&["worker", "daemon", "--id", "w1", "--slots", "3", "--metrics", "127.0.0.1:0"]);
+        let mut command =
+            lessor(&["worker", "daemon", "--id", "w1", "--slots", "3", "--metrics", "127.0.0.1:0"]);
         let mut child = command
             .args(["--server-url", &server.url(), "--work-dir"])
             .arg(server.data().with_file_name("worker"))
@@ -141,9 +144,16 @@ fn s3_57_58_the_figures_follow_the_tasks() {
         ("lessor_queue_time_seconds_count", 3.0),
         ("lessor_execution_time_seconds_count", 2.0),
     ]);
-    let grows = |name: &str| assert!(after.0[name] > before.0[name], "{name}");
-    ["lessor_ledger_position", "lessor_ledger_sync_seconds_count", "lessor_received_bytes_total"].map(grows);
-    ["lessor_sent_bytes_total", "lessor_accepted_connections_total", "lessor_state_bytes"].map(grows);
+    for name in [
+        "lessor_ledger_position",
+        "lessor_ledger_sync_seconds_count",
+        "lessor_received_bytes_total",
+        "lessor_sent_bytes_total",
+        "lessor_accepted_connections_total",
+        "lessor_state_bytes",
+    ] {
+        assert!(after.0[name] > before.0[name], "{name}");
+    }
     assert!(after.0["lessor_connections"] >= 1.0);
     let records = after.0["lessor_ledger_batch_records_sum"];
     assert_eq!(records, after.0["lessor_ledger_position"], "every record was in a batch that was counted");
@@ -194,7 +204,11 @@ fn s3_58_promtool_finds_nothing_wrong_and_the_caches_are_counted() {
         ("lessor_worker_content_failures_total", 0.0),
     ]);
     assert!(figures.0["lessor_worker_downloaded_bytes_total"] > 0.0);
-    assert_eq!(documented(), shown(&[text_of_server, text_of_worker]), "docs/metrics.md and what is shown agree");
+    assert_eq!(
+        documented(),
+        shown(&[text_of_server, text_of_worker]),
+        "docs/metrics.md and what is shown agree"
+    );
 }
 
 /// Names and types as docs/metrics.md has them.

@@ -9,8 +9,8 @@ use utoipa_axum::routes;
 
 use crate::app::App;
 use crate::{
-    cache, callbacks, claims, fallback, grpc, health, leases, metrics, openapi, origin, panics, queues, reapi, tasks,
-    workers,
+    cache, callbacks, claims, fallback, grpc, health, leases, metrics, openapi, origin, panics, queues,
+    reapi, tasks, workers,
 };
 
 /// The whole of what is served over HTTP.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use blobs::{
-    Begun, BlobReader, BlobWriter, Blobs, BoxFuture, Digest, DigestFunction, Error, Hash, Progress, Result, Tenant,
-    UploadRequest, WriteStatus,
+    Begun, BlobReader, BlobWriter, Blobs, BoxFuture, Digest, DigestFunction, Error, Hash, Progress, Result,
+    Tenant, UploadRequest, WriteStatus,
 };
 use bytes::Bytes;
 

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use blobs::{
-    ActionCache, ActionKey, BoxFuture, CachedResult, Digest, Origin, RawKey, Result, Serve, Tenant,
-};
+use blobs::{ActionCache, ActionKey, BoxFuture, CachedResult, Digest, Origin, RawKey, Result, Serve, Tenant};
 use bytes::Bytes;
 
 use super::{Metrics, looked};

@@ -87,9 +87,15 @@ impl Metrics {
             accepted: counter("lessor_accepted_connections_total", "Connections that were accepted."),
             received: counter("lessor_received_bytes_total", "Bytes that came over connections."),
             sent: counter("lessor_sent_bytes_total", "Bytes that went over connections."),
-            content_lookups: lookups("lessor_content_lookups_total", "Blobs that were looked for, by result."),
+            content_lookups: lookups(
+                "lessor_content_lookups_total",
+                "Blobs that were looked for, by result.",
+            ),
             content_read: counter("lessor_content_read_bytes_total", "Bytes of blobs that were asked for."),
-            content_written: counter("lessor_content_written_bytes_total", "Bytes of blobs that were stored."),
+            content_written: counter(
+                "lessor_content_written_bytes_total",
+                "Bytes of blobs that were stored.",
+            ),
             action_cache_lookups: lookups(
                 "lessor_action_cache_lookups_total",
                 "Results of actions that were looked for, by result.",
@@ -174,8 +180,11 @@ impl Now {
             polls: gauge("lessor_waiting_polls", "Polls that wait for work."),
             position: gauge("lessor_ledger_position", "Number of the newest record."),
             disk_full: gauge("lessor_disk_full", "1 while new work is refused for lack of disk space."),
-            depth: IntGaugeVec::new(Opts::new("lessor_queue_depth", "Tasks that wait, by queue."), &["queue"])
-                .expect("the names are written here and are good ones"),
+            depth: IntGaugeVec::new(
+                Opts::new("lessor_queue_depth", "Tasks that wait, by queue."),
+                &["queue"],
+            )
+            .expect("the names are written here and are good ones"),
             oldest_age: GaugeVec::new(
                 Opts::new(
                     "lessor_queue_oldest_age_seconds",

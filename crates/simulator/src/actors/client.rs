@@ -158,6 +158,7 @@ impl Client {
                 let state = out.rng.chance(500).then_some(TaskState::Waiting);
                 Request::Read(Read::List { scope, queue: None, state, after: None, limit: 20 })
             }
+            990..995 => Request::Read(Read::Depths(Arc::from([QUEUES[0].to_owned()]))),
             _ => Request::Read(Read::Status),
         }
     }

@@ -69,7 +69,12 @@ pub struct CountedCas {
 }
 
 impl CountedCas {
-    fn note<T>(&self, answer: Result<T, CasError>, bytes: impl FnOnce(&T) -> u64, to: &IntCounter) -> Result<T, CasError> {
+    fn note<T>(
+        &self,
+        answer: Result<T, CasError>,
+        bytes: impl FnOnce(&T) -> u64,
+        to: &IntCounter,
+    ) -> Result<T, CasError> {
         match &answer {
             Ok(answer) => to.inc_by(bytes(answer)),
             Err(_) => self.metrics.content_failures.inc(),
@@ -87,7 +92,8 @@ impl Cas for CountedCas {
 
     async fn read_many(&self, instance: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, CasError> {
         let read = self.inner.read_many(instance, digests).await;
-        let bytes = |read: &Vec<Option<Bytes>>| read.iter().flatten().map(|content| content.len() as u64).sum();
+        let bytes =
+            |read: &Vec<Option<Bytes>>| read.iter().flatten().map(|content| content.len() as u64).sum();
         self.note(read, bytes, &self.metrics.downloaded)
     }
 

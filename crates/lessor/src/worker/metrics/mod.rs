@@ -75,7 +75,8 @@ impl Metrics {
             )?,
             registry,
         };
-        let free = shown(&metrics.registry, IntGauge::new("lessor_worker_slots", "Commands that may run at once."))?;
+        let free =
+            shown(&metrics.registry, IntGauge::new("lessor_worker_slots", "Commands that may run at once."))?;
         free.set(i64::try_from(slots).unwrap_or(i64::MAX));
         for end in ENDS {
             metrics.commands.with_label_values(&[end]);
@@ -94,7 +95,9 @@ impl Metrics {
     }
 
     fn text(&self) -> Result<String> {
-        prometheus::TextEncoder::new().encode_to_string(&self.registry.gather()).context("the metrics cannot be written")
+        prometheus::TextEncoder::new()
+            .encode_to_string(&self.registry.gather())
+            .context("the metrics cannot be written")
     }
 }
 
