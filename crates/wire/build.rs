@@ -1,4 +1,4 @@
-//! Compiles the worker service's messages and stubs. The compiler is a library, so that no protoc is needed.
+//! Compiles the messages and stubs of the worker service and of ByteStream. The compiler is a library, so that no protoc is needed.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
@@ -22,6 +22,11 @@ fn grpc() -> Result<(), Box<dyn std::error::Error>> {
             ".build.bazel.remote.execution.v2",
             "::bazel_remote_apis::build::bazel::remote::execution::v2",
         )
+        .compile_fds(files)?;
+    let files = protox::compile(["google/bytestream/bytestream.proto"], ["proto"])?;
+    tonic_prost_build::configure()
+        .bytes(".")
+        .codec_path("crate::grpc::codec::Messages")
         .compile_fds(files)?;
     Ok(())
 }

@@ -4,12 +4,14 @@ use sha2::Digest as _;
 
 use crate::{Digest, DigestFunction, Hash};
 
-/// The hash and the size of everything it was shown.
+/// The hash and the size of everything it was shown. A clone goes on from there on its own.
+#[derive(Clone)]
 pub struct Hasher {
     state: State,
     size: u64,
 }
 
+#[derive(Clone)]
 enum State {
     Sha256(sha2::Sha256),
     /// Its state is two kilobytes; the other's a hundred bytes.

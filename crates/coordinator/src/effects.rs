@@ -7,22 +7,26 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use authority::Position;
 use ledger::disk::RealDisk;
 use ledger::file::Reader;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::follower::Follower;
 use crate::history::{HistoryReader, HistoryRecord};
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(30);
-/// With nothing new for this long, the place is saved: seldom enough that its syncs do not take the disk from the
-/// ledger.
+/// With nothing new for this long, the place is saved, and while there is always something new, this often: seldom
+/// enough that its syncs do not take the disk from the ledger.
 const SAVE_PAUSE: Duration = Duration::from_secs(1);
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Records that come within this time are read together: to be woken for every batch of a busy writer, and to read
+/// each on its own, would take the processor from it. Whoever waits for an outcome does not wait for its effects.
+const GATHER: Duration = Duration::from_millis(10);
 
 /// Something that follows from records. Shown every record in order, from where it left off.
 pub trait Effect: Send {
@@ -48,6 +52,7 @@ pub fn follow(
         };
         runtime.block_on(async {
             let mut retry = FIRST_RETRY;
+            let mut saved_at = Instant::now();
             loop {
                 let target = *durable.borrow_and_update();
                 match follower.catch_up(target) {
@@ -57,11 +62,14 @@ pub fn follow(
                             true => Ok(durable.changed().await),
                             false => timeout(SAVE_PAUSE, durable.changed()).await,
                         };
-                        if !matches!(changed, Ok(Ok(()))) {
+                        if !matches!(changed, Ok(Ok(()))) || saved_at.elapsed() >= SAVE_INTERVAL {
                             save(&mut follower);
+                            saved_at = Instant::now();
                         }
-                        if matches!(changed, Ok(Err(_))) {
-                            return;
+                        match changed {
+                            Ok(Ok(())) => sleep(GATHER).await,
+                            Ok(Err(_)) => return,
+                            Err(_) => {}
                         }
                     }
                     Err(error) => {
@@ -75,7 +83,7 @@ pub fn follow(
                         if durable.has_changed().is_err() {
                             return save(&mut follower);
                         }
-                        tokio::time::sleep(retry).await;
+                        sleep(retry).await;
                         retry = (retry * 2).min(MAX_RETRY);
                     }
                 }

@@ -16,8 +16,9 @@ use ledger::record;
 use crate::effects::Effect;
 use crate::history::{HistoryRecord, LedgerHistory};
 
-/// The place is saved at least this often while catching up.
-const SAVE_AFTER_RECORDS: u64 = 1_000;
+/// The place is saved at least this often while catching up. Seldom, because that takes two syncs, and a second look at
+/// so many records takes a tenth of a second.
+const SAVE_AFTER_RECORDS: u64 = 100_000;
 /// A position takes no more than this in its file.
 const MAX_PLACE_BYTES: usize = 64;
 

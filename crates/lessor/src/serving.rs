@@ -65,6 +65,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
     configure(&running.handle, settings.queues).await?;
     let mut options = settings.server;
     options.push.max_connections = connections.to_push_targets;
+    let blobs = content.blobs.clone();
     options.content = Some(content);
     let app = server::App::with_options(running.handle.clone(), data.lease_key()?, options);
     if let Err(error) = data.write_listen(&address.to_string()) {
@@ -79,7 +80,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
              (--no-worker runs none)"
         );
     }
-    let worker = settings.worker.then(|| Embedded::start(&data, address)).transpose()?;
+    let worker = settings.worker.then(|| Embedded::start(&data, address, blobs)).transpose()?;
     greeting::say(&data, address, &running.report);
 
     let stop = async {

@@ -46,6 +46,8 @@ const MAX_ERROR_RESETS: usize = 100;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1_024;
 const CONNECTION_WINDOW_BYTES: u32 = 1_024 * 1_024;
 const MAX_SEND_BUFFER_BYTES: usize = 256 * 1_024;
+/// Largest frame of a peer: a piece of an upload comes in one, and each costs a read and a turn of the connection.
+const MAX_FRAME_BYTES: u32 = 256 * 1_024;
 /// How often a silent HTTP/2 peer is asked whether it lives, and how long it may take to say so.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -192,6 +194,7 @@ fn builder(limits: Limits) -> auto::Builder<TokioExecutor> {
         .max_local_error_reset_streams(MAX_ERROR_RESETS)
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(MAX_FRAME_BYTES)
         .max_send_buf_size(MAX_SEND_BUFFER_BYTES)
         .keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);

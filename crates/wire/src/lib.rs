@@ -6,6 +6,8 @@
 //! were sent. Nothing here decides anything.
 
 mod batch;
+#[cfg(feature = "grpc")]
+pub mod bytestream;
 mod callback;
 mod cancel;
 mod claim;

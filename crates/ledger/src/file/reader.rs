@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{Position, disk::read_exact_at};
 
-/// Read at once in the hope that the whole frame is in it.
-const FIRST_READ_BYTES: u64 = 16 << 10;
+/// Read at once: small frames lie close together, and each is looked at on the way to the one that is wanted.
+const WINDOW_BYTES: u64 = 16 << 10;
 
 /// A cheap handle for reading; clones read independently.
 #[derive(Clone)]
@@ -69,6 +69,7 @@ impl Reader {
             place,
             from,
             to,
+            window: Window::default(),
             body: Vec::new(),
             queue: Vec::new().into_iter(),
             failed: false,
@@ -82,6 +83,7 @@ pub struct Records {
     place: Place,
     from: Position,
     to: Position,
+    window: Window,
     body: Vec<u8>,
     queue: std::vec::IntoIter<(Position, Vec<u8>)>,
     failed: bool,
@@ -119,12 +121,14 @@ impl Records {
         if next.is_some_and(|next| next.header.first <= self.place.expected) {
             self.place.segment += 1;
             self.place.offset = SECTOR_BYTES as u64;
+            self.window = Window::default();
         }
         let segment = &self.segments[self.place.segment];
-        let mut bytes = Vec::new();
-        let header = read_frame(segment, self.place.offset, self.place.expected, self.from, &mut bytes)?;
+        let Place { offset, expected, .. } = self.place;
+        let header = read_frame(segment, offset, expected, self.from, &mut self.window)?;
         if header.next() > self.from {
-            header.unpack(&bytes, &mut self.body);
+            let bytes = self.window.read(segment, offset, header.frame_bytes() as u64)?;
+            header.unpack(bytes, &mut self.body);
             let mut wanted = Vec::new();
             for (position, record) in
                 (header.first.0..).map(Position).zip(frame::records(&self.body, header.count))
@@ -149,13 +153,39 @@ impl Records {
     }
 }
 
-/// Reads the frame at `offset`. Its body is read and verified only when it reaches up to `wanted`.
+/// A stretch of one segment. All that is asked of it was durable before it was read.
+#[derive(Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// These bytes of the segment, which are read when they are not here.
+    fn read(&mut self, segment: &Segment, offset: u64, length: u64) -> Result<&[u8], Error> {
+        let end = self.start + self.bytes.len() as u64;
+        if offset < self.start || offset + length > end {
+            let rest = segment.frames_end().saturating_sub(offset);
+            self.start = offset;
+            self.bytes.resize(WINDOW_BYTES.min(rest).max(length) as usize, 0);
+            let read = read_exact_at(&*segment.file, &mut self.bytes, offset);
+            if read.is_err() {
+                self.bytes.clear();
+            }
+            read.map_err(Fault::of("read", &segment.name))?;
+        }
+        let at = (offset - self.start) as usize;
+        Ok(&self.bytes[at..at + length as usize])
+    }
+}
+
+/// Reads the head of the frame at `offset`. Its body is read and verified only when it reaches up to `wanted`.
 fn read_frame(
     segment: &Segment,
     offset: u64,
     expected: Position,
     wanted: Position,
-    bytes: &mut Vec<u8>,
+    window: &mut Window,
 ) -> Result<Header, Error> {
     let rest = segment.frames_end().saturating_sub(offset);
     let nowhere = Header {
@@ -170,12 +200,7 @@ fn read_frame(
     if rest < SECTOR_BYTES as u64 {
         return Err(damage(segment, offset, "durable frames are missing", &nowhere));
     }
-    let read = |bytes: &mut Vec<u8>, length: u64| {
-        bytes.resize(length as usize, 0);
-        read_exact_at(&*segment.file, bytes, offset).map_err(Fault::of("read", &segment.name))
-    };
-    read(bytes, rest.min(FIRST_READ_BYTES))?;
-    let header = match Header::decode(&bytes[..SECTOR_BYTES]) {
+    let header = match Header::decode(window.read(segment, offset, SECTOR_BYTES as u64)?) {
         Ok(header) => header,
         Err(HeaderFault::NewerVersion(found)) => {
             return Err(Error::NewerVersion { file: segment.name.clone(), found });
@@ -185,14 +210,10 @@ fn read_frame(
     if header.first != expected || header.frame_bytes() as u64 > rest {
         return Err(damage(segment, offset, "the frame does not belong here", &header));
     }
-    if header.next() > wanted {
-        if header.frame_bytes() > bytes.len() {
-            read(bytes, header.frame_bytes() as u64)?;
-        }
-        bytes.truncate(header.frame_bytes());
-        if header.judge(bytes) != Soundness::Sound {
-            return Err(damage(segment, offset, "the frame's checksum is wrong", &header));
-        }
+    if header.next() > wanted
+        && header.judge(window.read(segment, offset, header.frame_bytes() as u64)?) != Soundness::Sound
+    {
+        return Err(damage(segment, offset, "the frame's checksum is wrong", &header));
     }
     Ok(header)
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// One entry of the sparse index for about this much of a segment.
-pub const INDEX_STRIDE_BYTES: u64 = 64 << 10;
+pub const INDEX_STRIDE_BYTES: u64 = 16 << 10;
 
 pub struct Shared {
     pub disk: Arc<dyn Disk>,

@@ -12,7 +12,7 @@ use super::http::Server;
 use super::rate::{Begin, Rate};
 
 /// Before the count begins, so that connections, caches and the queue have settled.
-const WARM_UP: Duration = Duration::from_millis(500);
+pub const WARM_UP: Duration = Duration::from_millis(500);
 /// Tasks that may be submitted and not complete, for each client that submits: enough that no worker waits for one.
 const OPEN_TASKS_PER_CLIENT: usize = 4;
 

@@ -54,6 +54,11 @@ impl Server {
         Ok(Server { child, address: address.trim().parse()? })
     }
 
+    /// Ends it, and resolves when it is gone and writes to its directory no more.
+    pub async fn stop(mut self) -> Result<()> {
+        self.child.kill().await.context("cannot stop the server")
+    }
+
     /// Its process id.
     pub fn process(&self) -> Result<u32> {
         self.child.id().context("the server has ended")

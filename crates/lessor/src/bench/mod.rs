@@ -11,6 +11,7 @@ mod in_process;
 mod latency;
 mod noop;
 mod rate;
+mod reapi;
 mod replay;
 mod report;
 mod rss;
@@ -29,7 +30,7 @@ use report::Report;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lessor bench cycle\n  lessor bench cycle --transport http --clients 64 --json\n  \
-    lessor bench latency\n  lessor bench backlog --tasks 10000,1000000\n\nRun it on a release build and an idle machine. \
+    lessor bench latency\n  lessor bench reapi --only execute\n  lessor bench backlog --tasks 10000,1000000\n\nRun it on a release build and an idle machine. \
     Data goes to a new directory below --dir and is removed afterwards."
 )]
 pub struct Options {
@@ -57,6 +58,8 @@ enum Bench {
     Replay(replay::Options),
     /// How long the writer pauses while a snapshot is taken
     Snapshot(snapshot::Options),
+    /// Remote execution, the content store and the action cache over gRPC, beside goals and limits
+    Reapi(reapi::Options),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -90,6 +93,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             Bench::Backlog(bench) => backlog::run(bench, &options.dir, &report).await,
             Bench::Replay(bench) => replay::run(bench, &options.dir, &report).await,
             Bench::Snapshot(bench) => snapshot::run(bench, &options.dir, &report).await,
+            Bench::Reapi(bench) => reapi::run(bench, &options.dir, &report).await,
         }
     })?;
     Ok(ExitCode::SUCCESS)

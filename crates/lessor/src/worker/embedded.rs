@@ -1,12 +1,15 @@
-//! The worker inside `lessor up`: the same code as a worker of its own, over the same protocol.
+//! The worker inside `lessor up`: the same code as a worker of its own, over the same protocol, but for content: that is
+//! in the same process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use blobs::{Blobs, Tenant};
 use tokio::task::JoinHandle;
-use worker::cas::{GrpcCas, GrpcCasOptions};
+use wire::DEFAULT_SCOPE_NAME;
+use worker::cas::LocalCas;
 use worker::executors::Host;
 use worker::{ActionOptions, Agent, Config, Stopper};
 
@@ -24,9 +27,9 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    pub fn start(data: &DataDir, address: SocketAddr) -> Result<Embedded> {
+    pub fn start(data: &DataDir, address: SocketAddr, content: Arc<dyn Blobs>) -> Result<Embedded> {
         let url = format!("http://{}", reachable(address));
-        let cas = Arc::new(GrpcCas::new(&url, &GrpcCasOptions::default())?);
+        let cas = Arc::new(LocalCas::new(content, Tenant::new(DEFAULT_SCOPE_NAME)?));
         let directory = std::path::absolute(data.path().join(DIRECTORY))?;
         let actions = ActionOptions { allow_absolute_symlinks: true, ..ActionOptions::below(directory) };
         let config = Config {

@@ -1,10 +1,10 @@
 //! The protocol's messages under short names, and how they are packed into each other.
 
 pub use bazel_remote_apis::build::bazel::remote::execution::v2::*;
-pub use bazel_remote_apis::google::bytestream;
 pub use bazel_remote_apis::google::longrunning;
 pub use bazel_remote_apis::google::protobuf::{Any, Empty, Timestamp};
 pub use bazel_remote_apis::google::rpc;
+pub use wire::bytestream;
 
 use prost::Message;
 

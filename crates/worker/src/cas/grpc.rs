@@ -24,6 +24,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
+use super::batches::batches;
 use super::{Cas, CasError};
 use crate::digest;
 use retry::retried;
@@ -35,8 +36,6 @@ const DEFAULT_PATIENCE: Duration = Duration::from_secs(60);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 /// Most content in one batch, whatever the server allows: it stays below the 4 MiB of a message with its framing.
 const MAX_BATCH_BYTES: u64 = 3 * 1024 * 1024;
-/// What a blob adds to a batch beside its content.
-const BLOB_OVERHEAD_BYTES: u64 = 128;
 /// Most digests in one question about what is missing: about 1 MiB.
 const MAX_FIND_DIGESTS: usize = 10_000;
 
@@ -232,41 +231,10 @@ fn function_of(digests: &[Digest]) -> i32 {
     digests.first().map_or(0, |digest| digest::number(digest.function))
 }
 
-/// Splits into runs that fit into one batch each. What fits into none is a batch of its own, for the server to judge.
-fn batches<T>(blobs: &[T], size: impl Fn(&T) -> u64, max_bytes: u64) -> Vec<&[T]> {
-    let mut batches = Vec::new();
-    let (mut begin, mut bytes) = (0, 0);
-    for (n, blob) in blobs.iter().enumerate() {
-        let more = size(blob).saturating_add(BLOB_OVERHEAD_BYTES);
-        if n > begin && bytes + more > max_bytes {
-            batches.push(&blobs[begin..n]);
-            (begin, bytes) = (n, 0);
-        }
-        bytes += more;
-    }
-    if begin < blobs.len() {
-        batches.push(&blobs[begin..]);
-    }
-    batches
-}
-
 /// How a function is written in a resource name: only where the hash alone would be taken for another's.
 fn in_path(function: DigestFunction) -> &'static str {
     match function {
         DigestFunction::Sha256 => "",
         DigestFunction::Blake3 => "blake3/",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_keep_within_the_limit_and_lose_nothing() {
-        let sizes = [400, 400, 400, 2_000, 1, 1];
-        let split = batches(&sizes, |size| *size, 1_000 + 2 * BLOB_OVERHEAD_BYTES);
-        assert_eq!(split, [&[400, 400][..], &[400], &[2_000], &[1, 1]]);
-        assert!(batches(&[], |size: &u64| *size, 10).is_empty());
     }
 }

@@ -1,7 +1,9 @@
 //! The content store as a worker uses it: whole small blobs in batches, large ones as files.
 
+mod batches;
 mod error;
 mod grpc;
+mod local;
 
 use std::fs::File;
 
@@ -10,6 +12,7 @@ use bytes::Bytes;
 
 pub use error::CasError;
 pub use grpc::{GrpcCas, GrpcCasOptions, Scoped};
+pub use local::LocalCas;
 
 /// Blobs up to this size are handled whole and in batches, larger ones as streams.
 pub const MAX_SMALL_BYTES: u64 = 256 * 1024;

@@ -36,7 +36,7 @@ pub async fn read(
     };
     let pieces = try_unfold(reader, |mut reader| async move {
         let piece = reader.next().await.map_err(|error| store::status(&error))?;
-        Ok(piece.map(|piece| (ReadResponse { data: piece.into() }, reader)))
+        Ok(piece.map(|piece| (ReadResponse { data: piece }, reader)))
     });
     Ok(pieces.boxed())
 }

@@ -37,7 +37,7 @@ pub async fn write(
     while let Some(message) = piece {
         upload.check(&name, &message)?;
         let finish = message.finish_write;
-        if upload.take(message.data.into()).await? == Progress::Present {
+        if upload.take(message.data).await? == Progress::Present {
             return Ok(present(&name));
         }
         if finish {

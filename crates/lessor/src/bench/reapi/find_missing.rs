@@ -1,0 +1,55 @@
+//! Asking for many digests at once what of them is missing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use anyhow::{Result, ensure};
+use bazel_remote_apis::build::bazel::remote::execution::v2::{Digest as Told, FindMissingBlobsRequest};
+
+use super::super::crowd::Crowd;
+use super::Trial;
+use super::content::{Content, told};
+use super::remote::Remote;
+use super::row::{Goal, Row};
+
+/// Digests in one call, and how many of them are missing.
+const DIGESTS: usize = 1_000;
+const MISSING: usize = 100;
+/// Blobs that are uploaded with one call.
+const BATCH: usize = 100;
+const GOAL: Goal = Goal::AtLeast(3_000_000.0);
+
+pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
+    let digests = Arc::new(prepare(&Remote::connect(trial.server).await?).await?);
+    let mut crowd = Crowd::new(0);
+    for _ in 0..trial.clients {
+        let client = Remote::connect(trial.server).await?;
+        let (digests, done) = (digests.clone(), crowd.done.clone());
+        crowd.members.spawn(async move {
+            loop {
+                let request = FindMissingBlobsRequest {
+                    blob_digests: digests.to_vec(),
+                    ..FindMissingBlobsRequest::default()
+                };
+                let answer = client.cas().find_missing_blobs(request).await?.into_inner();
+                let missing = answer.missing_blob_digests.len();
+                ensure!(missing == MISSING, "{missing} blobs are said to be missing, and {MISSING} are");
+                done.fetch_add(DIGESTS as u64, Ordering::Relaxed);
+            }
+        });
+    }
+    let rate = crowd.measure(Some(trial.server), trial.time).await?;
+    Ok(Row::new("find-missing", trial.clients, "digests_per_s", rate.per_s).goal(GOAL).costs(&rate))
+}
+
+async fn prepare(client: &Remote) -> Result<Vec<Told>> {
+    let content = Content::new()?;
+    let mut digests = Vec::with_capacity(DIGESTS);
+    while digests.len() < DIGESTS - MISSING {
+        let blobs: Vec<_> = (0..BATCH).map(|_| content.small()).collect();
+        digests.extend(blobs.iter().map(|(digest, _)| told(digest)));
+        client.put(blobs).await?;
+    }
+    digests.extend((0..MISSING).map(|_| told(&content.small().0)));
+    Ok(digests)
+}

@@ -1,0 +1,38 @@
+//! The benchmarks run and their figures make sense. How fast anything is, is no business of a test.
+
+mod support;
+
+use serde_json::Value;
+use support::{Ran, lessor};
+
+#[test]
+fn remote_execution_is_measured_in_every_mode() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = lessor(&["bench", "reapi", "--json", "--seconds", "0.2", "--clients", "2"]);
+    command.args(["--stream-mib", "2", "--dir"]).arg(dir.path());
+    let said = Ran::from(command.output().unwrap()).ok().stdout;
+    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (mode, figure, has_goal) in [
+        ("limits", "fdatasync_per_s", false),
+        ("limits", "noop_per_s", false),
+        ("limits", "processes_per_s", false),
+        ("limits", "sha256_mb_per_s", false),
+        ("execute", "executions_per_s", false),
+        ("execute", "p50_ms", false),
+        ("execute", "server_rss_mib", false),
+        ("action-result", "hits_per_s", true),
+        ("batch-write", "blobs_per_s", true),
+        ("batch-read", "blobs_per_s", true),
+        ("stream-write", "mb_per_s", true),
+        ("stream-read", "mb_per_s", true),
+        ("find-missing", "digests_per_s", true),
+    ] {
+        let line = lines.iter().find(|line| line["mode"] == mode && line.get(figure).is_some());
+        let line = line.unwrap_or_else(|| panic!("{mode} has no {figure}: {said}"));
+        assert_eq!(line["bench"], "reapi");
+        assert!(line["clients"].as_u64().unwrap() > 0, "{line}");
+        assert!(line[figure].as_f64().unwrap() > 0.0, "{line}");
+        assert_eq!(line["share_of_goal"].as_f64().is_some_and(|share| share > 0.0), has_goal, "{line}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+}

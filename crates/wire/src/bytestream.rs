@@ -1,0 +1,9 @@
+//! The messages and stubs of ByteStream, as compiled from `proto/google/bytestream/bytestream.proto`. Content is shared
+//! where other crates' messages would copy it.
+
+pub use generated::*;
+
+#[allow(clippy::all)]
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/google.bytestream.rs"));
+}
