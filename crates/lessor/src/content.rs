@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use blobs::{ActionCache, Blobs, Local, Options, Store};
+use authority::Scope;
+use blobs::{ActionCache, Blobs, Bounded, Local, Options, Store};
 use server::reapi::{Content, Keeper, Results, Settings};
+use tokio::sync::mpsc;
 
 use crate::data_dir::DataDir;
 
@@ -21,11 +23,19 @@ pub struct Place {
     /// Disk space for content; what was not used for longest makes room.
     pub cache_mib: u64,
     pub settings: Settings,
+    /// Who hears of each instance that has executions.
+    pub instances: Option<mpsc::Sender<Scope>>,
 }
 
 impl Default for Place {
     fn default() -> Place {
-        Place { cas: None, action_cache: None, cache_mib: DEFAULT_CACHE_MIB, settings: Settings::default() }
+        Place {
+            cas: None,
+            action_cache: None,
+            cache_mib: DEFAULT_CACHE_MIB,
+            settings: Settings::default(),
+            instances: None,
+        }
     }
 }
 
@@ -39,8 +49,9 @@ pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
     };
     let results = Results::new(results as Arc<dyn ActionCache>);
     let keeper = Keeper::new(results.clone(), tokio::runtime::Handle::current());
-    let blobs: Arc<dyn Blobs> = local.clone();
-    Ok((Content { blobs, action_cache: local, results, settings: place.settings }, keeper))
+    let blobs: Arc<dyn Blobs> = Arc::new(Bounded::new(local.clone()));
+    let (settings, instances) = (place.settings, place.instances);
+    Ok((Content { blobs, action_cache: local, results, settings, instances }, keeper))
 }
 
 /// Whether the directory is not ours to use, and nothing was changed.

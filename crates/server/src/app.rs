@@ -22,6 +22,9 @@ use crate::receiving::Receiving;
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;
 
+/// Most trees of directories that are read at one time. Each may remember 200,000 digests.
+const MAX_TREES: usize = 128;
+
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
@@ -37,6 +40,7 @@ struct Inner {
     grpc: grpc::Shared,
     push: push::Shared,
     content: Option<Content>,
+    trees: Arc<Semaphore>,
 }
 
 /// What an operator may say about the server.
@@ -74,6 +78,7 @@ impl App {
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),
             content,
+            trees: Arc::new(Semaphore::new(MAX_TREES)),
         }))
     }
 
@@ -107,6 +112,11 @@ impl App {
 
     pub(crate) fn content(&self) -> Option<&Content> {
         self.0.content.as_ref()
+    }
+
+    /// Places for trees that are being read.
+    pub(crate) fn trees(&self) -> Arc<Semaphore> {
+        self.0.trees.clone()
     }
 
     /// Ends all waits, so that the server can stop.

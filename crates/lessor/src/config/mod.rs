@@ -299,6 +299,7 @@ impl Config {
                     exec_enabled: self.capabilities.exec_enabled,
                     ..server::reapi::Settings::default()
                 },
+                ..content::Place::default()
             },
             worker: false,
         }

@@ -8,9 +8,9 @@ use anyhow::Result;
 use tokio::task::JoinHandle;
 use worker::cas::{GrpcCas, GrpcCasOptions};
 use worker::executors::Host;
-use worker::{ActionOptions, Agent, Config, Stopper};
+use worker::{ActionOptions, Actions, Config, Stopper};
 
-use super::{platform, slots};
+use super::{Instances, platform, slots};
 use crate::data_dir::DataDir;
 
 /// Where its actions run, below the data directory.
@@ -24,7 +24,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    pub fn start(data: &DataDir, address: SocketAddr) -> Result<Embedded> {
+    pub fn start(data: &DataDir, address: SocketAddr, instances: Instances) -> Result<Embedded> {
         let url = format!("http://{}", reachable(address));
         let cas = Arc::new(GrpcCas::new(&url, &GrpcCasOptions::default())?);
         let directory = std::path::absolute(data.path().join(DIRECTORY))?;
@@ -37,7 +37,11 @@ impl Embedded {
         };
         let stop = Stopper::new();
         let host = Arc::new(Host::new(Host::DEFAULT_ENV_ALLOW));
-        let running = tokio::spawn(Agent::run(config, host, cas, stop.clone()));
+        let told = stop.clone();
+        let running = tokio::spawn(async move {
+            let actions = Actions::open(&config.worker_id, &config.actions, host, cas).await?;
+            instances.serve(config, Arc::new(actions), told).await
+        });
         Ok(Embedded { stop, running })
     }
 

@@ -2,8 +2,10 @@
 
 mod daemon;
 mod embedded;
+mod instances;
 
 pub use embedded::Embedded;
+pub use instances::Instances;
 
 use std::process::ExitCode;
 

@@ -31,7 +31,7 @@ fn covered(contract: Contract) -> BTreeSet<String> {
         }
         Contract::Grpc => span("S3", &all(9, 40, &[39])),
         Contract::Reapi => {
-            let served = [all(1, 44, &[13, 18, 19, 43]), vec![55, 56, 58]].concat();
+            let served = [all(1, 44, &[13, 18, 19, 43]), all(45, 56, &[]), vec![58]].concat();
             served.iter().map(|number| format!("R{number}")).collect()
         }
     };

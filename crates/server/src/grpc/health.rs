@@ -12,6 +12,7 @@ use wire::grpc::{FILE_DESCRIPTOR_SET, SERVICE_NAMES};
 
 use super::MAX_QUESTION_BYTES;
 use crate::app::App;
+use crate::reapi;
 
 /// Adds both services to the routes.
 pub fn routes(router: Router<App>, app: &App) -> Router<App> {
@@ -48,7 +49,8 @@ struct Serving {
 impl Serving {
     /// How a service does; none when there is no such service.
     fn status(&self, service: &str) -> Option<ServingStatus> {
-        let known = service.is_empty() || SERVICE_NAMES.contains(&service);
+        let executes = self.app.content().is_some() && reapi::SERVICE_NAMES.contains(&service);
+        let known = service.is_empty() || SERVICE_NAMES.contains(&service) || executes;
         let serving = !self.app.is_draining() && self.app.handle().is_serving();
         known.then_some(if serving { ServingStatus::Serving } else { ServingStatus::NotServing })
     }

@@ -1,9 +1,15 @@
 //! Remote execution as its clients meet it: over real gRPC and HTTP, with a real coordinator and a real store behind it.
 
 mod caching;
+mod commands;
+mod cut_off;
+mod digests;
 mod executing;
 mod http_cache;
 mod inputs;
 mod merging;
 mod operations;
+mod room;
 mod support;
+mod trees;
+mod uploads;
