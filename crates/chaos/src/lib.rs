@@ -29,6 +29,7 @@ mod target;
 mod tmpfs;
 mod voice;
 mod worker;
+mod workers;
 mod world;
 
 pub use api::{Answer, Call};

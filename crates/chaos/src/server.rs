@@ -24,6 +24,8 @@ pub struct Server {
     child: Option<Child>,
     /// Whether tasks are pushed to a target on this machine.
     pub pushes: bool,
+    /// Whether it runs actions itself.
+    pub has_worker: bool,
     /// How far the wall clock of the next start is off, in seconds.
     clock_offset_s: i64,
 }
@@ -37,6 +39,7 @@ impl Server {
             address: None,
             child: None,
             pushes: false,
+            has_worker: true,
             clock_offset_s: 0,
         }
     }
@@ -83,6 +86,9 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        if !self.has_worker {
+            command.arg("--no-worker");
+        }
         if self.pushes {
             command.arg("--allow-private-push-targets");
         }

@@ -39,8 +39,10 @@ impl Drop for SmallDisk {
     }
 }
 
+/// Content that differs with its seed from the first bytes on.
 fn sample(seed: u32, bytes: usize) -> Vec<u8> {
-    (0..bytes as u32).map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(seed * 97) >> 13) as u8).collect()
+    let rest = (0..bytes as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8);
+    seed.to_le_bytes().into_iter().chain(rest).take(bytes).collect()
 }
 
 async fn batch_update(served: &Served, content: &[u8]) -> i32 {

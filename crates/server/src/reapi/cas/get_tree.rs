@@ -36,6 +36,8 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
             token.parse().map_err(|_| Status::invalid_argument("page_token: is not one of this server"))?
         }
     };
+    let place = reapi.app().trees().try_acquire_owned();
+    let place = place.map_err(|_| Status::resource_exhausted("too many trees are being read at once"))?;
     let store = reapi.store(&scope)?;
     let missing = store.missing(&[root]).await?;
     if !missing.is_empty() {
@@ -43,8 +45,6 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
     }
     let mut walk = Walk { store, page, told: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
     walk.pass_over(skip).await?;
-    let place = reapi.app().trees().try_acquire_owned();
-    let place = place.map_err(|_| Status::resource_exhausted("too many trees are being read at once"))?;
     let pages = try_unfold((walk, place), |(mut walk, place)| async move {
         Ok(walk.next_page().await?.map(|page| (page, (walk, place))))
     });
