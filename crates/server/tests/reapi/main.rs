@@ -10,6 +10,8 @@ mod inputs;
 mod merging;
 mod operations;
 mod room;
+#[path = "../../../blobs/tests/common/small_disk.rs"]
+mod small_disk;
 mod support;
 mod trees;
 mod uploads;

@@ -1,9 +1,6 @@
 //! When there is no room: a disk that is full (D6), a store at its cap, too many readers. What is refused says so, what is
 //! there stays readable and right, and what executions need stays (R31).
 
-use std::path::Path;
-use std::process::Command as Process;
-
 use bazel_remote_apis::build::bazel::remote::execution::v2::action_cache_client::ActionCacheClient;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
     ActionResult, BatchReadBlobsRequest, BatchUpdateBlobsRequest, Digest, FindMissingBlobsRequest,
@@ -13,31 +10,8 @@ use bazel_remote_apis::google::bytestream::byte_stream_client::ByteStreamClient;
 use bazel_remote_apis::google::bytestream::{ReadRequest, WriteRequest};
 use tonic::Code;
 
+use crate::small_disk::SmallDisk;
 use crate::support::{Served, Setup, ask, digest, in_time};
-
-/// A file system of a few megabytes, unmounted when it is dropped. Mounting takes root.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount(bytes: u64) -> SmallDisk {
-        let directory = tempfile::tempdir().unwrap();
-        let size = format!("size={bytes}");
-        let mount =
-            Process::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(directory.path()).status();
-        assert!(mount.unwrap().success(), "mounting a small file system takes root");
-        SmallDisk(directory)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Process::new("umount").arg("--lazy").arg(self.path()).status();
-    }
-}
 
 /// Content that differs with its seed from the first bytes on.
 fn sample(seed: u32, bytes: usize) -> Vec<u8> {
@@ -84,6 +58,9 @@ async fn d6_a_full_disk_refuses_writes_and_harms_nothing_else() {
     let store = blobs::Options { pack_bytes: 1 << 20, keep_free_bytes: 0, ..blobs::Options::default() };
     let content = Some(disk.path().join("store"));
     let served = Served::set_up(Setup { store, content, ..Setup::default() }).await;
+    // Something of somebody else's that goes later.
+    let filler = disk.path().join("filler");
+    std::fs::write(&filler, vec![0; 1 << 20]).unwrap();
     let action = served.action(&["true"]).await;
     let mut stored = Vec::new();
     let mut refused = [0, 0];
@@ -99,8 +76,7 @@ async fn d6_a_full_disk_refuses_writes_and_harms_nothing_else() {
     let large = sample(9_999, 1 << 20);
     assert_eq!(stream(&served, &large).await.unwrap_err().code(), Code::ResourceExhausted);
     // Fill what is left to the last byte, so that small things have no room either.
-    let filler = disk.path().join("filler");
-    let _ = std::fs::write(&filler, vec![0; 8 << 20]);
+    let _ = std::fs::write(disk.path().join("rest"), vec![0; 8 << 20]);
     for n in 0..600 {
         batch_update(&served, &sample(50_000 + n, 1_000)).await;
     }
