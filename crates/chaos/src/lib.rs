@@ -19,6 +19,7 @@ mod history;
 mod log_tools;
 mod outside;
 mod plan;
+mod process;
 pub mod rpc;
 mod scenario;
 mod server;

@@ -110,7 +110,7 @@ async fn under_fire(plan: &Plan, server: &mut Server, workers: &mut [Daemon], to
             () = &mut fault => {
                 let pause_ms = match stopped.take() {
                     Some(worker) => {
-                        workers[worker].signal(Signal::CONT)?;
+                        workers[worker].process.signal(Signal::CONT)?;
                         rng.u64(100..400)
                     }
                     None => strike(server, workers, &mut rng, toll, &mut stopped).await?,
@@ -123,7 +123,7 @@ async fn under_fire(plan: &Plan, server: &mut Server, workers: &mut [Daemon], to
         }
     }
     if let Some(worker) = stopped {
-        workers[worker].signal(Signal::CONT)?;
+        workers[worker].process.signal(Signal::CONT)?;
     }
     Ok(())
 }
@@ -140,13 +140,13 @@ async fn strike(
     match rng.u32(..10) {
         0..=4 => {
             toll.worker_kills += 1;
-            workers[worker].kill()?;
+            workers[worker].process.kill()?;
             workers[worker].start()?;
             Ok(rng.u64(100..700))
         }
         5..=7 => {
             toll.worker_stops += 1;
-            workers[worker].signal(Signal::STOP)?;
+            workers[worker].process.signal(Signal::STOP)?;
             *stopped = Some(worker);
             // Half of the stops outlive the lease.
             Ok(rng.u64(200..2 * LEASE.as_millis() as u64))
@@ -164,13 +164,13 @@ async fn strike(
 /// Ends everybody, starts the workers once more so that they clean up, and holds all to what they owe.
 async fn judged(server: &mut Server, workers: &mut [Daemon], api: &Api, toll: &mut Toll) -> Result<()> {
     for worker in workers.iter_mut() {
-        worker.kill()?;
+        worker.process.kill()?;
     }
     for worker in workers.iter_mut() {
         let before = leftovers::session(api, &worker.id).await?;
         worker.start()?;
         leftovers::until_registered(api, &worker.id, before).await?;
-        worker.stop().await?;
+        worker.process.stop().await?;
     }
     for worker in workers.iter() {
         leftovers::check(&worker.directory)?;
