@@ -30,6 +30,8 @@ enum Scenario {
     FullDisk,
     /// Workers of all contracts on one queue, under 80 kills and 20 stops.
     Contracts,
+    /// Three worker processes run 2,000 actions, under SIGKILL and SIGSTOP, the coordinator under SIGKILL.
+    Workers,
     /// Bazel builds 300 actions while the coordinator is killed 5 times.
     Bazel,
 }
@@ -46,6 +48,7 @@ impl Scenario {
             Self::Clock => ("chaos", "clock_"),
             Self::FullDisk => ("chaos", "full_disk_"),
             Self::Contracts => ("chaos", "contracts_"),
+            Self::Workers => ("chaos", "workers_"),
             Self::Bazel => ("clients", "killed::"),
         }
     }

@@ -24,6 +24,11 @@ impl Auditor {
             (Read::Leases { scope, worker }, Reply::Leases(held)) => {
                 self.shown_leases(asked, scope, worker, held)
             }
+            (Read::ScopesWith(queue), Reply::ScopesWith(scopes)) => {
+                let named = self.tasks.values().filter(|task| task.queue.name == *queue);
+                let mut known = named.filter(|task| !task.purged && task.created() <= asked.asked_at);
+                ensure(known.all(|task| scopes.contains(&task.queue.scope)), "a scope has such a queue")
+            }
             (Read::PushTargets, Reply::PushTargets(targets)) => self.shown_push_targets(asked, targets),
             (Read::TokenKey, Reply::TokenKey(key)) => {
                 self.shown_token_key(asked, key.as_ref().map(|key| &*key.id))

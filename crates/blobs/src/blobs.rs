@@ -4,7 +4,7 @@
 //! and asynchronous because a remote store is. Methods return boxed futures, so that the trait is
 //! object-safe; a box costs less than the smallest system call.
 
-use std::{pin::Pin, sync::Arc};
+use std::{any::Any, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 
@@ -15,6 +15,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Most bytes that one `get_many` or `put_many` carries: what fits into a gRPC message of the default limit,
 /// with room for its other fields.
 pub const MAX_BATCH_BYTES: u64 = 4 * 1024 * 1024 - 64 * 1024;
+
+/// Keeps blobs from being evicted while it lives.
+pub type Pinned = Box<dyn Any + Send + Sync>;
 
 /// A content-addressed store, tenant by tenant.
 pub trait Blobs: Send + Sync + 'static {
@@ -66,6 +69,12 @@ pub trait Blobs: Send + Sync + 'static {
         name: &'a str,
         digest: Digest,
     ) -> BoxFuture<'a, WriteStatus>;
+
+    /// Keeps these from being evicted until the answer is dropped, also those that are yet to come.
+    fn pin(&self, tenant: &Tenant, digests: &[Digest]) -> Pinned;
+
+    /// Largest blob that is taken.
+    fn max_blob_bytes(&self) -> u64;
 }
 
 /// A blob on its way out, in pieces of bounded size.

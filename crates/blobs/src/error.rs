@@ -37,6 +37,9 @@ pub enum Error {
     /// RESOURCE_EXHAUSTED: too many uploads are open (A7).
     #[error("too many uploads are open: the limit is {limit}")]
     TooManyUploads { limit: usize },
+    /// RESOURCE_EXHAUSTED: too many large blobs are being read.
+    #[error("too many blobs are being read: the limit is {limit}")]
+    TooManyReads { limit: usize },
     /// ABORTED: another writer has continued this upload.
     #[error("another writer has taken over this upload")]
     TakenOver,

@@ -5,10 +5,11 @@
 //! blobs are. Nothing here knows a protocol: adapters translate, and ask in terms of digests and bytes.
 //!
 //! Start at [`Blobs`] and [`ActionCache`], which adapters use, and [`Store`], the directory behind them;
-//! [`Local`] is the store with both interfaces.
+//! [`Local`] is the store with both interfaces, and [`Bounded`] the first of the decorators.
 
 mod action_cache;
 mod blobs;
+mod bounded;
 mod compression;
 mod digest;
 mod disk;
@@ -21,9 +22,10 @@ pub use action_cache::{
     ActionCache, ActionKey, CachedResult, MAX_INSTANCE_BYTES, MAX_RESULT_BYTES, Origin, RawKey, Serve,
 };
 pub use blobs::{
-    Begun, BlobReader, BlobWriter, Blobs, BoxFuture, Expect, MAX_BATCH_BYTES, Progress, UploadRequest,
-    WriteStatus,
+    Begun, BlobReader, BlobWriter, Blobs, BoxFuture, Expect, MAX_BATCH_BYTES, Pinned, Progress,
+    UploadRequest, WriteStatus,
 };
+pub use bounded::Bounded;
 pub use compression::{ZstdDecoder, ZstdEncoder};
 pub use digest::{Digest, DigestError, DigestFunction, HASH_BYTES, Hash};
 pub use disk::{OpenError, Options, Pin, Reader, Store, Upload, Usage};

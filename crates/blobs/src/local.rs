@@ -11,8 +11,8 @@ use tokio::task::spawn_blocking;
 
 use crate::{
     ActionCache, ActionKey, Begun, BlobReader, BlobWriter, Blobs, BoxFuture, CachedResult, Digest,
-    DigestFunction, Error, Hash, Origin, Progress, RawKey, Reader, Result, Serve, Store, Tenant, Upload,
-    UploadRequest, WriteStatus,
+    DigestFunction, Error, Hash, Origin, Pinned, Progress, RawKey, Reader, Result, Serve, Store, Tenant,
+    Upload, UploadRequest, WriteStatus,
 };
 
 /// Pieces that a reader fetches with one hop. They and the one being sent are all that it holds.
@@ -146,6 +146,14 @@ impl Blobs for Local {
         digest: Digest,
     ) -> BoxFuture<'a, WriteStatus> {
         Box::pin(async move { self.store.write_status(tenant, name, &digest) })
+    }
+
+    fn pin(&self, tenant: &Tenant, digests: &[Digest]) -> Pinned {
+        Box::new(self.store.pin(tenant, digests))
+    }
+
+    fn max_blob_bytes(&self) -> u64 {
+        self.store.max_blob_bytes()
     }
 }
 

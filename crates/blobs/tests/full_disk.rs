@@ -1,35 +1,14 @@
 //! A disk that is really full (D6). Mounts a small file system, which takes root.
 
 mod common;
+#[path = "common/small_disk.rs"]
+mod small_disk;
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
 
 use blobs::{Error, Options, Store, UploadRequest};
 use common::*;
-
-/// A file system of a few megabytes, unmounted when it is dropped.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    fn mount(bytes: u64) -> SmallDisk {
-        let directory = tempfile::tempdir().unwrap();
-        let size = format!("size={bytes}");
-        let mount =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(directory.path()).status();
-        assert!(mount.unwrap().success(), "mounting a small file system takes root");
-        SmallDisk(directory)
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
-    }
-}
+use small_disk::SmallDisk;
 
 #[test]
 fn a_full_disk_is_an_error_and_nothing_else_is_lost() {

@@ -19,6 +19,7 @@ mod history;
 mod log_tools;
 mod outside;
 mod plan;
+mod process;
 pub mod rpc;
 mod scenario;
 mod server;
@@ -29,6 +30,7 @@ mod target;
 mod tmpfs;
 mod voice;
 mod worker;
+mod workers;
 mod world;
 
 pub use api::{Answer, Call};

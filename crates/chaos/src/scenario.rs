@@ -38,6 +38,8 @@ pub enum Scenario {
     FullDisk,
     /// Workers of all contracts on one queue, under SIGKILL and SIGSTOP.
     Contracts,
+    /// Worker processes under SIGKILL and SIGSTOP, and the coordinator under SIGKILL.
+    Workers,
 }
 
 /// Runs a scenario; the error tells what was violated, with the seed and everything known about the task.
@@ -45,16 +47,21 @@ pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
     println!("chaos {scenario:?} {:?}: LESSOR_CHAOS_SEED={}", plan.form, plan.seed);
     let result = runtime()?.block_on(async {
         match scenario {
-            Scenario::Kill => kill(plan).await,
-            Scenario::Stop => stop(plan).await,
-            Scenario::Clock => clock(plan).await,
-            Scenario::FullDisk => crate::full_disk::run(plan).await,
-            Scenario::Contracts => contracts(plan).await,
+            Scenario::Kill => kill(plan).await.map(shown),
+            Scenario::Stop => stop(plan).await.map(shown),
+            Scenario::Clock => clock(plan).await.map(shown),
+            Scenario::FullDisk => crate::full_disk::run(plan).await.map(shown),
+            Scenario::Contracts => contracts(plan).await.map(shown),
+            Scenario::Workers => crate::workers::run(plan).await.map(shown),
         }
     });
     let reach = result.with_context(|| format!("chaos {scenario:?} with LESSOR_CHAOS_SEED={}", plan.seed))?;
-    println!("chaos {scenario:?}: every answer still true; {reach:?}");
+    println!("chaos {scenario:?}: every answer still true; {reach}");
     Ok(())
+}
+
+fn shown(reach: impl std::fmt::Debug) -> String {
+    format!("{reach:?}")
 }
 
 /// A small run with one SIGKILL in it, for tests that change what was recorded. It lasts until everything that they

@@ -2,16 +2,16 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 
 use crate::api::Api;
+use crate::process::Process;
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
-const STOP_DEADLINE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const LOG_TAIL_LINES: usize = 30;
 
@@ -21,9 +21,11 @@ pub struct Server {
     log: PathBuf,
     /// Known after the first start; later starts ask for the same one.
     address: Option<String>,
-    child: Option<Child>,
+    process: Process,
     /// Whether tasks are pushed to a target on this machine.
     pub pushes: bool,
+    /// Whether it runs actions itself.
+    pub has_worker: bool,
     /// How far the wall clock of the next start is off, in seconds.
     clock_offset_s: i64,
 }
@@ -35,8 +37,9 @@ impl Server {
             data: data.into(),
             log: log.into(),
             address: None,
-            child: None,
+            process: Process::new("the server"),
             pushes: false,
+            has_worker: true,
             clock_offset_s: 0,
         }
     }
@@ -83,6 +86,9 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
+        if !self.has_worker {
+            command.arg("--no-worker");
+        }
         if self.pushes {
             command.arg("--allow-private-push-targets");
         }
@@ -93,32 +99,16 @@ impl Server {
                 // Durations are measured on other clocks, which no operator can set.
                 .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
-        self.child =
-            Some(command.spawn().with_context(|| format!("cannot start {}", self.binary.display()))?);
-        Ok(())
+        self.process.start(&mut command)
     }
 
     pub fn kill(&mut self) -> Result<()> {
-        if let Some(mut child) = self.child.take() {
-            child.kill().context("cannot kill the server")?;
-            child.wait().context("cannot wait for the killed server")?;
-        }
-        Ok(())
+        self.process.kill()
     }
 
     /// Asks the process to end, and waits until it has.
     pub async fn stop(&mut self) -> Result<()> {
-        self.signal(Signal::TERM)?;
-        let deadline = Instant::now() + STOP_DEADLINE;
-        while self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None))) {
-            if Instant::now() > deadline {
-                bail!("the server did not end within {STOP_DEADLINE:?} when asked to");
-            }
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
-        let status = self.child.take().context("the server is not running")?.wait()?;
-        ensure!(status.success(), "the server was asked to end and did so with {status}");
-        Ok(())
+        self.process.stop().await
     }
 
     pub fn binary(&self) -> &Path {
@@ -129,16 +119,13 @@ impl Server {
         &self.data
     }
 
-    pub fn signal(&self, signal: Signal) -> Result<()> {
-        let child = self.child.as_ref().context("the server is not running")?;
-        let pid = Pid::from_raw(i32::try_from(child.id())?).context("the server has no process id")?;
-        kill_process(pid, signal).context("cannot signal the server")
+    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+        self.process.signal(signal)
     }
 
     /// The status with which the process ended on its own, if it did.
     pub fn exited(&mut self) -> Option<String> {
-        let child = self.child.as_mut()?;
-        child.try_wait().ok().flatten().map(|status| status.to_string())
+        self.process.exited()
     }
 
     pub fn log_tail(&self) -> String {
@@ -155,13 +142,6 @@ impl Server {
             bail!("the server did not answer within {START_DEADLINE:?}; its log ends:\n{}", self.log_tail());
         }
         Ok(())
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A failure here leaves nothing to do: the test has its result already.
-        let _ = self.kill();
     }
 }
 

@@ -129,6 +129,8 @@ impl Handle {
         together(steps: Vec<Step>) => Request::Together(steps) => Together(Vec<Answer>);
         /// What a worker holds.
         leases(scope: Scope, worker: Arc<str>) => Request::Read(Read::Leases { scope, worker }) => Leases(Vec<HeldLease>);
+        /// The scopes that have a queue of this name.
+        scopes_with(queue: Arc<str>) => Request::Read(Read::ScopesWith(queue)) => ScopesWith(Vec<Scope>);
         /// The queues whose tasks are pushed, over all scopes.
         push_targets() => Request::Read(Read::PushTargets) => PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>);
         token_key() => Request::Read(Read::TokenKey) => TokenKey(Option<TokenKey>);

@@ -18,7 +18,7 @@ mod tally;
 pub use clock::{Clock, first_time, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};
 pub use effects::Effect;
-pub use engine::{Activity, Registered, Registration, Registry, WorkerStatus};
+pub use engine::{Activity, Beat, Registered, Registration, Registry, WorkerStatus};
 pub use follower::Follower;
 pub use handle::Handle;
 pub use history::{History, HistoryError, HistoryReader, HistoryRecord, MAX_HISTORY_RECORDS};

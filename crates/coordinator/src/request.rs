@@ -89,6 +89,8 @@ pub enum Read {
         scope: Scope,
         worker: Arc<str>,
     },
+    /// The scopes that have a queue of this name.
+    ScopesWith(Arc<str>),
     /// The queues whose tasks are pushed, over all scopes.
     PushTargets,
     /// The key that signs task tokens.
@@ -124,6 +126,7 @@ pub enum Reply {
     Queues(Vec<QueueView>),
     Workers(Vec<WorkerView>),
     Leases(Vec<HeldLease>),
+    ScopesWith(Vec<Scope>),
     PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>),
     Together(Vec<Answer>),
     TokenKey(Option<TokenKey>),

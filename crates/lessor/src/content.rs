@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use blobs::{ActionCache, Blobs, Local, Options, Store};
+use authority::Scope;
+use blobs::{ActionCache, Blobs, Bounded, Local, Options, Store};
 use server::Metrics;
 use server::reapi::{Content, Keeper, Results, Settings};
+use tokio::sync::mpsc;
 
 use crate::data_dir::DataDir;
 
@@ -24,6 +26,8 @@ pub struct Place {
     pub settings: Settings,
     /// Where its use is counted.
     pub metrics: Metrics,
+    /// Who hears of each instance that has executions.
+    pub instances: Option<mpsc::Sender<Scope>>,
 }
 
 impl Default for Place {
@@ -34,6 +38,7 @@ impl Default for Place {
             cache_mib: DEFAULT_CACHE_MIB,
             settings: Settings::default(),
             metrics: Metrics::default(),
+            instances: None,
         }
     }
 }
@@ -49,9 +54,10 @@ pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
     let metrics = &place.metrics;
     let results = Results::counted(results as Arc<dyn ActionCache>, metrics.clone());
     let keeper = Keeper::new(results.clone(), tokio::runtime::Handle::current());
-    let blobs = metrics.blobs(local.clone() as Arc<dyn Blobs>);
+    let blobs = metrics.blobs(Arc::new(Bounded::new(local.clone())) as Arc<dyn Blobs>);
     let action_cache = metrics.action_cache(local as Arc<dyn ActionCache>);
-    Ok((Content { blobs, action_cache, results, settings: place.settings }, keeper))
+    let (settings, instances) = (place.settings, place.instances);
+    Ok((Content { blobs, action_cache, results, settings, instances }, keeper))
 }
 
 /// Whether the directory is not ours to use, and nothing was changed.

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::data_dir::DataDir;
-use crate::worker::Embedded;
+use crate::worker::{Embedded, Instances};
 use crate::{content, greeting, memory, open_files};
 
 /// Smallest and largest segment: a batch must fit into a part of it.
@@ -59,6 +59,10 @@ async fn serve(mut settings: Settings) -> Result<()> {
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
     settings.content.metrics = settings.server.metrics.clone();
+    let instances = settings.worker.then(Instances::channel).map(|(to, from)| {
+        settings.content.instances = Some(to);
+        from
+    });
     let (content, keeper) = content::open(&data, std::mem::take(&mut settings.content))?;
     let start = coordinator_options(&settings, &data, keeper)?;
     let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;
@@ -80,7 +84,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
              (--no-worker runs none)"
         );
     }
-    let worker = settings.worker.then(|| Embedded::start(&data, address, blobs)).transpose()?;
+    let worker = instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
     greeting::say(&data, address, &running.report);
 
     let stop = async {

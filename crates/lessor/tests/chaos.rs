@@ -36,3 +36,9 @@ fn full_disk_d4_running_work_commits_and_everything_recovers() {
 fn contracts_workers_of_all_contracts_share_a_queue_and_no_promise_is_broken() {
     run(Scenario::Contracts);
 }
+
+/// Three worker processes, 200 actions here and 2,000 in the long form.
+#[test]
+fn workers_killed_and_stopped_lose_nothing_commit_nothing_twice_and_leave_nothing_behind() {
+    run(Scenario::Workers);
+}

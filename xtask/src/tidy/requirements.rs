@@ -1,5 +1,5 @@
-//! Every requirement of the contracts has a row of its own in docs/contracts.md, and every test that is named there
-//! exists in the file that is named with it.
+//! Every requirement of the contracts, and every fault that remote execution is held to, has a row of its own in its
+//! document, and every test that is named there exists in the file that is named with it.
 
 use std::ops::RangeInclusive;
 
@@ -8,11 +8,17 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use super::Finding;
 use super::repository::Repository;
 
-const DOCUMENT: &str = "docs/contracts.md";
+/// What a number begins with, and how it goes on.
+type Numbers = &'static [(&'static str, RangeInclusive<u32>)];
 
-/// The numbers of the source documents that the contracts answer for.
-const NUMBERS: &[(&str, RangeInclusive<u32>)] =
-    &[("S0", 1..=27), ("S1", 1..=57), ("S2", 1..=30), ("S3", 9..=40), ("S3", 57..=60), ("S3", 62..=66)];
+/// The numbers that each document answers for.
+const DOCUMENTS: &[(&str, Numbers)] = &[
+    (
+        "docs/contracts.md",
+        &[("S0-", 1..=27), ("S1-", 1..=57), ("S2-", 1..=30), ("S3-", 9..=40), ("S3-", 57..=60), ("S3-", 62..=66)],
+    ),
+    ("docs/remote-execution.md", &[("I", 5..=17), ("A", 5..=8), ("N", 15..=16)]),
+];
 
 /// Numbers whose row says why there is no test yet. A reason that has become untrue goes with its exception.
 const WITHOUT_TEST: &[&str] = &["S3-39"];
@@ -25,21 +31,25 @@ struct Row {
 }
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
-    let Some(document) = repository.file(DOCUMENT) else { return Vec::new() };
-    let rows = rows(&document.text);
+    DOCUMENTS.iter().flat_map(|(document, numbers)| check_one(repository, document, numbers)).collect()
+}
+
+fn check_one(repository: &Repository, path: &str, numbers: Numbers) -> Vec<Finding> {
+    let Some(document) = repository.file(path) else { return Vec::new() };
+    let rows = rows(&document.text, numbers);
     let mut findings = Vec::new();
-    for (family, range) in NUMBERS {
-        for number in range.clone().map(|number| format!("{family}-{number}")) {
+    for (family, range) in numbers {
+        for number in range.clone().map(|number| format!("{family}{number}")) {
             let count = rows.iter().filter(|row| row.number == number).count();
             if count != 1 {
                 let why = format!("{number} has {count} rows in the table of requirements, not one");
-                findings.push(Finding::new(DOCUMENT, 0, why));
+                findings.push(Finding::new(path, 0, why));
             }
         }
     }
     for row in &rows {
         let mut finding = |why: String| {
-            findings.push(Finding::new(DOCUMENT, row.line, format!("{}: {why}", row.number)));
+            findings.push(Finding::new(path, row.line, format!("{}: {why}", row.number)));
         };
         let mut file = None;
         let mut tests = 0;
@@ -65,7 +75,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
 }
 
 /// The rows of the tables whose first cell is a number.
-fn rows(text: &str) -> Vec<Row> {
+fn rows(text: &str, numbers: Numbers) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut row: Option<Row> = None;
     let mut is_first = false;
@@ -87,16 +97,18 @@ fn rows(text: &str) -> Vec<Row> {
                     row.code.push(word.to_string());
                 }
             }
-            Event::End(TagEnd::TableRow) => rows.extend(row.take().filter(|row| is_number(&row.number))),
+            Event::End(TagEnd::TableRow) => {
+                rows.extend(row.take().filter(|row| is_number(&row.number, numbers)));
+            }
             _ => {}
         }
     }
     rows
 }
 
-fn is_number(text: &str) -> bool {
-    NUMBERS.iter().any(|(family, _)| {
-        let rest = text.strip_prefix(family).and_then(|rest| rest.strip_prefix('-'));
+fn is_number(text: &str, numbers: Numbers) -> bool {
+    numbers.iter().any(|(family, _)| {
+        let rest = text.strip_prefix(family);
         rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|digit| digit.is_ascii_digit()))
     })
 }
@@ -108,16 +120,19 @@ mod tests {
 
     /// A document in which every number has a row that names one test, but for the given change.
     fn findings(change: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
-        let mut text = "| number | test |\n|---|---|\n".to_owned();
-        for (family, range) in NUMBERS {
-            for number in range.clone().map(|number| format!("{family}-{number}")) {
-                let row = format!("| {number} | `a/tests/a.rs`: `a_test` |\n");
-                text += &change(&number).unwrap_or(row);
-            }
-        }
         let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
-        let test = file("crates/a/tests/a.rs", "fn a_test() {}");
-        check(&Repository { files: vec![file(DOCUMENT, &text), test], ..Repository::default() })
+        let mut files = vec![file("crates/a/tests/a.rs", "fn a_test() {}")];
+        for (document, numbers) in DOCUMENTS {
+            let mut text = "| number | test |\n|---|---|\n".to_owned();
+            for (family, range) in *numbers {
+                for number in range.clone().map(|number| format!("{family}{number}")) {
+                    let row = format!("| {number} | `a/tests/a.rs`: `a_test` |\n");
+                    text += &change(&number).unwrap_or(row);
+                }
+            }
+            files.push(file(document, &text));
+        }
+        check(&Repository { files, ..Repository::default() })
     }
 
     fn found(number: &'static str, row: &'static str) -> usize {
@@ -132,6 +147,7 @@ mod tests {
     #[test]
     fn a_missing_number_is_found() {
         assert_eq!(found("S1-57", ""), 1);
+        assert_eq!(found("I9", ""), 1);
         assert_eq!(
             found("S2-5", "| S2-5, S2-6 | `a/tests/a.rs`: `a_test` |\n"),
             1,

@@ -157,6 +157,12 @@ impl State {
         self.line_ids.values().map(|id| self.show(&self.lines[id]))
     }
 
+    /// The scopes that have a queue of this name.
+    pub fn scopes_with(&self, queue: &str) -> Vec<Scope> {
+        let named = self.line_ids.keys().filter(|key| *key.name == *queue);
+        named.map(|key| key.scope.clone()).collect()
+    }
+
     /// The queues whose tasks are pushed, by name, over all scopes.
     pub fn push_targets(&self) -> Vec<(Arc<QueueKey>, Arc<PushTarget>)> {
         let lines = self.line_ids.iter().map(|(key, id)| (key, &self.lines[id]));

@@ -314,6 +314,11 @@ impl Index {
     }
 
     /// Keeps names from being evicted, whether there is something under them already or not.
+    /// How many are pinned.
+    pub fn pinned(&self) -> usize {
+        self.pins.len()
+    }
+
     pub fn pin(&mut self, keys: &[Key]) {
         for key in keys {
             *self.pins.entry(*key).or_insert(0) += 1;

@@ -37,6 +37,8 @@ pub struct Usage {
     pub file_bytes: u64,
     /// Written by uploads that are not finished.
     pub upload_bytes: u64,
+    /// Blobs that are kept from eviction.
+    pub pinned: usize,
     pub cap_bytes: u64,
 }
 
@@ -275,6 +277,7 @@ impl Inner {
             dead_pack_bytes: index.dead_bytes(),
             file_bytes: self.totals.file_bytes.load(Ordering::Relaxed),
             upload_bytes: *self.totals.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner),
+            pinned: index.pinned(),
             cap_bytes: self.options.cap_bytes,
         }
     }

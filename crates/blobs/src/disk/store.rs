@@ -175,6 +175,11 @@ impl Store {
         self.inner().put_raw(tenant, key, body)
     }
 
+    /// Largest blob that is taken.
+    pub fn max_blob_bytes(&self) -> u64 {
+        self.inner().options.max_blob_bytes
+    }
+
     /// What is stored and how much room it takes. From memory.
     pub fn usage(&self) -> Usage {
         self.inner().usage()

@@ -15,8 +15,10 @@ mod execution;
 mod names;
 mod operations;
 mod outcomes;
+mod outputs;
 mod reads;
 mod requests;
+mod running;
 mod services;
 mod trees;
 mod waiting;
@@ -37,13 +39,13 @@ pub const THEMES: &[&[Check]] = &[
     execution::CHECKS,
     requests::CHECKS,
     outcomes::CHECKS,
+    running::CHECKS,
+    outputs::CHECKS,
     operations::CHECKS,
     services::CHECKS,
     bad_input::CHECKS,
 ];
 
-/// What a worker does with an action is the worker's contract.
-const OF_THE_WORKER: &str = "how a worker runs an action is not looked at here";
 const NOT_YET: &str = "whether it is served is not looked at; that it is announced only if it is, is R5";
 
 pub const UNOBSERVABLE: &[(&str, &str)] = &[
@@ -51,15 +53,5 @@ pub const UNOBSERVABLE: &[(&str, &str)] = &[
     ("R18", NOT_YET),
     ("R19", NOT_YET),
     ("R43", NOT_YET),
-    ("R45", OF_THE_WORKER),
-    ("R46", OF_THE_WORKER),
-    ("R47", OF_THE_WORKER),
-    ("R48", OF_THE_WORKER),
-    ("R49", OF_THE_WORKER),
-    ("R50", OF_THE_WORKER),
-    ("R51", OF_THE_WORKER),
-    ("R52", OF_THE_WORKER),
-    ("R53", OF_THE_WORKER),
-    ("R54", OF_THE_WORKER),
     ("R57", "who may do what is the operator's to configure"),
 ];

@@ -16,7 +16,7 @@ mod waits;
 
 pub use answers::ReplyTo;
 pub use journal::Notes;
-pub use registry::{Activity, Registered, Registration, Registry, WorkerStatus};
+pub use registry::{Activity, Beat, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::{Slice, SliceSize};
 pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
 
@@ -297,6 +297,7 @@ impl<T: ReplyTo> Engine<T> {
             Read::Queues(scope) => Reply::Queues(self.state.queue_views(&scope)),
             Read::Workers(scope) => Reply::Workers(self.registry.view(&scope, &self.state, now)),
             Read::Leases { scope, worker } => Reply::Leases(self.state.leases_held(&scope, &worker)),
+            Read::ScopesWith(queue) => Reply::ScopesWith(self.state.scopes_with(&queue)),
             Read::PushTargets => Reply::PushTargets(self.state.push_targets()),
             Read::TokenKey => Reply::TokenKey(self.state.token_key().cloned()),
             Read::Depths(names) => Reply::Depths(self.depths(&names)),

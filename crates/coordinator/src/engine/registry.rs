@@ -61,6 +61,16 @@ pub struct Registered {
     pub status: WorkerStatus,
 }
 
+/// What became of a worker's words on itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beat {
+    Registered,
+    /// Another session of the worker has taken this one's place.
+    Superseded,
+    /// It is not registered.
+    Unknown,
+}
+
 struct Heard {
     at: Time,
     registered: Option<Registered>,
@@ -105,20 +115,34 @@ impl Registry {
         known.registered.clone()
     }
 
-    /// Notes a registered worker's words on itself.
+    /// Notes a registered worker's words on itself. A session that was replaced does not speak for the one that
+    /// replaced it, nor keep it registered (W11).
     pub fn beat(
         &self,
         scope: &Scope,
         worker: &Arc<str>,
+        session: Option<&Arc<str>>,
         status: WorkerStatus,
         now: Time,
-    ) -> Option<Registered> {
+    ) -> Beat {
         let mut heard = self.lock();
-        let known = heard.get_mut(&(scope.clone(), worker.clone()))?;
-        self.refresh(known, now);
-        let registered = known.registered.as_mut()?;
-        registered.status = status;
-        Some(registered.clone())
+        let Some(known) = heard.get_mut(&(scope.clone(), worker.clone())) else { return Beat::Unknown };
+        self.forget_if_silent(known, now);
+        if let Some(Registered { registration, .. }) = &known.registered
+            && session.is_some()
+            && registration.session.is_some()
+            && registration.session.as_ref() != session
+        {
+            return Beat::Superseded;
+        }
+        known.at = known.at.max(now);
+        match &mut known.registered {
+            Some(registered) => {
+                registered.status = status;
+                Beat::Registered
+            }
+            None => Beat::Unknown,
+        }
     }
 
     /// How many workers are registered, over all scopes.
@@ -243,8 +267,25 @@ mod tests {
         let (registry, w) = (Registry::default(), Arc::from("w"));
         registry.register(&scope(), &w, Registration::default(), Time(0));
         let status = WorkerStatus { activity: Activity::Busy, ..WorkerStatus::default() };
-        assert_eq!(registry.beat(&scope(), &w, status, Time(1)).unwrap().status, status);
-        assert!(registry.beat(&scope(), &w, status, Time(HEARTBEAT_TIMEOUT_MS + 2)).is_none());
+        assert_eq!(registry.beat(&scope(), &w, None, status, Time(1)), Beat::Registered);
+        assert_eq!(registry.registered(&scope(), &w, Time(1)).unwrap().status, status);
+        assert_eq!(registry.beat(&scope(), &w, None, status, Time(HEARTBEAT_TIMEOUT_MS + 2)), Beat::Unknown);
+    }
+
+    #[test]
+    fn w11_a_session_that_was_replaced_speaks_for_nobody() {
+        let (registry, w) = (Registry::default(), Arc::from("w"));
+        let (old, new) = (Arc::from("old"), Arc::from("new"));
+        registry.register(&scope(), &w, session("new"), Time(0));
+        let status = WorkerStatus { activity: Activity::Draining, ..WorkerStatus::default() };
+        assert_eq!(registry.beat(&scope(), &w, Some(&old), status, Time(1)), Beat::Superseded);
+        assert_eq!(registry.registered(&scope(), &w, Time(1)).unwrap().status, WorkerStatus::default());
+        // Nor does its being alive keep the other registered.
+        let late = Time(HEARTBEAT_TIMEOUT_MS);
+        assert_eq!(registry.beat(&scope(), &w, Some(&old), status, late), Beat::Superseded);
+        assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS + 1)).is_none());
+        registry.register(&scope(), &w, session("new"), late);
+        assert_eq!(registry.beat(&scope(), &w, Some(&new), status, late), Beat::Registered);
     }
 
     #[test]

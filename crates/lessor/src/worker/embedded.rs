@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use wire::DEFAULT_SCOPE_NAME;
 use worker::cas::LocalCas;
 use worker::executors::Host;
-use worker::{ActionOptions, Agent, Config, Stopper};
+use worker::{ActionOptions, Actions, Config, Stopper};
 
-use super::{platform, slots};
+use super::{Instances, platform, slots};
 use crate::data_dir::DataDir;
 
 /// Where its actions run, below the data directory.
@@ -27,7 +27,12 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    pub fn start(data: &DataDir, address: SocketAddr, content: Arc<dyn Blobs>) -> Result<Embedded> {
+    pub fn start(
+        data: &DataDir,
+        address: SocketAddr,
+        content: Arc<dyn Blobs>,
+        instances: Instances,
+    ) -> Result<Embedded> {
         let url = format!("http://{}", reachable(address));
         let cas = Arc::new(LocalCas::new(content, Tenant::new(DEFAULT_SCOPE_NAME)?));
         let directory = std::path::absolute(data.path().join(DIRECTORY))?;
@@ -40,7 +45,11 @@ impl Embedded {
         };
         let stop = Stopper::new();
         let host = Arc::new(Host::new(Host::DEFAULT_ENV_ALLOW));
-        let running = tokio::spawn(Agent::run(config, host, cas, stop.clone()));
+        let told = stop.clone();
+        let running = tokio::spawn(async move {
+            let actions = Actions::open(&config.worker_id, &config.actions, host, cas).await?;
+            instances.serve(config, Arc::new(actions), told).await
+        });
         Ok(Embedded { stop, running })
     }
 

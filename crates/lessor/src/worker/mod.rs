@@ -2,9 +2,11 @@
 
 mod daemon;
 mod embedded;
+mod instances;
 mod metrics;
 
 pub use embedded::Embedded;
+pub use instances::Instances;
 
 use std::process::ExitCode;
 

@@ -3,9 +3,9 @@
 //!
 //! `cargo xtask chaos --scenario bazel` runs the long form of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use chaos::Plan;
+use chaos::{Form, Plan};
 
 use crate::bazel::{Bazel, Processes};
 use crate::ledger::History;
@@ -15,6 +15,9 @@ use crate::support::gates::Gates;
 use crate::support::worker::{Worker, coordinator};
 use crate::workspace::Workspace;
 
+/// How soon a server is back after a quick restart.
+const QUICK: Duration = Duration::from_millis(500);
+
 #[test]
 fn killed_a_build_with_many_retries_goes_on_and_nothing_committed_runs_again() {
     let plan = Plan::from_env(env!("CARGO_BIN_EXE_lessor")).unwrap();
@@ -22,14 +25,20 @@ fn killed_a_build_with_many_retries_goes_on_and_nothing_committed_runs_again() {
     survives(actions, kills, &["--remote_retries=30"], true);
 }
 
+/// Held to half a second in the long form, against a release build; an unoptimised one among other tests may take longer,
+/// and its figure is printed.
 #[test]
 fn killed_a_build_with_default_flags_survives_a_quick_restart() {
-    survives(60, 1, &[], false);
+    let plan = Plan::from_env(env!("CARGO_BIN_EXE_lessor")).unwrap();
+    let down = survives(60, 1, &[], false);
+    if plan.form == Form::Long {
+        assert!(down <= QUICK, "the restart took {} ms", down.as_millis());
+    }
 }
 
 /// `end_while_down`: whether the action that runs at the first kill ends while the coordinator is down or after it is up
-/// again; the following kills take turns.
-fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) {
+/// again; the following kills take turns. The answer is the longest time that it was down.
+fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) -> Duration {
     let gates = Gates::open();
     let bazel = Bazel::new(&workspace(actions, kills, &gates));
     let dir = tempfile::tempdir().unwrap();
@@ -40,6 +49,7 @@ fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) 
     let executor = format!("--remote_executor=grpc://{address}");
     let flags = [&[executor.as_str(), "--spawn_strategy=remote", "--jobs=8"], flags].concat();
     let mut build = bazel.spawn_build(&flags);
+    let mut longest = Duration::ZERO;
     for kill in 0..kills {
         let Some(arrival) = gates.next(&mut build) else { break };
         assert_eq!(arrival.gate, kill, "an action runs a second time although its lease lives");
@@ -51,6 +61,7 @@ fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) 
         };
         at_once.into_iter().for_each(|arrival| arrival.let_through());
         server = server.start_again(|dir| coordinator(dir, &address));
+        longest = longest.max(killed.elapsed());
         println!("kill {kill}: it served again after {} ms", killed.elapsed().as_millis());
         later.into_iter().for_each(|arrival| arrival.let_through());
     }
@@ -60,6 +71,7 @@ fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) 
     let history = History::of(&server.data());
     assert_eq!(history.committed_once().len(), actions);
     assert_eq!(history.count("OwnerTookOver"), kills + 1);
+    longest
 }
 
 /// Quick actions in as many rounds as there are gates. The gate of a round waits for half of its actions, so those are

@@ -192,6 +192,39 @@ async fn what_is_asked_with_an_execution_must_be_honoured() {
 }
 
 #[tokio::test]
+async fn actions_must_be_run_as_they_say() {
+    let server = server();
+    let url = server.url();
+    let well: reapi_mutant::Alter = |call, message| {
+        responses(call, message, |told| {
+            told.status = None;
+            told.result.get_or_insert_default().exit_code = 0;
+        })
+    };
+    finds(&url, Fault::told(well), &["R45", "R46", "R48", "R53"]).await;
+    let fewer: reapi_mutant::Alter = |call, message| {
+        responses(call, message, |told| {
+            if let Some(result) = &mut told.result {
+                result.output_files.clear();
+                result.output_symlinks.clear();
+                result.output_directories.clear();
+                result.execution_metadata = None;
+            }
+        })
+    };
+    finds(&url, Fault::told(fewer), &["R47", "R48", "R49", "R50", "R51", "R52"]).await;
+    let other: reapi_mutant::Alter = |call, message| {
+        responses(call, message, |told| {
+            if let Some(result) = &mut told.result {
+                result.stdout_digest = None;
+                result.stdout_raw = b"damaged".to_vec();
+            }
+        })
+    };
+    finds(&url, Fault::told(other), &["R46", "R53", "R54"]).await;
+}
+
+#[tokio::test]
 async fn a_server_must_say_that_it_serves() {
     let server = server();
     let ill = only!("Check", HealthCheckResponse, |told| told.status = 2);

@@ -1,10 +1,11 @@
 //! The real server keeps its contracts, and the suite looks at all that can be seen of them.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use axum::http::StatusCode;
 use axum::{Json, Router};
-use conformance::Contract;
+use conformance::{Contract, Options, Subject};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -31,7 +32,7 @@ fn covered(contract: Contract) -> BTreeSet<String> {
         }
         Contract::Grpc => span("S3", &all(9, 40, &[39])),
         Contract::Reapi => {
-            let served = [all(1, 44, &[13, 18, 19, 43]), vec![55, 56, 58]].concat();
+            let served = [all(1, 44, &[13, 18, 19, 43]), all(45, 56, &[]), vec![58]].concat();
             served.iter().map(|number| format!("R{number}")).collect()
         }
     };
@@ -70,6 +71,19 @@ async fn the_grpc_contract_is_kept() {
 #[tokio::test]
 async fn the_remote_execution_api_is_kept() {
     keeps(Contract::Reapi).await;
+}
+
+/// The worker inside `lessor up` works for whichever instance a build names, and instances stay apart (R56).
+#[tokio::test]
+async fn any_instance_is_served_without_set_up() {
+    let server = server();
+    for instance in ["main", "some/team"] {
+        let options = Options { instance: instance.to_owned(), ..Options::new(&server.url()) };
+        let subject = Arc::new(Subject::connect(options).await.unwrap());
+        let only = ["R40".to_owned(), "R56".to_owned()];
+        let checks = Contract::Reapi.checks().into_iter().filter(|check| check.is_about(&only)).collect();
+        all_passed(&conformance::run(subject, checks, |_| ()).await);
+    }
 }
 
 /// The broken coordinators of the other tests are broken by their faults and by nothing else. It is also a server that

@@ -1,18 +1,26 @@
 //! GET and HEAD: content by its hash, or what stands under a key.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::body::Body;
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use blobs::{Digest, DigestFunction, RawKey, Tenant};
 use futures_util::stream::try_unfold;
 
 use super::{Place, problem, tenant};
+use crate::app::App;
 use crate::json::InPath;
 use crate::problem::{Code, Problem};
-use crate::reapi::Content;
+use crate::reapi::{Content, at_pace};
+
+/// Up to this size a blob is one piece, of which nothing is held once it is on its way.
+const ONE_PIECE_BYTES: u64 = 256 * 1_024;
 
 pub async fn blob(
+    State(app): State<App>,
     Extension(content): Extension<Content>,
     method: Method,
     headers: HeaderMap,
@@ -21,12 +29,13 @@ pub async fn blob(
     let (tenant, hash) = (tenant(&headers)?, place.hash()?);
     let digest = content.blobs.find(&tenant, DigestFunction::Sha256, hash).await;
     match digest.map_err(|error| problem(&error))? {
-        Some(digest) => answer(&content, &tenant, digest, &method).await,
+        Some(digest) => answer(&app, &content, &tenant, digest, &method).await,
         None => Err(Problem::new(Code::NotFound, format!("blob {hash} is not here"))),
     }
 }
 
 pub async fn raw(
+    State(app): State<App>,
     Extension(content): Extension<Content>,
     method: Method,
     headers: HeaderMap,
@@ -36,12 +45,18 @@ pub async fn raw(
     let raw = RawKey { prefix: place.prefix.as_str().into(), key };
     let digest = content.action_cache.get_raw(&tenant, &raw).await.map_err(|error| problem(&error))?;
     match digest {
-        Some(digest) => answer(&content, &tenant, digest, &method).await,
+        Some(digest) => answer(&app, &content, &tenant, digest, &method).await,
         None => Err(Problem::new(Code::NotFound, format!("nothing stands under {key}"))),
     }
 }
 
+fn too_slow() -> blobs::Error {
+    let source = std::io::Error::new(std::io::ErrorKind::TimedOut, "the client takes too little");
+    blobs::Error::Io { action: "send a blob".to_owned(), source: Arc::new(source) }
+}
+
 async fn answer(
+    app: &App,
     content: &Content,
     tenant: &Tenant,
     digest: Digest,
@@ -55,7 +70,10 @@ async fn answer(
             let pieces = try_unfold(reader, |mut reader| async move {
                 Ok::<_, blobs::Error>(reader.next().await?.map(|piece| (piece, reader)))
             });
-            Body::from_stream(pieces)
+            match digest.size <= ONE_PIECE_BYTES {
+                true => Body::from_stream(pieces),
+                false => Body::from_stream(at_pace(pieces, app.bodies().receiving().max_stall, too_slow)),
+            }
         }
     };
     let mut response = (StatusCode::OK, body).into_response();

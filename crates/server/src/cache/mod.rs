@@ -75,7 +75,9 @@ fn problem(error: &blobs::Error) -> Problem {
     match error {
         Error::NotFound(_) | Error::Damaged(_) => Problem::new(Code::NotFound, detail),
         Error::Full { .. } | Error::DiskFull => Problem::new(Code::NoSpace, detail),
-        Error::TooManyUploads { .. } | Error::TakenOver => Problem::new(Code::Overloaded, detail),
+        Error::TooManyUploads { .. } | Error::TooManyReads { .. } | Error::TakenOver => {
+            Problem::new(Code::Overloaded, detail)
+        }
         Error::Io { .. } => {
             tracing::error!(%error, "the content store failed");
             Problem::new(Code::Internal, "the content store failed; its log says why")

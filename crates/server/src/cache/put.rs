@@ -1,42 +1,43 @@
 //! PUT: content under its own hash, which is checked, or anything under a key.
 
-use std::time::Duration;
-
 use axum::Extension;
 use axum::body::Body;
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use blobs::{Begun, Digest, DigestFunction, Expect, Progress, RawKey, Tenant, UploadRequest};
 use http_body_util::BodyExt;
-use tokio::time::timeout;
+use hyper::body::Body as _;
+use tokio::time::{Instant, timeout};
 
 use super::{Place, problem, tenant};
+use crate::app::App;
 use crate::bodies;
 use crate::json::InPath;
 use crate::problem::{Code, Problem};
 use crate::reapi::Content;
-
-/// Longest pause within a body.
-const MAX_PAUSE: Duration = Duration::from_secs(10);
+use crate::receiving::Pace;
 
 pub async fn blob(
+    State(app): State<App>,
     Extension(content): Extension<Content>,
     headers: HeaderMap,
     InPath(place): InPath<Place>,
     body: Body,
 ) -> Result<StatusCode, Problem> {
     let (tenant, hash) = (tenant(&headers)?, place.hash()?);
-    receive(&content, &tenant, Expect::Hash(DigestFunction::Sha256, hash), body).await?;
+    receive(&app, &content, &tenant, Expect::Hash(DigestFunction::Sha256, hash), body).await?;
     Ok(StatusCode::OK)
 }
 
 pub async fn raw(
+    State(app): State<App>,
     Extension(content): Extension<Content>,
     headers: HeaderMap,
     InPath(place): InPath<Place>,
     body: Body,
 ) -> Result<StatusCode, Problem> {
     let (tenant, key) = (tenant(&headers)?, place.hash()?);
-    let stored = receive(&content, &tenant, Expect::Anything(DigestFunction::Sha256), body).await?;
+    let stored = receive(&app, &content, &tenant, Expect::Anything(DigestFunction::Sha256), body).await?;
     let Some(digest) = stored else { return Err(Problem::new(Code::Internal, "the body has no digest")) };
     let raw = RawKey { prefix: place.prefix.as_str().into(), key };
     content.action_cache.put_raw(&tenant, &raw, digest).await.map_err(|error| problem(&error))?;
@@ -45,24 +46,33 @@ pub async fn raw(
 
 /// Streams a body into the store. None when the store had it already and did not look at it.
 async fn receive(
+    app: &App,
     content: &Content,
     tenant: &Tenant,
     expect: Expect,
     mut body: Body,
 ) -> Result<Option<Digest>, Problem> {
+    let announced = body.size_hint().exact();
+    let max_bytes = content.blobs.max_blob_bytes();
+    if announced.is_some_and(|bytes| bytes > max_bytes) {
+        return Err(Problem::new(Code::PayloadTooLarge, format!("a blob has at most {max_bytes} bytes")));
+    }
     let begun = content.blobs.write(tenant, UploadRequest::new(expect)).await;
     let mut writer = match begun.map_err(|error| problem(&error))? {
         Begun::Present => None,
         Begun::Writer(writer) => Some(writer),
     };
+    let mut pace = Pace::new(app.bodies().receiving());
     loop {
-        let frame = match timeout(MAX_PAUSE, body.frame()).await {
+        let asked_at = Instant::now();
+        let frame = match timeout(pace.patience(), body.frame()).await {
             Err(_) => return Err(bodies::too_slow()),
             Ok(None) => break,
             Ok(Some(Err(error))) => return Err(bodies::broken_off(&error)),
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(data) = frame.into_data() else { continue };
+        pace.received(data.len(), asked_at.elapsed());
         // What is here already is still received to its end, because many clients read no answer before that.
         if let Some(open) = &mut writer {
             let offset = open.committed();

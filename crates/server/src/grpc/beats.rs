@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::command::{ExtendAnswer, ExtendLease};
 use authority::{Answer, LeaseRef, Rejection, Scope};
-use coordinator::{Progress, Step};
+use coordinator::{Beat, Progress, Step};
 use tonic::Status;
 use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatus};
 
@@ -28,17 +28,16 @@ pub async fn heartbeat(
     let session = optional_name("session_id", &request.session_id)?;
     check_count(request.leases.len())?;
     let said = worker_status(request.state, request.stats.as_ref());
-    // A session that was replaced must not speak for the one that replaced it.
-    let now = app.handle().now();
-    let known = app.handle().registry().registered(scope, &worker, now);
-    let current = known.and_then(|known| known.registration.session.clone());
-    let superseded = session.is_some() && current.is_some() && current != session;
-    let registered = !superseded && app.handle().registry().beat(scope, &worker, said, now).is_some();
+    let beat = app.handle().registry().beat(scope, &worker, session.as_ref(), said, app.handle().now());
     let leases = match request.leases.is_empty() {
         true => extend_all(app, scope, &worker, session.as_ref()).await?,
         false => extend(app, scope, &worker, &request.leases).await?,
     };
-    Ok(HeartbeatResponse { should_shutdown: superseded, registered, leases })
+    Ok(HeartbeatResponse {
+        should_shutdown: beat == Beat::Superseded,
+        registered: beat == Beat::Registered,
+        leases,
+    })
 }
 
 /// Extends the leases that are named. What is wrong with one of them does not touch the others.

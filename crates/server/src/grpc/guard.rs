@@ -18,6 +18,7 @@ use tonic::Status;
 
 use crate::app::App;
 use crate::bodies::kib;
+use crate::receiving::Pace;
 
 /// Longest pause between two questions about the services.
 const MAX_REFLECTION_PAUSE: Duration = Duration::from_secs(60);
@@ -49,10 +50,12 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
     let meter = Arc::new(Meter { app, held_kib: AtomicUsize::new(0) });
     let path = request.uri().path();
     let mut max_call = given.unwrap_or(receiving.max_call).min(receiving.max_call);
+    let mut pace = None;
     let max_pause = if path == BYTE_STREAM_WRITE {
         // An upload may be as long as it likes while it goes on; its pieces are gone once they are stored.
         request.extensions_mut().insert(meter.clone());
         max_call = given.unwrap_or(Duration::MAX);
+        pace = Some(Pace::new(receiving));
         Some(receiving.max_pause)
     } else if path.ends_with("/Work") {
         // A worker may be silent for as long as its registration lasts, which the stream itself watches.
@@ -63,7 +66,7 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
     } else {
         Some(receiving.max_pause)
     };
-    let request = request.map(|body| Body::new(Metered { body, meter, max_pause, pause: None }));
+    let request = request.map(|body| Body::new(Metered { body, meter, max_pause, pace, pause: None }));
     match timeout(max_call, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Status::deadline_exceeded("the call took longer than it may").into_http(),
@@ -122,7 +125,9 @@ struct Metered {
     body: Body,
     meter: Arc<Meter>,
     max_pause: Option<Duration>,
-    pause: Option<Pin<Box<Sleep>>>,
+    /// Of a request that may take as long as it likes while it goes on.
+    pace: Option<Pace>,
+    pause: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl HttpBody for Metered {
@@ -135,7 +140,10 @@ impl HttpBody for Metered {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                self.pause = None;
+                let waited = self.pause.take().map_or(Duration::ZERO, |(since, _)| since.elapsed());
+                if let (Some(pace), Some(data)) = (&mut self.pace, frame.data_ref()) {
+                    pace.received(data.len(), waited);
+                }
                 let has_room = frame.data_ref().is_none_or(|data| self.meter.take(data.len()));
                 Poll::Ready(Some(match has_room {
                     true => Ok(frame),
@@ -150,7 +158,9 @@ impl HttpBody for Metered {
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => {
                 let Some(max_pause) = self.max_pause else { return Poll::Pending };
-                let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(max_pause)));
+                let patience = self.pace.as_ref().map_or(max_pause, Pace::patience);
+                let (_, pause) =
+                    self.pause.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(patience))));
                 match pause.as_mut().poll(context) {
                     Poll::Ready(()) => {
                         Poll::Ready(Some(Err(Status::deadline_exceeded("the request came too slowly"))))
@@ -208,6 +218,7 @@ mod tests {
                 body: Body::new(body),
                 meter,
                 max_pause: Some(Receiving::default().max_pause),
+                pace: None,
                 pause: None,
             },
         )
@@ -232,7 +243,8 @@ mod tests {
         assert!(app.bodies().take(all_but_three), "this much is there for all");
         assert!(body.frame().await.unwrap().is_ok());
         let other = Body::new(Silent(Some(Bytes::from_static(b"y"))));
-        let mut second = Metered { body: other, meter: body.meter.clone(), max_pause: None, pause: None };
+        let mut second =
+            Metered { body: other, meter: body.meter.clone(), max_pause: None, pace: None, pause: None };
         let status = second.frame().await.unwrap().unwrap_err();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
         drop((body, second));

@@ -16,6 +16,7 @@ use wire::grpc::{FILE_DESCRIPTOR_SET, SERVICE_NAMES};
 
 use super::MAX_QUESTION_BYTES;
 use crate::app::App;
+use crate::reapi;
 
 /// Adds both services to the routes.
 pub fn routes(router: Router<App>, app: &App) -> Router<App> {
@@ -48,15 +49,6 @@ pub fn routes(router: Router<App>, app: &App) -> Router<App> {
 const SCHEDULER: &str = "lessor.Scheduler";
 /// Whether anybody is there to do work: some worker is registered (S3-60).
 const WORKERS: &str = "lessor.Workers";
-/// The services of remote execution, where it is served.
-const REMOTE_EXECUTION: [&str; 6] = [
-    "build.bazel.remote.execution.v2.ActionCache",
-    "build.bazel.remote.execution.v2.Capabilities",
-    "build.bazel.remote.execution.v2.ContentAddressableStorage",
-    "build.bazel.remote.execution.v2.Execution",
-    "google.bytestream.ByteStream",
-    "google.longrunning.Operations",
-];
 /// How long the coordinator may take to say where it is.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// How often somebody who watches is looked after.
@@ -78,7 +70,7 @@ impl Serving {
             WORKERS => is_up && handle.registry().registered_count(handle.now()) > 0,
             "" => is_up,
             name if SERVICE_NAMES.contains(&name) => is_up,
-            name if self.app.content().is_some() && REMOTE_EXECUTION.contains(&name) => is_up,
+            name if self.app.content().is_some() && reapi::SERVICE_NAMES.contains(&name) => is_up,
             _ => return None,
         };
         Some(if serves { ServingStatus::Serving } else { ServingStatus::NotServing })

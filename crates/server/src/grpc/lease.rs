@@ -30,7 +30,7 @@ pub async fn lease(
     let (asked, deadline) = (request.get_ref(), request.extensions().get::<Deadline>());
     let worker = name("worker_id", &asked.worker_id)?;
     let session = optional_name("session_id", &asked.session_id)?;
-    let Registered { registration, status } = registered(app, scope, &worker, session.as_ref())?;
+    let Registered { registration, status: said } = registered(app, scope, &worker, session.as_ref())?;
     let max_tasks = usize::try_from(asked.max_tasks)
         .map_err(|_| Problem::field("max_tasks", "must not be negative"))?
         .min(MAX_GRANTS);
@@ -51,13 +51,19 @@ pub async fn lease(
             .map(|id| content::request(&id)),
     };
     let wait = wait(app, asked.timeout_seconds, deadline)?;
-    if max_tasks == 0 || status.activity == Activity::Draining {
+    if max_tasks == 0 || said.activity == Activity::Draining {
         return Ok(LeaseTaskResponse::default());
     }
     let grants = match app.waiting(wait, app.handle().lease(command, wait)).await? {
         Some(grants) => grants.map_err(Problem::from)?,
         None => Vec::new(),
     };
+    // The session may have been replaced while it waited; what it was given then is the other's to get (W11).
+    let current = app.handle().registry().registered(scope, &worker, app.handle().now());
+    if current.is_some_and(|current| session.is_some() && current.registration.session != session) {
+        give_back(app, scope, &worker, &grants).await?;
+        return Err(status::superseded(&worker));
+    }
     let grants = what_fits(app, scope, &worker, grants).await?;
     Ok(LeaseTaskResponse {
         tasks: grants.iter().map(|grant| leased::told(app, scope, &worker, grant)).collect(),

@@ -17,7 +17,8 @@ use crate::app::App;
 use crate::names::{self, name};
 use crate::problem::Problem;
 
-/// Makes a worker known, once what its earlier sessions held is given back.
+/// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
+/// once it was given back, and one registration of a worker after the other, so that the last one keeps what it gets (W11).
 pub async fn register(
     app: &App,
     scope: &Scope,
@@ -25,12 +26,13 @@ pub async fn register(
 ) -> Result<RegisterWorkerResponse, Status> {
     let worker = name("worker_id", &request.worker_id)?;
     let registration = read(app, request)?;
-    if let Some(session) = &registration.session {
-        let start =
-            StartSession { tenant: scope.tenant.clone(), worker: worker.clone(), session: session.clone() };
+    let session = registration.session.clone();
+    let _turn = app.grpc().turn(scope, &worker).await;
+    app.handle().registry().register(scope, &worker, registration, app.handle().now());
+    if let Some(session) = session {
+        let start = StartSession { tenant: scope.tenant.clone(), worker: worker.clone(), session };
         app.handle().start_session(start).await.map_err(Problem::from)?;
     }
-    app.handle().registry().register(scope, &worker, registration, app.handle().now());
     Ok(configuration(app))
 }
 

@@ -1,14 +1,18 @@
 //! The settings of the worker service, and what all its calls share.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use authority::Scope;
+use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::problem::{Code, Problem};
 
 /// Most streams of workers at one time.
 const MAX_WORK_STREAMS: usize = 10_000;
+/// Locks that keep registrations of one worker apart; different workers seldom share one.
+const TURNS: usize = 256;
 /// Longest wait for a task that may be configured.
 const MAX_LONG_POLL: Duration = Duration::from_millis(wire::MAX_WAIT_MS);
 /// How often a worker is told to send heartbeats, unless its registration ends sooner than three of them.
@@ -33,6 +37,8 @@ impl Default for Scheduler {
 pub(crate) struct Shared {
     settings: Scheduler,
     streams: Arc<Semaphore>,
+    turns: Vec<Mutex<()>>,
+    hasher: RandomState,
 }
 
 impl Shared {
@@ -41,6 +47,8 @@ impl Shared {
         Shared {
             settings: Scheduler { long_poll_timeout, ..settings },
             streams: Arc::new(Semaphore::new(MAX_WORK_STREAMS)),
+            turns: (0..TURNS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
         }
     }
 
@@ -50,6 +58,13 @@ impl Shared {
 
     pub fn heartbeat_interval(&self) -> Duration {
         HEARTBEAT_INTERVAL.min(self.settings.heartbeat_timeout / 3)
+    }
+
+    /// Held while a worker registers, so that its sessions take turns.
+    pub async fn turn(&self, scope: &Scope, worker: &Arc<str>) -> MutexGuard<'_, ()> {
+        // By the tenant and not the workspace: a session is one over all of them.
+        let number = self.hasher.hash_one((&scope.tenant, worker)) as usize % TURNS;
+        self.turns[number].lock().await
     }
 
     /// A place for one more stream.

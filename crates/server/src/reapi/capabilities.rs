@@ -8,6 +8,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
 use bazel_remote_apis::build::bazel::semver::SemVer;
 use tonic::{Request, Status};
 
+use super::execution::NODE_PROPERTIES;
 use super::{MAX_BATCH_BYTES, Reapi, digest, instance};
 
 /// The priorities of executions; lower is sooner.
@@ -22,6 +23,7 @@ pub fn get(reapi: &Reapi, request: &Request<GetCapabilitiesRequest>) -> Result<S
         action_cache_update_capabilities: Some(ActionCacheUpdateCapabilities {
             update_enabled: reapi.settings().allow_uploads,
         }),
+        max_cas_blob_size_bytes: i64::try_from(reapi.content.blobs.max_blob_bytes()).unwrap_or(i64::MAX),
         max_batch_total_size_bytes: MAX_BATCH_BYTES as i64,
         symlink_absolute_path_strategy: symlink_absolute_path_strategy::Value::Allowed as i32,
         supported_compressors: zstd.clone(),
@@ -38,6 +40,7 @@ pub fn get(reapi: &Reapi, request: &Request<GetCapabilitiesRequest>) -> Result<S
             }],
         }),
         digest_functions: functions,
+        supported_node_properties: NODE_PROPERTIES.map(str::to_owned).to_vec(),
         ..ExecutionCapabilities::default()
     };
     Ok(ServerCapabilities {

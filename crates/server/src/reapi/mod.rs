@@ -17,9 +17,11 @@ mod operations;
 mod resource_name;
 mod results;
 mod store;
+mod streaming;
 
 pub use keeper::Keeper;
 pub use results::Results;
+pub(crate) use streaming::at_pace;
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,15 +29,17 @@ use std::time::Duration;
 
 use authority::Scope;
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::http::HeaderValue;
+use axum::middleware::{from_fn_with_state, map_response};
 use blobs::{Blobs, Tenant};
 use coordinator::Handle;
+use tokio::sync::mpsc;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
 
 use crate::app::App;
 use crate::grpc;
-use execution::Running;
+use execution::{Pins, Running};
 use messages::action_cache_server::ActionCacheServer;
 use messages::bytestream::byte_stream_server::ByteStreamServer;
 use messages::capabilities_server::{Capabilities, CapabilitiesServer};
@@ -47,8 +51,24 @@ use store::Store;
 
 /// Most bytes of blobs in one batch call.
 const MAX_BATCH_BYTES: usize = blobs::MAX_BATCH_BYTES as usize;
-/// Largest message of a client: a batch, and room for the digests of many small blobs.
-const MAX_MESSAGE_BYTES: usize = 4 * MAX_BATCH_BYTES;
+/// Largest message of a client: about 50,000 digests. A message can name many times its bytes in empty fields, so that
+/// this also bounds what reading it takes.
+const MAX_REQUEST_BYTES: usize = 4 * 1_024 * 1_024;
+/// Largest batch of blobs: its content, and room for the digests of many small ones.
+const MAX_BATCH_REQUEST_BYTES: usize = 2 * MAX_BATCH_BYTES;
+/// Largest message that is sent: a batch or a page, and what stands around it.
+const MAX_SENT_BYTES: usize = 4 * MAX_BATCH_BYTES;
+const GRPC_STATUS: &str = "grpc-status";
+const GRPC_MESSAGE: &str = "grpc-message";
+/// The services, for those who ask whether they serve.
+pub const SERVICE_NAMES: [&str; 6] = [
+    CapabilitiesServer::<Reapi>::NAME,
+    ContentAddressableStorageServer::<Reapi>::NAME,
+    ByteStreamServer::<Reapi>::NAME,
+    ActionCacheServer::<Reapi>::NAME,
+    ExecutionServer::<Reapi>::NAME,
+    OperationsServer::<Reapi>::NAME,
+];
 
 /// What an operator may want to be otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +101,8 @@ pub struct Content {
     pub action_cache: Arc<dyn blobs::ActionCache>,
     pub results: Results,
     pub settings: Settings,
+    /// Who hears of each instance that has executions, again with each of them.
+    pub instances: Option<mpsc::Sender<Scope>>,
 }
 
 impl fmt::Debug for Content {
@@ -95,12 +117,15 @@ pub struct Reapi {
     app: App,
     content: Content,
     running: Running,
+    pins: Pins,
 }
 
 impl Reapi {
     pub fn new(app: App, content: Content) -> Reapi {
-        let running = Running::new(app.handle().clone(), content.settings.worker_grace);
-        Reapi { app, content, running }
+        let pins = Pins::new(content.blobs.clone());
+        let grace = content.settings.worker_grace;
+        let running = Running::new(app.handle().clone(), pins.clone(), grace, content.instances.clone());
+        Reapi { app, content, running, pins }
     }
 
     fn app(&self) -> &App {
@@ -121,6 +146,10 @@ impl Reapi {
 
     fn running(&self) -> &Running {
         &self.running
+    }
+
+    fn pins(&self) -> &Pins {
+        &self.pins
     }
 
     /// The content that belongs to the tenant of a call.
@@ -146,26 +175,39 @@ impl Capabilities for Reapi {
 /// Every service of the protocol, held to what all gRPC calls are held to.
 pub fn routes(app: &App, content: &Content) -> Router<App> {
     let reapi = Reapi::new(app.clone(), content.clone());
+    let running = reapi.running().clone();
+    tokio::spawn(async move {
+        if let Err(why) = running.load_all().await {
+            tracing::warn!(why = why.message(), "what was on its way before is found when it is asked for");
+        }
+    });
+    let mut router = Router::new();
     macro_rules! served {
-        ($router:expr, $($server:ident),*) => {{
-            let mut router = $router;
-            $(
-                let service = $server::new(reapi.clone())
-                    .max_decoding_message_size(MAX_MESSAGE_BYTES)
-                    .max_encoding_message_size(MAX_MESSAGE_BYTES);
-                router = router.route_service(&format!("/{}/{{*call}}", $server::<Reapi>::NAME), service);
-            )*
-            router
-        }};
+        ($server:ident, $calls:literal, $max_bytes:expr) => {
+            let service = $server::new(reapi.clone())
+                .max_decoding_message_size($max_bytes)
+                .max_encoding_message_size(MAX_SENT_BYTES);
+            router = router.route_service(&format!("/{}/{}", $server::<Reapi>::NAME, $calls), service);
+        };
     }
-    let router = served!(
-        Router::new(),
-        CapabilitiesServer,
-        ContentAddressableStorageServer,
-        ByteStreamServer,
-        ActionCacheServer,
-        ExecutionServer,
-        OperationsServer
-    );
-    router.layer(from_fn_with_state(app.clone(), grpc::guard))
+    served!(CapabilitiesServer, "{*call}", MAX_REQUEST_BYTES);
+    served!(ContentAddressableStorageServer, "BatchUpdateBlobs", MAX_BATCH_REQUEST_BYTES);
+    served!(ContentAddressableStorageServer, "{*call}", MAX_REQUEST_BYTES);
+    served!(ByteStreamServer, "{*call}", MAX_REQUEST_BYTES);
+    served!(ActionCacheServer, "{*call}", MAX_REQUEST_BYTES);
+    served!(ExecutionServer, "{*call}", MAX_REQUEST_BYTES);
+    served!(OperationsServer, "{*call}", MAX_REQUEST_BYTES);
+    router.layer(map_response(blamed)).layer(from_fn_with_state(app.clone(), grpc::guard))
+}
+
+/// Bytes that are no message are the sender's fault, which the codec of these services says is the server's.
+async fn blamed(mut response: axum::response::Response) -> axum::response::Response {
+    let unread = response.headers().get(GRPC_MESSAGE).is_some_and(|message| {
+        message.as_bytes().starts_with(b"failed to decode Protobuf message")
+            || message.as_bytes().starts_with(b"failed%20to%20decode%20Protobuf%20message")
+    });
+    if unread {
+        response.headers_mut().insert(GRPC_STATUS, HeaderValue::from(tonic::Code::InvalidArgument as i32));
+    }
+    response
 }

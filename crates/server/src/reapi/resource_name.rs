@@ -5,7 +5,7 @@ use blobs::{Digest, DigestFunction};
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
-use super::instance::MAX_INSTANCE_BYTES;
+use super::instance::{MAX_INSTANCE_BYTES, RESERVED};
 
 /// Longest id of an upload; clients send a UUID.
 const MAX_UPLOAD_ID_BYTES: usize = 128;
@@ -113,8 +113,6 @@ fn blob<'a>(name: &str, segments: &'a [&'a str]) -> Result<(Compression, Digest,
 }
 
 fn instance(name: &str, segments: &[&str]) -> Result<String, Status> {
-    const RESERVED: [&str; 7] =
-        ["blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs"];
     match segments.iter().find(|segment| RESERVED.contains(segment)) {
         Some(word) => {
             Err(Status::invalid_argument(format!("{name:?}: {word} cannot be part of an instance")))

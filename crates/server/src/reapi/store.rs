@@ -83,7 +83,7 @@ pub fn status(error: &Error) -> Status {
         | Error::TooLarge { .. }
         | Error::BadCompression(_) => Status::invalid_argument(message),
         Error::OutOfRange { .. } => Status::out_of_range(message),
-        Error::Full { .. } | Error::DiskFull | Error::TooManyUploads { .. } => {
+        Error::Full { .. } | Error::DiskFull | Error::TooManyUploads { .. } | Error::TooManyReads { .. } => {
             Status::resource_exhausted(message)
         }
         Error::TakenOver => Status::aborted(message),

@@ -1,8 +1,12 @@
 //! Every HTTP endpoint of the OpenAPI document, with names of things that are really there.
 
+use std::ops::Deref;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use server::reapi::{Content, Results, Settings};
 use server::{Limits, Receiving};
 
 use crate::support::Served;
@@ -12,6 +16,7 @@ pub const RECEIVING: Receiving = Receiving {
     max_pause: Duration::from_millis(1_000),
     max_body: Duration::from_millis(1_500),
     max_call: Duration::from_millis(2_000),
+    max_stall: Duration::from_millis(1_000),
 };
 const MAX_HEADER_READ: Duration = Duration::from_millis(1_000);
 
@@ -38,11 +43,53 @@ impl Endpoint {
     }
 }
 
-/// A server with little patience.
-pub async fn impatient() -> Served {
+/// A server with little patience, which also executes; its content is gone with it.
+pub struct Impatient {
+    served: Served,
+    _content: tempfile::TempDir,
+}
+
+impl Deref for Impatient {
+    type Target = Served;
+
+    fn deref(&self) -> &Served {
+        &self.served
+    }
+}
+
+pub async fn impatient() -> Impatient {
     let limits = Limits { max_header_read: MAX_HEADER_READ, ..Limits::default() };
-    let options = server::Options { receiving: RECEIVING, ..server::Options::default() };
-    Served::start_with_options(limits, options).await
+    let directory = tempfile::tempdir().unwrap();
+    let content = Some(content(directory.path()));
+    let options = server::Options { receiving: RECEIVING, content, ..server::Options::default() };
+    Impatient { served: Served::start_with_options(limits, options).await, _content: directory }
+}
+
+fn content(directory: &Path) -> Content {
+    let store = blobs::Store::open(directory, blobs::Options::default()).unwrap();
+    let blobs = Arc::new(blobs::Local::new(store));
+    Content {
+        blobs: blobs.clone(),
+        action_cache: blobs.clone(),
+        results: Results::new(blobs),
+        settings: Settings::default(),
+        instances: None,
+    }
+}
+
+/// The routes of the cache, which the document does not name.
+pub fn cache_routes() -> Vec<Endpoint> {
+    let hash = "0123456789abcdef".repeat(4);
+    let paths = ["/ac", "/cas", "/some/ac", "/some/cas"].map(|place| format!("{place}/{hash}"));
+    let route = |method: &str, path: &str| Endpoint {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        takes_body: method == "PUT",
+        is_callback: false,
+        token: String::new(),
+    };
+    let of_path = |path: &String| ["GET", "HEAD", "PUT"].map(|method| route(method, path));
+    paths.iter().flat_map(of_path).chain([route("GET", "/status")]).collect()
 }
 
 /// All of them, about a task that is leased and pushed.

@@ -1,4 +1,4 @@
-//! Bytes that are no call, calls that are too large, too slow or half, on each call of the worker service, and calls that
+//! Bytes that are no call, calls that are too large, too slow or half, on each call of the worker service and of remote execution, and calls that
 //! nobody serves.
 
 use std::time::Duration;
@@ -21,6 +21,7 @@ use tonic::{Code, Status};
 use wire::grpc::{FILE_DESCRIPTOR_SET, RegisterWorkerRequest};
 
 use crate::endpoints::impatient;
+use crate::remote;
 use crate::support::Served;
 
 type Body = http_body_util::combinators::BoxBody<Bytes, std::convert::Infallible>;
@@ -35,7 +36,7 @@ async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it is stuck")
 }
 
-/// Every call that the descriptor names.
+/// Every call that the descriptor names, and those of remote execution.
 fn calls() -> Vec<String> {
     let set = FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).unwrap();
     let mut calls = Vec::new();
@@ -49,6 +50,7 @@ fn calls() -> Vec<String> {
     }
     calls.retain(|call| call.contains("WorkerScheduler"));
     assert!(calls.len() >= 7 && calls.contains(&format!("{OWN}/Work")), "{calls:?}");
+    calls.extend(remote::calls());
     calls
 }
 
@@ -64,7 +66,7 @@ fn call(served: &Served, path: &str) -> hyper::http::request::Builder {
 }
 
 /// A message as gRPC frames it, with the length that it says it has.
-fn framed(length: usize, message: &[u8]) -> Bytes {
+pub fn framed(length: usize, message: &[u8]) -> Bytes {
     let mut bytes = BytesMut::new();
     bytes.put_u8(0);
     bytes.put_u32(length as u32);
@@ -81,7 +83,7 @@ async fn ended(response: hyper::Response<hyper::body::Incoming>) -> Code {
     status(&trailers).or_else(|| status(&head.headers)).expect("a status")
 }
 
-async fn send(served: &Served, path: &str, body: Bytes) -> Code {
+pub async fn send(served: &Served, path: &str, body: Bytes) -> Code {
     let request = call(served, path).body(Full::new(body).boxed()).unwrap();
     ended(in_time(connect(served).await.send_request(request)).await.unwrap()).await
 }
@@ -175,7 +177,7 @@ async fn half_a_call_is_no_call() {
 
 #[tokio::test]
 async fn a_call_ends_at_its_callers_deadline_although_its_request_has_not_arrived() {
-    let served = Served::start().await;
+    let served = impatient().await;
     for path in calls() {
         let (bytes, receiver) = mpsc::channel::<Bytes>(1);
         bytes.send(framed(100, b"\x0a")).await.unwrap();

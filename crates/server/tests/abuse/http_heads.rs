@@ -1,6 +1,6 @@
 //! Heads that are wrong, too large, too slow or cut off, on each endpoint.
 
-use crate::endpoints::{Endpoint, endpoints, impatient};
+use crate::endpoints::{Endpoint, cache_routes, endpoints, impatient};
 use crate::peer::Peer;
 
 /// What a head with something wrong in it is answered, if it is answered at all.
@@ -15,7 +15,7 @@ where
     let endpoints = endpoints(&served).await;
     let position = served.position().await;
     let mut abused = tokio::task::JoinSet::new();
-    for endpoint in endpoints {
+    for endpoint in endpoints.into_iter().chain(cache_routes()) {
         let (name, answer) = (endpoint.name(), abuse(Peer::connect(&served).await, endpoint));
         abused.spawn(async move { (name, answer.await) });
     }

@@ -2,13 +2,15 @@
 //! connection, nothing changes, and another client is served meanwhile.
 //!
 //! The endpoints are taken from the OpenAPI document and from the descriptor of the worker service, so that a new one
-//! cannot be forgotten. The bounds on time are short here; what they are for real is in `server::Receiving` and
+//! cannot be forgotten; those of remote execution stand in a table that is compared with the code. The bounds on time are short here; what they are for real is in `server::Receiving` and
 //! `server::Limits`.
 
+mod cache;
 mod endpoints;
 mod grpc;
 mod http_bodies;
 mod http_heads;
 mod peer;
+mod remote;
 #[path = "../http/support/mod.rs"]
 mod support;

@@ -206,3 +206,52 @@ async fn malformed_registrations_are_refused() {
         is_refused(client.register_worker(request).await, Code::InvalidArgument, "invalid_field");
     }
 }
+
+/// The old session's call was waiting when the new one came: what it is given goes to the new one.
+#[tokio::test]
+async fn w11_a_poll_of_a_session_that_was_replaced_keeps_nothing() {
+    let served = Served::start().await;
+    let mut old = served.client().await;
+    old.register_worker(session("w", "old")).await.unwrap();
+    let poll = |session: &str| LeaseTaskRequest {
+        session_id: session.to_owned(),
+        timeout_seconds: 30,
+        ..ask("w", "q")
+    };
+    let waiting = poll("old");
+    let waits = tokio::spawn(async move { old.lease_task(waiting).await });
+    served.polls(1).await;
+    let mut new = served.client().await;
+    new.register_worker(session("w", "new")).await.unwrap();
+    let task_id = served.submit("q").await;
+    is_refused(in_time(waits).await.unwrap(), Code::FailedPrecondition, "superseded");
+    let given = in_time(new.lease_task(poll("new"))).await.unwrap().into_inner().tasks;
+    assert_eq!(given.iter().map(|task| task.task_id.as_str()).collect::<Vec<_>>(), [task_id.as_str()]);
+}
+
+/// Many sessions of one worker at once: the last one to be known keeps what it is given.
+#[tokio::test]
+async fn w11_of_sessions_that_register_at_once_one_wins_and_keeps_its_leases() {
+    let served = std::sync::Arc::new(Served::start().await);
+    served.submit("q").await;
+    let mut racing = tokio::task::JoinSet::new();
+    for n in 0..16 {
+        let served = served.clone();
+        racing.spawn(async move {
+            let name = format!("s{n}");
+            let mut client = served.client().await;
+            client.register_worker(session("w", &name)).await.unwrap();
+            let poll = LeaseTaskRequest { session_id: name.clone(), ..ask("w", "q") };
+            let given = client.lease_task(poll).await;
+            (name, given.map(|given| given.into_inner().tasks.len()).unwrap_or(0))
+        });
+    }
+    let ended = racing.join_all().await;
+    let winner = served.known("w").await["registration"]["sessionId"].as_str().unwrap().to_owned();
+    let mut client = served.client().await;
+    let poll = LeaseTaskRequest { session_id: winner.clone(), ..ask("w", "q") };
+    let later = client.lease_task(poll).await.unwrap().into_inner().tasks.len();
+    let before = ended.iter().find(|(name, _)| *name == winner).map_or(0, |(_, given)| *given);
+    assert_eq!(before + later, 1, "{winner}: {ended:?}");
+    assert_eq!(served.known("w").await["activeLeases"], 1);
+}

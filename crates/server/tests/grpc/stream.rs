@@ -310,3 +310,29 @@ async fn large_tasks_come_in_messages_that_clients_can_read() {
     let mut worker = Worker::welcomed(&served, 100).await;
     assert_eq!(worker.tasks(6).await.len(), 6);
 }
+
+/// The stream of a session that was replaced: its words are not the new one's, its reports are answered, and it ends.
+#[tokio::test]
+async fn w11_a_stream_that_was_replaced_speaks_for_nobody_and_ends() {
+    let served = Served::start().await;
+    let old = RegisterWorkerRequest { session_id: "old".to_owned(), ..registration("w") };
+    let mut stream = Worker::open(&served, hello(old, 1)).await;
+    assert!(stream.next().await.welcome.is_some());
+    let task_id = submit(&mut served.client().await, task("q")).await;
+    let held = stream.tasks(1).await.pop().unwrap();
+    let new = RegisterWorkerRequest { session_id: "new".to_owned(), ..registration("w") };
+    served.client().await.register_worker(new).await.unwrap();
+    let last = WorkRequest {
+        state: WorkerState::Draining.into(),
+        reports: vec![completed("w", &held, "1")],
+        ..WorkRequest::default()
+    };
+    stream.say(last).await;
+    let answer = stream.next().await;
+    let verdict = answer.reports.first().and_then(|answer| answer.answer.as_ref()).unwrap().verdict();
+    assert_eq!(verdict, Verdict::Cancelled, "its lease was given back");
+    is_refused(stream.hear().await, Code::FailedPrecondition, "superseded");
+    assert_eq!(served.known("w").await["registration"]["state"], "IDLE");
+    let mut client = served.client().await;
+    assert_eq!(lease(&mut client, "w", "q").await.task_id, task_id);
+}

@@ -1,9 +1,17 @@
 //! Remote execution as its clients meet it: over real gRPC and HTTP, with a real coordinator and a real store behind it.
 
 mod caching;
+mod commands;
+mod cut_off;
+mod digests;
 mod executing;
 mod http_cache;
 mod inputs;
 mod merging;
 mod operations;
+mod room;
+#[path = "../../../blobs/tests/common/small_disk.rs"]
+mod small_disk;
 mod support;
+mod trees;
+mod uploads;

@@ -10,7 +10,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::content_addressable_
 use bazel_remote_apis::build::bazel::remote::execution::v2::execution_client::ExecutionClient;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
     Action, ActionResult, BatchUpdateBlobsRequest, Command, Digest, Directory, ExecuteRequest,
-    ExecuteResponse, GetActionResultRequest, batch_update_blobs_request::Request as Blob,
+    ExecuteResponse, FileNode, GetActionResultRequest, batch_update_blobs_request::Request as Blob,
 };
 use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
 use bazel_remote_apis::google::longrunning::{Operation, operation};
@@ -25,17 +25,32 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
+use tonic_types::StatusExt;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, TaskStatus, UpdateTaskStatusRequest};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a reader waits for a place where there are few.
+const SHORT_WAIT: Duration = Duration::from_millis(50);
+
+/// How a server is set up; everything stays so over a restart.
+#[derive(Clone, Default)]
+pub struct Setup {
+    pub settings: Settings,
+    pub store: blobs::Options,
+    pub receiving: server::Receiving,
+    /// Most readers of large blobs at a time.
+    pub max_reads: Option<usize>,
+    /// Where the content is, if it is not with the rest.
+    pub content: Option<std::path::PathBuf>,
+}
 
 pub struct Served {
     pub address: SocketAddr,
     pub running: Running,
     pub blobs: Arc<blobs::Local>,
-    settings: Settings,
+    setup: Setup,
     stop: oneshot::Sender<()>,
     serving: JoinHandle<Drained>,
     directory: TempDir,
@@ -47,13 +62,17 @@ impl Served {
     }
 
     pub async fn start_with(settings: Settings) -> Served {
-        Served::start_in(tempfile::tempdir().unwrap(), settings).await
+        Served::set_up(Setup { settings, ..Setup::default() }).await
+    }
+
+    pub async fn set_up(setup: Setup) -> Served {
+        Served::start_in(tempfile::tempdir().unwrap(), setup).await
     }
 
     /// Stops in good order and starts again on the same directory.
     pub async fn restart(self) -> Served {
-        let settings = self.settings;
-        Served::start_in(self.stop().await, settings).await
+        let setup = self.setup.clone();
+        Served::start_in(self.stop().await, setup).await
     }
 
     pub async fn stop(self) -> TempDir {
@@ -64,9 +83,10 @@ impl Served {
         self.directory
     }
 
-    async fn start_in(directory: TempDir, settings: Settings) -> Served {
+    async fn start_in(directory: TempDir, setup: Setup) -> Served {
         let is_new = directory.path().read_dir().unwrap().next().is_none();
-        let store = blobs::Store::open(directory.path().join("content"), blobs::Options::default()).unwrap();
+        let content = setup.content.clone().unwrap_or_else(|| directory.path().join("content"));
+        let store = blobs::Store::open(content, setup.store.clone()).unwrap();
         let blobs = Arc::new(blobs::Local::new(store));
         let results = Results::new(blobs.clone());
         let mut options = coordinator::Options::new(&directory.path().join("data"));
@@ -74,8 +94,19 @@ impl Served {
         options.ledger.segment_bytes = 32 << 20;
         options.effects.push(Box::new(Keeper::new(results.clone(), tokio::runtime::Handle::current())));
         let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
-        let content = Content { blobs: blobs.clone(), action_cache: blobs.clone(), results, settings };
-        let options = server::Options { content: Some(content), ..server::Options::default() };
+        let bounded: Arc<dyn blobs::Blobs> = match setup.max_reads {
+            Some(limit) => Arc::new(blobs::Bounded::with_limit(blobs.clone(), limit, SHORT_WAIT)),
+            None => Arc::new(blobs::Bounded::new(blobs.clone())),
+        };
+        let content = Content {
+            blobs: bounded,
+            action_cache: blobs.clone(),
+            results,
+            settings: setup.settings,
+            instances: None,
+        };
+        let receiving = setup.receiving;
+        let options = server::Options { content: Some(content), receiving, ..server::Options::default() };
         let app = App::with_options(running.handle.clone(), [7; 32], options);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -83,7 +114,19 @@ impl Served {
         let serving = tokio::spawn(server::serve_with(listener, app, Limits::default(), async {
             let _ = stopped.await;
         }));
-        Served { address, running, blobs, settings, stop, serving, directory }
+        Served { address, running, blobs, setup, stop, serving, directory }
+    }
+
+    /// Where the content is.
+    pub fn content_path(&self) -> std::path::PathBuf {
+        self.setup.content.clone().unwrap_or_else(|| self.directory.path().join("content"))
+    }
+
+    /// Waits until what executions need is pinned.
+    pub async fn pinned_again(&self) {
+        while self.blobs.store().usage().pinned == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 
     pub async fn channel(&self) -> Channel {
@@ -115,6 +158,19 @@ impl Served {
     /// Uploads an action of this command with an empty input root.
     pub async fn action(&self, command: &[&str]) -> Digest {
         self.action_with(command, |_| {}).await
+    }
+
+    /// Uploads an action of this command with these files as its inputs, but not the files.
+    pub async fn action_on(&self, command: &[&str], files: &[(&str, &[u8])]) -> Digest {
+        let file = |(name, content): &(&str, &[u8])| FileNode {
+            name: (*name).to_owned(),
+            digest: Some(digest(content)),
+            ..FileNode::default()
+        };
+        let root = Directory { files: files.iter().map(file).collect(), ..Directory::default() };
+        let root = root.encode_to_vec();
+        self.upload(&[&root]).await;
+        self.action_with(command, |action| action.input_root_digest = Some(digest(&root))).await
     }
 
     pub async fn action_with(&self, command: &[&str], change: impl Fn(&mut Action)) -> Digest {
@@ -210,6 +266,15 @@ pub fn response(operation: &Operation) -> ExecuteResponse {
         operation::Result::Response(any) => ExecuteResponse::decode(&any.value[..]).unwrap(),
         operation::Result::Error(error) => panic!("Operation.error must never be set: {error:?}"),
     }
+}
+
+/// The blobs that a status says are missing.
+pub fn subjects(status: &bazel_remote_apis::google::rpc::Status) -> std::collections::HashSet<String> {
+    let detailed = Status::with_details(tonic::Code::Unknown, "", status.encode_to_vec().into());
+    let details = detailed.get_error_details();
+    let violations = &details.precondition_failure().expect("a precondition failure").violations;
+    assert!(violations.iter().all(|violation| violation.r#type == "MISSING"));
+    violations.iter().map(|violation| violation.subject.clone()).collect()
 }
 
 /// A worker whose every step a test decides.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::MAX_GRANTS;
-use coordinator::{Activity, Unavailable};
+use coordinator::{Activity, Beat, Unavailable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::{Status, Streaming};
 use wire::grpc::{WorkRequest, WorkResponse};
@@ -17,7 +17,7 @@ use super::batch::Batch;
 use super::outbox::{Closed, Outbox};
 use crate::app::App;
 use crate::grpc::guard::Meter;
-use crate::grpc::values::worker_status;
+use crate::grpc::values::{optional_name, worker_status};
 use crate::grpc::{lease, leased, queues, register, status};
 use crate::names::name;
 use crate::problem::Problem;
@@ -127,7 +127,9 @@ impl Stream {
             let queues = queues::read(&hello.queues)?;
             let worker = name("hello.worker.worker_id", &said.worker_id)?;
             let welcome = register::register(&app, &scope, &said).await?;
-            let registered = lease::registered(&app, &scope, &worker, None)?.registration;
+            // Another session may have come in between, whose registration is not this one's.
+            let session = optional_name("hello.worker.session_id", &said.session_id)?;
+            let registered = lease::registered(&app, &scope, &worker, session.as_ref())?.registration;
             Ok::<_, Status>((worker, queues, registered, welcome))
         };
         let (worker, queues, registered, welcome) = match register.await {
@@ -176,9 +178,8 @@ impl Stream {
             if let Some(at) = deadline { sleep_until(at).await } else { std::future::pending().await }
         };
         let mut late = Box::pin(late);
-        self.take(WorkRequest { hello: None, ..first })?;
         // Set once nothing more comes in; what is being decided is still answered.
-        let mut ending: Option<End> = None;
+        let mut ending = self.take(WorkRequest { hello: None, ..first })?;
         loop {
             if self.deciding.is_none()
                 && let Some(end) = ending.take()
@@ -213,7 +214,7 @@ impl Stream {
                         meter.give_back();
                     }
                     self.heard_at = Instant::now();
-                    self.take(message)?;
+                    ending = self.take(message)?.map(|end| self.no_more(end));
                 }
                 Next::Said(Ok(None)) => ending = Some(self.no_more(End::Quietly)),
                 Next::Said(Err(status)) => ending = Some(self.no_more(End::With(status))),
@@ -244,14 +245,16 @@ impl Stream {
         end
     }
 
-    /// Takes in what a message says.
-    fn take(&mut self, message: WorkRequest) -> Result<(), End> {
+    /// Takes in what a message says. The answer is why it is the last one, if it is.
+    fn take(&mut self, message: WorkRequest) -> Result<Option<End>, End> {
         if message.hello.is_some() {
             return Err(Problem::field("hello", "belongs into the first message only").into());
         }
         let said = worker_status(message.state, message.stats.as_ref());
         self.draining = said.activity == Activity::Draining;
-        self.app.handle().registry().beat(&self.scope, &self.worker, said, self.app.handle().now());
+        let now = self.app.handle().now();
+        let registry = self.app.handle().registry();
+        let beat = registry.beat(&self.scope, &self.worker, self.session.as_ref(), said, now);
         self.credit = self.credit.saturating_add(message.credit as usize).min(MAX_CREDIT);
         let batch = Batch { reports: message.reports, heartbeats: message.heartbeats };
         batch.check()?;
@@ -259,7 +262,8 @@ impl Stream {
             let deciding = batch.decide(self.app.clone(), self.scope.clone(), self.worker.clone());
             self.deciding = Some(Box::pin(deciding));
         }
-        Ok(())
+        // Its reports are still answered: a session that was replaced may learn what became of its work.
+        Ok((beat == Beat::Superseded).then(|| status::superseded(&self.worker).into()))
     }
 
     fn poll_for_tasks(&mut self) -> Result<(), End> {

@@ -7,7 +7,10 @@ use tonic::{Request, Status};
 use crate::reapi::compression::Compressed;
 use crate::reapi::messages::bytestream::{ReadRequest, ReadResponse};
 use crate::reapi::resource_name::{self, Compression};
-use crate::reapi::{Reapi, instance, store};
+use crate::reapi::{Reapi, at_pace, instance, store};
+
+/// Up to this size a blob is one message, of which nothing is held once it is on its way.
+const ONE_MESSAGE_BYTES: u64 = 256 * 1_024;
 
 pub async fn read(
     reapi: &Reapi,
@@ -38,5 +41,9 @@ pub async fn read(
         let piece = reader.next().await.map_err(|error| store::status(&error))?;
         Ok(piece.map(|piece| (ReadResponse { data: piece }, reader)))
     });
-    Ok(pieces.boxed())
+    if name.digest.size <= ONE_MESSAGE_BYTES {
+        return Ok(pieces.boxed());
+    }
+    let max_stall = reapi.app().bodies().receiving().max_stall;
+    Ok(at_pace(pieces, max_stall, || Status::deadline_exceeded("the blob was taken too slowly")))
 }

@@ -4,13 +4,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use blobs::Digest;
-use futures_util::stream::{BoxStream, StreamExt, try_unfold};
+use futures_util::stream::{BoxStream, try_unfold};
 use tonic::{Request, Status};
 
 use crate::reapi::execution::inputs;
 use crate::reapi::messages::{Directory, GetTreeRequest, GetTreeResponse};
 use crate::reapi::store::Store;
-use crate::reapi::{Reapi, digest, instance};
+use crate::reapi::{Reapi, at_pace, digest, instance};
 
 /// Directories on a page when the client does not say, and at most.
 const PAGE: usize = 1_000;
@@ -36,6 +36,8 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
             token.parse().map_err(|_| Status::invalid_argument("page_token: is not one of this server"))?
         }
     };
+    let place = reapi.app().trees().try_acquire_owned();
+    let place = place.map_err(|_| Status::resource_exhausted("too many trees are being read at once"))?;
     let store = reapi.store(&scope)?;
     let missing = store.missing(&[root]).await?;
     if !missing.is_empty() {
@@ -43,8 +45,11 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
     }
     let mut walk = Walk { store, page, told: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
     walk.pass_over(skip).await?;
-    Ok(try_unfold(walk, |mut walk| async move { Ok(walk.next_page().await?.map(|page| (page, walk))) })
-        .boxed())
+    let pages = try_unfold((walk, place), |(mut walk, place)| async move {
+        Ok(walk.next_page().await?.map(|page| (page, (walk, place))))
+    });
+    let max_stall = reapi.app().bodies().receiving().max_stall;
+    Ok(at_pace(pages, max_stall, || Status::deadline_exceeded("the tree was taken too slowly")))
 }
 
 /// Level by level from the root, always in the same order, so that a number of directories is a place in it.

@@ -9,7 +9,8 @@ use tonic::{Request, Status};
 
 use super::follow::{self, OperationStream};
 use super::payload::{Payload, QUEUE};
-use super::{inputs, name, platform, view};
+use super::pins::Held;
+use super::{command, inputs, name, platform, view};
 use crate::ids;
 use crate::reapi::capabilities::PRIORITIES;
 use crate::reapi::inlined::Wanted;
@@ -45,11 +46,25 @@ pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result
         let response = view::response(Ok(result), true);
         return Ok(follow::at_once(view::done(&operation, Some(&action_digest), &response)));
     }
-    let (action, command) = read(reapi, &store, &action_digest).await?;
+    let Accepted { action, command, held } = match read(reapi, &store, &action_digest).await? {
+        Read::Accepted(accepted) => *accepted,
+        Read::Lacks(missing) => return lacks(&asked.instance_name, &action_digest, &missing),
+    };
     let execution =
         Execution { scope: &scope, digest: action_digest, action: &action, command: &command, priority };
-    let (task, operation) = begin(reapi, request, &execution).await?;
+    let (task, operation) = begin(reapi, request, &execution, held).await?;
     Ok(follow::follow(reapi.clone(), scope, task, operation, wanted))
+}
+
+/// Names all that is missing: as the status of the call where that is small enough, and else as that of an operation which
+/// is over before it began.
+fn lacks(instance: &str, action: &Digest, missing: &[Digest]) -> Result<OperationStream, Status> {
+    let status = inputs::refusal(missing);
+    if inputs::fits_headers(&status) {
+        return Err(status);
+    }
+    let response = view::response(Err(status), false);
+    Ok(follow::at_once(view::done(&name::of_cached(instance)?, Some(action), &response)))
 }
 
 struct Execution<'a> {
@@ -60,31 +75,42 @@ struct Execution<'a> {
     priority: i32,
 }
 
-/// The action and its command, after everything that they need was found.
-async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<(Action, Command), Status> {
+enum Read {
+    Accepted(Box<Accepted>),
+    Lacks(Vec<Digest>),
+}
+
+struct Accepted {
+    action: Action,
+    command: Command,
+    /// Keeps all of it from eviction.
+    held: Option<Held>,
+}
+
+/// The action and its command, if everything that they need is there.
+async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Status> {
     let Some(action) = inputs::message::<Action>(store, digest, "an action").await? else {
-        return Err(inputs::refusal(&[*digest]));
+        return Ok(Read::Lacks(vec![*digest]));
     };
     check_timeout(reapi, &action)?;
     let command_digest =
         digest::asked(action.command_digest.as_ref(), Some(digest.function), "command_digest")?;
     let root = digest::asked(action.input_root_digest.as_ref(), Some(digest.function), "input_root_digest")?;
     let command = inputs::message::<Command>(store, &command_digest, "a command").await?;
-    let mut missing = inputs::missing(store, &root).await?;
+    let tree = inputs::tree(store, &root).await?;
+    let needed: Vec<Digest> =
+        [*digest, command_digest].into_iter().chain(tree.directories).chain(tree.files).collect();
+    // Pinned before it is looked for, so that what was found stays.
+    let held = reapi.pins().pin(store, &needed);
+    let missing = store.missing(&needed).await?;
     match command {
         Some(command) if missing.is_empty() => {
-            if command.arguments.is_empty() {
-                return Err(Status::invalid_argument(
-                    "the command has no arguments: there is nothing to run",
-                ));
-            }
-            Ok((action, command))
+            command::check(&command)?;
+            Ok(Read::Accepted(Box::new(Accepted { action, command, held })))
         }
-        Some(_) => Err(inputs::refusal(&missing)),
-        None => {
-            missing.insert(0, command_digest);
-            Err(inputs::refusal(&missing))
-        }
+        // It was uploaded between the two looks; the client's next try finds it.
+        None if missing.is_empty() => Ok(Read::Lacks(vec![command_digest])),
+        _ => Ok(Read::Lacks(missing)),
     }
 }
 
@@ -95,9 +121,11 @@ fn check_timeout(reapi: &Reapi, action: &Action) -> Result<(), Status> {
         seconds if seconds < 0 || timeout.nanos < 0 => {
             Err(Status::invalid_argument("the action's timeout must not be negative"))
         }
-        seconds if seconds > max_seconds => Err(Status::invalid_argument(format!(
-            "the action's timeout must be at most {max_seconds} s, but is {seconds} s"
-        ))),
+        seconds if seconds > max_seconds || (seconds == max_seconds && timeout.nanos > 0) => {
+            Err(Status::invalid_argument(format!(
+                "the action's timeout must be at most {max_seconds} s, but is {seconds} s"
+            )))
+        }
         _ => Ok(()),
     }
 }
@@ -107,6 +135,7 @@ async fn begin(
     reapi: &Reapi,
     request: &Request<ExecuteRequest>,
     execution: &Execution<'_>,
+    held: Option<Held>,
 ) -> Result<(authority::TaskId, Arc<str>), Status> {
     let asked = request.get_ref();
     let Execution { scope, digest, action, command, priority } = execution;
@@ -139,6 +168,6 @@ async fn begin(
         extras: None,
         operation: Some(operation.clone()),
     };
-    reapi.running().begin(submit, (!action.do_not_cache).then_some(*digest)).await?;
+    reapi.running().begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
     Ok((task, operation))
 }

@@ -9,6 +9,7 @@ use prost::Message;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, PreconditionViolation, StatusExt};
 
+use super::expansion::{Expansion, MAX_DEPTH, too_deep};
 use crate::reapi::digest;
 use crate::reapi::messages::{self, Action, Directory};
 use crate::reapi::store::Store;
@@ -19,50 +20,69 @@ const MAX_DIRECTORIES: usize = 200_000;
 const MAX_FILES: usize = 1_000_000;
 /// Largest directory message.
 const MAX_DIRECTORY_BYTES: u64 = 16 * 1_024 * 1_024;
-/// Most missing blobs that are named in one answer; a status must fit into HTTP/2 headers. What is left out is found
-/// missing by the next try.
-const MAX_NAMED: usize = 100;
+/// Most missing blobs that are named in one answer, so that clients can read it: four megabytes are usual for a message.
+/// What is left out is found missing by the next try.
+const MAX_NAMED: usize = 30_000;
+/// Largest detail of a status that is told in HTTP/2 headers, as base64: many clients take 8 KiB of headers.
+const MAX_HEADER_DETAIL_BYTES: usize = 5 * 1_024;
 
-/// Every blob of the tree below `root` that is not there. Directories that are there are read for the rest.
-pub async fn missing(store: &Store, root: &Digest) -> Result<Vec<Digest>, Status> {
+/// The blobs of a tree, each once, whether they are there or not.
+pub struct Tree {
+    pub directories: Vec<Digest>,
+    pub files: Vec<Digest>,
+}
+
+/// Everything below `root`, as far as its directories are there.
+pub async fn tree(store: &Store, root: &Digest) -> Result<Tree, Status> {
     let mut seen = HashSet::from([*root]);
     let mut level = vec![*root];
     let mut files = HashSet::new();
-    let mut missing = Vec::new();
+    let mut expansion = Expansion::default();
+    let mut depth = 0;
     while !level.is_empty() {
+        if depth > MAX_DEPTH {
+            return Err(too_deep());
+        }
         let mut next = Vec::new();
         for (directory, bytes) in level.iter().zip(directories(store, &level).await?) {
-            let Some(bytes) = bytes else {
-                missing.push(*directory);
-                continue;
-            };
+            let Some(bytes) = bytes else { continue };
             let read = read(directory, &bytes)?;
+            let mut file_bytes = 0_u64;
             for node in &read.files {
-                files.insert(digest::named(node.digest.as_ref(), root.function)?);
+                let file = digest::named(node.digest.as_ref(), root.function)?;
+                file_bytes = file_bytes.saturating_add(file.size);
+                files.insert(file);
             }
+            let mut below = Vec::with_capacity(read.directories.len());
             for node in &read.directories {
                 let child = digest::named(node.digest.as_ref(), root.function)?;
+                below.push(child);
                 if seen.insert(child) {
                     next.push(child);
                 }
             }
+            expansion.add(*directory, &read, file_bytes, below);
         }
         within_bounds(seen.len(), files.len())?;
         level = next;
+        depth += 1;
     }
-    let files: Vec<Digest> = files.into_iter().collect();
-    missing.extend(store.missing(&files).await?);
-    Ok(missing)
+    expansion.check(root)?;
+    Ok(Tree { directories: seen.into_iter().collect(), files: files.into_iter().collect() })
+}
+
+/// Everything that an action needs, the action included, whether it is there or not.
+pub async fn needed(store: &Store, action: &Digest) -> Result<Vec<Digest>, Status> {
+    let Some(read) = message::<Action>(store, action, "an action").await? else { return Ok(vec![*action]) };
+    let command = digest::named(read.command_digest.as_ref(), action.function)?;
+    let root = digest::named(read.input_root_digest.as_ref(), action.function)?;
+    let tree = tree(store, &root).await?;
+    Ok([*action, command].into_iter().chain(tree.directories).chain(tree.files).collect())
 }
 
 /// What is missing of an action that was found to lack inputs when it ran.
 pub async fn missing_of_action(store: &Store, action: &Digest) -> Result<Vec<Digest>, Status> {
-    let Some(read) = message::<Action>(store, action, "an action").await? else { return Ok(vec![*action]) };
-    let command = digest::named(read.command_digest.as_ref(), action.function)?;
-    let root = digest::named(read.input_root_digest.as_ref(), action.function)?;
-    let mut all = store.missing(&[command]).await?;
-    all.extend(missing(store, &root).await?);
-    Ok(all)
+    store.missing(&needed(store, action).await?).await
 }
 
 /// The bytes of directories, in order; none for what is missing.
@@ -141,6 +161,11 @@ pub fn refusal(missing: &[Digest]) -> Status {
     let message =
         format!("{} blobs that the action needs are missing{more}: upload them and try again", missing.len());
     Status::with_error_details(Code::FailedPrecondition, message, details)
+}
+
+/// Whether a status can be that of a call. One that cannot is told in a message, which may be larger.
+pub fn fits_headers(status: &Status) -> bool {
+    status.details().len() <= MAX_HEADER_DETAIL_BYTES
 }
 
 /// A message that the action needs, which must be there and be readable.

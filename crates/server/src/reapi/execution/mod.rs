@@ -1,14 +1,19 @@
 //! Execution: actions become tasks, and operations are views of them.
 
+mod command;
 mod execute;
+mod expansion;
 pub mod follow;
 pub mod inputs;
 pub mod name;
 pub mod payload;
+mod pins;
 mod platform;
 mod running;
 pub mod view;
 
+pub use command::NODE_PROPERTIES;
+pub use pins::Pins;
 pub use running::Running;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The executions on their way, so that equal ones are merged (R34, R35, R44).
 //!
-//! Soft: after a restart it is filled again from the ledger before the first execution of an instance is looked up.
+//! Soft: after a restart it is filled again from the ledger, before the first execution of an instance is looked up.
 //! Each execution has one keeper here, which forgets it when it is over and ends it when no worker could ever run it.
 
 use std::collections::{HashMap, HashSet};
@@ -13,9 +13,11 @@ use authority::limits::MAX_PAGE;
 use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
 use blobs::Digest;
 use coordinator::{Handle, Wanted};
+use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::payload::{Payload, QUEUE};
+use super::pins::{Held, Pins};
 use super::platform;
 use crate::problem::Problem;
 
@@ -30,6 +32,8 @@ pub struct Running(Arc<Inner>);
 
 struct Inner {
     handle: Handle,
+    pins: Pins,
+    instances: Option<mpsc::Sender<Scope>>,
     /// How long an execution may wait while no registered worker could run it.
     worker_grace: Duration,
     turns: Vec<tokio::sync::Mutex<()>>,
@@ -39,9 +43,17 @@ struct Inner {
 }
 
 impl Running {
-    pub fn new(handle: Handle, worker_grace: Duration) -> Running {
+    /// `instances` hears of each instance that has executions, again with each of them.
+    pub fn new(
+        handle: Handle,
+        pins: Pins,
+        worker_grace: Duration,
+        instances: Option<mpsc::Sender<Scope>>,
+    ) -> Running {
         Running(Arc::new(Inner {
             handle,
+            pins,
+            instances,
             worker_grace,
             turns: (0..TURNS).map(|_| tokio::sync::Mutex::default()).collect(),
             hasher: RandomState::new(),
@@ -82,24 +94,45 @@ impl Running {
     }
 
     /// Begins an execution. Further clients may join it when `digest` is given.
-    pub async fn begin(&self, submit: SubmitTask, digest: Option<Digest>) -> Result<(), Status> {
+    pub async fn begin(
+        &self,
+        submit: SubmitTask,
+        digest: Option<Digest>,
+        held: Option<Held>,
+    ) -> Result<(), Status> {
         let (scope, task, properties) = (submit.queue.scope.clone(), submit.id, submit.properties.clone());
         match self.0.handle.submit(submit).await.map_err(Problem::from)? {
             SubmitAnswer::Created(_) | SubmitAnswer::Existing(_) => {}
             SubmitAnswer::DedupConflict(_) => return Err(Status::internal("the id of a new task was taken")),
             SubmitAnswer::Refused(why) => return Err(Problem::from(why).into()),
         }
-        self.keep(scope, digest, task, properties);
+        self.announce(&scope);
+        self.keep(scope, digest, task, properties, async move { held });
         Ok(())
     }
 
-    fn keep(&self, scope: Scope, digest: Option<Digest>, task: TaskId, properties: Arc<Properties>) {
+    /// Says that an instance has executions. Nobody who does not listen is waited for: the next one says it again.
+    fn announce(&self, scope: &Scope) {
+        if let Some(instances) = &self.0.instances {
+            let _ = instances.try_send(scope.clone());
+        }
+    }
+
+    fn keep(
+        &self,
+        scope: Scope,
+        digest: Option<Digest>,
+        task: TaskId,
+        properties: Arc<Properties>,
+        held: impl Future<Output = Option<Held>> + Send + 'static,
+    ) {
         let key = digest.map(|digest| (scope.clone(), digest));
         if let Some(key) = &key {
             self.tasks().insert(key.clone(), task);
         }
         let running = self.clone();
         tokio::spawn(async move {
+            let _held = held.await;
             running.until_over(&scope, task, &properties).await;
             if let Some(key) = key {
                 running.forget(&key, task);
@@ -131,7 +164,15 @@ impl Running {
         (!fits).then(|| platform::explain(required, &offered))
     }
 
-    /// Finds the executions that were on their way before this process began.
+    /// Finds the executions of every instance that were on their way before this process began.
+    pub async fn load_all(&self) -> Result<(), Status> {
+        for scope in self.0.handle.scopes_with(Arc::from(QUEUE)).await.map_err(Problem::from)? {
+            self.load(&scope).await?;
+        }
+        Ok(())
+    }
+
+    /// The same for one instance.
     async fn load(&self, scope: &Scope) -> Result<(), Status> {
         let mut loaded = self.0.loaded.lock().await;
         let queue = QueueKey { scope: scope.clone(), name: Arc::from(QUEUE) };
@@ -148,11 +189,15 @@ impl Running {
                 for view in &page.tasks {
                     let payload = Payload::of(&view.task).filter(|_| !view.task.operations.is_empty());
                     let Some(payload) = payload else { continue };
-                    let digest = payload.digest().filter(|_| !payload.do_not_cache);
+                    let action = payload.digest();
+                    let digest = action.filter(|_| !payload.do_not_cache);
                     if digest.is_some_and(|digest| self.tasks().contains_key(&(scope.clone(), digest))) {
                         continue;
                     }
-                    self.keep(scope.clone(), digest, view.task.id, view.task.properties.clone());
+                    let (pins, of) = (self.0.pins.clone(), scope.clone());
+                    let held = async move { pins.again(&of, &action?).await };
+                    self.keep(scope.clone(), digest, view.task.id, view.task.properties.clone(), held);
+                    self.announce(scope);
                 }
                 after = page.next;
                 if after.is_none() {

@@ -1,0 +1,68 @@
+//! What a worker must not leave behind: processes, mounts and directories of its attempts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::api::Api;
+
+/// Where attempts run, below the worker's directory.
+const WORK: &str = "work";
+const DEADLINE: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The session by which a worker is registered, if it is.
+pub async fn session(api: &Api, worker: &str) -> Result<Option<String>> {
+    let told = api.get("/v1/workers").await;
+    ensure!(told.status() == Some(200), "the workers were not told: {told:?}");
+    let workers = told.body()["workers"].as_array().context("there are no workers")?;
+    let known = workers.iter().find(|known| known["workerId"] == worker);
+    Ok(known.and_then(|known| known["registration"]["sessionId"].as_str()).map(str::to_owned))
+}
+
+/// Waits until a worker has begun again, which it says when its leftovers are gone.
+pub async fn until_registered(api: &Api, worker: &str, before: Option<String>) -> Result<()> {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let now = session(api, worker).await?;
+        if now.is_some() && now != before {
+            return Ok(());
+        }
+        ensure!(Instant::now() < deadline, "worker {worker} did not come back within {DEADLINE:?}");
+        tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// Nothing of the worker's attempts is left.
+pub fn check(directory: &Path) -> Result<()> {
+    let processes = processes_in(directory)?;
+    ensure!(processes.is_empty(), "processes are left in {}: {processes:?}", directory.display());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").context("the mounts cannot be read")?;
+    let shown = directory.display().to_string();
+    let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&shown)).collect();
+    ensure!(left.is_empty(), "mounts are left: {left:?}");
+    for entry in fs::read_dir(directory.join(WORK)).context("the worker has no directory for attempts")? {
+        let path = entry?.path();
+        if path.is_dir() {
+            let left: Vec<PathBuf> = fs::read_dir(&path)?.flatten().map(|entry| entry.path()).collect();
+            ensure!(left.is_empty(), "directories are left: {left:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The processes that work below a directory, by id and name.
+fn processes_in(directory: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").context("the processes cannot be listed")?.flatten() {
+        let works_here =
+            fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(directory));
+        if works_here {
+            let name = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            found.push(format!("{} {}", process.file_name().to_string_lossy(), name.trim()));
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,185 @@
+//! Workers in processes of their own run actions while they and the coordinator are killed and stopped at random.
+//!
+//! In the end every action has its result, the ledger shows that none was committed twice, and what dead workers left
+//! behind is gone with the next start. What the workers say to the coordinator is theirs and is not noted, so the ledger is
+//! judged by itself here.
+
+mod build;
+mod daemon;
+mod judge;
+mod leftovers;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use rustix::process::Signal;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::api::Api;
+use crate::history::read_records;
+use crate::log_tools;
+use crate::plan::Plan;
+use crate::server::Server;
+use build::Build;
+use daemon::Daemon;
+
+const WORKERS: usize = 3;
+/// Actions that wait for their results at one time.
+const IN_FLIGHT: usize = 48;
+/// A short lease, so that a stop outlives it.
+const LEASE: Duration = Duration::from_millis(3_000);
+const HEARTBEAT: Duration = Duration::from_millis(500);
+const DEADLINE: Duration = Duration::from_secs(900);
+
+/// What was done to whom, and what it led to.
+#[derive(Debug, Default)]
+pub struct Toll {
+    pub actions: usize,
+    pub worker_kills: usize,
+    pub worker_stops: usize,
+    pub coordinator_kills: usize,
+    /// Leases beyond the first of each task.
+    pub further_leases: usize,
+    pub expired_leases: usize,
+    /// Reports that came too late to be accepted.
+    pub late_reports: usize,
+    /// Times that a client had to ask or attach again.
+    pub asked_again: usize,
+}
+
+pub async fn run(plan: &Plan) -> Result<Toll> {
+    let directory = tempfile::Builder::new().prefix("lessor-chaos-").tempdir()?;
+    let root = directory.path().canonicalize()?;
+    let mut server = Server::new(&plan.binary, &root.join("data"), &root.join("server.log"));
+    server.has_worker = false;
+    server.start().await?;
+    let address = server.address()?.to_owned();
+    let api = Api::new(&address, None)?;
+    let (lease_ms, heartbeat_ms) = (LEASE.as_millis() as u64, HEARTBEAT.as_millis() as u64);
+    let settings = json!({"leaseMs": lease_ms, "heartbeatIntervalMs": heartbeat_ms, "maxAttempts": 1_000});
+    let configured = api.put("/v1/queues/exec", &settings).await;
+    ensure!(configured.status() == Some(200), "the queue could not be configured: {configured:?}");
+    let mut workers = Vec::new();
+    for n in 0..WORKERS {
+        let mut worker = Daemon::new(&plan.binary, &address, &format!("worker-{n}"), &root);
+        worker.start()?;
+        workers.push(worker);
+    }
+    let mut toll = Toll { actions: plan.pick(200, 2_000), ..Toll::default() };
+    let outcome = under_fire(plan, &mut server, &mut workers, &mut toll).await;
+    let outcome = match outcome {
+        Ok(()) => judged(&mut server, &mut workers, &api, &mut toll).await,
+        failed => failed,
+    };
+    if let Err(error) = outcome {
+        drop(workers);
+        let log = server.log_tail();
+        drop(server);
+        let kept = directory.keep();
+        return Err(error.context(format!("the server's log ends:\n{log}\nkept in {}", kept.display())));
+    }
+    Ok(toll)
+}
+
+/// Builds all actions while faults go on, and gives each its right result.
+async fn under_fire(plan: &Plan, server: &mut Server, workers: &mut [Daemon], toll: &mut Toll) -> Result<()> {
+    let mut rng = plan.rng("workers");
+    let build = Build::new(server.address()?, plan.seed)?;
+    let deadline = Instant::now() + DEADLINE;
+    let mut running = JoinSet::new();
+    let (mut next, mut done) = (0, BTreeMap::new());
+    let mut fault = Box::pin(tokio::time::sleep(Duration::from_millis(300)));
+    let mut stopped: Option<usize> = None;
+    while done.len() < toll.actions {
+        ensure!(Instant::now() < deadline, "{} of {} actions ended in time", done.len(), toll.actions);
+        while next < toll.actions && running.len() < IN_FLIGHT {
+            let build = build.clone();
+            let number = next;
+            running.spawn(async move { (number, build.action(number, deadline).await) });
+            next += 1;
+        }
+        tokio::select! {
+            Some(ended) = running.join_next() => {
+                let (number, ended) = ended.context("a client panicked")?;
+                let again = ended.with_context(|| format!("action {number}"))?;
+                toll.asked_again += again;
+                ensure!(done.insert(number, ()).is_none(), "action {number} ended twice");
+            }
+            () = &mut fault => {
+                let pause_ms = match stopped.take() {
+                    Some(worker) => {
+                        workers[worker].process.signal(Signal::CONT)?;
+                        rng.u64(100..400)
+                    }
+                    None => strike(server, workers, &mut rng, toll, &mut stopped).await?,
+                };
+                fault.set(tokio::time::sleep(Duration::from_millis(pause_ms)));
+            }
+        }
+        if let Some(status) = server.exited() {
+            bail!("the server ended on its own with {status}");
+        }
+    }
+    if let Some(worker) = stopped {
+        workers[worker].process.signal(Signal::CONT)?;
+    }
+    Ok(())
+}
+
+/// One fault; how long it is until the next thing happens.
+async fn strike(
+    server: &mut Server,
+    workers: &mut [Daemon],
+    rng: &mut fastrand::Rng,
+    toll: &mut Toll,
+    stopped: &mut Option<usize>,
+) -> Result<u64> {
+    let worker = rng.usize(..workers.len());
+    match rng.u32(..10) {
+        0..=4 => {
+            toll.worker_kills += 1;
+            workers[worker].process.kill()?;
+            workers[worker].start()?;
+            Ok(rng.u64(100..700))
+        }
+        5..=7 => {
+            toll.worker_stops += 1;
+            workers[worker].process.signal(Signal::STOP)?;
+            *stopped = Some(worker);
+            // Half of the stops outlive the lease.
+            Ok(rng.u64(200..2 * LEASE.as_millis() as u64))
+        }
+        _ => {
+            toll.coordinator_kills += 1;
+            server.kill()?;
+            tokio::time::sleep(Duration::from_millis(rng.u64(..300))).await;
+            server.start().await?;
+            Ok(rng.u64(300..900))
+        }
+    }
+}
+
+/// Ends everybody, starts the workers once more so that they clean up, and holds all to what they owe.
+async fn judged(server: &mut Server, workers: &mut [Daemon], api: &Api, toll: &mut Toll) -> Result<()> {
+    for worker in workers.iter_mut() {
+        worker.process.kill()?;
+    }
+    for worker in workers.iter_mut() {
+        let before = leftovers::session(api, &worker.id).await?;
+        worker.start()?;
+        leftovers::until_registered(api, &worker.id, before).await?;
+        worker.process.stop().await?;
+    }
+    for worker in workers.iter() {
+        leftovers::check(&worker.directory)?;
+    }
+    server.stop().await?;
+    let records = read_records(server.data())?;
+    judge::check(&records, toll)?;
+    log_tools::check(server.binary(), server.data(), &records)?;
+    let happened = toll.worker_kills > 0 && toll.worker_stops > 0 && toll.coordinator_kills > 0;
+    ensure!(happened && toll.further_leases > 0, "too little happened to show anything: {toll:?}");
+    Ok(())
+}

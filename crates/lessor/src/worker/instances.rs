@@ -1,0 +1,71 @@
+//! The embedded worker serves every instance of its machine: whoever names one expects his actions to run. It works for
+//! the default instance from the start, and for another one from its first execution on.
+//!
+//! An instance is a workspace, and a worker works for one, so each has an agent of its own under a name of its own; they
+//! share the cache of inputs and the directories for actions. Results stay apart (R56): this says who runs, not who sees.
+//! Other tenants have to bring workers of their own.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use authority::Scope;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use wire::DEFAULT_SCOPE_NAME;
+use worker::{Actions, Agent, Config, Error, Stopper};
+
+/// Most instances beside the default one. Anybody may name any, and each costs a connection.
+const MAX_INSTANCES: usize = 64;
+/// Words about instances that wait to be heard; what does not fit is said again with the next execution.
+const MAX_UNHEARD: usize = 256;
+
+/// The instances that have executions, as they are heard of.
+pub struct Instances(mpsc::Receiver<Scope>);
+
+impl Instances {
+    pub fn channel() -> (mpsc::Sender<Scope>, Instances) {
+        let (to, from) = mpsc::channel(MAX_UNHEARD);
+        (to, Instances(from))
+    }
+
+    /// Works for all of them until it is told to stop, or the agent of the default one ends.
+    pub async fn serve(mut self, config: Config, actions: Arc<Actions>, stop: Stopper) -> Result<(), Error> {
+        let mut default = tokio::spawn(Agent::serve(config.clone(), actions.clone(), stop.clone()));
+        let mut others = JoinSet::new();
+        let mut known = HashSet::from([Arc::from(DEFAULT_SCOPE_NAME)]);
+        let ended = loop {
+            tokio::select! {
+                ended = &mut default => break ended,
+                Some(Scope { tenant, workspace }) = self.0.recv() => {
+                    let is_new = *tenant == *DEFAULT_SCOPE_NAME && !known.contains(&workspace);
+                    if !is_new || known.len() > MAX_INSTANCES {
+                        continue;
+                    }
+                    known.insert(workspace.clone());
+                    tracing::info!(instance = &*workspace, "working for this instance too");
+                    let config = Config {
+                        worker_id: format!("{}-{workspace}", config.worker_id),
+                        workspace: Some(workspace.to_string()),
+                        ..config.clone()
+                    };
+                    let agent = Agent::serve(config, actions.clone(), stop.clone());
+                    others.spawn(async move { (agent.await, workspace) });
+                }
+                Some(ended) = others.join_next(), if !others.is_empty() => {
+                    // Heard of again, it is tried again.
+                    if let Ok((ended, workspace)) = ended {
+                        known.remove(&workspace);
+                        if let Err(error) = ended {
+                            tracing::warn!(%error, instance = &*workspace, "the worker for this instance has ended");
+                        }
+                    }
+                }
+            }
+        };
+        while others.join_next().await.is_some() {}
+        match ended {
+            Ok(ended) => ended,
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
