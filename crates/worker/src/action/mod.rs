@@ -91,6 +91,7 @@ impl Actions {
             End::TimedOut => return Err(Failure::timeout(timeout(&ready.action)?.unwrap_or(ran.run_time))),
             End::Cancelled => return Err(Failure::cancelled()),
             End::TooMuchOutput => return Err(self.too_much_output()),
+            End::OutOfMemory => return Err(Failure::out_of_memory()),
         };
         let bring_home = self.bring_home(instance, action.function, &ready, site);
         let mut result = unless(cancel, bring_home).await?;
