@@ -19,6 +19,7 @@ mod inputs;
 pub mod names;
 mod outputs;
 mod perform;
+mod proc;
 mod stop;
 mod work_dir;
 

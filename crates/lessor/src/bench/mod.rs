@@ -18,6 +18,7 @@ mod rss;
 mod snapshot;
 mod stage;
 mod stats;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,6 +61,8 @@ enum Bench {
     Snapshot(snapshot::Options),
     /// Remote execution, the content store and the action cache over gRPC, beside goals and limits
     Reapi(reapi::Options),
+    /// Actions that do nothing through each backend, beside a bare process, and an input tree of many small files
+    Worker(worker::Options),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -94,6 +97,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             Bench::Replay(bench) => replay::run(bench, &options.dir, &report).await,
             Bench::Snapshot(bench) => snapshot::run(bench, &options.dir, &report).await,
             Bench::Reapi(bench) => reapi::run(bench, &options.dir, &report).await,
+            Bench::Worker(bench) => worker::run(bench, &options.dir, &report).await,
         }
     })?;
     Ok(ExitCode::SUCCESS)

@@ -55,11 +55,12 @@ impl Actions {
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
         let (id, own) = (worker_id.to_owned(), options.clone());
-        let opened = tokio::task::spawn_blocking(move || {
-            let dirs = WorkDirs::open(&own.work_dir, &id)?;
-            Ok::<_, Error>((dirs, Cache::open(&own.cache_dir, own.cache_max_bytes)?))
-        });
-        let (dirs, cache) = opened.await.map_err(|error| Error::Setup(error.to_string()))??;
+        let root = own.work_dir.clone();
+        let taken = blocking_setup(move || WorkDirs::take(&root, &id)).await?;
+        // What runs there still would write to what is removed.
+        executor.clear().await.map_err(|failure| Error::Setup(failure.message))?;
+        let open = move || Ok((taken.clear()?, Cache::open(&own.cache_dir, own.cache_max_bytes)?));
+        let (dirs, cache) = blocking_setup(open).await?;
         Ok(Actions {
             worker_id: worker_id.to_owned(),
             max_output_bytes: options.max_output_bytes,
@@ -91,6 +92,7 @@ impl Actions {
             End::TimedOut => return Err(Failure::timeout(timeout(&ready.action)?.unwrap_or(ran.run_time))),
             End::Cancelled => return Err(Failure::cancelled()),
             End::TooMuchOutput => return Err(self.too_much_output()),
+            End::OutOfMemory => return Err(Failure::out_of_memory()),
         };
         let bring_home = self.bring_home(instance, action.function, &ready, site);
         let mut result = unless(cancel, bring_home).await?;
@@ -215,6 +217,12 @@ impl Performer for Actions {
     async fn settle(&self) {
         self.dirs.settle().await;
     }
+}
+
+async fn blocking_setup<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Setup(error.to_string()))?
 }
 
 /// Work that stops where it is when the attempt is cancelled.

@@ -1,8 +1,20 @@
 //! Ways to run a command, one file each.
 
+mod cgroups;
+mod confine;
+mod docker;
 mod host;
+mod local;
 mod lookup;
+mod open;
+mod options;
+mod probe;
 mod process_group;
+mod sandbox;
+mod starter;
+mod strays;
+mod usage;
+mod users;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -12,8 +24,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Failure;
 
+pub use docker::{Docker, IMAGE_PROPERTY};
 pub use host::Host;
+pub use open::{Check, check, open};
+pub use options::{Backend, DockerOptions, ExecutorOptions, Limits, UnknownBackend};
 pub(crate) use process_group::let_starts_pass;
+pub use sandbox::{INPUT_ROOT, NETWORK_PROPERTY, Sandbox};
+pub use usage::Usage;
 
 /// A command, ready to run: its inputs are laid out and the parents of its outputs exist.
 #[derive(Debug)]
@@ -45,6 +62,8 @@ pub struct Ran {
     pub ended_at: SystemTime,
     /// By the clock that the timeout is measured with.
     pub run_time: Duration,
+    /// Where the executor can tell.
+    pub usage: Option<Usage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +74,8 @@ pub enum End {
     Cancelled,
     /// One of its outputs became larger than is kept.
     TooMuchOutput,
+    /// It, or a process that it could not do without, was killed because it needed more memory than it may have.
+    OutOfMemory,
 }
 
 #[tonic::async_trait]
@@ -63,4 +84,10 @@ pub trait Executor: Send + Sync + 'static {
     /// 127, and why on standard error); a failure means that the executor itself is broken. When this is dropped,
     /// the command is killed.
     async fn execute(&self, run: Run) -> Result<Ran, Failure>;
+
+    /// Ends and removes what a dead worker with the same id left running. To be called by who holds that worker's lock,
+    /// before anything is run.
+    async fn clear(&self) -> Result<(), Failure> {
+        Ok(())
+    }
 }

@@ -1,0 +1,114 @@
+//! From the operator's words to an executor that works, or to the reason why there is none.
+
+use std::sync::Arc;
+
+use super::probe::probe;
+use super::{Backend, Docker, Executor, ExecutorOptions, Host, Sandbox};
+use crate::Error;
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    pub name: &'static str,
+    /// What was found, or what is wrong and what to do about it.
+    pub result: Result<String, String>,
+}
+
+/// Finds out whether commands can be run as the options say, by running one.
+pub async fn check(options: &ExecutorOptions) -> Vec<Check> {
+    match opened(options).await {
+        Ok((_, checks)) => checks,
+        Err(checks) => checks,
+    }
+}
+
+/// An executor that has passed its checks. What a dead worker with this id left is cleared by who takes the worker's
+/// directories, once it is sure that the other is dead.
+pub async fn open(options: &ExecutorOptions) -> Result<Arc<dyn Executor>, Error> {
+    let (executor, checks) = opened(options).await.map_err(|checks| {
+        let wrong = |check: Check| Some(format!("{}: {}", check.name, check.result.err()?));
+        Error::Setup(checks.into_iter().filter_map(wrong).collect::<Vec<_>>().join("; "))
+    })?;
+    for Check { name, result } in checks {
+        tracing::info!("{name}: {}", result.unwrap_or_default());
+    }
+    Ok(executor)
+}
+
+type Opened = Result<(Arc<dyn Executor>, Vec<Check>), Vec<Check>>;
+
+async fn opened(options: &ExecutorOptions) -> Opened {
+    match options.backend {
+        Backend::Host => host(options).await,
+        Backend::Sandbox => sandbox(options).await,
+        Backend::Docker => docker(options).await,
+        Backend::Auto => match sandbox(options).await {
+            Ok(opened) => Ok(opened),
+            Err(wrong) => {
+                let (executor, mut checks) = host(options).await?;
+                let why = wrong.into_iter().find_map(|check| check.result.err()).unwrap_or_default();
+                let told = format!("commands run as plain processes, because there is no sandbox: {why}");
+                checks.push(Check { name: "sandbox", result: Ok(told) });
+                Ok((executor, checks))
+            }
+        },
+    }
+}
+
+async fn host(options: &ExecutorOptions) -> Opened {
+    let host = Host::open(options).map_err(|error| wrong("host", error))?;
+    let limits = limits(options, host.confine().lacks());
+    tried("host", "commands run as plain processes", host, options, limits).await
+}
+
+async fn sandbox(options: &ExecutorOptions) -> Opened {
+    let sandbox = Sandbox::open(options).map_err(|error| wrong("sandbox", error))?;
+    let limits = limits(options, sandbox.confine().lacks());
+    tried("sandbox", "commands run in namespaces of their own", sandbox, options, limits).await
+}
+
+async fn tried(
+    name: &'static str,
+    told: &str,
+    executor: impl Executor,
+    options: &ExecutorOptions,
+    limits: Check,
+) -> Opened {
+    match probe(&executor, options).await {
+        Ok(()) => Ok((Arc::new(executor), vec![Check { name, result: Ok(told.to_owned()) }, limits])),
+        Err(why) => Err(vec![Check { name, result: Err(why) }, limits]),
+    }
+}
+
+/// Without an image of its own there is nothing that a worker could try.
+async fn docker(options: &ExecutorOptions) -> Opened {
+    const NAME: &str = "docker";
+    let docker = Docker::open(options).await.map_err(|error| wrong(NAME, error))?;
+    let engine = docker.about().to_owned();
+    let limits = Check { name: "limits", result: Ok("held by the engine".to_owned()) };
+    match options.docker.image.is_some() {
+        true => tried(NAME, &engine, docker, options, limits).await,
+        false => {
+            let told = format!("{engine}; not tried, because no image is configured");
+            Ok((Arc::new(docker), vec![Check { name: NAME, result: Ok(told) }, limits]))
+        }
+    }
+}
+
+/// A limit that only partly holds is told and is no reason not to work.
+fn limits(options: &ExecutorOptions, lacks: Vec<&'static str>) -> Check {
+    let told = match (options.limits.is_none(), &lacks[..]) {
+        (true, _) => "none are set".to_owned(),
+        (false, []) => "held by control groups".to_owned(),
+        (false, lacks) => format!(
+            "there is no control group to hold {}: memory is held by the size of the address space, the number of \
+             processes by that of the user, processor time not at all",
+            lacks.join(", ")
+        ),
+    };
+    Check { name: "limits", result: Ok(told) }
+}
+
+fn wrong(name: &'static str, error: Error) -> Vec<Check> {
+    vec![Check { name, result: Err(error.to_string()) }]
+}
