@@ -38,6 +38,8 @@ pub struct ActionOptions {
     /// Contents that were fetched once stay here.
     pub cache_dir: PathBuf,
     pub cache_max_bytes: u64,
+    /// Disk space that is never counted on: with no more than this left, nothing is begun (W16).
+    pub disk_reserve_bytes: u64,
     /// Most that is kept of each of standard output and standard error.
     pub max_output_bytes: u64,
     /// Whether symbolic links may point to absolute paths or out of the input root (R49).
@@ -69,8 +71,9 @@ impl Config {
 }
 
 impl ActionOptions {
-    const CACHE_MAX_BYTES: u64 = 10 << 30;
-    const MAX_OUTPUT_BYTES: u64 = 128 << 20;
+    pub const CACHE_MAX_BYTES: u64 = 10 << 30;
+    pub const DISK_RESERVE_BYTES: u64 = 256 << 20;
+    pub const MAX_OUTPUT_BYTES: u64 = 128 << 20;
 
     /// Everything below one directory.
     pub fn below(directory: impl Into<PathBuf>) -> ActionOptions {
@@ -79,6 +82,7 @@ impl ActionOptions {
             work_dir: directory.join("work"),
             cache_dir: directory.join("cache"),
             cache_max_bytes: ActionOptions::CACHE_MAX_BYTES,
+            disk_reserve_bytes: ActionOptions::DISK_RESERVE_BYTES,
             max_output_bytes: ActionOptions::MAX_OUTPUT_BYTES,
             allow_absolute_symlinks: false,
         }

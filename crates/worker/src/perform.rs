@@ -46,6 +46,11 @@ pub trait Performer: Send + Sync + 'static {
     /// Ends soon after the place is cancelled, with nothing left running. Dropping it must stop the work too.
     async fn perform(&self, task: Task, place: Place) -> Outcome;
 
+    /// Whether it can begin more work now, and if not, why. Asked again and again.
+    async fn fitness(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Waits until what earlier attempts left to be cleaned up is gone.
     async fn settle(&self) {}
 }

@@ -12,16 +12,15 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, ActionResul
 use blobs::{Digest, DigestFunction};
 use prost::Message;
 use tokio_util::sync::CancellationToken;
-use wire::grpc::ErrorCategory;
 
 use crate::cache::Cache;
-use crate::executors::{End, Run};
+use crate::executors::Run;
 use crate::inputs::{Fetched, Inputs, blocking};
 use crate::outputs::{self, Collected, Destination, Expected};
-use crate::work_dir::WorkDirs;
+use crate::workshop::Workshop;
 use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
 use payload::Payload;
-use site::Site;
+pub(crate) use site::Site;
 use times::Times;
 
 /// How often contents that vanished between their coming and their use are fetched again.
@@ -29,13 +28,9 @@ const MAX_ROUNDS: u32 = 3;
 
 /// Runs actions; all that the work on them shares.
 pub struct Actions {
-    worker_id: String,
-    max_output_bytes: u64,
+    shop: Arc<Workshop>,
     allow_absolute_symlinks: bool,
-    executor: Arc<dyn Executor>,
-    cas: Arc<dyn Cas>,
     inputs: Inputs,
-    dirs: Arc<WorkDirs>,
 }
 
 /// An action that can be run: everything it needs is here.
@@ -54,21 +49,16 @@ impl Actions {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
-        let (id, own) = (worker_id.to_owned(), options.clone());
-        let opened = tokio::task::spawn_blocking(move || {
-            let dirs = WorkDirs::open(&own.work_dir, &id)?;
-            Ok::<_, Error>((dirs, Cache::open(&own.cache_dir, own.cache_max_bytes)?))
-        });
-        let (dirs, cache) = opened.await.map_err(|error| Error::Setup(error.to_string()))??;
-        Ok(Actions {
-            worker_id: worker_id.to_owned(),
-            max_output_bytes: options.max_output_bytes,
-            allow_absolute_symlinks: options.allow_absolute_symlinks,
-            inputs: Inputs::new(Arc::new(cache), cas.clone(), options.allow_absolute_symlinks),
-            executor,
-            cas,
-            dirs,
-        })
+        let shop = Workshop::open(worker_id, options, executor, cas).await?;
+        Actions::open_in(shop, options).await
+    }
+
+    pub(crate) async fn open_in(shop: Arc<Workshop>, options: &ActionOptions) -> Result<Actions, Error> {
+        let own = options.clone();
+        let opened = tokio::task::spawn_blocking(move || Cache::open(&own.cache_dir, own.cache_max_bytes));
+        let cache = opened.await.map_err(|error| Error::Setup(error.to_string()))??;
+        let inputs = Inputs::new(Arc::new(cache), shop.cas.clone(), options.allow_absolute_symlinks);
+        Ok(Actions { shop, allow_absolute_symlinks: options.allow_absolute_symlinks, inputs })
     }
 
     /// Runs one action. `freed` is called when its command has ended.
@@ -83,19 +73,14 @@ impl Actions {
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let site = unless(cancel, self.site(instance, &ready)).await?;
         times.inputs_fetched();
-        let ran = self.executor.execute(self.prepared(&ready, &site, cancel)?).await?;
+        let ran = self.shop.execute(self.prepared(&ready, &site, cancel)?).await?;
         times.ran(&ran);
         freed();
-        let exit_code = match ran.end {
-            End::Exited(code) => code,
-            End::TimedOut => return Err(Failure::timeout(timeout(&ready.action)?.unwrap_or(ran.run_time))),
-            End::Cancelled => return Err(Failure::cancelled()),
-            End::TooMuchOutput => return Err(self.too_much_output()),
-        };
+        let exit_code = self.shop.exit_code(&ran, timeout(&ready.action)?).await?;
         let bring_home = self.bring_home(instance, action.function, &ready, site);
         let mut result = unless(cancel, bring_home).await?;
         result.exit_code = exit_code;
-        result.execution_metadata = Some(times.finish(&self.worker_id));
+        result.execution_metadata = Some(times.finish(&self.shop.worker_id));
         Ok(result)
     }
 
@@ -145,8 +130,9 @@ impl Actions {
     /// even if nobody waits for that.
     async fn site(&self, instance: &str, ready: &Ready) -> Result<Site, Failure> {
         for _ in 0..MAX_ROUNDS {
-            let (dirs, inputs, expected) = (self.dirs.clone(), ready.inputs.clone(), ready.expected.clone());
-            match blocking(move || Site::make(&dirs, &inputs, &expected)).await? {
+            let (shop, inputs, expected) = (self.shop.clone(), ready.inputs.clone(), ready.expected.clone());
+            let make = move || shop.disk.check().and_then(|()| Site::make(&shop.dirs, &inputs, &expected));
+            match blocking(make).await? {
                 Ok(site) => return Ok(site),
                 Err(gone) => self.inputs.fetch_again(instance, &gone).await?,
             }
@@ -172,7 +158,7 @@ impl Actions {
             timeout: timeout(&ready.action)?,
             stdout: clone(&site.stdout)?,
             stderr: clone(&site.stderr)?,
-            max_output_bytes: self.max_output_bytes,
+            max_output_bytes: self.shop.max_output_bytes,
             platform: platform.map(pairs).unwrap_or_default(),
             cancel: cancel.clone(),
         })
@@ -188,14 +174,8 @@ impl Actions {
         let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
         let collect = move || site.collect(&inputs, &expected, function).map(|collected| (collected, site));
         let (Collected { result, found }, site) = blocking(collect).await?;
-        outputs::upload(Destination { cas: &*self.cas, instance }, found, &site.root).await?;
+        outputs::upload(Destination { cas: &*self.shop.cas, instance }, found, &site.root).await?;
         Ok(result)
-    }
-
-    fn too_much_output(&self) -> Failure {
-        let message =
-            format!("the command wrote more than {} bytes to its output or error", self.max_output_bytes);
-        Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message)
     }
 }
 
@@ -213,7 +193,7 @@ impl Performer for Actions {
     }
 
     async fn settle(&self) {
-        self.dirs.settle().await;
+        self.shop.dirs.settle().await;
     }
 }
 

@@ -30,17 +30,25 @@ impl Site {
         inputs: &Fetched,
         expected: &Expected,
     ) -> Result<Result<Site, Vec<Key>>, Failure> {
-        let failed = |error| Failure::io("the work directory", error);
-        let dir = dirs.make().map_err(failed)?;
-        let root = dir.path().join("root");
-        std::fs::create_dir(&root).map_err(failed)?;
-        let gone = inputs.lay_out(&root)?;
+        let site = Site::empty(dirs)?;
+        let gone = inputs.lay_out(&site.root)?;
         if !gone.is_empty() {
             return Ok(Err(gone));
         }
-        expected.prepare(&root)?;
-        let capture = || tempfile::tempfile_in(dir.path()).map_err(failed);
-        Ok(Ok(Site { root, stdout: capture()?, stderr: capture()?, _dir: dir }))
+        expected.prepare(&site.root)?;
+        Ok(Ok(site))
+    }
+
+    /// A place with nothing in it. Blocking.
+    pub fn empty(dirs: &Arc<WorkDirs>) -> Result<Site, Failure> {
+        let make = || {
+            let dir = dirs.make()?;
+            let root = dir.path().join("root");
+            std::fs::create_dir(&root)?;
+            let capture = || tempfile::tempfile_in(dir.path());
+            Ok(Site { root, stdout: capture()?, stderr: capture()?, _dir: dir })
+        };
+        make().map_err(|error: std::io::Error| Failure::io("the work directory", error))
     }
 
     /// Reads what the command left behind, once it is sure that its inputs are what they were. Blocking.

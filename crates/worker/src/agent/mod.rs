@@ -21,9 +21,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use wire::grpc::LeasedTask;
 
-use crate::{
-    Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Place, Stopper, Task, clock,
-};
+use crate::{Cas, Config, Error, Executor, Failure, Outcome, Performer, Place, Stopper, Task, Work, clock};
 use book::Book;
 use connection::Connector;
 use link::{Link, News};
@@ -47,15 +45,15 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Runs actions with this executor until it is told to stop, or is refused for good.
+    /// Does all that a worker can, with this executor, until it is told to stop, or is refused for good.
     pub async fn run(
         config: Config,
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
         stop: Stopper,
     ) -> Result<(), Error> {
-        let actions = Actions::open(&config.worker_id, &config.actions, executor, cas).await?;
-        Agent::serve(config, Arc::new(actions), stop).await
+        let work = Work::open(&config, executor, cas).await?;
+        Agent::serve(config, Arc::new(work), stop).await
     }
 
     /// The same for any kind of work.
