@@ -20,8 +20,11 @@ pub struct Config {
     pub queues: Vec<String>,
     /// How many commands run at the same time (S3-67).
     pub max_concurrent_tasks: usize,
+    /// Longest time between two heartbeats (S3-67). Leases, and a coordinator that asks for more, make it shorter.
+    pub heartbeat_interval: Duration,
     /// What the worker offers (S3-68).
     pub platform: BTreeMap<String, String>,
+    /// What the tasks that run at one time may ask for together; 0 when it is not counted.
     pub cpu_cores: f64,
     pub memory_bytes: u64,
     pub disk_bytes: u64,
@@ -47,6 +50,10 @@ pub struct ActionOptions {
 }
 
 impl Config {
+    pub const MAX_CONCURRENT_TASKS: usize = 4;
+    pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+    pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
     /// With the defaults of the configuration file.
     pub fn new(
         server_url: impl Into<String>,
@@ -59,12 +66,13 @@ impl Config {
             tenant: None,
             workspace: None,
             queues: vec![EXECUTION_QUEUE.to_owned()],
-            max_concurrent_tasks: 4,
+            max_concurrent_tasks: Config::MAX_CONCURRENT_TASKS,
+            heartbeat_interval: Config::HEARTBEAT_INTERVAL,
             platform: BTreeMap::new(),
             cpu_cores: 0.0,
             memory_bytes: 0,
             disk_bytes: 0,
-            drain_timeout: Duration::from_secs(5 * 60),
+            drain_timeout: Config::DRAIN_TIMEOUT,
             actions,
         }
     }

@@ -41,6 +41,8 @@ impl Failure {
     pub const INVALID_OUTPUT: &'static str = "invalid_output";
     /// The command wrote more to its standard output or error than is kept.
     pub const OUTPUT_TOO_LARGE: &'static str = "output_too_large";
+    /// The command needed more memory than the worker lets it have.
+    pub const OUT_OF_MEMORY: &'static str = "out_of_memory";
     /// Inputs were changed while the command ran.
     pub const INPUTS_CHANGED: &'static str = "inputs_changed";
     /// The coordinator does not take the result, such as one that is too large.
@@ -69,6 +71,11 @@ impl Failure {
     pub fn timeout(limit: std::time::Duration) -> Failure {
         let message = format!("the command ran for longer than its {} ms", limit.as_millis());
         Failure::new(Failure::TIMEOUT, ErrorCategory::Timeout, message)
+    }
+
+    pub fn out_of_memory() -> Failure {
+        let message = "the command was killed because it needed more memory than the worker lets it have";
+        Failure::new(Failure::OUT_OF_MEMORY, ErrorCategory::UserCode, message)
     }
 
     /// Names every digest that fits into a message; a client that brings these learns of the others the next time.

@@ -1,7 +1,7 @@
 //! What the agent asks of whoever does the work: one attempt, from its lease to its outcome.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -20,6 +20,8 @@ pub struct Task {
     pub payload: Bytes,
     /// How long the attempt as a whole may take.
     pub timeout: Option<Duration>,
+    /// When it was submitted, by the coordinator's clock.
+    pub created_at: Option<SystemTime>,
     /// Higher for every later lease.
     pub fencing_token: u64,
 }

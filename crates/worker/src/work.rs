@@ -27,7 +27,7 @@ struct Kind {
 impl Work {
     pub async fn open(
         config: &Config,
-        executor: Arc<dyn Executor>,
+        executor: impl Future<Output = Result<Arc<dyn Executor>, Error>>,
         cas: Arc<dyn Cas>,
     ) -> Result<Work, Error> {
         let shop = Workshop::open(&config.worker_id, &config.actions, executor, cas).await?;

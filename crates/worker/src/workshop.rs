@@ -21,11 +21,12 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// Takes the worker's directories, and clears what an earlier process of this worker left there.
+    /// Takes the worker's directories, and clears what an earlier process of this worker left there. The executor is
+    /// asked for only then: it clears leftovers by the worker's id, which is nobody else's from that moment.
     pub async fn open(
         worker_id: &str,
         options: &ActionOptions,
-        executor: Arc<dyn Executor>,
+        executor: impl Future<Output = Result<Arc<dyn Executor>, Error>>,
         cas: Arc<dyn Cas>,
     ) -> Result<Arc<Workshop>, Error> {
         let (id, work_dir) = (worker_id.to_owned(), options.work_dir.clone());
@@ -34,7 +35,7 @@ impl Workshop {
         Ok(Arc::new(Workshop {
             worker_id: worker_id.to_owned(),
             max_output_bytes: options.max_output_bytes,
-            executor,
+            executor: executor.await?,
             cas,
             dirs,
             disk: Disk::new(&options.work_dir, options.disk_reserve_bytes),
@@ -58,6 +59,7 @@ impl Workshop {
             End::TimedOut => Err(Failure::timeout(timeout.unwrap_or(ran.run_time))),
             End::Cancelled => Err(Failure::cancelled()),
             End::TooMuchOutput => Err(self.too_much_output()),
+            End::OutOfMemory => Err(Failure::out_of_memory()),
         }
     }
 

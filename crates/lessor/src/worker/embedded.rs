@@ -1,22 +1,19 @@
 //! The worker inside `lessor up`: the same code as a worker of its own, over the same protocol.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use tokio::task::JoinHandle;
-use worker::cas::{GrpcCas, GrpcCasOptions};
-use worker::executors::Host;
-use worker::{ActionOptions, Agent, Config, Stopper};
+use worker::{Agent, Stopper};
 
-use super::{platform, slots};
+use super::file::{Host, Worker};
+use super::settings::{Settings, slots};
 use crate::data_dir::DataDir;
 
 /// Where its actions run, below the data directory.
 const DIRECTORY: &str = "worker";
 /// How long running actions may take once everything is to stop; a second signal ends it sooner.
-const DRAIN: Duration = Duration::from_secs(30);
+const DRAIN_SECONDS: u64 = 30;
 
 pub struct Embedded {
     stop: Stopper,
@@ -26,18 +23,19 @@ pub struct Embedded {
 impl Embedded {
     pub fn start(data: &DataDir, address: SocketAddr) -> Result<Embedded> {
         let url = format!("http://{}", reachable(address));
-        let cas = Arc::new(GrpcCas::new(&url, &GrpcCasOptions::default())?);
-        let directory = std::path::absolute(data.path().join(DIRECTORY))?;
-        let actions = ActionOptions { allow_absolute_symlinks: true, ..ActionOptions::below(directory) };
-        let config = Config {
+        let settings = Settings::of(Worker {
+            worker_id: Some(data.worker_id()?),
+            server_url: url,
             max_concurrent_tasks: slots(),
-            platform: platform(),
-            drain_timeout: DRAIN,
-            ..Config::new(url, data.worker_id()?, actions)
-        };
+            drain_timeout_seconds: DRAIN_SECONDS,
+            host: Host { work_dir: data.path().join(DIRECTORY), ..Host::default() },
+            ..Worker::default()
+        })?;
+        let cas = settings.cas(None)?;
         let stop = Stopper::new();
-        let host = Arc::new(Host::new(Host::DEFAULT_ENV_ALLOW));
-        let running = tokio::spawn(Agent::run(config, host, cas, stop.clone()));
+        let stopped = stop.clone();
+        let running =
+            tokio::spawn(async move { Agent::run(settings.config, &settings.executor, cas, stopped).await });
         Ok(Embedded { stop, running })
     }
 

@@ -1,5 +1,6 @@
 //! One action from its digest to its result: fetch, lay out, run, bring home.
 
+mod once;
 mod payload;
 mod site;
 mod times;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, ActionResult, Command, Platform};
 use blobs::{Digest, DigestFunction};
 use prost::Message;
-use tokio_util::sync::CancellationToken;
+pub use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
 use crate::executors::Run;
@@ -19,12 +20,15 @@ use crate::inputs::{Fetched, Inputs, blocking};
 use crate::outputs::{self, Collected, Destination, Expected};
 use crate::workshop::Workshop;
 use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
+pub use once::{Once, OnceError, execute_once};
 use payload::Payload;
 pub(crate) use site::Site;
-use times::Times;
+use times::{Times, packed, timestamp};
 
 /// How often contents that vanished between their coming and their use are fetched again.
 const MAX_ROUNDS: u32 = 3;
+
+const REQUEST_METADATA: &str = "build.bazel.remote.execution.v2.RequestMetadata";
 
 /// Runs actions; all that the work on them shares.
 pub struct Actions {
@@ -49,7 +53,7 @@ impl Actions {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
-        let shop = Workshop::open(worker_id, options, executor, cas).await?;
+        let shop = Workshop::open(worker_id, options, async { Ok(executor) }, cas).await?;
         Actions::open_in(shop, options).await
     }
 
@@ -187,7 +191,16 @@ impl Performer for Actions {
             Err(failure) => return failure.into(),
         };
         match self.run(&payload.instance_name, payload.action, place.cancelled(), || place.free()).await {
-            Ok(result) => Outcome::Action(Box::new(result)),
+            Ok(mut result) => {
+                if let Some(metadata) = &mut result.execution_metadata {
+                    metadata.queued_timestamp = task.created_at.and_then(timestamp);
+                    let origin = payload.origin.told();
+                    metadata
+                        .auxiliary_metadata
+                        .extend(origin.map(|origin| packed(REQUEST_METADATA, &origin)));
+                }
+                Outcome::Action(Box::new(result))
+            }
             Err(failure) => failure.into(),
         }
     }

@@ -74,7 +74,7 @@ impl Host {
 }
 
 fn ran(end: End, started_at: SystemTime, clock: Instant) -> Ran {
-    Ran { end, started_at, ended_at: SystemTime::now(), run_time: clock.elapsed() }
+    Ran { end, started_at, ended_at: SystemTime::now(), run_time: clock.elapsed(), usage: None }
 }
 
 /// Starts the command. That it cannot be run is told as a shell tells it.

@@ -2,7 +2,10 @@
 
 mod host;
 mod lookup;
+mod open;
+mod options;
 mod process_group;
+mod usage;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -13,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 use crate::Failure;
 
 pub use host::Host;
+pub use open::{Check, check, open};
+pub use options::{Backend, DockerOptions, ExecutorOptions, Limits, UnknownBackend};
 pub(crate) use process_group::let_starts_pass;
+pub use usage::Usage;
 
 /// A command, ready to run: its inputs are laid out and the parents of its outputs exist.
 #[derive(Debug)]
@@ -45,6 +51,8 @@ pub struct Ran {
     pub ended_at: SystemTime,
     /// By the clock that the timeout is measured with.
     pub run_time: Duration,
+    /// Where the executor can tell.
+    pub usage: Option<Usage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +63,8 @@ pub enum End {
     Cancelled,
     /// One of its outputs became larger than is kept.
     TooMuchOutput,
+    /// It, or a process that it could not do without, was killed because it needed more memory than it may have.
+    OutOfMemory,
 }
 
 #[tonic::async_trait]
