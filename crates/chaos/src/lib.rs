@@ -26,7 +26,7 @@ mod stage;
 mod story;
 mod submitter;
 mod target;
-mod tmpfs;
+pub mod tmpfs;
 mod voice;
 mod worker;
 mod world;
