@@ -1,6 +1,6 @@
 //! Whether a worker could do its work here: the coordinator, the content store, the disk and the backend (S3-61).
 //!
-//! Looking changes nothing, so that it can be done beside a worker that runs.
+//! Nobody hears of it and nothing stays but the work directory, so that it can be done beside a worker that runs.
 
 use blobs::{Digest, DigestFunction};
 
@@ -9,18 +9,22 @@ use crate::disk::Disk;
 use crate::executors::{self, Check, ExecutorOptions};
 use crate::{Cas, Config};
 
-/// Everything that a worker needs, in the order in which it needs it.
+/// Everything that a worker needs.
 pub async fn check(config: &Config, executor: &ExecutorOptions, cas: &dyn Cas) -> Vec<Check> {
+    let mut checks = surroundings(config, cas).await;
+    checks.extend(executors::check(executor).await);
+    checks
+}
+
+/// What the worker needs of others, and of its disk.
+pub async fn surroundings(config: &Config, cas: &dyn Cas) -> Vec<Check> {
     let instance = config.workspace.as_deref().unwrap_or_default();
-    let (server, store, backend) =
-        tokio::join!(probe(config), store(cas, instance), executors::check(executor));
-    let mut checks = vec![
+    let (server, store) = tokio::join!(probe(config), store(cas, instance));
+    vec![
         Check { name: "server", result: server },
         Check { name: "content store", result: store },
         Check { name: "disk", result: disk(config) },
-    ];
-    checks.extend(backend);
-    checks
+    ]
 }
 
 async fn store(cas: &dyn Cas, instance: &str) -> Result<String, String> {

@@ -27,7 +27,7 @@ struct Kind {
 impl Work {
     pub async fn open(
         config: &Config,
-        executor: impl Future<Output = Result<Arc<dyn Executor>, Error>>,
+        executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Work, Error> {
         let shop = Workshop::open(&config.worker_id, &config.actions, executor, cas).await?;

@@ -29,14 +29,14 @@ pub struct WorkDirs {
 }
 
 impl WorkDirs {
-    /// Takes the worker's directory below the root and clears what a dead process left in it.
-    pub fn open(root: &Path, worker_id: &str) -> Result<Arc<WorkDirs>, Error> {
+    /// Takes the worker's directory below the root, unless a living process has it.
+    pub fn take(root: &Path, worker_id: &str) -> Result<Taken, Error> {
         let io = |error| Error::io(format!("the work directory {}", root.display()), error);
         fs::create_dir_all(root).map_err(io)?;
         let root = root.canonicalize().map_err(io)?;
         let name = file_name(worker_id);
         let lock_path = root.join(format!("{name}.lock"));
-        let mut lock = File::options()
+        let lock = File::options()
             .create(true)
             .read(true)
             .write(true)
@@ -46,12 +46,7 @@ impl WorkDirs {
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Err(Error::InUse { worker_id: worker_id.to_owned(), lock: lock_path });
         }
-        let own = root.join(name);
-        leftovers::end_processes(&own, change_session(&mut lock).map_err(io)?);
-        remove::remove(&own).map_err(io)?;
-        // Other users of the machine have no business in what actions do.
-        DirBuilder::new().mode(0o700).create(&own).map_err(io)?;
-        Ok(Arc::new(WorkDirs { own, next: AtomicU64::new(1), removals: TaskTracker::new(), _lock: lock }))
+        Ok(Taken { own: root.join(name), lock })
     }
 
     /// A fresh directory for one attempt.
@@ -66,6 +61,27 @@ impl WorkDirs {
         self.removals.close();
         self.removals.wait().await;
         self.removals.reopen();
+    }
+}
+
+/// A worker's directory that still holds what a dead process left in it.
+#[derive(Debug)]
+pub struct Taken {
+    own: PathBuf,
+    lock: File,
+}
+
+impl Taken {
+    /// Ends and removes what is left.
+    pub fn clear(mut self) -> Result<Arc<WorkDirs>, Error> {
+        let own = self.own;
+        let io = |error| Error::io(format!("the work directory {}", own.display()), error);
+        leftovers::end_processes(&own, change_session(&mut self.lock).map_err(io)?);
+        remove::remove(&own).map_err(io)?;
+        // Other users of the machine have no business in what actions do.
+        DirBuilder::new().mode(0o700).create(&own).map_err(io)?;
+        let (next, removals) = (AtomicU64::new(1), TaskTracker::new());
+        Ok(Arc::new(WorkDirs { own, next, removals, _lock: self.lock }))
     }
 }
 
@@ -110,6 +126,12 @@ fn change_session(lock: &mut File) -> std::io::Result<Option<i32>> {
     Ok(noted.trim().parse().ok())
 }
 
+/// A name for what a worker leaves elsewhere on its machine, which is not that of any other worker.
+pub fn key(worker_id: &str, work_dir: &Path) -> String {
+    let whole = [worker_id.as_bytes(), b"\0", work_dir.as_os_str().as_encoded_bytes()].concat();
+    blobs::Digest::of(blobs::DigestFunction::Blake3, &whole).hash.to_string()[..16].to_owned()
+}
+
 /// A file name that no other worker id has, and that people can read.
 fn file_name(worker_id: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -124,16 +146,20 @@ mod tests {
 
     use super::*;
 
+    fn open(root: &Path, worker_id: &str) -> Result<Arc<WorkDirs>, Error> {
+        WorkDirs::take(root, worker_id)?.clear()
+    }
+
     #[test]
     fn w12_leftovers_of_this_worker_are_removed_at_start_and_those_of_others_are_not() {
         let root = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("kept"), "").unwrap();
-        let other = WorkDirs::open(root.path(), "other").unwrap();
+        let other = open(root.path(), "other").unwrap();
         let others = other.make().unwrap();
         let left = {
-            let dirs = WorkDirs::open(root.path(), "w").unwrap();
-            assert!(matches!(WorkDirs::open(root.path(), "w"), Err(Error::InUse { .. })));
+            let dirs = open(root.path(), "w").unwrap();
+            assert!(matches!(open(root.path(), "w"), Err(Error::InUse { .. })));
             // Made by hand, so that nobody removes it: as after SIGKILL.
             dirs.own.join("7")
         };
@@ -142,7 +168,7 @@ mod tests {
         fs::set_permissions(left.join("locked"), fs::Permissions::from_mode(0o000)).unwrap();
         symlink(outside.path(), left.join("link")).unwrap();
         let mut process = std::process::Command::new("sleep").arg("600").current_dir(&left).spawn().unwrap();
-        WorkDirs::open(root.path(), "w").unwrap();
+        open(root.path(), "w").unwrap();
         assert!(!process.wait().unwrap().success(), "the process of the dead worker is killed");
         assert!(!left.exists() && others.path().exists() && outside.path().join("kept").exists());
     }
@@ -150,7 +176,7 @@ mod tests {
     #[test]
     fn a_directory_is_gone_when_it_is_dropped() {
         let root = tempfile::tempdir().unwrap();
-        let dirs = WorkDirs::open(root.path(), "a/../b").unwrap();
+        let dirs = open(root.path(), "a/../b").unwrap();
         let dir = dirs.make().unwrap();
         let path = dir.path().to_owned();
         fs::create_dir_all(path.join("a/b/c")).unwrap();

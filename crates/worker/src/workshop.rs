@@ -21,21 +21,22 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// Takes the worker's directories, and clears what an earlier process of this worker left there. The executor is
-    /// asked for only then: it clears leftovers by the worker's id, which is nobody else's from that moment.
+    /// Takes the worker's directories, and clears what an earlier process of this worker left.
     pub async fn open(
         worker_id: &str,
         options: &ActionOptions,
-        executor: impl Future<Output = Result<Arc<dyn Executor>, Error>>,
+        executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Arc<Workshop>, Error> {
-        let (id, work_dir) = (worker_id.to_owned(), options.work_dir.clone());
-        let opened = tokio::task::spawn_blocking(move || WorkDirs::open(&work_dir, &id));
-        let dirs = opened.await.map_err(|error| Error::Setup(error.to_string()))??;
+        let (id, root) = (worker_id.to_owned(), options.work_dir.clone());
+        let taken = blocking_setup(move || WorkDirs::take(&root, &id)).await?;
+        // What runs there still would write to what is removed.
+        executor.clear().await.map_err(|failure| Error::Setup(failure.message))?;
+        let dirs = blocking_setup(move || taken.clear()).await?;
         Ok(Arc::new(Workshop {
             worker_id: worker_id.to_owned(),
             max_output_bytes: options.max_output_bytes,
-            executor: executor.await?,
+            executor,
             cas,
             dirs,
             disk: Disk::new(&options.work_dir, options.disk_reserve_bytes),
@@ -68,4 +69,10 @@ impl Workshop {
             format!("the command wrote more than {} bytes to its output or error", self.max_output_bytes);
         Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message)
     }
+}
+
+pub async fn blocking_setup<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Setup(error.to_string()))?
 }

@@ -16,8 +16,10 @@ use crate::exit;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
-#[command(after_help = "Takes the flags and the file of `lessor worker daemon`, and changes nothing.\n\
-    Exit codes: 0 all is well, 1 something is not, 2 the file is not right.")]
+#[command(
+    after_help = "Takes the flags and the file of `lessor worker daemon`, and leaves nothing but the work directory.\n\
+    Exit codes: 0 all is well, 1 something is not, 2 the file is not right."
+)]
 pub struct Options {
     #[command(flatten)]
     flags: Flags,
@@ -30,7 +32,7 @@ pub struct Options {
 pub async fn run(options: Options) -> Result<ExitCode> {
     let settings = Settings::to_look_at(options.flags.worker()?)?;
     let cas = settings.cas(Some(PATIENCE))?;
-    let checks = worker::check(&settings.config, &settings.executor, &*cas).await;
+    let checks = worker::check::check(&settings.config, &settings.executor, &*cas).await;
     let is_well = checks.iter().all(|check| check.result.is_ok());
     let mut output = Output::new();
     match options.json {

@@ -57,7 +57,7 @@ async fn look(settings: &Settings) {
         Ok(cas) => cas,
         Err(error) => return tracing::warn!("the content store: {error:#}"),
     };
-    for Check { name, result } in worker::check(&settings.config, &settings.executor, &*cas).await {
+    for Check { name, result } in worker::check::surroundings(&settings.config, &*cas).await {
         match result {
             Ok(found) => tracing::info!("{name}: {found}"),
             Err(why) => tracing::warn!("{name}: {why}"),

@@ -69,7 +69,9 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
         .with_context(|| format!("{:?} is no digest of an action", options.action_digest))?;
     let directory = fresh(&options.work_dir)?;
     let cas = Arc::new(GrpcCas::new(&options.cas_url, &GrpcCasOptions::default())?);
-    let mut how = ExecutorOptions::new(options.backend, "execute", directory.join(".lessor/work"));
+    // Of its own, so that one that runs beside it is not taken for its leftovers.
+    let id = format!("execute-{}", std::process::id());
+    let mut how = ExecutorOptions::new(options.backend, id, directory.join(".lessor/work"));
     how.docker.image = options.image.clone();
     let executor = executors::open(&how).await?;
     let cancel = worker::action::CancellationToken::new();

@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::executors::Run;
 use crate::inputs::{Fetched, Inputs, blocking};
 use crate::outputs::{self, Collected, Destination, Expected};
-use crate::workshop::Workshop;
+use crate::workshop::{Workshop, blocking_setup};
 use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
 pub use once::{Once, OnceError, execute_once};
 use payload::Payload;
@@ -53,14 +53,13 @@ impl Actions {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
-        let shop = Workshop::open(worker_id, options, async { Ok(executor) }, cas).await?;
+        let shop = Workshop::open(worker_id, options, executor, cas).await?;
         Actions::open_in(shop, options).await
     }
 
     pub(crate) async fn open_in(shop: Arc<Workshop>, options: &ActionOptions) -> Result<Actions, Error> {
         let own = options.clone();
-        let opened = tokio::task::spawn_blocking(move || Cache::open(&own.cache_dir, own.cache_max_bytes));
-        let cache = opened.await.map_err(|error| Error::Setup(error.to_string()))??;
+        let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
         let inputs = Inputs::new(Arc::new(cache), shop.cas.clone(), options.allow_absolute_symlinks);
         Ok(Actions { shop, allow_absolute_symlinks: options.allow_absolute_symlinks, inputs })
     }

@@ -58,7 +58,7 @@ impl Agent {
         cas: Arc<dyn Cas>,
         stop: Stopper,
     ) -> Result<(), Error> {
-        let work = Work::open(&config, executors::open(executor), cas).await?;
+        let work = Work::open(&config, executors::open(executor).await?, cas).await?;
         Agent::serve(config, Arc::new(work), stop).await
     }
 

@@ -1,26 +1,24 @@
-//! Runs commands as plain processes of this machine, with the worker's own rights.
+//! Runs commands as plain processes of this machine, with the worker's own rights or those of a user.
 //!
-//! It keeps to the command's environment, its time and its output, and leaves no process of its group behind. It is
-//! no boundary: a command sees the machine as the worker does.
+//! It keeps to the command's environment, its time, its output and its limits, and leaves none of its processes
+//! behind. It is no boundary: a command sees the machine as its user does.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Write;
-use std::process::{ExitStatus, Stdio};
-use std::time::{Duration, SystemTime};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use rustix::io::Errno;
-use tokio::process::Command;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep_until};
 
+use super::confine::{Confine, Confined};
+use super::local::{self, Begin};
 use super::lookup::{self, NotRunnable};
-use super::process_group::{ProcessGroup, exit_code};
-use super::{End, Executor, Ran, Run};
-use crate::Failure;
+use super::process_group::Started;
+use super::{Executor, ExecutorOptions, Ran, Run};
+use crate::{Error, Failure};
 
-/// How often the size of a running command's output is looked at.
-const OUTPUT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Tries to start a program that somebody has open for writing, with a pause after each.
 const MAX_BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
@@ -28,90 +26,95 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 pub struct Host {
     /// What commands get of the worker's own environment, unless they say otherwise.
     environment: BTreeMap<OsString, OsString>,
+    confine: Confine,
 }
 
 impl Host {
     /// What the configuration file allows by default (S3-69).
-    pub const DEFAULT_ENV_ALLOW: [&str; 2] = ["PATH", "HOME"];
+    pub const DEFAULT_ENV_ALLOW: [&str; 2] = ExecutorOptions::ENV_ALLOW;
 
-    /// Commands see these variables of the worker's environment, and no others.
+    /// Commands see these variables of the worker's environment, and no others. They run as the worker's own user and
+    /// without limits.
     pub fn new<'a>(allowed: impl IntoIterator<Item = &'a str>) -> Host {
-        let value = |name: &str| Some((name.into(), std::env::var_os(name)?));
-        Host { environment: allowed.into_iter().filter_map(value).collect() }
+        Host { environment: allowed_environment(allowed), confine: Confine::none() }
     }
+
+    pub(super) fn open(options: &ExecutorOptions) -> Result<Host, Error> {
+        let allowed = options.env_allow.iter().map(String::as_str);
+        Ok(Host { environment: allowed_environment(allowed), confine: Confine::open(options)? })
+    }
+
+    pub(super) fn confine(&self) -> &Confine {
+        &self.confine
+    }
+}
+
+pub fn allowed_environment<'a>(allowed: impl IntoIterator<Item = &'a str>) -> BTreeMap<OsString, OsString> {
+    let value = |name: &str| Some((name.into(), std::env::var_os(name)?));
+    allowed.into_iter().filter_map(value).collect()
+}
+
+/// What a command sees: its own variables win over those that it is allowed.
+pub fn environment_of(allowed: &BTreeMap<OsString, OsString>, run: &Run) -> BTreeMap<OsString, OsString> {
+    let own = run.environment.iter().map(|(name, value)| (name.into(), value.into()));
+    allowed.clone().into_iter().chain(own).collect()
 }
 
 #[tonic::async_trait]
 impl Executor for Host {
     async fn execute(&self, run: Run) -> Result<Ran, Failure> {
-        let environment = self.environment(&run);
-        let started_at = SystemTime::now();
-        let clock = Instant::now();
-        let mut group = match start(&run, &environment).await? {
-            Ok(group) => group,
-            Err(not_runnable) => {
-                writeln!(&run.stderr, "{}", not_runnable.why)
-                    .map_err(|error| Failure::io("standard error", error))?;
-                return Ok(ran(End::Exited(not_runnable.exit_code), started_at, clock));
-            }
+        let environment = environment_of(&self.environment, &run);
+        let begin = Begin::now();
+        let confined = self.confine.prepare(&run)?;
+        let started = match start(&run, &environment, &confined).await? {
+            Ok(started) => started,
+            Err(why) => return local::not_runnable(&run, begin, &why),
         };
-        let broken = |error| Failure::io("a process could not be waited for", error);
-        let (status, stopped) = until_over(&mut group, &run, clock).await.map_err(broken)?;
-        let end = match stopped {
-            Some(why) => why,
-            None if exceeds(&run) => End::TooMuchOutput,
-            None => End::Exited(exit_code(status)),
-        };
-        Ok(ran(end, started_at, clock))
+        let (end, usage) = local::until_over(started, &run, begin).await?;
+        Ok(begin.ran(confined.end(end, &run)?, Some(usage)))
     }
-}
 
-impl Host {
-    fn environment(&self, run: &Run) -> BTreeMap<OsString, OsString> {
-        let own = run.environment.iter().map(|(name, value)| (name.into(), value.into()));
-        self.environment.clone().into_iter().chain(own).collect()
+    async fn clear(&self) -> Result<(), Failure> {
+        self.confine.clear();
+        Ok(())
     }
-}
-
-fn ran(end: End, started_at: SystemTime, clock: Instant) -> Ran {
-    Ran { end, started_at, ended_at: SystemTime::now(), run_time: clock.elapsed(), usage: None }
 }
 
 /// Starts the command. That it cannot be run is told as a shell tells it.
 async fn start(
     run: &Run,
     environment: &BTreeMap<OsString, OsString>,
-) -> Result<Result<ProcessGroup, NotRunnable>, Failure> {
+    confined: &Confined,
+) -> Result<Result<Started, NotRunnable>, Failure> {
     let name = &run.arguments[0];
     let search_path = environment.get(&OsString::from("PATH")).map(|path| path.to_string_lossy());
     let program = match lookup::program(name, &run.working_directory, search_path.as_deref()) {
         Ok(program) => program,
         Err(not_runnable) => return Ok(Err(not_runnable)),
     };
-    let broken = |error| Failure::io("the command's output could not be captured", error);
-    let mut command = Command::new(program);
-    // The program is an absolute path and nothing has to happen in the new process, so that the standard library
-    // starts it without copying this one's memory map.
-    command
-        .arg0(name)
-        .args(&run.arguments[1..])
-        .env_clear()
-        .envs(environment)
-        .current_dir(&run.working_directory)
-        .stdin(Stdio::null())
-        .stdout(run.stdout.try_clone().map_err(broken)?)
-        .stderr(run.stderr.try_clone().map_err(broken)?);
+    let mut command = match confined.chain.split_first() {
+        None => direct(&program, name, environment),
+        Some((first, rest)) => {
+            // The one thing that `env` cannot run.
+            if program.as_os_str().as_encoded_bytes().contains(&b'=') {
+                let why = format!("{name}: the path of a program must not contain '=' here");
+                return Ok(Err(NotRunnable { exit_code: 126, why }));
+            }
+            through(first, rest, &program, environment)
+        }
+    };
+    command.args(&run.arguments[1..]).current_dir(&run.working_directory);
+    local::connect(&mut command, run)?;
     let mut tries = 0;
     loop {
-        let error = match ProcessGroup::start(&mut command) {
-            Ok(group) => return Ok(Ok(group)),
+        let error = match Started::new(&mut command, &run.input_root) {
+            Ok(started) => return Ok(Ok(started)),
             Err(error) => error,
         };
         tries += 1;
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::TXTBSY) if tries < MAX_BUSY_TRIES => tokio::time::sleep(BUSY_PAUSE).await,
-            // The machine has no room for a process: nothing is wrong with the command.
-            Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE) => {
+            _ if local::is_exhausted(&error) => {
                 return Err(Failure::io("a process could not be started", error));
             }
             _ => return Ok(Err(NotRunnable::refused(name, &error))),
@@ -119,37 +122,29 @@ async fn start(
     }
 }
 
-/// Waits for the end of the command, or ends it. Says why if it was ended.
-async fn until_over(
-    group: &mut ProcessGroup,
-    run: &Run,
-    clock: Instant,
-) -> std::io::Result<(ExitStatus, Option<End>)> {
-    let times_out = async {
-        match run.timeout.and_then(|timeout| clock.checked_add(timeout)) {
-            Some(at) => sleep_until(at).await,
-            None => std::future::pending().await,
-        }
-    };
-    let why = tokio::select! {
-        biased;
-        ended = group.ended() => return ended.map(|status| (status, None)),
-        () = run.cancel.cancelled() => End::Cancelled,
-        () = times_out => End::TimedOut,
-        () = writes_too_much(run) => End::TooMuchOutput,
-    };
-    Ok((group.terminate().await?, Some(why)))
+/// The program is an absolute path and nothing has to happen in the new process, so that the standard library starts it
+/// without copying this one's memory map.
+fn direct(program: &Path, name: &str, environment: &BTreeMap<OsString, OsString>) -> Command {
+    let mut command = Command::new(program);
+    command.arg0(name).env_clear().envs(environment);
+    command
 }
 
-async fn writes_too_much(run: &Run) {
-    let mut ticks: Interval = interval_at(Instant::now() + OUTPUT_CHECK_INTERVAL, OUTPUT_CHECK_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while !exceeds(run) {
-        ticks.tick().await;
+/// The command's environment comes last, when nothing of the worker's rights is left.
+fn through(
+    first: &OsString,
+    rest: &[OsString],
+    program: &PathBuf,
+    environment: &BTreeMap<OsString, OsString>,
+) -> Command {
+    let mut command = Command::new(first);
+    command.args(rest).env_clear().args(["/usr/bin/env", "-i"]);
+    for (name, value) in environment {
+        let mut variable = name.clone();
+        variable.push("=");
+        variable.push(value);
+        command.arg(variable);
     }
-}
-
-fn exceeds(run: &Run) -> bool {
-    let bytes = |file: &File| file.metadata().map_or(0, |about| about.len());
-    bytes(&run.stdout).max(bytes(&run.stderr)) > run.max_output_bytes
+    command.arg(program);
+    command
 }

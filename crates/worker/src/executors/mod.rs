@@ -1,11 +1,19 @@
 //! Ways to run a command, one file each.
 
+mod cgroups;
+mod confine;
 mod host;
+mod local;
 mod lookup;
 mod open;
 mod options;
+mod probe;
 mod process_group;
+mod sandbox;
+mod starter;
+mod strays;
 mod usage;
+mod users;
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -19,6 +27,7 @@ pub use host::Host;
 pub use open::{Check, check, open};
 pub use options::{Backend, DockerOptions, ExecutorOptions, Limits, UnknownBackend};
 pub(crate) use process_group::let_starts_pass;
+pub use sandbox::Sandbox;
 pub use usage::Usage;
 
 /// A command, ready to run: its inputs are laid out and the parents of its outputs exist.
@@ -73,4 +82,10 @@ pub trait Executor: Send + Sync + 'static {
     /// 127, and why on standard error); a failure means that the executor itself is broken. When this is dropped,
     /// the command is killed.
     async fn execute(&self, run: Run) -> Result<Ran, Failure>;
+
+    /// Ends and removes what a dead worker with the same id left running. To be called by who holds that worker's lock,
+    /// before anything is run.
+    async fn clear(&self) -> Result<(), Failure> {
+        Ok(())
+    }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Backend, Executor, ExecutorOptions, Host};
+use super::probe::probe;
+use super::{Backend, Executor, ExecutorOptions, Host, Sandbox};
 use crate::Error;
 
 /// One thing that was looked at.
@@ -13,23 +14,90 @@ pub struct Check {
     pub result: Result<String, String>,
 }
 
-/// Finds out whether commands can be run as the options say.
+/// Finds out whether commands can be run as the options say, by running one.
 pub async fn check(options: &ExecutorOptions) -> Vec<Check> {
-    let result = match options.backend {
-        Backend::Host | Backend::Auto => Ok("commands run as plain processes".to_owned()),
-        Backend::Sandbox | Backend::Docker => Err(not_there(options.backend)),
-    };
-    vec![Check { name: "backend", result }]
-}
-
-/// An executor that has passed its checks. What a dead worker with this id left running is cleared.
-pub async fn open(options: &ExecutorOptions) -> Result<Arc<dyn Executor>, Error> {
-    for check in check(options).await {
-        check.result.map_err(|why| Error::Setup(format!("{}: {why}", check.name)))?;
+    match opened(options).await {
+        Ok((_, checks)) => checks,
+        Err(checks) => checks,
     }
-    Ok(Arc::new(Host::new(options.env_allow.iter().map(String::as_str))))
 }
 
-fn not_there(backend: Backend) -> String {
-    format!("there is no {backend} backend in this build: use host")
+/// An executor that has passed its checks. What a dead worker with this id left is cleared by who takes the worker's
+/// directories, once it is sure that the other is dead.
+pub async fn open(options: &ExecutorOptions) -> Result<Arc<dyn Executor>, Error> {
+    let (executor, checks) = opened(options).await.map_err(|checks| {
+        let wrong = |check: Check| Some(format!("{}: {}", check.name, check.result.err()?));
+        Error::Setup(checks.into_iter().filter_map(wrong).collect::<Vec<_>>().join("; "))
+    })?;
+    for Check { name, result } in checks {
+        tracing::info!("{name}: {}", result.unwrap_or_default());
+    }
+    Ok(executor)
+}
+
+type Opened = Result<(Arc<dyn Executor>, Vec<Check>), Vec<Check>>;
+
+async fn opened(options: &ExecutorOptions) -> Opened {
+    match options.backend {
+        Backend::Host => host(options).await,
+        Backend::Sandbox => sandbox(options).await,
+        Backend::Docker => docker(options).await,
+        Backend::Auto => match sandbox(options).await {
+            Ok(opened) => Ok(opened),
+            Err(wrong) => {
+                let (executor, mut checks) = host(options).await?;
+                let why = wrong.into_iter().find_map(|check| check.result.err()).unwrap_or_default();
+                let told = format!("commands run as plain processes, because there is no sandbox: {why}");
+                checks.push(Check { name: "sandbox", result: Ok(told) });
+                Ok((executor, checks))
+            }
+        },
+    }
+}
+
+async fn host(options: &ExecutorOptions) -> Opened {
+    let host = Host::open(options).map_err(|error| wrong("host", error))?;
+    let limits = limits(options, host.confine().lacks());
+    tried("host", "commands run as plain processes", host, options, limits).await
+}
+
+async fn sandbox(options: &ExecutorOptions) -> Opened {
+    let sandbox = Sandbox::open(options).map_err(|error| wrong("sandbox", error))?;
+    let limits = limits(options, sandbox.confine().lacks());
+    tried("sandbox", "commands run in namespaces of their own", sandbox, options, limits).await
+}
+
+async fn tried(
+    name: &'static str,
+    told: &str,
+    executor: impl Executor,
+    options: &ExecutorOptions,
+    limits: Check,
+) -> Opened {
+    match probe(&executor, options).await {
+        Ok(()) => Ok((Arc::new(executor), vec![Check { name, result: Ok(told.to_owned()) }, limits])),
+        Err(why) => Err(vec![Check { name, result: Err(why) }, limits]),
+    }
+}
+
+async fn docker(_: &ExecutorOptions) -> Opened {
+    Err(vec![Check { name: "docker", result: Err("there is no docker backend in this build".to_owned()) }])
+}
+
+/// A limit that only partly holds is told and is no reason not to work.
+fn limits(options: &ExecutorOptions, lacks: Vec<&'static str>) -> Check {
+    let told = match (options.limits.is_none(), &lacks[..]) {
+        (true, _) => "none are set".to_owned(),
+        (false, []) => "held by control groups".to_owned(),
+        (false, lacks) => format!(
+            "there is no control group to hold {}: memory is held by the size of the address space, the number of \
+             processes by that of the user, processor time not at all",
+            lacks.join(", ")
+        ),
+    };
+    Check { name: "limits", result: Ok(told) }
+}
+
+fn wrong(name: &'static str, error: Error) -> Vec<Check> {
+    vec![Check { name, result: Err(error.to_string()) }]
 }

@@ -1,15 +1,20 @@
-//! A command and everything it started that stayed in its process group. It can be waited for, and when it is over
-//! nothing of the group runs any more.
+//! A command and everything it started. It can be waited for, and when it is over nothing of it runs any more.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::RwLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
-use tokio::process::{Child, Command};
-use tokio::time::{Instant, sleep};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use wait4::Wait4;
+
+use super::Usage;
+use super::strays::{self, Watched};
 
 /// How long a command may take to end itself once it is told to.
 pub const TERM_GRACE: Duration = Duration::from_secs(1);
@@ -26,56 +31,108 @@ pub fn let_starts_pass() {
     drop(STARTING.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
 }
 
-pub struct ProcessGroup {
-    leader: Child,
+/// A command that was started as the leader of a group of its own. When this is dropped, all of it is killed.
+#[derive(Debug)]
+pub struct Started {
     id: Pid,
-    /// Nothing of the group is left to be killed.
-    is_over: bool,
+    /// Where the command works.
+    place: PathBuf,
+    /// Not there once it was waited for.
+    leader: Option<(Child, Watched)>,
+}
+
+impl Started {
+    pub fn new(command: &mut Command, place: &Path) -> io::Result<Started> {
+        strays::adopt();
+        command.process_group(0);
+        let _starting = STARTING.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let leader = command.spawn()?;
+        let id = i32::try_from(leader.id()).ok().and_then(Pid::from_raw);
+        let id = id.ok_or_else(|| io::Error::other("a process without a number"))?;
+        Ok(Started { id, place: place.to_owned(), leader: Some((leader, strays::watch(id))) })
+    }
+}
+
+impl Drop for Started {
+    /// What is killed is waited for by somebody who has the time.
+    fn drop(&mut self) {
+        let Some((mut leader, watched)) = self.leader.take() else { return };
+        let _ = kill_process_group(self.id, Signal::KILL);
+        let (id, place) = (self.id, std::mem::take(&mut self.place));
+        std::thread::spawn(move || {
+            let _ = leader.wait();
+            drop(watched);
+            let give_up = Instant::now() + MAX_VANISH;
+            while clean_up(id, &place) && Instant::now() < give_up {
+                std::thread::sleep(VANISH_PAUSE);
+            }
+        });
+    }
+}
+
+#[derive(Debug)]
+pub struct ProcessGroup {
+    started: Started,
+    /// Readable when the leader has ended.
+    handle: AsyncFd<OwnedFd>,
 }
 
 impl ProcessGroup {
-    /// Starts a command as the leader of a group of its own.
-    pub fn start(command: &mut Command) -> io::Result<ProcessGroup> {
-        command.process_group(0);
-        let leader = {
-            let _starting = STARTING.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-            command.spawn()?
+    #[allow(
+        deprecated,
+        reason = "it is unsound for descriptors that change while they are waited for; this one is owned"
+    )]
+    pub fn new(started: Started) -> io::Result<ProcessGroup> {
+        let handle = pidfd_open(started.id, PidfdFlags::NONBLOCK)?;
+        Ok(ProcessGroup { started, handle: AsyncFd::with_interest(handle, Interest::READABLE)? })
+    }
+
+    /// Waits for the leader's end.
+    pub async fn ends(&self) {
+        drop(self.handle.readable().await);
+    }
+
+    /// Asks the group to end, and waits for a while that its leader does.
+    pub async fn terminate(&self) {
+        let _ = kill_process_group(self.started.id, Signal::TERM);
+        let _ = tokio::time::timeout(TERM_GRACE, self.ends()).await;
+    }
+
+    /// Kills all that is left, whether it is in the group or has left it, and waits until nothing of it is there.
+    pub async fn bury(mut self) -> io::Result<(ExitStatus, Usage)> {
+        // The number of the group is its leader's, who is not yet buried: nobody else can have it.
+        let _ = kill_process_group(self.started.id, Signal::KILL);
+        self.ends().await;
+        let Some((mut leader, watched)) = self.started.leader.take() else {
+            return Err(io::Error::other("the process was waited for before"));
         };
-        let id = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let id = id.ok_or_else(|| io::Error::other("a process without a number"))?;
-        Ok(ProcessGroup { leader, id, is_over: false })
-    }
-
-    /// Waits for the leader's end, and kills what is left of the group then.
-    pub async fn ended(&mut self) -> io::Result<ExitStatus> {
-        let status = self.leader.wait().await?;
-        // The group's number cannot have gone to others while there is somebody in it, and it does not go to others
-        // in the moment since then, because numbers are given out in a circle.
-        let _ = kill_process_group(self.id, Signal::KILL);
-        self.is_over = true;
+        let ended = wait(&mut leader)?;
+        drop(watched);
         let give_up = Instant::now() + MAX_VANISH;
-        while test_kill_process_group(self.id).is_ok() && Instant::now() < give_up {
-            sleep(VANISH_PAUSE).await;
+        while clean_up(self.started.id, &self.started.place) && Instant::now() < give_up {
+            tokio::time::sleep(VANISH_PAUSE).await;
         }
-        Ok(status)
-    }
-
-    /// Asks the group to end, and kills it when its leader has not done so in time.
-    pub async fn terminate(&mut self) -> io::Result<ExitStatus> {
-        let _ = kill_process_group(self.id, Signal::TERM);
-        if let Ok(ended) = tokio::time::timeout(TERM_GRACE, self.ended()).await {
-            return ended;
-        }
-        let _ = kill_process_group(self.id, Signal::KILL);
-        self.ended().await
+        Ok(ended)
     }
 }
 
-impl Drop for ProcessGroup {
-    /// The leader is reaped by the runtime.
-    fn drop(&mut self) {
-        if !self.is_over {
-            let _ = kill_process_group(self.id, Signal::KILL);
+/// Once the leader is buried. Says whether there is more to wait for.
+fn clean_up(id: Pid, place: &Path) -> bool {
+    let in_group = strays::bury_group(id) || test_kill_process_group(id).is_ok();
+    strays::sweep(place) || in_group
+}
+
+fn wait(leader: &mut Child) -> io::Result<(ExitStatus, Usage)> {
+    loop {
+        match leader.wait4() {
+            Ok(ended) => {
+                let used = ended.rusage;
+                let usage =
+                    Usage { user_time: used.utime, system_time: used.stime, max_rss_bytes: used.maxrss };
+                return Ok((ended.status, usage));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

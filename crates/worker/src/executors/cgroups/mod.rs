@@ -1,0 +1,144 @@
+//! Control groups, which hold a command to its limits and tell when it ran out of memory. Version 1, version 2, both
+//! side by side or none at all: what is there is found by looking, one controller at a time.
+//!
+//! The groups of a worker are below one directory that is named after it, so that those of a dead one can be found.
+
+mod group;
+mod mounts;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Limits;
+pub use group::Cgroup;
+use mounts::Mounts;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Controller {
+    Memory,
+    Cpu,
+    Pids,
+}
+
+impl Controller {
+    const ALL: [Controller; 3] = [Controller::Memory, Controller::Cpu, Controller::Pids];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Controller::Memory => "memory",
+            Controller::Cpu => "cpu",
+            Controller::Pids => "pids",
+        }
+    }
+
+    fn is_wanted(self, limits: &Limits) -> bool {
+        match self {
+            Controller::Memory => limits.memory_bytes.is_some(),
+            Controller::Cpu => limits.cpu_cores.is_some(),
+            Controller::Pids => limits.processes.is_some(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    V1,
+    V2,
+}
+
+/// Where the groups of one controller are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    controller: Controller,
+    version: Version,
+    /// The worker's own directory in the controller's hierarchy.
+    parent: PathBuf,
+}
+
+/// The groups of one worker.
+#[derive(Debug)]
+pub struct Cgroups {
+    places: Vec<Place>,
+    next: AtomicU64,
+}
+
+impl Cgroups {
+    /// What can be used of the machine's controllers; none is an answer too. `key` is of this worker alone.
+    pub fn open(key: &str) -> Cgroups {
+        let mounts = Mounts::read().unwrap_or_default();
+        let place = |controller| Cgroups::place(&mounts, controller, key);
+        Cgroups { places: Controller::ALL.into_iter().filter_map(place).collect(), next: AtomicU64::new(1) }
+    }
+
+    fn place(mounts: &Mounts, controller: Controller, key: &str) -> Option<Place> {
+        let name = controller.name();
+        let (version, base) = mounts.of(name)?;
+        let parent = base.join(format!("lessor-{key}"));
+        if version == Version::V2 {
+            mounts::enable(&base, name).ok()?;
+        }
+        make_directory(&parent).ok()?;
+        if version == Version::V2 {
+            mounts::enable(&parent, name).ok()?;
+        }
+        Some(Place { controller, version, parent })
+    }
+
+    /// The limits that cannot be held to here.
+    pub fn lacks(&self, limits: &Limits) -> Vec<Controller> {
+        let has = |controller| self.places.iter().any(|place| place.controller == controller);
+        Controller::ALL.into_iter().filter(|one| one.is_wanted(limits) && !has(*one)).collect()
+    }
+
+    /// A group for one command, as far as there are controllers for the limits.
+    pub fn make(&self, limits: &Limits) -> io::Result<Cgroup> {
+        let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
+        let mut group = Cgroup::default();
+        for place in self.places.iter().filter(|place| place.controller.is_wanted(limits)) {
+            group.add(place.controller, place.version, &place.parent.join(&name), limits)?;
+        }
+        Ok(group)
+    }
+
+    /// Ends and removes the groups that a dead process of this worker left.
+    pub fn clear(&self) {
+        for place in &self.places {
+            let Ok(entries) = fs::read_dir(&place.parent) else { continue };
+            for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
+                group::end(&entry.path());
+            }
+        }
+    }
+}
+
+impl Drop for Cgroups {
+    /// A group that still has groups in it stays, and is cleared at the next start.
+    fn drop(&mut self) {
+        for place in &self.places {
+            let _ = fs::remove_dir(&place.parent);
+        }
+    }
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_without_its_controller_is_named() {
+        let place = Place { controller: Controller::Cpu, version: Version::V1, parent: PathBuf::new() };
+        let groups = Cgroups { places: vec![place], next: AtomicU64::new(1) };
+        let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: None };
+        assert_eq!(groups.lacks(&limits), [Controller::Memory]);
+        assert_eq!(groups.lacks(&Limits::default()), []);
+    }
+}

@@ -1,0 +1,125 @@
+//! What holds a command to its user and its limits before its program begins: a chain of small programs, each of which
+//! turns itself into the next.
+//!
+//! Nothing in the chain sees the command's environment, which could make it load the command's own code, until it has
+//! given up the worker's rights.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::cgroups::{Cgroup, Cgroups, Controller};
+use super::users::User;
+use super::{End, ExecutorOptions, Limits, Run, local};
+use crate::{Error, Failure};
+
+/// The exit code of a shell that could not join a control group.
+const NOT_JOINED: i32 = 125;
+const SHELL: &str = "/bin/sh";
+
+#[derive(Debug)]
+pub struct Confine {
+    user: Option<User>,
+    limits: Limits,
+    cgroups: Option<Cgroups>,
+    work_dir: PathBuf,
+}
+
+/// For one command.
+#[derive(Debug, Default)]
+pub struct Confined {
+    /// The command line goes behind it.
+    pub chain: Vec<OsString>,
+    group: Option<Cgroup>,
+}
+
+impl Confine {
+    /// Nothing at all.
+    pub fn none() -> Confine {
+        Confine { user: None, limits: Limits::default(), cgroups: None, work_dir: PathBuf::new() }
+    }
+
+    pub fn open(options: &ExecutorOptions) -> Result<Confine, Error> {
+        let user = options.user.as_deref().map(User::find).transpose().map_err(Error::Setup)?;
+        let work_dir = &options.work_dir;
+        let work_dir = std::fs::create_dir_all(work_dir).and_then(|()| work_dir.canonicalize());
+        let work_dir = work_dir.map_err(|error| Error::io("the work directory", error))?;
+        let key = crate::work_dir::key(&options.worker_id, &work_dir);
+        Ok(Confine { user, limits: options.limits, cgroups: Some(Cgroups::open(&key)), work_dir })
+    }
+
+    pub fn is_needed(&self) -> bool {
+        self.user.is_some() || !self.limits.is_none()
+    }
+
+    /// What of the limits does not hold here.
+    pub fn lacks(&self) -> Vec<&'static str> {
+        match &self.cgroups {
+            None => Vec::new(),
+            Some(cgroups) => cgroups.lacks(&self.limits).into_iter().map(|one| one.name()).collect(),
+        }
+    }
+
+    pub fn clear(&self) {
+        if let Some(cgroups) = &self.cgroups {
+            cgroups.clear();
+        }
+    }
+
+    /// Makes ready for one command. Blocking.
+    pub fn prepare(&self, run: &Run) -> Result<Confined, Failure> {
+        let mut confined = Confined::default();
+        if let Some(cgroups) = self.cgroups.as_ref().filter(|_| !self.limits.is_none()) {
+            let group = cgroups.make(&self.limits);
+            let group = group.map_err(|error| Failure::io("a control group could not be made", error))?;
+            confined.chain = self.shell(cgroups, &group);
+            confined.group = Some(group);
+        }
+        if let Some(user) = &self.user {
+            let taken = user.take_over(&run.input_root, &self.work_dir);
+            taken.map_err(|error| Failure::io("the inputs could not be given to the user", error))?;
+            let id = |option: &str, id: u32| OsString::from(format!("--{option}={id}"));
+            confined.chain.extend(["/usr/bin/setpriv".into(), id("reuid", user.id), id("regid", user.group)]);
+            confined.chain.extend(["--clear-groups", "--no-new-privs", "--"].map(OsString::from));
+        }
+        Ok(confined)
+    }
+
+    /// A shell that joins the groups, takes on what limits there are without one, and becomes the rest of the chain.
+    fn shell(&self, cgroups: &Cgroups, group: &Cgroup) -> Vec<OsString> {
+        let files = group.join_files();
+        let mut script = format!("echo 0 >\"$1\" || exit {NOT_JOINED}; shift; ").repeat(files.len());
+        for lacking in cgroups.lacks(&self.limits) {
+            script.push_str(&rlimit(lacking, &self.limits));
+        }
+        script.push_str("exec \"$@\"");
+        let shell = [SHELL, "-c", &script, "sh"].map(OsString::from);
+        shell.into_iter().chain(files.into_iter().map(OsString::from)).collect()
+    }
+}
+
+impl Confined {
+    /// What the end of a command means, given what held it.
+    pub fn end(&self, end: End, run: &Run) -> Result<End, Failure> {
+        let End::Exited(code) = end else { return Ok(end) };
+        let Some(group) = self.group.as_ref().filter(|_| code != 0) else { return Ok(end) };
+        if code == NOT_JOINED {
+            let said = local::beginning(&run.stderr);
+            if said.starts_with("sh: ") {
+                return Err(Failure::broken(format!("the command could not be held to its limits: {said}")));
+            }
+        }
+        Ok(if group.ran_out_of_memory() { End::OutOfMemory } else { end })
+    }
+}
+
+/// What a shell can set instead of a control group; there is nothing for processor time. The two kinds of shell name
+/// the number of processes differently.
+fn rlimit(controller: Controller, limits: &Limits) -> String {
+    match (controller, limits.memory_bytes, limits.processes) {
+        (Controller::Memory, Some(bytes), _) => format!("ulimit -v {}; ", bytes.div_ceil(1024)),
+        (Controller::Pids, _, Some(processes)) => {
+            format!("ulimit -u {processes} 2>/dev/null || ulimit -p {processes}; ")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,116 @@
+//! Processes that left their command's group, as daemons do: found again and killed.
+//!
+//! This process is made the one to which orphans fall (`PR_SET_CHILD_SUBREAPER`), which takes no rights and cannot be
+//! escaped. An orphan does not say which command it came from, but it can only be from one that ran when the orphan
+//! was started. It is killed when the last of these has ended, and at once when it still has to do with the directory
+//! of one that has. A process that only one command can have started is so killed with that command.
+//!
+//! Children in the group of this process itself are somebody else's and never touched.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpgrp, getpid, kill_process, set_child_subreaper, waitpgid, waitpid,
+};
+
+use super::process_group::let_starts_pass;
+use crate::proc::{self, ProcStat};
+
+/// The commands of this process that run.
+static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
+/// The first process of a sandbox dies with who made it, which only takes it a moment.
+const SANDBOX: &str = "bwrap";
+static ADOPTING: Once = Once::new();
+
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    leader: Pid,
+    started_ticks: u64,
+}
+
+/// One command that runs, until this is dropped.
+#[derive(Debug)]
+pub struct Watched {
+    leader: Pid,
+}
+
+/// To be called before starts are let pass the next time.
+pub fn watch(leader: Pid) -> Watched {
+    let started_ticks = ProcStat::of(leader).map_or(0, |stat| stat.started_ticks);
+    running().push(Running { leader, started_ticks });
+    Watched { leader }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        running().retain(|command| command.leader != self.leader);
+    }
+}
+
+/// Makes orphans fall to this process. Where that is refused, they fall to the init process and are not found.
+pub fn adopt() {
+    ADOPTING.call_once(|| {
+        if let Err(error) = set_child_subreaper(Some(getpid())) {
+            tracing::warn!(%error, "processes that leave their command's group will not be found");
+        }
+    });
+}
+
+/// Buries the dead of a group. Says whether any of it still lives.
+pub fn bury_group(group: Pid) -> bool {
+    loop {
+        match waitpgid(group, WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// Kills what no running command can have started and what is busy in the directory of one that has ended, and buries
+/// the dead. Says whether somebody was killed and may have left others.
+pub fn sweep(ended: &Path) -> bool {
+    let orphans = orphans();
+    if orphans.is_empty() {
+        return false;
+    }
+    // Whoever is among the orphans and was only just started by this process is known to be running after this.
+    let_starts_pass();
+    let running = running().clone();
+    let mut is_unfinished = false;
+    for (id, stat) in orphans {
+        let is_of_a_group = |command: &Running| command.leader.as_raw_nonzero().get() == stat.group;
+        let may_be_of = |command: &Running| command.started_ticks <= stat.started_ticks;
+        if running.iter().any(is_of_a_group) {
+            continue;
+        }
+        if stat.is_dead {
+            let _ = waitpid(Some(id), WaitOptions::NOHANG);
+        } else if !running.iter().any(may_be_of) || stat.is_named(SANDBOX) || proc::is_busy_in(id, ended) {
+            tracing::info!(pid = id.as_raw_nonzero().get(), "what a command left behind is killed");
+            let _ = kill_process(id, Signal::KILL);
+            is_unfinished = true;
+        }
+    }
+    is_unfinished
+}
+
+/// Children of this process that it did not start itself, or started as the leader of a group. Orphans are given to
+/// the main thread.
+fn orphans() -> Vec<(Pid, ProcStat)> {
+    let (this, own_group) = (getpid().as_raw_nonzero().get(), getpgrp().as_raw_nonzero().get());
+    let children = fs::read_to_string(format!("/proc/self/task/{this}/children"));
+    let children = match &children {
+        Ok(children) => children.split_whitespace().filter_map(proc::pid).collect(),
+        Err(_) => proc::all(),
+    };
+    let orphan = |id: Pid| ProcStat::of(id).filter(|stat| stat.parent == this && stat.group != own_group);
+    children.into_iter().filter_map(|id| Some((id, orphan(id)?))).collect()
+}
+
+fn running() -> MutexGuard<'static, Vec<Running>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
