@@ -12,10 +12,10 @@ const DOCUMENT: &str = "docs/contracts.md";
 
 /// The numbers of the source documents that the contracts answer for.
 const NUMBERS: &[(&str, RangeInclusive<u32>)] =
-    &[("S0", 1..=27), ("S1", 1..=57), ("S2", 1..=30), ("S3", 9..=40), ("S3", 62..=66)];
+    &[("S0", 1..=27), ("S1", 1..=57), ("S2", 1..=30), ("S3", 9..=70)];
 
 /// Numbers whose row says why there is no test yet. A reason that has become untrue goes with its exception.
-const WITHOUT_TEST: &[&str] = &["S3-39"];
+const WITHOUT_TEST: &[&str] = &["S3-39", "S3-52", "S3-57", "S3-58", "S3-60"];
 
 /// A row of the table: its number, its line, and the words in it that are set as code.
 struct Row {

@@ -107,3 +107,17 @@ fn check_config_shows_a_workers_file_with_its_defaults() {
     let text = Ran::from(lessor(&["check-config", &file]).output().unwrap()).ok().stdout;
     assert!(text.contains("[worker.host]") && text.contains("heartbeat_interval_seconds = 30"), "{text}");
 }
+
+#[test]
+fn s3_59_a_worker_logs_what_it_does_and_what_fails_at_their_levels() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let worker = Worker::start(dir.path(), &["--server-url", &server.url(), "--queue", "jobs"]);
+    let done = submit(&server, json!({"queue": "jobs", "payload": {"command": ["true"]}}));
+    until_state(&server, &done, "COMPLETED");
+    let failing = submit(&server, json!({"queue": "jobs", "payload": {"command": []}}));
+    until_state(&server, &failing, "FAILED");
+    assert_eq!(worker.log_level(&done, "begun"), "INFO");
+    assert_eq!(worker.log_level(&done, "committed"), "INFO");
+    assert_eq!(worker.log_level(&failing, "an attempt failed"), "ERROR");
+    assert_eq!(worker.terminate(), Some(0));
+}

@@ -10,13 +10,13 @@ const DISK_BYTES: u64 = 48 << 20;
 #[test]
 fn w16_a_worker_with_a_full_disk_takes_nothing_until_there_is_room_again() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
-    let disk_dir = dir.path().join("disk");
-    std::fs::create_dir(&disk_dir).unwrap();
-    let disk = Tmpfs::mount(&disk_dir, DISK_BYTES).unwrap();
+    let work_dir = dir.path().join("worker");
+    std::fs::create_dir(&work_dir).unwrap();
+    let disk = Tmpfs::mount(&work_dir, DISK_BYTES).unwrap();
     let file = dir.path().join("worker.toml");
     std::fs::write(&file, "[worker]\nqueues = [\"jobs\"]\ndisk_reserve_mib = 16\n").unwrap();
     let worker =
-        Worker::start(&disk_dir, &["--config", file.to_str().unwrap(), "--server-url", &server.url()]);
+        Worker::start(dir.path(), &["--config", file.to_str().unwrap(), "--server-url", &server.url()]);
     let command =
         |arguments: &[&str]| json!({"queue": "jobs", "payload": {"command": arguments}, "maxAttempts": 1});
 

@@ -84,6 +84,17 @@ impl Worker {
         until(|| (self.log().matches(words).count() >= times).then_some(()));
     }
 
+    /// Waits for a line about a task, and gives its level.
+    #[track_caller]
+    pub fn log_level(&self, task_id: &str, message: &str) -> String {
+        until(|| {
+            let log = self.log();
+            let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let line = lines.find(|line| line["message"] == message && line["task_id"] == task_id)?;
+            Some(line["level"].as_str()?.to_owned())
+        })
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }

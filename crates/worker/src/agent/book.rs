@@ -136,6 +136,11 @@ impl Book {
         self.capacity.set_fitness(fitness);
     }
 
+    /// The task of a lease that is held.
+    pub fn task_of(&self, lease_id: &str) -> Option<&str> {
+        self.held.get(lease_id).map(|held| held.task_id.as_str())
+    }
+
     /// Where the work of an attempt listens for its end.
     pub fn cancel_of(&self, lease_id: &str) -> Option<tokio_util::sync::CancellationToken> {
         self.held.get(lease_id).map(|held| held.cancel.clone())

@@ -199,7 +199,11 @@ impl Agent {
         };
         if let Some(lease_id) = self.leases.remove(&id) {
             if let Outcome::Failed(failure) = &outcome {
-                tracing::warn!(code = failure.code, message = failure.message, "an attempt failed");
+                let (task_id, why) = (self.book.task_of(&lease_id), &failure.message);
+                match failure.code {
+                    Failure::CANCELLED => tracing::info!(task_id, "an attempt was cancelled"),
+                    code => tracing::error!(task_id, code, why, "an attempt failed"),
+                }
                 self.health.look_now();
             }
             self.book.ended(&lease_id, outcome);
