@@ -20,12 +20,18 @@ impl Disk {
         Disk { directory: directory.into(), reserve_bytes }
     }
 
+    /// The bytes that would have to be freed before any may be used. Blocking.
+    pub fn lacking_bytes(&self) -> u64 {
+        let free = rustix::fs::statvfs(&self.directory).map_or(u64::MAX, |about| free_bytes(&about));
+        self.reserve_bytes.saturating_add(1).saturating_sub(free)
+    }
+
     /// The bytes that may be used, or why there are none. Blocking.
     pub fn usable_bytes(&self) -> Result<u64, String> {
         let directory = self.directory.display();
         let about = rustix::fs::statvfs(&self.directory)
             .map_err(|error| format!("the disk of {directory} cannot be looked at: {error}"))?;
-        let free = about.f_bavail.saturating_mul(about.f_frsize);
+        let free = free_bytes(&about);
         // Some file systems count no files of their own.
         if about.f_files > 0 && about.f_favail == 0 {
             return Err(format!("the disk of {directory} has no room for another file"));
@@ -47,6 +53,10 @@ impl Disk {
     }
 }
 
+fn free_bytes(about: &rustix::fs::StatVfs) -> u64 {
+    about.f_bavail.saturating_mul(about.f_frsize)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -56,6 +66,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let free = Disk::new(directory.path(), 0).usable_bytes().unwrap();
         assert!(free > 0);
+        assert_eq!(Disk::new(directory.path(), 0).lacking_bytes(), 0);
+        assert!(Disk::new(directory.path(), free * 2).lacking_bytes() > 0);
         let failure = Disk::new(directory.path(), u64::MAX).check().unwrap_err();
         assert_eq!((failure.code, failure.category), (Failure::DISK_FULL, ErrorCategory::Infrastructure));
         assert!(failure.retryable && failure.message.contains("bytes left"), "{failure}");

@@ -57,9 +57,17 @@ impl Performer for Work {
         }
     }
 
+    /// A full disk is first relieved of what the worker itself keeps there and can fetch again.
     async fn fitness(&self) -> Result<(), String> {
-        let disk = self.shop.disk.clone();
-        blocking(move || disk.check()).await.map_err(|failure| failure.message)
+        let (disk, cache) = (self.shop.disk.clone(), self.actions.cache().clone());
+        let look = move || match disk.check() {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                cache.make_room(disk.lacking_bytes());
+                disk.check()
+            }
+        };
+        blocking(look).await.map_err(|failure| failure.message)
     }
 
     async fn settle(&self) {

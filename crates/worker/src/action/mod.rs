@@ -64,6 +64,11 @@ impl Actions {
         Ok(Actions { shop, allow_absolute_symlinks: options.allow_absolute_symlinks, inputs })
     }
 
+    /// What was fetched for earlier actions.
+    pub(crate) fn cache(&self) -> &Arc<Cache> {
+        self.inputs.cache()
+    }
+
     /// Runs one action. `freed` is called when its command has ended.
     pub async fn run(
         &self,

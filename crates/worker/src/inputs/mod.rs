@@ -71,6 +71,10 @@ impl Inputs {
         }
     }
 
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
     /// Blobs that are messages of the protocol; nothing where there is none.
     pub async fn messages(&self, instance: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, Failure> {
         self.fetch.whole(instance, digests).await
