@@ -61,6 +61,36 @@ const TEST_TOOLS: &[Tool] = &[
         needed_for: "the actions of remote builds",
     },
     Tool {
+        name: "bwrap",
+        probe: &["bwrap", "--version"],
+        package: "bubblewrap",
+        needed_for: "commands in a sandbox",
+    },
+    Tool {
+        name: "dockerd",
+        probe: &["dockerd", "--version"],
+        package: "docker.io",
+        needed_for: "commands in containers",
+    },
+    Tool {
+        name: "podman",
+        probe: &["podman", "--version"],
+        package: "podman",
+        needed_for: "commands in containers of the other engine",
+    },
+    Tool {
+        name: "runc",
+        probe: &["runc", "--version"],
+        package: "runc",
+        needed_for: "the containers of both engines",
+    },
+    Tool {
+        name: "busybox",
+        probe: &["busybox", "true"],
+        package: "busybox-static",
+        needed_for: "the image that containers are made of",
+    },
+    Tool {
         name: "ccache",
         probe: &["ccache", "--version"],
         package: "ccache",

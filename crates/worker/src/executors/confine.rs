@@ -47,10 +47,6 @@ impl Confine {
         Ok(Confine { user, limits: options.limits, cgroups: Some(Cgroups::open(&key)), work_dir })
     }
 
-    pub fn is_needed(&self) -> bool {
-        self.user.is_some() || !self.limits.is_none()
-    }
-
     /// What of the limits does not hold here.
     pub fn lacks(&self) -> Vec<&'static str> {
         match &self.cgroups {

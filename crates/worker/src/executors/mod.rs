@@ -2,6 +2,7 @@
 
 mod cgroups;
 mod confine;
+mod docker;
 mod host;
 mod local;
 mod lookup;
@@ -23,11 +24,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Failure;
 
+pub use docker::{Docker, IMAGE_PROPERTY};
 pub use host::Host;
 pub use open::{Check, check, open};
 pub use options::{Backend, DockerOptions, ExecutorOptions, Limits, UnknownBackend};
 pub(crate) use process_group::let_starts_pass;
-pub use sandbox::Sandbox;
+pub use sandbox::{INPUT_ROOT, NETWORK_PROPERTY, Sandbox};
 pub use usage::Usage;
 
 /// A command, ready to run: its inputs are laid out and the parents of its outputs exist.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::probe::probe;
-use super::{Backend, Executor, ExecutorOptions, Host, Sandbox};
+use super::{Backend, Docker, Executor, ExecutorOptions, Host, Sandbox};
 use crate::Error;
 
 /// One thing that was looked at.
@@ -80,8 +80,19 @@ async fn tried(
     }
 }
 
-async fn docker(_: &ExecutorOptions) -> Opened {
-    Err(vec![Check { name: "docker", result: Err("there is no docker backend in this build".to_owned()) }])
+/// Without an image of its own there is nothing that a worker could try.
+async fn docker(options: &ExecutorOptions) -> Opened {
+    const NAME: &str = "docker";
+    let docker = Docker::open(options).await.map_err(|error| wrong(NAME, error))?;
+    let engine = docker.about().to_owned();
+    let limits = Check { name: "limits", result: Ok("held by the engine".to_owned()) };
+    match options.docker.image.is_some() {
+        true => tried(NAME, &engine, docker, options, limits).await,
+        false => {
+            let told = format!("{engine}; not tried, because no image is configured");
+            Ok((Arc::new(docker), vec![Check { name: NAME, result: Ok(told) }, limits]))
+        }
+    }
 }
 
 /// A limit that only partly holds is told and is no reason not to work.

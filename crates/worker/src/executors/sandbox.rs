@@ -71,9 +71,8 @@ impl Sandbox {
         for (name, value) in environment_of(&self.environment, run) {
             command.arg("--setenv").args([name, value]);
         }
-        let below = run.working_directory.strip_prefix(&run.input_root).unwrap_or(Path::new(""));
         command.arg("--bind").arg(&run.input_root).arg(INPUT_ROOT);
-        command.args(["--remount-ro", "/", "--chdir"]).arg(Path::new(INPUT_ROOT).join(below));
+        command.args(["--remount-ro", "/", "--chdir"]).arg(inside(run));
         command.arg("--").args(&run.arguments);
         local::connect(&mut command, run)?;
         Ok(command)
@@ -116,6 +115,12 @@ fn told(end: End, run: &Run) -> Result<End, Failure> {
         }
         Some(line) => Err(Failure::broken(format!("the sandbox could not be made: {}", line.trim_end()))),
     }
+}
+
+/// The working directory as the command sees it.
+pub fn inside(run: &Run) -> PathBuf {
+    let below = run.working_directory.strip_prefix(&run.input_root).unwrap_or(Path::new(""));
+    Path::new(INPUT_ROOT).components().chain(below.components()).collect()
 }
 
 fn wants_network(run: &Run) -> Result<bool, Failure> {

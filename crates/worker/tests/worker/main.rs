@@ -4,4 +4,5 @@ mod actions;
 mod agent;
 mod cas;
 mod cost;
+mod executors;
 mod whole;

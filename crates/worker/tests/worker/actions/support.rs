@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use worker::cas::CasError;
 use worker::executors::Host;
-use worker::{ActionOptions, Actions, Cas, Failure};
+use worker::{ActionOptions, Actions, Cas, Executor, Failure};
 
 pub const FUNCTION: DigestFunction = DigestFunction::Sha256;
 
@@ -170,11 +170,18 @@ impl Stage {
     }
 
     pub async fn with(change: impl FnOnce(&mut ActionOptions)) -> Stage {
-        let dir = tempfile::tempdir().unwrap();
+        Stage::by(tempfile::tempdir().unwrap(), Arc::new(Host::new(["PATH"])), change).await
+    }
+
+    /// With everything below a directory, through an executor.
+    pub async fn by(
+        dir: TempDir,
+        executor: Arc<dyn Executor>,
+        change: impl FnOnce(&mut ActionOptions),
+    ) -> Stage {
         let mut options = ActionOptions::below(dir.path());
         change(&mut options);
         let cas = Arc::new(MemoryCas::default());
-        let executor = Arc::new(Host::new(["PATH"]));
         let actions = Actions::open("w", &options, executor, cas.clone()).await.unwrap();
         Stage { dir, cas, actions: Arc::new(actions) }
     }

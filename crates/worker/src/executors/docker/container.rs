@@ -1,0 +1,158 @@
+//! One container: what is asked for, and what is done with it. It is removed when it is dropped.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+
+use bollard::container::LogOutput;
+use bollard::errors::Error;
+use bollard::models::{
+    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, ResourcesUlimits,
+};
+use bollard::query_parameters::{
+    AttachContainerOptions, InspectContainerOptions, RemoveContainerOptions, StartContainerOptions,
+    WaitContainerOptions,
+};
+use tokio_stream::{Stream, StreamExt};
+
+use super::engine::{Engine, status};
+use crate::executors::lookup::NotRunnable;
+use crate::executors::sandbox::{INPUT_ROOT, inside};
+use crate::executors::{DockerOptions, Limits, Run};
+
+/// Programs may be made and run there, as on any machine.
+const TMP_OPTIONS: &str = "rw,exec,nosuid,nodev,mode=1777,size=1073741824";
+
+pub type Attached = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
+
+/// The command. What the image would run by itself does not matter.
+pub fn body(run: &Run, image: &str, user: String) -> ContainerCreateBody {
+    let variable = |(name, value): &(String, String)| format!("{name}={value}");
+    ContainerCreateBody {
+        image: Some(image.to_owned()),
+        user: Some(user),
+        entrypoint: Some(vec![run.arguments[0].clone()]),
+        cmd: Some(run.arguments[1..].to_vec()),
+        env: Some(run.environment.iter().map(variable).collect()),
+        working_dir: Some(inside(run).display().to_string()),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        ..ContainerCreateBody::default()
+    }
+}
+
+/// What it may do.
+pub fn host_config(run: &Run, options: &DockerOptions, limits: &Limits) -> HostConfig {
+    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+    let ulimit = |(name, soft, hard): &(String, i64, i64)| ResourcesUlimits {
+        name: Some(name.clone()),
+        soft: Some(*soft),
+        hard: Some(*hard),
+    };
+    HostConfig {
+        mounts: Some(vec![Mount {
+            target: Some(INPUT_ROOT.to_owned()),
+            source: Some(run.input_root.display().to_string()),
+            typ: Some(MountType::BIND),
+            ..Mount::default()
+        }]),
+        network_mode: Some(options.network_mode.clone()),
+        memory: limits.memory_bytes.map(signed),
+        // Memory and swap together: no swap.
+        memory_swap: limits.memory_bytes.map(signed),
+        nano_cpus: limits.cpu_cores.map(|cores| (cores * 1e9) as i64),
+        pids_limit: limits.processes.map(i64::from),
+        ulimits: Some(options.ulimits.iter().map(ulimit).collect()),
+        cap_drop: Some(vec!["ALL".to_owned()]),
+        security_opt: Some(vec!["no-new-privileges".to_owned()]),
+        readonly_rootfs: Some(true),
+        tmpfs: Some(HashMap::from([("/tmp".to_owned(), TMP_OPTIONS.to_owned())])),
+        // The output goes to the worker alone.
+        log_config: Some(HostConfigLogConfig { typ: Some("none".to_owned()), config: None }),
+        ..HostConfig::default()
+    }
+}
+
+/// Whether the engine refused a start because of the command; then as a shell would tell it.
+pub fn not_runnable(name: &str, error: &Error) -> Option<NotRunnable> {
+    let (Some(_), message) = (status(error), error.to_string()) else { return None };
+    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if says(&["executable file not found", "no such file or directory"]) {
+        Some(NotRunnable::not_found(name))
+    } else if says(&["permission denied", "exec format error", "is a directory"]) {
+        Some(NotRunnable { exit_code: 126, why: format!("{name}: cannot be run: {message}") })
+    } else {
+        None
+    }
+}
+
+pub struct Container {
+    engine: Engine,
+    /// Empty once it is removed.
+    id: String,
+}
+
+impl Container {
+    pub fn new(engine: Engine, id: String) -> Container {
+        Container { engine, id }
+    }
+
+    /// To be called before the start, so that nothing is missed.
+    pub async fn attach(&self) -> Result<Attached, Error> {
+        let options =
+            AttachContainerOptions { stream: true, stdout: true, stderr: true, ..Default::default() };
+        Ok(self.engine.waiting.attach_container(&self.id, Some(options)).await?.output)
+    }
+
+    pub async fn start(&self) -> Result<(), Error> {
+        self.engine.docker.start_container(&self.id, None::<StartContainerOptions>).await
+    }
+
+    /// Waits for the end and gives the exit code. The library tells any code but 0 as an error.
+    pub async fn ended(&self) -> Result<i32, Error> {
+        let code = |code: i64| i32::try_from(code).unwrap_or(-1);
+        let mut ends = Box::pin(self.engine.waiting.wait_container(&self.id, None::<WaitContainerOptions>));
+        match ends.next().await {
+            Some(Ok(ended)) => Ok(code(ended.status_code)),
+            Some(Err(Error::DockerContainerWaitError { code: ended, .. })) => Ok(code(ended)),
+            Some(Err(error)) => Err(error),
+            None => {
+                let about =
+                    self.engine.docker.inspect_container(&self.id, None::<InspectContainerOptions>).await?;
+                Ok(code(about.state.and_then(|state| state.exit_code).unwrap_or(-1)))
+            }
+        }
+    }
+
+    pub async fn ran_out_of_memory(&self) -> bool {
+        let about = self.engine.docker.inspect_container(&self.id, None::<InspectContainerOptions>).await;
+        about.ok().and_then(|about| about.state).and_then(|state| state.oom_killed).unwrap_or(false)
+    }
+
+    /// Whether it runs or not.
+    pub async fn remove(mut self) {
+        remove(&self.engine, &std::mem::take(&mut self.id)).await;
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        if self.id.is_empty() {
+            return;
+        }
+        let (engine, id) = (self.engine.clone(), std::mem::take(&mut self.id));
+        // Without a runtime the worker is ending, and its next start removes the container.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { remove(&engine, &id).await });
+        }
+    }
+}
+
+async fn remove(engine: &Engine, id: &str) {
+    let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+    match engine.docker.remove_container(id, Some(options)).await {
+        Err(error) if status(&error) != Some(404) => {
+            tracing::error!(container = id, %error, "a container could not be removed");
+        }
+        _ => {}
+    }
+}

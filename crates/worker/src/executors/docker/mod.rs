@@ -1,0 +1,191 @@
+//! Runs commands in containers of a Docker or Podman engine, one container for each.
+//!
+//! A command sees its image, read-only, a private /tmp and its input root at /build. It has no capability and can gain
+//! none, and no network but what the configuration gives it. Nothing is pulled unless the configuration says so.
+//! Containers carry their worker's name and are removed afterwards, by the worker's next start if it dies.
+
+mod container;
+mod engine;
+mod output;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use bollard::models::ContainerCreateBody;
+use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
+use rustix::process::{getegid, geteuid};
+
+use super::local::Begin;
+use super::lookup::NotRunnable;
+use super::users::User;
+use super::{DockerOptions, End, Executor, ExecutorOptions, Limits, Ran, Run, local};
+use crate::{Error, Failure};
+use container::Container;
+use engine::Engine;
+use output::Output;
+
+/// The platform property that names the image.
+pub const IMAGE_PROPERTY: &str = "container-image";
+const IMAGE_SCHEME: &str = "docker://";
+/// On every container: the id of its worker, and a key that no other worker has.
+const WORKER_LABEL: &str = "dev.lessor.worker";
+const KEY_LABEL: &str = "dev.lessor.key";
+
+pub struct Docker {
+    engine: Engine,
+    options: DockerOptions,
+    limits: Limits,
+    /// Whom commands run as, where it is not the worker's own user.
+    user: Option<User>,
+    work_dir: PathBuf,
+    labels: HashMap<String, String>,
+    key: String,
+}
+
+impl Docker {
+    pub(super) async fn open(options: &ExecutorOptions) -> Result<Docker, Error> {
+        let user = options.user.as_deref().map(User::find).transpose().map_err(Error::Setup)?;
+        let work_dir = &options.work_dir;
+        let work_dir = std::fs::create_dir_all(work_dir).and_then(|()| work_dir.canonicalize());
+        let work_dir = work_dir.map_err(|error| Error::io("the work directory", error))?;
+        let key = crate::work_dir::key(&options.worker_id, &work_dir);
+        let labels = [(WORKER_LABEL, options.worker_id.clone()), (KEY_LABEL, key.clone())];
+        Ok(Docker {
+            engine: Engine::connect(options.docker.host.as_deref()).await.map_err(Error::Setup)?,
+            options: options.docker.clone(),
+            limits: options.limits,
+            user,
+            work_dir,
+            labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
+            key,
+        })
+    }
+
+    /// Which engine it is.
+    pub(super) fn about(&self) -> &str {
+        &self.engine.about
+    }
+
+    fn image(&self, run: &Run) -> Result<String, Failure> {
+        let named = run.platform.iter().find(|(name, _)| name == IMAGE_PROPERTY).map(|(_, value)| value);
+        let image = named.or(self.options.image.as_ref()).ok_or_else(|| {
+            Failure::invalid_action(format!(
+                "the action names no image: set the platform property {IMAGE_PROPERTY}, or an image for the worker"
+            ))
+        })?;
+        Ok(image.strip_prefix(IMAGE_SCHEME).unwrap_or(image).to_owned())
+    }
+
+    /// Made, and if need be pulled first. That there is no such image is told with its name.
+    async fn make(&self, run: &Run) -> Result<Container, Failure> {
+        let image = self.image(run)?;
+        let body = self.body(run, &image);
+        let lacks = |error: &bollard::errors::Error| engine::status(error) == Some(404);
+        let made = match self.engine.create(body.clone()).await {
+            Err(error) if lacks(&error) && self.options.pull => {
+                self.engine.pull(&image).await.map_err(|error| no_image(&image, &error.to_string()))?;
+                self.engine.create(body).await
+            }
+            made => made,
+        };
+        match made {
+            Ok(id) => Ok(Container::new(self.engine.clone(), id)),
+            Err(error) if lacks(&error) => {
+                Err(no_image(&image, "the engine does not have it, and the worker does not pull"))
+            }
+            Err(error) => Err(broken("a container could not be made", &error)),
+        }
+    }
+
+    fn body(&self, run: &Run, image: &str) -> ContainerCreateBody {
+        let user = match self.user {
+            Some(user) => format!("{}:{}", user.id, user.group),
+            None => format!("{}:{}", geteuid().as_raw(), getegid().as_raw()),
+        };
+        let host_config = container::host_config(run, &self.options, &self.limits);
+        ContainerCreateBody {
+            labels: Some(self.labels.clone()),
+            host_config: Some(host_config),
+            ..container::body(run, image, user)
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Executor for Docker {
+    async fn execute(&self, run: Run) -> Result<Ran, Failure> {
+        let begin = Begin::now();
+        if run.arguments[0].is_empty() {
+            return local::not_runnable(&run, begin, &NotRunnable::not_found("''"));
+        }
+        if let Some(user) = &self.user {
+            let taken = user.take_over(&run.input_root, &self.work_dir);
+            taken.map_err(|error| Failure::io("the inputs could not be given to the user", error))?;
+        }
+        let container = self.make(&run).await?;
+        // How long it takes to make a container is not the command's time.
+        let begin = Begin::now();
+        let mut output = match begun(&container, &run).await {
+            Ok(output) => output,
+            Err(error) => {
+                container.remove().await;
+                return match container::not_runnable(&run.arguments[0], &error) {
+                    Some(why) => local::not_runnable(&run, begin, &why),
+                    None => Err(broken("a container could not be started", &error)),
+                };
+            }
+        };
+        let end = tokio::select! {
+            biased;
+            code = container.ended() => End::Exited(code.map_err(|error| broken("a container was lost", &error))?),
+            () = run.cancel.cancelled() => End::Cancelled,
+            () = begin.timed_out(&run) => End::TimedOut,
+            () = output.is_too_much() => End::TooMuchOutput,
+        };
+        let end = match end {
+            End::Exited(code) => {
+                output.finish().await;
+                match code {
+                    _ if output.exceeds() => End::TooMuchOutput,
+                    code if code != 0 && container.ran_out_of_memory().await => End::OutOfMemory,
+                    code => End::Exited(code),
+                }
+            }
+            stopped => stopped,
+        };
+        let ran = begin.ran(end, None);
+        container.remove().await;
+        output.check()?;
+        Ok(ran)
+    }
+
+    async fn clear(&self) -> Result<(), Failure> {
+        let label = format!("{KEY_LABEL}={}", self.key);
+        let filters = HashMap::from([("label".to_owned(), vec![label])]);
+        let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
+        let left = self.engine.docker.list_containers(Some(options)).await;
+        let left = left.map_err(|error| broken("containers could not be listed", &error))?;
+        for id in left.into_iter().filter_map(|container| container.id) {
+            tracing::warn!(container = id, "a container of a worker that died is removed");
+            let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+            let removed = self.engine.docker.remove_container(&id, Some(options)).await;
+            removed.map_err(|error| broken("a container could not be removed", &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Listens before anything can be said. Podman finds out already then that a command cannot be run.
+async fn begun(container: &Container, run: &Run) -> Result<Output, bollard::errors::Error> {
+    let output = Output::new(container.attach().await?, run);
+    container.start().await?;
+    Ok(output)
+}
+
+fn no_image(image: &str, why: &str) -> Failure {
+    Failure::invalid_action(format!("there is no image {image:?}: {why}"))
+}
+
+fn broken(what: &str, error: &bollard::errors::Error) -> Failure {
+    Failure::broken(format!("{what}: {error}"))
+}

@@ -1,0 +1,109 @@
+//! What a container writes, taken from the engine into the run's two files up to their bound.
+
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+use bollard::container::LogOutput;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_stream::StreamExt;
+
+use super::container::Attached;
+use crate::Failure;
+use crate::executors::Run;
+
+/// How long the last words of a container that has ended may be under way.
+const MAX_LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// It ends with the container's output, with its bound, or when it is dropped.
+pub struct Output {
+    taking: JoinHandle<()>,
+    state: watch::Receiver<State>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    is_too_much: bool,
+    failed: Option<String>,
+}
+
+impl Output {
+    pub fn new(mut attached: Attached, run: &Run) -> Output {
+        let (told, state) = watch::channel(State::default());
+        let files = run.stdout.try_clone().and_then(|stdout| Ok((stdout, run.stderr.try_clone()?)));
+        let max_bytes = run.max_output_bytes;
+        let taking = tokio::spawn(async move {
+            let (stdout, stderr) = match files {
+                Ok(files) => files,
+                Err(error) => return told.send_modify(|state| state.failed = Some(error.to_string())),
+            };
+            let (mut out, mut err) = (Bounded::new(stdout, max_bytes), Bounded::new(stderr, max_bytes));
+            while let Some(part) = attached.next().await {
+                let taken = match part {
+                    Ok(LogOutput::StdErr { message }) => err.take(&message),
+                    Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => out.take(&message),
+                    Ok(LogOutput::StdIn { .. }) => Ok(true),
+                    // The connection ends with the container, in whatever way.
+                    Err(_) => break,
+                };
+                match taken {
+                    Ok(true) => {}
+                    Ok(false) => return told.send_modify(|state| state.is_too_much = true),
+                    Err(error) => return told.send_modify(|state| state.failed = Some(error.to_string())),
+                }
+            }
+        });
+        Output { taking, state }
+    }
+
+    /// Ends when there is more than is kept.
+    pub async fn is_too_much(&mut self) {
+        if self.state.wait_for(|state| state.is_too_much).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    pub fn exceeds(&self) -> bool {
+        self.state.borrow().is_too_much
+    }
+
+    /// Waits for the rest, once the container has ended.
+    pub async fn finish(&mut self) {
+        let _ = tokio::time::timeout(MAX_LAST_WORDS, &mut self.taking).await;
+    }
+
+    pub fn check(&self) -> Result<(), Failure> {
+        match &self.state.borrow().failed {
+            None => Ok(()),
+            Some(why) => Err(Failure::broken(format!("the command's output could not be kept: {why}"))),
+        }
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.taking.abort();
+    }
+}
+
+struct Bounded {
+    file: File,
+    left_bytes: u64,
+}
+
+impl Bounded {
+    fn new(file: File, max_bytes: u64) -> Bounded {
+        Bounded { file, left_bytes: max_bytes }
+    }
+
+    /// Says whether there is room for more.
+    fn take(&mut self, part: &[u8]) -> std::io::Result<bool> {
+        let bytes = part.len() as u64;
+        if bytes > self.left_bytes {
+            return Ok(false);
+        }
+        self.left_bytes -= bytes;
+        self.file.write_all(part).map(|()| true)
+    }
+}

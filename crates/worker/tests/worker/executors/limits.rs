@@ -1,0 +1,107 @@
+//! Memory, processes, processor time and disk: a command that takes more than it may is ended or refused, and the next
+//! one runs (W14, W16).
+
+use std::process::Command as Process;
+use std::sync::Arc;
+
+use worker::Failure;
+use worker::executors::{self, Backend, ExecutorOptions, Host, Limits};
+
+use super::support::{marker, runs_with, stage_with};
+use crate::actions::support::{Stage, Tree, sh};
+
+const LIMITS: Limits = Limits { cpu_cores: Some(0.5), memory_bytes: Some(64 << 20), processes: Some(24) };
+
+async fn limited(backend: Backend) -> Stage {
+    stage_with(backend, |options| options.limits = LIMITS).await
+}
+
+/// Without rights to control groups, a limit holds in another way and is told in another way.
+async fn has_control_groups() -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    let options = ExecutorOptions { limits: LIMITS, ..ExecutorOptions::new(Backend::Host, "w", dir.path()) };
+    executors::check(&options)
+        .await
+        .iter()
+        .any(|check| check.result == Ok("held by control groups".to_owned()))
+}
+
+#[tokio::test]
+async fn w14_a_command_without_enough_memory_is_told_apart_from_one_that_fails() {
+    let has_control_groups = has_control_groups().await;
+    for backend in [Backend::Host, Backend::Sandbox] {
+        let stage = limited(backend).await;
+        let ended = stage.run(sh("dd if=/dev/zero of=/dev/null bs=300M count=1"), Tree::default()).await;
+        match ended {
+            Err(failure) => {
+                assert_eq!((failure.code, failure.retryable), (Failure::OUT_OF_MEMORY, false), "{failure}");
+            }
+            Ok(result) => assert!(!has_control_groups && result.exit_code != 0, "{backend}"),
+        }
+        let fine = stage.run(sh("echo fine; exit 3"), Tree::default()).await.unwrap();
+        assert_eq!((fine.exit_code, stage.stdout(&fine)), (3, "fine\n".to_owned()), "{backend}");
+        stage.is_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn w14_a_command_that_forks_without_end_is_held_and_cleaned_up() {
+    if !has_control_groups().await {
+        // Nothing holds the super-user's number of processes there.
+        return;
+    }
+    for backend in [Backend::Host, Backend::Sandbox] {
+        let stage = limited(backend).await;
+        let marker = marker();
+        let script = format!("n=0; while [ $n -lt 100 ]; do sleep {marker} & n=$((n+1)); done; echo all");
+        let result = stage.run(sh(&script), Tree::default()).await.unwrap();
+        assert_ne!((result.exit_code, stage.stdout(&result)), (0, "all\n".to_owned()), "{backend}");
+        assert!(!runs_with(&marker), "{backend}");
+        assert_eq!(stage.run(sh(":"), Tree::default()).await.unwrap().exit_code, 0);
+        stage.is_clean().await;
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_cannot_fill_more_of_tmp_than_it_may() {
+    let stage = limited(Backend::Sandbox).await;
+    let filled = stage.run(sh("dd if=/dev/zero of=/tmp/x bs=1M count=100"), Tree::default()).await;
+    match filled {
+        Err(failure) => assert_eq!(failure.code, Failure::OUT_OF_MEMORY, "{failure}"),
+        Ok(result) => assert_ne!(result.exit_code, 0),
+    }
+    assert_eq!(stage.run(sh(": > /tmp/x"), Tree::default()).await.unwrap().exit_code, 0);
+}
+
+/// A file system of its own, unmounted when it is dropped.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn new() -> Small {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mount = Process::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=8m", "none"]).arg(dir.path());
+        assert!(mount.status().unwrap().success());
+        Small(dir)
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Process::new("umount").arg("--lazy").arg(self.0.path()).status();
+    }
+}
+
+#[tokio::test]
+async fn w16_a_command_that_fills_the_disk_fails_and_the_next_one_runs() {
+    let small = Small::new();
+    let dir = tempfile::tempdir_in(small.0.path()).unwrap();
+    let stage = Stage::by(dir, Arc::new(Host::new(["PATH"])), |_| {}).await;
+    let result = stage.run(sh("dd if=/dev/zero of=big bs=1M count=64"), Tree::default()).await.unwrap();
+    assert_ne!(result.exit_code, 0);
+    stage.is_clean().await;
+    let inputs = Tree::default().file(&stage.cas, "in", "content");
+    let next = stage.run(sh("cat in"), inputs).await.unwrap();
+    assert_eq!(stage.stdout(&next), "content");
+    stage.is_clean().await;
+}

@@ -1,0 +1,10 @@
+//! The ways to run a command, with real processes, sandboxes and engines: what every one of them must do, what each
+//! contains, and what is left when a worker is killed.
+
+mod common;
+mod contained;
+mod engine;
+mod engines;
+mod leftovers;
+mod limits;
+mod support;
