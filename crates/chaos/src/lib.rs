@@ -27,7 +27,7 @@ mod stage;
 mod story;
 mod submitter;
 mod target;
-mod tmpfs;
+pub mod tmpfs;
 mod voice;
 mod worker;
 mod workers;

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::worker::worker_id;
+
 pub const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
 const LISTEN: &str = "listen";
-const WORKER_ID: &str = "worker.id";
 
 /// The directory is not ours to use. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
@@ -79,20 +80,7 @@ impl DataDir {
 
     /// The name of the worker that runs beside the server, made at first use.
     pub fn worker_id(&self) -> Result<String> {
-        let path = self.path.join(WORKER_ID);
-        match fs::read_to_string(&path) {
-            Ok(id) if !id.trim().is_empty() => Ok(id.trim().to_owned()),
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot read {}", path.display()))
-            }
-            _ => {
-                let random =
-                    getrandom::u32().map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
-                let id = format!("worker-{random:08x}");
-                self.write(WORKER_ID, format!("{id}\n").as_bytes())?;
-                Ok(id)
-            }
-        }
+        worker_id::kept(&self.path, "worker")
     }
 
     /// Says where the server listens, for scripts that started it on a free port.
@@ -107,17 +95,22 @@ impl DataDir {
 
     /// Replaces a small file as a whole, durably, readable by its owner only.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let (path, temp) = (self.path.join(name), self.path.join(format!("{name}.tmp")));
-        let write = || -> std::io::Result<()> {
-            let mut options = fs::OpenOptions::new();
-            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&temp, &path)?;
-            fs::File::open(&self.path)?.sync_all()
-        };
-        write().with_context(|| format!("cannot write {}", path.display()))
+        replace(&self.path, name, bytes)
     }
+}
+
+/// Replaces a small file of a directory as a whole, durably, readable by its owner only.
+pub fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+    let (path, temp) = (directory.join(name), directory.join(format!("{name}.tmp")));
+    let write = || -> std::io::Result<()> {
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temp, &path)?;
+        fs::File::open(directory)?.sync_all()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Whether there is nothing in the directory, or no directory.

@@ -35,7 +35,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         || crate::log::is_refusal(error)
     {
         ExitCode::from(REFUSED)
-    } else if error.is::<crate::config::Invalid>()
+    } else if error.is::<crate::config::file::Invalid>()
         || error.downcast_ref::<crate::client::Error>().is_some_and(crate::client::Error::is_usage)
     {
         ExitCode::from(USAGE)

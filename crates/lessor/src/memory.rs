@@ -5,12 +5,17 @@ use std::fs;
 /// When nothing can be read about the machine.
 const UNKNOWN_BYTES: usize = 2 << 30;
 
-/// Half of what this process may use: of the machine's memory, or of its control group's limit where that is less.
+/// Half of what this process may use.
 pub fn half_bytes() -> usize {
+    all_bytes().unwrap_or(UNKNOWN_BYTES) / 2
+}
+
+/// What this process may use: the machine's memory, or its control group's limit where that is less.
+pub fn all_bytes() -> Option<usize> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_meminfo(&text));
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     let group = limits.iter().filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok()).min();
-    [machine, group].into_iter().flatten().min().unwrap_or(UNKNOWN_BYTES) / 2
+    [machine, group].into_iter().flatten().min()
 }
 
 fn parse_meminfo(text: &str) -> Option<usize> {

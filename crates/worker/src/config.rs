@@ -20,8 +20,11 @@ pub struct Config {
     pub queues: Vec<String>,
     /// How many commands run at the same time (S3-67).
     pub max_concurrent_tasks: usize,
+    /// Longest time between two heartbeats (S3-67). Leases, and a coordinator that asks for more, make it shorter.
+    pub heartbeat_interval: Duration,
     /// What the worker offers (S3-68).
     pub platform: BTreeMap<String, String>,
+    /// What the tasks that run at one time may ask for together; 0 when it is not counted.
     pub cpu_cores: f64,
     pub memory_bytes: u64,
     pub disk_bytes: u64,
@@ -38,6 +41,8 @@ pub struct ActionOptions {
     /// Contents that were fetched once stay here.
     pub cache_dir: PathBuf,
     pub cache_max_bytes: u64,
+    /// Disk space that is never counted on: with no more than this left, nothing is begun (W16).
+    pub disk_reserve_bytes: u64,
     /// Most that is kept of each of standard output and standard error.
     pub max_output_bytes: u64,
     /// Whether symbolic links may point to absolute paths or out of the input root (R49).
@@ -45,6 +50,10 @@ pub struct ActionOptions {
 }
 
 impl Config {
+    pub const MAX_CONCURRENT_TASKS: usize = 4;
+    pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
+    pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
     /// With the defaults of the configuration file.
     pub fn new(
         server_url: impl Into<String>,
@@ -57,20 +66,22 @@ impl Config {
             tenant: None,
             workspace: None,
             queues: vec![EXECUTION_QUEUE.to_owned()],
-            max_concurrent_tasks: 4,
+            max_concurrent_tasks: Config::MAX_CONCURRENT_TASKS,
+            heartbeat_interval: Config::HEARTBEAT_INTERVAL,
             platform: BTreeMap::new(),
             cpu_cores: 0.0,
             memory_bytes: 0,
             disk_bytes: 0,
-            drain_timeout: Duration::from_secs(5 * 60),
+            drain_timeout: Config::DRAIN_TIMEOUT,
             actions,
         }
     }
 }
 
 impl ActionOptions {
-    const CACHE_MAX_BYTES: u64 = 10 << 30;
-    const MAX_OUTPUT_BYTES: u64 = 128 << 20;
+    pub const CACHE_MAX_BYTES: u64 = 10 << 30;
+    pub const DISK_RESERVE_BYTES: u64 = 256 << 20;
+    pub const MAX_OUTPUT_BYTES: u64 = 128 << 20;
 
     /// Everything below one directory.
     pub fn below(directory: impl Into<PathBuf>) -> ActionOptions {
@@ -79,6 +90,7 @@ impl ActionOptions {
             work_dir: directory.join("work"),
             cache_dir: directory.join("cache"),
             cache_max_bytes: ActionOptions::CACHE_MAX_BYTES,
+            disk_reserve_bytes: ActionOptions::DISK_RESERVE_BYTES,
             max_output_bytes: ActionOptions::MAX_OUTPUT_BYTES,
             allow_absolute_symlinks: false,
         }

@@ -29,6 +29,14 @@ impl Failure {
     pub const MISSING_INPUTS: &'static str = "missing_inputs";
     /// The action itself breaks the rules of the protocol.
     pub const INVALID_ACTION: &'static str = "invalid_action";
+    /// The payload is nothing that this worker can do.
+    pub const INVALID_PAYLOAD: &'static str = "invalid_payload";
+    /// A task's command ended with another exit code than 0.
+    pub const EXIT_CODE: &'static str = "exit_code";
+    /// The task asks for more than this worker has in all.
+    pub const NOT_ENOUGH_RESOURCES: &'static str = "not_enough_resources";
+    /// There is no room left where the worker works.
+    pub const DISK_FULL: &'static str = "disk_full";
     /// What the command left behind cannot be told as an output.
     pub const INVALID_OUTPUT: &'static str = "invalid_output";
     /// The command wrote more to its standard output or error than is kept.
@@ -93,6 +101,10 @@ impl Failure {
 
     pub fn invalid_action(message: impl Into<String>) -> Failure {
         Failure::new(Failure::INVALID_ACTION, ErrorCategory::Configuration, message)
+    }
+
+    pub fn invalid_payload(message: impl Into<String>) -> Failure {
+        Failure::new(Failure::INVALID_PAYLOAD, ErrorCategory::Configuration, message)
     }
 
     pub fn invalid_output(message: impl Into<String>) -> Failure {

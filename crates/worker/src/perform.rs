@@ -1,7 +1,7 @@
 //! What the agent asks of whoever does the work: one attempt, from its lease to its outcome.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -20,6 +20,8 @@ pub struct Task {
     pub payload: Bytes,
     /// How long the attempt as a whole may take.
     pub timeout: Option<Duration>,
+    /// When it was submitted, by the coordinator's clock.
+    pub created_at: Option<SystemTime>,
     /// Higher for every later lease.
     pub fencing_token: u64,
 }
@@ -45,6 +47,11 @@ impl From<Failure> for Outcome {
 pub trait Performer: Send + Sync + 'static {
     /// Ends soon after the place is cancelled, with nothing left running. Dropping it must stop the work too.
     async fn perform(&self, task: Task, place: Place) -> Outcome;
+
+    /// Whether it can begin more work now, and if not, why. Asked again and again.
+    async fn fitness(&self) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Waits until what earlier attempts left to be cleaned up is gone.
     async fn settle(&self) {}

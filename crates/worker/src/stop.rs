@@ -16,6 +16,11 @@ impl Stopper {
         self.0.send_modify(|times| *times = times.saturating_add(1));
     }
 
+    /// Returns once it was told to stop.
+    pub async fn stopped(&self) {
+        self.told(1).await;
+    }
+
     /// Returns once it was told so often.
     pub(crate) async fn told(&self, times: u32) {
         let mut told = self.0.subscribe();

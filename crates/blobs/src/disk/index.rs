@@ -313,12 +313,12 @@ impl Index {
         None
     }
 
-    /// Keeps names from being evicted, whether there is something under them already or not.
     /// How many are pinned.
     pub fn pinned(&self) -> usize {
         self.pins.len()
     }
 
+    /// Keeps names from being evicted, whether there is something under them already or not.
     pub fn pin(&mut self, keys: &[Key]) {
         for key in keys {
             *self.pins.entry(*key).or_insert(0) += 1;

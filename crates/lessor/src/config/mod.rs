@@ -1,16 +1,15 @@
 //! The configuration file of `lessor serve`: its keys, their defaults, and what is wrong with one.
 //!
-//! A file is taken as a whole or not at all. Nothing is guessed: an unknown key is an error that names the nearest
-//! known one.
+//! How files are read, whosever they are, is in `file`.
 
+pub mod file;
 mod unknown;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use authority::{QueueConfig, QueueKey, Scope};
 use serde::{Deserialize, Serialize};
 use server::MAX_NAMED_QUEUES;
@@ -20,20 +19,10 @@ use crate::content::{self, DEFAULT_CACHE_MIB};
 use crate::serving::{
     DEFAULT_HISTORY_DAYS, DEFAULT_HISTORY_MIB, DEFAULT_SEGMENT_MIB, MIN_STATE_MIB, SEGMENT_MIB, Settings,
 };
+use file::{Document, within};
 
 /// Where remote executions wait.
 const EXEC_QUEUE: &str = "exec";
-/// Longest file that is read: anything longer is not a configuration.
-const MAX_FILE_BYTES: u64 = 1 << 20;
-
-/// The file is not right; each line says where and why.
-#[derive(Debug, thiserror::Error)]
-#[error("{file} is not right:\n{}", .faults.join("\n"))]
-pub struct Invalid {
-    file: String,
-    faults: Vec<String>,
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Config {
@@ -189,74 +178,7 @@ impl Default for Capabilities {
 
 impl Config {
     pub fn read(path: &Path) -> Result<Config> {
-        let length = std::fs::metadata(path).map(|file| file.len());
-        let text = match length {
-            Ok(length) if length > MAX_FILE_BYTES => {
-                anyhow::bail!("{} is too long for a configuration", path.display())
-            }
-            _ => std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?,
-        };
-        Config::parse(&text).map_err(|faults| Invalid { file: path.display().to_string(), faults }.into())
-    }
-
-    fn parse(text: &str) -> Result<Config, Vec<String>> {
-        let tidy = |error: toml::de::Error| vec![error.to_string().trim_end().to_owned()];
-        let unknown = unknown::keys(text, &Config::with_every_key()).map_err(tidy)?;
-        if !unknown.is_empty() {
-            return Err(unknown);
-        }
-        let config: Config = toml::from_str(text).map_err(tidy)?;
-        let faults = config.faults();
-        if faults.is_empty() { Ok(config) } else { Err(faults) }
-    }
-
-    /// What no type can say, each naming its key.
-    fn faults(&self) -> Vec<String> {
-        let scheduler = &self.execution.scheduler;
-        let within = |key: &str, value: u64, range: RangeInclusive<u64>| {
-            let (low, high) = (range.start(), range.end());
-            let fault = match *high == u64::MAX {
-                true => format!("{key} must be at least {low}, but is {value}"),
-                false => format!("{key} must be between {low} and {high}, but is {value}"),
-            };
-            (!range.contains(&value)).then_some(fault)
-        };
-        let state_mib = self.data.max_state_mib.unwrap_or(MIN_STATE_MIB);
-        let poll_seconds = 1..=MAX_WAIT_MS / 1_000;
-        let mut faults: Vec<String> = [
-            within("data.max_state_mib", state_mib, MIN_STATE_MIB..=u64::MAX),
-            within("storage.max_mib", self.storage.max_mib, 1..=u64::MAX),
-            within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
-            within(
-                "execution.scheduler.heartbeat_timeout_seconds",
-                scheduler.heartbeat_timeout_seconds,
-                1..=86_400,
-            ),
-            within(
-                "execution.scheduler.long_poll_timeout_seconds",
-                scheduler.long_poll_timeout_seconds,
-                poll_seconds,
-            ),
-            within("execution.scheduler.worker_grace_seconds", scheduler.worker_grace_seconds, 0..=86_400),
-        ]
-        .into_iter()
-        .flatten()
-        .collect();
-        if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
-            faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));
-        }
-        let (_, config) = self.exec_queue();
-        faults.extend(config.check(EXEC_QUEUE).err().map(|what| format!("execution.scheduler: {what}")));
-        faults.extend(
-            server::fault_of_scope_name(self.workspace()).map(|what| format!("server.instance_name {what}")),
-        );
-        let callback_url = self.push.callback_url.as_deref();
-        faults.extend(
-            callback_url
-                .and_then(server::fault_of_callback_url)
-                .map(|what| format!("push.callback_url {what}")),
-        );
-        faults
+        file::read(path)
     }
 
     fn workspace(&self) -> &str {
@@ -327,8 +249,9 @@ impl Config {
             worker: false,
         }
     }
+}
 
-    /// A configuration in which no key is left out, to learn the keys from.
+impl Document for Config {
     fn with_every_key() -> Config {
         let mut config = Config::default();
         config.data.max_state_mib = Some(MIN_STATE_MIB);
@@ -336,6 +259,46 @@ impl Config {
         config.storage.cas.root_dir = Some(PathBuf::new());
         config.storage.action_cache.root_dir = Some(PathBuf::new());
         config
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let scheduler = &self.execution.scheduler;
+        let state_mib = self.data.max_state_mib.unwrap_or(MIN_STATE_MIB);
+        let poll_seconds = 1..=MAX_WAIT_MS / 1_000;
+        let mut faults: Vec<String> = [
+            within("data.max_state_mib", state_mib, MIN_STATE_MIB..=u64::MAX),
+            within("storage.max_mib", self.storage.max_mib, 1..=u64::MAX),
+            within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
+            within(
+                "execution.scheduler.heartbeat_timeout_seconds",
+                scheduler.heartbeat_timeout_seconds,
+                1..=86_400,
+            ),
+            within(
+                "execution.scheduler.long_poll_timeout_seconds",
+                scheduler.long_poll_timeout_seconds,
+                poll_seconds,
+            ),
+            within("execution.scheduler.worker_grace_seconds", scheduler.worker_grace_seconds, 0..=86_400),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
+            faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));
+        }
+        let (_, config) = self.exec_queue();
+        faults.extend(config.check(EXEC_QUEUE).err().map(|what| format!("execution.scheduler: {what}")));
+        faults.extend(
+            server::fault_of_scope_name(self.workspace()).map(|what| format!("server.instance_name {what}")),
+        );
+        let callback_url = self.push.callback_url.as_deref();
+        faults.extend(
+            callback_url
+                .and_then(server::fault_of_callback_url)
+                .map(|what| format!("push.callback_url {what}")),
+        );
+        faults
     }
 }
 

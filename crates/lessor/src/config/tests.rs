@@ -30,12 +30,12 @@ exec_enabled = true
 "#;
 
 fn faults(text: &str) -> String {
-    Config::parse(text).unwrap_err().join("\n")
+    file::parse::<Config>(text).unwrap_err().join("\n")
 }
 
 #[test]
 fn s3_62_address_and_instance_name_are_read() {
-    let config = Config::parse(DOCUMENT).unwrap();
+    let config = file::parse::<Config>(DOCUMENT).unwrap();
     assert_eq!(config.server.address, "0.0.0.0:8980".parse().unwrap());
     assert_eq!(config.server.instance_name, "production");
     assert_eq!(&*config.exec_queue().0.scope.workspace, "production");
@@ -43,7 +43,7 @@ fn s3_62_address_and_instance_name_are_read() {
 
 #[test]
 fn s3_63_both_stores_are_on_the_filesystem() {
-    let config = Config::parse(DOCUMENT).unwrap();
+    let config = file::parse::<Config>(DOCUMENT).unwrap();
     assert_eq!(config.storage.cas.root_dir.as_deref(), Some(Path::new("/var/lib/example/cas")));
     assert_eq!(config.storage.action_cache.root_dir.as_deref(), Some(Path::new("/var/lib/example/cache")));
     assert!(faults("[storage.cas]\nbackend = \"tape\"").contains("filesystem"));
@@ -51,19 +51,19 @@ fn s3_63_both_stores_are_on_the_filesystem() {
 
 #[test]
 fn s3_64_executions_go_to_the_scheduler() {
-    assert_eq!(Config::parse(DOCUMENT).unwrap().execution.backend, ExecutionBackend::Scheduler);
+    assert_eq!(file::parse::<Config>(DOCUMENT).unwrap().execution.backend, ExecutionBackend::Scheduler);
     assert!(faults("[execution]\nbackend = \"local\"").contains("scheduler"));
 }
 
 #[test]
 fn s3_65_the_scheduler_has_the_documents_keys_and_defaults() {
-    let scheduler = Config::parse(DOCUMENT).unwrap().execution.scheduler;
+    let scheduler = file::parse::<Config>(DOCUMENT).unwrap().execution.scheduler;
     assert_eq!((scheduler.heartbeat_timeout_seconds, scheduler.long_poll_timeout_seconds), (110, 20));
-    let settings = Config::parse(DOCUMENT).unwrap().settings(false, false).server.scheduler;
+    let settings = file::parse::<Config>(DOCUMENT).unwrap().settings(false, false).server.scheduler;
     assert_eq!((settings.heartbeat_timeout.as_secs(), settings.long_poll_timeout.as_secs()), (110, 20));
-    let (key, queue) = Config::parse(DOCUMENT).unwrap().exec_queue();
+    let (key, queue) = file::parse::<Config>(DOCUMENT).unwrap().exec_queue();
     assert_eq!((&*key.name, queue.lease_ms, queue.max_queue_size), ("exec", Some(240_000), Some(77)));
-    let plain = Config::parse("").unwrap().execution.scheduler;
+    let plain = file::parse::<Config>("").unwrap().execution.scheduler;
     assert_eq!(
         (plain.lease_duration_seconds, plain.heartbeat_timeout_seconds, plain.long_poll_timeout_seconds),
         (300, 120, 30)
@@ -73,8 +73,10 @@ fn s3_65_the_scheduler_has_the_documents_keys_and_defaults() {
 
 #[test]
 fn s3_66_execution_can_be_switched_off() {
-    assert!(Config::parse("").unwrap().capabilities.exec_enabled);
-    assert!(!Config::parse("[capabilities]\nexec_enabled = false").unwrap().capabilities.exec_enabled);
+    assert!(file::parse::<Config>("").unwrap().capabilities.exec_enabled);
+    assert!(
+        !file::parse::<Config>("[capabilities]\nexec_enabled = false").unwrap().capabilities.exec_enabled
+    );
 }
 
 #[test]
@@ -108,7 +110,7 @@ fn p14_a_value_of_the_wrong_kind_or_size_is_named() {
 
 #[test]
 fn what_is_shown_is_read_back_as_the_same() {
-    for config in [Config::default(), Config::with_every_key(), Config::parse(DOCUMENT).unwrap()] {
+    for config in [Config::default(), Config::with_every_key(), file::parse::<Config>(DOCUMENT).unwrap()] {
         assert_eq!(toml::from_str::<Config>(&toml::to_string(&config).unwrap()).unwrap(), config);
     }
 }
@@ -116,5 +118,5 @@ fn what_is_shown_is_read_back_as_the_same() {
 #[test]
 fn an_open_address_is_warned_of() {
     assert_eq!(Config::default().warnings().count(), 0);
-    assert_eq!(Config::parse(DOCUMENT).unwrap().warnings().count(), 1);
+    assert_eq!(file::parse::<Config>(DOCUMENT).unwrap().warnings().count(), 1);
 }

@@ -3,13 +3,12 @@
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-use super::Config;
-
 /// Below this likeness a suggestion would be a guess.
 const LIKE: f64 = 0.75;
 
-/// A line for each key of the text that is not one of the known, with the nearest that is.
-pub fn keys(text: &str, known: &Config) -> Result<Vec<String>, toml::de::Error> {
+/// A line for each key of the text that is not one of the known, with the nearest that is. A known table that is empty
+/// takes any key.
+pub fn keys(text: &str, known: &impl serde::Serialize) -> Result<Vec<String>, toml::de::Error> {
     let known = Table::try_from(known).unwrap_or_default();
     let document = DeTable::parse(text)?;
     let mut search = Search { text, every: Vec::new(), found: Vec::new() };
@@ -40,7 +39,9 @@ impl Search<'_> {
         for (key, value) in table.iter() {
             let name = join(path, key.get_ref());
             match (known.get(key.get_ref().as_ref()), value.get_ref()) {
-                (Some(Value::Table(known)), DeValue::Table(inner)) => self.look(inner, known, &name),
+                (Some(Value::Table(known)), DeValue::Table(inner)) if !known.is_empty() => {
+                    self.look(inner, known, &name);
+                }
                 (Some(_), _) => {}
                 (None, _) => {
                     let line = self.text[..key.span().start].matches('\n').count() + 1;

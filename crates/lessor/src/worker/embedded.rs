@@ -3,23 +3,23 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
 use blobs::{Blobs, Tenant};
 use tokio::task::JoinHandle;
 use wire::DEFAULT_SCOPE_NAME;
 use worker::cas::LocalCas;
-use worker::executors::Host;
-use worker::{ActionOptions, Actions, Config, Stopper};
+use worker::{Stopper, Work, executors};
 
-use super::{Instances, platform, slots};
+use super::Instances;
+use super::file::{Host, Worker};
+use super::settings::{Settings, slots};
 use crate::data_dir::DataDir;
 
 /// Where its actions run, below the data directory.
 const DIRECTORY: &str = "worker";
 /// How long running actions may take once everything is to stop; a second signal ends it sooner.
-const DRAIN: Duration = Duration::from_secs(30);
+const DRAIN_SECONDS: u64 = 30;
 
 pub struct Embedded {
     stop: Stopper,
@@ -34,21 +34,21 @@ impl Embedded {
         instances: Instances,
     ) -> Result<Embedded> {
         let url = format!("http://{}", reachable(address));
-        let cas = Arc::new(LocalCas::new(content, Tenant::new(DEFAULT_SCOPE_NAME)?));
-        let directory = std::path::absolute(data.path().join(DIRECTORY))?;
-        let actions = ActionOptions { allow_absolute_symlinks: true, ..ActionOptions::below(directory) };
-        let config = Config {
+        let settings = Settings::of(Worker {
+            worker_id: Some(data.worker_id()?),
+            server_url: url,
             max_concurrent_tasks: slots(),
-            platform: platform(),
-            drain_timeout: DRAIN,
-            ..Config::new(url, data.worker_id()?, actions)
-        };
+            drain_timeout_seconds: DRAIN_SECONDS,
+            host: Host { work_dir: data.path().join(DIRECTORY), ..Host::default() },
+            ..Worker::default()
+        })?;
+        let cas = Arc::new(LocalCas::new(content, Tenant::new(DEFAULT_SCOPE_NAME)?));
         let stop = Stopper::new();
-        let host = Arc::new(Host::new(Host::DEFAULT_ENV_ALLOW));
         let told = stop.clone();
         let running = tokio::spawn(async move {
-            let actions = Actions::open(&config.worker_id, &config.actions, host, cas).await?;
-            instances.serve(config, Arc::new(actions), told).await
+            let Settings { config, executor, .. } = settings;
+            let work = Work::open(&config, executors::open(&executor).await?, cas).await?;
+            instances.serve(config, Arc::new(work), told).await
         });
         Ok(Embedded { stop, running })
     }

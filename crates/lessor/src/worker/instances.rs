@@ -12,7 +12,7 @@ use authority::Scope;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wire::DEFAULT_SCOPE_NAME;
-use worker::{Actions, Agent, Config, Error, Stopper};
+use worker::{Agent, Config, Error, Stopper, Work};
 
 /// Most instances beside the default one. Anybody may name any, and each costs a connection.
 const MAX_INSTANCES: usize = 64;
@@ -29,8 +29,8 @@ impl Instances {
     }
 
     /// Works for all of them until it is told to stop, or the agent of the default one ends.
-    pub async fn serve(mut self, config: Config, actions: Arc<Actions>, stop: Stopper) -> Result<(), Error> {
-        let mut default = tokio::spawn(Agent::serve(config.clone(), actions.clone(), stop.clone()));
+    pub async fn serve(mut self, config: Config, work: Arc<Work>, stop: Stopper) -> Result<(), Error> {
+        let mut default = tokio::spawn(Agent::serve(config.clone(), work.clone(), stop.clone()));
         let mut others = JoinSet::new();
         let mut known = HashSet::from([Arc::from(DEFAULT_SCOPE_NAME)]);
         let ended = loop {
@@ -48,7 +48,7 @@ impl Instances {
                         workspace: Some(workspace.to_string()),
                         ..config.clone()
                     };
-                    let agent = Agent::serve(config, actions.clone(), stop.clone());
+                    let agent = Agent::serve(config, work.clone(), stop.clone());
                     others.spawn(async move { (agent.await, workspace) });
                 }
                 Some(ended) = others.join_next(), if !others.is_empty() => {

@@ -1,17 +1,25 @@
-//! `lessor worker`: runs actions for a coordinator.
+//! `lessor worker`: runs actions and commands for a coordinator.
 
+mod check;
 mod daemon;
 mod embedded;
+mod execute;
+mod file;
 mod instances;
 mod metrics;
+mod settings;
+pub mod worker_id;
 
 pub use embedded::Embedded;
+pub use file::WorkerFile;
 pub use instances::Instances;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Subcommand;
+
+use crate::client;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -21,23 +29,18 @@ pub struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Lease actions from a coordinator and run them, until it is told to stop
-    Daemon(daemon::Options),
+    /// Lease tasks from a coordinator and run them, until it is told to stop
+    Daemon(Box<daemon::Options>),
+    /// Find out whether a worker could do its work here
+    Check(Box<check::Options>),
+    /// Run one action with no coordinator, to look at what it does
+    Execute(execute::Options),
 }
 
 pub fn run(options: Options) -> Result<ExitCode> {
     match options.command {
-        Command::Daemon(options) => daemon::run(options).map(|()| ExitCode::SUCCESS),
+        Command::Daemon(options) => daemon::run(*options).map(|()| ExitCode::SUCCESS),
+        Command::Check(options) => client::block_on(check::run(*options)),
+        Command::Execute(options) => client::block_on(execute::run(&options)),
     }
-}
-
-/// What this machine offers when nothing else is said.
-fn platform() -> std::collections::BTreeMap<String, String> {
-    let os = if cfg!(target_os = "linux") { "linux" } else { std::env::consts::OS };
-    let pairs = [("OSFamily", os), ("ISA", std::env::consts::ARCH)];
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
-}
-
-fn slots() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
 }

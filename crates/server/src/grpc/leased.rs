@@ -51,6 +51,7 @@ pub fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> Lease
             .and_then(|extras| extras.resources.as_deref())
             .map(Bytes::copy_from_slice)
             .unwrap_or_default(),
+        created_at: Some(timestamp(grant.created_at)),
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use blobs::{
-    Begun, BlobReader, BlobWriter, Blobs, BoxFuture, Digest, DigestFunction, Error, Hash, Progress, Result,
-    Tenant, UploadRequest, WriteStatus,
+    Begun, BlobReader, BlobWriter, Blobs, BoxFuture, Digest, DigestFunction, Error, Hash, Pinned, Progress,
+    Result, Tenant, UploadRequest, WriteStatus,
 };
 use bytes::Bytes;
 
@@ -121,6 +121,14 @@ impl Blobs for CountedBlobs {
         digest: Digest,
     ) -> BoxFuture<'a, WriteStatus> {
         self.inner.write_status(tenant, name, digest)
+    }
+
+    fn pin(&self, tenant: &Tenant, digests: &[Digest]) -> Pinned {
+        self.inner.pin(tenant, digests)
+    }
+
+    fn max_blob_bytes(&self) -> u64 {
+        self.inner.max_blob_bytes()
     }
 }
 

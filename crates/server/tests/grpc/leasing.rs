@@ -99,6 +99,7 @@ async fn s3_19_27_29_a_leased_task_has_every_field() {
     assert_eq!(leased.timeout, Some(prost_types::Duration { seconds: 90, nanos: 500_000_000 }));
     let (granted, expires) = (leased.granted_at.unwrap(), leased.lease_expires_at.unwrap());
     assert!(expires.seconds - granted.seconds <= 91, "no lease outlives its attempt");
+    assert!(leased.created_at.is_some_and(|created| created.seconds <= granted.seconds));
     assert_eq!((leased.payload, leased.deadline), (submitted.payload, Some(deadline)));
     assert_eq!(
         (leased.run_id.as_str(), leased.asset_id.as_str(), leased.task_key.as_str()),

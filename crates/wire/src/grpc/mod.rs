@@ -12,7 +12,7 @@ pub const SERVICE_NAMES: [&str; 3] = [
     "build.bazel.remote.execution.v2.WorkerScheduler",
 ];
 
-pub use bazel_remote_apis::build::bazel::remote::execution::v2::ActionResult;
+pub use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Digest};
 pub use generated::*;
 
 #[allow(clippy::all)]

@@ -1,5 +1,6 @@
 //! One action from its digest to its result: fetch, lay out, run, bring home.
 
+mod once;
 mod payload;
 mod site;
 mod times;
@@ -11,31 +12,29 @@ use std::time::Duration;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, ActionResult, Command, Platform};
 use blobs::{Digest, DigestFunction};
 use prost::Message;
-use tokio_util::sync::CancellationToken;
-use wire::grpc::ErrorCategory;
+pub use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
-use crate::executors::{End, Run};
+use crate::executors::Run;
 use crate::inputs::{Fetched, Inputs, blocking};
 use crate::outputs::{self, Collected, Destination, Expected};
-use crate::work_dir::WorkDirs;
+use crate::workshop::{Workshop, blocking_setup};
 use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
+pub use once::{Once, OnceError, execute_once};
 use payload::Payload;
-use site::Site;
-use times::Times;
+pub(crate) use site::Site;
+use times::{Times, packed, timestamp};
 
 /// How often contents that vanished between their coming and their use are fetched again.
 const MAX_ROUNDS: u32 = 3;
 
+const REQUEST_METADATA: &str = "build.bazel.remote.execution.v2.RequestMetadata";
+
 /// Runs actions; all that the work on them shares.
 pub struct Actions {
-    worker_id: String,
-    max_output_bytes: u64,
+    shop: Arc<Workshop>,
     allow_absolute_symlinks: bool,
-    executor: Arc<dyn Executor>,
-    cas: Arc<dyn Cas>,
     inputs: Inputs,
-    dirs: Arc<WorkDirs>,
 }
 
 /// An action that can be run: everything it needs is here.
@@ -54,22 +53,20 @@ impl Actions {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
-        let (id, own) = (worker_id.to_owned(), options.clone());
-        let root = own.work_dir.clone();
-        let taken = blocking_setup(move || WorkDirs::take(&root, &id)).await?;
-        // What runs there still would write to what is removed.
-        executor.clear().await.map_err(|failure| Error::Setup(failure.message))?;
-        let open = move || Ok((taken.clear()?, Cache::open(&own.cache_dir, own.cache_max_bytes)?));
-        let (dirs, cache) = blocking_setup(open).await?;
-        Ok(Actions {
-            worker_id: worker_id.to_owned(),
-            max_output_bytes: options.max_output_bytes,
-            allow_absolute_symlinks: options.allow_absolute_symlinks,
-            inputs: Inputs::new(Arc::new(cache), cas.clone(), options.allow_absolute_symlinks),
-            executor,
-            cas,
-            dirs,
-        })
+        let shop = Workshop::open(worker_id, options, executor, cas).await?;
+        Actions::open_in(shop, options).await
+    }
+
+    pub(crate) async fn open_in(shop: Arc<Workshop>, options: &ActionOptions) -> Result<Actions, Error> {
+        let own = options.clone();
+        let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
+        let inputs = Inputs::new(Arc::new(cache), shop.cas.clone(), options.allow_absolute_symlinks);
+        Ok(Actions { shop, allow_absolute_symlinks: options.allow_absolute_symlinks, inputs })
+    }
+
+    /// What was fetched for earlier actions.
+    pub(crate) fn cache(&self) -> &Arc<Cache> {
+        self.inputs.cache()
     }
 
     /// Runs one action. `freed` is called when its command has ended.
@@ -84,20 +81,14 @@ impl Actions {
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let site = unless(cancel, self.site(instance, &ready)).await?;
         times.inputs_fetched();
-        let ran = self.executor.execute(self.prepared(&ready, &site, cancel)?).await?;
+        let ran = self.shop.execute(self.prepared(&ready, &site, cancel)?).await?;
         times.ran(&ran);
         freed();
-        let exit_code = match ran.end {
-            End::Exited(code) => code,
-            End::TimedOut => return Err(Failure::timeout(timeout(&ready.action)?.unwrap_or(ran.run_time))),
-            End::Cancelled => return Err(Failure::cancelled()),
-            End::TooMuchOutput => return Err(self.too_much_output()),
-            End::OutOfMemory => return Err(Failure::out_of_memory()),
-        };
+        let exit_code = self.shop.exit_code(&ran, timeout(&ready.action)?).await?;
         let bring_home = self.bring_home(instance, action.function, &ready, site);
         let mut result = unless(cancel, bring_home).await?;
         result.exit_code = exit_code;
-        result.execution_metadata = Some(times.finish(&self.worker_id));
+        result.execution_metadata = Some(times.finish(&self.shop.worker_id));
         Ok(result)
     }
 
@@ -147,8 +138,9 @@ impl Actions {
     /// even if nobody waits for that.
     async fn site(&self, instance: &str, ready: &Ready) -> Result<Site, Failure> {
         for _ in 0..MAX_ROUNDS {
-            let (dirs, inputs, expected) = (self.dirs.clone(), ready.inputs.clone(), ready.expected.clone());
-            match blocking(move || Site::make(&dirs, &inputs, &expected)).await? {
+            let (shop, inputs, expected) = (self.shop.clone(), ready.inputs.clone(), ready.expected.clone());
+            let make = move || shop.disk.check().and_then(|()| Site::make(&shop.dirs, &inputs, &expected));
+            match blocking(make).await? {
                 Ok(site) => return Ok(site),
                 Err(gone) => self.inputs.fetch_again(instance, &gone).await?,
             }
@@ -174,7 +166,7 @@ impl Actions {
             timeout: timeout(&ready.action)?,
             stdout: clone(&site.stdout)?,
             stderr: clone(&site.stderr)?,
-            max_output_bytes: self.max_output_bytes,
+            max_output_bytes: self.shop.max_output_bytes,
             platform: platform.map(pairs).unwrap_or_default(),
             cancel: cancel.clone(),
         })
@@ -190,14 +182,8 @@ impl Actions {
         let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
         let collect = move || site.collect(&inputs, &expected, function).map(|collected| (collected, site));
         let (Collected { result, found }, site) = blocking(collect).await?;
-        outputs::upload(Destination { cas: &*self.cas, instance }, found, &site.root).await?;
+        outputs::upload(Destination { cas: &*self.shop.cas, instance }, found, &site.root).await?;
         Ok(result)
-    }
-
-    fn too_much_output(&self) -> Failure {
-        let message =
-            format!("the command wrote more than {} bytes to its output or error", self.max_output_bytes);
-        Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message)
     }
 }
 
@@ -209,20 +195,23 @@ impl Performer for Actions {
             Err(failure) => return failure.into(),
         };
         match self.run(&payload.instance_name, payload.action, place.cancelled(), || place.free()).await {
-            Ok(result) => Outcome::Action(Box::new(result)),
+            Ok(mut result) => {
+                if let Some(metadata) = &mut result.execution_metadata {
+                    metadata.queued_timestamp = task.created_at.and_then(timestamp);
+                    let origin = payload.origin.told();
+                    metadata
+                        .auxiliary_metadata
+                        .extend(origin.map(|origin| packed(REQUEST_METADATA, &origin)));
+                }
+                Outcome::Action(Box::new(result))
+            }
             Err(failure) => failure.into(),
         }
     }
 
     async fn settle(&self) {
-        self.dirs.settle().await;
+        self.shop.dirs.settle().await;
     }
-}
-
-async fn blocking_setup<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Setup(error.to_string()))?
 }
 
 /// Work that stops where it is when the attempt is cancelled.

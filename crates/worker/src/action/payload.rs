@@ -1,5 +1,6 @@
 //! What the payload of an execution says. Fields that are not known here are for others.
 
+use bazel_remote_apis::build::bazel::remote::execution::v2::{RequestMetadata, ToolDetails};
 use blobs::{Digest, DigestFunction};
 use serde::Deserialize;
 
@@ -9,6 +10,34 @@ use crate::Failure;
 pub struct Payload {
     pub action: Digest,
     pub instance_name: String,
+    pub origin: Origin,
+}
+
+/// What the client said of the build that the action is part of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Origin {
+    tool: String,
+    invocation: String,
+    target: String,
+    mnemonic: String,
+    correlated_invocations: String,
+}
+
+impl Origin {
+    /// In the protocol's words, if there is anything to say.
+    pub fn told(&self) -> Option<RequestMetadata> {
+        let (name, version) = self.tool.rsplit_once(' ').unwrap_or((&self.tool, ""));
+        let tool = ToolDetails { tool_name: name.to_owned(), tool_version: version.to_owned() };
+        (*self != Origin::default()).then(|| RequestMetadata {
+            tool_details: (!self.tool.is_empty()).then_some(tool),
+            tool_invocation_id: self.invocation.clone(),
+            target_id: self.target.clone(),
+            action_mnemonic: self.mnemonic.clone(),
+            correlated_invocations_id: self.correlated_invocations.clone(),
+            ..RequestMetadata::default()
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -19,6 +48,8 @@ struct Text {
     digest_function: Option<String>,
     #[serde(default)]
     instance_name: String,
+    #[serde(default)]
+    origin: Origin,
 }
 
 impl Payload {
@@ -31,7 +62,7 @@ impl Payload {
             Some(other) => return Err(bad(format!("the digest function {other:?} is not known"))),
         };
         let action = Digest::parse(function, &text.action_digest).map_err(|error| bad(error.to_string()))?;
-        Ok(Payload { action, instance_name: text.instance_name })
+        Ok(Payload { action, instance_name: text.instance_name, origin: text.origin })
     }
 }
 
@@ -46,7 +77,8 @@ mod tests {
             r#"{{"operationName":"o","actionDigest":"{action}","digestFunction":"BLAKE3","instanceName":"i","new":1}}"#
         );
         let payload = Payload::read(json.as_bytes()).unwrap();
-        assert_eq!(payload, Payload { action, instance_name: "i".to_owned() });
+        assert_eq!((payload.action, payload.instance_name.as_str()), (action, "i"));
+        assert_eq!(payload.origin.told(), None);
         for bad in ["", "{}", "[]", r#"{"actionDigest":"x"}"#] {
             assert_eq!(Payload::read(bad.as_bytes()).unwrap_err().code, Failure::INVALID_ACTION);
         }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Seek;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use blobs::{Digest, DigestFunction};
@@ -19,8 +19,8 @@ pub struct Site {
     /// Without names, so that no command can swap them.
     pub stdout: File,
     pub stderr: File,
-    /// Removed with everything in it when the site is dropped.
-    _dir: WorkDir,
+    /// Removed with everything in it when the site is dropped. None for one that stays.
+    _dir: Option<WorkDir>,
 }
 
 impl Site {
@@ -30,17 +30,35 @@ impl Site {
         inputs: &Fetched,
         expected: &Expected,
     ) -> Result<Result<Site, Vec<Key>>, Failure> {
-        let failed = |error| Failure::io("the work directory", error);
-        let dir = dirs.make().map_err(failed)?;
-        let root = dir.path().join("root");
-        std::fs::create_dir(&root).map_err(failed)?;
-        let gone = inputs.lay_out(&root)?;
+        let site = Site::empty(dirs)?;
+        let gone = inputs.lay_out(&site.root)?;
         if !gone.is_empty() {
             return Ok(Err(gone));
         }
-        expected.prepare(&root)?;
-        let capture = || tempfile::tempfile_in(dir.path()).map_err(failed);
-        Ok(Ok(Site { root, stdout: capture()?, stderr: capture()?, _dir: dir }))
+        expected.prepare(&site.root)?;
+        Ok(Ok(site))
+    }
+
+    /// A place with nothing in it. Blocking.
+    pub fn empty(dirs: &Arc<WorkDirs>) -> Result<Site, Failure> {
+        let make = || {
+            let dir = dirs.make()?;
+            let root = dir.path().join("root");
+            std::fs::create_dir(&root)?;
+            let capture = || tempfile::tempfile_in(dir.path());
+            Ok(Site { root, stdout: capture()?, stderr: capture()?, _dir: Some(dir) })
+        };
+        make().map_err(|error: std::io::Error| Failure::io("the work directory", error))
+    }
+
+    /// An empty place that stays, with its output in files that can be looked at. Blocking.
+    pub fn kept(root: &Path, stdout: &Path, stderr: &Path) -> Result<Site, Failure> {
+        let make = || {
+            std::fs::create_dir(root)?;
+            let capture = |path| File::options().create_new(true).read(true).append(true).open(path);
+            Ok(Site { root: root.to_owned(), stdout: capture(stdout)?, stderr: capture(stderr)?, _dir: None })
+        };
+        make().map_err(|error: std::io::Error| Failure::io(root.display(), error))
     }
 
     /// Reads what the command left behind, once it is sure that its inputs are what they were. Blocking.

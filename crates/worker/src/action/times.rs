@@ -1,13 +1,14 @@
-//! When each part of an attempt began and ended (R52).
+//! When each part of an attempt began and ended, and what it used up (R52).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::ExecutedActionMetadata;
-use bazel_remote_apis::google::protobuf::{Duration, Timestamp};
+use bazel_remote_apis::google::protobuf::{Any, Duration, Timestamp};
+use prost::Message;
+use wire::grpc::ResourceUsage;
 
-use crate::executors::Ran;
+use crate::executors::{Ran, Usage};
 
-/// When the task was queued is the coordinator's to say.
 #[derive(Debug)]
 pub struct Times {
     told: ExecutedActionMetadata,
@@ -38,6 +39,7 @@ impl Times {
             seconds: i64::try_from(ran.run_time.as_secs()).unwrap_or(i64::MAX),
             nanos: i32::try_from(ran.run_time.subsec_nanos()).unwrap_or(0),
         });
+        self.told.auxiliary_metadata.extend(ran.usage.as_ref().map(used));
         self.told.output_upload_start_timestamp = timestamp(SystemTime::now());
     }
 
@@ -50,7 +52,23 @@ impl Times {
     }
 }
 
-fn timestamp(time: SystemTime) -> Option<Timestamp> {
+/// Where no standard has a word, ours is used: `lessor.worker.v1.ResourceUsage`.
+fn used(usage: &Usage) -> Any {
+    let time = |time| prost_types::Duration::try_from(time).ok();
+    let usage = ResourceUsage {
+        user_time: time(usage.user_time),
+        system_time: time(usage.system_time),
+        max_rss_bytes: usage.max_rss_bytes,
+    };
+    packed("lessor.worker.v1.ResourceUsage", &usage)
+}
+
+/// A message with its name.
+pub fn packed(name: &str, message: &impl Message) -> Any {
+    Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec() }
+}
+
+pub fn timestamp(time: SystemTime) -> Option<Timestamp> {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Some(Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),

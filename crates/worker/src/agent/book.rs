@@ -1,30 +1,32 @@
 //! What the agent knows and has to say: the leases that it holds, what was sent and not answered, how many more it
 //! takes. No network, no clock and no processes of its own: it is told what happened and says what follows.
 
+mod answers;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
 use wire::grpc::{
-    LeaseStatus, LeasedTask, RegisterWorkerResponse, ReportAnswer, TaskStatus, UpdateTaskStatusRequest,
-    UpdateTaskStatusResponse, Verdict, WorkRequest, WorkResponse, WorkerState, WorkerStats,
+    LeaseStatus, LeasedTask, RegisterWorkerResponse, UpdateTaskStatusRequest, WorkRequest, WorkResponse,
+    WorkerState, WorkerStats,
 };
 
+use super::capacity::{Capacity, Fit};
 use super::held::{Held, Said};
+use super::resources::Resources;
 use super::words::{beat, release, start};
-use crate::{Failure, Outcome};
+use crate::{Config, Outcome};
 
 /// Most leases at a time; a heartbeat can name as many.
 pub const MAX_LEASES: usize = 1_000;
 /// Most bytes of reports in one message, of the four mebibytes that it may have. One report is never larger: a result
 /// has at most one mebibyte.
 const MAX_REPORT_BYTES: usize = 2 * 1024 * 1024;
-/// How often to say something to a coordinator that does not ask for more.
-const DEFAULT_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 
 pub struct Book {
-    slots: usize,
+    capacity: Capacity,
     held: BTreeMap<Arc<str>, Held>,
     /// Leases to be given back, and those on their way.
     releases: BTreeMap<Arc<str>, Said>,
@@ -36,6 +38,8 @@ pub struct Book {
     /// How many tasks the coordinator may still send.
     credit: usize,
     interval: Duration,
+    /// The longest that the operator allows.
+    max_interval: Duration,
     is_draining: bool,
     /// Whether the coordinator was told of the draining on this connection.
     drain_told: bool,
@@ -51,16 +55,23 @@ enum Sent {
 }
 
 impl Book {
-    pub fn new(slots: usize) -> Book {
+    pub fn new(config: &Config) -> Book {
+        let slots = config.max_concurrent_tasks.clamp(1, MAX_LEASES / 2);
+        let total = Resources {
+            cpu_cores: config.cpu_cores,
+            memory_bytes: config.memory_bytes,
+            disk_bytes: config.disk_bytes,
+        };
         Book {
-            slots: slots.clamp(1, MAX_LEASES / 2),
+            capacity: Capacity::new(slots, total),
             held: BTreeMap::new(),
             releases: BTreeMap::new(),
             sent: VecDeque::new(),
             beats: VecDeque::new(),
             beaten_at: None,
             credit: 0,
-            interval: DEFAULT_HEARTBEAT_INTERVAL,
+            interval: config.heartbeat_interval,
+            max_interval: config.heartbeat_interval,
             is_draining: false,
             drain_told: false,
             completed: 0,
@@ -72,7 +83,8 @@ impl Book {
     /// Leases that the coordinator thinks are here and are not are given back.
     pub fn connected(&mut self, welcome: &RegisterWorkerResponse, known: Vec<LeaseStatus>) {
         let interval = welcome.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
-        self.interval = interval.filter(|interval| !interval.is_zero()).unwrap_or(DEFAULT_HEARTBEAT_INTERVAL);
+        let told = interval.filter(|interval| !interval.is_zero());
+        self.interval = told.unwrap_or(self.max_interval).min(self.max_interval);
         self.sent.clear();
         self.beats.clear();
         self.beaten_at = None;
@@ -112,12 +124,21 @@ impl Book {
             let lease_id: Arc<str> = Arc::from(task.lease_id.as_str());
             if self.is_draining || self.held.len() >= MAX_LEASES {
                 self.releases.insert(lease_id, Said::NOW);
-            } else if !self.held.contains_key(&lease_id) {
-                self.held.insert(lease_id.clone(), Held::new(&task, now, self.interval));
+            } else if !self.held.contains_key(&lease_id) && self.takes(&lease_id, &task, now) {
                 begun.push((lease_id, task));
             }
         }
         begun
+    }
+
+    /// The worker has looked at itself.
+    pub fn set_fitness(&mut self, fitness: Result<(), String>) {
+        self.capacity.set_fitness(fitness);
+    }
+
+    /// The task of a lease that is held.
+    pub fn task_of(&self, lease_id: &str) -> Option<&str> {
+        self.held.get(lease_id).map(|held| held.task_id.as_str())
     }
 
     /// Where the work of an attempt listens for its end.
@@ -218,6 +239,9 @@ impl Book {
     pub fn outgoing(&mut self, now: Duration) -> WorkRequest {
         let credit = self.more_credit();
         self.credit += credit;
+        if credit > 0 {
+            self.capacity.asked();
+        }
         self.drain_told = self.is_draining;
         let mut heartbeats = Vec::new();
         if self.beat_due() <= now {
@@ -241,15 +265,36 @@ impl Book {
         }
     }
 
-    /// A slot is free once its command has ended; outputs that pile up meanwhile hold up new tasks all the same.
-    fn more_credit(&self) -> usize {
-        if self.is_draining {
-            return 0;
+    /// Whether a task can be begun. One that cannot is given back, or has failed.
+    fn takes(&mut self, lease_id: &Arc<str>, task: &LeasedTask, now: Duration) -> bool {
+        let asks = Resources::read(&task.resources_json);
+        let fit = match &asks {
+            Ok(asks) => self.capacity.judge(asks, self.held.values()),
+            Err(failure) => Fit::Never(failure.clone()),
+        };
+        let new = |asks| Held::new(task, asks, now, self.interval);
+        match fit {
+            Fit::Now => drop(self.held.insert(lease_id.clone(), new(asks.unwrap_or_default()))),
+            Fit::Later => {
+                self.releases.insert(lease_id.clone(), Said::NOW);
+                return false;
+            }
+            Fit::Never(failure) => {
+                tracing::warn!(task_id = task.task_id, why = failure.message, "a task cannot be done here");
+                let mut held = new(Resources::default());
+                held.ended(lease_id, failure.into());
+                self.held.insert(lease_id.clone(), held);
+                return false;
+            }
         }
-        let busy = self.held.values().filter(|held| held.has_slot).count();
-        let free = self.slots.saturating_sub(busy);
-        let room = (2 * self.slots).saturating_sub(self.held.len());
-        free.min(room).saturating_sub(self.credit)
+        true
+    }
+
+    fn more_credit(&self) -> usize {
+        match self.is_draining {
+            true => 0,
+            false => self.capacity.room(self.held.values()).saturating_sub(self.credit),
+        }
     }
 
     fn beat_due(&self) -> Duration {
@@ -292,95 +337,6 @@ impl Book {
             (true, _) => WorkerState::Draining,
             (false, true) => WorkerState::Idle,
             (false, false) => WorkerState::Busy,
-        }
-    }
-
-    fn answered(
-        &mut self,
-        lease_id: &Arc<str>,
-        sent: Sent,
-        sent_at: Duration,
-        answer: &ReportAnswer,
-        now: Duration,
-    ) {
-        let told = answer.answer.clone().unwrap_or_default();
-        let why = answer.problem.as_ref().map(|problem| problem.detail.as_str()).unwrap_or_default();
-        let is_undecided = answer.problem.is_some() && told.verdict() == Verdict::Unspecified;
-        match sent {
-            Sent::Release => drop(self.releases.remove(lease_id)),
-            Sent::Start if told.verdict() != Verdict::Unspecified => {
-                self.lose(lease_id, if why.is_empty() { "it was over on arrival" } else { why });
-            }
-            Sent::Start => {
-                let Some(held) = self.held.get_mut(lease_id) else { return };
-                // A heartbeat says the same; that the attempt has begun is worth no repeat of its own.
-                held.start = Said::Answered;
-                if told.lease_expires_at.is_some() {
-                    held.clock.extended(sent_at);
-                }
-                if told.should_cancel {
-                    held.cancel.cancel();
-                }
-            }
-            Sent::Report if is_undecided => {
-                if let Some((_, said)) = self.held.get_mut(lease_id).and_then(|held| held.report.as_mut()) {
-                    said.undecided(now);
-                }
-            }
-            Sent::Report => self.judged(lease_id, &told, why),
-        }
-    }
-
-    /// A report has its verdict.
-    fn judged(&mut self, lease_id: &Arc<str>, told: &UpdateTaskStatusResponse, why: &str) {
-        let Some(mut held) = self.held.remove(lease_id) else { return };
-        let status = held.report.as_ref().map(|(report, _)| report.status());
-        let is_completion = status == Some(TaskStatus::Completed);
-        let task_id = held.task_id.as_str();
-        match told.verdict() {
-            Verdict::Committed => {
-                self.completed += i64::from(is_completion);
-                self.failed += i64::from(!is_completion);
-                tracing::info!(task_id, state = told.task_state().as_str_name(), "committed");
-            }
-            Verdict::Cancelled => tracing::warn!(task_id, "the lease was lost, and the result is discarded"),
-            Verdict::Rejected | Verdict::Unspecified => {
-                tracing::error!(task_id, why, "the report was rejected");
-                if is_completion {
-                    // Nothing was decided about the attempt: that its result cannot be taken is how it ends.
-                    held.ended(lease_id, Failure::result_rejected(why).into());
-                    self.held.insert(lease_id.clone(), held);
-                }
-            }
-        }
-    }
-
-    fn told(&mut self, status: &LeaseStatus, sent_at: Option<Duration>) {
-        if status.lost {
-            // A lease whose report is on its way is over because of it; its own answer says how.
-            let is_reporting =
-                self.held.get(status.lease_id.as_str()).is_some_and(|held| held.report.is_some());
-            if !is_reporting {
-                self.lose(&status.lease_id, "the coordinator says that it is over");
-            }
-            return;
-        }
-        let Some(held) = self.held.get_mut(status.lease_id.as_str()) else { return };
-        if status.problem.is_none()
-            && let Some(sent_at) = sent_at
-        {
-            held.clock.extended(sent_at);
-        }
-        if status.should_cancel {
-            held.cancel.cancel();
-        }
-    }
-
-    /// The attempt can no longer commit: its work stops, and nothing is said of it.
-    fn lose(&mut self, lease_id: &str, why: &str) {
-        if let Some(held) = self.held.remove(lease_id) {
-            held.cancel.cancel();
-            tracing::warn!(task_id = held.task_id, why, "a lease is lost, and its work is stopped");
         }
     }
 }

@@ -11,8 +11,8 @@ use tonic::{Code, Request, Status, Streaming};
 use tonic_types::StatusExt;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{
-    HeartbeatRequest, LeaseStatus, RegisterWorkerRequest, RegisterWorkerResponse, ResourceLimits,
-    UnregisterWorkerRequest, WorkHello, WorkRequest, WorkResponse, WorkerCapabilities,
+    HeartbeatRequest, LeaseStatus, LeaseTaskRequest, RegisterWorkerRequest, RegisterWorkerResponse,
+    ResourceLimits, UnregisterWorkerRequest, WorkHello, WorkRequest, WorkResponse, WorkerCapabilities,
 };
 use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
@@ -120,6 +120,19 @@ impl Connector {
         let leave = UnregisterWorkerRequest { worker_id: worker.worker_id, session_id: worker.session_id };
         let mut client = self.client().await?;
         in_time(client.unregister_worker(self.request(leave))).await.map(|_| ())
+    }
+
+    /// Finds out whether there is a coordinator that would have this worker, without becoming known to it.
+    pub async fn probe(&self) -> Result<(), NoConnection> {
+        let worker = self.hello.worker.clone().unwrap_or_default();
+        // Asks for no task, under a name that nobody registered, and so is refused in a way of the service's own.
+        let nothing = LeaseTaskRequest { worker_id: worker.session_id, ..LeaseTaskRequest::default() };
+        let mut client = self.client().await?;
+        match timeout(ANSWER_TIMEOUT, client.lease_task(self.request(nothing))).await {
+            Ok(Err(status)) if status.code() == Code::FailedPrecondition => Ok(()),
+            Ok(answer) => Ok(answer.map(|_| ())?),
+            Err(_) => Err(NoConnection::Fault("the coordinator did not answer in time".to_owned())),
+        }
     }
 
     async fn client(&self) -> Result<WorkerSchedulerClient<Channel>, NoConnection> {

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use wire::grpc::{LeasedTask, TaskStatus, UpdateTaskStatusRequest};
 
 use super::lease_clock::LeaseClock;
+use super::resources::Resources;
 use crate::{Failure, Outcome};
 
 /// How long to wait before a report is repeated that the coordinator could not decide about.
@@ -25,6 +26,8 @@ pub struct Held {
     pub clock: LeaseClock,
     pub cancel: CancellationToken,
     pub heartbeat_interval: Duration,
+    /// What its task asks for.
+    pub asks: Resources,
     /// Whether its command still takes up a slot.
     pub has_slot: bool,
     /// Whether the coordinator knows that the attempt has begun.
@@ -63,7 +66,7 @@ impl Said {
 }
 
 impl Held {
-    pub fn new(task: &LeasedTask, now: Duration, default_interval: Duration) -> Held {
+    pub fn new(task: &LeasedTask, asks: Resources, now: Duration, default_interval: Duration) -> Held {
         let interval = task.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
         Held {
             task_id: task.task_id.clone(),
@@ -73,9 +76,18 @@ impl Held {
                 .filter(|interval| !interval.is_zero())
                 .unwrap_or(default_interval)
                 .min(MAX_HEARTBEAT_INTERVAL),
+            asks,
             has_slot: true,
             start: Said::NOW,
             report: None,
+        }
+    }
+
+    /// What the attempt takes up: once its command has ended, only the space of what it left behind.
+    pub fn uses(&self) -> Resources {
+        match self.has_slot {
+            true => self.asks,
+            false => Resources { disk_bytes: self.asks.disk_bytes, ..Resources::default() },
         }
     }
 
@@ -126,7 +138,7 @@ mod tests {
         let beaten = |interval_s: i64| {
             let heartbeat_interval = Some(prost_types::Duration { seconds: interval_s, nanos: 0 });
             let task = LeasedTask { heartbeat_interval, ..LeasedTask::default() };
-            Held::new(&task, Duration::ZERO, Duration::from_secs(30)).heartbeat_interval
+            Held::new(&task, Resources::default(), Duration::ZERO, Duration::from_secs(30)).heartbeat_interval
         };
         assert_eq!(beaten(30), MAX_HEARTBEAT_INTERVAL);
         assert_eq!(beaten(0), MAX_HEARTBEAT_INTERVAL);

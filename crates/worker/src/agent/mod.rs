@@ -1,31 +1,33 @@
 //! The agent: keeps the contract with the coordinator on behalf of whoever does the work.
 //!
-//! It takes as many tasks as it has slots free, beats for each lease, stops what is cancelled or can no longer commit,
+//! It takes as many tasks as it has slots and resources free, beats for each lease, stops what is cancelled or can no longer commit,
 //! reports each attempt once, and says it again after a reconnect when there was no answer. Told to stop, it takes no
 //! more, waits for what runs, gives the rest back and leaves. It never executes anything itself.
 
 mod book;
+mod capacity;
 mod connection;
+mod health;
 mod held;
 mod lease_clock;
 mod link;
 mod pauses;
+mod resources;
 mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use wire::grpc::LeasedTask;
 
-use crate::{
-    Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Place, Stopper, Task, clock,
-};
+use crate::{Config, Error, Failure, Outcome, Performer, Place, Stopper, Task, clock};
 use book::Book;
-use connection::Connector;
+use connection::{Connector, NoConnection};
+use health::Health;
 use link::{Link, News};
 
 /// How long the last words may take to be answered once the grace is over.
@@ -39,6 +41,7 @@ pub struct Agent {
     performer: Arc<dyn Performer>,
     connector: Connector,
     book: Book,
+    health: Health,
     link: Link,
     running: JoinSet<Outcome>,
     leases: HashMap<Id, Arc<str>>,
@@ -47,25 +50,17 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Runs actions with this executor until it is told to stop, or is refused for good.
-    pub async fn run(
-        config: Config,
-        executor: Arc<dyn Executor>,
-        cas: Arc<dyn Cas>,
-        stop: Stopper,
-    ) -> Result<(), Error> {
-        let actions = Actions::open(&config.worker_id, &config.actions, executor, cas).await?;
-        Agent::serve(config, Arc::new(actions), stop).await
-    }
-
-    /// The same for any kind of work.
+    /// Works until it is told to stop, or is refused for good.
     pub async fn serve(config: Config, performer: Arc<dyn Performer>, stop: Stopper) -> Result<(), Error> {
         let connector = Connector::new(&config)?;
         let (freed_to, freed) = mpsc::unbounded_channel();
+        let mut book = Book::new(&config);
+        book.set_fitness(performer.fitness().await);
         let mut agent = Agent {
+            health: Health::new(performer.clone()),
             performer,
             connector: connector.clone(),
-            book: Book::new(config.max_concurrent_tasks),
+            book,
             link: Link::new(connector),
             running: JoinSet::new(),
             leases: HashMap::new(),
@@ -127,6 +122,7 @@ impl Agent {
             biased;
             news = self.link.news() => self.take(news)?,
             Some(ended) = self.running.join_next_with_id() => self.ended(ended),
+            found = self.health.found() => self.book.set_fitness(found),
             Some(lease_id) = self.freed.recv() => self.book.freed(&lease_id),
             permit = send => {
                 // A stream that takes nothing more is about to say why.
@@ -172,6 +168,7 @@ impl Agent {
             queue: task.queue,
             payload: task.payload,
             timeout: task.timeout.and_then(|timeout| Duration::try_from(timeout).ok()),
+            created_at: task.created_at.and_then(|time| SystemTime::try_from(time).ok()),
             fencing_token: task.fencing_token,
         };
         let place = Place::new(cancel, lease_id.clone(), self.freed_to.clone());
@@ -190,7 +187,12 @@ impl Agent {
         };
         if let Some(lease_id) = self.leases.remove(&id) {
             if let Outcome::Failed(failure) = &outcome {
-                tracing::warn!(code = failure.code, message = failure.message, "an attempt failed");
+                let (task_id, why) = (self.book.task_of(&lease_id), &failure.message);
+                match failure.code {
+                    Failure::CANCELLED => tracing::info!(task_id, "an attempt was cancelled"),
+                    code => tracing::error!(task_id, code, why, "an attempt failed"),
+                }
+                self.health.look_now();
             }
             self.book.ended(&lease_id, outcome);
         }
@@ -209,5 +211,18 @@ impl Agent {
         if let Err(why) = self.connector.clone().unregister().await {
             tracing::warn!(?why, "the worker could not say goodbye; its registration runs out");
         }
+    }
+}
+
+/// Whether a worker with this configuration would find its coordinator.
+pub async fn probe(config: &Config) -> Result<String, String> {
+    let connector = Connector::new(config).map_err(|error| error.to_string())?;
+    let url = &config.server_url;
+    match connector.probe().await {
+        Ok(()) => Ok(format!("{url} answers")),
+        Err(NoConnection::Fault(why)) => {
+            Err(format!("{url}: {why}; is --server-url right, and does it run?"))
+        }
+        Err(NoConnection::Final(error)) => Err(format!("{url}: {error}")),
     }
 }

@@ -51,25 +51,35 @@ impl Index {
         self.uses += 1;
         self.bytes += key.digest.size;
         self.entries.insert(key, (entry, self.uses));
-        if self.bytes <= self.max_bytes {
-            return Vec::new();
+        match self.bytes <= self.max_bytes {
+            true => Vec::new(),
+            false => self.shrink(self.max_bytes / 10 * KEPT_TENTHS, Some(key)),
         }
+    }
+
+    /// Gives up what was not used for longest, but for one, until no more than so many bytes are left. Gives the entries
+    /// that had to go, whose files are to be removed.
+    pub fn shrink(&mut self, to_bytes: u64, but: Option<Key>) -> Vec<Key> {
         let mut by_use: Vec<_> = self
             .entries
             .iter()
             .map(|(key, (_, used))| (*used, *key))
-            .filter(|(_, other)| *other != key)
+            .filter(|(_, key)| Some(*key) != but)
             .collect();
         by_use.sort_unstable_by_key(|(used, _)| *used);
         let mut gone = Vec::new();
         for (_, key) in by_use {
-            if self.bytes <= self.max_bytes / 10 * KEPT_TENTHS {
+            if self.bytes <= to_bytes {
                 break;
             }
             self.remove(&key);
             gone.push(key);
         }
         gone
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub fn remove(&mut self, key: &Key) {

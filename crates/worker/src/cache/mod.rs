@@ -172,6 +172,17 @@ impl Cache {
         changed
     }
 
+    /// Gives up so many bytes of what was not used for longest, as far as there are as many. What is linked elsewhere
+    /// takes up its space until it is gone there too. Blocking.
+    pub fn make_room(&self, bytes: u64) {
+        let gone = {
+            let mut index = self.index();
+            let to_bytes = index.bytes().saturating_sub(bytes);
+            index.shrink(to_bytes, None)
+        };
+        gone.iter().for_each(|key| discard(&self.path(key)));
+    }
+
     fn is_there(&self, key: &Key) -> bool {
         let entry = self.index().touch(key);
         match entry {

@@ -103,3 +103,19 @@ fn the_least_recently_used_goes_when_there_is_too_much() {
     assert_eq!(cache.missing(&keys).unwrap(), [keys[1]]);
     assert!(!cache.path(&keys[1]).exists());
 }
+
+#[test]
+fn w16_room_is_made_of_what_was_not_used_for_longest() {
+    let at = setting();
+    let cache = Cache::open(&at.cache_dir, 1_000).unwrap();
+    let contents = [&b"first"[..], b"second", b"third"];
+    let keys = contents.map(|content| key(content, false));
+    for (key, content) in keys.iter().zip(contents) {
+        cache.add_bytes(key, content).unwrap();
+    }
+    assert!(cache.has_all(&keys[..1]), "it is used again");
+    cache.make_room(1);
+    assert_eq!(cache.missing(&keys).unwrap(), keys[1..2]);
+    cache.make_room(u64::MAX);
+    assert_eq!(cache.missing(&keys).unwrap(), keys);
+}

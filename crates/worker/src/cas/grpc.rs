@@ -7,7 +7,8 @@ mod retry;
 mod stream;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    BatchReadBlobsRequest, BatchUpdateBlobsRequest, FindMissingBlobsRequest, GetCapabilitiesRequest,
+    ActionResult, BatchReadBlobsRequest, BatchUpdateBlobsRequest, FindMissingBlobsRequest,
+    GetActionResultRequest, GetCapabilitiesRequest, action_cache_client::ActionCacheClient,
     batch_update_blobs_request, capabilities_client::CapabilitiesClient,
     content_addressable_storage_client::ContentAddressableStorageClient,
 };
@@ -84,6 +85,29 @@ impl GrpcCas {
     /// The connection, for the other services of the same server.
     pub fn channel(&self) -> Scoped {
         self.channel.clone()
+    }
+
+    /// The result that the action cache beside the store has for an action, if it has one.
+    pub async fn action_result(
+        &self,
+        instance: &str,
+        action: &Digest,
+    ) -> Result<Option<ActionResult>, CasError> {
+        let ask = || async {
+            let request = GetActionResultRequest {
+                instance_name: instance.to_owned(),
+                action_digest: Some(digest::told(action)),
+                digest_function: digest::number(action.function),
+                ..GetActionResultRequest::default()
+            };
+            let mut client = ActionCacheClient::new(self.channel.clone());
+            match client.get_action_result(timed(request)).await {
+                Ok(told) => Ok(Some(told.into_inner())),
+                Err(status) if matches!(status.code(), Code::NotFound | Code::Unimplemented) => Ok(None),
+                Err(status) => Err(status),
+            }
+        };
+        retried(self.patience, ask).await
     }
 
     fn storage(&self) -> ContentAddressableStorageClient<Scoped> {

@@ -102,6 +102,7 @@ fn told(error: &Error) -> CasError {
         Error::Full { .. }
         | Error::DiskFull
         | Error::TooManyUploads { .. }
+        | Error::TooManyReads { .. }
         | Error::TakenOver
         | Error::Io { .. } => CasError::Unavailable(why),
         Error::NotFound(_)

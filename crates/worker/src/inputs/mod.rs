@@ -43,6 +43,11 @@ impl Fetched {
         layout::lay_out(&self.tree, &self.cache, into)
     }
 
+    /// How many different contents the tree's files have.
+    pub fn file_count(&self) -> usize {
+        self.tree.files().len()
+    }
+
     /// Finds out whether the inputs are what they were before the command ran. Blocking.
     pub fn check(&self) -> Result<(), Failure> {
         let changed = self.cache.changed(self.tree.files());
@@ -64,6 +69,10 @@ impl Inputs {
             cache,
             allow_absolute_symlinks,
         }
+    }
+
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
     }
 
     /// Blobs that are messages of the protocol; nothing where there is none.

@@ -31,6 +31,10 @@ impl Executor for CountedExecutor {
         }
         ran
     }
+
+    async fn clear(&self) -> Result<(), Failure> {
+        self.inner.clear().await
+    }
 }
 
 fn end(end: End) -> &'static str {

@@ -1,7 +1,9 @@
 //! The agent's side of the contract, message by message.
 
 use prost_types::Timestamp;
-use wire::grpc::Problem;
+use wire::grpc::{Problem, ReportAnswer, TaskStatus, UpdateTaskStatusResponse, Verdict};
+
+use crate::Failure;
 
 use super::*;
 
@@ -63,8 +65,13 @@ fn book(lease_ids: &[&str]) -> Book {
     book_with(2, lease_ids)
 }
 
+fn config(slots: u32) -> Config {
+    let actions = crate::ActionOptions::below("unused");
+    Config { max_concurrent_tasks: slots as usize, ..Config::new("http://unused", "w", actions) }
+}
+
 fn book_with(slots: u32, lease_ids: &[&str]) -> Book {
-    let mut book = Book::new(slots as usize);
+    let mut book = Book::new(&config(slots));
     book.connected(&welcome(), Vec::new());
     assert_eq!(book.outgoing(seconds(100)).credit, slots);
     assert_eq!(book.heard(tasks(lease_ids), seconds(100)).len(), lease_ids.len());
@@ -225,4 +232,89 @@ fn heartbeats_that_nobody_answers_are_noticed() {
     book.outgoing(seconds(120));
     assert!(!book.is_unheard(seconds(149), seconds(30)));
     assert!(book.is_unheard(seconds(150), seconds(30)));
+}
+
+fn asking(lease_id: &str, resources: &str) -> WorkResponse {
+    let task = LeasedTask { resources_json: resources.to_owned().into(), ..task(lease_id) };
+    WorkResponse { tasks: vec![task], ..WorkResponse::default() }
+}
+
+fn book_of_four_cores() -> Book {
+    let mut book = Book::new(&Config { cpu_cores: 4.0, memory_bytes: 1_000, ..config(8) });
+    book.connected(&welcome(), Vec::new());
+    assert_eq!(book.outgoing(seconds(100)).credit, 8);
+    book
+}
+
+fn released(request: &WorkRequest) -> Vec<&str> {
+    request.reports.iter().filter(|report| report.release).map(|report| report.lease_id.as_str()).collect()
+}
+
+#[test]
+fn a_task_for_which_there_is_no_room_is_given_back_and_waited_for() {
+    let mut book = book_of_four_cores();
+    assert_eq!(book.heard(asking("a", r#"{"cpuCores":3,"memoryBytes":10}"#), seconds(100)).len(), 1);
+    assert_eq!(book.heard(asking("b", r#"{"cpuCores":2}"#), seconds(100)).len(), 0);
+    let said = book.outgoing(seconds(100));
+    assert_eq!((released(&said), said.credit), (vec!["b"], 0), "nothing is asked for until b has room");
+    assert_eq!(book.heard(asking("c", r#"{"cpuCores":1}"#), seconds(100)).len(), 1, "it was on its way");
+    book.freed("a");
+    assert_eq!(book.outgoing(seconds(101)).credit, 2, "cores are free once the command has ended");
+    assert_eq!(book.heard(asking("b", r#"{"cpuCores":2}"#), seconds(101)).len(), 1);
+}
+
+#[test]
+fn disk_space_is_taken_until_the_attempt_is_over() {
+    let mut book = Book::new(&Config { disk_bytes: 100, ..config(8) });
+    book.connected(&welcome(), Vec::new());
+    book.outgoing(seconds(100));
+    assert_eq!(book.heard(asking("a", r#"{"diskBytes":60}"#), seconds(100)).len(), 1);
+    book.freed("a");
+    assert_eq!(book.heard(asking("b", r#"{"diskBytes":60}"#), seconds(100)).len(), 0);
+    assert_eq!(released(&book.outgoing(seconds(100))), ["b"]);
+}
+
+#[test]
+fn a_task_that_asks_for_more_than_there_is_fails_and_says_so() {
+    let mut book = book_of_four_cores();
+    for (lease_id, resources, code, retryable) in [
+        ("a", r#"{"cpuCores":5}"#, Failure::NOT_ENOUGH_RESOURCES, true),
+        ("b", r#"{"memoryBytes":1001}"#, Failure::NOT_ENOUGH_RESOURCES, true),
+        ("c", r#"{"cpuCores":"many"}"#, Failure::INVALID_PAYLOAD, false),
+    ] {
+        assert_eq!(book.heard(asking(lease_id, resources), seconds(100)).len(), 0);
+        let said = book.outgoing(seconds(100));
+        let report = &said.reports[0];
+        assert_eq!((report.lease_id.as_str(), report.status()), (lease_id, TaskStatus::Failed));
+        assert_eq!((report.error_code.as_str(), report.retryable), (code, Some(retryable)));
+        book.heard(answers(vec![verdict(Verdict::Committed)]), seconds(100));
+    }
+    assert!(book.is_empty());
+}
+
+#[test]
+fn w16_a_worker_that_is_not_fit_asks_for_nothing_and_gives_back_what_comes() {
+    let mut book = book(&["a"]);
+    book.set_fitness(Err("the disk is full".to_owned()));
+    book.ended("a", done());
+    let said = book.outgoing(seconds(101));
+    assert_eq!((said.credit, said.reports.len()), (0, 1), "what ran is reported all the same");
+    book.heard(answers(vec![verdict(Verdict::Committed)]), seconds(101));
+    assert_eq!(book.heard(tasks(&["b"]), seconds(101)).len(), 0);
+    assert_eq!(released(&book.outgoing(seconds(101))), ["b"]);
+    book.set_fitness(Ok(()));
+    assert!(book.outgoing(seconds(102)).credit > 0);
+}
+
+#[test]
+fn s3_67_heartbeats_are_as_often_as_the_operator_and_the_coordinator_ask() {
+    let due = |configured_s, told: &RegisterWorkerResponse| {
+        let mut book = Book::new(&Config { heartbeat_interval: seconds(configured_s), ..config(1) });
+        book.connected(told, Vec::new());
+        book.outgoing(seconds(100));
+        book.next_due(seconds(100)).unwrap() - seconds(100)
+    };
+    assert_eq!(due(30, &welcome()), seconds(INTERVAL_S));
+    assert_eq!(due(5, &welcome()), seconds(5));
+    assert_eq!(due(30, &RegisterWorkerResponse::default()), seconds(30));
 }

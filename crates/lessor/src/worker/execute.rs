@@ -1,0 +1,116 @@
+//! `lessor worker execute`: one action, run here to be looked at. No coordinator hears of it, nothing is stored, and its
+//! directory stays.
+
+mod outputs;
+mod told;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use blobs::{Digest, DigestFunction};
+use worker::action::{Once, execute_once};
+use worker::cas::{GrpcCas, GrpcCasOptions};
+use worker::executors::{self, Backend, ExecutorOptions};
+
+use crate::client::show::{Output, note};
+use crate::exit;
+use told::Told;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+The inputs are laid out in DIR/root, where the command runs, and what it says is in DIR/stdout and DIR/stderr.
+
+Exit codes: 0 the command ended with 0, 1 it could not be run, 5 it ended otherwise.
+
+Example:
+  lessor worker execute --action-digest 6cf1…/142 --work-dir look --backend sandbox")]
+pub struct Options {
+    /// The content store, and the action cache beside it
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8980", env = "LESSOR_URL")]
+    cas_url: String,
+
+    /// The action
+    #[arg(long, value_name = "HASH/SIZE")]
+    action_digest: String,
+
+    /// How the hash was made: sha256 or blake3
+    #[arg(long, value_name = "FUNCTION", default_value = "sha256", value_parser = function)]
+    digest_function: DigestFunction,
+
+    /// A new or empty directory, which stays
+    #[arg(long, value_name = "DIR")]
+    work_dir: PathBuf,
+
+    /// Where the command runs: host, sandbox, docker, or auto for the sandbox where it works
+    #[arg(long, value_name = "BACKEND", default_value_t = Backend::Host)]
+    backend: Backend,
+
+    /// The image of an action that names none, for the backend docker
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
+
+    /// The instance that has the action [default: that of clients which name none]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    instance: String,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn function(name: &str) -> Result<DigestFunction, String> {
+    DigestFunction::from_name(name).ok_or_else(|| "must be sha256 or blake3".to_owned())
+}
+
+pub async fn run(options: &Options) -> Result<ExitCode> {
+    let action = Digest::parse(options.digest_function, &options.action_digest)
+        .with_context(|| format!("{:?} is no digest of an action", options.action_digest))?;
+    let directory = fresh(&options.work_dir)?;
+    let cas = Arc::new(GrpcCas::new(&options.cas_url, &GrpcCasOptions::default())?);
+    // Of its own, so that one that runs beside it is not taken for its leftovers.
+    let id = format!("execute-{}", std::process::id());
+    let mut how = ExecutorOptions::new(options.backend, id, directory.join(".lessor/work"));
+    how.docker.image = options.image.clone();
+    let executor = executors::open(&how).await?;
+    let cancel = worker::action::CancellationToken::new();
+    let running = execute_once(&directory, executor, cas.clone(), &options.instance, action, &cancel);
+    tokio::pin!(running);
+    let once = tokio::select! {
+        once = &mut running => once,
+        _ = tokio::signal::ctrl_c() => {
+            note("stopping the command; its directory stays");
+            cancel.cancel();
+            running.await
+        }
+    }?;
+    let cached = cas.action_result(&options.instance, &action).await.unwrap_or_else(|error| {
+        note(format!("the action cache does not answer, so nothing is compared: {error}"));
+        None
+    });
+    let told = Told::of(&action, &once, cached.as_ref());
+    let mut output = Output::new();
+    match options.json {
+        true => output.line(serde_json::to_string(&told)?)?,
+        false => output.print(&told)?,
+    }
+    Ok(code(&once))
+}
+
+fn code(once: &Once) -> ExitCode {
+    match &once.ended {
+        Ok(result) if result.exit_code == 0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(exit::TASK_FAILED),
+    }
+}
+
+/// A directory with nothing in it: what another run left there must not be taken for inputs.
+fn fresh(directory: &Path) -> Result<PathBuf> {
+    let shown = directory.display();
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot create {shown}"))?;
+    let directory = directory.canonicalize().with_context(|| format!("cannot find {shown}"))?;
+    let mut entries = directory.read_dir().with_context(|| format!("cannot read {shown}"))?;
+    anyhow::ensure!(entries.next().is_none(), "{shown} is not empty; name another --work-dir, or empty it");
+    Ok(directory)
+}

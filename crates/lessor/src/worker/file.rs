@@ -1,0 +1,246 @@
+//! The configuration file of a worker: its keys, their defaults, and what is wrong with one (S3-67 to S3-70).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use worker::executors::{Backend, DockerOptions, ExecutorOptions};
+use worker::{ActionOptions, Config};
+
+use crate::config::file::{Document, within};
+
+/// The queue of remote execution.
+const EXECUTION_QUEUE: &str = "exec";
+/// Most slots: a worker with more commands at a time than this is rather several.
+const SLOTS: std::ops::RangeInclusive<u64> = 1..=500;
+const HEARTBEAT_SECONDS: std::ops::RangeInclusive<u64> = 1..=3_600;
+const MIB: u64 = 1 << 20;
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WorkerFile {
+    pub worker: Worker,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Worker {
+    /// Made and kept in the work directory when it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<String>,
+    pub server_url: String,
+    /// The coordinator's when it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cas_url: Option<String>,
+    pub max_concurrent_tasks: u64,
+    pub heartbeat_interval_seconds: u64,
+    pub backend: String,
+    /// Tried in this order.
+    pub queues: Vec<String>,
+    /// The instance of remote execution, or the workspace of other queues; empty for the default one.
+    pub instance_name: String,
+    pub drain_timeout_seconds: u64,
+    /// Disk space for inputs that may be used again.
+    pub cache_mib: u64,
+    /// Disk space that is kept free: with less than this, nothing is begun.
+    pub disk_reserve_mib: u64,
+    /// What the worker offers, beside its OSFamily and ISA.
+    pub platform: BTreeMap<String, String>,
+    pub host: Host,
+    pub docker: Docker,
+    pub limits: Limits,
+    pub resources: Resources,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    pub work_dir: PathBuf,
+    /// The same as the backend `sandbox`.
+    pub use_sandbox: bool,
+    pub env_whitelist: Vec<String>,
+    /// Whom commands run as, by name or number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Docker {
+    /// The engine's socket, as `unix:///path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// For commands whose platform names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    pub pull: bool,
+    pub network_mode: String,
+    /// In place of `limits.cpu_cores` for containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<f64>,
+    /// In place of `limits.memory_bytes` for containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
+    /// As `name=soft:hard`, or `name=both`.
+    pub ulimits: Vec<String>,
+}
+
+/// Most that each command may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_cores: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u32>,
+}
+
+/// What the tasks that run at one time may ask for together; the machine's when it is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Resources {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_cores: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
+}
+
+impl Default for Worker {
+    fn default() -> Worker {
+        Worker {
+            worker_id: None,
+            server_url: "http://127.0.0.1:8980".to_owned(),
+            cas_url: None,
+            max_concurrent_tasks: Config::MAX_CONCURRENT_TASKS as u64,
+            heartbeat_interval_seconds: Config::HEARTBEAT_INTERVAL.as_secs(),
+            backend: Backend::default().to_string(),
+            queues: vec![EXECUTION_QUEUE.to_owned()],
+            instance_name: String::new(),
+            drain_timeout_seconds: Config::DRAIN_TIMEOUT.as_secs(),
+            cache_mib: ActionOptions::CACHE_MAX_BYTES / MIB,
+            disk_reserve_mib: ActionOptions::DISK_RESERVE_BYTES / MIB,
+            platform: BTreeMap::new(),
+            host: Host::default(),
+            docker: Docker::default(),
+            limits: Limits::default(),
+            resources: Resources::default(),
+        }
+    }
+}
+
+impl Default for Host {
+    fn default() -> Host {
+        Host {
+            work_dir: PathBuf::from(".lessor-worker"),
+            use_sandbox: false,
+            env_whitelist: ExecutorOptions::ENV_ALLOW.map(str::to_owned).to_vec(),
+            user: None,
+        }
+    }
+}
+
+impl Default for Docker {
+    fn default() -> Docker {
+        Docker {
+            host: None,
+            image: None,
+            pull: false,
+            network_mode: DockerOptions::NETWORK_MODE.to_owned(),
+            cpu_limit: None,
+            memory_limit: None,
+            ulimits: Vec::new(),
+        }
+    }
+}
+
+impl Worker {
+    /// Where commands run. `use_sandbox` is the document's other word for it.
+    pub fn backend(&self) -> Result<Backend, String> {
+        let backend: Backend = self.backend.parse().map_err(|error| format!("worker.backend: {error}"))?;
+        match (backend, self.host.use_sandbox) {
+            (Backend::Host, true) => Ok(Backend::Sandbox),
+            (Backend::Docker, true) => {
+                Err("worker.host.use_sandbox is for the backend host, but worker.backend is docker"
+                    .to_owned())
+            }
+            _ => Ok(backend),
+        }
+    }
+}
+
+impl Docker {
+    pub fn ulimits(&self) -> Result<Vec<(String, i64, i64)>, String> {
+        let read = |text: &String| {
+            let (name, limits) = text.split_once('=')?;
+            let (soft, hard) = limits.split_once(':').unwrap_or((limits, limits));
+            let named = Some(name).filter(|name| !name.is_empty())?;
+            Some((named.to_owned(), soft.parse().ok()?, hard.parse().ok()?))
+        };
+        let bad = |text: &String| {
+            format!("worker.docker.ulimits: {text:?} is not NAME=SOFT:HARD, such as nofile=1024:4096")
+        };
+        self.ulimits.iter().map(|text| read(text).ok_or_else(|| bad(text))).collect()
+    }
+}
+
+impl Document for WorkerFile {
+    fn with_every_key() -> WorkerFile {
+        let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: Some(1) };
+        let resources = Resources { cpu_cores: Some(1.0), memory_bytes: Some(1), disk_bytes: Some(1) };
+        let text = || Some(String::new());
+        let mut worker =
+            Worker { worker_id: text(), cas_url: text(), limits, resources, ..Worker::default() };
+        worker.host.user = text();
+        let docker = &mut worker.docker;
+        (docker.host, docker.image) = (text(), text());
+        (docker.cpu_limit, docker.memory_limit) = (Some(1.0), Some(1));
+        WorkerFile { worker }
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let worker = &self.worker;
+        let positive = |key: &str, value: Option<f64>| {
+            value
+                .filter(|value| !value.is_finite() || *value <= 0.0)
+                .map(|value| format!("worker.{key} must be more than 0, but is {value}"))
+        };
+        let at_least = |key: &str, value: Option<u64>, low: u64| {
+            value.and_then(|value| within(&format!("worker.{key}"), value, low..=u64::MAX))
+        };
+        let named = |key: &str, name: &str| {
+            server::fault_of_scope_name(name).map(|what| format!("worker.{key}: {name:?} {what}"))
+        };
+        let queues = worker.queues.iter().map(|queue| named("queues", queue));
+        let instance = Some(worker.instance_name.as_str()).filter(|name| !name.is_empty());
+        [
+            within("worker.max_concurrent_tasks", worker.max_concurrent_tasks, SLOTS),
+            within("worker.heartbeat_interval_seconds", worker.heartbeat_interval_seconds, HEARTBEAT_SECONDS),
+            within("worker.cache_mib", worker.cache_mib, 1..=u64::MAX / MIB),
+            within("worker.disk_reserve_mib", worker.disk_reserve_mib, 0..=u64::MAX / MIB),
+            worker.backend().err(),
+            worker.docker.ulimits().err(),
+            worker.queues.is_empty().then(|| "worker.queues names no queue".to_owned()),
+            instance.and_then(|name| named("instance_name", name)),
+            worker.worker_id.as_deref().and_then(|id| named("worker_id", id)),
+            positive("docker.cpu_limit", worker.docker.cpu_limit),
+            positive("limits.cpu_cores", worker.limits.cpu_cores),
+            positive("resources.cpu_cores", worker.resources.cpu_cores),
+            at_least("docker.memory_limit", worker.docker.memory_limit, 1),
+            at_least("limits.memory_bytes", worker.limits.memory_bytes, 1),
+            at_least("limits.processes", worker.limits.processes.map(u64::from), 1),
+            at_least("resources.memory_bytes", worker.resources.memory_bytes, 1),
+            at_least("resources.disk_bytes", worker.resources.disk_bytes, 1),
+        ]
+        .into_iter()
+        .chain(queues)
+        .flatten()
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

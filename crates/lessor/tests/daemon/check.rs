@@ -1,0 +1,67 @@
+//! `lessor worker check`, and the same at a worker's start: S3-61.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::{Ran, lessor};
+use crate::support_worker::{Worker, server};
+
+fn check(dir: &Path, arguments: &[&str]) -> Ran {
+    let mut command = lessor(&["worker", "check", "--work-dir"]);
+    command.arg(dir.join("worker")).args(arguments);
+    Ran::from(command.output().unwrap())
+}
+
+fn result<'a>(told: &'a Value, name: &str) -> &'a Value {
+    told["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).unwrap()
+}
+
+#[test]
+fn s3_61_a_worker_that_could_work_is_told_so_and_nobody_hears_of_it() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let ran = check(dir.path(), &["--server-url", &server.url(), "--json"]).ok();
+    let told = ran.json();
+    assert_eq!(told["ok"], true, "{told}");
+    for name in ["server", "content store", "disk"] {
+        assert_eq!(result(&told, name)["ok"], true, "{told}");
+    }
+    assert!(told["checks"].as_array().unwrap().len() >= 4, "and the backend: {told}");
+    let text = check(dir.path(), &["--server-url", &server.url()]).ok().stdout;
+    assert!(text.contains("CHECK") && text.contains("content store"), "{text}");
+    assert!(!dir.path().join("worker/worker.id").exists(), "no worker was made");
+    assert_eq!(server.get("/v1/workers")["workers"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn s3_61_what_is_wrong_is_said_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}", free.local_addr().unwrap());
+    drop(free);
+    let file = dir.path().join("worker.toml");
+    std::fs::write(&file, "[worker]\ndisk_reserve_mib = 1000000000000\n").unwrap();
+    let arguments = ["--server-url", &nobody, "--config", file.to_str().unwrap(), "--json"];
+    let ran = check(dir.path(), &arguments);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let told = ran.json();
+    for (name, words) in [("server", "--server-url"), ("content store", "--cas-url"), ("disk", "make room")] {
+        let check = result(&told, name);
+        assert_eq!(check["ok"], false, "{told}");
+        assert!(check["detail"].as_str().unwrap().contains(words), "{told}");
+    }
+    let text = check(dir.path(), &arguments[..4]);
+    assert!(text.code == 1 && text.stdout.contains("FAILED"), "{text:?}");
+}
+
+#[test]
+fn s3_61_a_worker_looks_at_itself_when_it_starts() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let worker = Worker::start(dir.path(), &["--server-url", &server.url()]);
+    worker.until_said("working", 1);
+    let log = worker.log();
+    for words in ["server: ", "content store: it answers", "disk: "] {
+        assert!(log.contains(words), "{words}: {log}");
+    }
+    assert_eq!(worker.terminate(), Some(0));
+}

@@ -1,0 +1,47 @@
+//! A worker whose disk is full: W16. Needs root, to mount a small one.
+
+use chaos::tmpfs::Tmpfs;
+use serde_json::json;
+
+use crate::support_worker::{Worker, server, submit, task, until_state};
+
+const DISK_BYTES: u64 = 48 << 20;
+
+#[test]
+fn w16_a_worker_with_a_full_disk_takes_nothing_until_there_is_room_again() {
+    let (server, dir) = (server(), tempfile::tempdir().unwrap());
+    let work_dir = dir.path().join("worker");
+    std::fs::create_dir(&work_dir).unwrap();
+    let disk = Tmpfs::mount(&work_dir, DISK_BYTES).unwrap();
+    let file = dir.path().join("worker.toml");
+    std::fs::write(&file, "[worker]\nqueues = [\"jobs\"]\ndisk_reserve_mib = 16\n").unwrap();
+    let worker =
+        Worker::start(dir.path(), &["--config", file.to_str().unwrap(), "--server-url", &server.url()]);
+    let command =
+        |arguments: &[&str]| json!({"queue": "jobs", "payload": {"command": arguments}, "maxAttempts": 1});
+
+    until_state(&server, &submit(&server, command(&["true"])), "COMPLETED");
+    // A command that fills the disk fails, and not by its own fault.
+    let filler = submit(&server, command(&["sh", "-c", "head -c 100000000 /dev/zero > big"]));
+    let failed = until_state(&server, &filler, "FAILED");
+    let error = &failed["error"];
+    assert_eq!(
+        (&error["code"], &error["category"]),
+        (&json!("disk_full"), &json!("INFRASTRUCTURE")),
+        "{failed}"
+    );
+    // Its directory is gone, and with it what it wrote.
+    until_state(&server, &submit(&server, command(&["true"])), "COMPLETED");
+
+    let said = worker.log().matches("no more tasks are taken until that is over").count();
+    disk.fill().unwrap();
+    worker.until_said("no more tasks are taken until that is over", said + 1);
+    let waiting = submit(&server, command(&["true"]));
+    let again = worker.log().matches("tasks are taken again").count();
+    let now = task(&server, &waiting);
+    assert_eq!(now["state"], "WAITING", "{now}");
+    disk.free().unwrap();
+    worker.until_said("tasks are taken again", again + 1);
+    until_state(&server, &waiting, "COMPLETED");
+    assert_eq!(worker.terminate(), Some(0));
+}

@@ -1,0 +1,100 @@
+//! What follows from the coordinator's answers: the verdict on a report, and the word on a lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::grpc::{LeaseStatus, ReportAnswer, TaskStatus, UpdateTaskStatusResponse, Verdict};
+
+use super::{Book, Said, Sent};
+use crate::Failure;
+
+impl Book {
+    pub(super) fn answered(
+        &mut self,
+        lease_id: &Arc<str>,
+        sent: Sent,
+        sent_at: Duration,
+        answer: &ReportAnswer,
+        now: Duration,
+    ) {
+        let told = answer.answer.clone().unwrap_or_default();
+        let why = answer.problem.as_ref().map(|problem| problem.detail.as_str()).unwrap_or_default();
+        let is_undecided = answer.problem.is_some() && told.verdict() == Verdict::Unspecified;
+        match sent {
+            Sent::Release => drop(self.releases.remove(lease_id)),
+            Sent::Start if told.verdict() != Verdict::Unspecified => {
+                self.lose(lease_id, if why.is_empty() { "it was over on arrival" } else { why });
+            }
+            Sent::Start => {
+                let Some(held) = self.held.get_mut(lease_id) else { return };
+                // A heartbeat says the same; that the attempt has begun is worth no repeat of its own.
+                held.start = Said::Answered;
+                if told.lease_expires_at.is_some() {
+                    held.clock.extended(sent_at);
+                }
+                if told.should_cancel {
+                    held.cancel.cancel();
+                }
+            }
+            Sent::Report if is_undecided => {
+                if let Some((_, said)) = self.held.get_mut(lease_id).and_then(|held| held.report.as_mut()) {
+                    said.undecided(now);
+                }
+            }
+            Sent::Report => self.judged(lease_id, &told, why),
+        }
+    }
+
+    /// A report has its verdict.
+    fn judged(&mut self, lease_id: &Arc<str>, told: &UpdateTaskStatusResponse, why: &str) {
+        let Some(mut held) = self.held.remove(lease_id) else { return };
+        let status = held.report.as_ref().map(|(report, _)| report.status());
+        let is_completion = status == Some(TaskStatus::Completed);
+        let task_id = held.task_id.as_str();
+        match told.verdict() {
+            Verdict::Committed => {
+                self.completed += i64::from(is_completion);
+                self.failed += i64::from(!is_completion);
+                tracing::info!(task_id, state = told.task_state().as_str_name(), "committed");
+            }
+            Verdict::Cancelled => tracing::warn!(task_id, "the lease was lost, and the result is discarded"),
+            Verdict::Rejected | Verdict::Unspecified => {
+                tracing::error!(task_id, why, "the report was rejected");
+                if is_completion {
+                    // Nothing was decided about the attempt: that its result cannot be taken is how it ends.
+                    held.ended(lease_id, Failure::result_rejected(why).into());
+                    self.held.insert(lease_id.clone(), held);
+                }
+            }
+        }
+    }
+
+    pub(super) fn told(&mut self, status: &LeaseStatus, sent_at: Option<Duration>) {
+        if status.lost {
+            // A lease whose report is on its way is over because of it; its own answer says how.
+            let is_reporting =
+                self.held.get(status.lease_id.as_str()).is_some_and(|held| held.report.is_some());
+            if !is_reporting {
+                self.lose(&status.lease_id, "the coordinator says that it is over");
+            }
+            return;
+        }
+        let Some(held) = self.held.get_mut(status.lease_id.as_str()) else { return };
+        if status.problem.is_none()
+            && let Some(sent_at) = sent_at
+        {
+            held.clock.extended(sent_at);
+        }
+        if status.should_cancel {
+            held.cancel.cancel();
+        }
+    }
+
+    /// The attempt can no longer commit: its work stops, and nothing is said of it.
+    pub(super) fn lose(&mut self, lease_id: &str, why: &str) {
+        if let Some(held) = self.held.remove(lease_id) {
+            held.cancel.cancel();
+            tracing::warn!(task_id = held.task_id, why, "a lease is lost, and its work is stopped");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What tasks ask of a worker, and what it has: processor cores, memory and disk.
+
+use serde::Deserialize;
+
+use crate::Failure;
+
+/// Of what a task asks, nothing means that it does not say; of what a worker has, that it does not count it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Resources {
+    pub cpu_cores: f64,
+    pub memory_bytes: u64,
+    pub disk_bytes: u64,
+}
+
+impl Resources {
+    /// What a task's `resources` ask for. Fields that are not known here are for others.
+    pub fn read(json: &[u8]) -> Result<Resources, Failure> {
+        if json.is_empty() {
+            return Ok(Resources::default());
+        }
+        let bad =
+            |what: String| Failure::invalid_payload(format!("the task's resources cannot be read: {what}"));
+        let asked: Resources = serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
+        match asked.cpu_cores >= 0.0 {
+            true => Ok(asked),
+            false => Err(bad(format!("cpuCores is {}", asked.cpu_cores))),
+        }
+    }
+
+    pub fn plus(&self, other: &Resources) -> Resources {
+        Resources {
+            cpu_cores: self.cpu_cores + other.cpu_cores,
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            disk_bytes: self.disk_bytes.saturating_add(other.disk_bytes),
+        }
+    }
+
+    /// The first resource of which a worker has less than this, with what is asked for and what there is. What the
+    /// worker does not count is never too little.
+    pub fn lacking(&self, has: &Resources) -> Option<String> {
+        // Sums of fractions of a core come out a little off.
+        const ROUNDING: f64 = 1e-6;
+        let bytes = |name: &str, asked: u64, has: u64| {
+            (has > 0 && asked > has).then(|| format!("{asked} bytes of {name}, and there are {has}"))
+        };
+        let cores = (has.cpu_cores > 0.0 && self.cpu_cores > has.cpu_cores + ROUNDING)
+            .then(|| format!("{} processor cores, and there are {}", self.cpu_cores, has.cpu_cores));
+        cores
+            .or_else(|| bytes("memory", self.memory_bytes, has.memory_bytes))
+            .or_else(|| bytes("disk", self.disk_bytes, has.disk_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_task_asks_for_is_read_and_nonsense_is_refused() {
+        let asked = Resources::read(br#"{"cpuCores":1.5,"memoryBytes":7,"gpu":"a100"}"#).unwrap();
+        assert_eq!(asked, Resources { cpu_cores: 1.5, memory_bytes: 7, disk_bytes: 0 });
+        assert_eq!(Resources::read(b"").unwrap(), Resources::default());
+        for bad in [r#"{"cpuCores":-1}"#, r#"{"memoryBytes":-1}"#, r#"{"cpuCores":"2"}"#] {
+            assert_eq!(Resources::read(bad.as_bytes()).unwrap_err().code, Failure::INVALID_PAYLOAD);
+        }
+    }
+
+    #[test]
+    fn what_is_not_counted_is_never_too_little() {
+        let asked = Resources { cpu_cores: 8.0, memory_bytes: 1 << 40, disk_bytes: 1 << 50 };
+        assert_eq!(asked.lacking(&Resources::default()), None);
+        let has = Resources { memory_bytes: 1 << 30, ..Resources::default() };
+        assert!(asked.lacking(&has).unwrap().contains("memory"));
+        let third = Resources { cpu_cores: 0.1, ..Resources::default() };
+        let three = third.plus(&third).plus(&third);
+        assert_eq!(three.lacking(&Resources { cpu_cores: 0.3, ..has }), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! Tasks that are a command: run as actions are, but with nothing laid out before and nothing collected afterwards
+//! except what they say.
+//!
+//! A command that ends with 0 is a result. Any other exit code is a failed attempt, unlike an action's, because nobody
+//! but the queue's policy decides whether it is tried again.
+
+mod output;
+mod payload;
+
+use std::fs::File;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use wire::grpc::ErrorCategory;
+
+use crate::action::Site;
+use crate::executors::Run;
+use crate::inputs::blocking;
+use crate::outputs::Destination;
+use crate::workshop::Workshop;
+use crate::{Failure, Place, Task};
+use payload::Payload;
+
+pub use output::MAX_INLINE_BYTES;
+
+pub struct Commands {
+    shop: Arc<Workshop>,
+    /// The instance of the content store that large outputs go to.
+    instance: String,
+}
+
+impl Commands {
+    pub fn new(shop: Arc<Workshop>, instance: impl Into<String>) -> Commands {
+        Commands { shop, instance: instance.into() }
+    }
+
+    /// Runs one command; its result is JSON.
+    pub async fn run(&self, task: &Task, place: &Place) -> Result<Bytes, Failure> {
+        let payload = Payload::read(&task.payload)?;
+        let (dirs, disk) = (self.shop.dirs.clone(), self.shop.disk.clone());
+        let site = blocking(move || disk.check().and_then(|()| Site::empty(&dirs))).await?;
+        let timeout = payload.timeout();
+        let ran = self.shop.execute(prepared(&self.shop, payload, task, &site, place)?).await?;
+        place.free();
+        let exit_code = self.shop.exit_code(&ran, timeout).await.map_err(|failure| match failure.code {
+            // Unlike an action's, this time limit may be met by another machine at another time.
+            Failure::TIMEOUT => failure.retryable(),
+            _ => failure,
+        })?;
+        match exit_code {
+            0 => self.result(&site).await,
+            code => Err(self.failure(code, &site).await?),
+        }
+    }
+
+    async fn result(&self, site: &Site) -> Result<Bytes, Failure> {
+        let mut result = Map::from_iter([("exitCode".to_owned(), Value::from(0))]);
+        let to = self.destination();
+        output::add(&to, "stdout", &site.stdout, &mut result).await?;
+        output::add(&to, "stderr", &site.stderr, &mut result).await?;
+        Ok(Value::Object(result).to_string().into())
+    }
+
+    /// How a command failed, with the end of what it said; what does not fit into a message is in the content store.
+    async fn failure(&self, exit_code: i32, site: &Site) -> Result<Failure, Failure> {
+        let mut message = format!("the command ended with exit code {exit_code}");
+        let (tail, is_all) = output::tail(&site.stderr).await?;
+        if !is_all {
+            message += &self.stored("standard error", &site.stderr).await;
+        }
+        if site.stdout.metadata().is_ok_and(|about| about.len() > 0) {
+            message += &self.stored("standard output", &site.stdout).await;
+        }
+        if !tail.is_empty() {
+            message = format!("{message}; its standard error ends with:\n{tail}");
+        }
+        Ok(Failure::new(Failure::EXIT_CODE, ErrorCategory::UserCode, message).retryable())
+    }
+
+    /// Where an output is. That it could not be stored must not hide that the command failed.
+    async fn stored(&self, what: &str, file: &File) -> String {
+        let uploaded = match file.try_clone() {
+            Ok(file) => output::upload(&self.destination(), file).await,
+            Err(error) => Err(Failure::io("the command's output", error)),
+        };
+        match uploaded {
+            Ok(digest) => format!(", {what} {digest}"),
+            Err(failure) => format!(", {what} lost ({failure})"),
+        }
+    }
+
+    fn destination(&self) -> Destination<'_> {
+        Destination { cas: &*self.shop.cas, instance: &self.instance }
+    }
+}
+
+/// The command learns which attempt it is, so that systems that it changes can tell an old attempt from a new one.
+fn prepared(
+    shop: &Workshop,
+    payload: Payload,
+    task: &Task,
+    site: &Site,
+    place: &Place,
+) -> Result<Run, Failure> {
+    let clone = |file: &File| file.try_clone().map_err(|error| Failure::io("the command's output", error));
+    let own = [
+        ("LESSOR_TASK_ID", task.task_id.clone()),
+        ("LESSOR_ATTEMPT", task.attempt.to_string()),
+        ("LESSOR_FENCING_TOKEN", task.fencing_token.to_string()),
+    ];
+    let timeout = payload.timeout();
+    let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+    Ok(Run {
+        arguments: payload.command,
+        environment: payload.env.into_iter().chain(own).collect(),
+        input_root: site.root.clone(),
+        working_directory: site.root.clone(),
+        timeout,
+        stdout: clone(&site.stdout)?,
+        stderr: clone(&site.stderr)?,
+        max_output_bytes: shop.max_output_bytes,
+        platform: payload.platform.into_iter().collect(),
+        cancel: place.cancelled().clone(),
+    })
+}

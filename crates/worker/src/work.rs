@@ -1,0 +1,76 @@
+//! Everything that a worker can do. What a task is, its payload says, whatever its queue is called.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::command::Commands;
+use crate::inputs::blocking;
+use crate::workshop::Workshop;
+use crate::{Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Place, Task};
+
+pub struct Work {
+    shop: Arc<Workshop>,
+    actions: Actions,
+    commands: Commands,
+}
+
+/// The fields that tell the kinds apart.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Kind {
+    action_digest: Option<IgnoredAny>,
+    command: Option<IgnoredAny>,
+}
+
+impl Work {
+    pub async fn open(
+        config: &Config,
+        executor: Arc<dyn Executor>,
+        cas: Arc<dyn Cas>,
+    ) -> Result<Work, Error> {
+        let shop = Workshop::open(&config.worker_id, &config.actions, executor, cas).await?;
+        let actions = Actions::open_in(shop.clone(), &config.actions).await?;
+        let instance = config.workspace.clone().unwrap_or_default();
+        Ok(Work { actions, commands: Commands::new(shop.clone(), instance), shop })
+    }
+}
+
+#[tonic::async_trait]
+impl Performer for Work {
+    async fn perform(&self, task: Task, place: Place) -> Outcome {
+        let invalid = |why: &str| {
+            Failure::invalid_payload(format!("the payload is neither an action nor a command: {why}")).into()
+        };
+        match serde_json::from_slice(&task.payload) {
+            Ok(Kind { action_digest: Some(_), command: None }) => self.actions.perform(task, place).await,
+            Ok(Kind { action_digest: None, command: Some(_) }) => {
+                let ended = self.commands.run(&task, &place).await;
+                ended.map_or_else(Outcome::Failed, Outcome::Json)
+            }
+            Ok(Kind { action_digest: None, command: None }) => {
+                invalid("it has no `actionDigest` and no `command`")
+            }
+            Ok(_) => invalid("it has both `actionDigest` and `command`"),
+            Err(error) => invalid(&error.to_string()),
+        }
+    }
+
+    /// A full disk is first relieved of what the worker itself keeps there and can fetch again.
+    async fn fitness(&self) -> Result<(), String> {
+        let (disk, cache) = (self.shop.disk.clone(), self.actions.cache().clone());
+        let look = move || match disk.check() {
+            Ok(()) => Ok(()),
+            Err(_) => {
+                cache.make_room(disk.lacking_bytes());
+                disk.check()
+            }
+        };
+        blocking(look).await.map_err(|failure| failure.message)
+    }
+
+    async fn settle(&self) {
+        self.actions.settle().await;
+    }
+}

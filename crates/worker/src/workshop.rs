@@ -1,0 +1,78 @@
+//! What all work of a worker shares: where it takes place, what runs its commands, and where its outputs go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::grpc::ErrorCategory;
+
+use crate::disk::Disk;
+use crate::executors::{End, Ran, Run};
+use crate::inputs::blocking;
+use crate::work_dir::WorkDirs;
+use crate::{ActionOptions, Cas, Error, Executor, Failure};
+
+pub struct Workshop {
+    pub worker_id: String,
+    pub max_output_bytes: u64,
+    pub executor: Arc<dyn Executor>,
+    pub cas: Arc<dyn Cas>,
+    pub dirs: Arc<WorkDirs>,
+    pub disk: Disk,
+}
+
+impl Workshop {
+    /// Takes the worker's directories, and clears what an earlier process of this worker left.
+    pub async fn open(
+        worker_id: &str,
+        options: &ActionOptions,
+        executor: Arc<dyn Executor>,
+        cas: Arc<dyn Cas>,
+    ) -> Result<Arc<Workshop>, Error> {
+        let (id, root) = (worker_id.to_owned(), options.work_dir.clone());
+        let taken = blocking_setup(move || WorkDirs::take(&root, &id)).await?;
+        // What runs there still would write to what is removed.
+        executor.clear().await.map_err(|failure| Error::Setup(failure.message))?;
+        let dirs = blocking_setup(move || taken.clear()).await?;
+        Ok(Arc::new(Workshop {
+            worker_id: worker_id.to_owned(),
+            max_output_bytes: options.max_output_bytes,
+            executor,
+            cas,
+            dirs,
+            disk: Disk::new(&options.work_dir, options.disk_reserve_bytes),
+        }))
+    }
+
+    /// Runs a command to its end, whatever that is.
+    pub async fn execute(&self, run: Run) -> Result<Ran, Failure> {
+        self.executor.execute(run).await
+    }
+
+    /// The exit code of a command that ended by itself, or how the attempt failed instead. A command that fails while
+    /// the disk is full is not judged: it may well be the disk (W16).
+    pub async fn exit_code(&self, ran: &Ran, timeout: Option<Duration>) -> Result<i32, Failure> {
+        match ran.end {
+            End::Exited(0) => Ok(0),
+            End::Exited(code) => {
+                let disk = self.disk.clone();
+                blocking(move || disk.check()).await.map(|()| code)
+            }
+            End::TimedOut => Err(Failure::timeout(timeout.unwrap_or(ran.run_time))),
+            End::Cancelled => Err(Failure::cancelled()),
+            End::TooMuchOutput => Err(self.too_much_output()),
+            End::OutOfMemory => Err(Failure::out_of_memory()),
+        }
+    }
+
+    fn too_much_output(&self) -> Failure {
+        let message =
+            format!("the command wrote more than {} bytes to its output or error", self.max_output_bytes);
+        Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message)
+    }
+}
+
+pub async fn blocking_setup<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Setup(error.to_string()))?
+}
