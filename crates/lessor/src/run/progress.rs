@@ -33,10 +33,10 @@ impl Progress {
 
     /// A new piece of work of so many bytes.
     pub fn begin(&self, what: &str, total_bytes: u64) {
+        self.bar.set_message(what.to_owned());
+        self.bar.set_length(total_bytes);
         self.style("{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}");
         self.bar.reset();
-        self.bar.set_length(total_bytes);
-        self.bar.set_message(what.to_owned());
     }
 
     pub fn advance(&self, bytes: u64) {
@@ -45,9 +45,9 @@ impl Progress {
 
     /// Something whose end nobody knows.
     pub fn wait(&self, what: &str) {
+        self.bar.set_message(clean(what));
         self.style("{spinner} {msg} {elapsed}");
         self.bar.reset();
-        self.bar.set_message(clean(what));
         self.bar.enable_steady_tick(TICK);
     }
 

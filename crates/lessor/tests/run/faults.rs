@@ -1,6 +1,7 @@
 //! Servers that are not there, that are killed, that refuse; and users who change their minds.
 
 use std::fs;
+use std::io::Write;
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -58,6 +59,15 @@ fn an_interrupt_cancels_the_command() {
 fn no_server_is_said_at_once_and_a_foreign_one_too() {
     let ran = Ran::from(lessor(&["run", "--url", "http://127.0.0.1:1", "--", "true"]).output().unwrap());
     ran.fails(125, &["no server answers at http://127.0.0.1:1", "refused", "lessor up"]);
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi");
+        }
+    });
+    let ran = Ran::from(lessor(&["run", "--url", &url, "--", "true"]).output().unwrap());
+    ran.fails(125, &[&url, "no server"]);
 }
 
 #[test]
