@@ -8,6 +8,7 @@ pub mod action;
 mod agent;
 mod beneath;
 mod cache;
+mod capture;
 pub mod cas;
 mod clock;
 mod config;

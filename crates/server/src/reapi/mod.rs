@@ -28,6 +28,7 @@ use std::time::Duration;
 use authority::Scope;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
+use axum::routing::post;
 use blobs::{Blobs, Tenant};
 use coordinator::Handle;
 use tonic::server::NamedService;
@@ -167,5 +168,6 @@ pub fn routes(app: &App, content: &Content) -> Router<App> {
         ExecutionServer,
         OperationsServer
     );
-    router.layer(from_fn_with_state(app.clone(), grpc::guard))
+    let read = move |request: axum::extract::Request| bytestream::answer::serve(reapi.clone(), request);
+    router.route(bytestream::answer::PATH, post(read)).layer(from_fn_with_state(app.clone(), grpc::guard))
 }

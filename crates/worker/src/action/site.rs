@@ -8,6 +8,7 @@ use std::sync::Arc;
 use blobs::{Digest, DigestFunction};
 
 use crate::cache::{Key, verify};
+use crate::capture;
 use crate::inputs::Fetched;
 use crate::outputs::{Collected, Expected};
 use crate::work_dir::{WorkDir, WorkDirs};
@@ -19,7 +20,7 @@ pub struct Site {
     /// Without names, so that no command can swap them.
     pub stdout: File,
     pub stderr: File,
-    /// Removed with everything in it when the site is dropped.
+    /// Cleared when the site is dropped.
     _dir: WorkDir,
 }
 
@@ -32,14 +33,13 @@ impl Site {
     ) -> Result<Result<Site, Vec<Key>>, Failure> {
         let failed = |error| Failure::io("the work directory", error);
         let dir = dirs.make().map_err(failed)?;
-        let root = dir.path().join("root");
-        std::fs::create_dir(&root).map_err(failed)?;
+        let root = dir.root();
         let gone = inputs.lay_out(&root)?;
         if !gone.is_empty() {
             return Ok(Err(gone));
         }
         expected.prepare(&root)?;
-        let capture = || tempfile::tempfile_in(dir.path()).map_err(failed);
+        let capture = || capture::file(dir.path()).map_err(failed);
         Ok(Ok(Site { root, stdout: capture()?, stderr: capture()?, _dir: dir }))
     }
 
