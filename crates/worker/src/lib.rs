@@ -8,6 +8,7 @@ pub mod action;
 mod agent;
 pub mod beneath;
 mod cache;
+mod capture;
 pub mod cas;
 pub mod check;
 mod clock;

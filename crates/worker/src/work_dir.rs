@@ -1,22 +1,26 @@
-//! Directories for attempts: one each, removed whatever happens, and those of a dead process at the next start.
+//! Directories for attempts: one each, cleared whatever happens, and those of a dead process at the next start.
 //!
 //! A worker id owns one directory below the root and holds its lock while it lives. Nothing outside that directory
 //! is ever removed.
 
 mod leftovers;
+mod recycle;
 mod remove;
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FlockOperation, flock};
 use tokio_util::task::TaskTracker;
 
 use crate::Error;
+
+/// Directories that are kept for later attempts; more than most workers run at a time.
+const MAX_CLEAN: usize = 64;
 
 /// Where attempts of one worker run.
 #[derive(Debug)]
@@ -24,6 +28,8 @@ pub struct WorkDirs {
     own: PathBuf,
     next: AtomicU64,
     removals: TaskTracker,
+    /// Directories that are as new and wait for another attempt.
+    clean: Mutex<Vec<PathBuf>>,
     /// Unlocked when it is dropped, also by the end of the process.
     _lock: File,
 }
@@ -49,18 +55,42 @@ impl WorkDirs {
         Ok(Taken { own: root.join(name), lock })
     }
 
-    /// A fresh directory for one attempt.
+    /// A directory for one attempt, with nothing in it but its empty root.
     pub fn make(self: &Arc<WorkDirs>) -> std::io::Result<WorkDir> {
-        let path = self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
-        fs::create_dir(&path)?;
+        let clean = self.clean().pop();
+        let path = match clean {
+            Some(path) => path,
+            None => {
+                let path = self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
+                recycle::make(&path)?;
+                path
+            }
+        };
         Ok(WorkDir { path, dirs: self.clone() })
     }
 
-    /// Waits until everything that was let go is removed.
+    /// Waits until everything that was let go is cleared, and removes it.
     pub async fn settle(&self) {
         self.removals.close();
         self.removals.wait().await;
         self.removals.reopen();
+        let clean = std::mem::take(&mut *self.clean());
+        clean.iter().for_each(|path| remove_or_log(path));
+    }
+
+    /// Keeps what can be used again, and removes what cannot.
+    fn take_back(&self, path: PathBuf) {
+        if recycle::is_as_new(&path) {
+            let mut clean = self.clean();
+            if clean.len() < MAX_CLEAN {
+                return clean.push(path);
+            }
+        }
+        remove_or_log(&path);
+    }
+
+    fn clean(&self) -> std::sync::MutexGuard<'_, Vec<PathBuf>> {
+        self.clean.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -81,11 +111,11 @@ impl Taken {
         // Other users of the machine have no business in what actions do.
         DirBuilder::new().mode(0o700).create(&own).map_err(io)?;
         let (next, removals) = (AtomicU64::new(1), TaskTracker::new());
-        Ok(Arc::new(WorkDirs { own, next, removals, _lock: self.lock }))
+        Ok(Arc::new(WorkDirs { own, next, removals, clean: Mutex::default(), _lock: self.lock }))
     }
 }
 
-/// Removed when it is dropped.
+/// Cleared when it is dropped.
 #[derive(Debug)]
 pub struct WorkDir {
     path: PathBuf,
@@ -96,20 +126,27 @@ impl WorkDir {
     pub fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Where the attempt takes place: a directory in this one.
+    pub fn root(&self) -> PathBuf {
+        recycle::root(&self.path)
+    }
 }
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        let path = std::mem::take(&mut self.path);
-        let remove = move || {
-            if let Err(error) = remove::remove(&path) {
-                tracing::error!(path = %path.display(), %error, "a work directory could not be removed");
-            }
-        };
+        let (path, dirs) = (std::mem::take(&mut self.path), self.dirs.clone());
+        let take_back = move || dirs.take_back(path);
         match tokio::runtime::Handle::try_current() {
-            Ok(_) => drop(self.dirs.removals.spawn_blocking(remove)),
-            Err(_) => remove(),
+            Ok(_) => drop(self.dirs.removals.spawn_blocking(take_back)),
+            Err(_) => take_back(),
         }
+    }
+}
+
+fn remove_or_log(path: &Path) {
+    if let Err(error) = remove::remove(path) {
+        tracing::error!(path = %path.display(), %error, "a work directory could not be removed");
     }
 }
 
@@ -173,16 +210,45 @@ mod tests {
         assert!(!left.exists() && others.path().exists() && outside.path().join("kept").exists());
     }
 
-    #[test]
-    fn a_directory_is_gone_when_it_is_dropped() {
+    #[tokio::test]
+    async fn what_an_attempt_left_is_gone_when_its_directory_is_dropped() {
         let root = tempfile::tempdir().unwrap();
         let dirs = open(root.path(), "a/../b").unwrap();
-        let dir = dirs.make().unwrap();
-        let path = dir.path().to_owned();
-        fs::create_dir_all(path.join("a/b/c")).unwrap();
-        drop(dir);
-        assert!(!path.exists());
+        for made in ["root/a/b/c", "elsewhere"] {
+            let dir = dirs.make().unwrap();
+            let path = dir.path().to_owned();
+            fs::create_dir_all(path.join(made)).unwrap();
+            tokio::task::spawn_blocking(|| drop(dir)).await.unwrap();
+            dirs.settle().await;
+            assert!(!path.exists(), "{made}");
+        }
         assert_eq!(root.path().read_dir().unwrap().count(), 2, "the lock and the worker's own directory");
+    }
+
+    #[test]
+    fn a_directory_is_used_again_only_if_it_is_as_new() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = open(root.path(), "w").unwrap();
+        let used = |change: &dyn Fn(&WorkDir)| {
+            let dir = dirs.make().unwrap();
+            assert_eq!(dir.root().read_dir().unwrap().count(), 0);
+            change(&dir);
+            let path = dir.path().to_owned();
+            drop(dir);
+            let again = dirs.make().unwrap();
+            assert_eq!(again.path().read_dir().unwrap().count(), 1, "the root alone");
+            again.path() == path
+        };
+        assert!(used(&|_| {}));
+        assert!(used(&|dir| fs::create_dir_all(dir.root().join("a/b")).unwrap()));
+        let mode = |mode| fs::Permissions::from_mode(mode);
+        assert!(!used(&|dir| fs::set_permissions(dir.root(), mode(0o777)).unwrap()));
+        assert!(!used(&|dir| fs::set_permissions(dir.path(), mode(0o711)).unwrap()));
+        assert!(!used(&|dir| fs::write(dir.path().join("beside"), "").unwrap()));
+        assert!(!used(&|dir| {
+            fs::remove_dir(dir.root()).unwrap();
+            symlink("/", dir.root()).unwrap();
+        }));
     }
 
     #[test]

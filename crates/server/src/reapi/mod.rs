@@ -31,6 +31,7 @@ use authority::Scope;
 use axum::Router;
 use axum::http::HeaderValue;
 use axum::middleware::{from_fn_with_state, map_response};
+use axum::routing::post;
 use blobs::{Blobs, Tenant};
 use coordinator::Handle;
 use tokio::sync::mpsc;
@@ -197,7 +198,11 @@ pub fn routes(app: &App, content: &Content) -> Router<App> {
     served!(ActionCacheServer, "{*call}", MAX_REQUEST_BYTES);
     served!(ExecutionServer, "{*call}", MAX_REQUEST_BYTES);
     served!(OperationsServer, "{*call}", MAX_REQUEST_BYTES);
-    router.layer(map_response(blamed)).layer(from_fn_with_state(app.clone(), grpc::guard))
+    let read = move |request: axum::extract::Request| bytestream::answer::serve(reapi.clone(), request);
+    router
+        .route(bytestream::answer::PATH, post(read))
+        .layer(map_response(blamed))
+        .layer(from_fn_with_state(app.clone(), grpc::guard))
 }
 
 /// Bytes that are no message are the sender's fault, which the codec of these services says is the server's.

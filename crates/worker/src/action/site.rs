@@ -8,6 +8,7 @@ use std::sync::Arc;
 use blobs::{Digest, DigestFunction};
 
 use crate::cache::{Key, verify};
+use crate::capture;
 use crate::inputs::Fetched;
 use crate::outputs::{Collected, Expected};
 use crate::work_dir::{WorkDir, WorkDirs};
@@ -19,7 +20,7 @@ pub struct Site {
     /// Without names, so that no command can swap them.
     pub stdout: File,
     pub stderr: File,
-    /// Removed with everything in it when the site is dropped. None for one that stays.
+    /// Cleared when the site is dropped. None for one that stays.
     _dir: Option<WorkDir>,
 }
 
@@ -43,10 +44,8 @@ impl Site {
     pub fn empty(dirs: &Arc<WorkDirs>) -> Result<Site, Failure> {
         let make = || {
             let dir = dirs.make()?;
-            let root = dir.path().join("root");
-            std::fs::create_dir(&root)?;
-            let capture = || tempfile::tempfile_in(dir.path());
-            Ok(Site { root, stdout: capture()?, stderr: capture()?, _dir: Some(dir) })
+            let capture = || capture::file(dir.path());
+            Ok(Site { root: dir.root(), stdout: capture()?, stderr: capture()?, _dir: Some(dir) })
         };
         make().map_err(|error: std::io::Error| Failure::io("the work directory", error))
     }

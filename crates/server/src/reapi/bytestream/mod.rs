@@ -1,9 +1,10 @@
 //! ByteStream: one blob of any size, in pieces (R20 to R25).
 
+pub mod answer;
 mod read;
 mod write;
 
-use futures_util::stream::BoxStream;
+use futures_util::stream::{BoxStream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::messages::bytestream::byte_stream_server::ByteStream;
@@ -16,8 +17,10 @@ use super::{Reapi, instance, resource_name};
 impl ByteStream for Reapi {
     type ReadStream = BoxStream<'static, Result<ReadResponse, Status>>;
 
+    /// As the service has it. Over HTTP the same is answered by [`answer::serve`].
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
-        read::read(self, &request).await.map(Response::new)
+        let pieces = read::read(self, &request).await?;
+        Ok(Response::new(pieces.map(|piece| piece.map(|data| ReadResponse { data })).boxed()))
     }
 
     async fn write(

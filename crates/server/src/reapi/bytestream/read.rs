@@ -1,21 +1,22 @@
 //! Read: a blob from an offset on, compressed if its name says so (R20).
 
 use blobs::BlobReader;
+use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
 use tonic::{Request, Status};
 
 use crate::reapi::compression::Compressed;
-use crate::reapi::messages::bytestream::{ReadRequest, ReadResponse};
+use crate::reapi::messages::bytestream::ReadRequest;
 use crate::reapi::resource_name::{self, Compression};
 use crate::reapi::{Reapi, at_pace, instance, store};
 
 /// Up to this size a blob is one message, of which nothing is held once it is on its way.
 const ONE_MESSAGE_BYTES: u64 = 256 * 1_024;
 
-pub async fn read(
-    reapi: &Reapi,
-    request: &Request<ReadRequest>,
-) -> Result<BoxStream<'static, Result<ReadResponse, Status>>, Status> {
+/// Content, piece by piece.
+pub type Pieces = BoxStream<'static, Result<Bytes, Status>>;
+
+pub async fn read(reapi: &Reapi, request: &Request<ReadRequest>) -> Result<Pieces, Status> {
     let asked = request.get_ref();
     resource_name::agree(request.metadata(), &asked.resource_name)?;
     let name = resource_name::read(&asked.resource_name)?;
@@ -39,7 +40,7 @@ pub async fn read(
     };
     let pieces = try_unfold(reader, |mut reader| async move {
         let piece = reader.next().await.map_err(|error| store::status(&error))?;
-        Ok(piece.map(|piece| (ReadResponse { data: piece }, reader)))
+        Ok(piece.map(|piece| (piece, reader)))
     });
     if name.digest.size <= ONE_MESSAGE_BYTES {
         return Ok(pieces.boxed());

@@ -1,0 +1,70 @@
+//! Directories that are used for one attempt after the other. To make and remove them for each costs more than most
+//! commands themselves: a file system searches for inodes that were not used a moment ago.
+//!
+//! One is used again only if nothing tells it from a new one: what was in it is gone, and neither it nor its root has
+//! another owner, mode or attribute than it was made with.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::remove;
+
+/// The one entry of the directory.
+const ROOT: &str = "root";
+/// What both are made with. Where the umask takes more away, none is used again.
+const MODE: u32 = 0o755;
+const MODE_BITS: u32 = 0o7777;
+
+pub fn root(path: &Path) -> PathBuf {
+    path.join(ROOT)
+}
+
+pub fn make(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.mode(MODE);
+    builder.create(path)?;
+    builder.create(root(path))
+}
+
+/// Clears a directory, and says whether it can be used as a new one. Blocking.
+pub fn is_as_new(path: &Path) -> bool {
+    let check = || -> io::Result<bool> {
+        let root = root(path);
+        if !is_untouched(path)? || !is_untouched(&root)? {
+            return Ok(false);
+        }
+        for entry in fs::read_dir(path)? {
+            if entry?.file_name() != ROOT {
+                return Ok(false);
+            }
+        }
+        for entry in fs::read_dir(&root)? {
+            remove_entry(&entry?)?;
+        }
+        // A process that is still dying may have added something meanwhile.
+        Ok(fs::read_dir(&root)?.next().is_none())
+    };
+    check().unwrap_or(false)
+}
+
+fn is_untouched(path: &Path) -> io::Result<bool> {
+    let about = fs::symlink_metadata(path)?;
+    let mut names = [0; 1];
+    // A list that does not fit is not empty.
+    let has_attributes =
+        !matches!(rustix::fs::llistxattr(path, &mut names), Ok(0) | Err(rustix::io::Errno::OPNOTSUPP));
+    Ok(about.is_dir() && is_own(&about) && about.mode() & MODE_BITS == MODE && !has_attributes)
+}
+
+fn is_own(about: &Metadata) -> bool {
+    about.uid() == rustix::process::geteuid().as_raw() && about.gid() == rustix::process::getegid().as_raw()
+}
+
+fn remove_entry(entry: &fs::DirEntry) -> io::Result<()> {
+    match entry.file_type()?.is_dir() {
+        true => remove::remove(&entry.path()),
+        false => fs::remove_file(entry.path()),
+    }
+}
