@@ -79,7 +79,6 @@ pub const WORDS: &[&str] = &[
     "no queue",
     "queues",
     "workers",
-    "scopes",
     "push targets",
     "a token key",
     "no token key",
@@ -92,6 +91,7 @@ pub const WORDS: &[&str] = &[
 
 /// What a small world does not get to hear, and why. Each has a test of its own where it is decided.
 pub const UNHEARD: &[(&str, &str)] = &[
+    ("scopes", "asked by remote execution when it starts, which a small world does not have"),
     ("refused: too many queues", "takes 10,000 queues"),
     ("refused: too many requirements", "takes 1,024 different requirements in one queue"),
     ("attach: too many", "takes 1,000 waiters of one task"),

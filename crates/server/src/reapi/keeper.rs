@@ -2,12 +2,12 @@
 //! that a crash came between.
 
 use authority::event::TaskCompleted;
-use authority::{Event, Scope};
+use authority::{Event, Scope, Time};
 use coordinator::{Effect, HistoryReader, HistoryRecord};
 use tokio::runtime::Handle;
 
 use super::execution::payload::{Payload, QUEUE};
-use super::results::Results;
+use super::results::{Commit, Results};
 
 /// What every result of an action begins with, as the worker service keeps it.
 const RESULT_BEGINS: &[u8] = b"{\"exitCode\":";
@@ -28,17 +28,16 @@ impl Keeper {
         completed: &TaskCompleted,
         record: &HistoryRecord,
         past: &dyn HistoryReader,
-    ) -> Result<Option<(Scope, Payload)>, String> {
+    ) -> Result<Option<(Scope, Payload, Time)>, String> {
         if !completed.result.starts_with(RESULT_BEGINS) {
             return Ok(None);
         }
         let history = past.history(record.position).map_err(|error| error.to_string())?;
-        let Some(Event::TaskCreated(created)) = history.records.first().map(|first| &first.event) else {
-            return Ok(None);
-        };
+        let Some(first) = history.records.first() else { return Ok(None) };
+        let Event::TaskCreated(created) = &first.event else { return Ok(None) };
         let of_client = &*created.queue.name == QUEUE && created.operation.is_some();
         let payload = Payload::read(&created.payload).filter(|_| of_client);
-        Ok(payload.map(|payload| (created.queue.scope.clone(), payload)))
+        Ok(payload.map(|payload| (created.queue.scope.clone(), payload, first.at)))
     }
 }
 
@@ -49,12 +48,15 @@ impl Effect for Keeper {
 
     fn apply(&mut self, record: &HistoryRecord, past: &dyn HistoryReader) -> Result<(), String> {
         let Event::TaskCompleted(completed) = &record.event else { return Ok(()) };
-        let Some((scope, payload)) = Keeper::execution(completed, record, past)? else { return Ok(()) };
+        let Some((scope, payload, queued_at)) = Keeper::execution(completed, record, past)? else {
+            return Ok(());
+        };
         let (done, is_done) = std::sync::mpsc::channel();
         let (results, result, position) = (self.results.clone(), completed.result.clone(), record.position);
         self.runtime.spawn(async move {
             // Nobody waits any more only when this thread is gone.
-            let _ = done.send(results.commit(&scope, &payload, &result, position).await);
+            let committed = Commit { result: &result, queued_at, at: position };
+            let _ = done.send(results.commit(&scope, &payload, committed).await);
         });
         match is_done.recv() {
             Ok(committed) => committed.map_err(|status| status.message().to_owned()),

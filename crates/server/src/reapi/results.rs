@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use authority::{Phase, Position, Scope, Task};
+use authority::{Phase, Position, Scope, Task, Time};
 use blobs::{ActionCache, ActionKey, Digest, Origin, Serve};
 use bytes::Bytes;
 use prost::Message;
@@ -27,6 +27,13 @@ pub struct Results {
     /// Held while a commit's entry is compared and written, so that an older one never replaces a newer one.
     writing: Arc<Mutex<()>>,
     metrics: Metrics,
+}
+
+/// A result as the ledger holds it.
+pub struct Commit<'a> {
+    pub result: &'a [u8],
+    pub queued_at: Time,
+    pub at: Position,
 }
 
 impl Results {
@@ -110,7 +117,10 @@ impl Results {
         let Phase::Completed { result, ended, .. } = &task.phase else { return Ok(()) };
         let payload = Payload::of(task).filter(|_| !task.operations.is_empty());
         match payload {
-            Some(payload) => self.commit(scope, &payload, result, *ended).await,
+            Some(payload) => {
+                let committed = Commit { result, queued_at: task.created_at, at: *ended };
+                self.commit(scope, &payload, committed).await
+            }
             None => Ok(()),
         }
     }
@@ -120,10 +130,10 @@ impl Results {
         &self,
         scope: &Scope,
         payload: &Payload,
-        result: &[u8],
-        committed_at: Position,
+        committed: Commit<'_>,
     ) -> Result<(), Status> {
-        let (Ok(result), Some(action)) = (view::result_of(result), payload.digest()) else { return Ok(()) };
+        let result = view::result_of(committed.result, committed.queued_at);
+        let (Ok(result), Some(action)) = (result, payload.digest()) else { return Ok(()) };
         if payload.do_not_cache || result.exit_code != 0 {
             return Ok(());
         }
@@ -132,10 +142,10 @@ impl Results {
         let _writing = self.writing.lock().await;
         let before = self.cache.get_result(&tenant, &key, Serve::Committed).await;
         let before = before.map_err(|error| store::status(&error))?.and_then(|entry| read(&entry.bytes));
-        if before.is_some_and(|(position, _)| position >= committed_at) {
+        if before.is_some_and(|(position, _)| position >= committed.at) {
             return Ok(());
         }
-        let entry = entry(committed_at, &result);
+        let entry = entry(committed.at, &result);
         self.cache
             .put_result(&tenant, &key, Origin::Committed, entry)
             .await

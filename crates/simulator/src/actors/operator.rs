@@ -120,8 +120,7 @@ impl Operator {
                 Request::WaitTask { scope, task, wanted, until }
             }
             860..910 => Request::Read(Read::Queues(scope)),
-            910..920 => Request::Read(Read::PushTargets),
-            920..930 => Request::Read(Read::ScopesWith(Arc::from(QUEUES[0]))),
+            910..930 => Request::Read(Read::PushTargets),
             930..950 => Request::Read(Read::TokenKey),
             950..970 => {
                 // Of somebody who was given something lately.

@@ -1,6 +1,6 @@
 //! An operation as clients see it: a view of a task, so it survives whatever the ledger survives (R29 to R33, R40, R41).
 
-use authority::{Category, DeadReason, Phase, Task, TaskError};
+use authority::{Category, DeadReason, Phase, Task, TaskError, Time};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use prost::Message;
@@ -27,14 +27,14 @@ pub type Outcome = Result<ActionResult, Status>;
 pub fn outcome(task: &Task) -> Option<Outcome> {
     match &task.phase {
         Phase::Waiting { .. } | Phase::Leased(_) => None,
-        Phase::Completed { result, .. } => Some(result_of(result)),
+        Phase::Completed { result, .. } => Some(result_of(result, task.created_at)),
         Phase::Failed { .. } => Some(Err(failed(task.last_error.as_deref()))),
         Phase::Dead { reason, detail, .. } => Some(Err(dead(*reason, detail.as_deref()))),
     }
 }
 
-/// The result as a worker reported it and the ledger holds it.
-pub fn result_of(result: &[u8]) -> Outcome {
+/// The result as a worker reported it and the ledger holds it. When it was queued is not the worker's to say (R52).
+pub fn result_of(result: &[u8], queued_at: Time) -> Outcome {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Kept<'a> {
@@ -43,7 +43,12 @@ pub fn result_of(result: &[u8]) -> Outcome {
     let kept: Option<Kept> = serde_json::from_slice(result).ok();
     let message = kept.and_then(|kept| STANDARD.decode(kept.action_result).ok());
     let read = message.and_then(|message| ActionResult::decode(&message[..]).ok());
-    read.ok_or_else(|| Status::internal("the worker reported something that is no result of an action"))
+    let mut read =
+        read.ok_or_else(|| Status::internal("the worker reported something that is no result of an action"))?;
+    if let Some(metadata) = &mut read.execution_metadata {
+        metadata.queued_timestamp = Some(messages::timestamp(queued_at));
+    }
+    Ok(read)
 }
 
 fn failed(error: Option<&TaskError>) -> Status {
