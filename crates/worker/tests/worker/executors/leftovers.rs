@@ -15,6 +15,7 @@ const DIRECTORY: &str = "LESSOR_TEST_LEFTOVERS";
 const BACKEND: &str = "LESSOR_TEST_BACKEND";
 const MARKER: &str = "LESSOR_TEST_MARKER";
 const SOCKET: &str = "LESSOR_TEST_SOCKET";
+const ISOLATED: &str = "LESSOR_TEST_ISOLATED";
 
 fn options(backend: Backend, directory: &Path, socket: Option<&Path>) -> ExecutorOptions {
     let limits = Limits { memory_bytes: Some(256 << 20), processes: Some(64), ..Limits::default() };
@@ -84,11 +85,33 @@ fn sleeping(marker: &str) -> Vec<PathBuf> {
     processes.filter(sleeps).collect()
 }
 
-#[tokio::test]
-async fn w12_what_a_killed_worker_left_is_cleared_by_the_next_one_and_nothing_else_is() {
+/// In a process that has orphans of its own fall to somebody else: this one takes them, and would kill them as strays.
+#[test]
+fn w12_what_a_killed_worker_left_is_cleared_by_the_next_one_and_nothing_else_is() {
     for backend in [Backend::Host, Backend::Sandbox] {
-        w12_are_cleared_by_the_next_worker_and_nothing_else_is(backend, None).await;
+        let test = "executors::leftovers::a_test_in_a_process_of_its_own";
+        let mut isolated = Command::new("unshare");
+        isolated.args([
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--kill-child",
+            "sh",
+            "-c",
+            "\"$0\" \"$@\"; exit $?",
+        ]);
+        isolated.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
+        let output = isolated.env(ISOLATED, backend.name()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{backend}: {}{said}", String::from_utf8_lossy(&output.stdout));
     }
+}
+
+/// Not a test by itself: what the one above runs.
+#[tokio::test]
+async fn a_test_in_a_process_of_its_own() {
+    let Ok(backend) = std::env::var(ISOLATED) else { return };
+    w12_are_cleared_by_the_next_worker_and_nothing_else_is(backend.parse().unwrap(), None).await;
 }
 
 pub async fn w12_are_cleared_by_the_next_worker_and_nothing_else_is(
@@ -119,9 +142,12 @@ async fn next_worker(backend: Backend, directory: &Path, engine: Option<&TestEng
     let stage = Stage::by(dir, executor, |options| options.work_dir = directory.join("work")).await;
     assert_eq!(stage.run(sh("exit 4"), Tree::default()).await.unwrap().exit_code, 4);
     worker::Performer::settle(&*stage.actions).await;
-    for entry in directory.join("work").read_dir().unwrap().flatten().filter(|entry| entry.path().is_dir()) {
-        assert_eq!(entry.path().read_dir().unwrap().count(), 0, "{backend}: {}", entry.path().display());
-    }
+    let dirs = directory.join("work").read_dir().unwrap().flatten().map(|entry| entry.path());
+    let dirs = dirs.filter(|path| path.is_dir());
+    let is_settings = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("settings-");
+    let (settings, own): (Vec<_>, Vec<_>) = dirs.partition(is_settings);
+    assert_eq!((settings.len(), own.len()), (usize::from(backend == Backend::Sandbox), 1), "{backend}");
+    assert_eq!(own[0].read_dir().unwrap().count(), 0, "{backend}");
 }
 
 /// The control groups of the worker's own making that a process is in.
