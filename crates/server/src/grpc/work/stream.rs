@@ -251,6 +251,10 @@ impl Stream {
         }
         let said = worker_status(message.state, message.stats.as_ref());
         self.draining = said.activity == Activity::Draining;
+        if self.draining {
+            // Otherwise what the same message gives back could come straight back.
+            self.polling = None;
+        }
         self.app.handle().registry().beat(&self.scope, &self.worker, said, self.app.handle().now());
         self.credit = self.credit.saturating_add(message.credit as usize).min(MAX_CREDIT);
         let batch = Batch { reports: message.reports, heartbeats: message.heartbeats };
