@@ -17,6 +17,7 @@ mod rss;
 mod snapshot;
 mod stage;
 mod stats;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -57,6 +58,8 @@ enum Bench {
     Replay(replay::Options),
     /// How long the writer pauses while a snapshot is taken
     Snapshot(snapshot::Options),
+    /// Actions that do nothing through each backend, beside a bare process, and an input tree of many small files
+    Worker(worker::Options),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -90,6 +93,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             Bench::Backlog(bench) => backlog::run(bench, &options.dir, &report).await,
             Bench::Replay(bench) => replay::run(bench, &options.dir, &report).await,
             Bench::Snapshot(bench) => snapshot::run(bench, &options.dir, &report).await,
+            Bench::Worker(bench) => worker::run(bench, &options.dir, &report).await,
         }
     })?;
     Ok(ExitCode::SUCCESS)

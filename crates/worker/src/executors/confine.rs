@@ -21,7 +21,9 @@ pub struct Confine {
     user: Option<User>,
     limits: Limits,
     cgroups: Option<Cgroups>,
-    work_dir: PathBuf,
+    pub work_dir: PathBuf,
+    /// Of this worker alone.
+    pub key: String,
 }
 
 /// For one command.
@@ -35,7 +37,13 @@ pub struct Confined {
 impl Confine {
     /// Nothing at all.
     pub fn none() -> Confine {
-        Confine { user: None, limits: Limits::default(), cgroups: None, work_dir: PathBuf::new() }
+        Confine {
+            user: None,
+            limits: Limits::default(),
+            cgroups: None,
+            work_dir: PathBuf::new(),
+            key: String::new(),
+        }
     }
 
     pub fn open(options: &ExecutorOptions) -> Result<Confine, Error> {
@@ -44,7 +52,7 @@ impl Confine {
         let work_dir = std::fs::create_dir_all(work_dir).and_then(|()| work_dir.canonicalize());
         let work_dir = work_dir.map_err(|error| Error::io("the work directory", error))?;
         let key = crate::work_dir::key(&options.worker_id, &work_dir);
-        Ok(Confine { user, limits: options.limits, cgroups: Some(Cgroups::open(&key)), work_dir })
+        Ok(Confine { user, limits: options.limits, cgroups: Some(Cgroups::open(&key)), work_dir, key })
     }
 
     /// What of the limits does not hold here.

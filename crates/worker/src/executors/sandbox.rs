@@ -15,7 +15,9 @@ use super::confine::Confine;
 use super::host::{allowed_environment, environment_of};
 use super::local::{self, Begin};
 use super::{End, Executor, ExecutorOptions, Ran, Run, starter};
+use crate::proc::ProcStat;
 use crate::{Error, Failure};
+use system::System;
 
 /// Where a command finds its input root.
 pub const INPUT_ROOT: &str = "/build";
@@ -30,6 +32,7 @@ pub struct Sandbox {
     program: PathBuf,
     environment: BTreeMap<OsString, OsString>,
     confine: Confine,
+    system: System,
     /// What is the same for every command.
     arguments: Vec<OsString>,
 }
@@ -42,11 +45,15 @@ impl Sandbox {
             )
         })?;
         let tmp_bytes = options.limits.memory_bytes.map_or(TMP_BYTES, |memory| memory.min(TMP_BYTES));
+        let confine = Confine::open(options)?;
+        let system = System::new(&confine.work_dir, &confine.key);
+        let system = system.map_err(|error| Error::io("what a sandbox shows of the system", error))?;
         Ok(Sandbox {
             program,
             environment: allowed_environment(options.env_allow.iter().map(String::as_str)),
-            confine: Confine::open(options)?,
-            arguments: arguments(tmp_bytes),
+            arguments: arguments(tmp_bytes, &system),
+            confine,
+            system,
         })
     }
 
@@ -96,6 +103,7 @@ impl Executor for Sandbox {
 
     async fn clear(&self) -> Result<(), Failure> {
         self.confine.clear();
+        self.system.clear(&self.confine.key);
         Ok(())
     }
 }
@@ -134,13 +142,18 @@ fn wants_network(run: &Run) -> Result<bool, Failure> {
     }
 }
 
-fn arguments(tmp_bytes: u64) -> Vec<OsString> {
+fn arguments(tmp_bytes: u64, system: &System) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
-    add(&["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"]);
+    add(&["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"]);
     add(&["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]);
     add(&["--size", &tmp_bytes.to_string(), "--perms", "1777", "--tmpfs", "/tmp"]);
-    arguments.extend(system::shown());
+    // A command must not write to the terminal that the worker was started at as if somebody typed there. A session of
+    // its own prevents that, and costs half as much again as the sandbox itself.
+    if ProcStat::of_this_process().is_none_or(|stat| stat.terminal != 0) {
+        add(&["--new-session"]);
+    }
+    arguments.extend(system.shown());
     arguments
 }
 

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpgrp, getpid, kill_process, set_child_subreaper, waitpgid, waitpid,
+    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpgid, waitpid,
 };
 
 use super::process_group::let_starts_pass;
@@ -101,7 +101,9 @@ pub fn sweep(ended: &Path) -> bool {
 /// Children of this process that it did not start itself, or started as the leader of a group. Orphans are given to
 /// the main thread.
 fn orphans() -> Vec<(Pid, ProcStat)> {
-    let (this, own_group) = (getpid().as_raw_nonzero().get(), getpgrp().as_raw_nonzero().get());
+    let this = getpid().as_raw_nonzero().get();
+    // It is 0 where the group began outside of the container that this process is in, for its children too.
+    let Some(own_group) = ProcStat::of_this_process().map(|stat| stat.group) else { return Vec::new() };
     let children = fs::read_to_string(format!("/proc/self/task/{this}/children"));
     let children = match &children {
         Ok(children) => children.split_whitespace().filter_map(proc::pid).collect(),

@@ -3,38 +3,119 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+
+use tempfile::TempDir;
 
 /// On most systems these are links into /usr.
 const PROGRAMS: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
 
 const SETTINGS: [&str; 12] = [
-    "/etc/alternatives",
-    "/etc/ca-certificates.conf",
-    "/etc/group",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/nsswitch.conf",
-    "/etc/passwd",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
+    "alternatives",
+    "ca-certificates.conf",
+    "group",
+    "hosts",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "nsswitch.conf",
+    "passwd",
+    "ssl/certs",
+    "ssl/openssl.cnf",
 ];
+/// Where the network is shared, the machine's own is put over it.
+const RESOLVER: &str = "resolv.conf";
 
-/// As arguments of bubblewrap.
-pub fn shown() -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = Vec::new();
-    for place in PROGRAMS.into_iter().chain(SETTINGS) {
-        let path = Path::new(place);
-        match (fs::read_link(path), path.exists()) {
-            (Ok(target), true) if PROGRAMS.contains(&place) => {
-                arguments.extend(["--symlink".into(), target.into(), place.into()]);
+/// Copies of the settings in a directory of their own, because showing each of them by itself takes a sandbox several
+/// times as long to make. Removed when it is dropped.
+#[derive(Debug)]
+pub struct System {
+    settings: TempDir,
+}
+
+impl System {
+    pub fn new(work_dir: &Path, key: &str) -> io::Result<System> {
+        let settings = tempfile::Builder::new().prefix(&prefix(key)).tempdir_in(work_dir)?;
+        fs::set_permissions(settings.path(), fs::Permissions::from_mode(0o755))?;
+        for name in SETTINGS {
+            let (from, to) = (Path::new("/etc").join(name), settings.path().join(name));
+            if let Some(parent) = to.parent() {
+                fs::create_dir_all(parent)?;
             }
-            (_, true) => arguments.extend(["--ro-bind", place, place].map(OsString::from)),
-            (_, false) => {}
+            copy(&from, &to)?;
+        }
+        fs::write(settings.path().join(RESOLVER), "")?;
+        Ok(System { settings })
+    }
+
+    /// Removes what a dead process of the same worker left.
+    pub fn clear(&self, key: &str) {
+        let Some(work_dir) = self.settings.path().parent() else { return };
+        let Ok(entries) = fs::read_dir(work_dir) else { return };
+        let is_left = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&prefix(key)) && path != self.settings.path()
+        };
+        for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_left(path)) {
+            let _ = fs::remove_dir_all(path);
         }
     }
-    arguments
+
+    /// As arguments of bubblewrap.
+    pub fn shown(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        for place in PROGRAMS.into_iter().filter(|place| Path::new(place).exists()) {
+            match fs::read_link(place) {
+                Ok(target) => arguments.extend(["--symlink".into(), target.into(), place.into()]),
+                Err(_) => arguments.extend(["--ro-bind", place, place].map(OsString::from)),
+            }
+        }
+        arguments.extend(["--ro-bind".into(), self.settings.path().into(), "/etc".into()]);
+        arguments
+    }
+}
+
+fn prefix(key: &str) -> String {
+    format!("settings-{key}-")
+}
+
+/// What is not there or cannot be read is left out.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let Ok(about) = fs::symlink_metadata(from) else { return Ok(()) };
+    if about.is_symlink() {
+        return symlink(fs::read_link(from)?, to);
+    }
+    if about.is_file() {
+        let Ok(content) = fs::read(from) else { return Ok(()) };
+        return fs::write(to, content);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)?.flatten() {
+        copy(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_copied_and_those_of_a_dead_worker_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = dir.path().join("settings-key-dead");
+        fs::create_dir(&left).unwrap();
+        fs::create_dir(dir.path().join("settings-other-x")).unwrap();
+        let system = System::new(dir.path(), "key").unwrap();
+        let passwd = system.settings.path().join("passwd");
+        assert_eq!(fs::read(passwd).unwrap(), fs::read("/etc/passwd").unwrap());
+        assert!(!system.settings.path().join("shadow").exists());
+        system.clear("key");
+        assert!(!left.exists() && system.settings.path().exists());
+        drop(system);
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1, "that of another worker stays");
+    }
 }

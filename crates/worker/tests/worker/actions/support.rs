@@ -233,8 +233,9 @@ impl Stage {
     /// Where attempts run.
     pub fn work(&self) -> PathBuf {
         let work = self.dir.path().join("work");
-        let own = work.read_dir().unwrap().flatten().find(|entry| entry.path().is_dir());
-        own.unwrap().path()
+        let is_own = |name: &std::ffi::OsStr| name.to_str().unwrap().starts_with("w-");
+        let mut dirs = work.read_dir().unwrap().flatten().filter(|entry| entry.path().is_dir());
+        dirs.find(|entry| is_own(&entry.file_name())).unwrap().path()
     }
 
     /// Asserts that nothing of any attempt is left on disk.

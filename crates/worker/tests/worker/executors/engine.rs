@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 /// The name of the one image that it has.
 pub const IMAGE: &str = "localhost/lessor-test:1";
+const PODMAN_GROUPS: &str = "libpod_parent";
 const MAX_START: Duration = Duration::from_secs(60);
 const MAX_STOP: Duration = Duration::from_secs(15);
 const PROGRAMS: [&str; 19] = [
@@ -81,9 +82,13 @@ impl TestEngine {
             &url,
         ]
         .map(str::to_owned);
-        let engine = TestEngine::start(dir, &arguments, "libpod_parent".to_owned());
+        let engine = TestEngine::start(dir, &arguments, PODMAN_GROUPS.to_owned());
         engine.import(Command::new("podman").args(["--remote", "--url", &url, "import"]));
         engine
+    }
+
+    pub fn is_podman(&self) -> bool {
+        self.groups == PODMAN_GROUPS
     }
 
     /// It dies with the thread of the test, and everything that it started dies with it.

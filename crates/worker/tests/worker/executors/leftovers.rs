@@ -1,25 +1,30 @@
 //! A worker that is killed with SIGKILL, and what the next one with its id finds and removes (W12).
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
-use worker::Executor;
-use worker::executors::{self, Backend, ExecutorOptions, Limits, Run};
+use worker::executors::{self, Backend, ExecutorOptions, Limits};
 
-use super::support::{WORKER_ID, marker, runs_with};
+use super::engine::TestEngine;
+use super::engines::use_socket;
+use super::support::{WORKER_ID, marker};
 use crate::actions::support::{Stage, Tree, sh};
 
 const DIRECTORY: &str = "LESSOR_TEST_LEFTOVERS";
 const BACKEND: &str = "LESSOR_TEST_BACKEND";
 const MARKER: &str = "LESSOR_TEST_MARKER";
+const SOCKET: &str = "LESSOR_TEST_SOCKET";
+const ISOLATED: &str = "LESSOR_TEST_ISOLATED";
 
-fn options(backend: Backend, directory: &Path) -> ExecutorOptions {
+fn options(backend: Backend, directory: &Path, socket: Option<&Path>) -> ExecutorOptions {
     let limits = Limits { memory_bytes: Some(256 << 20), processes: Some(64), ..Limits::default() };
-    ExecutorOptions { limits, ..ExecutorOptions::new(backend, WORKER_ID, directory.join("work")) }
+    let mut options =
+        ExecutorOptions { limits, ..ExecutorOptions::new(backend, WORKER_ID, directory.join("work")) };
+    if let Some(socket) = socket {
+        use_socket(&mut options, socket);
+    }
+    options
 }
 
 /// Not a test: the worker that gets killed, in a process of its own. It runs one command that never ends, which says
@@ -30,7 +35,8 @@ async fn a_worker_to_be_killed() {
     let directory = PathBuf::from(directory);
     let backend: Backend = std::env::var(BACKEND).unwrap().parse().unwrap();
     let marker = std::env::var(MARKER).unwrap();
-    let executor = executors::open(&options(backend, &directory)).await.unwrap();
+    let socket = std::env::var_os(SOCKET).map(PathBuf::from);
+    let executor = executors::open(&options(backend, &directory, socket.as_deref())).await.unwrap();
     let dir = tempfile::Builder::new().disable_cleanup(true).tempdir_in(&directory).unwrap();
     let stage = Stage::by(dir, executor, |options| options.work_dir = directory.join("work")).await;
     let script = format!(
@@ -43,10 +49,16 @@ async fn a_worker_to_be_killed() {
 }
 
 /// Starts that worker and kills it once its command runs. Gives the control groups that the command was in.
-fn killed_worker(backend: Backend, directory: &Path, marker: &str) -> Vec<PathBuf> {
+fn killed_worker(
+    backend: Backend,
+    directory: &Path,
+    marker: &str,
+    engine: Option<&TestEngine>,
+) -> Vec<PathBuf> {
     let test = "executors::leftovers::a_worker_to_be_killed";
     let mut worker = Command::new(std::env::current_exe().unwrap());
     worker.args([test, "--exact", "--nocapture"]).env(DIRECTORY, directory).env(MARKER, marker);
+    worker.envs(engine.map(|engine| (SOCKET, engine.socket.as_path())));
     let mut worker = worker.env(BACKEND, backend.name()).stdout(Stdio::null()).spawn().unwrap();
     // Both of its processes; where they cannot be seen, the test fails by its own time.
     until(|| sleeping(marker).len() >= 2, &mut worker);
@@ -73,33 +85,69 @@ fn sleeping(marker: &str) -> Vec<PathBuf> {
     processes.filter(sleeps).collect()
 }
 
-#[tokio::test]
-async fn w12_the_next_worker_clears_what_a_killed_one_left_and_only_that() {
+/// In a process that has orphans of its own fall to somebody else: this one takes them, and would kill them as strays.
+#[test]
+fn w12_what_a_killed_worker_left_is_cleared_by_the_next_one_and_nothing_else_is() {
     for backend in [Backend::Host, Backend::Sandbox] {
-        let directory = tempfile::tempdir().unwrap();
-        let (own, other) = (marker(), marker());
-        let others = directory.path().join("work/other");
-        std::fs::create_dir_all(&others).unwrap();
-        let mut bystander = Command::new("sleep").arg(&other).current_dir(&others).spawn().unwrap();
-        let groups = killed_worker(backend, directory.path(), &own);
-        let executor = executors::open(&options(backend, directory.path())).await.unwrap();
-        let dir = TempDir::new_in(directory.path()).unwrap();
-        let stage =
-            Stage::by(dir, executor, |options| options.work_dir = directory.path().join("work")).await;
-        // Without control groups, one that left for another directory with nothing open is not found on the host.
-        let may_be_left = usize::from(backend == Backend::Host && groups.is_empty());
-        assert!(sleeping(&own).len() <= may_be_left, "{backend}");
-        assert!(runs_with(&other) && others.is_dir(), "{backend}");
-        bystander.kill().unwrap();
-        bystander.wait().unwrap();
-        let work = directory.path().join("work");
-        let worker_dirs = || work.read_dir().unwrap().flatten().filter(|entry| entry.path().is_dir());
-        for entry in worker_dirs().filter(|entry| entry.path() != others) {
-            assert_eq!(entry.path().read_dir().unwrap().count(), 0, "{backend}: {}", entry.path().display());
-        }
-        assert_eq!(stage.run(sh("exit 4"), Tree::default()).await.unwrap().exit_code, 4);
-        assert!(groups.iter().all(|group| !group.exists()), "{backend}: {groups:?}");
+        let test = "executors::leftovers::a_test_in_a_process_of_its_own";
+        let mut isolated = Command::new("unshare");
+        isolated.args([
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--kill-child",
+            "sh",
+            "-c",
+            "\"$0\" \"$@\"; exit $?",
+        ]);
+        isolated.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
+        let output = isolated.env(ISOLATED, backend.name()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{backend}: {}{said}", String::from_utf8_lossy(&output.stdout));
     }
+}
+
+/// Not a test by itself: what the one above runs.
+#[tokio::test]
+async fn a_test_in_a_process_of_its_own() {
+    let Ok(backend) = std::env::var(ISOLATED) else { return };
+    w12_are_cleared_by_the_next_worker_and_nothing_else_is(backend.parse().unwrap(), None).await;
+}
+
+pub async fn w12_are_cleared_by_the_next_worker_and_nothing_else_is(
+    backend: Backend,
+    engine: Option<&TestEngine>,
+) {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (own, other) = (marker(), marker());
+    // Another worker with the same id, elsewhere: killed too, and not followed by anybody yet.
+    killed_worker(backend, second.path(), &other, engine);
+    let groups = killed_worker(backend, first.path(), &own, engine);
+    let others_left = sleeping(&other).len();
+    next_worker(backend, first.path(), engine).await;
+    // Without control groups, one that left for another directory with nothing open is not found on the host.
+    let may_be_left = usize::from(backend == Backend::Host && groups.is_empty());
+    assert!(sleeping(&own).len() <= may_be_left, "{backend}");
+    assert!(groups.iter().all(|group| !group.exists()), "{backend}: {groups:?}");
+    assert_eq!(sleeping(&other).len(), others_left, "{backend}: what is of others stays");
+    next_worker(backend, second.path(), engine).await;
+    assert!(sleeping(&other).len() <= may_be_left, "{backend}");
+}
+
+/// Starts with the id and the directory of the dead one, works, and leaves nothing.
+async fn next_worker(backend: Backend, directory: &Path, engine: Option<&TestEngine>) {
+    let socket = engine.map(|engine| engine.socket.as_path());
+    let executor = executors::open(&options(backend, directory, socket)).await.unwrap();
+    let dir = TempDir::new_in(directory).unwrap();
+    let stage = Stage::by(dir, executor, |options| options.work_dir = directory.join("work")).await;
+    assert_eq!(stage.run(sh("exit 4"), Tree::default()).await.unwrap().exit_code, 4);
+    worker::Performer::settle(&*stage.actions).await;
+    let dirs = directory.join("work").read_dir().unwrap().flatten().map(|entry| entry.path());
+    let dirs = dirs.filter(|path| path.is_dir());
+    let is_settings = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("settings-");
+    let (settings, own): (Vec<_>, Vec<_>) = dirs.partition(is_settings);
+    assert_eq!((settings.len(), own.len()), (usize::from(backend == Backend::Sandbox), 1), "{backend}");
+    assert_eq!(own[0].read_dir().unwrap().count(), 0, "{backend}");
 }
 
 /// The control groups of the worker's own making that a process is in.
@@ -112,46 +160,4 @@ fn groups_of(process: &Path) -> Vec<PathBuf> {
         path.contains("/lessor-").then_some(group)
     };
     groups.lines().filter_map(group).collect()
-}
-
-/// A command that runs although nobody waits for it any more.
-pub struct Abandoned {
-    marker: String,
-    _dir: TempDir,
-}
-
-impl Abandoned {
-    pub fn runs(&self) -> bool {
-        runs_with(&self.marker)
-    }
-}
-
-/// Runs a command that never ends in a runtime that is then forgotten, as if its worker had died.
-pub async fn abandoned(executor: Arc<dyn Executor>) -> Abandoned {
-    let (dir, marker) = (tempfile::tempdir().unwrap(), marker());
-    let root = dir.path().canonicalize().unwrap();
-    let (reader, writer) = std::io::pipe().unwrap();
-    let run = Run {
-        arguments: ["sh", "-c", &format!("echo ready; sleep {marker}")].map(str::to_owned).to_vec(),
-        environment: Vec::new(),
-        input_root: root.clone(),
-        working_directory: root,
-        timeout: None,
-        stdout: std::os::fd::OwnedFd::from(writer).into(),
-        stderr: tempfile::tempfile().unwrap(),
-        max_output_bytes: 1_000_000,
-        platform: Vec::new(),
-        cancel: CancellationToken::new(),
-    };
-    std::mem::forget(tokio::spawn(async move { executor.execute(run).await }));
-    let ready = tokio::task::spawn_blocking(move || {
-        let mut line = String::new();
-        BufReader::new(reader).read_line(&mut line).unwrap();
-        line
-    });
-    assert_eq!(ready.await.unwrap(), "ready\n");
-    while !runs_with(&marker) {
-        tokio::task::yield_now().await;
-    }
-    Abandoned { marker, _dir: dir }
 }

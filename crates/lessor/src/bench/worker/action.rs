@@ -1,0 +1,57 @@
+//! An action with a tree of small files, put into a store.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    Action, Command, Digest as ToldDigest, Directory, DirectoryNode, FileNode,
+};
+use blobs::{Digest, DigestFunction};
+use bytes::Bytes;
+use prost::Message;
+use worker::Cas;
+
+/// What goes up at a time.
+const BATCH: usize = 1_000;
+
+/// Every name is `directory/file`; every file is different, and about a hundred bytes long.
+pub async fn store(cas: &impl Cas, command: &[&str], names: &[String]) -> Result<Digest> {
+    let mut blobs = Vec::new();
+    let mut directories: BTreeMap<&str, Directory> = BTreeMap::new();
+    for (directory, name) in names.iter().filter_map(|path| path.split_once('/')) {
+        let content = format!("{:0>100}", format!("{directory}/{name}"));
+        let digest = add(&mut blobs, content.into());
+        let file = FileNode { name: name.to_owned(), digest: Some(told(&digest)), ..FileNode::default() };
+        directories.entry(directory).or_default().files.push(file);
+    }
+    let mut root = Directory::default();
+    for (name, mut directory) in directories {
+        directory.files.sort_by(|a, b| a.name.cmp(&b.name));
+        let digest = add(&mut blobs, directory.encode_to_vec().into());
+        root.directories.push(DirectoryNode { name: name.to_owned(), digest: Some(told(&digest)) });
+    }
+    let arguments = command.iter().map(|argument| (*argument).to_owned()).collect();
+    let command = Command { arguments, ..Command::default() };
+    let command = add(&mut blobs, command.encode_to_vec().into());
+    let root = add(&mut blobs, root.encode_to_vec().into());
+    let action = Action {
+        command_digest: Some(told(&command)),
+        input_root_digest: Some(told(&root)),
+        ..Action::default()
+    };
+    let action = add(&mut blobs, action.encode_to_vec().into());
+    for batch in blobs.chunks(BATCH) {
+        cas.upload_many("", batch.to_vec()).await?;
+    }
+    Ok(action)
+}
+
+fn add(blobs: &mut Vec<(Digest, Bytes)>, content: Bytes) -> Digest {
+    let digest = Digest::of(DigestFunction::Sha256, &content);
+    blobs.push((digest, content));
+    digest
+}
+
+fn told(digest: &Digest) -> ToldDigest {
+    ToldDigest { hash: digest.hash.to_string(), size_bytes: digest.size as i64 }
+}
