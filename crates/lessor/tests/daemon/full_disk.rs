@@ -3,7 +3,7 @@
 use chaos::tmpfs::Tmpfs;
 use serde_json::json;
 
-use crate::support_worker::{Worker, server, submit, task, until_state};
+use crate::support_worker::{Worker, registration, server, submit, task, until, until_state};
 
 const DISK_BYTES: u64 = 48 << 20;
 
@@ -15,8 +15,10 @@ fn w16_a_worker_with_a_full_disk_takes_nothing_until_there_is_room_again() {
     let disk = Tmpfs::mount(&work_dir, DISK_BYTES).unwrap();
     let file = dir.path().join("worker.toml");
     std::fs::write(&file, "[worker]\nqueues = [\"jobs\"]\ndisk_reserve_mib = 16\n").unwrap();
-    let worker =
-        Worker::start(dir.path(), &["--config", file.to_str().unwrap(), "--server-url", &server.url()]);
+    let worker = Worker::start(
+        dir.path(),
+        &["--config", file.to_str().unwrap(), "--server-url", &server.url(), "--id", "w"],
+    );
     let command =
         |arguments: &[&str]| json!({"queue": "jobs", "payload": {"command": arguments}, "maxAttempts": 1});
 
@@ -33,15 +35,14 @@ fn w16_a_worker_with_a_full_disk_takes_nothing_until_there_is_room_again() {
     // Its directory is gone, and with it what it wrote.
     until_state(&server, &submit(&server, command(&["true"])), "COMPLETED");
 
-    let said = worker.log().matches("no more tasks are taken until that is over").count();
     disk.fill().unwrap();
-    worker.until_said("no more tasks are taken until that is over", said + 1);
+    until(|| (registration(&server, "w")["state"] == "DRAINING").then_some(()));
+    assert!(worker.log().contains("no more tasks are taken until that is over"), "{}", worker.log());
     let waiting = submit(&server, command(&["true"]));
-    let again = worker.log().matches("tasks are taken again").count();
     let now = task(&server, &waiting);
-    assert_eq!(now["state"], "WAITING", "{now}");
+    assert_eq!((&now["state"], &now["attempt"]), (&json!("WAITING"), &json!(0)), "{now}");
     disk.free().unwrap();
-    worker.until_said("tasks are taken again", again + 1);
-    until_state(&server, &waiting, "COMPLETED");
+    let done = until_state(&server, &waiting, "COMPLETED");
+    assert_eq!(done["attempt"], 1, "{done}");
     assert_eq!(worker.terminate(), Some(0));
 }

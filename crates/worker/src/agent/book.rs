@@ -41,8 +41,8 @@ pub struct Book {
     /// The longest that the operator allows.
     max_interval: Duration,
     is_draining: bool,
-    /// Whether the coordinator was told of the draining on this connection.
-    drain_told: bool,
+    /// Whether the coordinator was told on this connection to send nothing, whatever it may still send.
+    none_told: bool,
     completed: i64,
     failed: i64,
 }
@@ -73,7 +73,7 @@ impl Book {
             interval: config.heartbeat_interval,
             max_interval: config.heartbeat_interval,
             is_draining: false,
-            drain_told: false,
+            none_told: false,
             completed: 0,
             failed: 0,
         }
@@ -89,7 +89,7 @@ impl Book {
         self.beats.clear();
         self.beaten_at = None;
         self.credit = 0;
-        self.drain_told = false;
+        self.none_told = false;
         for held in self.held.values_mut() {
             held.start.again();
             if let Some((_, said)) = &mut held.report {
@@ -230,7 +230,7 @@ impl Book {
         };
         self.more_credit() > 0
             || self.beat_due() <= now
-            || (self.is_draining && !self.drain_told)
+            || self.wants_none() != self.none_told
             || self.held.values().any(is_due)
             || self.releases.values().any(|said| said.is_due(now))
     }
@@ -242,7 +242,7 @@ impl Book {
         if credit > 0 {
             self.capacity.asked();
         }
-        self.drain_told = self.is_draining;
+        self.none_told = self.wants_none();
         let mut heartbeats = Vec::new();
         if self.beat_due() <= now {
             self.beaten_at = Some(now);
@@ -290,6 +290,10 @@ impl Book {
         true
     }
 
+    fn wants_none(&self) -> bool {
+        self.is_draining || !self.capacity.is_fit()
+    }
+
     fn more_credit(&self) -> usize {
         match self.is_draining {
             true => 0,
@@ -333,7 +337,7 @@ impl Book {
     }
 
     fn state(&self) -> WorkerState {
-        match (self.is_draining, self.held.is_empty()) {
+        match (self.wants_none(), self.held.is_empty()) {
             (true, _) => WorkerState::Draining,
             (false, true) => WorkerState::Idle,
             (false, false) => WorkerState::Busy,

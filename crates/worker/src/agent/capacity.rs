@@ -41,6 +41,10 @@ impl Capacity {
         self.unfit = fitness.err();
     }
 
+    pub fn is_fit(&self) -> bool {
+        self.unfit.is_none()
+    }
+
     /// How many more tasks to ask for. A slot is free once its command has ended; outputs that pile up meanwhile hold
     /// up new tasks all the same.
     pub fn room<'a>(&self, held: impl Iterator<Item = &'a Held> + Clone) -> usize {

@@ -252,6 +252,10 @@ impl Stream {
         }
         let said = worker_status(message.state, message.stats.as_ref());
         self.draining = said.activity == Activity::Draining;
+        if self.draining {
+            // Otherwise what the same message gives back could come straight back.
+            self.polling = None;
+        }
         let now = self.app.handle().now();
         let registry = self.app.handle().registry();
         let beat = registry.beat(&self.scope, &self.worker, self.session.as_ref(), said, now);

@@ -299,11 +299,14 @@ fn w16_a_worker_that_is_not_fit_asks_for_nothing_and_gives_back_what_comes() {
     book.ended("a", done());
     let said = book.outgoing(seconds(101));
     assert_eq!((said.credit, said.reports.len()), (0, 1), "what ran is reported all the same");
+    assert_eq!(said.state(), WorkerState::Draining, "credit that is out already is not to be used");
     book.heard(answers(vec![verdict(Verdict::Committed)]), seconds(101));
     assert_eq!(book.heard(tasks(&["b"]), seconds(101)).len(), 0);
     assert_eq!(released(&book.outgoing(seconds(101))), ["b"]);
     book.set_fitness(Ok(()));
-    assert!(book.outgoing(seconds(102)).credit > 0);
+    assert!(book.has_news(seconds(102)));
+    let said = book.outgoing(seconds(102));
+    assert!(said.credit > 0 && said.state() == WorkerState::Idle);
 }
 
 #[test]
