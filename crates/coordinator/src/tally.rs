@@ -33,8 +33,7 @@ impl Tally {
             Event::TaskCreated(_) => self.submitted += 1,
             Event::LeaseGranted(_) => {
                 self.granted += 1;
-                self.waited_ms
-                    .extend(before.and_then(|task| waiting_since(task)).map(|since| now.since_ms(since)));
+                self.waited_ms.extend(before.and_then(waiting_since).map(|since| now.since_ms(since)));
             }
             Event::LeaseExtended(_) => self.extended += 1,
             Event::LeaseReleased(_) => self.released += 1,
