@@ -70,9 +70,11 @@ impl Remote {
                 Code::Unavailable => {
                     return Err(client::Error::NoServer { url, why: cause(&status) }.into());
                 }
-                Code::Unimplemented | Code::Unknown | Code::Internal => {
-                    let why = format!("no server of the Remote Execution API answers at {url}");
-                    return Err(Error::NotRun { code: status.code(), message: why });
+                // What speaks another protocol breaks off in one of these ways.
+                Code::Unimplemented | Code::Unknown | Code::Internal | Code::Cancelled => {
+                    let why = cause(&status);
+                    let message = format!("no server of the Remote Execution API answers at {url}: {why}");
+                    return Err(Error::NotRun { code: status.code(), message });
                 }
                 _ => return Err(status.into()),
             },
