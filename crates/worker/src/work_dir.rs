@@ -57,15 +57,13 @@ impl WorkDirs {
 
     /// A directory for one attempt, with nothing in it but its empty root.
     pub fn make(self: &Arc<WorkDirs>) -> std::io::Result<WorkDir> {
+        // No two attempts have the same path, so that what is left of one cannot find its way to another.
+        let path = self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
         let clean = self.clean().pop();
-        let path = match clean {
-            Some(path) => path,
-            None => {
-                let path = self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
-                recycle::make(&path)?;
-                path
-            }
-        };
+        match clean {
+            Some(clean) => fs::rename(clean, &path)?,
+            None => recycle::make(&path)?,
+        }
         Ok(WorkDir { path, dirs: self.clone() })
     }
 
@@ -231,13 +229,12 @@ mod tests {
         let dirs = open(root.path(), "w").unwrap();
         let used = |change: &dyn Fn(&WorkDir)| {
             let dir = dirs.make().unwrap();
+            let mut entries = dir.path().read_dir().unwrap().map(|entry| entry.unwrap().path());
+            assert_eq!((entries.next(), entries.next()), (Some(dir.root()), None), "the root alone");
             assert_eq!(dir.root().read_dir().unwrap().count(), 0);
             change(&dir);
-            let path = dir.path().to_owned();
             drop(dir);
-            let again = dirs.make().unwrap();
-            assert_eq!(again.path().read_dir().unwrap().count(), 1, "the root alone");
-            again.path() == path
+            !dirs.clean().is_empty()
         };
         assert!(used(&|_| {}));
         assert!(used(&|dir| fs::create_dir_all(dir.root().join("a/b")).unwrap()));
