@@ -78,7 +78,7 @@ async fn the_remote_execution_api_is_kept() {
 async fn any_instance_is_served_without_set_up() {
     let server = server();
     for instance in ["main", "some/team"] {
-        let options = Options { instance: instance.to_owned(), ..Options::new(&server.url()) };
+        let options = Options { instance: instance.to_owned(), ..Options::new(server.url()) };
         let subject = Arc::new(Subject::connect(options).await.unwrap());
         let only = ["R40".to_owned(), "R56".to_owned()];
         let checks = Contract::Reapi.checks().into_iter().filter(|check| check.is_about(&only)).collect();

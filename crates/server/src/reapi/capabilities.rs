@@ -41,7 +41,6 @@ pub fn get(reapi: &Reapi, request: &Request<GetCapabilitiesRequest>) -> Result<S
         }),
         digest_functions: functions,
         supported_node_properties: NODE_PROPERTIES.map(str::to_owned).to_vec(),
-        ..ExecutionCapabilities::default()
     };
     Ok(ServerCapabilities {
         cache_capabilities: Some(cache),
