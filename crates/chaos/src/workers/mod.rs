@@ -28,6 +28,8 @@ use daemon::Daemon;
 const WORKERS: usize = 3;
 /// Actions that wait for their results at one time.
 const IN_FLIGHT: usize = 48;
+/// Actions that are sent only when every kind of fault has happened.
+const HELD_BACK: usize = 50;
 /// A short lease, so that a stop outlives it.
 const LEASE: Duration = Duration::from_millis(3_000);
 const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -47,6 +49,12 @@ pub struct Toll {
     pub late_reports: usize,
     /// Times that a client had to ask or attach again.
     pub asked_again: usize,
+}
+
+impl Toll {
+    fn has_every_fault(&self) -> bool {
+        self.worker_kills > 0 && self.worker_stops > 0 && self.coordinator_kills > 0
+    }
 }
 
 pub async fn run(plan: &Plan) -> Result<Toll> {
@@ -94,14 +102,15 @@ async fn under_fire(plan: &Plan, server: &mut Server, workers: &mut [Daemon], to
     let mut stopped: Option<usize> = None;
     while done.len() < toll.actions {
         ensure!(Instant::now() < deadline, "{} of {} actions ended in time", done.len(), toll.actions);
-        while next < toll.actions && running.len() < IN_FLIGHT {
+        let sent = if toll.has_every_fault() { toll.actions } else { toll.actions - HELD_BACK };
+        while next < sent && running.len() < IN_FLIGHT {
             let build = build.clone();
             let number = next;
             running.spawn(async move { (number, build.action(number, deadline).await) });
             next += 1;
         }
         tokio::select! {
-            Some(ended) = running.join_next() => {
+            Some(ended) = running.join_next(), if !running.is_empty() => {
                 let (number, ended) = ended.context("a client panicked")?;
                 let again = ended.with_context(|| format!("action {number}"))?;
                 toll.asked_again += again;
@@ -179,7 +188,9 @@ async fn judged(server: &mut Server, workers: &mut [Daemon], api: &Api, toll: &m
     let records = read_records(server.data())?;
     judge::check(&records, toll)?;
     log_tools::check(server.binary(), server.data(), &records)?;
-    let happened = toll.worker_kills > 0 && toll.worker_stops > 0 && toll.coordinator_kills > 0;
-    ensure!(happened && toll.further_leases > 0, "too little happened to show anything: {toll:?}");
+    ensure!(
+        toll.has_every_fault() && toll.further_leases > 0,
+        "too little happened to show anything: {toll:?}"
+    );
     Ok(())
 }
