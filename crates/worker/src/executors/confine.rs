@@ -47,12 +47,9 @@ impl Confine {
     }
 
     pub fn open(options: &ExecutorOptions) -> Result<Confine, Error> {
-        let user = options.user.as_deref().map(User::find).transpose().map_err(Error::Setup)?;
-        let work_dir = &options.work_dir;
-        let work_dir = std::fs::create_dir_all(work_dir).and_then(|()| work_dir.canonicalize());
-        let work_dir = work_dir.map_err(|error| Error::io("the work directory", error))?;
-        let key = crate::work_dir::key(&options.worker_id, &work_dir);
-        Ok(Confine { user, limits: options.limits, cgroups: Some(Cgroups::open(&key)), work_dir, key })
+        let (user, (work_dir, key)) = (options.user()?, options.place()?);
+        let cgroups = Some(Cgroups::open(&key, &options.limits));
+        Ok(Confine { user, limits: options.limits, cgroups, work_dir, key })
     }
 
     /// What of the limits does not hold here.

@@ -64,7 +64,14 @@ async fn host(options: &ExecutorOptions) -> Opened {
 async fn sandbox(options: &ExecutorOptions) -> Opened {
     let sandbox = Sandbox::open(options).map_err(|error| wrong("sandbox", error))?;
     let limits = limits(options, sandbox.confine().lacks());
-    tried("sandbox", "commands run in namespaces of their own", sandbox, options, limits).await
+    let mut opened =
+        tried("sandbox", "commands run in namespaces of their own", sandbox, options, limits).await;
+    if let Err(checks) = &mut opened {
+        for why in checks.iter_mut().filter_map(|check| check.result.as_mut().err()) {
+            why.push_str("; allow user namespaces or run the worker as root, or use the host backend");
+        }
+    }
+    opened
 }
 
 async fn tried(

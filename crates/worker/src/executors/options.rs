@@ -4,6 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::users::User;
+use crate::{Error, work_dir};
+
 /// Where commands run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
@@ -134,6 +137,20 @@ impl ExecutorOptions {
             worker_id: worker_id.into(),
             work_dir: work_dir.into(),
         }
+    }
+}
+
+impl ExecutorOptions {
+    /// The work directory, which is there afterwards, and a name for what this worker makes elsewhere on its machine.
+    pub(super) fn place(&self) -> Result<(PathBuf, String), Error> {
+        let made = std::fs::create_dir_all(&self.work_dir).and_then(|()| self.work_dir.canonicalize());
+        let work_dir = made.map_err(|error| Error::io("the work directory", error))?;
+        let key = work_dir::key(&self.worker_id, &work_dir);
+        Ok((work_dir, key))
+    }
+
+    pub(super) fn user(&self) -> Result<Option<User>, Error> {
+        self.user.as_deref().map(User::find).transpose().map_err(Error::Setup)
     }
 }
 

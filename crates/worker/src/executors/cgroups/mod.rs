@@ -65,17 +65,22 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// What can be used of the machine's controllers; none is an answer too. `key` is of this worker alone.
-    pub fn open(key: &str) -> Cgroups {
+    /// What can be used of the machine's controllers, as far as the limits ask for it; none is an answer too. `key` is of
+    /// this worker alone.
+    pub fn open(key: &str, limits: &Limits) -> Cgroups {
         let mounts = Mounts::read().unwrap_or_default();
-        let place = |controller| Cgroups::place(&mounts, controller, key);
+        let place = |controller| Cgroups::place(&mounts, controller, key, limits);
         Cgroups { places: Controller::ALL.into_iter().filter_map(place).collect(), next: AtomicU64::new(1) }
     }
 
-    fn place(mounts: &Mounts, controller: Controller, key: &str) -> Option<Place> {
+    fn place(mounts: &Mounts, controller: Controller, key: &str, limits: &Limits) -> Option<Place> {
         let name = controller.name();
         let (version, base) = mounts.of(name)?;
         let parent = base.join(format!("lessor-{key}"));
+        if !controller.is_wanted(limits) {
+            // There may be something to clear from when it was.
+            return parent.is_dir().then_some(Place { controller, version, parent });
+        }
         if version == Version::V2 {
             mounts::enable(&base, name).ok()?;
         }

@@ -44,11 +44,7 @@ pub struct Docker {
 
 impl Docker {
     pub(super) async fn open(options: &ExecutorOptions) -> Result<Docker, Error> {
-        let user = options.user.as_deref().map(User::find).transpose().map_err(Error::Setup)?;
-        let work_dir = &options.work_dir;
-        let work_dir = std::fs::create_dir_all(work_dir).and_then(|()| work_dir.canonicalize());
-        let work_dir = work_dir.map_err(|error| Error::io("the work directory", error))?;
-        let key = crate::work_dir::key(&options.worker_id, &work_dir);
+        let (user, (work_dir, key)) = (options.user()?, options.place()?);
         let labels = [(WORKER_LABEL, options.worker_id.clone()), (KEY_LABEL, key.clone())];
         Ok(Docker {
             engine: Engine::connect(options.docker.host.as_deref()).await.map_err(Error::Setup)?,
@@ -83,7 +79,13 @@ impl Docker {
         let lacks = |error: &bollard::errors::Error| engine::status(error) == Some(404);
         let made = match self.engine.create(body.clone()).await {
             Err(error) if lacks(&error) && self.options.pull => {
-                self.engine.pull(&image).await.map_err(|error| no_image(&image, &error.to_string()))?;
+                tokio::select! {
+                    biased;
+                    () = run.cancel.cancelled() => return Err(Failure::cancelled()),
+                    pulled = self.engine.pull(&image) => {
+                        pulled.map_err(|error| no_image(&image, &error.to_string()))?;
+                    }
+                }
                 self.engine.create(body).await
             }
             made => made,
@@ -123,6 +125,10 @@ impl Executor for Docker {
             taken.map_err(|error| Failure::io("the inputs could not be given to the user", error))?;
         }
         let container = self.make(&run).await?;
+        if run.cancel.is_cancelled() {
+            container.remove().await;
+            return Ok(begin.ran(End::Cancelled, None));
+        }
         // How long it takes to make a container is not the command's time.
         let begin = Begin::now();
         let mut output = match begun(&container, &run).await {
