@@ -60,11 +60,15 @@ async fn s3_23_24_37_a_heartbeat_refreshes_the_workers_state_and_stats() {
         stats: Some(WorkerStats { active_tasks: 2, total_completed: 30, total_failed: 4 }),
         ..HeartbeatRequest::default()
     };
-    let before = served.known("w").await["lastHeartbeatAt"].as_str().unwrap().to_owned();
+    // As times: as texts, one with fewer digits would come after one with more.
+    let heard_at = |known: &serde_json::Value| -> jiff::Timestamp {
+        known["lastHeartbeatAt"].as_str().unwrap().parse().unwrap()
+    };
+    let before = heard_at(&served.known("w").await);
     let told = client.report_heartbeat(beat).await.unwrap().into_inner();
     assert!(told.registered && !told.should_shutdown, "{told:?}");
     let known = served.known("w").await;
-    assert!(known["lastHeartbeatAt"].as_str().unwrap() >= before.as_str());
+    assert!(heard_at(&known) >= before);
     let shown = &known["registration"];
     assert_eq!(shown["state"], "BUSY");
     assert_eq!(

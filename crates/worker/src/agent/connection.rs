@@ -137,8 +137,12 @@ impl Connector {
 
     async fn client(&self) -> Result<WorkerSchedulerClient<Channel>, NoConnection> {
         let channel = self.endpoint.connect().await.map_err(|error| {
-            let source = std::error::Error::source(&error).map(ToString::to_string);
-            NoConnection::Fault(source.unwrap_or_else(|| error.to_string()))
+            // What it comes down to, such as a refused connection, says the most.
+            let mut cause: &dyn std::error::Error = &error;
+            while let Some(source) = cause.source() {
+                cause = source;
+            }
+            NoConnection::Fault(cause.to_string())
         })?;
         Ok(WorkerSchedulerClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES))
     }
