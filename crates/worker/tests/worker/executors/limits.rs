@@ -65,12 +65,12 @@ async fn w14_a_command_that_forks_without_end_is_held_and_cleaned_up() {
 #[tokio::test]
 async fn a_sandbox_cannot_fill_more_of_tmp_than_it_may() {
     let stage = limited(Backend::Sandbox).await;
-    let filled = stage.run(sh("cd /tmp && dd if=/dev/zero of=x bs=1M count=100"), Tree::default()).await;
+    let filled = stage.run(sh("cd /tmp; dd if=/dev/zero of=x bs=1M count=100"), Tree::default()).await;
     match filled {
         Err(failure) => assert_eq!(failure.code, Failure::OUT_OF_MEMORY, "{failure}"),
         Ok(result) => assert_ne!(result.exit_code, 0),
     }
-    assert_eq!(stage.run(sh("cd /tmp && : > x"), Tree::default()).await.unwrap().exit_code, 0);
+    assert_eq!(stage.run(sh("cd /tmp; : > x"), Tree::default()).await.unwrap().exit_code, 0);
 }
 
 /// A file system of its own, unmounted when it is dropped.
