@@ -21,6 +21,8 @@ pub const TERM_GRACE: Duration = Duration::from_secs(1);
 /// How long the killed may take to vanish; only a process that is stuck in the kernel takes longer.
 const MAX_VANISH: Duration = Duration::from_secs(2);
 const VANISH_PAUSE: Duration = Duration::from_millis(1);
+/// How long one of them is waited for before all are looked at again.
+const MAX_HANDLE_WAIT: Duration = Duration::from_millis(10);
 
 /// Held shared while a process is being started. A file that is open for writing is inherited by a process that is
 /// being started until that process runs its program, and until then the file cannot be run ("text file busy").
@@ -78,13 +80,9 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    #[allow(
-        deprecated,
-        reason = "it is unsound for descriptors that change while they are waited for; this one is owned"
-    )]
     pub fn new(started: Started) -> io::Result<ProcessGroup> {
         let handle = pidfd_open(started.id, PidfdFlags::NONBLOCK)?;
-        Ok(ProcessGroup { started, handle: AsyncFd::with_interest(handle, Interest::READABLE)? })
+        Ok(ProcessGroup { started, handle: readable_at_end(handle)? })
     }
 
     /// Waits for the leader's end.
@@ -110,10 +108,23 @@ impl ProcessGroup {
         drop(watched);
         let give_up = Instant::now() + MAX_VANISH;
         while clean_up(self.started.id, &self.started.place) && Instant::now() < give_up {
-            tokio::time::sleep(VANISH_PAUSE).await;
+            // The end of one who was killed is heard of at once where there is a handle to it; a timer is coarse.
+            let gone = strays::dying(self.started.id).and_then(|handle| readable_at_end(handle).ok());
+            match gone {
+                Some(gone) => drop(tokio::time::timeout(MAX_HANDLE_WAIT, gone.readable()).await.is_ok()),
+                None => tokio::time::sleep(VANISH_PAUSE).await,
+            }
         }
         Ok(ended)
     }
+}
+
+#[allow(
+    deprecated,
+    reason = "it is unsound for descriptors that change while they are waited for; this one is owned"
+)]
+fn readable_at_end(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
 /// Once the leader is buried. Says whether there is more to wait for.

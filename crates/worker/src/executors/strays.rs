@@ -8,12 +8,14 @@
 //! Children in the group of this process itself are somebody else's and never touched.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpgid, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, waitpgid,
+    waitpid,
 };
 
 use super::process_group::let_starts_pass;
@@ -96,6 +98,14 @@ pub fn sweep(ended: &Path) -> bool {
         }
     }
     is_unfinished
+}
+
+/// A handle to one of a group that was killed, or of a sandbox, and is still there.
+pub fn dying(group: Pid) -> Option<OwnedFd> {
+    let group = group.as_raw_nonzero().get();
+    let is_dying = |stat: &ProcStat| stat.group == group || stat.is_named(SANDBOX);
+    let (id, _) = orphans().into_iter().find(|(_, stat)| !stat.is_dead && is_dying(stat))?;
+    pidfd_open(id, PidfdFlags::NONBLOCK).ok()
 }
 
 /// Children of this process that it did not start itself, or started as the leader of a group. Orphans are given to
