@@ -18,6 +18,7 @@ use super::{End, Executor, ExecutorOptions, Ran, Run, starter};
 use crate::proc::ProcStat;
 use crate::{Error, Failure};
 use system::System;
+pub use system::clear as clear_settings;
 
 /// Where a command finds its input root.
 pub const INPUT_ROOT: &str = "/build";
@@ -103,7 +104,7 @@ impl Executor for Sandbox {
 
     async fn clear(&self) -> Result<(), Failure> {
         self.confine.clear();
-        self.system.clear(&self.confine.key);
+        self.system.clear(&self.confine.work_dir, &self.confine.key);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::{Body, HttpBody};
 use axum::http::{HeaderMap, HeaderValue, Request as HttpRequest, Response as HttpResponse, header};
 use bytes::{BufMut, Bytes, BytesMut};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Frame;
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
@@ -55,12 +55,14 @@ pub async fn serve(reapi: Reapi, request: HttpRequest<Body>) -> HttpResponse<Bod
 /// The one message of a request.
 async fn message(body: Body) -> Result<ReadRequest, Status> {
     let bad = |why: String| Status::invalid_argument(format!("the message could not be read: {why}"));
+    let too_large = || Status::out_of_range(format!("the message is larger than {MAX_REQUEST_BYTES} bytes"));
     let body = Limited::new(body, MAX_REQUEST_BYTES).collect().await.map_err(|error| {
         // What keeps a request from coming has a status of its own.
         match error.downcast::<axum::Error>().map(|error| error.into_inner()) {
             Ok(error) => {
                 error.downcast::<Status>().map_or_else(|error| bad(error.to_string()), |status| *status)
             }
+            Err(error) if error.is::<LengthLimitError>() => too_large(),
             Err(error) => bad(error.to_string()),
         }
     })?;
@@ -69,7 +71,11 @@ async fn message(body: Body) -> Result<ReadRequest, Status> {
     if prefix[0] != 0 {
         return Err(Status::unimplemented("compressed messages are not supported"));
     }
-    if prefix[1..] != u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes() {
+    let announced = prefix[1..].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
+    if announced > MAX_REQUEST_BYTES {
+        return Err(too_large());
+    }
+    if announced != message.len() {
         return Err(bad("its length is wrong".into()));
     }
     ReadRequest::decode(message).map_err(|error| bad(error.to_string()))

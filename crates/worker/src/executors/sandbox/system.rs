@@ -52,16 +52,8 @@ impl System {
     }
 
     /// Removes what a dead process of the same worker left.
-    pub fn clear(&self, key: &str) {
-        let Some(work_dir) = self.settings.path().parent() else { return };
-        let Ok(entries) = fs::read_dir(work_dir) else { return };
-        let is_left = |path: &Path| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(&prefix(key)) && path != self.settings.path()
-        };
-        for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_left(path)) {
-            let _ = fs::remove_dir_all(path);
-        }
+    pub fn clear(&self, work_dir: &Path, key: &str) {
+        clear(work_dir, key, Some(self.settings.path()));
     }
 
     /// As arguments of bubblewrap.
@@ -75,6 +67,19 @@ impl System {
         }
         arguments.extend(["--ro-bind".into(), self.settings.path().into(), "/etc".into()]);
         arguments
+    }
+}
+
+/// Removes what a dead process of the same worker left, but for what is in use. A worker of another backend may have
+/// been killed while it tried whether a sandbox works.
+pub fn clear(work_dir: &Path, key: &str, used: Option<&Path>) {
+    let Ok(entries) = fs::read_dir(work_dir) else { return };
+    let is_left = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(&prefix(key)) && Some(path) != used
+    };
+    for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_left(path)) {
+        let _ = fs::remove_dir_all(path);
     }
 }
 
@@ -113,7 +118,7 @@ mod tests {
         let passwd = system.settings.path().join("passwd");
         assert_eq!(fs::read(passwd).unwrap(), fs::read("/etc/passwd").unwrap());
         assert!(!system.settings.path().join("shadow").exists());
-        system.clear("key");
+        system.clear(dir.path(), "key");
         assert!(!left.exists() && system.settings.path().exists());
         drop(system);
         assert_eq!(dir.path().read_dir().unwrap().count(), 1, "that of another worker stays");
