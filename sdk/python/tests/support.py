@@ -255,6 +255,11 @@ class Case(unittest.TestCase):
         cls.server.close()
 
     def setUp(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """A queue of its own: the poll of a worker that has just stopped may still wait at the server, behind a proxy,
+        and would take the next task of the old one."""
         self.queue = f"q-{uuid.uuid4().hex}"
         self.ended = Ended()
 

@@ -143,11 +143,11 @@ class WorkerDuties(Case):
         self.assertGreaterEqual(len(calls) - 1, beats)
 
     def test_s0_21_a_heartbeat_that_fails_decides_nothing(self) -> None:
-        self.configure(heartbeatIntervalMs=INTERVAL_MS)
         foreign: List[Any] = [(404, {}, b"<html>"), (200, {}, b"<html>"), (200, {}, b"[]")]
         for action in (LOSE, REFUSE, (503, {"retry-after": "1"}, b"{}"), *foreign):
             with self.subTest(action=action):
-                self.ended = type(self.ended)()
+                self.begin_anew()
+                self.configure(heartbeatIntervalMs=INTERVAL_MS)
                 task_id = self.submit()
                 proxy = self.proxy(first(2, "heartbeat", action))
 
@@ -162,7 +162,7 @@ class WorkerDuties(Case):
         answers = {code: (code, {"retry-after": "0"}, b"{}") for code in (408, 429, 500, 502, 503, 504)}
         for action in (LOSE, REFUSE, *answers.values()):
             with self.subTest(action=action):
-                self.ended = type(self.ended)()
+                self.begin_anew()
                 task_id = self.submit()
                 proxy = self.proxy(first(2, "complete", action))
                 with self.working(lambda task: "done", url=proxy.url):
@@ -223,7 +223,7 @@ class WorkerDuties(Case):
         table = [(409, "CANCELLED"), (400, "REJECTED"), (503, "REJECTED"), (429, "CANCELLED")]
         for status, verdict in table + [(200, "UNKNOWN"), (404, "UNKNOWN")]:
             with self.subTest(status=status, verdict=verdict):
-                self.ended = type(self.ended)()
+                self.begin_anew()
                 self.submit()
                 body = b"<html>" if verdict == "UNKNOWN" else problem % (status, verdict.encode())
                 told = (status, {"retry-after": "0"}, body)

@@ -184,7 +184,7 @@ mod tests {
             (compressed, tonic::Code::Unimplemented),
             (long, tonic::Code::InvalidArgument),
             (good[..3].to_vec(), tonic::Code::InvalidArgument),
-            (vec![0; 2 * MAX_REQUEST_BYTES], tonic::Code::InvalidArgument),
+            (vec![0; 2 * MAX_REQUEST_BYTES], tonic::Code::OutOfRange),
             (vec![0, 0, 0, 0, 1, 0xff], tonic::Code::InvalidArgument),
         ] {
             assert_eq!(message(Body::from(bad)).await.unwrap_err().code(), code);
