@@ -14,11 +14,10 @@ use std::process::Command;
 use super::confine::Confine;
 use super::host::{allowed_environment, environment_of};
 use super::local::{self, Begin};
-use super::{End, Executor, ExecutorOptions, Ran, Run, starter};
+use super::{End, Executor, ExecutorOptions, Ran, Run, scratch, starter};
 use crate::proc::ProcStat;
 use crate::{Error, Failure};
 use system::System;
-pub use system::clear as clear_settings;
 
 /// Where a command finds its input root.
 pub const INPUT_ROOT: &str = "/build";
@@ -104,7 +103,7 @@ impl Executor for Sandbox {
 
     async fn clear(&self) -> Result<(), Failure> {
         self.confine.clear();
-        self.system.clear(&self.confine.work_dir, &self.confine.key);
+        scratch::clear(&self.confine.work_dir, &self.confine.key, Some(self.system.settings()));
         Ok(())
     }
 }
