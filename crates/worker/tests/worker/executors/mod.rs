@@ -3,7 +3,6 @@
 
 mod common;
 mod contained;
-mod engine;
 mod engines;
 mod leftovers;
 mod limits;
