@@ -106,7 +106,9 @@ impl TestEngine {
             "--kill-child",
             "--mount-proc",
         ]);
-        command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+        // Podman's monitor leaves its marks where the engine was started.
+        command.args(arguments).current_dir(dir.path());
+        command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
         let mut process = command.spawn().unwrap();
         let give_up = Instant::now() + MAX_START;
         while !answers(&socket) {
