@@ -8,3 +8,4 @@ mod engines;
 mod leftovers;
 mod limits;
 mod support;
+mod usage;
