@@ -56,8 +56,7 @@ impl Engine {
         ]
         .map(str::to_owned);
         let engine = Engine::start(dir, &arguments, groups)?;
-        let host = format!("unix://{}", engine.socket.display());
-        engine.import(Command::new("docker").args(["--host", &host, "import"]))?;
+        engine.import()?;
         Ok(engine)
     }
 
@@ -89,7 +88,7 @@ impl Engine {
         ]
         .map(str::to_owned);
         let engine = Engine::start(dir, &arguments, PODMAN_GROUPS.to_owned())?;
-        engine.import(Command::new("podman").args(["--remote", "--url", &url, "import"]))?;
+        engine.import()?;
         Ok(engine)
     }
 
@@ -97,18 +96,21 @@ impl Engine {
         self.groups == PODMAN_GROUPS
     }
 
+    /// The engine's own command line.
+    fn client(&self) -> Command {
+        let url = format!("unix://{}", self.socket.display());
+        let (program, address): (&str, &[&str]) = match self.is_podman() {
+            true => ("podman", &["--remote", "--url", &url]),
+            false => ("docker", &["--host", &url]),
+        };
+        let mut command = Command::new(program);
+        command.args(address);
+        command
+    }
+
     /// The containers that it has, whatever they do.
     pub fn containers(&self) -> Result<Vec<String>> {
-        let url = format!("unix://{}", self.socket.display());
-        let mut command = match self.is_podman() {
-            true => Command::new("podman"),
-            false => Command::new("docker"),
-        };
-        match self.is_podman() {
-            true => command.args(["--remote", "--url", &url]),
-            false => command.args(["--host", &url]),
-        };
-        let listed = output_of(command.args(["ps", "--all", "--format", "{{.ID}} {{.Status}}"]))?;
+        let listed = output_of(self.client().args(["ps", "--all", "--format", "{{.ID}} {{.Status}}"]))?;
         Ok(listed.lines().map(str::to_owned).collect())
     }
 
@@ -118,7 +120,8 @@ impl Engine {
         let output = fs::File::create(&log)?;
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "unshare", "--pid", "--mount", "--fork", "--kill-child"]);
-        command.arg("--mount-proc").args(arguments);
+        // Podman's monitor leaves its marks where the engine was started.
+        command.arg("--mount-proc").args(arguments).current_dir(dir.path());
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let process = command.spawn().context("setpriv cannot be started")?;
         let mut engine = Engine { socket, process, groups, _dir: dir };
@@ -132,7 +135,7 @@ impl Engine {
     }
 
     /// One image with busybox in it.
-    fn import(&self, command: &mut Command) -> Result<()> {
+    fn import(&self) -> Result<()> {
         let root = tempfile::tempdir()?;
         for directory in IMAGE_DIRECTORIES {
             fs::create_dir(root.path().join(directory))?;
@@ -146,7 +149,7 @@ impl Engine {
         let archive = root.path().join("archive.tar");
         let mut tar = Command::new("tar");
         output_of(tar.arg("-cf").arg(&archive).arg("-C").arg(root.path()).args(IMAGE_DIRECTORIES))?;
-        output_of(command.arg(&archive).arg(IMAGE))?;
+        output_of(self.client().arg("import").arg(&archive).arg(IMAGE))?;
         Ok(())
     }
 }

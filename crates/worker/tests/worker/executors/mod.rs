@@ -7,3 +7,4 @@ mod engines;
 mod leftovers;
 mod limits;
 mod support;
+mod usage;
