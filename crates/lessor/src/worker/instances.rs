@@ -2,8 +2,8 @@
 //! the default instance from the start, and for another one from its first execution on.
 //!
 //! An instance is a workspace, and a worker works for one, so each has an agent of its own under a name of its own; they
-//! share the slots and resources of the machine, the cache of inputs and the directories for actions. Results stay apart (R56): this says who runs, not who sees.
-//! Other tenants have to bring workers of their own.
+//! share the slots and resources of the machine, the cache of inputs and the directories for actions. Results stay apart
+//! (R56): this says who runs, not who sees. Other tenants have to bring workers of their own.
 
 use std::collections::HashSet;
 use std::sync::Arc;
