@@ -159,7 +159,9 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.pool.change(|state| drop(state.seats.remove(&self.id)));
+        self.pool.change(|state| {
+            state.seats.remove(&self.id);
+        });
     }
 }
 
@@ -187,7 +189,9 @@ impl State {
             let has_room = self.has_room_for(&turn.wanted);
             let since = has_room.then(|| turn.since.unwrap_or(now));
             match since {
-                Some(since) if now >= since + TURN => drop(self.line.pop_front()),
+                Some(since) if now >= since + TURN => {
+                    self.line.pop_front();
+                }
                 since => {
                     self.line[0].since = since;
                     break;
