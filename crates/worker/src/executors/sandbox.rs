@@ -14,6 +14,7 @@ use std::process::Command;
 use super::confine::Confine;
 use super::host::{allowed_environment, environment_of};
 use super::local::{self, Begin};
+use super::process_group::Bond;
 use super::{End, Executor, ExecutorOptions, Ran, Run, starter};
 use crate::proc::ProcStat;
 use crate::{Error, Failure};
@@ -96,7 +97,7 @@ impl Executor for Sandbox {
         }
         let confined = self.confine.prepare(&run)?;
         let command = self.command(&run, &confined.chain)?;
-        let started = starter::start(command, run.input_root.clone()).await;
+        let started = starter::start(command, run.input_root.clone(), Bond::Namespace).await;
         let started = started.map_err(|error| Failure::io("the sandbox could not be started", error))?;
         let (end, usage) = local::until_over(started, &run, begin).await?;
         Ok(begin.ran(told(confined.end(end, &run)?, &run)?, Some(usage)))

@@ -7,4 +7,5 @@ mod engine;
 mod engines;
 mod leftovers;
 mod limits;
+mod remains;
 mod support;
