@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::confine::{Confine, Confined};
 use super::local::{self, Begin};
 use super::lookup::{self, NotRunnable};
-use super::process_group::Started;
+use super::process_group::{Bond, Started};
 use super::{Executor, ExecutorOptions, Ran, Run, scratch};
 use crate::{Error, Failure};
 
@@ -108,7 +108,7 @@ async fn start(
     local::connect(&mut command, run)?;
     let mut tries = 0;
     loop {
-        let error = match Started::new(&mut command, &run.input_root) {
+        let error = match Started::new(&mut command, &run.input_root, Bond::None) {
             Ok(started) => return Ok(Ok(started)),
             Err(error) => error,
         };

@@ -6,5 +6,6 @@ mod contained;
 mod engines;
 mod leftovers;
 mod limits;
+mod remains;
 mod support;
 mod usage;
