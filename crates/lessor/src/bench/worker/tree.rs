@@ -65,7 +65,7 @@ async fn counted(actions: &Actions, cas: &Counted, action: Digest) -> Result<(Du
 /// The times' median, and what the last one fetched.
 fn line(tree: &str, options: &Options, runs: Vec<(Duration, Fetched)>) -> Line {
     let last = runs.last().map(|(_, fetched)| *fetched).unwrap_or_default();
-    let times = Spread::of(runs.into_iter().map(|(time, _)| time).collect());
+    let times = Spread::of(runs.into_iter().map(|(time, _)| time));
     Line::new("worker")
         .with("tree", tree)
         .with("files", options.files)
