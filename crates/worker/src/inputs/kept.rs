@@ -114,6 +114,8 @@ fn shared(a: &[Key], b: &[Key]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
     use blobs::{Digest, DigestFunction::Sha256};
 
     use super::super::directory::{Directory, FileNode};
@@ -136,12 +138,18 @@ mod tests {
         }
 
         /// Keeps a directory with a tree, and says where it is.
-        fn keep(&self, tree: &Arc<Tree>) -> std::path::PathBuf {
+        fn keep(&self, tree: &Arc<Tree>) -> PathBuf {
             let dir = self.dirs.make().unwrap();
             let path = dir.path().to_owned();
+            std::fs::write(dir.root().join("laid out"), "").unwrap();
             self.kept.keep(dir, tree.clone());
             path
         }
+    }
+
+    /// One that is cleared may serve as a new one.
+    fn is_kept(path: &Path) -> bool {
+        path.join("root/laid out").exists()
     }
 
     fn key(content: &str) -> Key {
@@ -166,10 +174,10 @@ mod tests {
         let other = at.keep(&abd);
         assert!(at.kept.take(&tree(&["a", "x", "y"]), &at.cache).is_none(), "a third of it");
         let taken = at.kept.take(&abc, &at.cache).unwrap();
-        assert!(other.exists() && taken.path() != other);
+        assert!(is_kept(&other) && taken.path() != other);
         assert!(at.kept.take(&abc, &at.cache).is_some(), "two thirds of the other");
         assert!(at.kept.take(&abc, &at.cache).is_none(), "each is used by one attempt at a time");
-        assert!(!other.exists(), "no attempt has the path of an earlier one");
+        assert!(!is_kept(&other), "no attempt has the path of an earlier one");
     }
 
     #[test]
@@ -177,16 +185,16 @@ mod tests {
         let at = Setting::new();
         let tree = tree(&["a"]);
         let paths: Vec<_> = (0..MAX_KEPT + 2).map(|_| at.keep(&tree)).collect();
-        assert_eq!(paths.iter().filter(|path| path.exists()).count(), MAX_KEPT);
-        assert!(!paths[1].exists() && paths[2].exists());
+        assert_eq!(paths.iter().filter(|path| is_kept(path)).count(), MAX_KEPT);
+        assert!(!is_kept(&paths[1]) && is_kept(&paths[2]));
         let names: Vec<String> = (0..MAX_KEPT_ENTRIES / 2).map(|n| n.to_string()).collect();
         let large = self::tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
         at.keep(&large);
-        assert!(paths[33].exists() && !paths[2].exists(), "one for the number of them");
+        assert!(is_kept(&paths[33]) && !is_kept(&paths[2]), "one for the number of them");
         let [second, third] = [at.keep(&large), at.keep(&large)];
-        assert!(!paths[33].exists() && second.exists() && third.exists());
+        assert!(!is_kept(&paths[33]) && is_kept(&second) && is_kept(&third));
         at.kept.remove_all();
-        assert!(!second.exists() && !third.exists());
+        assert!(!is_kept(&second) && !is_kept(&third));
     }
 
     #[test]
@@ -199,7 +207,7 @@ mod tests {
         at.cache.add_bytes(&key(&second), second.as_bytes()).unwrap();
         let other = at.keep(&second_tree);
         assert!(at.kept.take(&tree(&["x"]), &at.cache).is_none());
-        assert!(!path.exists() && other.exists());
+        assert!(!is_kept(&path) && is_kept(&other));
     }
 
     #[test]
@@ -209,6 +217,6 @@ mod tests {
         let path = at.keep(&tree);
         std::fs::write(path.join("beside"), "").unwrap();
         assert!(at.kept.take(&tree, &at.cache).is_none());
-        assert!(!path.exists());
+        assert!(!is_kept(&path));
     }
 }
