@@ -1,13 +1,16 @@
 //! Directories by handle: whatever an action does to the paths, nothing here follows a symbolic link or leaves the
 //! directory that it was opened in.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, mkdirat, openat, readlinkat, statat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, flistxattr_query, mkdirat,
+    openat, readlinkat, renameat, statat, statx,
+};
 use rustix::io::{Errno, Result};
 
 use crate::names::RelativePath;
@@ -15,6 +18,9 @@ use crate::names::RelativePath;
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o755);
+const MODE_BITS: u32 = 0o7777;
+const SPECIAL: StatxAttributes =
+    StatxAttributes::IMMUTABLE.union(StatxAttributes::APPEND).union(StatxAttributes::MOUNT_ROOT);
 
 #[derive(Debug)]
 pub struct Directory(OwnedFd);
@@ -57,6 +63,25 @@ impl Directory {
             FileType::RegularFile => Ok((File::from(file), stat)),
             _ => Err(Errno::INVAL),
         }
+    }
+
+    /// Moves what there is under a name into another directory.
+    pub fn move_to(&self, name: &OsStr, to: &Directory, new_name: &str) -> Result<()> {
+        renameat(&self.0, name, &to.0, new_name)
+    }
+
+    /// Whether nothing but its times and entries tells it from one that was just made: neither owner, mode, attributes
+    /// nor a mount. Where the umask takes more away, none is.
+    pub fn is_as_made(&self) -> Result<bool> {
+        let wanted = StatxFlags::MODE | StatxFlags::UID | StatxFlags::GID;
+        let about = statx(&self.0, "", AtFlags::EMPTY_PATH, wanted)?;
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let is_special = about.stx_attributes.intersects(SPECIAL);
+        let has_attributes = !matches!(flistxattr_query(&self.0), Ok(0) | Err(Errno::OPNOTSUPP));
+        Ok((about.stx_uid, about.stx_gid) == own
+            && u32::from(about.stx_mode) & MODE_BITS == DIRECTORY_MODE.as_raw_mode()
+            && !is_special
+            && !has_attributes)
     }
 
     /// What there is under a name; nothing is followed.

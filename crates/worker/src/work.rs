@@ -59,11 +59,11 @@ impl Performer for Work {
 
     /// A full disk is first relieved of what the worker itself keeps there and can fetch again.
     async fn fitness(&self) -> Result<(), String> {
-        let (disk, cache) = (self.shop.disk.clone(), self.actions.cache().clone());
+        let (disk, inputs) = (self.shop.disk.clone(), self.actions.inputs().clone());
         let look = move || match disk.check() {
             Ok(()) => Ok(()),
             Err(_) => {
-                cache.make_room(disk.lacking_bytes());
+                inputs.make_room(disk.lacking_bytes());
                 disk.check()
             }
         };

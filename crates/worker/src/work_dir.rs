@@ -6,6 +6,9 @@
 mod leftovers;
 mod recycle;
 mod remove;
+mod trash;
+
+pub use trash::Trash;
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
@@ -57,14 +60,27 @@ impl WorkDirs {
 
     /// A directory for one attempt, with nothing in it but its empty root.
     pub fn make(self: &Arc<WorkDirs>) -> std::io::Result<WorkDir> {
-        // No two attempts have the same path, so that what is left of one cannot find its way to another.
-        let path = self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string());
+        let path = self.new_path();
         let clean = self.clean().pop();
         match clean {
             Some(clean) => fs::rename(clean, &path)?,
             None => recycle::make(&path)?,
         }
         Ok(WorkDir { path, dirs: self.clone() })
+    }
+
+    /// No two attempts have the same path, so that what is left of one cannot find its way to another.
+    fn new_path(&self) -> PathBuf {
+        self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
+    }
+
+    /// Does something that takes its time where it holds up nobody, and is waited for by who settles.
+    fn later(self: &Arc<WorkDirs>, work: impl FnOnce(&WorkDirs) + Send + 'static) {
+        let dirs = self.clone();
+        match tokio::runtime::Handle::try_current() {
+            Ok(_) => drop(self.removals.spawn_blocking(move || work(&dirs))),
+            Err(_) => work(&dirs),
+        }
     }
 
     /// Waits until everything that was let go is cleared, and removes it.
@@ -129,15 +145,35 @@ impl WorkDir {
     pub fn root(&self) -> PathBuf {
         recycle::root(&self.path)
     }
+
+    /// Moves it to where no attempt was before, with all that is in its root; nothing, and it is cleared, if anything
+    /// around that tells it from a new one. Blocking.
+    pub fn renew(mut self) -> Option<WorkDir> {
+        let new_path = self.dirs.new_path();
+        let renew = || {
+            Ok(recycle::is_as_new_around_its_root(&self.path)? && {
+                fs::rename(&self.path, &new_path)?;
+                true
+            })
+        };
+        if !renew().unwrap_or_else(|_: std::io::Error| false) {
+            return None;
+        }
+        self.path = new_path;
+        Some(self)
+    }
+
+    /// Removes it at once. Blocking.
+    pub fn remove(mut self) {
+        remove_or_log(&std::mem::take(&mut self.path));
+    }
 }
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        let (path, dirs) = (std::mem::take(&mut self.path), self.dirs.clone());
-        let take_back = move || dirs.take_back(path);
-        match tokio::runtime::Handle::try_current() {
-            Ok(_) => drop(self.dirs.removals.spawn_blocking(take_back)),
-            Err(_) => take_back(),
+        let path = std::mem::take(&mut self.path);
+        if !path.as_os_str().is_empty() {
+            self.dirs.later(move |dirs| dirs.take_back(path));
         }
     }
 }

@@ -34,7 +34,7 @@ const REQUEST_METADATA: &str = "build.bazel.remote.execution.v2.RequestMetadata"
 pub struct Actions {
     shop: Arc<Workshop>,
     allow_absolute_symlinks: bool,
-    inputs: Inputs,
+    inputs: Arc<Inputs>,
 }
 
 /// An action that can be run: everything it needs is here.
@@ -61,12 +61,13 @@ impl Actions {
         let own = options.clone();
         let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
         let inputs = Inputs::new(Arc::new(cache), shop.cas.clone(), options.allow_absolute_symlinks);
-        Ok(Actions { shop, allow_absolute_symlinks: options.allow_absolute_symlinks, inputs })
+        let allow_absolute_symlinks = options.allow_absolute_symlinks;
+        Ok(Actions { shop, allow_absolute_symlinks, inputs: Arc::new(inputs) })
     }
 
-    /// What was fetched for earlier actions.
-    pub(crate) fn cache(&self) -> &Arc<Cache> {
-        self.inputs.cache()
+    /// What was fetched for earlier actions, and what is left of them.
+    pub(crate) fn inputs(&self) -> &Arc<Inputs> {
+        &self.inputs
     }
 
     /// Runs one action. `freed` is called when its command has ended.
@@ -183,6 +184,10 @@ impl Actions {
         let collect = move || site.collect(&inputs, &expected, function).map(|collected| (collected, site));
         let (Collected { result, found }, site) = blocking(collect).await?;
         outputs::upload(Destination { cas: &*self.shop.cas, instance }, found, &site.root).await?;
+        if !ready.inputs.is_empty() {
+            let (shop, inputs) = (self.shop.clone(), ready.inputs.clone());
+            blocking(move || site.close(&shop.dirs, &inputs)).await?;
+        }
         Ok(result)
     }
 }
@@ -210,6 +215,8 @@ impl Performer for Actions {
     }
 
     async fn settle(&self) {
+        let inputs = self.inputs.clone();
+        let _ = tokio::task::spawn_blocking(move || inputs.clear()).await;
         self.shop.dirs.settle().await;
     }
 }

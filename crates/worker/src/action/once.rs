@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Actions, Site, timeout, unless};
 use crate::executors::Ran;
 use crate::inputs::blocking;
+use crate::work_dir::Trash;
 use crate::{ActionOptions, Cas, Error, Executor, Failure};
 use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Command};
 use blobs::Digest;
@@ -67,9 +68,10 @@ impl Actions {
     ) -> Result<Once, Failure> {
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let (inputs, expected, below) = (ready.inputs.clone(), ready.expected.clone(), directory.to_owned());
+        let dirs = self.shop.dirs.clone();
         let site = blocking(move || {
             let site = Site::kept(&below.join(ROOT), &below.join("stdout"), &below.join("stderr"))?;
-            match inputs.lay_out(&site.root)? {
+            match inputs.lay_out(&site.root, &mut Trash::new(&dirs))? {
                 gone if gone.is_empty() => expected.prepare(&site.root).map(|()| site),
                 _ => Err(Failure::broken("inputs left the cache before they could be used")),
             }
@@ -80,7 +82,11 @@ impl Actions {
         let ended = match self.shop.exit_code(&ran, limit).await {
             Ok(exit_code) => {
                 let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
-                let collected = blocking(move || site.collect(&inputs, &expected, action.function)).await;
+                let collect = move || {
+                    let collected = site.collect(&inputs, &expected, action.function)?;
+                    inputs.check().map(|()| collected)
+                };
+                let collected = blocking(collect).await;
                 collected.map(|collected| ActionResult { exit_code, ..collected.result })
             }
             Err(failure) => Err(failure),

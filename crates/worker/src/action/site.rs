@@ -1,7 +1,7 @@
 //! Where one attempt takes place: its directory with the inputs laid out, and the files that take its output.
 
 use std::fs::File;
-use std::io::Seek;
+use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::cache::{Key, verify};
 use crate::capture;
 use crate::inputs::Fetched;
 use crate::outputs::{Collected, Expected};
-use crate::work_dir::{WorkDir, WorkDirs};
+use crate::work_dir::{Trash, WorkDir, WorkDirs};
 use crate::{Failure, digest};
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub struct Site {
     pub stdout: File,
     pub stderr: File,
     /// Cleared when the site is dropped. None for one that stays.
-    _dir: Option<WorkDir>,
+    dir: Option<WorkDir>,
 }
 
 impl Site {
@@ -31,23 +31,35 @@ impl Site {
         inputs: &Fetched,
         expected: &Expected,
     ) -> Result<Result<Site, Vec<Key>>, Failure> {
+        let mut trash = Trash::new(dirs);
+        if let Some(dir) = inputs.kept() {
+            let site = Site::within(dir).map_err(broken)?;
+            // What cannot be made right is given up.
+            if let Ok(gone) = inputs.lay_out(&site.root, &mut trash) {
+                return site.ready(gone, expected);
+            }
+        }
         let site = Site::empty(dirs)?;
-        let gone = inputs.lay_out(&site.root)?;
+        let gone = inputs.lay_out(&site.root, &mut trash)?;
+        site.ready(gone, expected)
+    }
+
+    fn ready(self, gone: Vec<Key>, expected: &Expected) -> Result<Result<Site, Vec<Key>>, Failure> {
         if !gone.is_empty() {
             return Ok(Err(gone));
         }
-        expected.prepare(&site.root)?;
-        Ok(Ok(site))
+        expected.prepare(&self.root)?;
+        Ok(Ok(self))
     }
 
     /// A place with nothing in it. Blocking.
     pub fn empty(dirs: &Arc<WorkDirs>) -> Result<Site, Failure> {
-        let make = || {
-            let dir = dirs.make()?;
-            let capture = || capture::file(dir.path());
-            Ok(Site { root: dir.root(), stdout: capture()?, stderr: capture()?, _dir: Some(dir) })
-        };
-        make().map_err(|error: std::io::Error| Failure::io("the work directory", error))
+        dirs.make().and_then(Site::within).map_err(broken)
+    }
+
+    fn within(dir: WorkDir) -> io::Result<Site> {
+        let capture = || capture::file(dir.path());
+        Ok(Site { root: dir.root(), stdout: capture()?, stderr: capture()?, dir: Some(dir) })
     }
 
     /// An empty place that stays, with its output in files that can be looked at. Blocking.
@@ -55,20 +67,21 @@ impl Site {
         let make = || {
             std::fs::create_dir(root)?;
             let capture = |path| File::options().create_new(true).read(true).append(true).open(path);
-            Ok(Site { root: root.to_owned(), stdout: capture(stdout)?, stderr: capture(stderr)?, _dir: None })
+            Ok(Site { root: root.to_owned(), stdout: capture(stdout)?, stderr: capture(stderr)?, dir: None })
         };
         make().map_err(|error: std::io::Error| Failure::io(root.display(), error))
     }
 
-    /// Reads what the command left behind, once it is sure that its inputs are what they were. Blocking.
+    /// Reads what the command left behind. It counts only if the inputs are found to be what they were. Blocking.
     pub fn collect(
         &self,
         inputs: &Fetched,
         expected: &Expected,
         function: DigestFunction,
     ) -> Result<Collected, Failure> {
-        inputs.check()?;
-        let mut collected = expected.collect(&self.root, function)?;
+        let collected = expected.collect(&self.root, function);
+        // What is wrong with the outputs is nobody's fault if something was wrong with the inputs.
+        let mut collected = collected.map_err(|failure| inputs.check().err().unwrap_or(failure))?;
         let result = &mut collected.result;
         for (file, told) in
             [(&self.stdout, &mut result.stdout_digest), (&self.stderr, &mut result.stderr_digest)]
@@ -85,6 +98,18 @@ impl Site {
         }
         Ok(collected)
     }
+
+    /// Finds out whether the inputs are what they were, and leaves the directory to later attempts. Blocking.
+    pub fn close(self, dirs: &Arc<WorkDirs>, inputs: &Fetched) -> Result<(), Failure> {
+        match self.dir {
+            Some(dir) => inputs.check_and_keep(dir, &mut Trash::new(dirs)),
+            None => inputs.check(),
+        }
+    }
+}
+
+fn broken(error: io::Error) -> Failure {
+    Failure::io("the work directory", error)
 }
 
 fn named(mut file: &File, function: DigestFunction) -> std::io::Result<Digest> {

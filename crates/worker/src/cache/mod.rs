@@ -11,13 +11,14 @@ pub mod verify;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use blobs::Digest;
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, linkat, openat};
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, flock, fstat, linkat, lstat, openat};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -31,9 +32,11 @@ pub struct Key {
     pub is_executable: bool,
 }
 
-/// How a file was left; a change of its content changes this too.
+/// Which file it is, and how it was left; a change of its content changes this too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
+    device: u64,
+    inode: u64,
     size: u64,
     modified_s: i64,
     modified_ns: i64,
@@ -45,6 +48,8 @@ pub struct Cache {
     directory: PathBuf,
     index: Mutex<Index>,
     next_temporary: AtomicU64,
+    /// How often contents had to go.
+    evictions: AtomicU64,
     /// Unlocked when it is dropped, also by the end of the process.
     _lock: File,
 }
@@ -78,13 +83,20 @@ impl Cache {
             }
         }
         let index = Index::scan(&directory, max_bytes).map_err(failed)?;
-        Ok(Cache { directory, index: Mutex::new(index), next_temporary: AtomicU64::new(0), _lock: lock })
+        let (next_temporary, evictions) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Cache { directory, index: Mutex::new(index), next_temporary, evictions, _lock: lock })
     }
 
     /// Whether all of the contents are here for sure. Not blocking; what is unsure has to be looked at.
     pub fn has_all(&self, keys: &[Key]) -> bool {
         let mut index = self.index();
         keys.iter().all(|key| index.stamp(key).is_some())
+    }
+
+    /// Whether none of the contents had to go. Not blocking, and uses none of them.
+    pub fn holds_all(&self, keys: &[Key]) -> bool {
+        let index = self.index();
+        keys.iter().all(|key| index.peek(key).is_some())
     }
 
     /// Those of the contents that are not here. One that is here in its other variant is copied. Blocking.
@@ -147,6 +159,12 @@ impl Cache {
         }
     }
 
+    /// Whether a file that was found somewhere is the very file that would be linked there, and unchanged. It is about to
+    /// be used.
+    pub fn is_linked(&self, key: &Key, found: &Stat) -> bool {
+        self.index().stamp(key) == Some(Stamp::of(found))
+    }
+
     /// Copies a content into a directory, for a file that has to differ from others. Blocking.
     pub fn copy(&self, key: &Key, into: impl AsFd, name: &str, mode: u32) -> io::Result<()> {
         let mut from = File::open(self.path(key))?;
@@ -172,6 +190,11 @@ impl Cache {
         changed
     }
 
+    /// Changes when contents had to go.
+    pub fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
     /// Gives up so many bytes of what was not used for longest, as far as there are as many. What is linked elsewhere
     /// takes up its space until it is gone there too. Blocking.
     pub fn make_room(&self, bytes: u64) {
@@ -180,7 +203,14 @@ impl Cache {
             let to_bytes = index.bytes().saturating_sub(bytes);
             index.shrink(to_bytes, None)
         };
-        gone.iter().for_each(|key| discard(&self.path(key)));
+        self.evict(&gone);
+    }
+
+    fn evict(&self, keys: &[Key]) {
+        keys.iter().for_each(|key| discard(&self.path(key)));
+        if !keys.is_empty() {
+            self.evictions.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn is_there(&self, key: &Key) -> bool {
@@ -224,7 +254,10 @@ impl Cache {
     /// Puts a file that is whole and right into its place.
     fn keep(&self, key: &Key, file: File, path: &Path) -> io::Result<()> {
         file.set_permissions(fs::Permissions::from_mode(mode(key)))?;
-        let stamp = Stamp::of(&file.metadata()?);
+        // The kernel's own time of a change is often that of its last tick, which a command that begins at once would
+        // leave as it is; this one lies between two ticks.
+        file.set_modified(SystemTime::now())?;
+        let stamp = Stamp::of(&fstat(&file)?);
         drop(file);
         if key.is_executable {
             let_starts_pass();
@@ -234,7 +267,7 @@ impl Cache {
         fs::rename(path, self.path(key))?;
         let too_much = index.add(*key, Entry { stamp, is_verified: true });
         drop(index);
-        too_much.iter().for_each(|key| discard(&self.path(key)));
+        self.evict(&too_much);
         Ok(())
     }
 
@@ -266,16 +299,18 @@ fn mode(key: &Key) -> u32 {
 }
 
 fn stamp_of(path: &Path) -> io::Result<Stamp> {
-    fs::symlink_metadata(path).map(|about| Stamp::of(&about))
+    Ok(Stamp::of(&lstat(path)?))
 }
 
 impl Stamp {
-    fn of(about: &fs::Metadata) -> Stamp {
+    fn of(about: &Stat) -> Stamp {
         Stamp {
-            size: about.size(),
-            modified_s: about.mtime(),
-            modified_ns: about.mtime_nsec(),
-            mode: about.mode(),
+            device: about.st_dev,
+            inode: about.st_ino,
+            size: about.st_size as u64,
+            modified_s: about.st_mtime,
+            modified_ns: about.st_mtime_nsec as i64,
+            mode: about.st_mode,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What the cache promises: right contents, read-only, and nothing that was changed.
 
+use std::os::unix::fs::MetadataExt;
+
 use super::*;
 use crate::beneath::Directory;
 use blobs::DigestFunction::Sha256;

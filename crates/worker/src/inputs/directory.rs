@@ -1,6 +1,8 @@
 //! One directory of an input tree, checked: every name is one path component, no name is there twice, every digest is
 //! well formed.
 
+use std::ffi::OsStr;
+
 use bazel_remote_apis::build::bazel::remote::execution::v2::{self, NodeProperties};
 use blobs::{Digest, DigestFunction};
 use prost::Message;
@@ -9,12 +11,21 @@ use crate::cache::Key;
 use crate::names::component;
 use crate::{Failure, digest};
 
+/// Each of the lists is in the order of its names.
 #[derive(Debug, Default)]
 pub struct Directory {
     pub files: Vec<FileNode>,
     pub directories: Vec<(String, Digest)>,
     /// Names and targets.
     pub symlinks: Vec<(String, String)>,
+}
+
+/// What a name of a directory is for: a place in one of its lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    File(usize),
+    Directory(usize),
+    Symlink(usize),
 }
 
 #[derive(Debug)]
@@ -59,7 +70,19 @@ impl Directory {
             directory.symlinks.push((name, link.target));
         }
         directory.check_unique()?;
+        // The protocol asks for this order, and not everybody keeps to it.
+        directory.files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        directory.directories.sort_unstable();
+        directory.symlinks.sort_unstable();
         Ok(directory)
+    }
+
+    pub fn find(&self, name: &OsStr) -> Option<Place> {
+        let name = name.as_encoded_bytes();
+        let file = self.files.binary_search_by(|file| file.name.as_bytes().cmp(name)).ok().map(Place::File);
+        let in_directories = || self.directories.binary_search_by(|(own, _)| own.as_bytes().cmp(name)).ok();
+        let in_symlinks = || self.symlinks.binary_search_by(|(own, _)| own.as_bytes().cmp(name)).ok();
+        file.or_else(|| in_directories().map(Place::Directory)).or_else(|| in_symlinks().map(Place::Symlink))
     }
 
     fn check_unique(&self) -> Result<(), Failure> {

@@ -1,54 +1,94 @@
-//! Lays a tree out in an empty directory. Every name was checked, each is used once in its directory, and directories
-//! are opened by handle, so that nothing is written through a link (X9).
+//! Lays a tree out in a directory, whatever is there: what is right stays, what is not is moved out, what lacks is made.
+//! Every name was checked, each is used once in its directory, and directories are opened by handle, so that nothing is
+//! written through a link (X9).
 
 use std::path::Path;
 use std::rc::Rc;
 
 use rustix::fs::{AtFlags, Timespec, Timestamps, symlinkat, utimensat};
 
+use super::compare::{Compared, compare};
 use super::directory::{Directory as Node, FileNode};
 use super::tree::Tree;
 use crate::Failure;
 use crate::beneath::Directory;
 use crate::cache::{Cache, Key};
+use crate::work_dir::Trash;
 
 /// Blocking. Gives the contents that were not in the cache any more; then the layout is not complete.
-pub fn lay_out(tree: &Tree, cache: &Cache, into: &Path) -> Result<Vec<Key>, Failure> {
-    let failed = |error: rustix::io::Errno| Failure::io("the input tree could not be laid out", error);
-    let mut gone = Vec::new();
-    let Some(node) = tree.root() else { return Ok(gone) };
+pub fn lay_out(tree: &Tree, cache: &Cache, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
+    let mut layout = Layout { cache, trash, gone: Vec::new() };
+    let Some(node) = tree.root() else { return Ok(layout.gone) };
     let root = Rc::new(Directory::open(into).map_err(failed)?);
-    let mut rest = vec![(root, node)];
-    while let Some((directory, node)) = rest.pop() {
-        files(node, cache, &directory, &mut gone)?;
-        for (name, target) in &node.symlinks {
-            symlinkat(target.as_str(), &*directory, name.as_str()).map_err(failed)?;
+    let mut rest = Vec::new();
+    // Those below are opened one by one, so that only as many are open as a path has parts.
+    let mut next = Some((root, node, false));
+    while let Some((directory, node, is_new)) = next {
+        let compared = match is_new {
+            true => Compared::empty(node),
+            false => compare(&directory, node, cache).map_err(failed)?,
+        };
+        layout.directory(&directory, node, &compared)?;
+        for ((name, digest), is_there) in node.directories.iter().zip(compared.directories) {
+            rest.push((directory.clone(), name, digest, !is_there));
         }
-        for (name, digest) in &node.directories {
-            let below = directory.make(name).map_err(failed)?;
-            if let Some(node) = tree.directory(digest).filter(|node| node.entries() > 0) {
-                rest.push((Rc::new(below), node));
+        next = match rest.pop() {
+            None => None,
+            Some((parent, name, digest, is_new)) => {
+                let node = tree.directory(digest).ok_or_else(|| Failure::missing_inputs(&[*digest]))?;
+                Some((Rc::new(parent.directory(name).map_err(failed)?), node, is_new))
             }
-        }
+        };
     }
-    Ok(gone)
+    Ok(layout.gone)
 }
 
-fn files(node: &Node, cache: &Cache, directory: &Directory, gone: &mut Vec<Key>) -> Result<(), Failure> {
-    for file in &node.files {
+struct Layout<'a> {
+    cache: &'a Cache,
+    trash: &'a mut Trash,
+    gone: Vec<Key>,
+}
+
+impl Layout<'_> {
+    /// Makes a directory right, but for what is in those below.
+    fn directory(&mut self, at: &Directory, node: &Node, compared: &Compared) -> Result<(), Failure> {
+        for name in &compared.wrong {
+            self.trash.take(at, name).map_err(|error| Failure::io("what was left of an attempt", error))?;
+        }
+        for file in lacking(&node.files, &compared.files) {
+            self.file(at, file)?;
+        }
+        for (name, target) in lacking(&node.symlinks, &compared.symlinks) {
+            symlinkat(target.as_str(), at, name.as_str()).map_err(failed)?;
+        }
+        for (name, _) in lacking(&node.directories, &compared.directories) {
+            at.make(name).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, at: &Directory, file: &FileNode) -> Result<(), Failure> {
         let is_there = match &file.own {
-            None => cache.link(&file.key, directory, &file.name),
-            Some(_) => copy(file, cache, directory),
+            None => self.cache.link(&file.key, at, &file.name),
+            Some(_) => copy(file, self.cache, at),
         };
         match is_there {
-            Ok(true) => {}
-            Ok(false) => gone.push(file.key),
-            Err(error) => {
-                return Err(Failure::io(format!("the input {:?} could not be laid out", file.name), error));
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                self.gone.push(file.key);
+                Ok(())
             }
+            Err(error) => Err(Failure::io(format!("the input {:?} could not be laid out", file.name), error)),
         }
     }
-    Ok(())
+}
+
+fn lacking<'a, T>(entries: &'a [T], are_there: &'a [bool]) -> impl Iterator<Item = &'a T> {
+    entries.iter().zip(are_there).filter(|(_, is_there)| !**is_there).map(|(entry, _)| entry)
+}
+
+fn failed(error: rustix::io::Errno) -> Failure {
+    Failure::io("the input tree could not be laid out", error)
 }
 
 /// A file with a mode or a time of its own cannot share its content with others.

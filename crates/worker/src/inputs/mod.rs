@@ -3,10 +3,13 @@
 //! A tree is checked as a whole before anything of it is created. Contents come from the local cache where they are
 //! there, and otherwise in batches and in parallel. Every blob that is missing is found before any is reported (R31).
 
+mod compare;
 mod directories;
 mod directory;
 mod fetch;
+mod kept;
 mod layout;
+mod survey;
 mod tree;
 
 use std::path::Path;
@@ -16,9 +19,11 @@ use blobs::Digest;
 use bytes::Bytes;
 
 use crate::cache::{Cache, Key};
+use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
 use directories::Directories;
 use fetch::Fetch;
+use kept::Kept;
 use tree::Tree;
 use wire::grpc::ErrorCategory;
 
@@ -26,6 +31,7 @@ pub struct Inputs {
     cache: Arc<Cache>,
     directories: Directories,
     fetch: Fetch,
+    kept: Arc<Kept>,
     allow_absolute_symlinks: bool,
 }
 
@@ -34,13 +40,19 @@ pub struct Inputs {
 pub struct Fetched {
     tree: Arc<Tree>,
     cache: Arc<Cache>,
+    kept: Arc<Kept>,
 }
 
 impl Fetched {
-    /// Lays the tree out in an empty directory. Gives the contents that were not in the cache any more; then the
-    /// directory is of no use. Blocking.
-    pub fn lay_out(&self, into: &Path) -> Result<Vec<Key>, Failure> {
-        layout::lay_out(&self.tree, &self.cache, into)
+    /// The directory of an earlier attempt, in which much of the tree is laid out already. Blocking.
+    pub fn kept(&self) -> Option<WorkDir> {
+        self.kept.take(&self.tree, &self.cache)
+    }
+
+    /// Lays the tree out in a directory, whatever is there. Gives the contents that were not in the cache any more; then
+    /// the directory is of no use. Blocking.
+    pub fn lay_out(&self, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
+        layout::lay_out(&self.tree, &self.cache, into, trash)
     }
 
     /// How many different contents the tree's files have.
@@ -48,9 +60,30 @@ impl Fetched {
         self.tree.files().len()
     }
 
+    /// Whether there is anything to lay out.
+    pub fn is_empty(&self) -> bool {
+        self.tree.entries() == 0
+    }
+
     /// Finds out whether the inputs are what they were before the command ran. Blocking.
     pub fn check(&self) -> Result<(), Failure> {
-        let changed = self.cache.changed(self.tree.files());
+        self.check_only(self.tree.files())
+    }
+
+    /// As [`Fetched::check`], where nothing of the attempt is needed any more: its directory is kept. Blocking.
+    pub fn check_and_keep(&self, dir: WorkDir, trash: &mut Trash) -> Result<(), Failure> {
+        match survey::survey(&self.tree, &self.cache, &dir.root(), trash) {
+            Ok(unproven) => {
+                self.check_only(&unproven)?;
+                self.kept.keep(dir, self.tree.clone());
+                Ok(())
+            }
+            Err(_) => self.check(),
+        }
+    }
+
+    fn check_only(&self, keys: &[Key]) -> Result<(), Failure> {
+        let changed = self.cache.changed(keys);
         let Some(key) = changed.first() else { return Ok(()) };
         let name = self.tree.name_of(key).unwrap_or_default();
         let message = format!(
@@ -67,12 +100,21 @@ impl Inputs {
             fetch: Fetch::new(cas, cache.clone()),
             directories: Directories::new(),
             cache,
+            kept: Arc::default(),
             allow_absolute_symlinks,
         }
     }
 
-    pub fn cache(&self) -> &Arc<Cache> {
-        &self.cache
+    /// Gives up so many bytes of what was kept for later. Blocking.
+    pub fn make_room(&self, bytes: u64) {
+        // Contents take up their room for as long as a directory has them.
+        self.kept.remove_all();
+        self.cache.make_room(bytes);
+    }
+
+    /// Removes the directories that are kept. Blocking.
+    pub fn clear(&self) {
+        self.kept.remove_all();
     }
 
     /// Blobs that are messages of the protocol; nothing where there is none.
@@ -99,7 +141,7 @@ impl Inputs {
         }
         let tree = self.tree(instance, root, missing).await?;
         missing.extend(self.fetch.contents(instance, tree.files()).await?);
-        Ok(Fetched { tree: Arc::new(tree), cache: self.cache.clone() })
+        Ok(Fetched { tree: Arc::new(tree), cache: self.cache.clone(), kept: self.kept.clone() })
     }
 
     /// Brings back contents that have left the cache.

@@ -23,6 +23,7 @@ pub struct Tree {
     seen: HashSet<Digest>,
     unseen: Vec<Digest>,
     files: Vec<Key>,
+    entries: u64,
 }
 
 impl Tree {
@@ -33,7 +34,17 @@ impl Tree {
             seen: HashSet::from([root]),
             unseen: vec![root],
             files: Vec::new(),
+            entries: 0,
         }
+    }
+
+    pub fn root_digest(&self) -> &Digest {
+        &self.root
+    }
+
+    /// Files, directories and links, each counted as often as it is laid out. Known once the tree is checked.
+    pub fn entries(&self) -> u64 {
+        self.entries
     }
 
     pub fn root(&self) -> Option<&Arc<Directory>> {
@@ -112,6 +123,7 @@ impl Tree {
             }
             counts.insert((digest, depth), count);
         }
+        self.entries = counts.get(&(self.root, 0)).copied().unwrap_or(0);
         let files = self.known.values().flat_map(|directory| &directory.files);
         self.files = keys(files.map(|file| file.key));
         Ok(())

@@ -4,18 +4,18 @@
 //! One is used again only if nothing tells it from a new one: what was in it is gone, and neither it nor its root has
 //! another owner, mode or attribute than it was made with.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::remove;
+use crate::beneath::Directory;
 
 /// The one entry of the directory.
 const ROOT: &str = "root";
-/// What both are made with. Where the umask takes more away, none is used again.
+/// What both are made with.
 const MODE: u32 = 0o755;
-const MODE_BITS: u32 = 0o7777;
 
 pub fn root(path: &Path) -> PathBuf {
     path.join(ROOT)
@@ -32,13 +32,8 @@ pub fn make(path: &Path) -> io::Result<()> {
 pub fn is_as_new(path: &Path) -> bool {
     let check = || -> io::Result<bool> {
         let root = root(path);
-        if !is_untouched(path)? || !is_untouched(&root)? {
+        if !is_as_new_around_its_root(path)? {
             return Ok(false);
-        }
-        for entry in fs::read_dir(path)? {
-            if entry?.file_name() != ROOT {
-                return Ok(false);
-            }
         }
         for entry in fs::read_dir(&root)? {
             remove_entry(&entry?)?;
@@ -49,17 +44,21 @@ pub fn is_as_new(path: &Path) -> bool {
     check().unwrap_or(false)
 }
 
-fn is_untouched(path: &Path) -> io::Result<bool> {
-    let about = fs::symlink_metadata(path)?;
-    let mut names = [0; 1];
-    // A list that does not fit is not empty.
-    let has_attributes =
-        !matches!(rustix::fs::llistxattr(path, &mut names), Ok(0) | Err(rustix::io::Errno::OPNOTSUPP));
-    Ok(about.is_dir() && is_own(&about) && about.mode() & MODE_BITS == MODE && !has_attributes)
+/// Whether a directory can be used as a new one but for what is in its root.
+pub fn is_as_new_around_its_root(path: &Path) -> io::Result<bool> {
+    if !is_untouched(path)? || !is_untouched(&root(path))? {
+        return Ok(false);
+    }
+    for entry in fs::read_dir(path)? {
+        if entry?.file_name() != ROOT {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
-fn is_own(about: &Metadata) -> bool {
-    about.uid() == rustix::process::geteuid().as_raw() && about.gid() == rustix::process::getegid().as_raw()
+fn is_untouched(path: &Path) -> io::Result<bool> {
+    Ok(Directory::open(path)?.is_as_made()?)
 }
 
 fn remove_entry(entry: &fs::DirEntry) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! An action with a tree of small files, put into a store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use anyhow::Result;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
@@ -14,13 +14,13 @@ use worker::Cas;
 /// What goes up at a time.
 const BATCH: usize = 1_000;
 
-/// Every name is `directory/file`; every file is different, and about a hundred bytes long.
-pub async fn store(cas: &impl Cas, command: &[&str], names: &[String]) -> Result<Digest> {
+/// Files by their paths, each of which is `directory/file`.
+pub async fn store(cas: &impl Cas, command: &[&str], files: &[(String, String)]) -> Result<Digest> {
     let mut blobs = Vec::new();
     let mut directories: BTreeMap<&str, Directory> = BTreeMap::new();
-    for (directory, name) in names.iter().filter_map(|path| path.split_once('/')) {
-        let content = format!("{:0>100}", format!("{directory}/{name}"));
-        let digest = add(&mut blobs, content.into());
+    for (path, content) in files {
+        let Some((directory, name)) = path.split_once('/') else { continue };
+        let digest = add(&mut blobs, content.clone().into());
         let file = FileNode { name: name.to_owned(), digest: Some(told(&digest)), ..FileNode::default() };
         directories.entry(directory).or_default().files.push(file);
     }
@@ -41,7 +41,10 @@ pub async fn store(cas: &impl Cas, command: &[&str], names: &[String]) -> Result
     };
     let action = add(&mut blobs, action.encode_to_vec().into());
     for batch in blobs.chunks(BATCH) {
-        cas.upload_many("", batch.to_vec()).await?;
+        let digests: Vec<Digest> = batch.iter().map(|(digest, _)| *digest).collect();
+        let missing: HashSet<Digest> = cas.find_missing("", &digests).await?.into_iter().collect();
+        let lacking = batch.iter().filter(|(digest, _)| missing.contains(digest));
+        cas.upload_many("", lacking.cloned().collect()).await?;
     }
     Ok(action)
 }

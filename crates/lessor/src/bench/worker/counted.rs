@@ -14,7 +14,7 @@ pub struct Counted {
     calls: AtomicU64,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Fetched {
     pub bytes: u64,
     pub calls: u64,

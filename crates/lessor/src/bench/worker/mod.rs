@@ -1,9 +1,10 @@
 //! What a worker adds to a command: actions that do nothing, beside a bare process and a bare sandbox, and an input tree
-//! of many small files, cold and warm. Contents come from a real server in a process of its own.
+//! of many small files. Contents come from a real server in a process of its own.
 
 mod action;
 mod bare;
 mod counted;
+mod tree;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -62,12 +63,7 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
         let nothing = action::store(&*cas, &[PROGRAM], &[]).await?;
         report.line(no_ops(*backend, options, &dir, &actions, nothing).await?);
     }
-    let dir = directory.path().join("tree");
-    let actions = open(Backend::Host, options, &dir, cas.clone()).await?;
-    for line in tree(options, &actions, &cas).await? {
-        report.line(line);
-    }
-    Ok(())
+    tree::run(options, &directory.path().join("tree"), &cas, report).await
 }
 
 async fn open(backend: Backend, options: &Options, dir: &Path, cas: Arc<dyn Cas>) -> Result<Actions> {
@@ -156,25 +152,4 @@ where
         done??;
     }
     Ok((each * options.slots) as f64 / began.elapsed().as_secs_f64())
-}
-
-/// Twice the same tree: once when nothing of it is here, and once when all of it is.
-async fn tree(options: &Options, actions: &Actions, cas: &Counted) -> Result<Vec<Line>> {
-    let names: Vec<String> = (0..options.files).map(|n| format!("directory-{}/file-{n}", n % 100)).collect();
-    let action = action::store(cas, &[PROGRAM], &names).await?;
-    let mut lines = Vec::new();
-    for state in ["cold", "warm"] {
-        let before = cas.fetched();
-        let time = once(actions, action).await?;
-        let after = cas.fetched();
-        lines.push(
-            Line::new("worker")
-                .with("tree", state)
-                .with("files", options.files)
-                .figure("action_ms", time.as_secs_f64() * 1_000.0)
-                .with("fetched_bytes", after.bytes - before.bytes)
-                .with("calls", after.calls - before.calls),
-        );
-    }
-    Ok(lines)
 }

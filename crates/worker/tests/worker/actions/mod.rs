@@ -5,4 +5,5 @@ mod hostile;
 mod inputs;
 mod limits;
 mod outputs;
+mod reuse;
 pub mod support;

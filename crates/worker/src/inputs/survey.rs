@@ -1,0 +1,54 @@
+//! Looks over a tree that was laid out, once its command has ended: are the contents what they were, and what has to go
+//! if the directory is used again?
+
+use std::path::Path;
+use std::rc::Rc;
+
+use blobs::Digest;
+
+use super::compare::compare;
+use super::tree::Tree;
+use crate::beneath::Directory;
+use crate::cache::{Cache, Key};
+use crate::work_dir::Trash;
+
+/// Gives the contents that were not found in the tree as they were laid out, so that it takes a look at the cache to tell
+/// whether they are unchanged. Moves all else out that is not as it was laid out; a directory for which this fails is
+/// of no use any more. Blocking.
+pub fn survey(tree: &Tree, cache: &Cache, root: &Path, trash: &mut Trash) -> std::io::Result<Vec<Key>> {
+    let mut unproven = Vec::new();
+    let mut rest = Vec::new();
+    let mut next = tree.root().map(|node| Ok((Rc::new(Directory::open(root)?), node)));
+    while let Some(found) = next {
+        let (directory, node): (Rc<Directory>, _) = found.map_err(|error: rustix::io::Errno| error)?;
+        let compared = compare(&directory, node, cache)?;
+        let files = node.files.iter().zip(&compared.files);
+        unproven.extend(files.filter(|(_, is_right)| !**is_right).map(|(file, _)| file.key));
+        for name in &compared.wrong {
+            trash.take(&directory, name)?;
+        }
+        for ((name, digest), is_right) in node.directories.iter().zip(compared.directories) {
+            match is_right {
+                true => rest.push((directory.clone(), name, digest)),
+                false => add_all(tree, digest, &mut unproven),
+            }
+        }
+        next = None;
+        while let Some((parent, name, digest)) = rest.pop() {
+            if let Some(node) = tree.directory(digest) {
+                next = Some(parent.directory(name).map(|below| (Rc::new(below), node)));
+                break;
+            }
+        }
+    }
+    Ok(unproven)
+}
+
+/// The contents of all files below a directory.
+fn add_all(tree: &Tree, digest: &Digest, keys: &mut Vec<Key>) {
+    let mut rest = vec![digest];
+    while let Some(node) = rest.pop().and_then(|digest| tree.directory(digest)) {
+        keys.extend(node.files.iter().map(|file| file.key));
+        rest.extend(node.directories.iter().map(|(_, below)| below));
+    }
+}
