@@ -12,6 +12,7 @@
 mod api;
 mod contract;
 mod crew;
+pub mod engine;
 mod evidence;
 mod facts;
 mod full_disk;

@@ -17,7 +17,7 @@ use authority::{
     Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, TaskId,
     TaskState, Time, TokenKey,
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use crate::clock::Clock;
@@ -53,6 +53,7 @@ pub struct Handle {
     pub(crate) history: Arc<dyn HistoryReader>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) metrics: Metrics,
+    pub(crate) takes_work: watch::Receiver<bool>,
 }
 
 /// One method for each command that has exactly one kind of answer.
@@ -95,6 +96,12 @@ impl Handle {
     /// What the writer has counted since it began.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// Whether new work can be recorded, told as it changes: the disk has room and does not stand still. Closed once
+    /// the coordinator has stopped.
+    pub fn takes_work(&self) -> watch::Receiver<bool> {
+        self.takes_work.clone()
     }
 
     /// Whether requests are taken.

@@ -98,6 +98,8 @@ async fn d4_a_full_disk_lets_the_running_finish_and_recovers_without_a_restart()
         assert!(accepted < 4 * u128::from(SEGMENT_BYTES >> 20), "the disk never filled");
     };
     assert_eq!(full, SubmitAnswer::Refused(Refusal::NoSpace));
+    let mut takes_work = handle.takes_work();
+    takes_work.wait_for(|takes_work| !takes_work).await.unwrap();
     let verdict = handle.complete(completion("w", &grant)).await.unwrap();
     assert_eq!(verdict, Verdict::Committed(Outcome::Completed), "what was running may finish");
     assert_eq!(handle.lease(lease("w", "other"), Duration::ZERO).await, Ok(Vec::new()), "nothing new begins");
@@ -108,6 +110,7 @@ async fn d4_a_full_disk_lets_the_running_finish_and_recovers_without_a_restart()
         |answer| !matches!(answer, Ok(SubmitAnswer::Refused(Refusal::NoSpace))),
     );
     assert_eq!(more.await, Ok(SubmitAnswer::Created(TaskId(1_000_000))));
+    takes_work.wait_for(|takes_work| *takes_work).await.unwrap();
     running.stop().await.unwrap();
 
     let again = start(&disk);

@@ -60,6 +60,25 @@ async fn many_large_requests_at_once_are_recorded_in_many_batches() {
 }
 
 #[tokio::test]
+async fn it_is_told_that_no_work_is_taken_while_the_disk_stands_still() {
+    let disk = StallingDisk::default();
+    let running = start(&disk).await;
+    let mut takes_work = running.handle.takes_work();
+    assert!(*takes_work.borrow_and_update());
+    disk.stall(true);
+    let handle = running.handle.clone();
+    let call = begin(async move { handle.submit(submit(1, "q")).await }).await;
+    timeout(PATIENCE, takes_work.changed()).await.unwrap().unwrap();
+    assert!(!*takes_work.borrow_and_update());
+    disk.stall(false);
+    timeout(PATIENCE, takes_work.changed()).await.unwrap().unwrap();
+    assert!(*takes_work.borrow_and_update());
+    assert_eq!(timeout(PATIENCE, call).await.unwrap().unwrap(), Ok(SubmitAnswer::Created(TaskId(1))));
+    running.stop().await.unwrap();
+    assert!(timeout(PATIENCE, takes_work.changed()).await.unwrap().is_err(), "it is over");
+}
+
+#[tokio::test]
 async fn a_lease_whose_worker_hung_up_goes_to_the_next_poll_at_once() {
     let disk = StallingDisk::default();
     let running = start(&disk).await;

@@ -1,5 +1,5 @@
 //! A whole push target. Start `lessor up --allow-private-push-targets`, run this with `LISTEN` (an address) and
-//! `LESSOR_PUSH_SECRET` set, let the queue push to it as docs/workers.md shows, and submit:
+//! `LESSOR_PUSH_SECRET` set, let the queue push to it as docs/writing-workers.md shows, and submit:
 //! `lessor submit greetings '"world"' --wait`.
 
 use axum::{Router, body::Bytes, http::HeaderMap, http::StatusCode, routing::post};

@@ -30,7 +30,7 @@ mod work_dir;
 mod workshop;
 
 pub use action::Actions;
-pub use agent::Agent;
+pub use agent::{Agent, Pool};
 pub use cache::verify::digest_of;
 pub use cas::Cas;
 pub use command::MAX_INLINE_BYTES;

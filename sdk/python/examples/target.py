@@ -1,5 +1,5 @@
 """A whole push target. Start `lessor up --allow-private-push-targets`, run this with LESSOR_PUSH_SECRET and PORT in its
-environment, let the queue push to it (`docs/workers.md`), and submit: lessor submit greetings '"world"' --wait"""
+environment, let the queue push to it (`docs/writing-workers.md`), and submit: lessor submit greetings '"world"' --wait"""
 
 import http.server
 import os

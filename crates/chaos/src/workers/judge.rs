@@ -15,7 +15,6 @@ struct Story {
     action: String,
     /// The lease that lives, and until when.
     lease: Option<(Position, Time)>,
-    leases: usize,
     is_over: bool,
 }
 
@@ -39,7 +38,6 @@ pub fn check(records: &[Recorded], toll: &mut Toll) -> Result<()> {
                 ensure!(!story.is_over, "{at}: task {task} was leased although it was over");
                 ensure!(!committed.contains(&story.action), "{at}: a committed action was leased again");
                 story.lease = Some((at, granted.expires_at));
-                story.leases += 1;
             }
             Event::LeaseExtended(extended) => {
                 let lease = story.lease.as_mut().with_context(|| format!("{at}: no lease to extend"))?;
@@ -72,6 +70,13 @@ pub fn check(records: &[Recorded], toll: &mut Toll) -> Result<()> {
         committed.len(),
         toll.actions
     );
-    toll.further_leases = stories.values().map(|story| story.leases.saturating_sub(1)).sum();
+    toll.further_leases = further_leases(records);
     Ok(())
+}
+
+/// Leases beyond the first of each task.
+pub fn further_leases(records: &[Recorded]) -> usize {
+    let leases = records.iter().filter(|record| matches!(record.event, Event::LeaseGranted(_)));
+    let leased: Vec<TaskId> = leases.filter_map(|record| record.event.task()).collect();
+    leased.len() - leased.iter().collect::<BTreeSet<_>>().len()
 }

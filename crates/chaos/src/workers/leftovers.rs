@@ -1,5 +1,6 @@
-//! What a worker must not leave behind: processes, mounts and directories of its attempts.
+//! What a worker must not leave behind: processes, mounts, control groups and directories of its attempts.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,6 +11,11 @@ use crate::api::Api;
 
 /// Where attempts run, below the worker's directory.
 const WORK: &str = "work";
+const GROUPS: &str = "/sys/fs/cgroup";
+/// What the groups of workers begin with.
+const GROUP_PREFIX: &str = "lessor-";
+/// A worker's groups are below its own, which may be some way down.
+const MAX_GROUP_DEPTH: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -50,6 +56,32 @@ pub fn check(directory: &Path) -> Result<()> {
             ensure!(left.is_empty(), "directories are left: {left:?}");
         }
     }
+    Ok(())
+}
+
+/// The control groups of all workers of this machine.
+pub fn groups() -> BTreeSet<PathBuf> {
+    let mut groups = BTreeSet::new();
+    let mut rest = vec![(PathBuf::from(GROUPS), 0)];
+    while let Some((directory, depth)) = rest.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            if entry.file_name().to_string_lossy().starts_with(GROUP_PREFIX) {
+                groups.insert(entry.path());
+            } else if depth < MAX_GROUP_DEPTH {
+                rest.push((entry.path(), depth + 1));
+            }
+        }
+    }
+    groups
+}
+
+/// None is there that was not before.
+pub fn check_groups(before: &BTreeSet<PathBuf>) -> Result<()> {
+    let left: Vec<PathBuf> = groups().difference(before).cloned().collect();
+    ensure!(left.is_empty(), "control groups are left: {left:?}");
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! Workers in processes of their own run actions while they and the coordinator are killed and stopped at random.
+//! Workers in processes of their own, one for each backend, run actions while they and the coordinator are killed and
+//! stopped at random.
 //!
 //! In the end every action has its result, the ledger shows that none was committed twice, and what dead workers left
 //! behind is gone with the next start. What the workers say to the coordinator is theirs and is not noted, so the ledger is
@@ -9,7 +10,7 @@ mod daemon;
 mod judge;
 mod leftovers;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +19,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::api::Api;
+use crate::engine::Engine;
 use crate::history::read_records;
 use crate::log_tools;
 use crate::plan::Plan;
@@ -25,11 +27,10 @@ use crate::server::Server;
 use build::Build;
 use daemon::Daemon;
 
-const WORKERS: usize = 3;
+/// One worker of each.
+const BACKENDS: [&str; 3] = ["host", "sandbox", "docker"];
 /// Actions that wait for their results at one time.
 const IN_FLIGHT: usize = 48;
-/// Actions that are sent only when every kind of fault has happened.
-const HELD_BACK: usize = 50;
 /// A short lease, so that a stop outlives it.
 const LEASE: Duration = Duration::from_millis(3_000);
 const HEARTBEAT: Duration = Duration::from_millis(500);
@@ -38,6 +39,7 @@ const DEADLINE: Duration = Duration::from_secs(900);
 /// What was done to whom, and what it led to.
 #[derive(Debug, Default)]
 pub struct Toll {
+    /// More are sent for as long as a kind of fault has not struck, or none has cost a worker its lease.
     pub actions: usize,
     pub worker_kills: usize,
     pub worker_stops: usize,
@@ -51,9 +53,36 @@ pub struct Toll {
     pub asked_again: usize,
 }
 
+#[derive(Clone, Copy)]
+enum Fault {
+    KillWorker,
+    StopWorker,
+    KillCoordinator,
+}
+
 impl Toll {
-    fn has_every_fault(&self) -> bool {
-        self.worker_kills > 0 && self.worker_stops > 0 && self.coordinator_kills > 0
+    fn shows_something(&self) -> bool {
+        self.worker_kills > 0
+            && self.worker_stops > 0
+            && self.coordinator_kills > 0
+            && self.further_leases > 0
+    }
+
+    /// Those that have not struck yet come first.
+    fn next_fault(&self, rng: &mut fastrand::Rng) -> Fault {
+        let struck = [
+            (Fault::KillWorker, self.worker_kills),
+            (Fault::StopWorker, self.worker_stops),
+            (Fault::KillCoordinator, self.coordinator_kills),
+        ];
+        let missing: Vec<Fault> =
+            struck.into_iter().filter(|(_, count)| *count == 0).map(|(fault, _)| fault).collect();
+        match (rng.choice(missing), rng.u32(..10)) {
+            (Some(fault), _) => fault,
+            (None, 0..=4) => Fault::KillWorker,
+            (None, 5..=7) => Fault::StopWorker,
+            (None, _) => Fault::KillCoordinator,
+        }
     }
 }
 
@@ -63,6 +92,7 @@ pub async fn run(plan: &Plan) -> Result<Toll> {
     let mut server = Server::new(&plan.binary, &root.join("data"), &root.join("server.log"));
     server.has_worker = false;
     server.start().await?;
+    let (engine, before) = (Engine::dockerd()?, leftovers::groups());
     let address = server.address()?.to_owned();
     let api = Api::new(&address, None)?;
     let (lease_ms, heartbeat_ms) = (LEASE.as_millis() as u64, HEARTBEAT.as_millis() as u64);
@@ -70,15 +100,20 @@ pub async fn run(plan: &Plan) -> Result<Toll> {
     let configured = api.put("/v1/queues/exec", &settings).await;
     ensure!(configured.status() == Some(200), "the queue could not be configured: {configured:?}");
     let mut workers = Vec::new();
-    for n in 0..WORKERS {
-        let mut worker = Daemon::new(&plan.binary, &address, &format!("worker-{n}"), &root);
+    for backend in BACKENDS {
+        let mut worker = Daemon::new(&plan.binary, &address, backend, &engine, &root)?;
         worker.start()?;
         workers.push(worker);
     }
     let mut toll = Toll { actions: plan.pick(200, 2_000), ..Toll::default() };
     let outcome = under_fire(plan, &mut server, &mut workers, &mut toll).await;
     let outcome = match outcome {
-        Ok(()) => judged(&mut server, &mut workers, &api, &mut toll).await,
+        Ok(()) => judged(&mut server, &mut workers, &api, &mut toll).await.and_then(|()| {
+            drop(std::mem::take(&mut workers));
+            let containers = engine.containers()?;
+            ensure!(containers.is_empty(), "containers are left: {containers:?}");
+            leftovers::check_groups(&before)
+        }),
         failed => failed,
     };
     if let Err(error) = outcome {
@@ -97,24 +132,24 @@ async fn under_fire(plan: &Plan, server: &mut Server, workers: &mut [Daemon], to
     let build = Build::new(server.address()?, plan.seed)?;
     let deadline = Instant::now() + DEADLINE;
     let mut running = JoinSet::new();
-    let (mut next, mut done) = (0, BTreeMap::new());
+    let (mut next, mut done) = (0, BTreeSet::new());
     let mut fault = Box::pin(tokio::time::sleep(Duration::from_millis(300)));
     let mut stopped: Option<usize> = None;
-    while done.len() < toll.actions {
-        ensure!(Instant::now() < deadline, "{} of {} actions ended in time", done.len(), toll.actions);
-        let sent = if toll.has_every_fault() { toll.actions } else { toll.actions - HELD_BACK };
-        while next < sent && running.len() < IN_FLIGHT {
+    while done.len() < toll.actions || !toll.shows_something() {
+        ensure!(Instant::now() < deadline, "{} of {next} actions ended in time: {toll:?}", done.len());
+        while (next < toll.actions || !toll.shows_something()) && running.len() < IN_FLIGHT {
             let build = build.clone();
             let number = next;
             running.spawn(async move { (number, build.action(number, deadline).await) });
             next += 1;
+            toll.actions = toll.actions.max(next);
         }
         tokio::select! {
             Some(ended) = running.join_next(), if !running.is_empty() => {
                 let (number, ended) = ended.context("a client panicked")?;
                 let again = ended.with_context(|| format!("action {number}"))?;
                 toll.asked_again += again;
-                ensure!(done.insert(number, ()).is_none(), "action {number} ended twice");
+                done.insert(number);
             }
             () = &mut fault => {
                 let pause_ms = match stopped.take() {
@@ -146,23 +181,24 @@ async fn strike(
     stopped: &mut Option<usize>,
 ) -> Result<u64> {
     let worker = rng.usize(..workers.len());
-    match rng.u32(..10) {
-        0..=4 => {
+    match toll.next_fault(rng) {
+        Fault::KillWorker => {
             toll.worker_kills += 1;
             workers[worker].process.kill()?;
             workers[worker].start()?;
             Ok(rng.u64(100..700))
         }
-        5..=7 => {
+        Fault::StopWorker => {
             toll.worker_stops += 1;
             workers[worker].process.signal(Signal::STOP)?;
             *stopped = Some(worker);
             // Half of the stops outlive the lease.
             Ok(rng.u64(200..2 * LEASE.as_millis() as u64))
         }
-        _ => {
+        Fault::KillCoordinator => {
             toll.coordinator_kills += 1;
             server.kill()?;
+            toll.further_leases = judge::further_leases(&read_records(server.data())?);
             tokio::time::sleep(Duration::from_millis(rng.u64(..300))).await;
             server.start().await?;
             Ok(rng.u64(300..900))
@@ -188,9 +224,6 @@ async fn judged(server: &mut Server, workers: &mut [Daemon], api: &Api, toll: &m
     let records = read_records(server.data())?;
     judge::check(&records, toll)?;
     log_tools::check(server.binary(), server.data(), &records)?;
-    ensure!(
-        toll.has_every_fault() && toll.further_leases > 0,
-        "too little happened to show anything: {toll:?}"
-    );
+    ensure!(toll.shows_something(), "too little happened to show anything: {toll:?}");
     Ok(())
 }

@@ -36,6 +36,9 @@ const TICK_LAG_MS: u64 = 2;
 /// The longest sleep. Timers do not count suspend, so after one the next look at the clock must not be far.
 const MAX_SLEEP: Duration = Duration::from_secs(5);
 
+/// A batch that takes longer than this to become durable is no longer a slow one: the disk stands still.
+const MAX_SYNC_MS: u64 = 2_000;
+
 /// Why the coordinator ended by itself.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the ledger failed, so the coordinator has stopped: {0}")]
@@ -65,7 +68,12 @@ struct Driver {
     /// The receipt of the newest request that was decided.
     decided_up_to: Time,
     metrics: Metrics,
+    /// Tells whether new work can be recorded.
+    takes_work: watch::Sender<bool>,
+    room: Room,
     in_flight: bool,
+    /// When the batch in flight was sent off.
+    sent_at: Time,
     /// The batch in flight waits for space on the disk.
     held: bool,
     outbox: Vec<(oneshot::Sender<Reply>, Reply)>,
@@ -168,8 +176,10 @@ impl Driver {
         if let Some(batch) = batch {
             self.snapshots.note_appended(batch.body_bytes());
             self.in_flight = true;
+            self.sent_at = self.clock.now();
             self.disk.append(batch);
         }
+        self.tell_takes_work();
         self.snapshots.step(&mut self.engine, &self.disk);
         sent
     }
@@ -183,12 +193,29 @@ impl Driver {
     }
 
     fn until_due(&self) -> Duration {
-        if !self.engine.takes_requests() {
-            // Only the disk can help, and time does not pass for what waits to be decided.
-            return MAX_SLEEP;
+        let stalls_at = self.stalls_at().filter(|_| *self.takes_work.borrow());
+        // When no requests are taken, only the disk can help, and time does not pass for what waits to be decided.
+        let due = self.engine.takes_requests().then(|| self.engine.next_due().plus_ms(TICK_LAG_MS));
+        match due.into_iter().chain(stalls_at).min() {
+            Some(due) => Duration::from_millis(due.since_ms(self.clock.now())).min(MAX_SLEEP),
+            None => MAX_SLEEP,
         }
-        let due = self.engine.next_due().plus_ms(TICK_LAG_MS);
-        Duration::from_millis(due.since_ms(self.clock.now())).min(MAX_SLEEP)
+    }
+
+    /// When the batch in flight, if there is one, will have taken too long.
+    fn stalls_at(&self) -> Option<Time> {
+        self.in_flight.then(|| self.sent_at.plus_ms(MAX_SYNC_MS))
+    }
+
+    fn tell_takes_work(&self) {
+        let is_stalled = self.stalls_at().is_some_and(|at| at <= self.clock.now());
+        let takes_work = self.room == Room::Plenty && !is_stalled;
+        self.takes_work.send_if_modified(|told| std::mem::replace(told, takes_work) != takes_work);
+    }
+
+    fn set_room(&mut self, room: Room) {
+        self.room = room;
+        self.engine.set_room(room);
     }
 
     /// Nobody knows when there will be space, so neither a start nor a stop waits for it.
@@ -203,7 +230,7 @@ impl Driver {
         match event {
             DiskEvent::Appended { batch, room, took } => {
                 (self.in_flight, self.held) = (false, false);
-                self.engine.set_room(room);
+                self.set_room(room);
                 let bytes = batch.body_bytes();
                 let notes = self.engine.batch_durable(batch);
                 self.metrics.batch(bytes, took, &notes.tally);
@@ -217,9 +244,9 @@ impl Driver {
             }
             DiskEvent::Held => {
                 self.held = true;
-                self.engine.set_room(Room::Nothing);
+                self.set_room(Room::Nothing);
             }
-            DiskEvent::Room(room) => self.engine.set_room(room),
+            DiskEvent::Room(room) => self.set_room(room),
             DiskEvent::Snapshot(event) => self.snapshots.event(event, &mut self.engine, &self.disk),
             DiskEvent::Failed(what) => {
                 tracing::error!(%what, "the ledger failed; stopping, because what is on disk is unknown until the next start");

@@ -17,7 +17,7 @@ use super::snapshots::{SNAPSHOT_AFTER_BYTES, SnapshotThread, Snapshots};
 use super::{Driver, Failure, INBOX_REQUESTS};
 use crate::clock::{Clock, wall};
 use crate::effects::{self, Effect};
-use crate::engine::Engine;
+use crate::engine::{Engine, Room};
 use crate::handle::{Handle, INBOX_KIB};
 use crate::history::LedgerHistory;
 use crate::metrics::Metrics;
@@ -150,6 +150,7 @@ fn begin(
     let waiting = Arc::new(AtomicUsize::new(0));
     let (stop, shutdown) = watch::channel(false);
     let metrics = Metrics::default();
+    let (takes_work, hear_takes_work) = watch::channel(true);
     let (durable, follow_durable) = watch::channel(state.position());
     let mut driver = Driver {
         engine: Engine::new(state, hold),
@@ -164,7 +165,10 @@ fn begin(
         durable,
         decided_up_to: Time::ZERO,
         metrics: metrics.clone(),
+        takes_work,
+        room: Room::Plenty,
         in_flight: false,
+        sent_at: Time::ZERO,
         held: false,
         outbox: Vec::new(),
     };
@@ -207,6 +211,7 @@ fn begin(
         history: Arc::new(LedgerHistory::new(reader)),
         registry,
         metrics,
+        takes_work: hear_takes_work,
     };
     let report = StartReport { opened, snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
     Ok(Running { handle, report, stop, ended })

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use authority::{Properties, Scope, State, Time};
+use tokio::sync::watch;
 
 use crate::request::WorkerView;
 
@@ -23,6 +24,7 @@ type Key = (Scope, Arc<str>);
 pub struct Registry {
     heard: Mutex<HashMap<Key, Heard>>,
     heartbeat_timeout_ms: AtomicU64,
+    changed: watch::Sender<()>,
 }
 
 /// How a worker made itself known.
@@ -78,7 +80,11 @@ struct Heard {
 
 impl Default for Registry {
     fn default() -> Registry {
-        Registry { heard: Mutex::default(), heartbeat_timeout_ms: AtomicU64::new(HEARTBEAT_TIMEOUT_MS) }
+        Registry {
+            heard: Mutex::default(),
+            heartbeat_timeout_ms: AtomicU64::new(HEARTBEAT_TIMEOUT_MS),
+            changed: watch::Sender::new(()),
+        }
     }
 }
 
@@ -105,6 +111,22 @@ impl Registry {
         let status = WorkerStatus::default();
         let registered = Some(Registered { registration: Arc::new(registration), status });
         insert(&mut self.lock(), (scope.clone(), worker.clone()), Heard { at: now, registered });
+        self.changed.send_replace(());
+    }
+
+    /// Hears of workers that register and unregister. What silence ends, `registered_until` foretells.
+    pub fn watch(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Until when some worker will be registered even if none is heard of again; none when no worker is.
+    pub fn registered_until(&self, now: Time) -> Option<Time> {
+        let mut heard = self.lock();
+        let registered = heard.values_mut().filter_map(|known| {
+            self.forget_if_silent(known, now);
+            known.registered.as_ref().map(|_| known.at)
+        });
+        registered.max().map(|at| at.plus_ms(self.heartbeat_timeout_ms()))
     }
 
     /// The worker's registration, if it has one and was heard of lately.
@@ -173,6 +195,7 @@ impl Registry {
             let current = registered.and_then(|registered| registered.registration.session.as_ref());
             if session.is_none() || current == session {
                 known.remove();
+                self.changed.send_replace(());
             }
         }
     }
@@ -296,5 +319,25 @@ mod tests {
         assert!(registry.registered(&scope(), &w, Time(0)).is_some());
         registry.unregister(&scope(), &w, Some(&Arc::from("new")));
         assert!(registry.registered(&scope(), &w, Time(0)).is_none());
+    }
+
+    #[test]
+    fn it_is_told_who_comes_and_goes_and_known_until_when_silence_is_no_answer() {
+        let (registry, v, w) = (Registry::default(), Arc::from("v"), Arc::from("w"));
+        let mut told = registry.watch();
+        let mut is_told = || std::mem::replace(&mut told, registry.watch()).has_changed().unwrap();
+        registry.hear(&scope(), &w, Time(0));
+        assert_eq!((is_told(), registry.registered_until(Time(0))), (false, None));
+        registry.register(&scope(), &v, session("a"), Time(1));
+        registry.register(&scope(), &w, session("b"), Time(2));
+        assert!(is_told());
+        let until = registry.registered_until(Time(2)).unwrap();
+        assert_eq!(until, Time(2 + HEARTBEAT_TIMEOUT_MS));
+        assert_eq!(registry.registered_until(until), Some(until));
+        assert_eq!(registry.registered_until(until.plus_ms(1)), None);
+        registry.unregister(&scope(), &w, Some(&Arc::from("other")));
+        assert!(!is_told());
+        registry.unregister(&scope(), &w, None);
+        assert!(is_told());
     }
 }

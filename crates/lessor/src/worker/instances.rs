@@ -2,8 +2,8 @@
 //! the default instance from the start, and for another one from its first execution on.
 //!
 //! An instance is a workspace, and a worker works for one, so each has an agent of its own under a name of its own; they
-//! share the cache of inputs and the directories for actions. Results stay apart (R56): this says who runs, not who sees.
-//! Other tenants have to bring workers of their own.
+//! share the slots and resources of the machine, the cache of inputs and the directories for actions. Results stay apart
+//! (R56): this says who runs, not who sees. Other tenants have to bring workers of their own.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use authority::Scope;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use wire::DEFAULT_SCOPE_NAME;
-use worker::{Agent, Config, Error, Stopper, Work};
+use worker::{Agent, Config, Error, Pool, Stopper, Work};
 
 /// Most instances beside the default one. Anybody may name any, and each costs a connection.
 const MAX_INSTANCES: usize = 64;
@@ -30,7 +30,12 @@ impl Instances {
 
     /// Works for all of them until it is told to stop, or the agent of the default one ends.
     pub async fn serve(mut self, config: Config, work: Arc<Work>, stop: Stopper) -> Result<(), Error> {
-        let mut default = tokio::spawn(Agent::serve(config.clone(), work.clone(), stop.clone()));
+        let pool = Pool::new(&config);
+        let serve = |config: Config| {
+            let (pool, work, stop) = (pool.clone(), work.clone(), stop.clone());
+            async move { Agent::serve_from(&pool, config, work, stop).await }
+        };
+        let mut default = tokio::spawn(serve(config.clone()));
         let mut others = JoinSet::new();
         let mut known = HashSet::from([Arc::from(DEFAULT_SCOPE_NAME)]);
         let ended = loop {
@@ -48,7 +53,7 @@ impl Instances {
                         workspace: Some(workspace.to_string()),
                         ..config.clone()
                     };
-                    let agent = Agent::serve(config, work.clone(), stop.clone());
+                    let agent = serve(config);
                     others.spawn(async move { (agent.await, workspace) });
                 }
                 Some(ended) = others.join_next(), if !others.is_empty() => {

@@ -93,7 +93,7 @@ fn the_documents_show_the_examples_as_they_are() {
             // Without the words at the top, which are for whoever opens the file.
             let text = read(&example);
             let code = text.split_once("\n\n").unwrap().1;
-            for document in ["docs/workers.md", readme] {
+            for document in ["docs/writing-workers.md", readme] {
                 assert!(read(document).contains(code), "{document} shows something else than {example}");
             }
         }

@@ -51,22 +51,19 @@ const SCHEDULER: &str = "lessor.Scheduler";
 const WORKERS: &str = "lessor.Workers";
 /// How long the coordinator may take to say where it is.
 const MAX_WAIT: Duration = Duration::from_secs(2);
-/// How often somebody who watches is looked after.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Only the scheduler's own state is asked of the coordinator; all else is known here, and never waits.
 #[derive(Clone)]
 struct Serving {
     app: App,
 }
 
 impl Serving {
-    /// How a service does; none when there is no such service.
-    async fn status(&self, service: &str) -> Option<ServingStatus> {
+    /// How a service does, as far as is known here; none when there is no such service.
+    fn status(&self, service: &str) -> Option<ServingStatus> {
         let handle = self.app.handle();
         let is_up = !self.app.is_draining() && handle.is_serving();
         let serves = match service {
-            SCHEDULER => is_up && self.takes_work().await,
+            SCHEDULER => is_up && *handle.takes_work().borrow(),
             WORKERS => is_up && handle.registry().registered_count(handle.now()) > 0,
             "" => is_up,
             name if SERVICE_NAMES.contains(&name) => is_up,
@@ -76,9 +73,21 @@ impl Serving {
         Some(if serves { ServingStatus::Serving } else { ServingStatus::NotServing })
     }
 
-    async fn takes_work(&self) -> bool {
+    /// Whether the coordinator answers, and says that it takes work.
+    async fn answers(&self) -> bool {
         let status = timeout(MAX_WAIT, self.app.handle().status()).await;
         matches!(status, Ok(Ok(status)) if status.room == Room::Plenty)
+    }
+
+    /// Waits until the registered workers have been silent for too long, should they say nothing more.
+    async fn all_silent(&self) {
+        let handle = self.app.handle();
+        let now = handle.now();
+        match handle.registry().registered_until(now) {
+            // They are forgotten the moment after.
+            Some(until) => sleep(Duration::from_millis(until.since_ms(now) + 1)).await,
+            None => std::future::pending().await,
+        }
     }
 }
 
@@ -92,13 +101,16 @@ impl Health for Serving {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        let status = self.status(&request.get_ref().service).await;
-        status.map(|status| Response::new(answer(status))).ok_or_else(|| Status::not_found("no such service"))
+        let service = request.get_ref().service.as_str();
+        let status = self.status(service).ok_or_else(|| Status::not_found("no such service"))?;
+        let is_up = status == ServingStatus::Serving && (service != SCHEDULER || self.answers().await);
+        Ok(Response::new(answer(if is_up { status } else { ServingStatus::NotServing })))
     }
 
     type WatchStream = ReceiverStream<Result<HealthCheckResponse, Status>>;
 
-    /// Tells the status now, and again whenever it has changed, until the server is about to stop.
+    /// Tells the status now, and again whenever it has changed, until the server is about to stop. Nobody looks
+    /// meanwhile: whatever changes a status says so.
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,
@@ -110,9 +122,12 @@ impl Health for Serving {
             let _place = place;
             let service = request.into_inner().service;
             let mut told = None;
+            // From before the first look, so that no change falls in between.
+            let mut takes_work = serving.app.handle().takes_work();
+            let mut workers = serving.app.handle().registry().watch();
             loop {
-                let is_last = serving.app.is_draining();
-                let status = serving.status(&service).await.unwrap_or(ServingStatus::ServiceUnknown);
+                let is_last = serving.app.is_draining() || takes_work.has_changed().is_err();
+                let status = serving.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
                 if told.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
                     return;
                 }
@@ -122,7 +137,9 @@ impl Health for Serving {
                 tokio::select! {
                     () = serving.app.draining() => {}
                     () = sender.closed() => return,
-                    () = sleep(LOOK_INTERVAL) => {}
+                    _ = takes_work.changed() => {}
+                    _ = workers.changed(), if service == WORKERS => {}
+                    () = serving.all_silent(), if service == WORKERS => {}
                 }
             }
         });

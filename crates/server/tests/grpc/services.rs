@@ -1,13 +1,17 @@
 //! Health and reflection, as generic clients use them, and the port that all of it shares.
 
+use std::time::Duration;
+
 use prost::Message;
+use server::Scheduler;
 use tokio_stream::StreamExt;
-use tonic::Code;
 use tonic::transport::Channel;
-use tonic_health::pb::HealthCheckRequest;
+use tonic::{Code, Streaming};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
+use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_reflection::pb::{v1, v1alpha};
+use wire::grpc::UnregisterWorkerRequest;
 
 use crate::support::{Served, in_time};
 
@@ -33,6 +37,40 @@ async fn health_tells_serving_and_not_serving_while_draining() {
     assert_eq!(in_time(watch.next()).await.unwrap().unwrap().status(), ServingStatus::NotServing);
     assert!(in_time(watch.next()).await.is_none());
     in_time(served.stop()).await;
+}
+
+/// The next status that a watch tells.
+async fn next(watch: &mut Streaming<HealthCheckResponse>) -> ServingStatus {
+    in_time(watch.next()).await.unwrap().unwrap().status()
+}
+
+#[tokio::test]
+async fn s3_60_a_watch_of_the_workers_is_told_when_they_come_and_go_and_fall_silent() {
+    let scheduler = Scheduler { heartbeat_timeout: Duration::from_secs(5), ..Scheduler::default() };
+    let served = Served::start_with(scheduler).await;
+    let mut health = HealthClient::new(served.channel().await);
+    let mut watch = health.watch(about("lessor.Workers")).await.unwrap().into_inner();
+    assert_eq!(next(&mut watch).await, ServingStatus::NotServing);
+    let mut client = served.worker("w").await;
+    assert_eq!(next(&mut watch).await, ServingStatus::Serving);
+    let leave = UnregisterWorkerRequest { worker_id: "w".to_owned(), ..UnregisterWorkerRequest::default() };
+    client.unregister_worker(leave).await.unwrap();
+    assert_eq!(next(&mut watch).await, ServingStatus::NotServing);
+    served.worker("w").await;
+    assert_eq!(next(&mut watch).await, ServingStatus::Serving);
+    // It says nothing more.
+    assert_eq!(next(&mut watch).await, ServingStatus::NotServing);
+}
+
+#[tokio::test]
+async fn s3_60_a_watch_of_the_scheduler_is_told_when_the_coordinator_stops() {
+    let served = Served::start().await;
+    let mut health = HealthClient::new(served.channel().await);
+    let mut watch = health.watch(about("lessor.Scheduler")).await.unwrap().into_inner();
+    assert_eq!(next(&mut watch).await, ServingStatus::Serving);
+    in_time(served.running.stop()).await.unwrap();
+    assert_eq!(next(&mut watch).await, ServingStatus::NotServing);
+    assert!(in_time(watch.next()).await.is_none(), "it never takes work again");
 }
 
 /// What a client that knows nothing but the address finds out, in the newer version of reflection.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
+use tokio::sync::watch;
 use wire::grpc::{
     LeaseStatus, LeasedTask, RegisterWorkerResponse, UpdateTaskStatusRequest, WorkRequest, WorkResponse,
     WorkerState, WorkerStats,
@@ -15,6 +16,7 @@ use wire::grpc::{
 
 use super::capacity::{Capacity, Fit};
 use super::held::{Held, Said};
+use super::pool::Share;
 use super::resources::Resources;
 use super::words::{beat, release, start};
 use crate::{Config, Outcome};
@@ -55,15 +57,9 @@ enum Sent {
 }
 
 impl Book {
-    pub fn new(config: &Config) -> Book {
-        let slots = config.max_concurrent_tasks.clamp(1, MAX_LEASES / 2);
-        let total = Resources {
-            cpu_cores: config.cpu_cores,
-            memory_bytes: config.memory_bytes,
-            disk_bytes: config.disk_bytes,
-        };
+    pub fn new(config: &Config, share: Share) -> Book {
         Book {
-            capacity: Capacity::new(slots, total),
+            capacity: Capacity::new(share),
             held: BTreeMap::new(),
             releases: BTreeMap::new(),
             sent: VecDeque::new(),
@@ -136,6 +132,11 @@ impl Book {
         self.capacity.set_fitness(fitness);
     }
 
+    /// Hears of room that other agents have left.
+    pub fn watch_room(&self) -> watch::Receiver<()> {
+        self.capacity.watch()
+    }
+
     /// The task of a lease that is held.
     pub fn task_of(&self, lease_id: &str) -> Option<&str> {
         self.held.get(lease_id).map(|held| held.task_id.as_str())
@@ -148,8 +149,8 @@ impl Book {
 
     /// The command of an attempt has ended, and its outputs are on their way.
     pub fn freed(&mut self, lease_id: &str) {
-        if let Some(held) = self.held.get_mut(lease_id) {
-            held.has_slot = false;
+        if let Some(held) = self.held.get(lease_id) {
+            held.free_slot();
         }
     }
 
@@ -215,7 +216,8 @@ impl Book {
             [ends, later(&held.start), report.and_then(|(_, said)| later(said))]
         });
         let releases = self.releases.values().map(later);
-        held.chain(releases).flatten().chain([self.beat_due()]).filter(|due| *due > now).min()
+        let others = [Some(self.beat_due()), self.capacity.next_due(now)];
+        held.chain(releases).chain(others).flatten().filter(|due| *due > now).min()
     }
 
     /// Whether heartbeats that were sent have waited for an answer for so long.
@@ -228,7 +230,7 @@ impl Book {
             Some((_, said)) => said.is_due(now),
             None => held.start.is_due(now),
         };
-        self.more_credit() > 0
+        self.more_credit(now) > 0
             || self.beat_due() <= now
             || self.wants_none() != self.none_told
             || self.held.values().any(is_due)
@@ -237,11 +239,8 @@ impl Book {
 
     /// Everything that is to be said now. It counts as sent.
     pub fn outgoing(&mut self, now: Duration) -> WorkRequest {
-        let credit = self.more_credit();
+        let credit = self.more_credit(now);
         self.credit += credit;
-        if credit > 0 {
-            self.capacity.asked();
-        }
         self.none_told = self.wants_none();
         let mut heartbeats = Vec::new();
         if self.beat_due() <= now {
@@ -269,19 +268,19 @@ impl Book {
     fn takes(&mut self, lease_id: &Arc<str>, task: &LeasedTask, now: Duration) -> bool {
         let asks = Resources::read(&task.resources_json);
         let fit = match &asks {
-            Ok(asks) => self.capacity.judge(asks, self.held.values()),
+            Ok(asks) => self.capacity.judge(asks, now),
             Err(failure) => Fit::Never(failure.clone()),
         };
-        let new = |asks| Held::new(task, asks, now, self.interval);
+        let new = |seat| Held::new(task, seat, now, self.interval);
         match fit {
-            Fit::Now => drop(self.held.insert(lease_id.clone(), new(asks.unwrap_or_default()))),
+            Fit::Now(seat) => drop(self.held.insert(lease_id.clone(), new(Some(seat)))),
             Fit::Later => {
                 self.releases.insert(lease_id.clone(), Said::NOW);
                 return false;
             }
             Fit::Never(failure) => {
                 tracing::warn!(task_id = task.task_id, why = failure.message, "a task cannot be done here");
-                let mut held = new(Resources::default());
+                let mut held = new(None);
                 held.ended(lease_id, failure.into());
                 self.held.insert(lease_id.clone(), held);
                 return false;
@@ -294,10 +293,10 @@ impl Book {
         self.is_draining || !self.capacity.is_fit()
     }
 
-    fn more_credit(&self) -> usize {
+    fn more_credit(&self, now: Duration) -> usize {
         match self.is_draining {
             true => 0,
-            false => self.capacity.room(self.held.values()).saturating_sub(self.credit),
+            false => self.capacity.room(now).saturating_sub(self.credit),
         }
     }
 

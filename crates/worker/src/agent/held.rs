@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use wire::grpc::{LeasedTask, TaskStatus, UpdateTaskStatusRequest};
 
 use super::lease_clock::LeaseClock;
-use super::resources::Resources;
+use super::pool::Seat;
 use crate::{Failure, Outcome};
 
 /// How long to wait before a report is repeated that the coordinator could not decide about.
@@ -20,16 +20,13 @@ const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// Largest report. A result has at most so many bytes as the coordinator keeps it, and an error far fewer.
 const MAX_REPORT_BYTES: usize = 1024 * 1024;
 
-#[derive(Debug)]
 pub struct Held {
     pub task_id: String,
     pub clock: LeaseClock,
     pub cancel: CancellationToken,
     pub heartbeat_interval: Duration,
-    /// What its task asks for.
-    pub asks: Resources,
-    /// Whether its command still takes up a slot.
-    pub has_slot: bool,
+    /// What it takes up, if it was begun at all.
+    pub seat: Option<Seat>,
     /// Whether the coordinator knows that the attempt has begun.
     pub start: Said,
     /// How the attempt ended, once it has.
@@ -66,7 +63,7 @@ impl Said {
 }
 
 impl Held {
-    pub fn new(task: &LeasedTask, asks: Resources, now: Duration, default_interval: Duration) -> Held {
+    pub fn new(task: &LeasedTask, seat: Option<Seat>, now: Duration, default_interval: Duration) -> Held {
         let interval = task.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
         Held {
             task_id: task.task_id.clone(),
@@ -76,18 +73,16 @@ impl Held {
                 .filter(|interval| !interval.is_zero())
                 .unwrap_or(default_interval)
                 .min(MAX_HEARTBEAT_INTERVAL),
-            asks,
-            has_slot: true,
+            seat,
             start: Said::NOW,
             report: None,
         }
     }
 
-    /// What the attempt takes up: once its command has ended, only the space of what it left behind.
-    pub fn uses(&self) -> Resources {
-        match self.has_slot {
-            true => self.asks,
-            false => Resources { disk_bytes: self.asks.disk_bytes, ..Resources::default() },
+    /// The command of the attempt has ended.
+    pub fn free_slot(&self) {
+        if let Some(seat) = &self.seat {
+            seat.free_slot();
         }
     }
 
@@ -124,7 +119,7 @@ impl Held {
             let why = format!("it has {bytes} bytes, and at most {MAX_REPORT_BYTES} are taken");
             return self.ended(lease_id, Failure::result_rejected(&why).into());
         }
-        self.has_slot = false;
+        self.free_slot();
         self.report = Some((report, Said::NOW));
     }
 }
@@ -138,7 +133,7 @@ mod tests {
         let beaten = |interval_s: i64| {
             let heartbeat_interval = Some(prost_types::Duration { seconds: interval_s, nanos: 0 });
             let task = LeasedTask { heartbeat_interval, ..LeasedTask::default() };
-            Held::new(&task, Resources::default(), Duration::ZERO, Duration::from_secs(30)).heartbeat_interval
+            Held::new(&task, None, Duration::ZERO, Duration::from_secs(30)).heartbeat_interval
         };
         assert_eq!(beaten(30), MAX_HEARTBEAT_INTERVAL);
         assert_eq!(beaten(0), MAX_HEARTBEAT_INTERVAL);

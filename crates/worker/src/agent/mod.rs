@@ -12,6 +12,7 @@ mod held;
 mod lease_clock;
 mod link;
 mod pauses;
+mod pool;
 mod resources;
 mod words;
 
@@ -19,7 +20,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use wire::grpc::LeasedTask;
@@ -29,6 +30,7 @@ use book::Book;
 use connection::{Connector, NoConnection};
 use health::Health;
 use link::{Link, News};
+pub use pool::Pool;
 
 /// How long the last words may take to be answered once the grace is over.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -47,19 +49,32 @@ pub struct Agent {
     leases: HashMap<Id, Arc<str>>,
     freed_to: mpsc::UnboundedSender<Arc<str>>,
     freed: mpsc::UnboundedReceiver<Arc<str>>,
+    room: watch::Receiver<()>,
 }
 
 impl Agent {
     /// Works until it is told to stop, or is refused for good.
     pub async fn serve(config: Config, performer: Arc<dyn Performer>, stop: Stopper) -> Result<(), Error> {
+        let pool = Pool::new(&config);
+        Agent::serve_from(&pool, config, performer, stop).await
+    }
+
+    /// The same for one of several agents that have slots and resources in common.
+    pub async fn serve_from(
+        pool: &Arc<Pool>,
+        config: Config,
+        performer: Arc<dyn Performer>,
+        stop: Stopper,
+    ) -> Result<(), Error> {
         let connector = Connector::new(&config)?;
         let (freed_to, freed) = mpsc::unbounded_channel();
-        let mut book = Book::new(&config);
+        let mut book = Book::new(&config, pool.join());
         book.set_fitness(performer.fitness().await);
         let mut agent = Agent {
             health: Health::new(performer.clone()),
             performer,
             connector: connector.clone(),
+            room: book.watch_room(),
             book,
             link: Link::new(connector),
             running: JoinSet::new(),
@@ -123,6 +138,8 @@ impl Agent {
             news = self.link.news() => self.take(news)?,
             Some(ended) = self.running.join_next_with_id() => self.ended(ended),
             found = self.health.found() => self.book.set_fitness(found),
+            // The look for news that follows sees the room.
+            Ok(()) = self.room.changed() => {}
             Some(lease_id) = self.freed.recv() => self.book.freed(&lease_id),
             permit = send => {
                 // A stream that takes nothing more is about to say why.

@@ -15,8 +15,8 @@ use rustix::io::Errno;
 use super::confine::{Confine, Confined};
 use super::local::{self, Begin};
 use super::lookup::{self, NotRunnable};
-use super::process_group::Started;
-use super::{Executor, ExecutorOptions, Ran, Run, sandbox};
+use super::process_group::{Bond, Started};
+use super::{Executor, ExecutorOptions, Ran, Run, scratch};
 use crate::{Error, Failure};
 
 /// Tries to start a program that somebody has open for writing, with a pause after each.
@@ -76,7 +76,7 @@ impl Executor for Host {
 
     async fn clear(&self) -> Result<(), Failure> {
         self.confine.clear();
-        sandbox::clear_settings(&self.confine.work_dir, &self.confine.key, None);
+        scratch::clear(&self.confine.work_dir, &self.confine.key, None);
         Ok(())
     }
 }
@@ -108,7 +108,7 @@ async fn start(
     local::connect(&mut command, run)?;
     let mut tries = 0;
     loop {
-        let error = match Started::new(&mut command, &run.input_root) {
+        let error = match Started::new(&mut command, &run.input_root, Bond::None) {
             Ok(started) => return Ok(Ok(started)),
             Err(error) => error,
         };

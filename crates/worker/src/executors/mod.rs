@@ -11,6 +11,7 @@ mod options;
 mod probe;
 mod process_group;
 mod sandbox;
+mod scratch;
 mod starter;
 mod strays;
 mod usage;

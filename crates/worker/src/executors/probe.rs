@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::{End, Executor, ExecutorOptions, Run};
+use super::{End, Executor, ExecutorOptions, Run, scratch};
 
 /// A machine that cannot run a command that does nothing in this time is of no use.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -12,10 +12,10 @@ const MAX_PROBE_OUTPUT_BYTES: u64 = 1 << 16;
 
 /// What is wrong, if anything is.
 pub async fn probe(executor: &impl Executor, options: &ExecutorOptions) -> Result<(), String> {
-    let io = |error: std::io::Error| format!("the work directory {}: {error}", options.work_dir.display());
-    std::fs::create_dir_all(&options.work_dir).map_err(io)?;
-    let dir = tempfile::Builder::new().prefix("probe-").tempdir_in(&options.work_dir).map_err(io)?;
-    let root = dir.path().canonicalize().map_err(io)?.join("root");
+    let (work_dir, key) = options.place().map_err(|error| error.to_string())?;
+    let io = |error: std::io::Error| format!("the work directory {}: {error}", work_dir.display());
+    let dir = scratch::make(&work_dir, &key).map_err(io)?;
+    let root = dir.path().join("root");
     std::fs::create_dir(&root).map_err(io)?;
     let stderr = tempfile::tempfile_in(dir.path()).map_err(io)?;
     let run = Run {

@@ -6,11 +6,13 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::signal::unix::{SignalKind, signal};
 use wait4::Wait4;
 
 use super::Usage;
@@ -21,8 +23,12 @@ pub const TERM_GRACE: Duration = Duration::from_secs(1);
 /// How long the killed may take to vanish; only a process that is stuck in the kernel takes longer.
 const MAX_VANISH: Duration = Duration::from_secs(2);
 const VANISH_PAUSE: Duration = Duration::from_millis(1);
-/// How long one of them is waited for before all are looked at again.
-const MAX_HANDLE_WAIT: Duration = Duration::from_millis(10);
+/// How long a death is waited for before all are looked at again: who is not this process's child dies unheard.
+const MAX_DEATH_WAIT: Duration = Duration::from_millis(10);
+
+/// Somebody took too long to vanish, or was not waited for, so that the next one who cleans up has to look for more than
+/// its own.
+static IS_SOMEBODY_LEFT: AtomicBool = AtomicBool::new(false);
 
 /// Held shared while a process is being started. A file that is open for writing is inherited by a process that is
 /// being started until that process runs its program, and until then the file cannot be run ("text file busy").
@@ -33,10 +39,21 @@ pub fn let_starts_pass() {
     drop(STARTING.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
 }
 
+/// What keeps the processes of a command together, apart from their group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bond {
+    /// Nothing: any of them can leave the group.
+    None,
+    /// They are in a process namespace, which dies with its first process. That one is the leader's only child, and
+    /// none of the others can ever fall to this process.
+    Namespace,
+}
+
 /// A command that was started as the leader of a group of its own. When this is dropped, all of it is killed.
 #[derive(Debug)]
 pub struct Started {
     id: Pid,
+    bond: Bond,
     /// Where the command works.
     place: PathBuf,
     /// Not there once it was waited for.
@@ -44,14 +61,14 @@ pub struct Started {
 }
 
 impl Started {
-    pub fn new(command: &mut Command, place: &Path) -> io::Result<Started> {
+    pub fn new(command: &mut Command, place: &Path, bond: Bond) -> io::Result<Started> {
         strays::adopt();
         command.process_group(0);
         let _starting = STARTING.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let leader = command.spawn()?;
         let id = i32::try_from(leader.id()).ok().and_then(Pid::from_raw);
         let id = id.ok_or_else(|| io::Error::other("a process without a number"))?;
-        Ok(Started { id, place: place.to_owned(), leader: Some((leader, strays::watch(id))) })
+        Ok(Started { id, bond, place: place.to_owned(), leader: Some((leader, strays::watch(id))) })
     }
 }
 
@@ -60,12 +77,11 @@ impl Drop for Started {
     fn drop(&mut self) {
         let Some((mut leader, watched)) = self.leader.take() else { return };
         let _ = kill_process_group(self.id, Signal::KILL);
-        let (id, place) = (self.id, std::mem::take(&mut self.place));
+        let mut remains = Remains::new(self.id, self.bond, std::mem::take(&mut self.place));
         std::thread::spawn(move || {
             let _ = leader.wait();
             drop(watched);
-            let give_up = Instant::now() + MAX_VANISH;
-            while clean_up(id, &place) && Instant::now() < give_up {
+            while remains.are_left() {
                 std::thread::sleep(VANISH_PAUSE);
             }
         });
@@ -101,19 +117,16 @@ impl ProcessGroup {
         // The number of the group is its leader's, who is not yet buried: nobody else can have it.
         let _ = kill_process_group(self.started.id, Signal::KILL);
         self.ends().await;
+        let mut deaths = signal(SignalKind::child())?;
         let Some((mut leader, watched)) = self.started.leader.take() else {
             return Err(io::Error::other("the process was waited for before"));
         };
         let ended = wait(&mut leader)?;
         drop(watched);
-        let give_up = Instant::now() + MAX_VANISH;
-        while clean_up(self.started.id, &self.started.place) && Instant::now() < give_up {
-            // The end of one who was killed is heard of at once where there is a handle to it; a timer is coarse.
-            let gone = strays::dying(self.started.id).and_then(|handle| readable_at_end(handle).ok());
-            match gone {
-                Some(gone) => drop(tokio::time::timeout(MAX_HANDLE_WAIT, gone.readable()).await.is_ok()),
-                None => tokio::time::sleep(VANISH_PAUSE).await,
-            }
+        let place = std::mem::take(&mut self.started.place);
+        let mut remains = Remains::new(self.started.id, self.started.bond, place);
+        while remains.are_left() {
+            let _ = tokio::time::timeout(MAX_DEATH_WAIT, deaths.recv()).await;
         }
         Ok(ended)
     }
@@ -127,10 +140,50 @@ fn readable_at_end(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
-/// Once the leader is buried. Says whether there is more to wait for.
-fn clean_up(id: Pid, place: &Path) -> bool {
-    let in_group = strays::bury_group(id) || test_kill_process_group(id).is_ok();
-    strays::sweep(place) || in_group
+/// What there may be of a command once its leader is buried.
+struct Remains {
+    id: Pid,
+    bond: Bond,
+    place: PathBuf,
+    /// Whether one of the group besides the leader was buried.
+    is_one_buried: bool,
+    is_nobody_left: bool,
+    give_up: Instant,
+}
+
+impl Remains {
+    fn new(id: Pid, bond: Bond, place: PathBuf) -> Remains {
+        let give_up = Instant::now() + MAX_VANISH;
+        Remains { id, bond, place, is_one_buried: false, is_nobody_left: false, give_up }
+    }
+
+    /// Kills and buries. Says whether there is more to wait for, which is so for a limited time only.
+    fn are_left(&mut self) -> bool {
+        self.is_nobody_left = !self.clean_up();
+        !self.is_nobody_left && Instant::now() < self.give_up
+    }
+
+    fn clean_up(&mut self) -> bool {
+        let group = strays::bury_group(self.id);
+        self.is_one_buried |= group.is_one_buried;
+        // The kernel lets the first process of a namespace end when all others there are gone. So there is nobody to
+        // look for, which takes much longer than everything else here. Who is buried or waited for is that process.
+        let is_all = self.bond == Bond::Namespace && (self.is_one_buried || group.is_alive);
+        if is_all && !IS_SOMEBODY_LEFT.load(Ordering::Relaxed) {
+            return group.is_alive;
+        }
+        let is_unfinished = strays::sweep(&self.place);
+        IS_SOMEBODY_LEFT.store(is_unfinished, Ordering::Relaxed);
+        group.is_alive || !is_all && (is_unfinished || test_kill_process_group(self.id).is_ok())
+    }
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if !self.is_nobody_left {
+            IS_SOMEBODY_LEFT.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 fn wait(leader: &mut Child) -> io::Result<(ExitStatus, Usage)> {

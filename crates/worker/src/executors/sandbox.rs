@@ -14,11 +14,11 @@ use std::process::Command;
 use super::confine::Confine;
 use super::host::{allowed_environment, environment_of};
 use super::local::{self, Begin};
-use super::{End, Executor, ExecutorOptions, Ran, Run, starter};
+use super::process_group::Bond;
+use super::{End, Executor, ExecutorOptions, Ran, Run, scratch, starter};
 use crate::proc::ProcStat;
 use crate::{Error, Failure};
 use system::System;
-pub use system::clear as clear_settings;
 
 /// Where a command finds its input root.
 pub const INPUT_ROOT: &str = "/build";
@@ -39,7 +39,8 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    pub(super) fn open(options: &ExecutorOptions) -> Result<Sandbox, Error> {
+    /// Not tried yet.
+    pub fn open(options: &ExecutorOptions) -> Result<Sandbox, Error> {
         let program = find().ok_or_else(|| {
             Error::Setup(
                 "bwrap is not installed: install the package bubblewrap, or use the host backend".to_owned(),
@@ -62,7 +63,30 @@ impl Sandbox {
         &self.confine
     }
 
+    /// The same sandbox without a worker, to be started and waited for the plain way: what a worker is measured
+    /// against.
+    pub fn bare(&self, input_root: &Path, arguments: &[&str]) -> Command {
+        let mut command = self.bubblewrap(&[]);
+        set(&mut command, &self.environment);
+        enter(&mut command, input_root, Path::new(INPUT_ROOT));
+        command.args(arguments);
+        command
+    }
+
     fn command(&self, run: &Run, chain: &[OsString]) -> Result<Command, Failure> {
+        let mut command = self.bubblewrap(chain);
+        if wants_network(run)? {
+            command.args(["--share-net", "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]);
+        }
+        set(&mut command, &environment_of(&self.environment, run));
+        enter(&mut command, &run.input_root, &inside(run));
+        command.args(&run.arguments);
+        local::connect(&mut command, run)?;
+        Ok(command)
+    }
+
+    /// With what is the same for every command.
+    fn bubblewrap(&self, chain: &[OsString]) -> Command {
         let mut command = match chain.split_first() {
             None => Command::new(&self.program),
             Some((first, rest)) => {
@@ -73,17 +97,7 @@ impl Sandbox {
         };
         // Its own environment is none of the command's, which could make it load the command's own code.
         command.env_clear().current_dir("/").args(&self.arguments);
-        if wants_network(run)? {
-            command.args(["--share-net", "--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]);
-        }
-        for (name, value) in environment_of(&self.environment, run) {
-            command.arg("--setenv").args([name, value]);
-        }
-        command.arg("--bind").arg(&run.input_root).arg(INPUT_ROOT);
-        command.args(["--remount-ro", "/", "--chdir"]).arg(inside(run));
-        command.arg("--").args(&run.arguments);
-        local::connect(&mut command, run)?;
-        Ok(command)
+        command
     }
 }
 
@@ -96,7 +110,7 @@ impl Executor for Sandbox {
         }
         let confined = self.confine.prepare(&run)?;
         let command = self.command(&run, &confined.chain)?;
-        let started = starter::start(command, run.input_root.clone()).await;
+        let started = starter::start(command, run.input_root.clone(), Bond::Namespace).await;
         let started = started.map_err(|error| Failure::io("the sandbox could not be started", error))?;
         let (end, usage) = local::until_over(started, &run, begin).await?;
         Ok(begin.ran(told(confined.end(end, &run)?, &run)?, Some(usage)))
@@ -104,7 +118,7 @@ impl Executor for Sandbox {
 
     async fn clear(&self) -> Result<(), Failure> {
         self.confine.clear();
-        self.system.clear(&self.confine.work_dir, &self.confine.key);
+        scratch::clear(&self.confine.work_dir, &self.confine.key, Some(self.system.settings()));
         Ok(())
     }
 }
@@ -130,6 +144,18 @@ fn told(end: End, run: &Run) -> Result<End, Failure> {
 pub fn inside(run: &Run) -> PathBuf {
     let below = run.working_directory.strip_prefix(&run.input_root).unwrap_or(Path::new(""));
     Path::new(INPUT_ROOT).components().chain(below.components()).collect()
+}
+
+fn set(command: &mut Command, environment: &BTreeMap<OsString, OsString>) {
+    for (name, value) in environment {
+        command.arg("--setenv").args([name, value]);
+    }
+}
+
+/// What comes before the command line.
+fn enter(command: &mut Command, input_root: &Path, working_directory: &Path) {
+    command.arg("--bind").arg(input_root).arg(INPUT_ROOT);
+    command.args(["--remount-ro", "/", "--chdir"]).arg(working_directory).arg("--");
 }
 
 fn wants_network(run: &Run) -> Result<bool, Failure> {

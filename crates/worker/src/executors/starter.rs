@@ -9,21 +9,22 @@ use std::sync::mpsc::{Sender, channel};
 
 use tokio::sync::oneshot;
 
-use super::process_group::Started;
+use super::process_group::{Bond, Started};
 
 struct Order {
     command: Command,
     place: PathBuf,
+    bond: Bond,
     started: oneshot::Sender<io::Result<Started>>,
 }
 
 static ORDERS: OnceLock<Sender<Order>> = OnceLock::new();
 
 /// There are never more orders under way than commands.
-pub async fn start(command: Command, place: PathBuf) -> io::Result<Started> {
+pub async fn start(command: Command, place: PathBuf, bond: Bond) -> io::Result<Started> {
     let (started, answer) = oneshot::channel();
     let gone = |_| io::Error::other("the thread that starts processes is gone");
-    orders().send(Order { command, place, started }).map_err(|_| gone(()))?;
+    orders().send(Order { command, place, bond, started }).map_err(|_| gone(()))?;
     answer.await.map_err(|_| gone(()))?
 }
 
@@ -33,7 +34,7 @@ fn orders() -> &'static Sender<Order> {
         std::thread::spawn(move || {
             for mut order in orders {
                 // Nobody may be waiting any more; then what was started is dropped, which ends it.
-                let _ = order.started.send(Started::new(&mut order.command, &order.place));
+                let _ = order.started.send(Started::new(&mut order.command, &order.place, order.bond));
             }
         });
         sender

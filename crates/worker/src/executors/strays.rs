@@ -8,14 +8,12 @@
 //! Children in the group of this process itself are somebody else's and never touched.
 
 use std::fs;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, waitpgid,
-    waitpid,
+    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpgid, waitpid,
 };
 
 use super::process_group::let_starts_pass;
@@ -61,13 +59,22 @@ pub fn adopt() {
     });
 }
 
-/// Buries the dead of a group. Says whether any of it still lives.
-pub fn bury_group(group: Pid) -> bool {
+/// Children of this process in one group.
+#[derive(Clone, Copy, Debug)]
+pub struct Group {
+    pub is_one_buried: bool,
+    pub is_alive: bool,
+}
+
+/// Buries the dead of a group.
+pub fn bury_group(group: Pid) -> Group {
+    let mut is_one_buried = false;
     loop {
         match waitpgid(group, WaitOptions::NOHANG) {
-            Ok(Some(_)) | Err(Errno::INTR) => {}
-            Ok(None) => return true,
-            Err(_) => return false,
+            Ok(Some(_)) => is_one_buried = true,
+            Err(Errno::INTR) => {}
+            Ok(None) => return Group { is_one_buried, is_alive: true },
+            Err(_) => return Group { is_one_buried, is_alive: false },
         }
     }
 }
@@ -92,7 +99,9 @@ pub fn sweep(ended: &Path) -> bool {
         if stat.is_dead {
             let _ = waitpid(Some(id), WaitOptions::NOHANG);
         } else if !running.iter().any(may_be_of) || stat.is_named(SANDBOX) || proc::is_busy_in(id, ended) {
-            tracing::info!(pid = id.as_raw_nonzero().get(), "what a command left behind is killed");
+            if !stat.is_named(SANDBOX) {
+                tracing::info!(pid = id.as_raw_nonzero().get(), "what a command left behind is killed");
+            }
             let _ = kill_process(id, Signal::KILL);
             is_unfinished = true;
         }
@@ -100,25 +109,23 @@ pub fn sweep(ended: &Path) -> bool {
     is_unfinished
 }
 
-/// A handle to one of a group that was killed, or of a sandbox, and is still there.
-pub fn dying(group: Pid) -> Option<OwnedFd> {
-    let group = group.as_raw_nonzero().get();
-    let is_dying = |stat: &ProcStat| stat.group == group || stat.is_named(SANDBOX);
-    let (id, _) = orphans().into_iter().find(|(_, stat)| !stat.is_dead && is_dying(stat))?;
-    pidfd_open(id, PidfdFlags::NONBLOCK).ok()
-}
-
-/// Children of this process that it did not start itself, or started as the leader of a group. Orphans are given to
-/// the main thread.
+/// Children of this process that it did not start itself, or only just started as the leader of a group. Orphans are
+/// given to the main thread.
 fn orphans() -> Vec<(Pid, ProcStat)> {
     let this = getpid().as_raw_nonzero().get();
-    // It is 0 where the group began outside of the container that this process is in, for its children too.
-    let Some(own_group) = ProcStat::of_this_process().map(|stat| stat.group) else { return Vec::new() };
     let children = fs::read_to_string(format!("/proc/self/task/{this}/children"));
-    let children = match &children {
+    let mut children: Vec<Pid> = match &children {
         Ok(children) => children.split_whitespace().filter_map(proc::pid).collect(),
         Err(_) => proc::all(),
     };
+    // Everything there is to read about a process takes a while, and mostly there is nobody else.
+    let running: Vec<Pid> = running().iter().map(|command| command.leader).collect();
+    children.retain(|id| !running.contains(id));
+    if children.is_empty() {
+        return Vec::new();
+    }
+    // It is 0 where the group began outside of the container that this process is in, for its children too.
+    let Some(own_group) = ProcStat::of_this_process().map(|stat| stat.group) else { return Vec::new() };
     let orphan = |id: Pid| ProcStat::of(id).filter(|stat| stat.parent == this && stat.group != own_group);
     children.into_iter().filter_map(|id| Some((id, orphan(id)?))).collect()
 }

@@ -2,15 +2,15 @@
 //! of many small files. Contents come from a real server in a process of its own.
 
 mod action;
+mod bare;
 mod counted;
 mod tree;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use blobs::Digest;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -22,6 +22,7 @@ use super::http::Server;
 use super::report::{Line, Report};
 use super::stage;
 use super::stats::Spread;
+use bare::Bare;
 use counted::Counted;
 
 /// What both kinds of processes run.
@@ -81,27 +82,43 @@ async fn no_ops(
     actions: &Arc<Actions>,
     action: Digest,
 ) -> Result<Line> {
-    let inside = dir.join("bare");
-    std::fs::create_dir_all(&inside)?;
-    let (mut bare, mut whole) = (Vec::new(), Vec::new());
+    let bare = Arc::new(Bare::open(backend, dir)?);
+    let (mut alone, mut least, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     once(actions, action).await?;
     for _ in 0..options.actions {
-        bare.push(bare_process(backend, &inside).await?);
+        alone.push(bare.run()?);
+        bare.bury();
         whole.push(once(actions, action).await?);
+        least.extend(bare.run_in_the_least()?);
+        bare.bury();
     }
-    let rate = rate(options, actions, action).await?;
-    let (bare, whole) = (Spread::of(bare), Spread::of(whole));
-    let (bare_ms, whole_ms) = (bare.percentile_ms(50.0), whole.percentile_ms(50.0));
-    Ok(Line::new("worker")
+    let own = bare.clone();
+    let bare_per_s = rate(options, move || std::future::ready(own.run())).await?;
+    bare.bury();
+    let own = actions.clone();
+    let actions_per_s = rate(options, move || {
+        let actions = own.clone();
+        async move { once(&actions, action).await }
+    })
+    .await?;
+    let has_least = !least.is_empty();
+    let [alone, least, whole] = [alone, least, whole].map(Spread::of);
+    let (bare_ms, whole_ms) = (alone.percentile_ms(50.0), whole.percentile_ms(50.0));
+    let mut line = Line::new("worker")
         .with("backend", backend.name())
         .with("actions", options.actions)
-        .figure("bare_p50_ms", bare_ms)
+        .figure("bare_p50_ms", bare_ms);
+    if has_least {
+        line = line.figure("least_bare_p50_ms", least.percentile_ms(50.0));
+    }
+    Ok(line
         .figure("action_p50_ms", whole_ms)
         .figure("action_p99_ms", whole.percentile_ms(99.0))
         .figure("overhead_p50_ms", whole_ms - bare_ms)
         .figure("times_bare", whole_ms / bare_ms)
         .with("slots", options.slots)
-        .figure("actions_per_s", rate))
+        .figure("bare_per_s", bare_per_s)
+        .figure("actions_per_s", actions_per_s))
 }
 
 async fn once(actions: &Actions, action: Digest) -> Result<Duration> {
@@ -113,15 +130,20 @@ async fn once(actions: &Actions, action: Digest) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-async fn rate(options: &Options, actions: &Arc<Actions>, action: Digest) -> Result<f64> {
+/// How much gets done in a second when as much as there are slots is done at the same time.
+async fn rate<F, W>(options: &Options, work: F) -> Result<f64>
+where
+    F: Fn() -> W + Clone + Send + 'static,
+    W: Future<Output = Result<Duration>> + Send,
+{
     let began = Instant::now();
     let mut crowd = JoinSet::new();
     let each = options.actions.div_ceil(options.slots.max(1));
     for _ in 0..options.slots {
-        let actions = actions.clone();
+        let work = work.clone();
         crowd.spawn(async move {
             for _ in 0..each {
-                once(&actions, action).await?;
+                work().await?;
             }
             anyhow::Ok(())
         });
@@ -130,30 +152,4 @@ async fn rate(options: &Options, actions: &Arc<Actions>, action: Digest) -> Resu
         done??;
     }
     Ok((each * options.slots) as f64 / began.elapsed().as_secs_f64())
-}
-
-/// The same program without a worker: a plain process, or bubblewrap with the usual arguments. There is nothing like it
-/// for containers.
-async fn bare_process(backend: Backend, inside: &Path) -> Result<Duration> {
-    let mut command = match backend {
-        Backend::Sandbox | Backend::Auto => {
-            let mut command = Command::new("bwrap");
-            command.args(["--unshare-all", "--die-with-parent", "--ro-bind", "/usr", "/usr"]);
-            command.args(["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]);
-            command.args(["--symlink", "usr/bin", "/bin", "--proc", "/proc", "--dev", "/dev"]);
-            command
-                .args(["--tmpfs", "/tmp", "--bind"])
-                .arg(inside)
-                .args(["/build", "--chdir", "/build", PROGRAM]);
-            command
-        }
-        Backend::Host | Backend::Docker => Command::new(PROGRAM),
-    };
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let began = Instant::now();
-    let status = tokio::task::block_in_place(|| command.status()).context("cannot start a bare process")?;
-    if !status.success() {
-        bail!("a bare process ended with {status}");
-    }
-    Ok(began.elapsed())
 }

@@ -4,6 +4,7 @@ use prost_types::Timestamp;
 use wire::grpc::{Problem, ReportAnswer, TaskStatus, UpdateTaskStatusResponse, Verdict};
 
 use crate::Failure;
+use crate::agent::pool::Pool;
 
 use super::*;
 
@@ -70,8 +71,12 @@ fn config(slots: u32) -> Config {
     Config { max_concurrent_tasks: slots as usize, ..Config::new("http://unused", "w", actions) }
 }
 
+fn open(config: &Config) -> Book {
+    Book::new(config, Pool::new(config).join())
+}
+
 fn book_with(slots: u32, lease_ids: &[&str]) -> Book {
-    let mut book = Book::new(&config(slots));
+    let mut book = open(&config(slots));
     book.connected(&welcome(), Vec::new());
     assert_eq!(book.outgoing(seconds(100)).credit, slots);
     assert_eq!(book.heard(tasks(lease_ids), seconds(100)).len(), lease_ids.len());
@@ -240,7 +245,7 @@ fn asking(lease_id: &str, resources: &str) -> WorkResponse {
 }
 
 fn book_of_four_cores() -> Book {
-    let mut book = Book::new(&Config { cpu_cores: 4.0, memory_bytes: 1_000, ..config(8) });
+    let mut book = open(&Config { cpu_cores: 4.0, memory_bytes: 1_000, ..config(8) });
     book.connected(&welcome(), Vec::new());
     assert_eq!(book.outgoing(seconds(100)).credit, 8);
     book
@@ -265,7 +270,7 @@ fn a_task_for_which_there_is_no_room_is_given_back_and_waited_for() {
 
 #[test]
 fn disk_space_is_taken_until_the_attempt_is_over() {
-    let mut book = Book::new(&Config { disk_bytes: 100, ..config(8) });
+    let mut book = open(&Config { disk_bytes: 100, ..config(8) });
     book.connected(&welcome(), Vec::new());
     book.outgoing(seconds(100));
     assert_eq!(book.heard(asking("a", r#"{"diskBytes":60}"#), seconds(100)).len(), 1);
@@ -312,7 +317,7 @@ fn w16_a_worker_that_is_not_fit_asks_for_nothing_and_gives_back_what_comes() {
 #[test]
 fn s3_67_heartbeats_are_as_often_as_the_operator_and_the_coordinator_ask() {
     let due = |configured_s, told: &RegisterWorkerResponse| {
-        let mut book = Book::new(&Config { heartbeat_interval: seconds(configured_s), ..config(1) });
+        let mut book = open(&Config { heartbeat_interval: seconds(configured_s), ..config(1) });
         book.connected(told, Vec::new());
         book.outgoing(seconds(100));
         book.next_due(seconds(100)).unwrap() - seconds(100)

@@ -18,7 +18,7 @@ use rustix::process::{getegid, geteuid};
 use super::local::Begin;
 use super::lookup::NotRunnable;
 use super::users::User;
-use super::{DockerOptions, End, Executor, ExecutorOptions, Limits, Ran, Run, local};
+use super::{DockerOptions, End, Executor, ExecutorOptions, Limits, Ran, Run, local, scratch};
 use crate::{Error, Failure};
 use container::Container;
 use engine::Engine;
@@ -166,6 +166,7 @@ impl Executor for Docker {
     }
 
     async fn clear(&self) -> Result<(), Failure> {
+        scratch::clear(&self.work_dir, &self.key, None);
         let label = format!("{KEY_LABEL}={}", self.key);
         let filters = HashMap::from([("label".to_owned(), vec![label])]);
         let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };

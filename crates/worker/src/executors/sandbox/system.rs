@@ -9,6 +9,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use crate::executors::scratch;
+
 /// On most systems these are links into /usr.
 const PROGRAMS: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"];
 
@@ -38,7 +40,7 @@ pub struct System {
 
 impl System {
     pub fn new(work_dir: &Path, key: &str) -> io::Result<System> {
-        let settings = tempfile::Builder::new().prefix(&prefix(key)).tempdir_in(work_dir)?;
+        let settings = scratch::make(work_dir, key)?;
         fs::set_permissions(settings.path(), fs::Permissions::from_mode(0o755))?;
         for name in SETTINGS {
             let (from, to) = (Path::new("/etc").join(name), settings.path().join(name));
@@ -51,9 +53,9 @@ impl System {
         Ok(System { settings })
     }
 
-    /// Removes what a dead process of the same worker left.
-    pub fn clear(&self, work_dir: &Path, key: &str) {
-        clear(work_dir, key, Some(self.settings.path()));
+    /// Where the copies are.
+    pub fn settings(&self) -> &Path {
+        self.settings.path()
     }
 
     /// As arguments of bubblewrap.
@@ -68,23 +70,6 @@ impl System {
         arguments.extend(["--ro-bind".into(), self.settings.path().into(), "/etc".into()]);
         arguments
     }
-}
-
-/// Removes what a dead process of the same worker left, but for what is in use. A worker of another backend may have
-/// been killed while it tried whether a sandbox works.
-pub fn clear(work_dir: &Path, key: &str, used: Option<&Path>) {
-    let Ok(entries) = fs::read_dir(work_dir) else { return };
-    let is_left = |path: &Path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.starts_with(&prefix(key)) && Some(path) != used
-    };
-    for path in entries.flatten().map(|entry| entry.path()).filter(|path| is_left(path)) {
-        let _ = fs::remove_dir_all(path);
-    }
-}
-
-fn prefix(key: &str) -> String {
-    format!("settings-{key}-")
 }
 
 /// What is not there or cannot be read is left out.
@@ -109,18 +94,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_copied_and_those_of_a_dead_worker_are_removed() {
+    fn settings_are_copied_and_secrets_are_not() {
         let dir = tempfile::tempdir().unwrap();
-        let left = dir.path().join("settings-key-dead");
-        fs::create_dir(&left).unwrap();
-        fs::create_dir(dir.path().join("settings-other-x")).unwrap();
         let system = System::new(dir.path(), "key").unwrap();
-        let passwd = system.settings.path().join("passwd");
+        let passwd = system.settings().join("passwd");
         assert_eq!(fs::read(passwd).unwrap(), fs::read("/etc/passwd").unwrap());
-        assert!(!system.settings.path().join("shadow").exists());
-        system.clear(dir.path(), "key");
-        assert!(!left.exists() && system.settings.path().exists());
+        assert!(!system.settings().join("shadow").exists());
         drop(system);
-        assert_eq!(dir.path().read_dir().unwrap().count(), 1, "that of another worker stays");
+        assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     }
 }

@@ -3,4 +3,5 @@
 mod contract;
 mod drain;
 mod outage;
+mod sharing;
 pub mod support;

@@ -15,10 +15,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{SubmitTask, SubmitTasksRequest};
-use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Place, Stopper, Task};
+use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Place, Pool, Stopper, Task};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -60,7 +61,12 @@ impl Served {
     }
 
     pub async fn submit(&self, task: SubmitTask) -> String {
-        let request = SubmitTasksRequest { tasks: vec![task] };
+        self.submit_to("default", task).await
+    }
+
+    pub async fn submit_to(&self, workspace: &str, task: SubmitTask) -> String {
+        let mut request = Request::new(SubmitTasksRequest { tasks: vec![task] });
+        request.metadata_mut().insert("lessor-workspace", workspace.parse().unwrap());
         let answer = self.client().await.submit_tasks(request).await.unwrap().into_inner();
         assert_eq!(answer.tasks[0].problem, None);
         answer.tasks[0].task_id.clone()
@@ -178,11 +184,7 @@ impl Worker {
     }
 
     pub fn at(address: SocketAddr, slots: usize, drain_timeout: Duration) -> Worker {
-        let actions = ActionOptions::below("unused");
-        let mut config = Config::new(format!("http://{address}"), "w", actions);
-        config.queues = vec!["q".to_owned()];
-        config.max_concurrent_tasks = slots;
-        config.drain_timeout = drain_timeout;
+        let config = Config { drain_timeout, ..config(address, slots) };
         let (sender, begun) = mpsc::unbounded_channel();
         let stop = Stopper::new();
         let agent = tokio::spawn(Agent::serve(config, Arc::new(Puppet(sender)), stop.clone()));
@@ -200,6 +202,27 @@ impl Worker {
 
     pub async fn ended(self) -> Result<(), Error> {
         in_time(self.agent).await.unwrap()
+    }
+}
+
+/// One agent for each of these workspaces, which have their slots in common.
+pub fn sharing(served: &Served, slots: usize, workspaces: &[&str]) -> mpsc::UnboundedReceiver<Begun> {
+    let pool = Pool::new(&config(served.address, slots));
+    let (sender, begun) = mpsc::unbounded_channel();
+    for workspace in workspaces {
+        let workspace = Some((*workspace).to_owned());
+        let (config, pool) = (Config { workspace, ..config(served.address, slots) }, pool.clone());
+        let puppet = Arc::new(Puppet(sender.clone()));
+        tokio::spawn(async move { Agent::serve_from(&pool, config, puppet, Stopper::new()).await });
+    }
+    begun
+}
+
+fn config(address: SocketAddr, slots: usize) -> Config {
+    Config {
+        queues: vec!["q".to_owned()],
+        max_concurrent_tasks: slots,
+        ..Config::new(format!("http://{address}"), "w", ActionOptions::below("unused"))
     }
 }
 

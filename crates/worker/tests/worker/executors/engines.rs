@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
+use chaos::engine::{Engine, IMAGE};
 use worker::Failure;
 use worker::executors::{self, Backend, ExecutorOptions, IMAGE_PROPERTY, INPUT_ROOT, Limits};
 
-use super::engine::{IMAGE, TestEngine};
 use super::support::{on, stage_with};
 use super::{common, leftovers};
 use crate::actions::support::{Stage, Tree, command, sh};
 
-fn use_engine(options: &mut ExecutorOptions, engine: &TestEngine) {
+fn use_engine(options: &mut ExecutorOptions, engine: &Engine) {
     use_socket(options, &engine.socket);
 }
 
@@ -24,15 +24,15 @@ pub fn use_socket(options: &mut ExecutorOptions, socket: &Path) {
 
 #[tokio::test]
 async fn s3_70_dockerd_does_what_every_backend_must() {
-    whole(&TestEngine::dockerd()).await;
+    whole(&Engine::dockerd().unwrap()).await;
 }
 
 #[tokio::test]
 async fn s3_70_podman_does_what_every_backend_must() {
-    whole(&TestEngine::podman()).await;
+    whole(&Engine::podman().unwrap()).await;
 }
 
-async fn whole(engine: &TestEngine) {
+async fn whole(engine: &Engine) {
     let stage = stage_with(Backend::Docker, |options| use_engine(options, engine)).await;
     common::everything(&stage).await;
     images(&stage).await;
@@ -61,7 +61,7 @@ async fn x15_containers_have_no_rights_and_no_network(stage: &Stage) {
     assert_eq!(stage.run(sh("cd /tmp; : > x"), Tree::default()).await.unwrap().exit_code, 0);
 }
 
-async fn w14_memory_is_limited_and_told(engine: &TestEngine) {
+async fn w14_memory_is_limited_and_told(engine: &Engine) {
     let stage = stage_with(Backend::Docker, |options| {
         use_engine(options, engine);
         options.limits = Limits { cpu_cores: Some(0.5), memory_bytes: Some(64 << 20), processes: Some(24) };
@@ -70,13 +70,13 @@ async fn w14_memory_is_limited_and_told(engine: &TestEngine) {
     let script = "dd if=/dev/zero of=/dev/null bs=300M count=1";
     match stage.run(sh(script), Tree::default()).await {
         Err(failure) => assert_eq!(failure.code, Failure::OUT_OF_MEMORY, "{failure}"),
-        // Podman's monitor does not see it on every machine.
+        // Not every version of Podman tells what its monitor saw.
         Ok(result) => assert!(result.exit_code == 128 + 9 && engine.is_podman(), "{result:?}"),
     }
     stage.is_clean().await;
 }
 
-async fn a_check_names_the_engine(engine: &TestEngine) {
+async fn a_check_names_the_engine(engine: &Engine) {
     let dir = tempfile::tempdir().unwrap();
     let mut options = ExecutorOptions::new(Backend::Docker, "w", dir.path());
     use_engine(&mut options, engine);

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use chaos::engine::Engine;
 use tempfile::TempDir;
 use worker::executors::{self, Backend, ExecutorOptions, Limits};
 
-use super::engine::TestEngine;
 use super::engines::use_socket;
 use super::support::{WORKER_ID, marker};
 use crate::actions::support::{Stage, Tree, sh};
@@ -49,12 +49,7 @@ async fn a_worker_to_be_killed() {
 }
 
 /// Starts that worker and kills it once its command runs. Gives the control groups that the command was in.
-fn killed_worker(
-    backend: Backend,
-    directory: &Path,
-    marker: &str,
-    engine: Option<&TestEngine>,
-) -> Vec<PathBuf> {
+fn killed_worker(backend: Backend, directory: &Path, marker: &str, engine: Option<&Engine>) -> Vec<PathBuf> {
     let test = "executors::leftovers::a_worker_to_be_killed";
     let mut worker = Command::new(std::env::current_exe().unwrap());
     worker.args([test, "--exact", "--nocapture"]).env(DIRECTORY, directory).env(MARKER, marker);
@@ -116,7 +111,7 @@ async fn a_test_in_a_process_of_its_own() {
 
 pub async fn w12_are_cleared_by_the_next_worker_and_nothing_else_is(
     backend: Backend,
-    engine: Option<&TestEngine>,
+    engine: Option<&Engine>,
 ) {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (own, other) = (marker(), marker());
@@ -135,7 +130,7 @@ pub async fn w12_are_cleared_by_the_next_worker_and_nothing_else_is(
 }
 
 /// Starts with the id and the directory of the dead one, works, and leaves nothing.
-async fn next_worker(backend: Backend, directory: &Path, engine: Option<&TestEngine>) {
+async fn next_worker(backend: Backend, directory: &Path, engine: Option<&Engine>) {
     let socket = engine.map(|engine| engine.socket.as_path());
     let executor = executors::open(&options(backend, directory, socket)).await.unwrap();
     let dir = TempDir::new_in(directory).unwrap();
@@ -144,9 +139,9 @@ async fn next_worker(backend: Backend, directory: &Path, engine: Option<&TestEng
     worker::Performer::settle(&*stage.actions).await;
     let dirs = directory.join("work").read_dir().unwrap().flatten().map(|entry| entry.path());
     let dirs = dirs.filter(|path| path.is_dir());
-    let is_settings = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("settings-");
-    let (settings, own): (Vec<_>, Vec<_>) = dirs.partition(is_settings);
-    assert_eq!((settings.len(), own.len()), (usize::from(backend == Backend::Sandbox), 1), "{backend}");
+    let is_scratch = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("scratch-");
+    let (scratch, own): (Vec<_>, Vec<_>) = dirs.partition(is_scratch);
+    assert_eq!((scratch.len(), own.len()), (usize::from(backend == Backend::Sandbox), 1), "{backend}");
     assert_eq!(own[0].read_dir().unwrap().count(), 0, "{backend}");
 }
 

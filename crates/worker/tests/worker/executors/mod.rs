@@ -3,8 +3,9 @@
 
 mod common;
 mod contained;
-mod engine;
 mod engines;
 mod leftovers;
 mod limits;
+mod remains;
 mod support;
+mod usage;
