@@ -146,17 +146,16 @@ impl WorkDir {
         recycle::root(&self.path)
     }
 
-    /// Moves it to where no attempt was before, with all that is in its root; nothing, and it is cleared, if anything
-    /// around that tells it from a new one. Blocking.
+    /// Whether nothing but what is in its root tells it from a new one. Blocking.
+    pub fn is_renewable(&self) -> bool {
+        recycle::is_as_new_around_its_root(&self.path).unwrap_or(false)
+    }
+
+    /// Moves it to where no attempt was before, with all that is in its root. Nothing, and it is cleared, if more than
+    /// that tells it from a new one. Blocking.
     pub fn renew(mut self) -> Option<WorkDir> {
         let new_path = self.dirs.new_path();
-        let renew = || {
-            Ok(recycle::is_as_new_around_its_root(&self.path)? && {
-                fs::rename(&self.path, &new_path)?;
-                true
-            })
-        };
-        if !renew().unwrap_or_else(|_: std::io::Error| false) {
+        if !self.is_renewable() || fs::rename(&self.path, &new_path).is_err() {
             return None;
         }
         self.path = new_path;

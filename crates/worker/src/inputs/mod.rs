@@ -70,8 +70,12 @@ impl Fetched {
         self.check_only(self.tree.files())
     }
 
-    /// As [`Fetched::check`], where nothing of the attempt is needed any more: its directory is kept. Blocking.
+    /// As [`Fetched::check`], where nothing of the attempt is needed any more: its directory is kept if it can be used
+    /// again. Blocking.
     pub fn check_and_keep(&self, dir: WorkDir, trash: &mut Trash) -> Result<(), Failure> {
+        if !dir.is_renewable() {
+            return self.check();
+        }
         match survey::survey(&self.tree, &self.cache, &dir.root(), trash) {
             Ok(unproven) => {
                 self.check_only(&unproven)?;

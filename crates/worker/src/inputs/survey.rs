@@ -5,6 +5,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use blobs::Digest;
+use rustix::io::Errno;
 
 use super::compare::compare;
 use super::tree::Tree;
@@ -17,10 +18,10 @@ use crate::work_dir::Trash;
 /// of no use any more. Blocking.
 pub fn survey(tree: &Tree, cache: &Cache, root: &Path, trash: &mut Trash) -> std::io::Result<Vec<Key>> {
     let mut unproven = Vec::new();
+    let Some(node) = tree.root() else { return Ok(unproven) };
     let mut rest = Vec::new();
-    let mut next = tree.root().map(|node| Ok((Rc::new(Directory::open(root)?), node)));
-    while let Some(found) = next {
-        let (directory, node): (Rc<Directory>, _) = found.map_err(|error: rustix::io::Errno| error)?;
+    let mut next = Some((Rc::new(Directory::open(root)?), node));
+    while let Some((directory, node)) = next {
         let compared = compare(&directory, node, cache)?;
         let files = node.files.iter().zip(&compared.files);
         unproven.extend(files.filter(|(_, is_right)| !**is_right).map(|(file, _)| file.key));
@@ -33,13 +34,13 @@ pub fn survey(tree: &Tree, cache: &Cache, root: &Path, trash: &mut Trash) -> std
                 false => add_all(tree, digest, &mut unproven),
             }
         }
-        next = None;
-        while let Some((parent, name, digest)) = rest.pop() {
-            if let Some(node) = tree.directory(digest) {
-                next = Some(parent.directory(name).map(|below| (Rc::new(below), node)));
-                break;
+        next = match rest.pop() {
+            None => None,
+            Some((parent, name, digest)) => {
+                let node = tree.directory(digest).ok_or(Errno::NOENT)?;
+                Some((Rc::new(parent.directory(name)?), node))
             }
-        }
+        };
     }
     Ok(unproven)
 }
