@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use rustix::param::clock_ticks_per_second;
 use rustix::process::Pid;
 
 /// Of `/proc/PID/stat`.
@@ -19,6 +21,9 @@ pub struct ProcStat {
     pub terminal: i32,
     /// Since the machine started, in a unit that is the same for all processes.
     pub started_ticks: u64,
+    /// By itself and by all whom it waited for, in hundredths of a second on most machines.
+    pub user_time: Duration,
+    pub system_time: Duration,
 }
 
 impl ProcStat {
@@ -41,6 +46,8 @@ impl ProcStat {
         let name = name.split_once('(')?.1.to_owned();
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let number = |n: usize| fields.get(n)?.parse::<i32>().ok();
+        let ticks = |n: usize| fields.get(n)?.parse::<u64>().ok();
+        let time = |ticks: u64| Duration::from_millis(ticks * 1_000 / clock_ticks_per_second().max(1));
         Some(ProcStat {
             name,
             is_dead: matches!(*fields.first()?, "Z" | "X"),
@@ -48,7 +55,9 @@ impl ProcStat {
             group: number(2)?,
             session: number(3)?,
             terminal: number(4)?,
-            started_ticks: fields.get(19)?.parse().ok()?,
+            started_ticks: ticks(19)?,
+            user_time: time(ticks(11)?.saturating_add(ticks(13)?)),
+            system_time: time(ticks(12)?.saturating_add(ticks(14)?)),
         })
     }
 }
@@ -82,11 +91,13 @@ mod tests {
 
     #[test]
     fn a_name_that_looks_like_fields_confuses_nobody() {
-        let stat = "7 (a) Z 9 9 (b)) S 1 2 3 34816 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4711 99 1";
+        let stat = "7 (a) Z 9 9 (b)) S 1 2 3 34816 -1 4194304 1 2 3 4 50 6 150 8 20 0 1 0 4711 99 1";
         let read = ProcStat::parse(stat).unwrap();
         assert!(read.is_named("a) Z 9 9 (b)") && !read.is_dead);
         assert_eq!((read.parent, read.group, read.session), (1, 2, 3));
         assert_eq!((read.terminal, read.started_ticks), (34816, 4711));
+        let ticks = |ticks: u64| Duration::from_millis(ticks * 1_000 / clock_ticks_per_second());
+        assert_eq!((read.user_time, read.system_time), (ticks(200), ticks(14)));
         assert_eq!(ProcStat::parse("7 (a"), None);
     }
 

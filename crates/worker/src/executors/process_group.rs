@@ -121,14 +121,19 @@ impl ProcessGroup {
         let Some((mut leader, watched)) = self.started.leader.take() else {
             return Err(io::Error::other("the process was waited for before"));
         };
-        let ended = wait(&mut leader)?;
+        let (status, mut usage) = wait(&mut leader)?;
         drop(watched);
         let place = std::mem::take(&mut self.started.place);
         let mut remains = Remains::new(self.started.id, self.started.bond, place);
         while remains.are_left() {
             let _ = tokio::time::timeout(MAX_DEATH_WAIT, deaths.recv()).await;
         }
-        Ok(ended)
+        usage += remains.usage;
+        if self.started.bond == Bond::Namespace {
+            // The leader is not one of the command's own, and nobody tells the memory of those.
+            usage.max_rss_bytes = 0;
+        }
+        Ok((status, usage))
     }
 }
 
@@ -147,6 +152,8 @@ struct Remains {
     place: PathBuf,
     /// Whether one of the group besides the leader was buried.
     is_one_buried: bool,
+    /// Of those.
+    usage: Usage,
     is_nobody_left: bool,
     give_up: Instant,
 }
@@ -154,7 +161,15 @@ struct Remains {
 impl Remains {
     fn new(id: Pid, bond: Bond, place: PathBuf) -> Remains {
         let give_up = Instant::now() + MAX_VANISH;
-        Remains { id, bond, place, is_one_buried: false, is_nobody_left: false, give_up }
+        Remains {
+            id,
+            bond,
+            place,
+            is_one_buried: false,
+            usage: Usage::default(),
+            is_nobody_left: false,
+            give_up,
+        }
     }
 
     /// Kills and buries. Says whether there is more to wait for, which is so for a limited time only.
@@ -166,6 +181,7 @@ impl Remains {
     fn clean_up(&mut self) -> bool {
         let group = strays::bury_group(self.id);
         self.is_one_buried |= group.is_one_buried;
+        self.usage += group.usage;
         // The kernel lets the first process of a namespace end when all others there are gone. So there is nobody to
         // look for, which takes much longer than everything else here. Who is buried or waited for is that process.
         let is_all = self.bond == Bond::Namespace && (self.is_one_buried || group.is_alive);

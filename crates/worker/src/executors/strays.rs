@@ -11,11 +11,10 @@ use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpgid, waitpid,
-};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
 
+use super::Usage;
 use super::process_group::let_starts_pass;
 use crate::proc::{self, ProcStat};
 
@@ -64,18 +63,29 @@ pub fn adopt() {
 pub struct Group {
     pub is_one_buried: bool,
     pub is_alive: bool,
+    /// Of those that were buried.
+    pub usage: Usage,
 }
 
-/// Buries the dead of a group.
+/// Buries the dead of a group, each looked at before, while it can still be read what it used up.
 pub fn bury_group(group: Pid) -> Group {
-    let mut is_one_buried = false;
+    let group = nix::unistd::Pid::from_raw(group.as_raw_nonzero().get());
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let mut told = Group { is_one_buried: false, is_alive: false, usage: Usage::default() };
     loop {
-        match waitpgid(group, WaitOptions::NOHANG) {
-            Ok(Some(_)) => is_one_buried = true,
-            Err(Errno::INTR) => {}
-            Ok(None) => return Group { is_one_buried, is_alive: true },
-            Err(_) => return Group { is_one_buried, is_alive: false },
+        let dead = match waitid(Id::PGid(group), flags) {
+            Ok(WaitStatus::Exited(dead, _) | WaitStatus::Signaled(dead, _, _)) => dead,
+            Err(nix::errno::Errno::EINTR) => continue,
+            Ok(_) => return Group { is_alive: true, ..told },
+            Err(_) => return told,
+        };
+        let Some(dead) = Pid::from_raw(dead.as_raw()) else { return told };
+        if let Some(stat) = ProcStat::of(dead) {
+            told.usage +=
+                Usage { user_time: stat.user_time, system_time: stat.system_time, max_rss_bytes: 0 };
         }
+        let _ = waitpid(Some(dead), WaitOptions::NOHANG);
+        told.is_one_buried = true;
     }
 }
 
