@@ -97,8 +97,19 @@ impl Cgroups {
         Controller::ALL.into_iter().filter(|one| one.is_wanted(limits) && !has(*one)).collect()
     }
 
-    /// A group for one command, as far as there are controllers for the limits.
+    /// A group for one command, as far as there are controllers for the limits. A name that is taken is passed over: by
+    /// what a dead process left and nobody has cleared yet, or by a living one while this one only looks whether it could
+    /// work here.
     pub fn make(&self, limits: &Limits) -> io::Result<Cgroup> {
+        loop {
+            match self.make_next(limits) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made,
+            }
+        }
+    }
+
+    fn make_next(&self, limits: &Limits) -> io::Result<Cgroup> {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let mut group = Cgroup::default();
         for place in self.places.iter().filter(|place| place.controller.is_wanted(limits)) {
@@ -145,5 +156,21 @@ mod tests {
         let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: None };
         assert_eq!(groups.lacks(&limits), [Controller::Memory]);
         assert_eq!(groups.lacks(&Limits::default()), []);
+    }
+
+    /// Plain directories stand for groups.
+    #[test]
+    fn w12_what_a_dead_worker_left_does_not_keep_the_next_one_from_starting() {
+        let dir = tempfile::tempdir().unwrap();
+        let [cpu, memory] = ["cpu", "memory"].map(|name| dir.path().join(name));
+        fs::create_dir_all(cpu.join("2")).unwrap();
+        fs::create_dir_all(memory.join("1")).unwrap();
+        let place =
+            |controller, parent: &PathBuf| Place { controller, version: Version::V1, parent: parent.clone() };
+        let places = vec![place(Controller::Cpu, &cpu), place(Controller::Memory, &memory)];
+        let groups = Cgroups { places, next: AtomicU64::new(1) };
+        let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: None };
+        let group = groups.make(&limits).unwrap();
+        assert_eq!(group.join_files(), [cpu, memory].map(|parent| parent.join("3/cgroup.procs")));
     }
 }
