@@ -9,6 +9,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{UsageWho, getrusage};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -207,14 +208,22 @@ fn wait(leader: &mut Child) -> io::Result<(ExitStatus, Usage)> {
         match leader.wait4() {
             Ok(ended) => {
                 let used = ended.rusage;
-                let usage =
-                    Usage { user_time: used.utime, system_time: used.stime, max_rss_bytes: used.maxrss };
+                let max_rss_bytes = own_memory(used.maxrss);
+                let usage = Usage { user_time: used.utime, system_time: used.stime, max_rss_bytes };
                 return Ok((ended.status, usage));
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Until a new process runs its program it shares the memory of the one that started it, and the kernel counts that as
+/// its own. So what is not more than this process ever had may be anybody's, and is not told.
+fn own_memory(max_rss_bytes: u64) -> u64 {
+    let of_this_process = getrusage(UsageWho::RUSAGE_SELF).map_or(i64::MAX, |used| used.max_rss());
+    let of_this_process = u64::try_from(of_this_process).unwrap_or(0).saturating_mul(1 << 10);
+    if max_rss_bytes > of_this_process { max_rss_bytes } else { 0 }
 }
 
 /// The exit code as a shell tells it: 128 and the signal's number for a command that a signal ended (R53).

@@ -28,6 +28,12 @@ fn seconds(duration: Option<&prost_types::Duration>) -> f64 {
     duration.unwrap().unwrap().as_secs_f64()
 }
 
+fn most_memory_of_this_process_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() >> 10
+}
+
 /// Works until it has had so much processor time, however long it takes, and then takes some memory.
 fn burn() -> Command {
     sh(&format!(
@@ -49,10 +55,11 @@ async fn r52_a_result_tells_the_processor_time_and_the_memory_that_its_command_t
         let user_s = seconds(much.user_time.as_ref());
         assert!((0.25..10.0).contains(&user_s), "{backend}: {user_s} s");
         assert!(seconds(little.user_time.as_ref()) < user_s, "{backend}");
-        let (little, much) = (little.max_rss_bytes >> 20, much.max_rss_bytes >> 20);
-        match backend {
-            Backend::Host => assert!((100..400).contains(&much) && little < much, "{little} and {much} MiB"),
-            _ => assert_eq!((little, much), (0, 0), "nobody tells the memory of processes in a sandbox"),
+        assert_eq!(little.max_rss_bytes, 0, "{backend}: less than this process itself has");
+        match much.max_rss_bytes >> 20 {
+            // Other tests of this process may have needed much as well.
+            0 => assert!(backend == Backend::Sandbox || most_memory_of_this_process_mib() >= 100),
+            much => assert!(backend == Backend::Host && (100..400).contains(&much), "{backend}: {much} MiB"),
         }
     }
 }
