@@ -16,6 +16,7 @@ pub use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
 use crate::executors::Run;
+use crate::inputs::remembered::Remembered;
 use crate::inputs::{Fetched, Inputs, blocking};
 use crate::outputs::{self, Collected, Destination, Expected};
 use crate::workshop::{Workshop, blocking_setup};
@@ -28,6 +29,8 @@ use times::{Times, packed, timestamp};
 /// How often contents that vanished between their coming and their use are fetched again.
 const MAX_ROUNDS: u32 = 3;
 
+/// Of commands that are remembered, in each of two generations.
+const MAX_COMMAND_BYTES: usize = 8 * 1024 * 1024;
 const REQUEST_METADATA: &str = "build.bazel.remote.execution.v2.RequestMetadata";
 
 /// Runs actions; all that the work on them shares.
@@ -35,12 +38,13 @@ pub struct Actions {
     shop: Arc<Workshop>,
     allow_absolute_symlinks: bool,
     inputs: Arc<Inputs>,
+    commands: Remembered<Command>,
 }
 
 /// An action that can be run: everything it needs is here.
 struct Ready {
     action: Action,
-    command: Command,
+    command: Arc<Command>,
     expected: Arc<Expected>,
     inputs: Fetched,
 }
@@ -62,7 +66,8 @@ impl Actions {
         let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
         let inputs = Inputs::new(Arc::new(cache), shop.cas.clone(), options.allow_absolute_symlinks);
         let allow_absolute_symlinks = options.allow_absolute_symlinks;
-        Ok(Actions { shop, allow_absolute_symlinks, inputs: Arc::new(inputs) })
+        let commands = Remembered::new(MAX_COMMAND_BYTES);
+        Ok(Actions { shop, allow_absolute_symlinks, inputs: Arc::new(inputs), commands })
     }
 
     /// What was fetched for earlier actions, and what is left of them.
@@ -93,7 +98,7 @@ impl Actions {
         Ok(result)
     }
 
-    /// Two calls to the store for an action whose inputs are known: one for the action, one for all it names.
+    /// One call to the store for an action whose command and inputs are known, and otherwise one more for all it names.
     async fn fetch(&self, instance: &str, action: Digest) -> Result<Ready, Failure> {
         let mut missing = Vec::new();
         let content = self.inputs.messages(instance, &[action]).await?.pop().flatten();
@@ -103,20 +108,29 @@ impl Actions {
         let function = action_digest.function;
         let command = digest::read(function, action.command_digest.as_ref(), "the command")?;
         let root = digest::read(function, action.input_root_digest.as_ref(), "the input root")?;
-        let wanted = if self.inputs.knows(&root) { vec![command] } else { vec![command, root] };
+        let known = self.commands.get(&command);
+        let mut wanted = Vec::new();
+        wanted.extend(known.is_none().then_some(command));
+        wanted.extend((!self.inputs.knows(&root)).then_some(root));
         let mut contents = self.inputs.messages(instance, &wanted).await?.into_iter();
-        let command_content = contents.next().flatten();
-        let root_content = contents.next().flatten();
-        if command_content.is_none() {
-            missing.push(command);
-        }
-        let inputs = self.inputs.fetch(instance, root, root_content, &mut missing).await?;
-        if !missing.is_empty() {
+        let command = match known {
+            Some(known) => Some(known),
+            None => match contents.next().flatten() {
+                Some(content) => {
+                    Some(self.commands.add(command, read(&content, "the command")?, content.len()))
+                }
+                None => {
+                    missing.push(command);
+                    None
+                }
+            },
+        };
+        let inputs = self.inputs.fetch(instance, root, contents.next().flatten(), &mut missing).await?;
+        let Some(command) = command.filter(|_| missing.is_empty()) else {
             missing.sort_unstable();
             missing.dedup();
             return Err(Failure::missing_inputs(&missing));
-        }
-        let command: Command = read(&command_content.unwrap_or_default(), "the command")?;
+        };
         if command.arguments.is_empty() {
             return Err(Failure::invalid_action("the command has no arguments"));
         }

@@ -96,7 +96,7 @@ impl Actions {
             stdout: directory.join("stdout"),
             stderr: directory.join("stderr"),
             input_files: ready.inputs.file_count(),
-            command: ready.command,
+            command: Arc::unwrap_or_clone(ready.command),
             timeout: limit,
             ran,
             ended,

@@ -4,11 +4,11 @@
 //! there, and otherwise in batches and in parallel. Every blob that is missing is found before any is reported (R31).
 
 mod compare;
-mod directories;
 mod directory;
 mod fetch;
 mod kept;
 mod layout;
+pub mod remembered;
 mod survey;
 mod tree;
 
@@ -21,15 +21,19 @@ use bytes::Bytes;
 use crate::cache::{Cache, Key};
 use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
-use directories::Directories;
+use directory::Directory;
 use fetch::Fetch;
 use kept::Kept;
+use remembered::Remembered;
 use tree::Tree;
 use wire::grpc::ErrorCategory;
 
+/// Of directories that are remembered, in each of two generations.
+const MAX_DIRECTORY_BYTES: usize = 32 * 1024 * 1024;
+
 pub struct Inputs {
     cache: Arc<Cache>,
-    directories: Directories,
+    directories: Remembered<Directory>,
     fetch: Fetch,
     kept: Arc<Kept>,
     allow_absolute_symlinks: bool,
@@ -102,7 +106,7 @@ impl Inputs {
     pub fn new(cache: Arc<Cache>, cas: Arc<dyn Cas>, allow_absolute_symlinks: bool) -> Inputs {
         Inputs {
             fetch: Fetch::new(cas, cache.clone()),
-            directories: Directories::new(),
+            directories: Remembered::new(MAX_DIRECTORY_BYTES),
             cache,
             kept: Arc::default(),
             allow_absolute_symlinks,
@@ -141,7 +145,7 @@ impl Inputs {
         missing: &mut Vec<Digest>,
     ) -> Result<Fetched, Failure> {
         if let Some(content) = content {
-            self.directories.add(root, &content)?;
+            self.read(root, &content)?;
         }
         let tree = self.tree(instance, root, missing).await?;
         missing.extend(self.fetch.contents(instance, tree.files()).await?);
@@ -154,6 +158,11 @@ impl Inputs {
             [] => Ok(()),
             missing => Err(Failure::missing_inputs(missing)),
         }
+    }
+
+    fn read(&self, digest: Digest, content: &[u8]) -> Result<Arc<Directory>, Failure> {
+        let directory = Directory::read(digest.function, content)?;
+        Ok(self.directories.add(digest, directory, content.len()))
     }
 
     /// Level by level, each in as few calls as possible.
@@ -175,7 +184,7 @@ impl Inputs {
             for (digest, content) in unknown.into_iter().zip(contents) {
                 match content {
                     Some(content) => {
-                        let directory = self.directories.add(digest, &content)?;
+                        let directory = self.read(digest, &content)?;
                         tree.add(digest, directory)?;
                     }
                     None => missing.push(digest),
