@@ -14,6 +14,8 @@ const WORK: &str = "work";
 const GROUPS: &str = "/sys/fs/cgroup";
 /// What the groups of workers begin with.
 const GROUP_PREFIX: &str = "lessor-";
+/// What follows is of one worker alone.
+const KEY_DIGITS: usize = 16;
 /// A worker's groups are below its own, which may be some way down.
 const MAX_GROUP_DEPTH: usize = 8;
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -68,7 +70,7 @@ pub fn groups() -> BTreeSet<PathBuf> {
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
-            if entry.file_name().to_string_lossy().starts_with(GROUP_PREFIX) {
+            if is_of_a_worker(&entry.file_name().to_string_lossy()) {
                 groups.insert(entry.path());
             } else if depth < MAX_GROUP_DEPTH {
                 rest.push((entry.path(), depth + 1));
@@ -76,6 +78,11 @@ pub fn groups() -> BTreeSet<PathBuf> {
         }
     }
     groups
+}
+
+fn is_of_a_worker(name: &str) -> bool {
+    let key = name.strip_prefix(GROUP_PREFIX);
+    key.is_some_and(|key| key.len() == KEY_DIGITS && key.bytes().all(|digit| digit.is_ascii_hexdigit()))
 }
 
 /// None is there that was not before.

@@ -71,7 +71,7 @@ impl Executor for Host {
             Err(why) => return local::not_runnable(&run, begin, &why),
         };
         let (end, usage) = local::until_over(started, &run, begin).await?;
-        Ok(begin.ran(confined.end(end, &run)?, Some(usage)))
+        Ok(begin.ran(confined.end(end, &run)?, usage))
     }
 
     async fn clear(&self) -> Result<(), Failure> {

@@ -68,7 +68,7 @@ pub fn is_exhausted(error: &std::io::Error) -> bool {
 }
 
 /// Waits for the end of what was started, or ends it.
-pub async fn until_over(started: Started, run: &Run, begin: Begin) -> Result<(End, Usage), Failure> {
+pub async fn until_over(started: Started, run: &Run, begin: Begin) -> Result<(End, Option<Usage>), Failure> {
     let broken = |error| Failure::io("a process could not be waited for", error);
     let group = ProcessGroup::new(started).map_err(broken)?;
     let why = tokio::select! {

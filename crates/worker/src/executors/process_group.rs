@@ -113,8 +113,9 @@ impl ProcessGroup {
         let _ = tokio::time::timeout(TERM_GRACE, self.ends()).await;
     }
 
-    /// Kills all that is left, whether it is in the group or has left it, and waits until nothing of it is there.
-    pub async fn bury(mut self) -> io::Result<(ExitStatus, Usage)> {
+    /// Kills all that is left, whether it is in the group or has left it, and waits until nothing of it is there. What was
+    /// used up is told if it is known.
+    pub async fn bury(mut self) -> io::Result<(ExitStatus, Option<Usage>)> {
         // The number of the group is its leader's, who is not yet buried: nobody else can have it.
         let _ = kill_process_group(self.started.id, Signal::KILL);
         self.ends().await;
@@ -123,7 +124,8 @@ impl ProcessGroup {
             return Err(io::Error::other("the process was waited for before"));
         };
         let (status, mut usage) = wait(&mut leader)?;
-        drop(watched);
+        // A namespace's first process is nobody else's to bury, who would not know whose times it has.
+        let _watched = (self.started.bond == Bond::Namespace).then_some(watched);
         let place = std::mem::take(&mut self.started.place);
         let mut remains = Remains::new(self.started.id, self.started.bond, place);
         while remains.are_left() {
@@ -134,7 +136,8 @@ impl ProcessGroup {
             // The leader is not one of the command's own, and nobody tells the memory of those.
             usage.max_rss_bytes = 0;
         }
-        Ok((status, usage))
+        let is_known = self.started.bond == Bond::None || remains.is_one_buried;
+        Ok((status, is_known.then_some(usage)))
     }
 }
 
@@ -189,8 +192,9 @@ impl Remains {
         if is_all && !IS_SOMEBODY_LEFT.load(Ordering::Relaxed) {
             return group.is_alive;
         }
+        IS_SOMEBODY_LEFT.store(false, Ordering::Relaxed);
         let is_unfinished = strays::sweep(&self.place);
-        IS_SOMEBODY_LEFT.store(is_unfinished, Ordering::Relaxed);
+        IS_SOMEBODY_LEFT.fetch_or(is_unfinished, Ordering::Relaxed);
         group.is_alive || !is_all && (is_unfinished || test_kill_process_group(self.id).is_ok())
     }
 }

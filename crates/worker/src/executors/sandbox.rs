@@ -113,7 +113,7 @@ impl Executor for Sandbox {
         let started = starter::start(command, run.input_root.clone(), Bond::Namespace).await;
         let started = started.map_err(|error| Failure::io("the sandbox could not be started", error))?;
         let (end, usage) = local::until_over(started, &run, begin).await?;
-        Ok(begin.ran(told(confined.end(end, &run)?, &run)?, Some(usage)))
+        Ok(begin.ran(told(confined.end(end, &run)?, &run)?, usage))
     }
 
     async fn clear(&self) -> Result<(), Failure> {

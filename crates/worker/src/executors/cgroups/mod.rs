@@ -57,6 +57,17 @@ struct Place {
     parent: PathBuf,
 }
 
+impl Place {
+    /// There may be one already.
+    fn make(&self) -> io::Result<()> {
+        make_directory(&self.parent)?;
+        match self.version {
+            Version::V1 => Ok(()),
+            Version::V2 => mounts::enable(&self.parent, self.controller.name()),
+        }
+    }
+}
+
 /// The groups of one worker.
 #[derive(Debug)]
 pub struct Cgroups {
@@ -84,11 +95,9 @@ impl Cgroups {
         if version == Version::V2 {
             mounts::enable(&base, name).ok()?;
         }
-        make_directory(&parent).ok()?;
-        if version == Version::V2 {
-            mounts::enable(&parent, name).ok()?;
-        }
-        Some(Place { controller, version, parent })
+        let place = Place { controller, version, parent };
+        place.make().ok()?;
+        Some(place)
     }
 
     /// The limits that cannot be held to here.
@@ -101,9 +110,15 @@ impl Cgroups {
     /// what a dead process left and nobody has cleared yet, or by a living one while this one only looks whether it could
     /// work here.
     pub fn make(&self, limits: &Limits) -> io::Result<Cgroup> {
+        let mut is_restored = false;
         loop {
             match self.make_next(limits) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // Whoever looked whether it could work here has tidied up after itself.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !is_restored => {
+                    self.places.iter().try_for_each(Place::make)?;
+                    is_restored = true;
+                }
                 made => return made,
             }
         }
@@ -171,6 +186,11 @@ mod tests {
         let groups = Cgroups { places, next: AtomicU64::new(1) };
         let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: None };
         let group = groups.make(&limits).unwrap();
-        assert_eq!(group.join_files(), [cpu, memory].map(|parent| parent.join("3/cgroup.procs")));
+        let files = |n: u32| [&cpu, &memory].map(|parent| parent.join(format!("{n}/cgroup.procs")));
+        assert_eq!(group.join_files(), files(3));
+        fs::remove_dir_all(&cpu).unwrap();
+        fs::remove_dir_all(&memory).unwrap();
+        let group = groups.make(&limits).unwrap();
+        assert_eq!(group.join_files(), files(5), "the fourth was not to be had");
     }
 }

@@ -17,10 +17,16 @@ const LIMITS: Limits = Limits { cpu_cores: Some(0.2), memory_bytes: None, proces
 /// The largest share that a fifth can look like: the kernel grants it in slices, and the first one may be whole.
 const MAX_SHARE: f64 = 0.5;
 
-fn used(result: &ActionResult) -> ResourceUsage {
+fn used(result: &ActionResult) -> Option<ResourceUsage> {
     let metadata = result.execution_metadata.as_ref().unwrap();
     let told = metadata.auxiliary_metadata.iter().find(|any| any.type_url.ends_with(".ResourceUsage"));
-    ResourceUsage::decode(&told.expect("usage is told").value[..]).unwrap()
+    told.map(|told| ResourceUsage::decode(&told.value[..]).unwrap())
+}
+
+/// Where the worker has a terminal, a sandbox has a session of its own and nobody knows what it used up.
+fn has_terminal() -> bool {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(4).unwrap() != "0"
 }
 
 fn seconds(duration: Option<&prost_types::Duration>) -> f64 {
@@ -51,7 +57,11 @@ async fn r52_a_result_tells_the_processor_time_and_the_memory_that_its_command_t
         let little = used(&stage.run(sh(":"), Tree::default()).await.unwrap());
         let result = stage.run(burn(), Tree::default()).await.unwrap();
         assert_eq!(result.exit_code, 0, "{backend}: {}", stage.stderr(&result));
-        let much = used(&result);
+        if backend == Backend::Sandbox && has_terminal() {
+            assert_eq!((little, used(&result)), (None, None));
+            continue;
+        }
+        let (little, much) = (little.unwrap(), used(&result).unwrap());
         let user_s = seconds(much.user_time.as_ref());
         assert!((0.25..10.0).contains(&user_s), "{backend}: {user_s} s");
         assert!(seconds(little.user_time.as_ref()) < user_s, "{backend}");
