@@ -61,7 +61,11 @@ async fn what_was_fetched_once_is_not_fetched_again() {
     stage.run_action(action).await.unwrap();
     assert_eq!(stage.cas.take_calls(), ["read_many"; 4], "the action, what it names, a level, the files");
     stage.run_action(action).await.unwrap();
-    assert_eq!(stage.cas.take_calls(), ["read_many"; 2], "the action and its command");
+    assert_eq!(stage.cas.take_calls(), ["read_many"], "the action");
+    let changed = inputs.file(&stage.cas, "d", "x");
+    let action = stage.action(command(&["true"]), &changed, None);
+    stage.run_action(action).await.unwrap();
+    assert_eq!(stage.cas.take_calls(), ["read_many"; 2], "the action and its root, not its command");
 }
 
 #[tokio::test]
