@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use wire::grpc::ActionResult;
 
 use crate::Failure;
+use crate::agent::Seat;
 
 /// One leased task as the work needs it. The lease itself stays with the agent.
 #[derive(Clone, Debug)]
@@ -57,22 +57,21 @@ pub trait Performer: Send + Sync + 'static {
     async fn settle(&self) {}
 }
 
-/// The place that an attempt takes up at its worker.
+/// The place that an attempt takes up at its worker, for as long as anybody has it: also when the lease is lost, until
+/// the work has stopped.
 #[derive(Clone, Debug)]
 pub struct Place {
     cancel: CancellationToken,
-    lease_id: Arc<str>,
-    freed: mpsc::UnboundedSender<Arc<str>>,
+    seat: Option<Arc<Seat>>,
 }
 
 impl Place {
-    /// `freed` hears at most once of each place, so there is never more in it than places.
-    pub(crate) fn new(
-        cancel: CancellationToken,
-        lease_id: Arc<str>,
-        freed: mpsc::UnboundedSender<Arc<str>>,
-    ) -> Place {
-        Place { cancel, lease_id, freed }
+    pub(crate) fn new(seat: Option<Seat>) -> Place {
+        Place { cancel: CancellationToken::new(), seat: seat.map(Arc::new) }
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancel.cancel();
     }
 
     /// Cancelled when the work should stop, for whatever reason.
@@ -80,9 +79,10 @@ impl Place {
         &self.cancel
     }
 
-    /// The command has ended: the slot may go to another task while the outputs are brought home. To be called at
-    /// most once.
+    /// The command has ended: the slot may go to another task while the outputs are brought home.
     pub fn free(&self) {
-        let _ = self.freed.send(self.lease_id.clone());
+        if let Some(seat) = &self.seat {
+            seat.free_slot();
+        }
     }
 }

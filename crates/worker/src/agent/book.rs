@@ -19,7 +19,7 @@ use super::held::{Held, Said};
 use super::pool::Share;
 use super::resources::Resources;
 use super::words::{beat, release, start};
-use crate::{Config, Outcome};
+use crate::{Config, Outcome, Place};
 
 /// Most leases at a time; a heartbeat can name as many.
 pub const MAX_LEASES: usize = 1_000;
@@ -142,16 +142,9 @@ impl Book {
         self.held.get(lease_id).map(|held| held.task_id.as_str())
     }
 
-    /// Where the work of an attempt listens for its end.
-    pub fn cancel_of(&self, lease_id: &str) -> Option<tokio_util::sync::CancellationToken> {
-        self.held.get(lease_id).map(|held| held.cancel.clone())
-    }
-
-    /// The command of an attempt has ended, and its outputs are on their way.
-    pub fn freed(&mut self, lease_id: &str) {
-        if let Some(held) = self.held.get(lease_id) {
-            held.free_slot();
-        }
+    /// The place of an attempt, for its work.
+    pub fn place_of(&self, lease_id: &str) -> Option<Place> {
+        self.held.get(lease_id).map(|held| held.place.clone())
     }
 
     /// An attempt has ended. What becomes of a lease that was lost meanwhile is nobody's concern.
@@ -185,7 +178,7 @@ impl Book {
         self.held.retain(|lease_id, held| {
             let is_reporting = held.report.is_some();
             if !is_reporting {
-                held.cancel.cancel();
+                held.place.cancel();
                 releases.insert(lease_id.clone(), Said::NOW);
             }
             is_reporting
@@ -194,7 +187,7 @@ impl Book {
 
     /// Stops all work; nobody wants it any more.
     pub fn lose_all(&mut self) {
-        self.held.values().for_each(|held| held.cancel.cancel());
+        self.held.values().for_each(|held| held.place.cancel());
         self.held.clear();
         self.releases.clear();
     }

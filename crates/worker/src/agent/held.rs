@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use prost::Message;
-use tokio_util::sync::CancellationToken;
 use wire::grpc::{LeasedTask, TaskStatus, UpdateTaskStatusRequest};
 
 use super::lease_clock::LeaseClock;
 use super::pool::Seat;
-use crate::{Failure, Outcome};
+use crate::{Failure, Outcome, Place};
 
 /// How long to wait before a report is repeated that the coordinator could not decide about.
 const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
@@ -23,10 +22,9 @@ const MAX_REPORT_BYTES: usize = 1024 * 1024;
 pub struct Held {
     pub task_id: String,
     pub clock: LeaseClock,
-    pub cancel: CancellationToken,
     pub heartbeat_interval: Duration,
-    /// What it takes up, if it was begun at all.
-    pub seat: Option<Seat>,
+    /// Without a seat if it is never begun.
+    pub place: Place,
     /// Whether the coordinator knows that the attempt has begun.
     pub start: Said,
     /// How the attempt ended, once it has.
@@ -68,21 +66,13 @@ impl Held {
         Held {
             task_id: task.task_id.clone(),
             clock: LeaseClock::new(task, now),
-            cancel: CancellationToken::new(),
             heartbeat_interval: interval
                 .filter(|interval| !interval.is_zero())
                 .unwrap_or(default_interval)
                 .min(MAX_HEARTBEAT_INTERVAL),
-            seat,
+            place: Place::new(seat),
             start: Said::NOW,
             report: None,
-        }
-    }
-
-    /// The command of the attempt has ended.
-    pub fn free_slot(&self) {
-        if let Some(seat) = &self.seat {
-            seat.free_slot();
         }
     }
 
@@ -119,7 +109,7 @@ impl Held {
             let why = format!("it has {bytes} bytes, and at most {MAX_REPORT_BYTES} are taken");
             return self.ended(lease_id, Failure::result_rejected(&why).into());
         }
-        self.free_slot();
+        self.place.free();
         self.report = Some((report, Said::NOW));
     }
 }

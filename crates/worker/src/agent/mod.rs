@@ -20,17 +20,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use wire::grpc::LeasedTask;
 
-use crate::{Config, Error, Failure, Outcome, Performer, Place, Stopper, Task, clock};
+use crate::{Config, Error, Failure, Outcome, Performer, Stopper, Task, clock};
 use book::Book;
 use connection::{Connector, NoConnection};
 use health::Health;
 use link::{Link, News};
 pub use pool::Pool;
+pub(crate) use pool::Seat;
 
 /// How long the last words may take to be answered once the grace is over.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -47,8 +48,6 @@ pub struct Agent {
     link: Link,
     running: JoinSet<Outcome>,
     leases: HashMap<Id, Arc<str>>,
-    freed_to: mpsc::UnboundedSender<Arc<str>>,
-    freed: mpsc::UnboundedReceiver<Arc<str>>,
     room: watch::Receiver<()>,
 }
 
@@ -67,7 +66,6 @@ impl Agent {
         stop: Stopper,
     ) -> Result<(), Error> {
         let connector = Connector::new(&config)?;
-        let (freed_to, freed) = mpsc::unbounded_channel();
         let mut book = Book::new(&config, pool.join());
         book.set_fitness(performer.fitness().await);
         let mut agent = Agent {
@@ -79,8 +77,6 @@ impl Agent {
             link: Link::new(connector),
             running: JoinSet::new(),
             leases: HashMap::new(),
-            freed_to,
-            freed,
         };
         let ended = agent.until_drained(config.drain_timeout, &stop).await;
         agent.leave().await;
@@ -140,7 +136,6 @@ impl Agent {
             found = self.health.found() => self.book.set_fitness(found),
             // The look for news that follows sees the room.
             Ok(()) = self.room.changed() => {}
-            Some(lease_id) = self.freed.recv() => self.book.freed(&lease_id),
             permit = send => {
                 // A stream that takes nothing more is about to say why.
                 if let Ok(permit) = permit {
@@ -177,7 +172,7 @@ impl Agent {
     }
 
     fn begin(&mut self, lease_id: Arc<str>, task: LeasedTask) {
-        let Some(cancel) = self.book.cancel_of(&lease_id) else { return };
+        let Some(place) = self.book.place_of(&lease_id) else { return };
         tracing::info!(task_id = task.task_id, attempt = task.attempt, "begun");
         let task = Task {
             task_id: task.task_id,
@@ -188,7 +183,6 @@ impl Agent {
             created_at: task.created_at.and_then(|time| SystemTime::try_from(time).ok()),
             fencing_token: task.fencing_token,
         };
-        let place = Place::new(cancel, lease_id.clone(), self.freed_to.clone());
         let performer = self.performer.clone();
         let handle = self.running.spawn(async move { performer.perform(task, place).await });
         self.leases.insert(handle.id(), lease_id);

@@ -19,11 +19,13 @@ use crate::Config;
 /// unless another worker has it by now.
 const TURN: Duration = Duration::from_secs(1);
 
+#[derive(Debug)]
 pub struct Pool {
     state: Mutex<State>,
     changed: watch::Sender<()>,
 }
 
+#[derive(Debug)]
 struct State {
     slots: usize,
     total: Resources,
@@ -33,11 +35,13 @@ struct State {
     last_id: u64,
 }
 
+#[derive(Debug)]
 struct Use {
     asks: Resources,
     has_slot: bool,
 }
 
+#[derive(Debug)]
 struct Turn {
     share: u64,
     /// What was given back last for want of room.
@@ -53,6 +57,7 @@ pub struct Share {
 }
 
 /// What one attempt takes up of the pool, until this is dropped.
+#[derive(Debug)]
 pub struct Seat {
     pool: Arc<Pool>,
     id: u64,

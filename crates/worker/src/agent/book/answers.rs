@@ -33,7 +33,7 @@ impl Book {
                     held.clock.extended(sent_at);
                 }
                 if told.should_cancel {
-                    held.cancel.cancel();
+                    held.place.cancel();
                 }
             }
             Sent::Report if is_undecided => {
@@ -86,14 +86,14 @@ impl Book {
             held.clock.extended(sent_at);
         }
         if status.should_cancel {
-            held.cancel.cancel();
+            held.place.cancel();
         }
     }
 
     /// The attempt can no longer commit: its work stops, and nothing is said of it.
     pub(super) fn lose(&mut self, lease_id: &str, why: &str) {
         if let Some(held) = self.held.remove(lease_id) {
-            held.cancel.cancel();
+            held.place.cancel();
             tracing::warn!(task_id = held.task_id, why, "a lease is lost, and its work is stopped");
         }
     }

@@ -87,14 +87,14 @@ fn book_with(slots: u32, lease_ids: &[&str]) -> Book {
 }
 
 fn cancelled(book: &Book, lease_id: &str) -> bool {
-    book.cancel_of(lease_id).is_none_or(|cancel| cancel.is_cancelled())
+    book.place_of(lease_id).is_none_or(|place| place.cancelled().is_cancelled())
 }
 
 #[test]
 fn credit_is_given_once_for_each_slot_that_becomes_free() {
     let mut book = book(&["a", "b"]);
     assert!(!book.has_news(seconds(101)));
-    book.freed("a");
+    book.place_of("a").unwrap().free();
     assert_eq!(book.outgoing(seconds(101)).credit, 1);
     assert!(!book.has_news(seconds(101)), "it was given");
     book.ended("a", done());
@@ -162,16 +162,26 @@ fn a_lease_ends_by_the_workers_own_clock_unless_heartbeats_are_answered() {
 #[test]
 fn a_lost_lease_stops_its_work_and_a_cancel_lets_it_report() {
     let mut book = book(&["a", "b"]);
-    let (a, b) = (book.cancel_of("a").unwrap(), book.cancel_of("b").unwrap());
+    let (a, b) = (book.place_of("a").unwrap(), book.place_of("b").unwrap());
     book.outgoing(seconds(120));
     let lost = LeaseStatus { lease_id: "a".to_owned(), lost: true, ..LeaseStatus::default() };
     let cancel = LeaseStatus { lease_id: "b".to_owned(), should_cancel: true, ..LeaseStatus::default() };
     book.heard(WorkResponse { leases: vec![lost, cancel], ..WorkResponse::default() }, seconds(120));
-    assert!(a.is_cancelled() && b.is_cancelled());
+    assert!(a.cancelled().is_cancelled() && b.cancelled().is_cancelled());
     book.ended("a", done());
     book.ended("b", Failure::cancelled().into());
     let said = book.outgoing(seconds(121)).reports;
     assert_eq!((said.len(), said[0].lease_id.as_str()), (1, "b"));
+}
+
+#[test]
+fn the_slot_of_a_lost_lease_is_taken_until_its_work_has_stopped() {
+    let mut book = book(&["a", "b"]);
+    let work = book.place_of("a").unwrap();
+    book.lose("a", "it ran out");
+    assert_eq!(book.outgoing(seconds(101)).credit, 0, "its command may still be dying");
+    drop(work);
+    assert_eq!(book.outgoing(seconds(101)).credit, 1);
 }
 
 #[test]
@@ -206,9 +216,9 @@ fn a_draining_worker_takes_nothing_and_gives_back_what_comes() {
     assert_eq!((said.credit, said.state()), (0, WorkerState::Draining));
     assert!(book.heard(tasks(&["late"]), seconds(101)).is_empty());
     assert!(book.outgoing(seconds(101)).reports[0].release);
-    let a = book.cancel_of("a").unwrap();
+    let a = book.place_of("a").unwrap();
     book.release_all();
-    assert!(a.is_cancelled());
+    assert!(a.cancelled().is_cancelled());
     let said = book.outgoing(seconds(102)).reports;
     assert_eq!((said[0].lease_id.as_str(), said[0].release), ("a", true));
     book.heard(answers(vec![verdict(Verdict::Unspecified), verdict(Verdict::Unspecified)]), seconds(102));
@@ -263,7 +273,7 @@ fn a_task_for_which_there_is_no_room_is_given_back_and_waited_for() {
     let said = book.outgoing(seconds(100));
     assert_eq!((released(&said), said.credit), (vec!["b"], 0), "nothing is asked for until b has room");
     assert_eq!(book.heard(asking("c", r#"{"cpuCores":1}"#), seconds(100)).len(), 1, "it was on its way");
-    book.freed("a");
+    book.place_of("a").unwrap().free();
     assert_eq!(book.outgoing(seconds(101)).credit, 2, "cores are free once the command has ended");
     assert_eq!(book.heard(asking("b", r#"{"cpuCores":2}"#), seconds(101)).len(), 1);
 }
@@ -274,7 +284,7 @@ fn disk_space_is_taken_until_the_attempt_is_over() {
     book.connected(&welcome(), Vec::new());
     book.outgoing(seconds(100));
     assert_eq!(book.heard(asking("a", r#"{"diskBytes":60}"#), seconds(100)).len(), 1);
-    book.freed("a");
+    book.place_of("a").unwrap().free();
     assert_eq!(book.heard(asking("b", r#"{"diskBytes":60}"#), seconds(100)).len(), 0);
     assert_eq!(released(&book.outgoing(seconds(100))), ["b"]);
 }

@@ -47,6 +47,7 @@ async fn w18_a_worker_that_is_cut_off_for_longer_than_its_lease_stops_and_report
     let down = served.down().await;
     // By its own clock: there is nobody who could tell it.
     begun.cancelled().await;
+    drop(begun);
     let served = down.up().await;
     let again = worker.next().await;
     assert_eq!(
