@@ -46,7 +46,7 @@ impl Index {
     }
 
     /// Adds or replaces an entry. Gives the entries that had to go, whose files are to be removed.
-    pub fn add(&mut self, key: Key, entry: Entry) -> Vec<Key> {
+    pub fn add(&mut self, key: Key, entry: Entry) -> Vec<(Key, Stamp)> {
         self.remove(&key);
         self.uses += 1;
         self.bytes += key.digest.size;
@@ -59,21 +59,21 @@ impl Index {
 
     /// Gives up what was not used for longest, but for one, until no more than so many bytes are left. Gives the entries
     /// that had to go, whose files are to be removed.
-    pub fn shrink(&mut self, to_bytes: u64, but: Option<Key>) -> Vec<Key> {
+    pub fn shrink(&mut self, to_bytes: u64, but: Option<Key>) -> Vec<(Key, Stamp)> {
         let mut by_use: Vec<_> = self
             .entries
             .iter()
-            .map(|(key, (_, used))| (*used, *key))
-            .filter(|(_, key)| Some(*key) != but)
+            .map(|(key, (entry, used))| (*used, *key, entry.stamp))
+            .filter(|(_, key, _)| Some(*key) != but)
             .collect();
-        by_use.sort_unstable_by_key(|(used, _)| *used);
+        by_use.sort_unstable_by_key(|(used, ..)| *used);
         let mut gone = Vec::new();
-        for (_, key) in by_use {
+        for (_, key, stamp) in by_use {
             if self.bytes <= to_bytes {
                 break;
             }
             self.remove(&key);
-            gone.push(key);
+            gone.push((key, stamp));
         }
         gone
     }

@@ -5,6 +5,7 @@
 //! by its size and time before it is handed out again. What was there before a restart is read and checked when it is
 //! first asked for, since nothing here is synced. The least recently used goes when there is too much.
 
+mod damage;
 mod index;
 pub mod verify;
 
@@ -23,6 +24,8 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::executors::let_starts_pass;
+use damage::Damage;
+pub use damage::Moment;
 use index::{Entry, Index};
 
 /// A content and whether it can be executed.
@@ -47,6 +50,7 @@ pub struct Stamp {
 pub struct Cache {
     directory: PathBuf,
     index: Mutex<Index>,
+    damage: Mutex<Damage>,
     next_temporary: AtomicU64,
     /// How often contents had to go.
     evictions: AtomicU64,
@@ -83,8 +87,14 @@ impl Cache {
             }
         }
         let index = Index::scan(&directory, max_bytes).map_err(failed)?;
-        let (next_temporary, evictions) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Cache { directory, index: Mutex::new(index), next_temporary, evictions, _lock: lock })
+        Ok(Cache {
+            directory,
+            index: Mutex::new(index),
+            damage: Mutex::default(),
+            next_temporary: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            _lock: lock,
+        })
     }
 
     /// Whether all of the contents are here for sure. Not blocking; what is unsure has to be looked at.
@@ -144,13 +154,13 @@ impl Cache {
         let path = self.path(key);
         let Some(stamp) = self.index().stamp(key) else { return Ok(false) };
         if stamp_of(&path).ok() != Some(stamp) {
-            self.forget(key);
+            self.forget(key, &stamp);
             return Ok(false);
         }
         match linkat(CWD, &path, &into, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => {
-                self.forget(key);
+                self.forget(key, &stamp);
                 Ok(false)
             }
             // A file can have only so many names, and none on another disk.
@@ -179,15 +189,22 @@ impl Cache {
         Ok(())
     }
 
-    /// Those of the contents that were changed since they were added; they are thrown away. Blocking.
-    pub fn changed(&self, keys: &[Key]) -> Vec<Key> {
-        let is_changed = |key: &&Key| {
+    /// From when on whoever uses contents wants to hear of damage to them.
+    pub fn now(&self) -> Moment {
+        self.damage().now()
+    }
+
+    /// Those of the contents that were changed and not found to be before that moment, by this look or by another; they
+    /// are thrown away. Blocking.
+    pub fn changed(&self, keys: &[Key], since: Moment) -> Vec<Key> {
+        for key in keys {
             let stamp = self.index().peek(key);
-            stamp.is_some_and(|stamp| stamp_of(&self.path(key)).ok() != Some(stamp))
-        };
-        let changed: Vec<Key> = keys.iter().filter(is_changed).copied().collect();
-        changed.iter().for_each(|key| self.forget(key));
-        changed
+            if let Some(stamp) = stamp.filter(|stamp| stamp_of(&self.path(key)).ok() != Some(*stamp)) {
+                self.forget(key, &stamp);
+            }
+        }
+        let damage = self.damage();
+        keys.iter().filter(|key| damage.is_found(key, since)).copied().collect()
     }
 
     /// Changes when contents had to go.
@@ -206,9 +223,16 @@ impl Cache {
         self.evict(&gone);
     }
 
-    fn evict(&self, keys: &[Key]) {
-        keys.iter().for_each(|key| discard(&self.path(key)));
-        if !keys.is_empty() {
+    fn evict(&self, gone: &[(Key, Stamp)]) {
+        for (key, stamp) in gone {
+            let path = self.path(key);
+            // Nobody could tell any more.
+            if stamp_of(&path).is_ok_and(|found| found != *stamp) {
+                self.damage().found(*key);
+            }
+            discard(&path);
+        }
+        if !gone.is_empty() {
             self.evictions.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -227,7 +251,7 @@ impl Cache {
                         .unwrap_or(false);
                 match is_right {
                     true => self.index().verified(key),
-                    false => self.forget(key),
+                    false => self.throw_away(key),
                 }
                 is_right
             }
@@ -271,7 +295,24 @@ impl Cache {
         Ok(())
     }
 
-    fn forget(&self, key: &Key) {
+    /// Throws a content away that is not as it was left, and remembers that for others who use it.
+    fn forget(&self, key: &Key, stamp: &Stamp) {
+        let mut index = self.index();
+        if index.peek(key) != Some(*stamp) {
+            return; // It has gone, or come anew.
+        }
+        let found = stamp_of(&self.path(key)).ok();
+        if found == Some(*stamp) {
+            return;
+        }
+        if found.is_some() {
+            self.damage().found(*key);
+        }
+        index.remove(key);
+        discard(&self.path(key));
+    }
+
+    fn throw_away(&self, key: &Key) {
         let mut index = self.index();
         index.remove(key);
         discard(&self.path(key));
@@ -283,6 +324,10 @@ impl Cache {
 
     fn index(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn damage(&self) -> MutexGuard<'_, Damage> {
+        self.damage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -60,17 +60,37 @@ fn r54_what_a_command_changed_is_never_handed_out_again() {
     let key = key(b"content", false);
     cache.add_bytes(&key, b"content").unwrap();
     assert!(cache.link(&key, &at.into, "a").unwrap());
-    assert_eq!(cache.changed(&[key]), []);
+    let linked = cache.now();
+    assert_eq!(cache.changed(&[key], linked), []);
     // As a command can that runs with the worker's own rights.
     fs::set_permissions(at.work.join("a"), fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(at.work.join("a"), "CONTENT").unwrap();
     assert!(!cache.link(&key, &at.into, "b").unwrap());
     assert_eq!(cache.missing(&[key]).unwrap(), [key]);
     cache.add_bytes(&key, b"content").unwrap();
+    assert_eq!(cache.changed(&[key], linked), [key], "whoever had it meanwhile hears of it");
+    let linked = cache.now();
     assert!(cache.link(&key, &at.into, "c").unwrap());
     assert_eq!(fs::read(at.work.join("c")).unwrap(), b"content");
     fs::set_permissions(at.work.join("c"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(cache.changed(&[key]), [key]);
+    assert_eq!(cache.changed(&[key], linked), [key]);
+    assert_eq!(cache.changed(&[key], cache.now()), []);
+}
+
+#[test]
+fn r54_damage_is_heard_of_also_when_the_content_had_to_go() {
+    let at = setting();
+    let cache = Cache::open(&at.cache_dir, 1_000).unwrap();
+    let (whole, damaged) = (key(b"whole", false), key(b"damaged", false));
+    let begun = cache.now();
+    for (key, content) in [(whole, &b"whole"[..]), (damaged, b"damaged")] {
+        cache.add_bytes(&key, content).unwrap();
+        assert!(cache.link(&key, &at.into, &key.digest.size.to_string()).unwrap());
+    }
+    fs::set_permissions(at.work.join("7"), fs::Permissions::from_mode(0o644)).unwrap();
+    cache.make_room(u64::MAX);
+    assert_eq!(cache.missing(&[whole, damaged]).unwrap().len(), 2);
+    assert_eq!(cache.changed(&[whole, damaged], begun), [damaged]);
 }
 
 #[test]

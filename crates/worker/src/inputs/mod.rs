@@ -13,12 +13,12 @@ mod survey;
 mod tree;
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use blobs::Digest;
 use bytes::Bytes;
 
-use crate::cache::{Cache, Key};
+use crate::cache::{Cache, Key, Moment};
 use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
 use directory::Directory;
@@ -45,6 +45,8 @@ pub struct Fetched {
     tree: Arc<Tree>,
     cache: Arc<Cache>,
     kept: Arc<Kept>,
+    /// When it was begun to be laid out, which may be more than once.
+    laid_out: Arc<Mutex<Moment>>,
 }
 
 impl Fetched {
@@ -56,6 +58,7 @@ impl Fetched {
     /// Lays the tree out in a directory, whatever is there. Gives the contents that were not in the cache any more; then
     /// the directory is of no use. Blocking.
     pub fn lay_out(&self, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
+        *self.laid_out.lock().unwrap_or_else(PoisonError::into_inner) = self.cache.now();
         layout::lay_out(&self.tree, &self.cache, into, trash)
     }
 
@@ -91,7 +94,8 @@ impl Fetched {
     }
 
     fn check_only(&self, keys: &[Key]) -> Result<(), Failure> {
-        let changed = self.cache.changed(keys);
+        let laid_out = *self.laid_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = self.cache.changed(keys, laid_out);
         let Some(key) = changed.first() else { return Ok(()) };
         let name = self.tree.name_of(key).unwrap_or_default();
         let message = format!(
@@ -149,7 +153,8 @@ impl Inputs {
         }
         let tree = self.tree(instance, root, missing).await?;
         missing.extend(self.fetch.contents(instance, tree.files()).await?);
-        Ok(Fetched { tree: Arc::new(tree), cache: self.cache.clone(), kept: self.kept.clone() })
+        let laid_out = Arc::new(Mutex::new(self.cache.now()));
+        Ok(Fetched { tree: Arc::new(tree), cache: self.cache.clone(), kept: self.kept.clone(), laid_out })
     }
 
     /// Brings back contents that have left the cache.

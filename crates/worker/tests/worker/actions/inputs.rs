@@ -83,6 +83,31 @@ async fn r54_a_command_cannot_damage_the_inputs_of_others() {
     stage.is_clean().await;
 }
 
+/// Whoever ends first finds the damage and has the content fetched anew; the other one has the damaged file still.
+#[tokio::test]
+async fn r54_damage_is_heard_of_by_everybody_who_had_the_input_at_that_time() {
+    let stage = Stage::new().await;
+    let inputs = || Tree::default().file(&stage.cas, "input", "precious");
+    let [begun, go] = ["begun", "go"].map(|name| stage.dir.path().join(name));
+    for pipe in [&begun, &go] {
+        assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    }
+    let waits = sh(&format!("echo > {}; read _ < {}; cat input", begun.display(), go.display()));
+    let waiting = stage.run(waits, inputs());
+    let meanwhile = async {
+        tokio::task::spawn_blocking(|| std::fs::read(begun)).await.unwrap().unwrap();
+        let failure = stage.run(sh("chmod u+w input; echo changed > input"), inputs()).await.unwrap_err();
+        assert_eq!(failure.code, Failure::INPUTS_CHANGED);
+        let after = stage.run(sh("cat input"), inputs()).await.unwrap();
+        assert_eq!(stage.stdout(&after), "precious");
+        tokio::task::spawn_blocking(|| std::fs::write(go, "\n")).await.unwrap().unwrap();
+    };
+    let (waited, ()) = tokio::join!(waiting, meanwhile);
+    let failure = waited.unwrap_err();
+    assert_eq!((failure.code, failure.retryable), (Failure::INPUTS_CHANGED, true));
+    stage.is_clean().await;
+}
+
 #[tokio::test]
 async fn r12_r49_trees_that_lead_out_are_refused_before_anything_is_made() {
     let stage = Stage::new().await;
