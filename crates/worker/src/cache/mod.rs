@@ -131,8 +131,7 @@ impl Cache {
 
     /// A new, empty file that may become a content.
     pub fn temporary(&self) -> io::Result<(File, PathBuf)> {
-        let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
-        let path = self.directory.join(TEMPORARY).join(number.to_string());
+        let path = self.temporary_path();
         let file = File::options().create_new(true).read(true).write(true).mode(0o600).open(&path)?;
         Ok((file, path))
     }
@@ -159,12 +158,10 @@ impl Cache {
         }
         match linkat(CWD, &path, &into, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
-            Err(Errno::NOENT) => {
-                self.forget(key, &stamp);
-                Ok(false)
-            }
             // A file can have only so many names, and none on another disk.
-            Err(Errno::MLINK | Errno::XDEV) => self.copy(key, into, name, mode(key)).map(|()| true),
+            Err(Errno::MLINK | Errno::XDEV) => self.copy(key, into, name, mode(key)),
+            // The directory may be what is gone.
+            Err(Errno::NOENT) if stamp_of(&path).is_err() => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -175,9 +172,13 @@ impl Cache {
         self.index().stamp(key) == Some(Stamp::of(found))
     }
 
-    /// Copies a content into a directory, for a file that has to differ from others. Blocking.
-    pub fn copy(&self, key: &Key, into: impl AsFd, name: &str, mode: u32) -> io::Result<()> {
-        let mut from = File::open(self.path(key))?;
+    /// Copies a content into a directory, for a file that has to differ from others. Says whether it is still here.
+    /// Blocking.
+    pub fn copy(&self, key: &Key, into: impl AsFd, name: &str, mode: u32) -> io::Result<bool> {
+        let mut from = match File::open(self.path(key)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            opened => opened?,
+        };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut to = File::from(openat(into, name, flags, Mode::from_raw_mode(0o600))?);
         io::copy(&mut from, &mut to)?;
@@ -186,7 +187,7 @@ impl Cache {
         if mode & 0o111 != 0 {
             let_starts_pass();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// From when on whoever uses contents wants to hear of damage to them.
@@ -225,12 +226,18 @@ impl Cache {
 
     fn evict(&self, gone: &[(Key, Stamp)]) {
         for (key, stamp) in gone {
-            let path = self.path(key);
-            // Nobody could tell any more.
-            if stamp_of(&path).is_ok_and(|found| found != *stamp) {
-                self.damage().found(*key);
+            let aside = self.temporary_path();
+            let index = self.index();
+            // One that has come anew stays.
+            let is_moved = index.peek(key).is_none() && fs::rename(self.path(key), &aside).is_ok();
+            drop(index);
+            if is_moved {
+                // Nobody could tell any more.
+                if stamp_of(&aside).is_ok_and(|found| found != *stamp) {
+                    self.damage().found(*key);
+                }
+                discard(&aside);
             }
-            discard(&path);
         }
         if !gone.is_empty() {
             self.evictions.fetch_add(1, Ordering::Relaxed);
@@ -251,7 +258,7 @@ impl Cache {
                         .unwrap_or(false);
                 match is_right {
                     true => self.index().verified(key),
-                    false => self.throw_away(key),
+                    false => self.forget(key, &entry.stamp),
                 }
                 is_right
             }
@@ -288,6 +295,17 @@ impl Cache {
         }
         // Only the index says that a file is here, so that nobody sees one file under the other's stamp.
         let mut index = self.index();
+        if let Some(known) = index.stamp(key) {
+            // Somebody else has brought it meanwhile, and perhaps linked it.
+            match stamp_of(&self.path(key)) {
+                Ok(found) if found == known => {
+                    discard(path);
+                    return Ok(());
+                }
+                Ok(_) => self.damage().found(*key),
+                Err(_) => {}
+            }
+        }
         fs::rename(path, self.path(key))?;
         let too_much = index.add(*key, Entry { stamp, is_verified: true });
         drop(index);
@@ -301,21 +319,17 @@ impl Cache {
         if index.peek(key) != Some(*stamp) {
             return; // It has gone, or come anew.
         }
-        let found = stamp_of(&self.path(key)).ok();
-        if found == Some(*stamp) {
-            return;
-        }
-        if found.is_some() {
+        let path = self.path(key);
+        if path.symlink_metadata().is_ok() {
             self.damage().found(*key);
         }
         index.remove(key);
-        discard(&self.path(key));
+        discard(&path);
     }
 
-    fn throw_away(&self, key: &Key) {
-        let mut index = self.index();
-        index.remove(key);
-        discard(&self.path(key));
+    fn temporary_path(&self) -> PathBuf {
+        let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
+        self.directory.join(TEMPORARY).join(number.to_string())
     }
 
     fn path(&self, key: &Key) -> PathBuf {

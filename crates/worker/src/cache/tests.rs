@@ -94,6 +94,23 @@ fn r54_damage_is_heard_of_also_when_the_content_had_to_go() {
 }
 
 #[test]
+fn r54_a_content_that_comes_twice_stays_the_file_that_was_linked() {
+    let at = setting();
+    let cache = Cache::open(&at.cache_dir, 1_000).unwrap();
+    let key = key(b"content", false);
+    cache.add_bytes(&key, b"content").unwrap();
+    let linked = cache.now();
+    assert!(cache.link(&key, &at.into, "a").unwrap());
+    cache.add_bytes(&key, b"content").unwrap();
+    assert_eq!(fs::read_dir(at.cache_dir.join(TEMPORARY)).unwrap().count(), 0);
+    fs::set_permissions(at.work.join("a"), fs::Permissions::from_mode(0o644)).unwrap();
+    cache.add_bytes(&key, b"content").unwrap();
+    assert_eq!(cache.changed(&[key], linked), [key]);
+    assert!(cache.link(&key, &at.into, "b").unwrap());
+    assert_eq!(fs::metadata(at.work.join("b")).unwrap().permissions().mode() & 0o777, 0o444);
+}
+
+#[test]
 fn after_a_restart_a_damaged_content_is_found_before_it_is_used() {
     let at = setting();
     let (good, bad) = (key(b"good", false), key(b"damaged", false));

@@ -95,9 +95,8 @@ fn failed(error: rustix::io::Errno) -> Failure {
 fn copy(file: &FileNode, cache: &Cache, directory: &Directory) -> std::io::Result<bool> {
     let Some(own) = &file.own else { return Ok(false) };
     let default = if file.key.is_executable { 0o555 } else { 0o444 };
-    match cache.copy(&file.key, directory, &file.name, own.unix_mode.unwrap_or(default)) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        copied => copied?,
+    if !cache.copy(&file.key, directory, &file.name, own.unix_mode.unwrap_or(default))? {
+        return Ok(false);
     }
     if let Some((seconds, nanos)) = own.modified {
         let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
