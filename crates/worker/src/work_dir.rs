@@ -8,6 +8,7 @@ mod recycle;
 mod remove;
 mod trash;
 
+pub use recycle::spoil;
 pub use trash::Trash;
 
 use std::fs::{self, DirBuilder, File};
@@ -20,7 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 use tokio_util::task::TaskTracker;
 
-use crate::Error;
+use crate::inputs::joined;
+use crate::{Error, Failure};
 
 /// Directories that are kept for later attempts; more than most workers run at a time.
 const MAX_CLEAN: usize = 64;
@@ -30,7 +32,8 @@ const MAX_CLEAN: usize = 64;
 pub struct WorkDirs {
     own: PathBuf,
     next: AtomicU64,
-    removals: TaskTracker,
+    /// Work in directories that goes on also if nobody waits for it.
+    working: TaskTracker,
     /// Directories that are as new and wait for another attempt.
     clean: Mutex<Vec<PathBuf>>,
     /// Unlocked when it is dropped, also by the end of the process.
@@ -78,16 +81,28 @@ impl WorkDirs {
     fn later(self: &Arc<WorkDirs>, work: impl FnOnce(&WorkDirs) + Send + 'static) {
         let dirs = self.clone();
         match tokio::runtime::Handle::try_current() {
-            Ok(_) => drop(self.removals.spawn_blocking(move || work(&dirs))),
+            Ok(_) => drop(self.working.spawn_blocking(move || work(&dirs))),
             Err(_) => work(&dirs),
         }
     }
 
+    /// Does something in these directories that waits for the disk. It is done to its end, also when this is dropped.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        joined(self.working.spawn_blocking(work)).await
+    }
+
+    /// Waits until nobody works in a directory any more.
+    pub async fn pause(&self) {
+        self.working.close();
+        self.working.wait().await;
+    }
+
     /// Waits until everything that was let go is cleared, and removes it.
     pub async fn settle(&self) {
-        self.removals.close();
-        self.removals.wait().await;
-        self.removals.reopen();
+        self.pause().await;
         let clean = std::mem::take(&mut *self.clean());
         clean.iter().for_each(|path| remove_or_log(path));
     }
@@ -124,8 +139,8 @@ impl Taken {
         remove::remove(&own).map_err(io)?;
         // Other users of the machine have no business in what actions do.
         DirBuilder::new().mode(0o700).create(&own).map_err(io)?;
-        let (next, removals) = (AtomicU64::new(1), TaskTracker::new());
-        Ok(Arc::new(WorkDirs { own, next, removals, clean: Mutex::default(), _lock: self.lock }))
+        let (next, working) = (AtomicU64::new(1), TaskTracker::new());
+        Ok(Arc::new(WorkDirs { own, next, working, clean: Mutex::default(), _lock: self.lock }))
     }
 }
 

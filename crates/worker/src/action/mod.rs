@@ -17,7 +17,7 @@ pub use tokio_util::sync::CancellationToken;
 use crate::cache::Cache;
 use crate::executors::Run;
 use crate::inputs::remembered::Remembered;
-use crate::inputs::{Fetched, Inputs, blocking};
+use crate::inputs::{Fetched, Inputs};
 use crate::outputs::{self, Collected, Destination, Expected};
 use crate::workshop::{Workshop, blocking_setup};
 use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
@@ -155,7 +155,7 @@ impl Actions {
         for _ in 0..MAX_ROUNDS {
             let (shop, inputs, expected) = (self.shop.clone(), ready.inputs.clone(), ready.expected.clone());
             let make = move || shop.disk.check().and_then(|()| Site::make(&shop.dirs, &inputs, &expected));
-            match blocking(make).await? {
+            match self.shop.dirs.work(make).await? {
                 Ok(site) => return Ok(site),
                 Err(gone) => self.inputs.fetch_again(instance, &gone).await?,
             }
@@ -196,11 +196,11 @@ impl Actions {
     ) -> Result<ActionResult, Failure> {
         let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
         let collect = move || site.collect(&inputs, &expected, function).map(|collected| (collected, site));
-        let (Collected { result, found }, site) = blocking(collect).await?;
+        let (Collected { result, found }, site) = self.shop.dirs.work(collect).await?;
         outputs::upload(Destination { cas: &*self.shop.cas, instance }, found, &site.root).await?;
         if !ready.inputs.is_empty() {
             let (shop, inputs) = (self.shop.clone(), ready.inputs.clone());
-            blocking(move || site.close(&shop.dirs, &inputs)).await?;
+            self.shop.dirs.work(move || site.close(&shop.dirs, &inputs)).await?;
         }
         Ok(result)
     }
@@ -229,6 +229,8 @@ impl Performer for Actions {
     }
 
     async fn settle(&self) {
+        // What was cancelled may still leave a directory to others.
+        self.shop.dirs.pause().await;
         let inputs = self.inputs.clone();
         let _ = tokio::task::spawn_blocking(move || inputs.clear()).await;
         self.shop.dirs.settle().await;
@@ -236,7 +238,7 @@ impl Performer for Actions {
 }
 
 /// Work that stops where it is when the attempt is cancelled.
-async fn unless<T>(
+pub(crate) async fn unless<T>(
     cancel: &CancellationToken,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {

@@ -14,9 +14,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use wire::grpc::ErrorCategory;
 
-use crate::action::Site;
+use crate::action::{Site, unless};
 use crate::executors::Run;
-use crate::inputs::blocking;
 use crate::outputs::Destination;
 use crate::workshop::Workshop;
 use crate::{Failure, Place, Task};
@@ -39,7 +38,8 @@ impl Commands {
     pub async fn run(&self, task: &Task, place: &Place) -> Result<Bytes, Failure> {
         let payload = Payload::read(&task.payload)?;
         let (dirs, disk) = (self.shop.dirs.clone(), self.shop.disk.clone());
-        let site = blocking(move || disk.check().and_then(|()| Site::empty(&dirs))).await?;
+        let make = move || disk.check().and_then(|()| Site::empty(&dirs));
+        let site = self.shop.dirs.work(make).await?;
         let timeout = payload.timeout();
         let ran = self.shop.execute(prepared(&self.shop, payload, task, &site, place)?).await?;
         place.free();
@@ -48,10 +48,13 @@ impl Commands {
             Failure::TIMEOUT => failure.retryable(),
             _ => failure,
         })?;
-        match exit_code {
-            0 => self.result(&site).await,
-            code => Err(self.failure(code, &site).await?),
-        }
+        unless(place.cancelled(), async {
+            match exit_code {
+                0 => self.result(&site).await,
+                code => Err(self.failure(code, &site).await?),
+            }
+        })
+        .await
     }
 
     async fn result(&self, site: &Site) -> Result<Bytes, Failure> {

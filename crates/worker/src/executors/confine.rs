@@ -66,8 +66,8 @@ impl Confine {
         }
     }
 
-    /// Makes ready for one command. Blocking.
-    pub fn prepare(&self, run: &Run) -> Result<Confined, Failure> {
+    /// Makes ready for one command.
+    pub async fn prepare(&self, run: &Run) -> Result<Confined, Failure> {
         let mut confined = Confined::default();
         if let Some(cgroups) = self.cgroups.as_ref().filter(|_| !self.limits.is_none()) {
             let group = cgroups.make(&self.limits);
@@ -75,9 +75,8 @@ impl Confine {
             confined.chain = self.shell(cgroups, &group);
             confined.group = Some(group);
         }
-        if let Some(user) = &self.user {
-            let taken = user.take_over(&run.input_root, &self.work_dir);
-            taken.map_err(|error| Failure::io("the inputs could not be given to the user", error))?;
+        if let Some(user) = self.user {
+            user.take(run, &self.work_dir).await?;
             let id = |option: &str, id: u32| OsString::from(format!("--{option}={id}"));
             confined.chain.extend(["/usr/bin/setpriv".into(), id("reuid", user.id), id("regid", user.group)]);
             confined.chain.extend(["--clear-groups", "--no-new-privs", "--"].map(OsString::from));

@@ -65,7 +65,7 @@ impl Executor for Host {
     async fn execute(&self, run: Run) -> Result<Ran, Failure> {
         let environment = environment_of(&self.environment, &run);
         let begin = Begin::now();
-        let confined = self.confine.prepare(&run)?;
+        let confined = self.confine.prepare(&run).await?;
         let started = match start(&run, &environment, &confined).await? {
             Ok(started) => started,
             Err(why) => return local::not_runnable(&run, begin, &why),

@@ -108,7 +108,7 @@ impl Executor for Sandbox {
         if run.arguments[0].is_empty() {
             return local::not_runnable(&run, begin, &super::lookup::NotRunnable::not_found("''"));
         }
-        let confined = self.confine.prepare(&run)?;
+        let confined = self.confine.prepare(&run).await?;
         let command = self.command(&run, &confined.chain)?;
         let started = starter::start(command, run.input_root.clone(), Bond::Namespace).await;
         let started = started.map_err(|error| Failure::io("the sandbox could not be started", error))?;

@@ -6,6 +6,10 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid, chmodat, chownat};
 
+use super::Run;
+use crate::Failure;
+use crate::inputs::blocking;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct User {
     pub id: u32,
@@ -38,7 +42,7 @@ impl User {
 
     /// Gives the user the directories of an input root. The files in it stay the worker's: they are read-only, and the
     /// user cannot change that. Blocking.
-    pub fn take_over(&self, input_root: &Path, work_dir: &Path) -> io::Result<()> {
+    fn take_over(&self, input_root: &Path, work_dir: &Path) -> io::Result<()> {
         let mut rest = vec![input_root.to_owned()];
         while let Some(directory) = rest.pop() {
             for entry in fs::read_dir(&directory)? {
@@ -60,6 +64,16 @@ impl User {
             chmodat(CWD, way, Mode::from_raw_mode(0o711), AtFlags::empty())?;
         }
         Ok(())
+    }
+
+    /// The same for a command's inputs, where it holds up nobody else.
+    pub async fn take(self, run: &Run, work_dir: &Path) -> Result<(), Failure> {
+        let (input_root, work_dir) = (run.input_root.clone(), work_dir.to_owned());
+        blocking(move || {
+            let taken = self.take_over(&input_root, &work_dir);
+            taken.map_err(|error| Failure::io("the inputs could not be given to the user", error))
+        })
+        .await
     }
 
     fn own(&self, path: &Path) -> io::Result<()> {

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use blobs::Digest;
 use bytes::Bytes;
+use tokio::task::JoinHandle;
 
 use crate::cache::{Cache, Key, Moment};
 use crate::work_dir::{Trash, WorkDir};
@@ -203,7 +204,12 @@ impl Inputs {
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    match tokio::task::spawn_blocking(work).await {
+    joined(tokio::task::spawn_blocking(work)).await
+}
+
+/// The end of work that was begun somewhere else.
+pub async fn joined<T>(work: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
+    match work.await {
         Ok(done) => done,
         Err(error) => Err(Failure::broken(format!("the worker failed at this task: {error}"))),
     }

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::remove;
@@ -26,6 +26,15 @@ pub fn make(path: &Path) -> io::Result<()> {
     builder.mode(MODE);
     builder.create(path)?;
     builder.create(root(path))
+}
+
+/// Makes sure that a directory is not used again, given its root: somebody may still write there.
+pub fn spoil(root: &Path) {
+    if let Some(path) = root.parent()
+        && let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+    {
+        tracing::error!(path = %path.display(), %error, "a directory may be used again");
+    }
 }
 
 /// Clears a directory, and says whether it can be used as a new one. Blocking.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::pin::Pin;
+use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error;
@@ -12,12 +13,19 @@ use bollard::query_parameters::{
     AttachContainerOptions, InspectContainerOptions, RemoveContainerOptions, StartContainerOptions,
     WaitContainerOptions,
 };
+use tokio::time::{sleep, timeout};
 use tokio_stream::{Stream, StreamExt};
 
 use super::engine::{Engine, status};
 use crate::executors::lookup::NotRunnable;
 use crate::executors::sandbox::{INPUT_ROOT, inside};
 use crate::executors::{DockerOptions, Limits, Run};
+use crate::work_dir;
+
+/// How long a container may take to be removed before its attempt is given up.
+const MAX_REMOVAL: Duration = Duration::from_secs(60);
+/// Before the second try; later ones come less and less often.
+const REMOVAL_PAUSE: Duration = Duration::from_millis(100);
 
 /// Programs may be made and run there, as on any machine.
 const TMP_OPTIONS: &str = "rw,exec,nosuid,nodev,mode=1777,size=1073741824";
@@ -128,9 +136,15 @@ impl Container {
         about.ok().and_then(|about| about.state).and_then(|state| state.oom_killed).unwrap_or(false)
     }
 
-    /// Whether it runs or not.
-    pub async fn remove(mut self) {
-        remove(&self.engine, &std::mem::take(&mut self.id)).await;
+    /// Whether it runs or not. Says whether it is gone; if it is not, it is still being removed, and what it may write to
+    /// until then is used by nobody else.
+    pub async fn remove(mut self, run: &Run) -> bool {
+        let is_gone = timeout(MAX_REMOVAL, remove(&self.engine, &self.id)).await.is_ok();
+        match is_gone {
+            true => self.id.clear(),
+            false => work_dir::spoil(&run.input_root),
+        }
+        is_gone
     }
 }
 
@@ -147,12 +161,52 @@ impl Drop for Container {
     }
 }
 
+/// Tries until it is gone.
 async fn remove(engine: &Engine, id: &str) {
-    let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
-    match engine.docker.remove_container(id, Some(options)).await {
-        Err(error) if status(&error) != Some(404) => {
-            tracing::error!(container = id, %error, "a container could not be removed");
+    let mut pause = REMOVAL_PAUSE;
+    loop {
+        let options = RemoveContainerOptions { force: true, v: true, ..Default::default() };
+        match engine.docker.remove_container(id, Some(options)).await {
+            Err(error) if status(&error) != Some(404) => {
+                tracing::error!(container = id, %error, "a container could not be removed; trying again");
+            }
+            _ => return,
         }
-        _ => {}
+        sleep(pause).await;
+        pause = (2 * pause).min(MAX_REMOVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bollard::{API_DEFAULT_VERSION, Docker};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    /// Gives these answers, one after the other.
+    async fn engine(listener: UnixListener, answers: &[&str]) {
+        for answer in answers {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.unwrap());
+            }
+            assert!(request.starts_with(b"DELETE /"), "{}", String::from_utf8_lossy(&request));
+            let answer = format!("HTTP/1.1 {answer}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_container_that_the_engine_does_not_remove_is_not_taken_for_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("engine.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let docker = Docker::connect_with_unix(socket.to_str().unwrap(), 60, API_DEFAULT_VERSION).unwrap();
+        let engine_of_three = Engine { waiting: docker.clone(), docker, about: String::new() };
+        let answers = ["500 Internal Server Error", "409 Conflict", "404 Not Found"];
+        tokio::join!(engine(listener, &answers), remove(&engine_of_three, "it"));
     }
 }

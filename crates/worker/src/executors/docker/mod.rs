@@ -120,13 +120,12 @@ impl Executor for Docker {
         if run.arguments[0].is_empty() {
             return local::not_runnable(&run, begin, &NotRunnable::not_found("''"));
         }
-        if let Some(user) = &self.user {
-            let taken = user.take_over(&run.input_root, &self.work_dir);
-            taken.map_err(|error| Failure::io("the inputs could not be given to the user", error))?;
+        if let Some(user) = self.user {
+            user.take(&run, &self.work_dir).await?;
         }
         let container = self.make(&run).await?;
         if run.cancel.is_cancelled() {
-            container.remove().await;
+            container.remove(&run).await;
             return Ok(begin.ran(End::Cancelled, None));
         }
         // How long it takes to make a container is not the command's time.
@@ -134,7 +133,7 @@ impl Executor for Docker {
         let mut output = match begun(&container, &run).await {
             Ok(output) => output,
             Err(error) => {
-                container.remove().await;
+                container.remove(&run).await;
                 return match container::not_runnable(&run.arguments[0], &error) {
                     Some(why) => local::not_runnable(&run, begin, &why),
                     None => Err(broken("a container could not be started", &error)),
@@ -160,7 +159,10 @@ impl Executor for Docker {
             stopped => stopped,
         };
         let ran = begin.ran(end, None);
-        container.remove().await;
+        let is_over = matches!(ran.end, End::Exited(_) | End::OutOfMemory);
+        if !container.remove(&run).await && !is_over {
+            return Err(Failure::broken("the container could not be removed, and its command may still run"));
+        }
         output.check()?;
         Ok(ran)
     }
