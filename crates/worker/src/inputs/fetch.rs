@@ -82,13 +82,16 @@ impl Fetch {
         let lacking = move || cache.missing(&wanted).map_err(|error| Failure::io("the cache", error));
         let lacking = blocking(lacking).await?;
         let mut calls = JoinSet::new();
-        for keys in parts(lacking) {
+        let (small, large): (Vec<Key>, Vec<Key>) =
+            lacking.into_iter().partition(|key| key.digest.size <= MAX_SMALL_BYTES);
+        let large = large.into_iter().map(|key| vec![key]);
+        for keys in large.chain(parts(small, |key| key.digest.size)) {
             let (cas, cache, permits) = (self.cas.clone(), self.cache.clone(), self.calls.clone());
             let instance = instance.to_owned();
             calls.spawn(async move {
                 let _permit = permits.acquire_owned().await;
                 match keys[..] {
-                    [key] if key.digest.size > MAX_SMALL_BYTES => large(&*cas, cache, &instance, key).await,
+                    [key] if key.digest.size > MAX_SMALL_BYTES => stream(&*cas, cache, &instance, key).await,
                     _ => batch(&*cas, cache, &instance, keys).await,
                 }
             });
@@ -131,7 +134,7 @@ async fn batch(
     .await
 }
 
-async fn large(cas: &dyn Cas, cache: Arc<Cache>, instance: &str, key: Key) -> Result<Vec<Digest>, Failure> {
+async fn stream(cas: &dyn Cas, cache: Arc<Cache>, instance: &str, key: Key) -> Result<Vec<Digest>, Failure> {
     let broken = |error| failed(&key.digest, &error);
     let (file, path) = cache.temporary().map_err(broken)?;
     let unfinished = Unfinished(path.clone());
@@ -162,21 +165,33 @@ fn failed(digest: &Digest, error: &std::io::Error) -> Failure {
     }
 }
 
-/// Splits contents into what one call brings.
-fn parts(keys: Vec<Key>) -> Vec<Vec<Key>> {
-    let (small, large): (Vec<Key>, Vec<Key>) =
-        keys.into_iter().partition(|key| key.digest.size <= MAX_SMALL_BYTES);
-    let mut parts: Vec<Vec<Key>> = large.into_iter().map(|key| vec![key]).collect();
-    let mut bytes = u64::MAX;
-    for key in small {
+/// Splits small contents into what one call brings.
+pub fn parts<T>(small: Vec<T>, size: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
+    let mut parts: Vec<Vec<T>> = Vec::new();
+    let mut bytes = 0_u64;
+    for one in small {
+        bytes = bytes.saturating_add(size(&one));
         match parts.last_mut() {
-            Some(part) if bytes < MAX_CALL_BYTES && part.len() < MAX_CALL_BLOBS => part.push(key),
+            Some(part) if bytes <= MAX_CALL_BYTES && part.len() < MAX_CALL_BLOBS => part.push(one),
             _ => {
-                bytes = 0;
-                parts.push(vec![key]);
+                bytes = size(&one);
+                parts.push(vec![one]);
             }
         }
-        bytes += key.digest.size;
     }
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_brings_no_more_than_it_may_unless_it_is_one_content() {
+        let sizes = vec![1, MAX_CALL_BYTES - 1, 1, 2 * MAX_CALL_BYTES, 5, 6];
+        let split = parts(sizes, |size| *size);
+        assert_eq!(split, [vec![1, MAX_CALL_BYTES - 1], vec![1], vec![2 * MAX_CALL_BYTES], vec![5, 6]]);
+        let many: Vec<usize> = parts(vec![0; 2 * MAX_CALL_BLOBS + 1], |_| 0).iter().map(Vec::len).collect();
+        assert_eq!(many, [MAX_CALL_BLOBS, MAX_CALL_BLOBS, 1]);
+    }
 }

@@ -23,7 +23,7 @@ use crate::cache::{Cache, Key, Moment};
 use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
 use directory::Directory;
-use fetch::Fetch;
+use fetch::{Fetch, parts};
 use kept::Kept;
 use remembered::Remembered;
 use tree::Tree;
@@ -186,14 +186,13 @@ impl Inputs {
                 tree.check(self.allow_absolute_symlinks)?;
                 return Ok(tree);
             }
-            let contents = self.fetch.whole(instance, &unknown).await?;
-            for (digest, content) in unknown.into_iter().zip(contents) {
-                match content {
-                    Some(content) => {
-                        let directory = self.read(digest, &content)?;
-                        tree.add(digest, directory)?;
+            for part in parts(unknown, |digest| digest.size) {
+                let contents = self.fetch.whole(instance, &part).await?;
+                for (digest, content) in part.into_iter().zip(contents) {
+                    match content {
+                        Some(content) => tree.add(digest, self.read(digest, &content)?)?,
+                        None => missing.push(digest),
                     }
-                    None => missing.push(digest),
                 }
             }
         }

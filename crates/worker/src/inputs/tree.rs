@@ -13,6 +13,8 @@ use crate::names::stays_within;
 
 /// Most files, directories and links in a tree, each counted as often as it is laid out (I9).
 const MAX_ENTRIES: u64 = 1_000_000;
+/// Most bytes of directories, each counted once: far more than as many entries with ordinary names have.
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// Deepest directory.
 const MAX_DEPTH: usize = 256;
 
@@ -23,6 +25,7 @@ pub struct Tree {
     seen: HashSet<Digest>,
     unseen: Vec<Digest>,
     files: Vec<Key>,
+    bytes: u64,
     entries: u64,
 }
 
@@ -34,6 +37,7 @@ impl Tree {
             seen: HashSet::from([root]),
             unseen: vec![root],
             files: Vec::new(),
+            bytes: 0,
             entries: 0,
         }
     }
@@ -76,9 +80,15 @@ impl Tree {
                 self.unseen.push(*below);
             }
         }
-        self.known.insert(digest, directory);
+        if self.known.insert(digest, directory).is_none() {
+            self.bytes = self.bytes.saturating_add(digest.size);
+        }
         if self.seen.len() as u64 > MAX_ENTRIES {
             return Err(too_large());
+        }
+        if self.bytes > MAX_BYTES {
+            let message = format!("the directories of the input tree have more than {MAX_BYTES} bytes");
+            return Err(Failure::invalid_action(message));
         }
         Ok(())
     }
@@ -170,6 +180,15 @@ mod tests {
     #[test]
     fn i9_a_tree_that_is_too_deep_is_refused() {
         assert!(chain(100_000, 1).check(false).unwrap_err().message.contains("deep"));
+    }
+
+    #[test]
+    fn i9_a_tree_whose_directories_would_fill_the_memory_is_refused_while_it_is_found_out() {
+        let mut tree = Tree::new(digest(0));
+        let mut add = |n| tree.add(Digest { size: MAX_BYTES / 4, ..digest(n) }, Arc::default());
+        assert!((0..4).all(|n| add(n).is_ok()));
+        assert!(add(0).is_ok(), "it is known already");
+        assert!(add(4).unwrap_err().message.contains("bytes"));
     }
 
     #[test]
