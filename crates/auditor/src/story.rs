@@ -84,7 +84,13 @@ impl<'a> Truth<'a> {
         let in_life = || kept.iter().filter(|record| record.position >= life);
         let releases = in_life().filter(|record| matches!(record.event, Event::LeaseReleased(_))).count();
         ensure(story.releases as usize == releases, format!("it was given back {releases} times"))?;
-        let waited: u64 = grants().filter_map(|(at, lease)| self.waited_ms(*at, lease.granted_at)).sum();
+        let for_a_lease = grants().filter_map(|(at, lease)| self.waited_ms(*at, lease.granted_at));
+        let in_vain = in_life()
+            .filter(|record| {
+                matches!(record.event, Event::TaskDead(_)) && self.held(record.position).is_none()
+            })
+            .filter_map(|record| self.waited_ms(record.position, record.at));
+        let waited: u64 = for_a_lease.chain(in_vain).sum();
         ensure(story.waited_ms == waited, format!("it waited {waited} ms"))?;
         let ran: u64 =
             grants().filter_map(|(_, lease)| Some(self.end(lease)?.since_ms(lease.granted_at))).sum();

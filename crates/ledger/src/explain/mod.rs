@@ -300,7 +300,7 @@ impl Teller {
         self.step(position, at, what);
         self.leave_lease(at, DiscardReason::Ended);
         self.story.state = Some(state);
-        self.ready_at = None;
+        self.story.waited_ms += self.ready_at.take().map_or(0, |ready| at.since_ms(ready));
     }
 
     fn leave_lease(&mut self, at: Time, why: DiscardReason) {

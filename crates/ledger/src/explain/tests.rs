@@ -266,6 +266,11 @@ fn a_completion_wins_over_a_cancel() {
 #[test]
 fn a_deadline_waiting_and_leased() {
     let waiting = Script::new().dead(60, DeadReason::Deadline, None);
+    assert!(
+        waiting.story().summary().ends_with("It waited 60 s and ran 0 ms in all."),
+        "{}",
+        waiting.story().summary()
+    );
     assert_eq!(waiting.words(), ["the task is DEAD: its deadline passed"]);
     let leased = Script::new().leased(0, 1, "w1").cancel_requested(60, CancelCause::Deadline, "deadline");
     assert_eq!(leased.words()[1], "the deadline passed; w1 has 30 s to stop");
@@ -276,7 +281,7 @@ fn an_operator_ends_it() {
     let script = Script::new().leased(0, 1, "w1").dead(9, DeadReason::Killed, Some("runaway"));
     assert_eq!(
         script.words()[1],
-        "the task is DEAD: an operator ended it (runaway); attempt 1 by w1 was cut off after 9 s"
+        "the task is DEAD: it was ended from outside (runaway); attempt 1 by w1 was cut off after 9 s"
     );
 }
 

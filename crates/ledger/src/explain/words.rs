@@ -142,7 +142,7 @@ impl Step {
             }
             DeadReason::HeartbeatTimeout => "its last attempt was lost, and none is left".to_owned(),
             DeadReason::Deadline => "its deadline passed".to_owned(),
-            DeadReason::Killed => format!("an operator ended it{detail}"),
+            DeadReason::Killed => format!("it was ended from outside{detail}"),
         };
         format!("the task is DEAD: {why}{stopped}")
     }
