@@ -87,14 +87,17 @@ async fn serve(mut settings: Settings) -> Result<()> {
     let worker = instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
     greeting::say(&data, address, &running.report);
 
+    let leaving = app.clone();
     let stop = async {
         match wait_for_signal().await {
-            Ok(signal) => tracing::info!(signal, "stopping: no new connections, open requests are finished"),
+            Ok(signal) => tracing::info!(signal, "stopping; a second signal stops at once"),
             Err(error) => tracing::error!(%error, "stopping, because no signal could stop this later"),
         }
+        leaving.leave();
         if let Some(worker) = worker {
             worker.drain().await;
         }
+        tracing::info!("no new connections; open requests are finished");
     };
     let served = tokio::select! {
         _ = server::serve_with(listener, app, limits, stop) => Ok(()),

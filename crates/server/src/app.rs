@@ -37,12 +37,22 @@ struct Inner {
     task_tokens: TaskTokens,
     waiting: Semaphore,
     bodies: Bodies,
-    draining: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
     grpc: grpc::Shared,
     push: push::Shared,
     content: Option<Content>,
     metrics: Metrics,
     trees: Arc<Semaphore>,
+}
+
+/// How near a server is to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Serving,
+    /// It serves everybody, but whoever can choose should go elsewhere.
+    Leaving,
+    /// What waits is ended, and nobody new is served.
+    Draining,
 }
 
 /// What an operator may say about the server.
@@ -79,7 +89,7 @@ impl App {
             task_tokens: TaskTokens::new(&lease_key),
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
             bodies: Bodies::new(receiving),
-            draining: watch::Sender::new(false),
+            phase: watch::Sender::new(Phase::Serving),
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),
             content,
@@ -129,19 +139,41 @@ impl App {
         self.0.trees.clone()
     }
 
-    /// Ends all waits, so that the server can stop.
-    pub(crate) fn drain(&self) {
-        self.0.draining.send_replace(true);
+    /// Says that the server is about to stop, to whoever asks for its health. It serves until it does.
+    pub fn leave(&self) {
+        self.enter(Phase::Leaving);
     }
 
-    pub(crate) fn is_draining(&self) -> bool {
-        *self.0.draining.borrow()
+    /// Ends all waits, so that the server can stop.
+    pub(crate) fn drain(&self) {
+        self.enter(Phase::Draining);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        *self.0.phase.borrow() >= Phase::Leaving
     }
 
     /// Resolves once the server is about to stop.
+    pub(crate) async fn leaving(&self) {
+        self.reached(Phase::Leaving).await;
+    }
+
+    /// Resolves once the server stops.
     pub(crate) async fn draining(&self) {
+        self.reached(Phase::Draining).await;
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.0.phase.send_if_modified(|now| {
+            let is_later = *now < phase;
+            *now = phase.max(*now);
+            is_later
+        });
+    }
+
+    async fn reached(&self, phase: Phase) {
         // The sender lives as long as the app, so this cannot fail.
-        let _ = self.0.draining.subscribe().wait_for(|draining| *draining).await;
+        let _ = self.0.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
     /// Leases tasks, waiting for them within the bounds on waits. There are none when the wait is over or the server

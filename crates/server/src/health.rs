@@ -50,7 +50,7 @@ pub async fn live() -> Out<Health> {
     responses((status = 200, body = Readiness), (status = 503, body = wire::Problem))
 )]
 pub async fn ready(State(app): State<App>) -> Result<Out<Readiness>, Problem> {
-    if app.is_draining() {
+    if app.is_leaving() {
         return Err(Problem::new(Code::NotServing, "the server is about to stop"));
     }
     let status = timeout(MAX_READY_WAIT, app.handle().status()).await;

@@ -61,7 +61,7 @@ impl Serving {
     /// How a service does, as far as is known here; none when there is no such service.
     fn status(&self, service: &str) -> Option<ServingStatus> {
         let handle = self.app.handle();
-        let is_up = !self.app.is_draining() && handle.is_serving();
+        let is_up = !self.app.is_leaving() && handle.is_serving();
         let serves = match service {
             SCHEDULER => is_up && *handle.takes_work().borrow(),
             WORKERS => is_up && handle.registry().registered_count(handle.now()) > 0,
@@ -126,7 +126,7 @@ impl Health for Serving {
             let mut takes_work = serving.app.handle().takes_work();
             let mut workers = serving.app.handle().registry().watch();
             loop {
-                let is_last = serving.app.is_draining() || takes_work.has_changed().is_err();
+                let is_last = serving.app.is_leaving() || takes_work.has_changed().is_err();
                 let status = serving.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
                 if told.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
                     return;
@@ -135,7 +135,7 @@ impl Health for Serving {
                     return;
                 }
                 tokio::select! {
-                    () = serving.app.draining() => {}
+                    () = serving.app.leaving() => {}
                     () = sender.closed() => return,
                     _ = takes_work.changed() => {}
                     _ = workers.changed(), if service == WORKERS => {}

@@ -305,6 +305,18 @@ async fn the_server_says_how_it_is() {
 }
 
 #[tokio::test]
+async fn p5_a_server_that_is_about_to_stop_says_so_and_serves_on() {
+    let served = Served::start().await;
+    served.app.leave();
+    served.get("/readyz").await.is_problem(503, "not_serving");
+    let task = served.submit("q").await;
+    let lease = served.lease("w", "q").await;
+    assert_eq!(lease["taskId"], task);
+    assert_eq!(served.report(&lease, "complete", json!({"workerId": "w", "result": 1})).await.status, 200);
+    assert_eq!(served.stopped().await.cut_off, 0);
+}
+
+#[tokio::test]
 async fn a_server_without_its_coordinator_says_that_it_is_not_serving() {
     let served = Served::start().await;
     let address = served.address;
