@@ -90,7 +90,7 @@ impl Worker {
         until(|| {
             let log = self.log();
             let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            let line = lines.find(|line| line["message"] == message && line["task_id"] == task_id)?;
+            let line = lines.find(|line| line["message"] == message && line["task"] == task_id)?;
             Some(line["level"].as_str()?.to_owned())
         })
     }

@@ -137,11 +137,6 @@ impl Book {
         self.capacity.watch()
     }
 
-    /// The task of a lease that is held.
-    pub fn task_of(&self, lease_id: &str) -> Option<&str> {
-        self.held.get(lease_id).map(|held| held.task_id.as_str())
-    }
-
     /// The place of an attempt, for its work.
     pub fn place_of(&self, lease_id: &str) -> Option<Place> {
         self.held.get(lease_id).map(|held| held.place.clone())
@@ -272,7 +267,7 @@ impl Book {
                 return false;
             }
             Fit::Never(failure) => {
-                tracing::warn!(task_id = task.task_id, why = failure.message, "a task cannot be done here");
+                tracing::warn!(task = task.task_id, why = failure.message, "a task cannot be done here");
                 let mut held = new(None);
                 held.ended(lease_id, failure.into());
                 self.held.insert(lease_id.clone(), held);

@@ -47,7 +47,8 @@ pub struct Agent {
     health: Health,
     link: Link,
     running: JoinSet<Outcome>,
-    leases: HashMap<Id, Arc<str>>,
+    /// The lease and the task of what runs.
+    begun: HashMap<Id, (Arc<str>, String)>,
     room: watch::Receiver<()>,
 }
 
@@ -76,7 +77,7 @@ impl Agent {
             book,
             link: Link::new(connector),
             running: JoinSet::new(),
-            leases: HashMap::new(),
+            begun: HashMap::new(),
         };
         let ended = agent.until_drained(config.drain_timeout, &stop).await;
         agent.leave().await;
@@ -173,7 +174,8 @@ impl Agent {
 
     fn begin(&mut self, lease_id: Arc<str>, task: LeasedTask) {
         let Some(place) = self.book.place_of(&lease_id) else { return };
-        tracing::info!(task_id = task.task_id, attempt = task.attempt, "begun");
+        tracing::info!(task = task.task_id, attempt = task.attempt, "begun");
+        let task_id = task.task_id.clone();
         let task = Task {
             task_id: task.task_id,
             attempt: task.attempt,
@@ -185,7 +187,7 @@ impl Agent {
         };
         let performer = self.performer.clone();
         let handle = self.running.spawn(async move { performer.perform(task, place).await });
-        self.leases.insert(handle.id(), lease_id);
+        self.begun.insert(handle.id(), (lease_id, task_id));
     }
 
     fn ended(&mut self, ended: Result<(Id, Outcome), JoinError>) {
@@ -196,12 +198,12 @@ impl Agent {
                 (error.id(), Outcome::Failed(failure))
             }
         };
-        if let Some(lease_id) = self.leases.remove(&id) {
+        if let Some((lease_id, task)) = self.begun.remove(&id) {
             if let Outcome::Failed(failure) = &outcome {
-                let (task_id, why) = (self.book.task_of(&lease_id), &failure.message);
+                let why = &failure.message;
                 match failure.code {
-                    Failure::CANCELLED => tracing::info!(task_id, "an attempt was cancelled"),
-                    code => tracing::error!(task_id, code, why, "an attempt failed"),
+                    Failure::CANCELLED => tracing::info!(task, "an attempt was cancelled"),
+                    code => tracing::error!(task, code, why, "an attempt failed"),
                 }
                 self.health.look_now();
             }

@@ -50,16 +50,16 @@ impl Book {
         let Some(mut held) = self.held.remove(lease_id) else { return };
         let status = held.report.as_ref().map(|(report, _)| report.status());
         let is_completion = status == Some(TaskStatus::Completed);
-        let task_id = held.task_id.as_str();
+        let task = held.task_id.as_str();
         match told.verdict() {
             Verdict::Committed => {
                 self.completed += i64::from(is_completion);
                 self.failed += i64::from(!is_completion);
-                tracing::info!(task_id, state = told.task_state().as_str_name(), "committed");
+                tracing::info!(task, state = told.task_state().as_str_name(), "committed");
             }
-            Verdict::Cancelled => tracing::warn!(task_id, "the lease was lost, and the result is discarded"),
+            Verdict::Cancelled => tracing::warn!(task, "the lease was lost, and the result is discarded"),
             Verdict::Rejected | Verdict::Unspecified => {
-                tracing::error!(task_id, why, "the report was rejected");
+                tracing::error!(task, why, "the report was rejected");
                 if is_completion {
                     // Nothing was decided about the attempt: that its result cannot be taken is how it ends.
                     held.ended(lease_id, Failure::result_rejected(why).into());
@@ -94,7 +94,7 @@ impl Book {
     pub(super) fn lose(&mut self, lease_id: &str, why: &str) {
         if let Some(held) = self.held.remove(lease_id) {
             held.place.cancel();
-            tracing::warn!(task_id = held.task_id, why, "a lease is lost, and its work is stopped");
+            tracing::warn!(task = held.task_id, why, "a lease is lost, and its work is stopped");
         }
     }
 }
