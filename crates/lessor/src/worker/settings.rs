@@ -1,6 +1,7 @@
 //! From what an operator says, in a file and by flags, to what a worker is told. A flag wins over the file.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,6 +113,7 @@ impl Settings {
     /// What the worker is told. One without a name gets one, which is kept in its work directory.
     pub fn of(worker: Worker) -> Result<Settings> {
         let directory = absolute(&worker.host.work_dir)?;
+        check_place(&directory)?;
         let id = match &worker.worker_id {
             Some(id) => id.clone(),
             None => worker_id::kept(&directory, &worker_id::host_name())?,
@@ -122,6 +124,7 @@ impl Settings {
     /// The same without a trace, for who only looks.
     pub fn to_look_at(worker: Worker) -> Result<Settings> {
         let directory = absolute(&worker.host.work_dir)?;
+        check_place(&directory)?;
         let known =
             worker.worker_id.clone().map_or_else(|| worker_id::known(&directory), |id| Ok(Some(id)))?;
         Settings::named(worker, known.unwrap_or_else(worker_id::host_name), &directory)
@@ -158,6 +161,26 @@ impl Settings {
         let patience = patience.unwrap_or(default.patience);
         Ok(Arc::new(GrpcCas::new(&self.cas_url, &GrpcCasOptions { patience, ..default })?))
     }
+}
+
+/// Refuses a directory that belongs to somebody else: what is in a worker's way is removed.
+fn check_place(directory: &Path) -> Result<()> {
+    let is_ours = |name: &OsStr| {
+        let name = name.to_string_lossy();
+        name.starts_with(worker_id::FILE) || ["work", "cache", "lost+found"].contains(&&*name)
+    };
+    let has_others = match std::fs::read_dir(directory) {
+        Ok(mut entries) => entries.any(|entry| entry.is_ok_and(|entry| !is_ours(&entry.file_name()))),
+        // Whoever makes it tells what is wrong with it.
+        Err(_) => false,
+    };
+    let was_ours = [worker_id::FILE, "cache/lock"].iter().any(|ours| directory.join(ours).exists());
+    anyhow::ensure!(
+        was_ours || !has_others,
+        "{} is not empty and is no worker's directory: give the worker one of its own with --work-dir",
+        directory.display()
+    );
+    Ok(())
 }
 
 fn executor(worker: &Worker, backend: Backend, id: &str, work_dir: &Path) -> Result<ExecutorOptions> {

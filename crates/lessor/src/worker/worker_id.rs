@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::data_dir;
 
-const FILE: &str = "worker.id";
+pub const FILE: &str = "worker.id";
 
 /// The name that is kept in the directory, made at first use.
 pub fn kept(directory: &Path, prefix: &str) -> Result<String> {

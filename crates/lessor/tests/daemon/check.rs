@@ -55,6 +55,21 @@ fn s3_61_what_is_wrong_is_said_with_what_to_do() {
 }
 
 #[test]
+fn a_directory_of_somebody_else_is_refused_and_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let theirs = dir.path().join("worker/cache/ab");
+    std::fs::create_dir_all(&theirs).unwrap();
+    std::fs::write(dir.path().join("worker/precious"), "mine").unwrap();
+    let ran = check(dir.path(), &["--json"]);
+    assert!(ran.code == 1 && ran.stderr.contains("is no worker's directory"), "{ran:?}");
+    let mut command = lessor(&["worker", "daemon", "--queue", "jobs", "--work-dir"]);
+    let ran = Ran::from(command.arg(dir.path().join("worker")).output().unwrap());
+    assert!(ran.code == 1 && ran.stderr.contains("--work-dir"), "{ran:?}");
+    assert_eq!(std::fs::read_dir(dir.path().join("worker")).unwrap().count(), 2);
+    assert!(theirs.exists());
+}
+
+#[test]
 fn s3_61_a_worker_looks_at_itself_when_it_starts() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let worker = Worker::start(dir.path(), &["--server-url", &server.url()]);

@@ -69,6 +69,13 @@ impl Cache {
         let failed = |error| Error::io(format!("the cache {}", directory.display()), error);
         fs::create_dir_all(directory).map_err(failed)?;
         let directory = directory.canonicalize().map_err(failed)?;
+        // What is in the way of a cache is removed, so it has to be one.
+        if !directory.join(LOCK).exists() && fs::read_dir(&directory).map_err(failed)?.next().is_some() {
+            let told = directory.display();
+            return Err(Error::Setup(format!(
+                "{told} is not empty and is no worker's cache: choose another place"
+            )));
+        }
         let lock = File::options().create(true).write(true).truncate(false).open(directory.join(LOCK));
         let lock = lock.map_err(failed)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {

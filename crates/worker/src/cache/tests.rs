@@ -129,6 +129,18 @@ fn after_a_restart_a_damaged_content_is_found_before_it_is_used() {
 }
 
 #[test]
+fn a_directory_with_files_of_somebody_else_is_left_alone() {
+    let at = setting();
+    let precious = at.cache_dir.join("ab/precious");
+    fs::create_dir_all(precious.parent().unwrap()).unwrap();
+    fs::write(&precious, "mine").unwrap();
+    let refused = Cache::open(&at.cache_dir, 1_000).unwrap_err().to_string();
+    assert!(refused.contains("is not empty"), "{refused}");
+    assert_eq!(fs::read(precious).unwrap(), b"mine");
+    assert_eq!(fs::read_dir(&at.cache_dir).unwrap().count(), 1);
+}
+
+#[test]
 fn the_least_recently_used_goes_when_there_is_too_much() {
     let at = setting();
     let cache = Cache::open(&at.cache_dir, 100).unwrap();
