@@ -77,13 +77,13 @@ impl Totals {
     }
 
     /// Takes bytes if that leaves the total at or below the cap.
-    fn try_reserve(&self, bytes: u64, cap: u64) -> bool {
+    fn try_reserve(&self, bytes: u64, cap: u64) -> Option<Reservation<'_>> {
         let mut reserved = self.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = self.stored() + *reserved + bytes <= cap;
-        if fits {
-            *reserved += bytes;
+        if self.stored() + *reserved + bytes > cap {
+            return None;
         }
-        fits
+        *reserved += bytes;
+        Some(Reservation { totals: self, bytes })
     }
 
     pub fn release(&self, bytes: u64) {
@@ -98,6 +98,13 @@ pub struct Reservation<'a> {
     bytes: u64,
 }
 
+impl Reservation<'_> {
+    /// Leaves it to the caller to release the bytes.
+    fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.totals.release(self.bytes);
@@ -110,24 +117,25 @@ impl Inner {
         self.reserve(bytes + (2 + bytes / self.options.pack_bytes) * FIRST_RECORD_AT)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Reservation<'_>> {
-        self.reserve_bytes(bytes)?;
-        Ok(Reservation { totals: &self.totals, bytes })
-    }
-
     /// Like `reserve`; the caller releases the bytes.
     pub fn reserve_bytes(&self, bytes: u64) -> Result<()> {
+        self.reserve(bytes)?.keep();
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reservation<'_>> {
         let cap = self.options.cap_bytes;
-        if self.totals.try_reserve(bytes, cap) && self.has_free_space(bytes)? {
+        if let Some(reservation) = self.totals.try_reserve(bytes, cap) {
+            self.look_at_free_space(bytes)?;
             if self.totals.used() > self.comfortable_bytes() {
                 self.signal.wake();
             }
-            return Ok(());
+            return Ok(reservation);
         }
         let _housekeeping = self.keep_house();
         loop {
-            if self.totals.try_reserve(bytes, cap) {
-                return Ok(());
+            if let Some(reservation) = self.totals.try_reserve(bytes, cap) {
+                return Ok(reservation);
             }
             let short = (self.totals.used() + bytes).saturating_sub(cap).max(1);
             if !self.make_some_room(short)? {
@@ -136,25 +144,28 @@ impl Inner {
         }
     }
 
-    /// Looks at the file system now and then. What is too little for others is made up for by evicting; a
-    /// reservation that cannot be honoured is given back.
-    fn has_free_space(&self, bytes: u64) -> Result<bool> {
-        let keep = self.options.keep_free_bytes;
+    /// Looks at the file system after every so many bytes. What is too little for others is made up for by
+    /// evicting.
+    fn look_at_free_space(&self, bytes: u64) -> Result<()> {
         let unlooked = self.totals.unlooked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if keep == 0 || unlooked < FREE_SPACE_CHECK_BYTES {
-            return Ok(true);
+        if self.options.keep_free_bytes == 0 || unlooked < FREE_SPACE_CHECK_BYTES {
+            return Ok(());
         }
         self.totals.unlooked_bytes.store(0, Ordering::Relaxed);
+        self.make_free_space().inspect_err(|_| {
+            // The next one looks again.
+            self.totals.unlooked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
+        })
+    }
+
+    fn make_free_space(&self) -> Result<()> {
         let _housekeeping = self.keep_house();
-        while let short @ 1.. = keep.saturating_sub(self.free_bytes()?) {
+        while let short @ 1.. = self.options.keep_free_bytes.saturating_sub(self.free_bytes()?) {
             if !self.make_some_room(short)? {
-                // The next one looks again.
-                self.totals.unlooked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
-                self.totals.release(bytes);
                 return Err(Error::DiskFull);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn free_bytes(&self) -> Result<u64> {
