@@ -10,7 +10,7 @@ use std::{
 };
 
 use blobs::{
-    ActionKey, Digest, DigestFunction, Error, Expect, Options, Origin, Result, Store, UploadRequest,
+    ActionKey, Digest, DigestFunction, Error, Expect, Options, Origin, Result, Serve, Store, UploadRequest,
 };
 use bytes::Bytes;
 use common::*;
@@ -111,6 +111,48 @@ fn room_is_left_for_others_by_evicting() {
     assert!(usage.file_bytes <= (100 << 20) + (64 << 20) + (3 << 20), "{usage:?}");
     assert!(store.contains_all(&tenant(), &[sha256(&content(79, 3 << 20))]));
     assert!(is_missing(&store, &sha256(&content(0, 3 << 20))));
+}
+
+/// That a cached entry is evicted has to be written down. Where that cannot be, the entry stays, and content
+/// goes instead of it: at once and from the disk, too.
+#[test]
+fn an_eviction_that_cannot_be_recorded_leaves_no_file_behind() {
+    let disk = SmallDisk::mount(4 << 20);
+    let store = store_on(&disk);
+    let root = disk.path().join("store");
+    let first = put(&store, &content(1, LARGE_BYTES)).unwrap();
+    let names = ["a", "b", "c"];
+    for name in names {
+        store.put_result(&tenant(), &result_key(name), Origin::Committed, name.as_bytes()).unwrap();
+    }
+    let large = put_range(&store, 10..30, LARGE_BYTES);
+    fill(&disk, &store);
+    upload_until_there_is_room(&store).unwrap();
+    assert_eq!(files(&root.join("temp")), [""; 0]);
+    assert!(is_missing(&store, &first));
+    assert!(store.contains_all(&tenant(), &large[15..]));
+    for name in names {
+        let found = store.get_result(&tenant(), &result_key(name), Serve::Any).unwrap();
+        assert_eq!(found.map(|result| result.bytes), Some(name.into()));
+    }
+}
+
+#[test]
+fn damaged_files_go_from_a_full_disk() {
+    let disk = SmallDisk::mount(4 << 20);
+    let store = store_on(&disk);
+    let root = disk.path().join("store");
+    // The first removal may still fit where nothing else did.
+    let digests = put_range(&store, 0..3, LARGE_BYTES);
+    fill(&disk, &store);
+    for (seed, digest) in digests.iter().enumerate() {
+        let path = only_file(&root, &digest.hash.to_string());
+        let damage = [!content(seed as u64, 1)[0]];
+        File::options().write(true).open(&path).unwrap().write_all(&damage).unwrap();
+        assert!(matches!(get(&store, digest), Err(Error::Damaged(_))));
+        assert!(!path.exists());
+    }
+    assert_eq!(files(&root.join("temp")), [""; 0]);
 }
 
 /// Room that was asked for and not found is not missing from the cap afterwards.

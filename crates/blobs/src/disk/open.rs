@@ -15,10 +15,10 @@ use foldhash::fast::RandomState;
 use super::{
     checkpoint,
     identity::{FILES, Home, PACKS, TEMP},
-    index::{Index, Key, PackState},
+    index::{Index, Key},
     inner::{Inner, file_path},
     options::{CHUNK_BYTES, Options},
-    pack::{FIRST_RECORD_AT, Pack, read_at},
+    pack::{FIRST_RECORD_AT, Pack, PackState, read_at},
     record::{HEADER_BYTES, Header, Place, Space},
     room::Totals,
     sums::is_chunk,

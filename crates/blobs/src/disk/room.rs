@@ -1,10 +1,11 @@
 //! Keeps the store below its cap: counts bytes, evicts what was not used for the longest time, and cleans
 //! packs.
 //!
-//! The cap is on bytes on disk, dead ones included; while a pack is cleaned, its live bytes are there twice. Evicting a file frees it at once. Evicting a packed blob
-//! leaves dead bytes in its pack; when too many bytes of all packs are dead, the oldest pack is cleaned: what
-//! is live in it moves to the newest, and the file goes. Because it is always the oldest, records that say
-//! "removed" need never be moved: there is nothing older that they speak of.
+//! The cap is on bytes on disk, dead ones included; while a pack is cleaned, its live bytes are there twice.
+//! Evicting a file frees it at once. Evicting a packed blob leaves dead bytes in its pack; when too many bytes
+//! of all packs are dead, the oldest pack is cleaned: what is live in it moves to the newest, and the file
+//! goes. Because it is always the oldest, records that say "removed" need never be moved: there is nothing
+//! older that they speak of.
 
 use std::{
     fs,
@@ -15,7 +16,8 @@ use std::{
 };
 
 use super::{
-    checkpoint, inner::Inner, options::FREE_SPACE_CHECK_BYTES, pack::FIRST_RECORD_AT, record::Place,
+    checkpoint, index::Taken, inner::Inner, options::FREE_SPACE_CHECK_BYTES, pack::FIRST_RECORD_AT,
+    record::Place, writer::Writer,
 };
 use crate::{Error, Result};
 
@@ -225,25 +227,46 @@ impl Inner {
         let mut gone = Vec::new();
         let mut evicted = 0;
         let mut freed = 0;
+        let mut unburied = None;
         {
             let mut writer = self.writer();
             while freed < short && evicted < EVICT_AT_ONCE {
-                let taken = self.index_mut().take_least_used();
-                let Some(taken) = taken else { break };
-                evicted += 1;
-                freed += taken.record_bytes + if taken.place == Place::File { taken.size } else { 0 };
-                gone.extend(writer.forget(self, &taken));
-                if taken.key.space.function().is_none() {
-                    // Content that comes back after a restart is still right. An entry that comes back might
-                    // be one that a later entry had replaced.
-                    writer.bury(self, &taken.key)?;
+                match self.take_least_used(&mut writer, unburied.is_some()) {
+                    Ok(Some(taken)) => {
+                        evicted += 1;
+                        freed += taken.record_bytes + if taken.place == Place::File { taken.size } else { 0 };
+                        gone.extend(writer.forget(self, &taken));
+                    }
+                    Ok(None) => break,
+                    Err(error) => unburied = Some(error),
                 }
             }
         }
         for path in gone {
             let _ = fs::remove_file(path);
         }
-        Ok(evicted > 0)
+        match unburied {
+            Some(error) if evicted == 0 => Err(error),
+            _ => Ok(evicted > 0),
+        }
+    }
+
+    /// Takes the least recently used entry out of the index, and records it if it must not come back.
+    fn take_least_used(&self, writer: &mut Writer, only_content: bool) -> Result<Option<Taken>> {
+        let mut index = self.index_mut();
+        let Some(key) = index.next_to_go(only_content) else { return Ok(None) };
+        if key.space.function().is_none() {
+            // Content that comes back after a restart is still right. An entry that comes back might be one
+            // that a later entry had replaced, so it stays unless there is a record that hides it.
+            drop(index);
+            let buried = writer.bury(self, &key);
+            index = self.index_mut();
+            if let Err(error) = buried {
+                index.keep(&key);
+                return Err(error);
+            }
+        }
+        Ok(index.remove(&key))
     }
 
     /// Moves what is live in the oldest pack to the newest, and removes the oldest. The caller holds

@@ -7,10 +7,10 @@ use std::{fs, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
 
 use super::{
     checkpoint,
-    index::{Key, PackState, Taken},
+    index::{Key, Taken},
     inner::Inner,
     options::{CHECKPOINT_FILE_BYTES, GATHER_BYTES, MAX_PENDING_RECORDS},
-    pack::{FIRST_RECORD_AT, Pack},
+    pack::{FIRST_RECORD_AT, Pack, PackState},
     record::{HEADER_BYTES, Header, Place, Space},
 };
 use crate::{Digest, Error, HASH_BYTES, Result};
@@ -184,12 +184,10 @@ impl Writer {
         }
         let taken = inner.index_mut().remove(key);
         let Some(taken) = taken else { return Ok(()) };
-        let gone = self.forget(inner, &taken);
-        self.bury(inner, key)?;
-        if let Some(path) = gone {
+        if let Some(path) = self.forget(inner, &taken) {
             let _ = fs::remove_file(path);
         }
-        Ok(())
+        self.bury(inner, key)
     }
 
     /// Records that earlier records of this name no longer count.
