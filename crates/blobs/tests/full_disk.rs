@@ -113,6 +113,28 @@ fn room_is_left_for_others_by_evicting() {
     assert!(is_missing(&store, &sha256(&content(0, 3 << 20))));
 }
 
+/// Cleaning a pack takes room before it makes some. Where there is none, eviction has to begin.
+#[test]
+fn a_disk_without_a_free_byte_is_cleared_by_evicting() {
+    let disk = SmallDisk::mount(4 << 20);
+    let store = store_on(&disk);
+    let large = put_range(&store, 0..20, LARGE_BYTES);
+    for n in 100..105 {
+        let result = content(n, 10_000);
+        store.put_result(&tenant(), &result_key("a"), Origin::Committed, &result).unwrap();
+    }
+    let small = put_range(&store, 200..230, 900);
+    fill(&disk, &store);
+    upload_until_there_is_room(&store).unwrap();
+    assert!(is_missing(&store, &large[0]));
+    assert!(store.contains_all(&tenant(), &large[15..]));
+    assert!(store.contains_all(&tenant(), &small));
+    let result = store.get_result(&tenant(), &result_key("a"), Serve::Any).unwrap().unwrap();
+    assert_eq!(result.bytes, content(104, 10_000));
+    put_range(&store, 300..305, LARGE_BYTES);
+    assert_eq!(store.usage().upload_bytes, 0);
+}
+
 /// That a cached entry is evicted has to be written down. Where that cannot be, the entry stays, and content
 /// goes instead of it: at once and from the disk, too.
 #[test]

@@ -245,6 +245,7 @@ impl Index {
         (entry.pack, entry.offset) = (header.pack, header.offset);
         if let Some(state) = self.packs.get_mut(&old_pack) {
             state.live_bytes -= bytes;
+            state.has_moved = true;
         }
         if let Some(state) = self.packs.get_mut(&header.pack) {
             state.live_bytes += header.bytes();

@@ -151,11 +151,13 @@ pub struct PackState {
     pub live_bytes: u64,
     /// Whether it holds records that say "removed". They count for as long as an older pack exists.
     pub removes: bool,
+    /// Whether records of it were copied to another pack and a power loss could still take the copies.
+    pub has_moved: bool,
 }
 
 impl PackState {
     pub fn new(pack: Arc<Pack>, bytes: u64) -> PackState {
-        PackState { pack, bytes, live_bytes: 0, removes: false }
+        PackState { pack, bytes, live_bytes: 0, removes: false, has_moved: false }
     }
 
     /// Bytes that cleaning would free. The head of a pack is none of them: its successor has one as well.

@@ -193,18 +193,29 @@ impl Inner {
 
     /// Evicts or cleans a little; false when there is nothing left to do. The caller holds `housekeeping`.
     fn make_some_room(&self, short: u64) -> Result<bool> {
+        let cleaned = self.clean_some();
+        match &cleaned {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            // Cleaning takes room before it makes some. Evicting may give it that for the next turn.
+            Err(error) => tracing::warn!(%error, "a pack could not be cleaned"),
+        }
+        let evicted = self.evict_some(short);
+        if matches!(evicted, Ok(true)) {
+            return Ok(true);
+        }
+        // Everything is in use. What can still be had is what died of it.
+        let cleaned = cleaned.and_then(|_| Ok(self.index().dead_bytes() > 0 && self.clean_oldest()?));
+        Ok(cleaned? || evicted?)
+    }
+
+    /// Removes or cleans a pack, if there is one that is worth it.
+    fn clean_some(&self) -> Result<bool> {
         if let Some(pack) = self.worth_dropping() {
             self.drop_pack(pack)?;
             return Ok(true);
         }
-        if self.is_worth_cleaning() && self.clean_oldest()? {
-            return Ok(true);
-        }
-        if self.evict_some(short)? {
-            return Ok(true);
-        }
-        // Everything is in use. What can still be had is what died of it.
-        Ok(self.index().dead_bytes() > 0 && self.clean_oldest()?)
+        Ok(self.is_worth_cleaning() && self.clean_oldest()?)
     }
 
     /// A pack in which nothing is left that counts.
@@ -287,15 +298,21 @@ impl Inner {
                 None => self.writer().remove(self, key, (oldest.number, *offset))?,
             }
         }
-        if !live.is_empty() {
-            // The copies must be safe before the originals go.
-            self.checkpoint()?;
-        }
         self.drop_pack(oldest.number)?;
         Ok(true)
     }
 
+    /// Removes a pack in which nothing counts any more. The caller holds `housekeeping`.
     fn drop_pack(&self, number: u32) -> Result<()> {
+        let has_moved = || self.index().packs.get(&number).is_some_and(|state| state.has_moved);
+        if has_moved() {
+            // The copies must be safe before the originals go, and are when they are synced. A full disk may
+            // have no room for the list of them, which only spares the next start some reading.
+            let listed = self.checkpoint();
+            if has_moved() {
+                return listed;
+            }
+        }
         let Some(state) = self.index_mut().packs.remove(&number) else { return Ok(()) };
         self.totals.remove_pack_bytes(state.bytes);
         fs::remove_file(&state.pack.path).map_err(Error::io("remove", &state.pack.path))?;

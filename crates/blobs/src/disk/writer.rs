@@ -253,7 +253,10 @@ impl Inner {
             let mut writer = self.writer();
             (std::mem::take(&mut writer.pending), std::mem::take(&mut writer.pending_file_bytes))
         };
-        let listed = self.sync().and_then(|()| self.list(&pending));
+        let listed = self.sync().and_then(|()| {
+            self.index_mut().packs.values_mut().for_each(|state| state.has_moved = false);
+            self.list(&pending)
+        });
         if listed.is_err() {
             // They are tried again with the next ones.
             let mut writer = self.writer();
