@@ -3,7 +3,7 @@
 //! A record is in the page cache before the index points to it, so a killed process loses nothing that it
 //! has acknowledged. Nothing is synced here; that is the checkpoint's business.
 
-use std::{fs, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
+use std::{fs, os::unix::fs::FileExt, path::PathBuf, sync::Arc, time::SystemTime};
 
 use super::{
     checkpoint,
@@ -253,9 +253,10 @@ impl Inner {
             let mut writer = self.writer();
             (std::mem::take(&mut writer.pending), std::mem::take(&mut writer.pending_file_bytes))
         };
+        let synced_at = SystemTime::now();
         let listed = self.sync().and_then(|()| {
             self.index_mut().packs.values_mut().for_each(|state| state.has_moved = false);
-            self.list(&pending)
+            self.list(&pending, synced_at)
         });
         if listed.is_err() {
             // They are tried again with the next ones.
@@ -267,12 +268,12 @@ impl Inner {
         listed
     }
 
-    fn list(&self, pending: &[Header]) -> Result<()> {
+    fn list(&self, pending: &[Header], synced_at: SystemTime) -> Result<()> {
         for headers in pending.chunk_by(|one, next| one.pack == next.pack) {
             let pack = headers[0].pack;
             // A pack may have been cleaned away since.
             if self.index().packs.contains_key(&pack) {
-                checkpoint::append(&self.root, pack, headers)?;
+                checkpoint::append(&self.root, pack, headers, synced_at)?;
             }
         }
         Ok(())
