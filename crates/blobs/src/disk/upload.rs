@@ -97,6 +97,11 @@ impl Upload {
         finished
     }
 
+    /// Stops before the end. The answer is where a writer that comes back goes on; 0 if nothing is kept for it.
+    pub fn leave(self) -> u64 {
+        self.cell.kept()
+    }
+
     /// The content, unless another writer has it now.
     fn content(&self) -> Result<MutexGuard<'_, Content>> {
         let content = self.cell.content();
