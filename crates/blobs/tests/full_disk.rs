@@ -18,7 +18,7 @@ use small_disk::SmallDisk;
 
 const LARGE_BYTES: usize = 100_000;
 
-/// A store that leaves a quarter of its small disk to others.
+/// A store that leaves a mebibyte of its small disk to others.
 fn store_on(disk: &SmallDisk) -> Store {
     let options = Options { keep_free_bytes: 1 << 20, ..options() };
     Store::open(disk.path().join("store"), options).unwrap()
@@ -45,8 +45,8 @@ fn fill(disk: &SmallDisk, store: &Store) {
     }
 }
 
-/// Uploads that come to nothing, until one finds room. They take a mebibyte of the cap each, and the free
-/// space is looked at after every 64 of them.
+/// Uploads that come to nothing, until one finds room: enough of them to have the free space looked at twice,
+/// at a mebibyte of the cap each, even if no write fails.
 fn upload_until_there_is_room(store: &Store) -> Result<()> {
     let request = UploadRequest::new(Expect::Anything(DigestFunction::Sha256));
     let mut last = Ok(());
@@ -111,6 +111,21 @@ fn room_is_left_for_others_by_evicting() {
     assert!(usage.file_bytes <= (100 << 20) + (64 << 20) + (3 << 20), "{usage:?}");
     assert!(store.contains_all(&tenant(), &[sha256(&content(79, 3 << 20))]));
     assert!(is_missing(&store, &sha256(&content(0, 3 << 20))));
+}
+
+/// Nobody has to fail for as long as it takes until the next look at the free space is due.
+#[test]
+fn a_write_that_fails_on_a_full_disk_makes_the_next_one_find_room() {
+    let disk = SmallDisk::mount(8 << 20);
+    let store = store_on(&disk);
+    put_range(&store, 0..50, LARGE_BYTES);
+    fill(&disk, &store);
+    put(&store, &content(100, 900)).unwrap();
+    put(&store, &content(101, LARGE_BYTES)).unwrap();
+    let others = File::options().append(true).open(disk.path().join("others")).unwrap();
+    while (&others).write_all(&[1; 4096]).is_ok() {}
+    assert!(matches!(put(&store, &content(102, LARGE_BYTES)), Err(Error::DiskFull)));
+    put(&store, &content(102, LARGE_BYTES)).unwrap();
 }
 
 /// Cleaning a pack takes room before it makes some. Where there is none, eviction has to begin.

@@ -88,6 +88,14 @@ impl Totals {
         Some(Reservation { totals: self, bytes })
     }
 
+    /// Has the next reservation look at the free space if a write found none. Others may have taken it before
+    /// the next look was due.
+    pub fn note_failure(&self, error: &Error) {
+        if matches!(error, Error::DiskFull) {
+            self.unlooked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
+        }
+    }
+
     pub fn release(&self, bytes: u64) {
         *self.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner) -= bytes;
     }
@@ -154,10 +162,7 @@ impl Inner {
             return Ok(());
         }
         self.totals.unlooked_bytes.store(0, Ordering::Relaxed);
-        self.make_free_space().inspect_err(|_| {
-            // The next one looks again.
-            self.totals.unlooked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
-        })
+        self.make_free_space().inspect_err(|error| self.totals.note_failure(error))
     }
 
     fn make_free_space(&self) -> Result<()> {

@@ -80,7 +80,7 @@ impl Upload {
         if offset != content.committed {
             return Err(Error::WrongOffset { committed: content.committed, offset });
         }
-        content.write(piece)?;
+        content.write(piece).inspect_err(|error| self.inner.totals.note_failure(error))?;
         self.cell.note(&content);
         drop(content);
         let is_here = is_here(&self.inner, &self.tenant, &self.cell.expect);

@@ -155,7 +155,9 @@ impl Writer {
     fn write_buffer(&mut self, inner: &Inner) -> Result<()> {
         if let Err(error) = self.pack.file.write_all_at(&self.buffer, self.end) {
             self.is_spoilt = self.pack.file.set_len(self.end).is_err();
-            return Err(Error::io("write", &self.pack.path)(error));
+            let error = Error::io("write", &self.pack.path)(error);
+            inner.totals.note_failure(&error);
+            return Err(error);
         }
         let bytes = self.buffer.len() as u64;
         self.end += bytes;
