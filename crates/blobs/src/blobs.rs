@@ -86,7 +86,7 @@ pub trait BlobReader: Send {
 /// A blob on its way in. Dropping it leaves what was committed for a writer that comes back with the same
 /// name, for a bounded time.
 pub trait BlobWriter: Send {
-    /// Where the next write must begin.
+    /// Where the next write must begin. Less may be left for a writer that comes back; see `leave`.
     fn committed(&self) -> u64;
 
     /// Takes the piece that starts at `offset`. The answer says whether going on is of any use.
@@ -94,6 +94,13 @@ pub trait BlobWriter: Send {
 
     /// Checks the content and makes the blob visible; its digest is the answer.
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<Digest>>;
+
+    /// Stops before the end, keeping what has come if it is worth it. The answer is where a writer that comes
+    /// back can go on: never more than [`Blobs::write_status`] says afterwards, which is what a writer that
+    /// does not know better relies on.
+    fn leave(self: Box<Self>) -> BoxFuture<'static, Result<u64>> {
+        Box::pin(async { Ok(0) })
+    }
 }
 
 /// What is about to be uploaded.
@@ -144,7 +151,7 @@ pub enum Progress {
     Present,
 }
 
-/// How far an upload has come.
+/// How far an upload has come, counting only what stays when its writer goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WriteStatus {
     pub committed: u64,

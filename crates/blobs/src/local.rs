@@ -309,10 +309,23 @@ impl BlobWriter for LocalWriter {
             .await?
         })
     }
+
+    fn leave(mut self: Box<Self>) -> BoxFuture<'static, Result<u64>> {
+        Box::pin(async move {
+            let mut upload = self.upload.take().ok_or_else(interrupted)?;
+            let gathered = std::mem::take(&mut self.gathered);
+            hop(move || {
+                write_all(&mut upload, &gathered)?;
+                Ok(upload.leave())
+            })
+            .await?
+        })
+    }
 }
 
 impl Drop for LocalWriter {
     fn drop(&mut self) {
+        // What was gathered is not written any more: somebody may have been told already where to go on.
         // Giving up a large upload frees its file, which can take a while.
         if let Some(upload) = self.upload.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

@@ -93,6 +93,40 @@ async fn an_upload_resumes_where_the_store_says() {
     assert!(read_all(&blobs, digest, 0, None).await.unwrap() == content);
 }
 
+/// R24: whatever a writer has gathered and not written when it goes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_that_leaves_says_where_to_go_on() {
+    const PIECE_BYTES: usize = 40_000;
+    let root = tempfile::tempdir().unwrap();
+    let blobs = Local::new(open(root.path()));
+    for (pieces, leaves) in [(1, true), (10, true), (10, false)] {
+        let content = content(pieces as u64 + u64::from(leaves), 1_000_000);
+        let digest = sha256(&content);
+        let begun = blobs.write(&tenant(), UploadRequest::named(digest, "u", 0)).await.unwrap();
+        let Begun::Writer(mut writer) = begun else { panic!("it is not here") };
+        for at in (0..pieces).map(|n| n * PIECE_BYTES) {
+            writer.write(at as u64, content.slice(at..at + PIECE_BYTES)).await.unwrap();
+        }
+        let sent = (pieces * PIECE_BYTES) as u64;
+        assert_eq!(writer.committed(), sent);
+        if leaves {
+            assert_eq!(writer.leave().await.unwrap(), sent);
+        } else {
+            drop(writer);
+        }
+        let committed = blobs.write_status(&tenant(), "u", digest).await.committed;
+        assert!(committed > 0 && if leaves { committed == sent } else { committed < sent }, "{committed}");
+        let finished = write_all(&blobs, UploadRequest::named(digest, "u", committed), &content).await;
+        assert_eq!(finished.unwrap(), digest);
+    }
+    let small = sha256(&content(99, 500));
+    let begun = blobs.write(&tenant(), UploadRequest::named(small, "u", 0)).await.unwrap();
+    let Begun::Writer(mut writer) = begun else { panic!("it is not here") };
+    writer.write(0, content(99, 400)).await.unwrap();
+    assert_eq!(writer.leave().await.unwrap(), 0);
+    assert_eq!(blobs.write_status(&tenant(), "u", small).await.committed, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn results_and_raw_entries_are_kept() {
     let root = tempfile::tempdir().unwrap();

@@ -53,6 +53,33 @@ fn a_name_that_nobody_knows_starts_at_zero() {
     assert!(matches!(resumed, Err(Error::WrongOffset { committed: 0, offset: 3 })));
 }
 
+/// What is in memory goes with its writer, so nobody is told to go on behind it (R24).
+#[test]
+fn only_what_stays_is_said_to_be_committed() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    let content = content(1, 10_000);
+    let digest = sha256(&content);
+    let begin = || store.write(&tenant(), &UploadRequest::named(digest, "u", 0)).unwrap().unwrap();
+    let told = || store.write_status(&tenant(), "u", &digest).committed;
+    let mut upload = begin();
+    upload.write(0, &content[..900]).unwrap();
+    assert_eq!((upload.committed(), told()), (900, 0));
+    assert!(matches!(
+        store.write(&tenant(), &UploadRequest::named(digest, "u", 899)),
+        Err(Error::WrongOffset { committed: 0, offset: 899 })
+    ));
+    assert_eq!((upload.leave(), told()), (0, 0));
+    let mut upload = begin();
+    upload.write(0, &content[..900]).unwrap();
+    upload.write(900, &content[900..2000]).unwrap();
+    assert_eq!(told(), 2000);
+    assert_eq!((upload.leave(), told()), (2000, 2000));
+    let mut unnamed = store.write(&tenant(), &UploadRequest::new(Expect::Digest(digest))).unwrap().unwrap();
+    unnamed.write(0, &content[..2000]).unwrap();
+    assert_eq!(unnamed.leave(), 0);
+}
+
 #[test]
 fn a_writer_that_starts_anew_gets_a_clean_upload() {
     let root = tempfile::tempdir().unwrap();

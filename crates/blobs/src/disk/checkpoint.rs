@@ -1,7 +1,8 @@
 //! The list of a pack's records, kept beside it, so that a start need not read the pack.
 //!
 //! A frame is appended only after the records it lists, and the files they stand for, are safe on disk. So
-//! what is listed survived a power loss, and what is not is read and checked at the next start.
+//! what is listed survived a power loss, and what is not is read and checked at the next start. The time of
+//! the file is the one when the last sync began: whatever was written before is safe.
 //!
 //! ```text
 //!  0  magic "LBI1"     4  number of headers (u32)     8  end of the last record (u32)
@@ -13,6 +14,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use super::{
@@ -30,8 +32,13 @@ pub fn path(root: &Path, pack: u32) -> PathBuf {
     root.join("packs").join(format!("{pack:08x}.list"))
 }
 
-/// Lists further records of a pack. A frame that a crash cuts off is ignored, and so is what follows it.
-pub fn append(root: &Path, pack: u32, headers: &[Header]) -> Result<()> {
+/// When the sync began that made the listed records safe.
+pub fn safe_until(root: &Path, pack: u32) -> Option<SystemTime> {
+    fs::metadata(path(root, pack)).and_then(|list| list.modified()).ok()
+}
+
+/// Lists further records of a pack, which a sync that began at `synced_at` made safe. A frame that a crash cuts off is ignored, and so is what follows it.
+pub fn append(root: &Path, pack: u32, headers: &[Header], synced_at: SystemTime) -> Result<()> {
     let path = path(root, pack);
     let mut file = fs::OpenOptions::new()
         .append(true)
@@ -47,6 +54,8 @@ pub fn append(root: &Path, pack: u32, headers: &[Header]) -> Result<()> {
             return Err(Error::io("write", &path)(error));
         }
     }
+    // Where it cannot be set, the time is a little late, and a file of that moment is not looked into.
+    let _ = file.set_modified(synced_at);
     Ok(())
 }
 
@@ -68,8 +77,11 @@ pub fn read(root: &Path, pack: u32, mut found: impl FnMut(Header)) -> Result<u64
         covered = end;
         whole_bytes += frame.len() as u64;
     }
-    if file.metadata().map_err(Error::io("measure", &path))?.len() > whole_bytes {
+    let found = file.metadata().map_err(Error::io("measure", &path))?;
+    if found.len() > whole_bytes {
         file.set_len(whole_bytes).map_err(Error::io("shorten", &path))?;
+        // Nothing has become safer by this.
+        let _ = found.modified().and_then(|time| file.set_modified(time));
     }
     Ok(covered)
 }
@@ -162,8 +174,8 @@ mod tests {
         fs::create_dir(root.path().join("packs")).unwrap();
         assert_eq!(read_all(root.path()), (FIRST_RECORD_AT, Vec::new()));
         let all = headers(40_000);
-        append(root.path(), 7, &all[..10]).unwrap();
-        append(root.path(), 7, &all[10..]).unwrap();
+        append(root.path(), 7, &all[..10], SystemTime::now()).unwrap();
+        append(root.path(), 7, &all[10..], SystemTime::now()).unwrap();
         assert_eq!(read_all(root.path()), (all[39_999].end(), all));
     }
 
@@ -174,7 +186,7 @@ mod tests {
             fs::create_dir(root.path().join("packs")).unwrap();
             let all = headers(30);
             for three in all.chunks(3) {
-                append(root.path(), 7, three).unwrap();
+                append(root.path(), 7, three, SystemTime::now()).unwrap();
             }
             let path = path(root.path(), 7);
             let mut bytes = fs::read(&path).unwrap();

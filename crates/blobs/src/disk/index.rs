@@ -17,7 +17,7 @@ use foldhash::fast::RandomState;
 use hashbrown::{HashTable, hash_table};
 
 use super::{
-    pack::{FIRST_RECORD_AT, Pack},
+    pack::{Pack, PackState},
     record::{HEADER_BYTES, Header, Place, Space, data_bytes},
 };
 use crate::{Digest, HASH_BYTES, Tenant};
@@ -69,27 +69,6 @@ pub struct Location {
     pub data_bytes: u32,
     pub place: Place,
     pub size: u64,
-}
-
-pub struct PackState {
-    pub pack: Arc<Pack>,
-    /// Length of the file.
-    pub bytes: u64,
-    /// Bytes of records that the index points to.
-    pub live_bytes: u64,
-    /// Whether it holds records that say "removed". They count for as long as an older pack exists.
-    pub removes: bool,
-}
-
-impl PackState {
-    pub fn new(pack: Arc<Pack>, bytes: u64) -> PackState {
-        PackState { pack, bytes, live_bytes: 0, removes: false }
-    }
-
-    /// Bytes that cleaning would free. The head of a pack is none of them: its successor has one as well.
-    pub fn dead_bytes(&self) -> u64 {
-        self.bytes.saturating_sub(self.live_bytes + FIRST_RECORD_AT)
-    }
 }
 
 /// An entry that has just left the index.
@@ -266,6 +245,7 @@ impl Index {
         (entry.pack, entry.offset) = (header.pack, header.offset);
         if let Some(state) = self.packs.get_mut(&old_pack) {
             state.live_bytes -= bytes;
+            state.has_moved = true;
         }
         if let Some(state) = self.packs.get_mut(&header.pack) {
             state.live_bytes += header.bytes();
@@ -288,29 +268,37 @@ impl Index {
         Some(entry.taken())
     }
 
-    /// Takes out the least recently used entry that nobody has pinned. Pinned ones are in use, and are
-    /// marked so.
-    pub fn take_least_used(&mut self) -> Option<Taken> {
-        let mut pinned = 0;
+    /// The least recently used entry that may go: one that nobody has pinned, and content if only that may.
+    /// What is passed over is in use, and is marked so. The caller removes the entry or keeps it.
+    pub fn next_to_go(&mut self, only_content: bool) -> Option<Key> {
+        let mut passed_over = 0;
         while let Some(Reverse((time, slot))) = self.by_use.pop() {
             let Some(entry) = &self.entries[slot as usize] else { continue };
             let used_at = entry.used_at.load(Ordering::Relaxed);
             let key = entry.key();
             if used_at > time {
                 self.by_use.push(Reverse((used_at, slot)));
-            } else if self.pins.contains_key(&key) {
-                let now = self.now();
-                entry.used_at.store(now, Ordering::Relaxed);
-                self.by_use.push(Reverse((now, slot)));
-                pinned += 1;
-                if pinned > self.table.len() {
+            } else if self.pins.contains_key(&key) || (only_content && key.space.function().is_none()) {
+                self.keep(&key);
+                passed_over += 1;
+                if passed_over > self.table.len() {
                     return None;
                 }
             } else {
-                return self.remove(&key);
+                return Some(key);
             }
         }
         None
+    }
+
+    /// Marks an entry used that could have been the next to go.
+    pub fn keep(&mut self, key: &Key) {
+        let now = self.now();
+        let Some(slot) = self.slot(key) else { return };
+        if let Some(entry) = &self.entries[slot as usize] {
+            entry.used_at.store(now, Ordering::Relaxed);
+        }
+        self.by_use.push(Reverse((now, slot)));
     }
 
     /// How many are pinned.

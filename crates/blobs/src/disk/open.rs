@@ -1,13 +1,15 @@
 //! Opens a store: reads the lists of the packs, checks what is not listed, and throws away what is no blob.
 //!
 //! Almost all of the time goes into putting names into the index; the lists are read at the speed of the
-//! disk, and neither packs nor files are looked into unless they were written since the last checkpoint.
+//! disk, files are measured, and neither packs nor files are looked into unless they were written since the
+//! last checkpoint.
 
 use std::{
-    collections::HashSet,
+    collections::HashMap,
     fs::{self, File},
     path::Path,
     sync::{Arc, Mutex, RwLock, atomic::AtomicU64},
+    time::{Duration, SystemTime},
 };
 
 use foldhash::fast::RandomState;
@@ -15,10 +17,10 @@ use foldhash::fast::RandomState;
 use super::{
     checkpoint,
     identity::{FILES, Home, PACKS, TEMP},
-    index::{Index, Key, PackState},
+    index::{Index, Key},
     inner::{Inner, file_path},
     options::{CHUNK_BYTES, Options},
-    pack::{FIRST_RECORD_AT, Pack, read_at},
+    pack::{FIRST_RECORD_AT, Pack, PackState, read_at},
     record::{HEADER_BYTES, Header, Place, Space},
     room::Totals,
     sums::is_chunk,
@@ -27,13 +29,27 @@ use super::{
 };
 use crate::{DigestFunction, Error, Hash, Result};
 
+/// The time of a file may be behind the clock by so much: kernels count in ticks, some file systems in seconds.
+const TIME_LAG: Duration = Duration::from_secs(1);
+
 /// The name of a file: tenant, space and hash.
 type FileName = ([u8; 16], Space, [u8; 32]);
 
+#[derive(Clone, Copy)]
+struct FileState {
+    bytes: u64,
+    /// Whether it may have been written after the last checkpoint.
+    is_recent: bool,
+}
+
+type Files = HashMap<FileName, FileState, RandomState>;
+
 pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
     clear(&root.join(TEMP))?;
-    let mut recovery = Recovery { root, files: list_files(root)?, index: Index::new(), unlisted: Vec::new() };
     let numbers = list_packs(root)?;
+    let safe_until = numbers.iter().filter_map(|number| checkpoint::safe_until(root, *number)).max();
+    let files = list_files(root, safe_until)?;
+    let mut recovery = Recovery { root, files, index: Index::new(), unlisted: Vec::new() };
     recovery.reserve(&numbers);
     let mut newest = None;
     for number in numbers {
@@ -74,7 +90,7 @@ pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
 
 struct Recovery<'a> {
     root: &'a Path,
-    files: HashSet<FileName, RandomState>,
+    files: Files,
     index: Index,
     /// Records that no list has, in the order of the packs.
     unlisted: Vec<Header>,
@@ -101,12 +117,12 @@ impl Recovery<'_> {
         let bytes = pack.bytes()?;
         self.index.packs.insert(number, PackState::new(pack.clone(), bytes));
         let listed_end = checkpoint::read(self.root, number, |header| {
-            if header.end() <= bytes {
+            if header.end() <= bytes && !self.is_outdated(&header, &pack) {
                 self.take(&header);
             }
         })?;
         let end = pack.scan(listed_end, |header, data| {
-            if header.place == Place::File && !self.is_intact(&header, data) {
+            if header.place == Place::File && !self.confirm(&header, data) {
                 return Ok(());
             }
             self.take(&header);
@@ -124,10 +140,10 @@ impl Recovery<'_> {
             Place::Pack => {
                 self.index.insert(header);
             }
-            Place::File if self.files.contains(&(header.tenant, header.space, header.hash)) => {
+            Place::File if self.files.get(&name(header)).is_some_and(|file| file.bytes == header.size) => {
                 self.index.insert(header);
             }
-            // Evicted since.
+            // Evicted since, and perhaps uploaded again in part.
             Place::File => {}
             Place::Removed => {
                 if let Some(state) = self.index.packs.get_mut(&header.pack) {
@@ -137,6 +153,35 @@ impl Recovery<'_> {
                 self.index.remove(&Key { tenant, space: header.space, hash: header.hash });
             }
         }
+    }
+
+    /// Whether a listed record no longer speaks of the file under its name. The file was safe when it was
+    /// listed; if it was evicted and uploaded again, a power loss may have spoilt the new file and taken the
+    /// new record, but then the file is younger than the lists.
+    fn is_outdated(&mut self, header: &Header, pack: &Pack) -> bool {
+        if header.place != Place::File || !self.files.get(&name(header)).is_some_and(|file| file.is_recent) {
+            return false;
+        }
+        match pack.read(header.offset, header.data_bytes) {
+            Ok(Some((_, sums))) => !self.confirm(header, &sums),
+            // Its first reader will find it damaged.
+            _ => false,
+        }
+    }
+
+    /// Checks a file against its record. One that is wrong goes, and so does what earlier records said of it.
+    fn confirm(&mut self, header: &Header, sums: &[u8]) -> bool {
+        let is_intact = self.is_intact(header, sums);
+        if is_intact {
+            if let Some(file) = self.files.get_mut(&name(header)) {
+                file.is_recent = false;
+            }
+        } else if self.files.remove(&name(header)).is_some() {
+            let tenant = self.index.tenant_or_new(header.tenant);
+            self.index.remove(&Key { tenant, space: header.space, hash: header.hash });
+            self.remove_file(&name(header));
+        }
+        is_intact
     }
 
     /// Whether a file is what it was, after the system may have failed while it was written.
@@ -165,13 +210,19 @@ impl Recovery<'_> {
         for (key, _) in self.index.in_files() {
             self.files.remove(&(self.index.fingerprint(key.tenant), key.space, key.hash));
         }
-        for (tenant, space, hash) in &self.files {
-            let path = file_path(self.root, *tenant, *space, hash);
-            if let Err(error) = fs::remove_file(&path) {
-                tracing::warn!(path = %path.display(), %error, "a file without a record could not be removed");
-            }
+        self.files.keys().for_each(|name| self.remove_file(name));
+    }
+
+    fn remove_file(&self, (tenant, space, hash): &FileName) {
+        let path = file_path(self.root, *tenant, *space, hash);
+        if let Err(error) = fs::remove_file(&path) {
+            tracing::warn!(path = %path.display(), %error, "a file that is no blob could not be removed");
         }
     }
+}
+
+fn name(header: &Header) -> FileName {
+    (header.tenant, header.space, header.hash)
 }
 
 /// The numbers of the packs, in order. Lists without a pack are removed.
@@ -189,24 +240,38 @@ fn list_packs(root: &Path) -> Result<Vec<u32>> {
     Ok(packs)
 }
 
-/// Every file of a blob, by what its name says.
-fn list_files(root: &Path) -> Result<HashSet<FileName, RandomState>> {
-    let mut files = HashSet::default();
+/// Every file of a blob, by what its name says. `safe_until` is the time of the last checkpoint.
+fn list_files(root: &Path, safe_until: Option<SystemTime>) -> Result<Files> {
+    let mut files = HashMap::default();
     let root = root.join(FILES);
     for tenant_name in names(&root)? {
         let Ok(tenant) = u128::from_str_radix(&tenant_name, 16) else { continue };
         for shard in names(&root.join(&tenant_name))? {
-            for name in names(&root.join(&tenant_name).join(&shard))? {
+            let shard = root.join(&tenant_name).join(&shard);
+            for name in names(&shard)? {
                 let parsed = name.split_once('-').and_then(|(function, hash)| {
                     Some((DigestFunction::from_name(function)?, Hash::parse(hash).ok()?))
                 });
-                if let Some((function, hash)) = parsed {
-                    files.insert((tenant.to_be_bytes(), function.into(), hash.0));
-                }
+                let Some((function, hash)) = parsed else { continue };
+                let path = shard.join(&name);
+                let Ok(found) = fs::symlink_metadata(&path).inspect_err(|error| {
+                    tracing::error!(path = %path.display(), %error, "a file is not readable; its blob is missing");
+                }) else {
+                    continue;
+                };
+                let state =
+                    FileState { bytes: found.len(), is_recent: is_recent(found.modified().ok(), safe_until) };
+                files.insert((tenant.to_be_bytes(), function.into(), hash.0), state);
             }
         }
     }
     Ok(files)
+}
+
+/// Whether something may have been written after a time. What is not known counts as recent.
+fn is_recent(modified: Option<SystemTime>, safe_until: Option<SystemTime>) -> bool {
+    let age = safe_until.zip(modified).and_then(|(safe, modified)| safe.duration_since(modified).ok());
+    age.is_none_or(|age| age <= TIME_LAG)
 }
 
 fn clear(directory: &Path) -> Result<()> {

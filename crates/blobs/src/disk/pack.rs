@@ -8,6 +8,7 @@ use std::{
     io::{self, IoSliceMut},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -138,6 +139,30 @@ impl Pack {
                 return Ok(at);
             }
         }
+    }
+}
+
+/// What the index knows of a pack.
+pub struct PackState {
+    pub pack: Arc<Pack>,
+    /// Length of the file.
+    pub bytes: u64,
+    /// Bytes of records that the index points to.
+    pub live_bytes: u64,
+    /// Whether it holds records that say "removed". They count for as long as an older pack exists.
+    pub removes: bool,
+    /// Whether records of it were copied to another pack and a power loss could still take the copies.
+    pub has_moved: bool,
+}
+
+impl PackState {
+    pub fn new(pack: Arc<Pack>, bytes: u64) -> PackState {
+        PackState { pack, bytes, live_bytes: 0, removes: false, has_moved: false }
+    }
+
+    /// Bytes that cleaning would free. The head of a pack is none of them: its successor has one as well.
+    pub fn dead_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.live_bytes + FIRST_RECORD_AT)
     }
 }
 

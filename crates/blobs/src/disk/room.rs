@@ -1,10 +1,11 @@
 //! Keeps the store below its cap: counts bytes, evicts what was not used for the longest time, and cleans
 //! packs.
 //!
-//! The cap is on bytes on disk, dead ones included; while a pack is cleaned, its live bytes are there twice. Evicting a file frees it at once. Evicting a packed blob
-//! leaves dead bytes in its pack; when too many bytes of all packs are dead, the oldest pack is cleaned: what
-//! is live in it moves to the newest, and the file goes. Because it is always the oldest, records that say
-//! "removed" need never be moved: there is nothing older that they speak of.
+//! The cap is on bytes on disk, dead ones included; while a pack is cleaned, its live bytes are there twice.
+//! Evicting a file frees it at once. Evicting a packed blob leaves dead bytes in its pack; when too many bytes
+//! of all packs are dead, the oldest pack is cleaned: what is live in it moves to the newest, and the file
+//! goes. Because it is always the oldest, records that say "removed" need never be moved: there is nothing
+//! older that they speak of.
 
 use std::{
     fs,
@@ -15,7 +16,8 @@ use std::{
 };
 
 use super::{
-    checkpoint, inner::Inner, options::FREE_SPACE_CHECK_BYTES, pack::FIRST_RECORD_AT, record::Place,
+    checkpoint, index::Taken, inner::Inner, options::FREE_SPACE_CHECK_BYTES, pack::FIRST_RECORD_AT,
+    record::Place, writer::Writer,
 };
 use crate::{Error, Result};
 
@@ -77,13 +79,21 @@ impl Totals {
     }
 
     /// Takes bytes if that leaves the total at or below the cap.
-    fn try_reserve(&self, bytes: u64, cap: u64) -> bool {
+    fn try_reserve(&self, bytes: u64, cap: u64) -> Option<Reservation<'_>> {
         let mut reserved = self.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = self.stored() + *reserved + bytes <= cap;
-        if fits {
-            *reserved += bytes;
+        if self.stored() + *reserved + bytes > cap {
+            return None;
         }
-        fits
+        *reserved += bytes;
+        Some(Reservation { totals: self, bytes })
+    }
+
+    /// Has the next reservation look at the free space if a write found none. Others may have taken it before
+    /// the next look was due.
+    pub fn note_failure(&self, error: &Error) {
+        if matches!(error, Error::DiskFull) {
+            self.unlooked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
+        }
     }
 
     pub fn release(&self, bytes: u64) {
@@ -98,6 +108,13 @@ pub struct Reservation<'a> {
     bytes: u64,
 }
 
+impl Reservation<'_> {
+    /// Leaves it to the caller to release the bytes.
+    fn keep(mut self) {
+        self.bytes = 0;
+    }
+}
+
 impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.totals.release(self.bytes);
@@ -110,24 +127,25 @@ impl Inner {
         self.reserve(bytes + (2 + bytes / self.options.pack_bytes) * FIRST_RECORD_AT)
     }
 
-    fn reserve(&self, bytes: u64) -> Result<Reservation<'_>> {
-        self.reserve_bytes(bytes)?;
-        Ok(Reservation { totals: &self.totals, bytes })
-    }
-
     /// Like `reserve`; the caller releases the bytes.
     pub fn reserve_bytes(&self, bytes: u64) -> Result<()> {
+        self.reserve(bytes)?.keep();
+        Ok(())
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reservation<'_>> {
         let cap = self.options.cap_bytes;
-        if self.totals.try_reserve(bytes, cap) && self.has_free_space(bytes)? {
+        if let Some(reservation) = self.totals.try_reserve(bytes, cap) {
+            self.look_at_free_space(bytes)?;
             if self.totals.used() > self.comfortable_bytes() {
                 self.signal.wake();
             }
-            return Ok(());
+            return Ok(reservation);
         }
         let _housekeeping = self.keep_house();
         loop {
-            if self.totals.try_reserve(bytes, cap) {
-                return Ok(());
+            if let Some(reservation) = self.totals.try_reserve(bytes, cap) {
+                return Ok(reservation);
             }
             let short = (self.totals.used() + bytes).saturating_sub(cap).max(1);
             if !self.make_some_room(short)? {
@@ -136,25 +154,25 @@ impl Inner {
         }
     }
 
-    /// Looks at the file system now and then. What is too little for others is made up for by evicting; a
-    /// reservation that cannot be honoured is given back.
-    fn has_free_space(&self, bytes: u64) -> Result<bool> {
-        let keep = self.options.keep_free_bytes;
+    /// Looks at the file system after every so many bytes. What is too little for others is made up for by
+    /// evicting.
+    fn look_at_free_space(&self, bytes: u64) -> Result<()> {
         let unlooked = self.totals.unlooked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if keep == 0 || unlooked < FREE_SPACE_CHECK_BYTES {
-            return Ok(true);
+        if self.options.keep_free_bytes == 0 || unlooked < FREE_SPACE_CHECK_BYTES {
+            return Ok(());
         }
         self.totals.unlooked_bytes.store(0, Ordering::Relaxed);
+        self.make_free_space().inspect_err(|error| self.totals.note_failure(error))
+    }
+
+    fn make_free_space(&self) -> Result<()> {
         let _housekeeping = self.keep_house();
-        while let short @ 1.. = keep.saturating_sub(self.free_bytes()?) {
+        while let short @ 1.. = self.options.keep_free_bytes.saturating_sub(self.free_bytes()?) {
             if !self.make_some_room(short)? {
-                // The next one looks again.
-                self.totals.unlooked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
-                self.totals.release(bytes);
                 return Err(Error::DiskFull);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn free_bytes(&self) -> Result<u64> {
@@ -180,18 +198,29 @@ impl Inner {
 
     /// Evicts or cleans a little; false when there is nothing left to do. The caller holds `housekeeping`.
     fn make_some_room(&self, short: u64) -> Result<bool> {
+        let cleaned = self.clean_some();
+        match &cleaned {
+            Ok(true) => return Ok(true),
+            Ok(false) => {}
+            // Cleaning takes room before it makes some. Evicting may give it that for the next turn.
+            Err(error) => tracing::warn!(%error, "a pack could not be cleaned"),
+        }
+        let evicted = self.evict_some(short);
+        if matches!(evicted, Ok(true)) {
+            return Ok(true);
+        }
+        // Everything is in use. What can still be had is what died of it.
+        let cleaned = cleaned.and_then(|_| Ok(self.index().dead_bytes() > 0 && self.clean_oldest()?));
+        Ok(cleaned? || evicted?)
+    }
+
+    /// Removes or cleans a pack, if there is one that is worth it.
+    fn clean_some(&self) -> Result<bool> {
         if let Some(pack) = self.worth_dropping() {
             self.drop_pack(pack)?;
             return Ok(true);
         }
-        if self.is_worth_cleaning() && self.clean_oldest()? {
-            return Ok(true);
-        }
-        if self.evict_some(short)? {
-            return Ok(true);
-        }
-        // Everything is in use. What can still be had is what died of it.
-        Ok(self.index().dead_bytes() > 0 && self.clean_oldest()?)
+        Ok(self.is_worth_cleaning() && self.clean_oldest()?)
     }
 
     /// A pack in which nothing is left that counts.
@@ -214,25 +243,46 @@ impl Inner {
         let mut gone = Vec::new();
         let mut evicted = 0;
         let mut freed = 0;
+        let mut unburied = None;
         {
             let mut writer = self.writer();
             while freed < short && evicted < EVICT_AT_ONCE {
-                let taken = self.index_mut().take_least_used();
-                let Some(taken) = taken else { break };
-                evicted += 1;
-                freed += taken.record_bytes + if taken.place == Place::File { taken.size } else { 0 };
-                gone.extend(writer.forget(self, &taken));
-                if taken.key.space.function().is_none() {
-                    // Content that comes back after a restart is still right. An entry that comes back might
-                    // be one that a later entry had replaced.
-                    writer.bury(self, &taken.key)?;
+                match self.take_least_used(&mut writer, unburied.is_some()) {
+                    Ok(Some(taken)) => {
+                        evicted += 1;
+                        freed += taken.record_bytes + if taken.place == Place::File { taken.size } else { 0 };
+                        gone.extend(writer.forget(self, &taken));
+                    }
+                    Ok(None) => break,
+                    Err(error) => unburied = Some(error),
                 }
             }
         }
         for path in gone {
             let _ = fs::remove_file(path);
         }
-        Ok(evicted > 0)
+        match unburied {
+            Some(error) if evicted == 0 => Err(error),
+            _ => Ok(evicted > 0),
+        }
+    }
+
+    /// Takes the least recently used entry out of the index, and records it if it must not come back.
+    fn take_least_used(&self, writer: &mut Writer, only_content: bool) -> Result<Option<Taken>> {
+        let mut index = self.index_mut();
+        let Some(key) = index.next_to_go(only_content) else { return Ok(None) };
+        if key.space.function().is_none() {
+            // Content that comes back after a restart is still right. An entry that comes back might be one
+            // that a later entry had replaced, so it stays unless there is a record that hides it.
+            drop(index);
+            let buried = writer.bury(self, &key);
+            index = self.index_mut();
+            if let Err(error) = buried {
+                index.keep(&key);
+                return Err(error);
+            }
+        }
+        Ok(index.remove(&key))
     }
 
     /// Moves what is live in the oldest pack to the newest, and removes the oldest. The caller holds
@@ -253,15 +303,21 @@ impl Inner {
                 None => self.writer().remove(self, key, (oldest.number, *offset))?,
             }
         }
-        if !live.is_empty() {
-            // The copies must be safe before the originals go.
-            self.checkpoint()?;
-        }
         self.drop_pack(oldest.number)?;
         Ok(true)
     }
 
+    /// Removes a pack in which nothing counts any more. The caller holds `housekeeping`.
     fn drop_pack(&self, number: u32) -> Result<()> {
+        let has_moved = || self.index().packs.get(&number).is_some_and(|state| state.has_moved);
+        if has_moved() {
+            // The copies must be safe before the originals go, and are when they are synced. A full disk may
+            // have no room for the list of them, which only spares the next start some reading.
+            let listed = self.checkpoint();
+            if has_moved() {
+                return listed;
+            }
+        }
         let Some(state) = self.index_mut().packs.remove(&number) else { return Ok(()) };
         self.totals.remove_pack_bytes(state.bytes);
         fs::remove_file(&state.pack.path).map_err(Error::io("remove", &state.pack.path))?;

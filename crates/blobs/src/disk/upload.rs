@@ -80,7 +80,7 @@ impl Upload {
         if offset != content.committed {
             return Err(Error::WrongOffset { committed: content.committed, offset });
         }
-        content.write(piece)?;
+        content.write(piece).inspect_err(|error| self.inner.totals.note_failure(error))?;
         self.cell.note(&content);
         drop(content);
         let is_here = is_here(&self.inner, &self.tenant, &self.cell.expect);
@@ -95,6 +95,11 @@ impl Upload {
         };
         self.inner.uploads.close(&self.cell);
         finished
+    }
+
+    /// Stops before the end. The answer is where a writer that comes back goes on; 0 if nothing is kept for it.
+    pub fn leave(self) -> u64 {
+        self.cell.kept()
     }
 
     /// The content, unless another writer has it now.

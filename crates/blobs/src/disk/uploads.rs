@@ -69,6 +69,12 @@ impl Cell {
         self.committed.load(Ordering::Acquire)
     }
 
+    /// How much of it is there for a writer that comes back, whatever becomes of the one that it has.
+    pub fn kept(&self) -> u64 {
+        let is_kept = self.name.is_some() && self.is_on_disk.load(Ordering::Acquire);
+        if is_kept { self.committed() } else { 0 }
+    }
+
     /// Tells others how far the content has come.
     pub fn note(&self, content: &Content) {
         self.is_on_disk.store(content.is_on_disk(), Ordering::Release);
@@ -102,9 +108,8 @@ impl Uploads {
         let offset = request.offset;
         match name.as_ref().and_then(|name| state.named.get_mut(name)) {
             Some(named) if offset > 0 => {
-                let committed = named.cell.committed();
-                if committed != offset {
-                    return Err(Error::WrongOffset { committed, offset });
+                if named.cell.committed() != offset {
+                    return Err(Error::WrongOffset { committed: named.cell.kept(), offset });
                 }
                 named.left_at = None;
                 let cell = named.cell.clone();
@@ -158,7 +163,7 @@ impl Uploads {
     pub fn status(&self, tenant: &Tenant, name: &str, digest: Digest) -> WriteStatus {
         let name = Name { tenant: tenant.fingerprint(), name: name.into(), digest };
         let cell = self.state().named.get(&name).map(|named| named.cell.clone());
-        WriteStatus { committed: cell.map_or(0, |cell| cell.committed()), complete: false }
+        WriteStatus { committed: cell.map_or(0, |cell| cell.kept()), complete: false }
     }
 
     /// Drops the uploads that nobody has come back to. The answer is when to look again.

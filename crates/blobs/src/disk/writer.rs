@@ -3,14 +3,14 @@
 //! A record is in the page cache before the index points to it, so a killed process loses nothing that it
 //! has acknowledged. Nothing is synced here; that is the checkpoint's business.
 
-use std::{fs, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
+use std::{fs, os::unix::fs::FileExt, path::PathBuf, sync::Arc, time::SystemTime};
 
 use super::{
     checkpoint,
-    index::{Key, PackState, Taken},
+    index::{Key, Taken},
     inner::Inner,
     options::{CHECKPOINT_FILE_BYTES, GATHER_BYTES, MAX_PENDING_RECORDS},
-    pack::{FIRST_RECORD_AT, Pack},
+    pack::{FIRST_RECORD_AT, Pack, PackState},
     record::{HEADER_BYTES, Header, Place, Space},
 };
 use crate::{Digest, Error, HASH_BYTES, Result};
@@ -155,7 +155,9 @@ impl Writer {
     fn write_buffer(&mut self, inner: &Inner) -> Result<()> {
         if let Err(error) = self.pack.file.write_all_at(&self.buffer, self.end) {
             self.is_spoilt = self.pack.file.set_len(self.end).is_err();
-            return Err(Error::io("write", &self.pack.path)(error));
+            let error = Error::io("write", &self.pack.path)(error);
+            inner.totals.note_failure(&error);
+            return Err(error);
         }
         let bytes = self.buffer.len() as u64;
         self.end += bytes;
@@ -184,12 +186,10 @@ impl Writer {
         }
         let taken = inner.index_mut().remove(key);
         let Some(taken) = taken else { return Ok(()) };
-        let gone = self.forget(inner, &taken);
-        self.bury(inner, key)?;
-        if let Some(path) = gone {
+        if let Some(path) = self.forget(inner, &taken) {
             let _ = fs::remove_file(path);
         }
-        Ok(())
+        self.bury(inner, key)
     }
 
     /// Records that earlier records of this name no longer count.
@@ -255,7 +255,11 @@ impl Inner {
             let mut writer = self.writer();
             (std::mem::take(&mut writer.pending), std::mem::take(&mut writer.pending_file_bytes))
         };
-        let listed = self.sync().and_then(|()| self.list(&pending));
+        let synced_at = SystemTime::now();
+        let listed = self.sync().and_then(|()| {
+            self.index_mut().packs.values_mut().for_each(|state| state.has_moved = false);
+            self.list(&pending, synced_at)
+        });
         if listed.is_err() {
             // They are tried again with the next ones.
             let mut writer = self.writer();
@@ -266,12 +270,12 @@ impl Inner {
         listed
     }
 
-    fn list(&self, pending: &[Header]) -> Result<()> {
+    fn list(&self, pending: &[Header], synced_at: SystemTime) -> Result<()> {
         for headers in pending.chunk_by(|one, next| one.pack == next.pack) {
             let pack = headers[0].pack;
             // A pack may have been cleaned away since.
             if self.index().packs.contains_key(&pack) {
-                checkpoint::append(&self.root, pack, headers)?;
+                checkpoint::append(&self.root, pack, headers, synced_at)?;
             }
         }
         Ok(())
