@@ -1,5 +1,6 @@
 //! Execution: actions become tasks, and operations are views of them.
 
+mod alone;
 mod command;
 pub mod directory;
 mod execute;
