@@ -30,6 +30,11 @@ pub async fn write(
         Compression::None => UploadRequest::named(name.digest, &name.upload, offset),
         Compression::Zstd => UploadRequest::new(blobs::Expect::Digest(name.digest)),
     };
+    let patience = reapi.app().bodies().receiving().max_pause;
+    let _place = match name.compression {
+        Compression::None => None,
+        Compression::Zstd => Some(store.places.decompressor(patience).await?),
+    };
     let begun = store.blobs.write(&store.tenant, upload).await.map_err(|error| store::status(&error))?;
     let Begun::Writer(writer) = begun else { return Ok(present(&name)) };
     let mut upload = Upload::new(&name, writer, offset)?;
