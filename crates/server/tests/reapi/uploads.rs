@@ -140,6 +140,10 @@ async fn i15_compressed_uploads_that_are_bombs_or_broken_are_refused_and_leave_n
         assert_eq!(read(&served, blob(&content), 0, 0).await.unwrap_err().code(), Code::NotFound, "{what}");
     }
     nothing_is_left(&served).await;
+    let told = write(&served, &zstd_name(&content, LARGE_BYTES), &honest[..honest.len() / 2], 0, false)
+        .await
+        .unwrap();
+    assert_eq!(told.committed_size, 0, "what came compressed is not kept for later");
     let told = write(&served, &zstd_name(&content, LARGE_BYTES), &honest, 0, true).await.unwrap();
     assert_eq!(told.committed_size, honest.len() as i64);
     assert_eq!(read(&served, blob(&content), 0, 0).await.unwrap(), content);
@@ -223,8 +227,9 @@ async fn n16_an_interrupted_upload_goes_on_where_it_stands_and_nowhere_else() {
     let name = name("resumed", &content);
     let half = LARGE_BYTES / 2;
     assert_eq!(status(&served, &name).await, QueryWriteStatusResponse { committed_size: 0, complete: false });
-    write(&served, &name, &content[..half], 0, false).await.unwrap();
+    let told = write(&served, &name, &content[..half], 0, false).await.unwrap();
     let stands = status(&served, &name).await;
+    assert_eq!(told.committed_size, stands.committed_size, "what a client is told is what the store keeps");
     assert!(
         !stands.complete && stands.committed_size > 0 && stands.committed_size <= half as i64,
         "{stands:?}"
