@@ -14,6 +14,7 @@ mod keeper;
 mod messages;
 mod metadata;
 mod operations;
+mod operations_page;
 mod places;
 mod resource_name;
 mod results;
