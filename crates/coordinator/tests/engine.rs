@@ -235,32 +235,6 @@ fn an_answered_wait_wakes_a_poll_whose_task_has_become_ready_meanwhile() {
 }
 
 #[test]
-fn a1_clients_who_wait_and_the_servers_own_waits_leave_each_other_room() {
-    let mut engine = engine();
-    engine.receive(submit_request(submit(1, "q")), Time(0), caller(1));
-    let wait = |wanted| Request::WaitTask { scope: scope(), task: TaskId(1), wanted, until: Time(60_000) };
-    for _ in 0..20_000 {
-        engine.receive(wait(Wanted::FinalForServer), Time(1), caller(2));
-        engine.receive(wait(Wanted::Final), Time(1), caller(3));
-    }
-    engine.receive(wait(Wanted::FinalForServer), Time(1), caller(4));
-    engine.receive(wait(Wanted::Final), Time(1), caller(5));
-    sync(&mut engine);
-    let refused: Vec<u32> = answers(&mut engine)
-        .into_iter()
-        .filter(|(_, reply)| matches!(reply, Reply::Unavailable(Unavailable::Overloaded)))
-        .map(|(who, _)| who)
-        .collect();
-    assert_eq!(refused, [5]);
-    engine.tick(Time(60_000));
-    sync(&mut engine);
-    assert_eq!(callers(&mut engine).len(), 40_001, "all are answered when their time is over");
-    engine.receive(wait(Wanted::Final), Time(1), caller(6));
-    engine.receive(wait(Wanted::FinalForServer), Time(1), caller(7));
-    assert!(answers(&mut engine).iter().all(|(_, reply)| matches!(reply, Reply::Task(_))));
-}
-
-#[test]
 fn a_task_with_a_short_delay_wakes_a_poll_although_its_submit_was_stamped_before_the_last_tick() {
     let mut engine = engine();
     engine.receive(poll("w", 9_000), Time(1), caller(1));

@@ -135,3 +135,34 @@ impl<T: ReplyTo> Waits<T> {
         Some(parked)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Caller;
+
+    impl ReplyTo for Caller {
+        fn is_closed(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a1_clients_who_wait_and_the_servers_own_waits_leave_each_other_room() {
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        let mut waits = Waits::default();
+        for _ in 0..MAX_WAITS {
+            for wanted in [Wanted::Final, Wanted::FinalForServer] {
+                assert!(waits.has_place(wanted, Time(0)));
+                waits.park(scope.clone(), TaskId(1), wanted, Time(9), Caller);
+            }
+        }
+        assert!(!waits.has_place(Wanted::Final, Time(0)));
+        assert!(!waits.has_place(Wanted::ChangeAfter(authority::Position(1)), Time(0)));
+        assert!(waits.has_place(Wanted::FinalForServer, Time(0)));
+        assert_eq!(waits.take_overdue(Time(9)).len(), 2 * MAX_WAITS);
+        assert_eq!(waits.own, 0);
+        assert!(waits.has_place(Wanted::Final, Time(9)));
+    }
+}
