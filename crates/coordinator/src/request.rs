@@ -104,6 +104,9 @@ pub enum Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Final,
+    /// The same, for the server's own sake: about one wait for each task that is not over. These leave the places of
+    /// clients who wait alone.
+    FinalForServer,
     /// Any record of the task after this one.
     ChangeAfter(Position),
 }

@@ -23,9 +23,6 @@ use crate::receiving::Receiving;
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;
 
-/// Most trees of directories that are read at one time. Each may remember 200,000 digests.
-const MAX_TREES: usize = 128;
-
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
@@ -42,7 +39,6 @@ struct Inner {
     push: push::Shared,
     content: Option<Content>,
     metrics: Metrics,
-    trees: Arc<Semaphore>,
 }
 
 /// How near a server is to its end.
@@ -94,7 +90,6 @@ impl App {
             push: push::Shared::new(push),
             content,
             metrics,
-            trees: Arc::new(Semaphore::new(MAX_TREES)),
         }))
     }
 
@@ -132,11 +127,6 @@ impl App {
 
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.0.metrics
-    }
-
-    /// Places for trees that are being read.
-    pub(crate) fn trees(&self) -> Arc<Semaphore> {
-        self.0.trees.clone()
     }
 
     /// Says that the server is about to stop, to whoever asks for its health. It serves until it does.

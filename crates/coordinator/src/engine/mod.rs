@@ -157,7 +157,7 @@ impl<T: ReplyTo> Engine<T> {
             Request::WaitTask { scope, task, wanted, until } => {
                 let current = self.detail(&scope, task);
                 let met = current.as_ref().is_none_or(|detail| waits::is_met(wanted, &detail.view.task));
-                if !self.waits.has_place(now) {
+                if !self.waits.has_place(wanted, now) {
                     self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
                 } else if met || until <= now {
                     self.reply(reply_to, Reply::Task(current.map(Box::new)));

@@ -8,14 +8,18 @@ use super::ReplyTo;
 use super::polls::SWEEP_PAUSE_MS;
 use crate::request::Wanted;
 
-/// Most waits at one time.
+/// Most waits of clients at one time.
 pub const MAX_WAITS: usize = 20_000;
+/// Most waits of the server itself, which waits for each execution. They take about 150 MiB.
+const MAX_OWN_WAITS: usize = 500_000;
 
 type WaitId = u64;
 
 pub struct Waits<T> {
     next: WaitId,
     parked: BTreeMap<WaitId, Parked<T>>,
+    /// How many of them are the server's own.
+    own: usize,
     by_task: HashMap<TaskId, BTreeSet<WaitId>>,
     overdue: BTreeSet<(Time, WaitId)>,
     /// When it was last looked for those who hung up.
@@ -35,6 +39,7 @@ impl<T> Default for Waits<T> {
         Waits {
             next: 0,
             parked: BTreeMap::new(),
+            own: 0,
             by_task: HashMap::new(),
             overdue: BTreeSet::new(),
             swept_at: Time::ZERO,
@@ -44,22 +49,33 @@ impl<T> Default for Waits<T> {
 
 pub fn is_met(wanted: Wanted, task: &Task) -> bool {
     match wanted {
-        Wanted::Final => task.is_final(),
+        Wanted::Final | Wanted::FinalForServer => task.is_final(),
         Wanted::ChangeAfter(position) => task.last > position,
     }
 }
 
+fn is_own(wanted: Wanted) -> bool {
+    wanted == Wanted::FinalForServer
+}
+
 impl<T: ReplyTo> Waits<T> {
-    /// Whether another may wait. Those who hung up give way.
-    pub fn has_place(&mut self, now: Time) -> bool {
-        if self.parked.len() >= MAX_WAITS && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
+    /// Whether another may wait for this. Those who hung up give way.
+    pub fn has_place(&mut self, wanted: Wanted, now: Time) -> bool {
+        if !self.has_room(wanted) && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
             self.swept_at = now;
             let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
             for id in closed.map(|(id, _)| *id).collect::<Vec<_>>() {
                 self.remove(id);
             }
         }
-        self.parked.len() < MAX_WAITS
+        self.has_room(wanted)
+    }
+
+    fn has_room(&self, wanted: Wanted) -> bool {
+        match is_own(wanted) {
+            true => self.own < MAX_OWN_WAITS,
+            false => self.parked.len() - self.own < MAX_WAITS,
+        }
     }
 
     pub fn next_due(&self) -> Option<Time> {
@@ -69,6 +85,7 @@ impl<T: ReplyTo> Waits<T> {
     pub fn park(&mut self, scope: Scope, task: TaskId, wanted: Wanted, until: Time, reply_to: T) {
         let id = self.next;
         self.next += 1;
+        self.own += usize::from(is_own(wanted));
         self.by_task.entry(task).or_default().insert(id);
         self.overdue.insert((until, id));
         self.parked.insert(id, Parked { scope, task, wanted, until, reply_to });
@@ -101,11 +118,13 @@ impl<T: ReplyTo> Waits<T> {
     pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.by_task.clear();
         self.overdue.clear();
+        self.own = 0;
         std::mem::take(&mut self.parked).into_values().map(|parked| parked.reply_to)
     }
 
     fn remove(&mut self, id: WaitId) -> Option<Parked<T>> {
         let parked = self.parked.remove(&id)?;
+        self.own -= usize::from(is_own(parked.wanted));
         self.overdue.remove(&(parked.until, id));
         if let Some(waiting) = self.by_task.get_mut(&parked.task) {
             waiting.remove(&id);
@@ -114,5 +133,36 @@ impl<T: ReplyTo> Waits<T> {
             }
         }
         Some(parked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Caller;
+
+    impl ReplyTo for Caller {
+        fn is_closed(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a1_clients_who_wait_and_the_servers_own_waits_leave_each_other_room() {
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        let mut waits = Waits::default();
+        for _ in 0..MAX_WAITS {
+            for wanted in [Wanted::Final, Wanted::FinalForServer] {
+                assert!(waits.has_place(wanted, Time(0)));
+                waits.park(scope.clone(), TaskId(1), wanted, Time(9), Caller);
+            }
+        }
+        assert!(!waits.has_place(Wanted::Final, Time(0)));
+        assert!(!waits.has_place(Wanted::ChangeAfter(authority::Position(1)), Time(0)));
+        assert!(waits.has_place(Wanted::FinalForServer, Time(0)));
+        assert_eq!(waits.take_overdue(Time(9)).len(), 2 * MAX_WAITS);
+        assert_eq!(waits.own, 0);
+        assert!(waits.has_place(Wanted::Final, Time(9)));
     }
 }

@@ -122,6 +122,12 @@ impl Metrics {
         Arc::new(CountedBlobs { inner, metrics: self.clone() })
     }
 
+    /// The bytes of blobs that were asked for.
+    #[cfg(test)]
+    pub(crate) fn content_read(&self) -> u64 {
+        self.0.content_read.get()
+    }
+
     /// A result of an action was looked for.
     pub(crate) fn action_looked(&self, found: bool) {
         looked(&self.0.action_cache_lookups, usize::from(found), usize::from(!found));

@@ -14,6 +14,8 @@ mod keeper;
 mod messages;
 mod metadata;
 mod operations;
+mod operations_page;
+mod places;
 mod resource_name;
 mod results;
 mod store;
@@ -48,6 +50,7 @@ use messages::content_addressable_storage_server::ContentAddressableStorageServe
 use messages::execution_server::ExecutionServer;
 use messages::longrunning::operations_server::OperationsServer;
 use messages::{GetCapabilitiesRequest, ServerCapabilities};
+use places::Places;
 use store::Store;
 
 /// Most bytes of blobs in one batch call.
@@ -119,14 +122,16 @@ pub struct Reapi {
     content: Content,
     running: Running,
     pins: Pins,
+    places: Places,
 }
 
 impl Reapi {
     pub fn new(app: App, content: Content) -> Reapi {
-        let pins = Pins::new(content.blobs.clone());
+        let places = Places::default();
+        let pins = Pins::new(content.blobs.clone(), places.clone());
         let grace = content.settings.worker_grace;
         let running = Running::new(app.handle().clone(), pins.clone(), grace, content.instances.clone());
-        Reapi { app, content, running, pins }
+        Reapi { app, content, running, pins, places }
     }
 
     fn app(&self) -> &App {
@@ -155,7 +160,8 @@ impl Reapi {
 
     /// The content that belongs to the tenant of a call.
     fn store(&self, scope: &Scope) -> Result<Store, Status> {
-        Ok(Store { blobs: self.content.blobs.clone(), tenant: tenant(scope)? })
+        let (tenant, places) = (tenant(scope)?, self.places.clone());
+        Ok(Store { blobs: self.content.blobs.clone(), tenant, places })
     }
 }
 

@@ -10,8 +10,8 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::execution::follow::{self, Now, found, unknown};
+use super::execution::name;
 use super::execution::payload::{Payload, QUEUE};
-use super::execution::{name, view};
 use super::inlined::Wanted;
 use super::messages::Empty;
 use super::messages::longrunning::operations_server::Operations;
@@ -19,6 +19,7 @@ use super::messages::longrunning::{
     CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
     ListOperationsResponse, Operation, WaitOperationRequest,
 };
+use super::operations_page::{self, Start};
 use super::{Reapi, instance};
 use crate::page_token::List;
 use crate::problem::Problem;
@@ -73,30 +74,20 @@ impl Operations for Reapi {
             Ok(size) => size.min(PAGE),
             Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
         };
-        let after = match asked.page_token.as_str() {
-            "" => None,
-            token => Some(
-                self.app()
-                    .page_tokens()
-                    .verify(list(&scope), token)
-                    .ok_or_else(|| Status::invalid_argument("page_token: is not one of this list"))?,
-            ),
+        let tokens = self.app().page_tokens();
+        let start = match asked.page_token.as_str() {
+            "" => Start::default(),
+            token => Start::read(token, tokens, list(&scope))
+                .ok_or_else(|| Status::invalid_argument("page_token: is not one of this list"))?,
         };
+        let after = start.after.clone();
         let page = self.handle().list(scope.clone(), Some(Arc::from(QUEUE)), None, after, limit).await;
         let page = page.map_err(Problem::from)?;
-        let mut operations = Vec::new();
-        for view in &page.tasks {
-            let Some(payload) = Payload::of(&view.task) else { continue };
-            for name in &view.task.operations {
-                operations.push(match view::outcome(&view.task) {
-                    Some(outcome) => {
-                        view::done(name, payload.digest().as_ref(), &view::response(outcome, false))
-                    }
-                    None => view::running(name, &payload, &view.task),
-                });
-            }
-        }
-        let next_page_token = page.next.map(|next| self.app().page_tokens().make(list(&scope), &next));
+        let (operations, rest) = operations_page::operations(&page.tasks, &start);
+        let next_page_token = match rest {
+            Some(start) => Some(operations_page::token(&start, tokens, list(&scope))),
+            None => page.next.map(|next| tokens.make(list(&scope), &next)),
+        };
         Ok(Response::new(ListOperationsResponse {
             operations,
             next_page_token: next_page_token.unwrap_or_default(),

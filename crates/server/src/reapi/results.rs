@@ -10,7 +10,7 @@ use prost::Message;
 use tokio::sync::Mutex;
 use tonic::Status;
 
-use super::execution::inputs;
+use super::execution::outputs;
 use super::execution::payload::Payload;
 use super::execution::view;
 use super::messages::ActionResult;
@@ -90,7 +90,7 @@ impl Results {
         let entry = self.cache.get_result(&store.tenant, &key(scope, action), serve).await;
         let entry = entry.map_err(|error| store::status(&error))?;
         let Some((_, result)) = entry.and_then(|entry| read(&entry.bytes)) else { return Ok(None) };
-        match inputs::missing_outputs(store, &result, action.function).await {
+        match outputs::is_any_missing(store, &result, action.function).await {
             Ok(false) => Ok(Some(result)),
             // An entry that cannot be followed to its outputs is of no use to anybody.
             Ok(true) | Err(_) => Ok(None),

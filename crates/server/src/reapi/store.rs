@@ -7,10 +7,13 @@ use blobs::{Blobs, Digest, Error, MAX_BATCH_BYTES, Tenant};
 use bytes::{Bytes, BytesMut};
 use tonic::Status;
 
+use super::places::Places;
+
 #[derive(Clone)]
 pub struct Store {
     pub blobs: Arc<dyn Blobs>,
     pub tenant: Tenant,
+    pub places: Places,
 }
 
 impl Store {
@@ -21,36 +24,20 @@ impl Store {
 
     /// A message's bytes, of at most `max_bytes`.
     pub async fn get(&self, digest: &Digest, max_bytes: u64) -> Result<Option<Bytes>, Status> {
-        Ok(self.get_all(std::slice::from_ref(digest), max_bytes).await?.pop().flatten())
+        match digest.size > MAX_BATCH_BYTES && digest.size <= max_bytes {
+            true => self.get_large(digest).await,
+            false => Ok(self.get_batch(std::slice::from_ref(digest), max_bytes).await?.pop().flatten()),
+        }
     }
 
-    /// Messages' bytes in order, each of at most `max_bytes`; none for what is missing.
-    pub async fn get_all(&self, digests: &[Digest], max_bytes: u64) -> Result<Vec<Option<Bytes>>, Status> {
-        let mut found = Vec::with_capacity(digests.len());
-        let mut rest = digests;
-        while let Some(first) = rest.first() {
-            if first.size > max_bytes {
-                return Err(Status::invalid_argument(format!(
-                    "{first} is too large for the message that it should be, which has at most {max_bytes} bytes"
-                )));
-            }
-            if first.size > MAX_BATCH_BYTES {
-                found.push(self.get_large(first).await?);
-                rest = &rest[1..];
-                continue;
-            }
-            let mut batch_bytes = 0;
-            let fit = rest.iter().take_while(|digest| {
-                batch_bytes += digest.size;
-                batch_bytes <= MAX_BATCH_BYTES
-            });
-            let (batch, after) = rest.split_at(fit.count());
-            for got in self.blobs.get_many(&self.tenant, batch).await {
-                found.push(present(got)?);
-            }
-            rest = after;
+    /// Messages' bytes in order, each of at most `max_bytes`; none for what is missing. They must be one batch.
+    pub async fn get_batch(&self, batch: &[Digest], max_bytes: u64) -> Result<Vec<Option<Bytes>>, Status> {
+        if let Some(large) = batch.iter().find(|digest| digest.size > max_bytes) {
+            return Err(Status::invalid_argument(format!(
+                "{large} is too large for the message that it should be, which has at most {max_bytes} bytes"
+            )));
         }
-        Ok(found)
+        self.blobs.get_many(&self.tenant, batch).await.into_iter().map(present).collect()
     }
 
     async fn get_large(&self, digest: &Digest) -> Result<Option<Bytes>, Status> {
@@ -62,6 +49,21 @@ impl Store {
         }
         Ok(Some(bytes.freeze()))
     }
+}
+
+/// Splits digests so that the blobs of each part can be got at once. One that is too large for that is a part by itself.
+pub fn batches(digests: &[Digest]) -> impl Iterator<Item = &[Digest]> {
+    let mut rest = digests;
+    std::iter::from_fn(move || {
+        let mut bytes = 0_u64;
+        let fit = rest.iter().take_while(|digest| {
+            bytes = bytes.saturating_add(digest.size);
+            bytes <= MAX_BATCH_BYTES
+        });
+        let (batch, after) = rest.split_at(fit.count().max(1).min(rest.len()));
+        rest = after;
+        (!batch.is_empty()).then_some(batch)
+    })
 }
 
 /// What was found; what was damaged on disk counts as missing, so that it is uploaded again.
@@ -92,5 +94,34 @@ pub fn status(error: &Error) -> Status {
             tracing::error!(%error, "the content store failed");
             Status::internal("the content store failed; its log says why")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blobs::DigestFunction::Sha256;
+
+    use super::*;
+
+    #[test]
+    fn a6_what_is_got_at_once_is_bounded_in_bytes() {
+        let digest = |size: u64| Digest { size, ..Digest::of(Sha256, &size.to_le_bytes()) };
+        let half = MAX_BATCH_BYTES / 2;
+        let sizes = [half, half, 1, half, half + 1, MAX_BATCH_BYTES + 1, 5, u64::MAX, u64::MAX, 7];
+        let digests = sizes.map(digest);
+        let split: Vec<Vec<u64>> =
+            batches(&digests).map(|batch| batch.iter().map(|digest| digest.size).collect()).collect();
+        let expected: [&[u64]; 8] = [
+            &[half, half],
+            &[1, half],
+            &[half + 1],
+            &[MAX_BATCH_BYTES + 1],
+            &[5],
+            &[u64::MAX],
+            &[u64::MAX],
+            &[7],
+        ];
+        assert_eq!(split, expected);
+        assert_eq!(batches(&[]).count(), 0);
     }
 }

@@ -4,7 +4,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::ActionResult;
 use bazel_remote_apis::google::longrunning::CancelOperationRequest;
 use tonic::Code;
 
-use crate::support::{Served, ask};
+use crate::support::{Served, ask, in_time};
 
 #[tokio::test]
 async fn r44_equal_executions_in_flight_are_run_once() {
@@ -96,5 +96,38 @@ async fn an_operation_is_found_again_after_a_restart_and_equal_ones_still_join_i
     if guessed != name {
         assert_eq!(served.wait_execution(&guessed).await.err().unwrap().code(), Code::NotFound);
     }
+    served.stop().await;
+}
+
+/// As many clients wait as may. The server, which waits for each execution as well, once gave up on new ones then: they lost
+/// their pins, and equal ones were executed again.
+#[tokio::test]
+async fn r35_equal_executions_are_merged_also_when_no_further_client_may_wait() {
+    const MAX_WAITS: usize = 20_000;
+    let served = Served::start().await;
+    let _other = served.execute(ask(&served.action(&["other"]).await)).await.unwrap();
+    let scope = authority::Scope { tenant: "default".into(), workspace: "default".into() };
+    let handle = served.running.handle.clone();
+    let listed = handle.list(scope.clone(), None, None, None, 1).await.unwrap();
+    let task = listed.tasks[0].task.id;
+    let mut waits = tokio::task::JoinSet::new();
+    for _ in 0..=MAX_WAITS {
+        let (handle, scope) = (handle.clone(), scope.clone());
+        let wanted = coordinator::Wanted::Final;
+        let wait = std::time::Duration::from_secs(3_600);
+        waits.spawn(async move { handle.wait_task(scope, task, wanted, wait).await });
+    }
+    let refused = in_time(waits.join_next()).await.unwrap().unwrap();
+    assert_eq!(refused.unwrap_err(), coordinator::Unavailable::Overloaded, "all places are taken");
+    let action = served.action(&["true"]).await;
+    let _first = served.execute(ask(&action)).await.unwrap();
+    // Whoever is refused a wait hears of it before this is answered.
+    handle.status().await.unwrap();
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let _second = served.execute(ask(&action)).await.unwrap();
+    assert_eq!(served.tasks().await, 2, "the other one, and this one once");
+    waits.abort_all();
     served.stop().await;
 }

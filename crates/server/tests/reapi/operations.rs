@@ -62,6 +62,48 @@ async fn r42_pages_of_operations_hold_each_once() {
     served.stop().await;
 }
 
+/// Thirty clients wait for one result of 300 kB: together more than a client takes in a message, with the others of the list.
+#[tokio::test]
+async fn r42_pages_of_operations_are_bounded_also_within_a_task() {
+    let served = Served::start().await;
+    let mut expected = Vec::new();
+    let mut worker = served.worker("w").await;
+    for n in 0..2 {
+        let action = served.action(&["true", &n.to_string()]).await;
+        let mut kept = Vec::new();
+        for _ in 0..30 {
+            let mut waiting = served.execute(ask(&action)).await.unwrap();
+            expected.push(waiting.name().await);
+            kept.push(waiting);
+        }
+        let task = worker.lease().await;
+        worker.complete(&task, ActionResult { stdout_raw: vec![b'x'; 300_000], ..Default::default() }).await;
+        for waiting in kept {
+            waiting.response().await;
+        }
+    }
+    let mut operations = served.operations().await;
+    let (mut listed, mut page_token, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let request = ListOperationsRequest { page_token, ..ListOperationsRequest::default() };
+        let page = operations.list_operations(request).await.unwrap().into_inner();
+        for operation in page.operations {
+            assert_eq!(response(&operation).result.unwrap().stdout_raw.len(), 300_000);
+            listed.push(operation.name);
+        }
+        pages += 1;
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert!(pages >= 9, "two megabytes a page: {pages}");
+    listed.sort();
+    expected.sort();
+    assert_eq!(listed, expected, "each comes once");
+    served.stop().await;
+}
+
 #[tokio::test]
 async fn names_that_nobody_was_given_are_not_found() {
     let served = Served::start().await;

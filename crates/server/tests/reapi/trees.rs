@@ -163,3 +163,28 @@ async fn i9_expansion_bombs_are_told_once_and_not_executed() {
     assert_eq!(served.tasks().await, 0);
     served.stop().await;
 }
+
+/// Directories that say they have more bytes together than any tree may, and one that is larger than any directory: both are
+/// refused by what their digests say, before anything is looked for.
+#[tokio::test]
+async fn a6_trees_and_directories_of_too_many_bytes_are_refused_by_both() {
+    const LARGEST_BYTES: i64 = 4 * 1_024 * 1_024 - 64 * 1_024;
+    let served = Served::start().await;
+    let named = |n: usize, size_bytes: i64| Digest { size_bytes, ..digest(&n.to_le_bytes()) };
+    let names: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
+    let digests: Vec<Digest> = (0..40).map(|n| named(n, LARGEST_BYTES)).collect();
+    let children = |count: usize| {
+        let children = names.iter().map(String::as_str).zip(&digests).take(count);
+        parent(&children.collect::<Vec<_>>()).encode_to_vec()
+    };
+    let (fits, too_many) = (children(32), children(40));
+    let too_large = parent(&[("d", &named(0, LARGEST_BYTES + 1))]).encode_to_vec();
+    served.upload(&[&fits, &too_many, &too_large]).await;
+    assert_eq!(executed(&served, &digest(&fits)).await.unwrap_err().code(), Code::FailedPrecondition);
+    assert_eq!(told(&served, &digest(&fits)).await.unwrap(), 1, "what is missing is left out");
+    for root in [digest(&too_many), digest(&too_large)] {
+        assert_eq!(executed(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(told(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
+    }
+    served.stop().await;
+}

@@ -140,10 +140,59 @@ async fn i15_compressed_uploads_that_are_bombs_or_broken_are_refused_and_leave_n
         assert_eq!(read(&served, blob(&content), 0, 0).await.unwrap_err().code(), Code::NotFound, "{what}");
     }
     nothing_is_left(&served).await;
+    let told = write(&served, &zstd_name(&content, LARGE_BYTES), &honest[..honest.len() / 2], 0, false)
+        .await
+        .unwrap();
+    assert_eq!(told.committed_size, 0, "what came compressed is not kept for later");
     let told = write(&served, &zstd_name(&content, LARGE_BYTES), &honest, 0, true).await.unwrap();
     assert_eq!(told.committed_size, honest.len() as i64);
     assert_eq!(read(&served, blob(&content), 0, 0).await.unwrap(), content);
     served.stop().await;
+}
+
+/// Each decompressor may hold megabytes, so there are only so many. A further upload waits until one is free.
+#[tokio::test]
+async fn i15_only_so_many_uploads_are_decompressed_at_one_time() {
+    const MAX_DECOMPRESSORS: usize = 64;
+    let patience = std::time::Duration::from_secs(300);
+    let receiving =
+        server::Receiving { max_pause: patience, max_body: patience, ..server::Receiving::default() };
+    let served = std::sync::Arc::new(Served::set_up(Setup { receiving, ..Setup::default() }).await);
+    let content = sample(13);
+    let compressed = ZstdEncoder::compress(&content).unwrap().to_vec();
+    let channel = served.channel().await;
+    let mut open = Vec::new();
+    for _ in 0..MAX_DECOMPRESSORS {
+        let (to, receiver) = mpsc::channel(1);
+        let data = compressed[..compressed.len() / 2].to_vec();
+        let resource_name = zstd_name(&content, LARGE_BYTES);
+        to.send(WriteRequest { resource_name, write_offset: 0, finish_write: false, data }).await.unwrap();
+        let mut client = ByteStreamClient::new(channel.clone());
+        open.push((to, tokio::spawn(async move { client.write(ReceiverStream::new(receiver)).await })));
+    }
+    in_time(async {
+        while served.blobs.store().open_uploads() < MAX_DECOMPRESSORS {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let other = sample(14);
+    let further = tokio::spawn({
+        let served = served.clone();
+        let (name, data) = (zstd_name(&other, LARGE_BYTES), ZstdEncoder::compress(&other).unwrap());
+        async move { write(&served, &name, &data, 0, true).await }
+    });
+    // What is not compressed needs no place.
+    write(&served, &name("u", &content), &content, 0, true).await.unwrap();
+    assert!(!further.is_finished());
+    assert_eq!(read(&served, blob(&other), 0, 0).await.unwrap_err().code(), Code::NotFound);
+    let (to, leaves) = open.pop().unwrap();
+    leaves.abort();
+    drop(to);
+    in_time(further).await.unwrap().unwrap();
+    assert_eq!(read(&served, blob(&other), 0, 0).await.unwrap(), other);
+    drop(open);
+    std::sync::Arc::into_inner(served).unwrap().stop().await;
 }
 
 #[tokio::test]
@@ -178,8 +227,9 @@ async fn n16_an_interrupted_upload_goes_on_where_it_stands_and_nowhere_else() {
     let name = name("resumed", &content);
     let half = LARGE_BYTES / 2;
     assert_eq!(status(&served, &name).await, QueryWriteStatusResponse { committed_size: 0, complete: false });
-    write(&served, &name, &content[..half], 0, false).await.unwrap();
+    let told = write(&served, &name, &content[..half], 0, false).await.unwrap();
     let stands = status(&served, &name).await;
+    assert_eq!(told.committed_size, stands.committed_size, "what a client is told is what the store keeps");
     assert!(
         !stands.complete && stands.committed_size > 0 && stands.committed_size <= half as i64,
         "{stands:?}"

@@ -30,6 +30,11 @@ pub async fn write(
         Compression::None => UploadRequest::named(name.digest, &name.upload, offset),
         Compression::Zstd => UploadRequest::new(blobs::Expect::Digest(name.digest)),
     };
+    let patience = reapi.app().bodies().receiving().max_pause;
+    let _place = match name.compression {
+        Compression::None => None,
+        Compression::Zstd => Some(store.places.decompressor(patience).await?),
+    };
     let begun = store.blobs.write(&store.tenant, upload).await.map_err(|error| store::status(&error))?;
     let Begun::Writer(writer) = begun else { return Ok(present(&name)) };
     let mut upload = Upload::new(&name, writer, offset)?;
@@ -48,8 +53,16 @@ pub async fn write(
         }
         piece = pieces.message().await?;
     }
-    // The client stopped early. What has come stays for a while, so that it can go on (R24).
-    Ok(WriteResponse { committed_size: upload.committed() })
+    // The client stopped early. What is in the store stays for a while, so that it can go on there (R24); of what came
+    // compressed nothing does.
+    drop(upload);
+    let kept = match name.compression {
+        Compression::None => {
+            store.blobs.write_status(&store.tenant, &name.upload, name.digest).await.committed
+        }
+        Compression::Zstd => 0,
+    };
+    Ok(WriteResponse { committed_size: size(kept) })
 }
 
 /// What a client is told that need not send the rest: as if it had (R22).
@@ -86,10 +99,6 @@ impl Upload {
             }
         };
         Ok(Upload { writer, decompressor, expected: offset })
-    }
-
-    fn committed(&self) -> i64 {
-        size(self.expected)
     }
 
     fn check(&self, name: &WriteName, message: &WriteRequest) -> Result<(), Status> {

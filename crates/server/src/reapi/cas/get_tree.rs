@@ -7,7 +7,7 @@ use blobs::Digest;
 use futures_util::stream::{BoxStream, try_unfold};
 use tonic::{Request, Status};
 
-use crate::reapi::execution::inputs;
+use crate::reapi::execution::{directory, inputs};
 use crate::reapi::messages::{Directory, GetTreeRequest, GetTreeResponse};
 use crate::reapi::store::Store;
 use crate::reapi::{Reapi, at_pace, digest, instance};
@@ -36,14 +36,14 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
             token.parse().map_err(|_| Status::invalid_argument("page_token: is not one of this server"))?
         }
     };
-    let place = reapi.app().trees().try_acquire_owned();
-    let place = place.map_err(|_| Status::resource_exhausted("too many trees are being read at once"))?;
     let store = reapi.store(&scope)?;
+    let place = store.places.tree()?;
     let missing = store.missing(&[root]).await?;
     if !missing.is_empty() {
         return Err(Status::not_found(format!("directory {root} is not here")));
     }
-    let mut walk = Walk { store, page, told: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
+    let mut walk =
+        Walk { store, page, told: 0, bytes: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
     walk.pass_over(skip).await?;
     let pages = try_unfold((walk, place), |(mut walk, place)| async move {
         Ok(walk.next_page().await?.map(|page| (page, (walk, place))))
@@ -57,6 +57,8 @@ struct Walk {
     store: Store,
     page: usize,
     told: usize,
+    /// Of the directories that were looked for.
+    bytes: u64,
     seen: HashSet<Digest>,
     ahead: VecDeque<Digest>,
 }
@@ -93,9 +95,11 @@ impl Walk {
                 bytes <= PAGE_BYTES
             });
             let batch: Vec<Digest> = self.ahead.drain(..fit.count().max(1)).collect();
+            self.bytes = batch.iter().fold(self.bytes, |sum, digest| sum.saturating_add(digest.size));
+            inputs::within_bounds(self.seen.len(), 0, self.bytes)?;
             for (digest, bytes) in batch.iter().zip(inputs::directories(&self.store, &batch).await?) {
                 let Some(bytes) = bytes else { continue };
-                let directory = inputs::read(digest, &bytes)?;
+                let directory = directory::read(digest, &bytes)?;
                 for node in &directory.directories {
                     let child = digest::named(node.digest.as_ref(), digest.function)?;
                     if self.seen.insert(child) {
@@ -104,7 +108,7 @@ impl Walk {
                 }
                 taken.push(directory);
             }
-            inputs::within_bounds(self.seen.len(), 0)?;
+            inputs::within_bounds(self.seen.len(), 0, self.bytes)?;
         }
         Ok(taken)
     }

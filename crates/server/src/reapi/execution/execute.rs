@@ -89,6 +89,7 @@ struct Accepted {
 
 /// The action and its command, if everything that they need is there.
 async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Status> {
+    let place = store.places.walk().await?;
     let Some(action) = inputs::message::<Action>(store, digest, "an action").await? else {
         return Ok(Read::Lacks(vec![*digest]));
     };
@@ -97,7 +98,7 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
         digest::asked(action.command_digest.as_ref(), Some(digest.function), "command_digest")?;
     let root = digest::asked(action.input_root_digest.as_ref(), Some(digest.function), "input_root_digest")?;
     let command = inputs::message::<Command>(store, &command_digest, "a command").await?;
-    let tree = inputs::tree(store, &root).await?;
+    let tree = inputs::tree(store, &place, &root).await?;
     let needed: Vec<Digest> =
         [*digest, command_digest].into_iter().chain(tree.directories).chain(tree.files).collect();
     // Pinned before it is looked for, so that what was found stays.

@@ -18,6 +18,8 @@ const MAX_BYTES: u64 = 1 << 40;
 #[derive(Default)]
 pub struct Expansion {
     directories: HashMap<Digest, Node>,
+    /// Of all directories, each counted once.
+    entries: u64,
 }
 
 /// A directory by itself.
@@ -39,9 +41,17 @@ struct Place {
 
 impl Expansion {
     /// Takes in a directory; `below` are the directories in it, in order.
-    pub fn add(&mut self, digest: Digest, directory: &Directory, file_bytes: u64, below: Vec<Digest>) {
-        let entries = directory.files.len() + directory.directories.len() + directory.symlinks.len();
-        self.directories.insert(digest, Node { entries: entries as u64, bytes: file_bytes, below, named: 0 });
+    pub fn add(
+        &mut self,
+        digest: Digest,
+        directory: &Directory,
+        file_bytes: u64,
+        below: Vec<Digest>,
+    ) -> Result<(), Status> {
+        let entries = (directory.files.len() + directory.directories.len() + directory.symlinks.len()) as u64;
+        self.directories.insert(digest, Node { entries, bytes: file_bytes, below, named: 0 });
+        self.entries += entries;
+        if self.entries > MAX_ENTRIES { Err(too_large()) } else { Ok(()) }
     }
 
     /// Whether the tree below `root` is one that can be laid out. What was not taken in is left out.
@@ -76,14 +86,14 @@ impl Expansion {
                 }
             }
         }
-        match entries > MAX_ENTRIES || bytes > MAX_BYTES {
-            true => Err(Status::invalid_argument(format!(
-                "an input tree has at most {MAX_ENTRIES} entries and {MAX_BYTES} bytes when it is laid out, each path \
-                 counted; this one has {entries} and {bytes}"
-            ))),
-            false => Ok(()),
-        }
+        if entries > MAX_ENTRIES || bytes > MAX_BYTES { Err(too_large()) } else { Ok(()) }
     }
+}
+
+fn too_large() -> Status {
+    Status::invalid_argument(format!(
+        "an input tree has at most {MAX_ENTRIES} entries and {MAX_BYTES} bytes when it is laid out, each path counted"
+    ))
 }
 
 pub fn too_deep() -> Status {
@@ -108,7 +118,7 @@ mod tests {
             let width = if n + 1 < length { width } else { 0 };
             let directory =
                 Directory { directories: vec![DirectoryNode::default(); width], ..<_>::default() };
-            tree.add(digest(n), &directory, 0, vec![digest(n + 1); width]);
+            tree.add(digest(n), &directory, 0, vec![digest(n + 1); width]).unwrap();
         }
         tree.check(&digest(0))
     }
@@ -127,9 +137,9 @@ mod tests {
         // Every directory is also named by the root, so that a look at levels alone finds one level.
         let mut tree = Expansion::default();
         let all: Vec<Digest> = (1..1_000).map(digest).collect();
-        tree.add(digest(0), &Directory::default(), 0, all);
+        tree.add(digest(0), &Directory::default(), 0, all).unwrap();
         for n in 1..1_000 {
-            tree.add(digest(n), &Directory::default(), 0, vec![digest(n + 1)]);
+            tree.add(digest(n), &Directory::default(), 0, vec![digest(n + 1)]).unwrap();
         }
         assert!(tree.check(&digest(0)).unwrap_err().message().contains("levels"));
     }
@@ -138,8 +148,16 @@ mod tests {
     fn i9_bytes_are_counted_on_every_path() {
         let mut tree = Expansion::default();
         let leaf = Directory { files: vec![FileNode::default()], ..Directory::default() };
-        tree.add(digest(0), &Directory::default(), 0, vec![digest(1); 100]);
-        tree.add(digest(1), &leaf, 1 << 35, Vec::new());
+        tree.add(digest(0), &Directory::default(), 0, vec![digest(1); 100]).unwrap();
+        tree.add(digest(1), &leaf, 1 << 35, Vec::new()).unwrap();
         assert!(tree.check(&digest(0)).is_err());
+    }
+
+    #[test]
+    fn a6_a_tree_of_too_many_entries_is_refused_while_it_is_read() {
+        let mut tree = Expansion::default();
+        let wide = Directory { files: vec![FileNode::default(); 99_999], ..Directory::default() };
+        assert!((0..10).all(|n| tree.add(digest(n), &wide, 0, Vec::new()).is_ok()));
+        assert!(tree.add(digest(10), &wide, 0, Vec::new()).unwrap_err().message().contains("entries"));
     }
 }

@@ -1,11 +1,14 @@
 //! Execution: actions become tasks, and operations are views of them.
 
+mod alone;
 mod command;
+pub mod directory;
 mod execute;
 mod expansion;
 pub mod follow;
 pub mod inputs;
 pub mod name;
+pub mod outputs;
 pub mod payload;
 mod pins;
 mod platform;

@@ -11,12 +11,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use super::inputs;
+use crate::reapi::places::Places;
 use crate::reapi::store::Store;
 use crate::reapi::tenant;
 
 /// Most digests that are pinned, each counted for every execution that needs it. They take about 200 MiB.
 const MAX_PINNED: usize = 4_000_000;
-/// Actions that are read again at one time after a restart.
+/// Actions that are read again at one time after a restart, so that they leave places to new ones.
 const MAX_READ_AGAIN: usize = 4;
 
 /// Cheap to clone.
@@ -25,6 +26,7 @@ pub struct Pins {
     blobs: Arc<dyn Blobs>,
     room: Arc<Semaphore>,
     reading: Arc<Semaphore>,
+    places: Places,
 }
 
 /// Keeps what one execution needs while it lives.
@@ -34,9 +36,9 @@ pub struct Held {
 }
 
 impl Pins {
-    pub fn new(blobs: Arc<dyn Blobs>) -> Pins {
+    pub fn new(blobs: Arc<dyn Blobs>, places: Places) -> Pins {
         let reading = Arc::new(Semaphore::new(MAX_READ_AGAIN));
-        Pins { blobs, room: Arc::new(Semaphore::new(MAX_PINNED)), reading }
+        Pins { blobs, room: Arc::new(Semaphore::new(MAX_PINNED)), reading, places }
     }
 
     /// Pins these; none when there is no room for so many.
@@ -53,8 +55,10 @@ impl Pins {
     pub async fn again(&self, scope: &Scope, action: &Digest) -> Option<Held> {
         let _turn = self.reading.acquire().await.ok()?;
         let needed = async {
-            let store = Store { blobs: self.blobs.clone(), tenant: tenant(scope)? };
-            let needed = inputs::needed(&store, action).await?;
+            let (tenant, places) = (tenant(scope)?, self.places.clone());
+            let store = Store { blobs: self.blobs.clone(), tenant, places };
+            let place = store.places.walk().await?;
+            let needed = inputs::needed(&store, &place, action).await?;
             Ok::<_, Status>(self.pin(&store, &needed))
         };
         match needed.await {

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,15 +13,20 @@ use authority::command::{AttachAnswer, AttachOperation, KillTask, SubmitAnswer, 
 use authority::limits::MAX_PAGE;
 use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
 use blobs::Digest;
-use coordinator::{Handle, Wanted};
-use tokio::sync::mpsc;
+use coordinator::{Handle, TaskDetail, Unavailable, Wanted};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
 use tonic::Status;
 
+use super::alone::Alone;
 use super::payload::{Payload, QUEUE};
 use super::pins::{Held, Pins};
 use super::platform;
 use crate::problem::Problem;
 
+/// Shortest and longest pause before a coordinator is asked again that has too much to do.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Locks that keep equal executions from being begun twice; unequal ones seldom share one.
 const TURNS: usize = 256;
 
@@ -143,16 +149,52 @@ impl Running {
     /// Resolves when the task is over or the coordinator stops.
     async fn until_over(&self, scope: &Scope, task: TaskId, required: &Properties) {
         let handle = &self.0.handle;
+        let mut alone = Alone::new(self.0.worker_grace);
+        let mut changes = handle.registry().watch();
+        let mut pause = MIN_PAUSE;
         loop {
-            let wait = handle.wait_task(scope.clone(), task, Wanted::Final, self.0.worker_grace).await;
-            let Ok(Some(detail)) = wait else { return };
+            let detail = match self.next_look(scope, task, required, &mut alone, &mut changes).await {
+                Ok(Some(detail)) => detail,
+                Ok(None) | Err(Unavailable::Stopped) => return,
+                // The task lives on, so what it needs is kept and others may join it.
+                Err(_) => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                    continue;
+                }
+            };
+            pause = MIN_PAUSE;
             if detail.view.task.is_final() {
                 return;
             }
             let waits = matches!(detail.view.task.phase, Phase::Waiting { .. });
-            if waits && let Some(why) = self.nobody_fits(scope, required) {
-                let kill = KillTask { scope: scope.clone(), task, detail: Some(Arc::from(why)) };
+            let why = if waits { self.nobody_fits(scope, required) } else { None };
+            if alone.look(why.is_some(), handle.now()) {
+                let kill = KillTask { scope: scope.clone(), task, detail: why.map(Arc::from) };
                 let _ = handle.kill(kill).await;
+                alone = Alone::new(self.0.worker_grace);
+            }
+        }
+    }
+
+    /// The task when it is over, or when it is time to look who could run it. Somebody who comes before that is noticed.
+    async fn next_look(
+        &self,
+        scope: &Scope,
+        task: TaskId,
+        required: &Properties,
+        alone: &mut Alone,
+        changes: &mut watch::Receiver<()>,
+    ) -> Result<Option<Box<TaskDetail>>, Unavailable> {
+        let handle = &self.0.handle;
+        let next_look = alone.next_look(handle.now());
+        let mut wait = pin!(handle.wait_task(scope.clone(), task, Wanted::FinalForServer, next_look));
+        loop {
+            tokio::select! {
+                detail = &mut wait => return detail,
+                Ok(()) = changes.changed(), if alone.is() => {
+                    alone.look(self.nobody_fits(scope, required).is_some(), handle.now());
+                }
             }
         }
     }

@@ -1,0 +1,146 @@
+//! What an action's result names, so that it is served only while all of it is there (R26).
+
+use std::collections::HashSet;
+
+use blobs::{Digest, DigestFunction};
+use tonic::Status;
+
+use super::directory;
+use super::inputs::{MAX_TREE_BYTES, within_bounds};
+use crate::reapi::digest;
+use crate::reapi::messages::ActionResult;
+use crate::reapi::store::Store;
+
+/// Largest message with all directories of an output.
+const MAX_OUTPUT_TREE_BYTES: u64 = 16 * 1_024 * 1_024;
+/// Most entries of one of them: more than files fit into the largest message.
+const MAX_OUTPUT_ENTRIES: usize = 250_000;
+/// The fields of that message that are directories.
+const DIRECTORY_FIELDS: std::ops::RangeInclusive<u32> = 1..=2;
+
+/// Whether something is missing. A result that names more than an input tree may have cannot be checked and is refused.
+pub async fn is_any_missing(
+    store: &Store,
+    result: &ActionResult,
+    function: DigestFunction,
+) -> Result<bool, Status> {
+    let mut needed = HashSet::new();
+    let files = result.output_files.iter().map(|file| file.digest.as_ref());
+    let raw = [&result.stdout_digest, &result.stderr_digest].into_iter().flatten().map(Some);
+    let roots = result.output_directories.iter().filter_map(|one| one.root_directory_digest.as_ref());
+    for named in files.chain(raw).chain(roots.map(Some)) {
+        needed.insert(digest::named(named, function)?);
+    }
+    let mut trees = HashSet::new();
+    for tree in result.output_directories.iter().filter_map(|one| one.tree_digest.as_ref()) {
+        trees.insert(digest::named(Some(tree), function)?);
+    }
+    let _place = match trees.is_empty() {
+        true => None,
+        false => Some(store.places.walk().await?),
+    };
+    let bytes = trees.iter().fold(0_u64, |sum, tree| sum.saturating_add(tree.size));
+    within_bounds(0, needed.len(), bytes)?;
+    let mut directories = 0;
+    for tree in &trees {
+        let Some(bytes) = store.get(tree, MAX_OUTPUT_TREE_BYTES).await? else { return Ok(true) };
+        follow(tree, &bytes, &mut directories, &mut needed)?;
+    }
+    let needed: Vec<Digest> = needed.into_iter().collect();
+    Ok(!store.missing(&needed).await?.is_empty())
+}
+
+/// Adds the files of a tree. Its directories are decoded one after the other, because a few bytes may be many of them.
+fn follow(
+    tree: &Digest,
+    bytes: &[u8],
+    directories: &mut usize,
+    needed: &mut HashSet<Digest>,
+) -> Result<(), Status> {
+    let refused = || Status::invalid_argument(format!("{tree} is not a tree of the Remote Execution API"));
+    for part in directory::parts(bytes) {
+        let (field, part) = part.ok_or_else(refused)?;
+        if !DIRECTORY_FIELDS.contains(&field) {
+            continue;
+        }
+        *directories += 1;
+        for file in &directory::decode(tree, part, MAX_OUTPUT_ENTRIES)?.files {
+            needed.insert(digest::named(file.digest.as_ref(), tree.function)?);
+        }
+        within_bounds(*directories, needed.len(), 0)?;
+    }
+    Ok(())
+}
+
+const _: () = assert!(MAX_OUTPUT_TREE_BYTES <= MAX_TREE_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use blobs::Tenant;
+    use prost::Message;
+
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::reapi::messages::{self, Directory, FileNode, OutputDirectory, Tree};
+    use crate::reapi::places::Places;
+
+    fn named(bytes: &[u8]) -> Digest {
+        Digest::of(DigestFunction::Sha256, bytes)
+    }
+
+    fn followed(bytes: &[u8]) -> Result<HashSet<Digest>, Status> {
+        let mut needed = HashSet::new();
+        follow(&named(bytes), bytes, &mut 0, &mut needed)?;
+        Ok(needed)
+    }
+
+    #[test]
+    fn r26_the_files_of_a_tree_are_those_of_its_root_and_of_all_others() {
+        let directory = |content: &[u8]| {
+            let told: messages::Digest = digest::told(&named(content));
+            let file = FileNode { name: "f".into(), digest: Some(told), ..FileNode::default() };
+            Directory { files: vec![file], ..Directory::default() }
+        };
+        let tree = Tree {
+            root: Some(directory(b"root")),
+            children: vec![directory(b"one"), directory(b"two"), directory(b"one")],
+        };
+        let expected = [&b"root"[..], b"one", b"two"].map(named);
+        assert_eq!(followed(&tree.encode_to_vec()).unwrap(), HashSet::from(expected));
+        assert!(followed(&[0xff; 20]).is_err());
+    }
+
+    fn result(trees: impl Iterator<Item = Digest>) -> ActionResult {
+        let output = |tree| OutputDirectory { tree_digest: Some(digest::told(&tree)), ..<_>::default() };
+        ActionResult { output_directories: trees.map(output).collect(), ..ActionResult::default() }
+    }
+
+    #[tokio::test]
+    async fn a6_a_tree_that_is_named_many_times_is_read_once_and_too_many_are_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let local = blobs::Store::open(directory.path().join("content"), blobs::Options::default()).unwrap();
+        let metrics = Metrics::default();
+        let (blobs, tenant) = (metrics.blobs(Arc::new(blobs::Local::new(local))), Tenant::new("t").unwrap());
+        let child = Directory { files: vec![], ..Directory::default() };
+        let tree = Tree { root: Some(child.clone()), children: vec![child; 500] }.encode_to_vec();
+        assert!(blobs.put_many(&tenant, vec![(named(&tree), tree.clone().into())]).await[0].is_ok());
+        let store = Store { blobs, tenant, places: Places::default() };
+        let many = result((0..40_000).map(|_| named(&tree)));
+        assert!(!is_any_missing(&store, &many, DigestFunction::Sha256).await.unwrap());
+        assert_eq!(metrics.content_read(), tree.len() as u64);
+        let large = |n: u64| Digest { size: MAX_OUTPUT_TREE_BYTES, ..named(&n.to_le_bytes()) };
+        let fits = MAX_TREE_BYTES / MAX_OUTPUT_TREE_BYTES;
+        assert!(is_any_missing(&store, &result((0..fits).map(large)), DigestFunction::Sha256).await.unwrap());
+        let refused = is_any_missing(&store, &result((0..=fits).map(large)), DigestFunction::Sha256).await;
+        assert!(refused.unwrap_err().message().contains("at most"));
+    }
+
+    /// Two bytes are a directory, which takes more than a hundred once it is decoded.
+    #[test]
+    fn a6_a_tree_of_millions_of_empty_directories_is_refused() {
+        let refused = followed(&[0x12, 0].repeat(1_000_000)).unwrap_err();
+        assert!(refused.message().contains("at most"), "{}", refused.message());
+    }
+}
