@@ -98,9 +98,7 @@ pub trait BlobWriter: Send {
     /// Stops before the end, keeping what has come if it is worth it. The answer is where a writer that comes
     /// back can go on: never more than [`Blobs::write_status`] says afterwards, which is what a writer that
     /// does not know better relies on.
-    fn leave(self: Box<Self>) -> BoxFuture<'static, Result<u64>> {
-        Box::pin(async { Ok(0) })
-    }
+    fn leave(self: Box<Self>) -> BoxFuture<'static, Result<u64>>;
 }
 
 /// What is about to be uploaded.

@@ -154,4 +154,8 @@ impl BlobWriter for CountedWriter {
             Ok(digest)
         })
     }
+
+    fn leave(self: Box<Self>) -> BoxFuture<'static, Result<u64>> {
+        self.inner.leave()
+    }
 }

@@ -55,11 +55,8 @@ pub async fn write(
     }
     // The client stopped early. What is in the store stays for a while, so that it can go on there (R24); of what came
     // compressed nothing does.
-    drop(upload);
     let kept = match name.compression {
-        Compression::None => {
-            store.blobs.write_status(&store.tenant, &name.upload, name.digest).await.committed
-        }
+        Compression::None => upload.writer.leave().await.map_err(|error| store::status(&error))?,
         Compression::Zstd => 0,
     };
     Ok(WriteResponse { committed_size: size(kept) })
