@@ -14,6 +14,7 @@ use worker::action::{Once, execute_once};
 use worker::cas::{GrpcCas, GrpcCasOptions};
 use worker::executors::{self, Backend, ExecutorOptions};
 
+use crate::client::connection::parse_grpc_url;
 use crate::client::show::{Output, note};
 use crate::exit;
 use told::Told;
@@ -28,7 +29,7 @@ Example:
   lessor worker execute --action-digest 6cf1…/142 --work-dir look --backend sandbox")]
 pub struct Options {
     /// The content store, and the action cache beside it
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8980", env = "LESSOR_URL")]
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8980", env = "LESSOR_URL", value_parser = parse_grpc_url)]
     cas_url: String,
 
     /// The action
