@@ -99,6 +99,15 @@ fn waiting_for_a_task_that_fails_ends_with_five() {
 }
 
 #[test]
+fn a_number_that_is_none_is_refused_and_no_default_is_taken() {
+    for arguments in
+        [["queue", "set", "q", "--backoff-factor", "nan"], ["submit", "q", "1", "--backoff-jitter", "inf"]]
+    {
+        Ran::from(lessor(&arguments).output().unwrap()).fails(2, &["must be a number"]);
+    }
+}
+
+#[test]
 fn waiting_goes_on_across_a_crash_of_the_server() {
     let server = Server::start();
     let waiting = server.spawn(&["submit", "q", "1", "--wait"]);
