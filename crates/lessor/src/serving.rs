@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::data_dir::DataDir;
+use crate::greeting::Execution;
 use crate::worker::{Embedded, Instances};
 use crate::{content, greeting, memory, open_files};
 
@@ -58,6 +59,11 @@ async fn serve(mut settings: Settings) -> Result<()> {
     let data = DataDir::open(&settings.data, settings.may_create)?;
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
+    let execution = match (settings.content.settings.exec_enabled, settings.worker) {
+        (true, true) => Execution::Here,
+        (true, false) => Execution::Elsewhere,
+        (false, _) => Execution::Off,
+    };
     settings.content.metrics = settings.server.metrics.clone();
     let instances = settings.worker.then(Instances::channel).map(|(to, from)| {
         settings.content.instances = Some(to);
@@ -85,7 +91,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
         );
     }
     let worker = instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
-    greeting::say(&data, address, &running.report);
+    greeting::say(&data, address, &running.report, execution);
 
     let stop = async {
         match wait_for_signal().await {
