@@ -70,14 +70,19 @@ async fn serve(mut settings: Settings) -> Result<()> {
         from
     });
     let (content, keeper) = content::open(&data, std::mem::take(&mut settings.content))?;
+    // A key that cannot be used is refused before anything changes; a new one is made when there is a ledger.
+    let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let start = coordinator_options(&settings, &data, keeper)?;
-    let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;
+    let mut running = tokio::task::spawn_blocking(move || coordinator::start(start))
+        .await?
+        .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
     configure(&running.handle, settings.queues).await?;
     let mut options = settings.server;
     options.push.max_connections = connections.to_push_targets;
     let blobs = content.blobs.clone();
     options.content = Some(content);
-    let app = server::App::with_options(running.handle.clone(), data.lease_key()?, options);
+    let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
+    let app = server::App::with_options(running.handle.clone(), key, options);
     if let Err(error) = data.write_listen(&address.to_string()) {
         tracing::warn!(
             error = format!("{error:#}"),
