@@ -123,6 +123,8 @@ fn d9_a_flipped_bit_in_an_acknowledged_record_is_refused_by_place() {
 fn nonsense_on_the_command_line_is_refused_with_a_hint() {
     for (arguments, hint) in [
         (vec!["up", "--listen", "nowhere"], "--listen"),
+        (vec!["up", "--listen", ":9181"], "such as 127.0.0.1:8980"),
+        (vec!["up", "--metrics-queue", ""], "--metrics-queue"),
         (vec!["up", "--segment-mib", "1"], "--segment-mib"),
         (vec!["up", "--max-state-mib", "0"], "--max-state-mib"),
         (vec!["upp"], "up"),

@@ -13,7 +13,7 @@ use worker::{Agent, Cas, Executor, Stopper, Work};
 
 use super::metrics::{self, Metrics};
 use super::settings::{Flags, Settings};
-use crate::logging;
+use crate::{address, logging};
 
 /// How long the content store may be silent before the start says so; the worker waits for it all the same.
 const CHECK_PATIENCE: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ pub struct Options {
     flags: Flags,
 
     /// Where to show figures for Prometheus at /metrics; port 0 takes a free one and logs it [default: nowhere]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics: Option<SocketAddr>,
 }
 

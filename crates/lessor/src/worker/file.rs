@@ -231,6 +231,7 @@ impl Document for WorkerFile {
             worker.cas_url.as_deref().and_then(|text| url("cas_url", text)),
             worker.backend().err(),
             worker.docker.ulimits().err(),
+            worker.host.work_dir.as_os_str().is_empty().then(|| "worker.host.work_dir is empty".to_owned()),
             worker.queues.is_empty().then(|| "worker.queues names no queue".to_owned()),
             instance.and_then(|name| named("instance_name", name)),
             worker.worker_id.as_deref().and_then(|id| named("worker_id", id)),

@@ -102,6 +102,7 @@ fn p14_a_value_of_the_wrong_kind_or_size_is_named() {
         ("[worker]\nserver_url = \"https://host\"", "https is not supported, only http"),
         ("[worker]\nserver_url = \"x y\"", "worker.server_url"),
         ("[worker]\ncas_url = \"grpcs://host\"", "worker.cas_url"),
+        ("[worker.host]\nwork_dir = \"\"", "worker.host.work_dir is empty"),
         ("[worker]\nqueues = []", "names no queue"),
         ("[worker]\nqueues = [\"a\\tb\"]", "worker.queues"),
         ("[worker]\ninstance_name = \"a\\tb\"", "worker.instance_name"),
