@@ -30,6 +30,8 @@ use tonic::{Code, Status};
 
 pub use error::Error;
 pub use options::Options;
+pub use progress::counted;
+pub use remote::cause;
 
 use crate::client::show::Output;
 use action::Described;
@@ -37,7 +39,7 @@ use destination::Destination;
 use follow::Follower;
 use inputs::Inputs;
 use outputs::Outputs;
-use progress::{Progress, counted, size, took};
+use progress::{Progress, size, took};
 use remote::Remote;
 use streams::Stream;
 use summary::{Summary, ms};
