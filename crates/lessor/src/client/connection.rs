@@ -9,7 +9,7 @@ const LAST: usize = 900;
 
 #[derive(clap::Args)]
 pub struct Connection {
-    /// Print the server's answer as one JSON document, with times in RFC 3339, instead of text for people
+    /// Print one JSON document instead of text for people; points in time are in RFC 3339
     #[arg(long, global = true, display_order = LAST)]
     pub json: bool,
 
