@@ -20,9 +20,9 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "With the backend host, commands run with this worker's own rights and see the machine as it does:\n\
-    give it a machine, a container or a user of its own. On SIGTERM or Ctrl-C it takes no more work, waits for what\n\
-    runs, and gives the rest back; a second one stops it at once. A flag wins over the file.\n\
+    after_help = "With the backend host, commands run with this worker's own rights and see the machine as it does: \
+    give it a machine, a container or a user of its own. On SIGTERM or Ctrl-C it takes no more work, waits for what \
+    runs, and gives the rest back; a second one stops it at once. A flag wins over the file.\n\n\
     Exit codes: 0 stopped, 1 could not start or was refused, 2 the file is not right."
 )]
 pub struct Options {
