@@ -32,14 +32,14 @@ use crate::exit;
     Exit codes: 0 nothing failed, 1 something failed or nothing answers, 2 the command was not understood.")]
 pub struct Options {
     /// The contracts to check: native, claim, callback, grpc, reapi
-    #[arg(long, value_name = "CONTRACT", value_delimiter = ',', required = true)]
+    #[arg(long, value_name = "CONTRACT", value_delimiter = ',', required_unless_present = "list")]
     contract: Vec<Contract>,
 
     /// Only the checks about these requirements
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Show the checks, and what cannot be checked from outside, without a server
+    /// Show the checks, of all contracts if none is named, and what cannot be checked from outside, without a server
     #[arg(long)]
     list: bool,
 
@@ -91,8 +91,9 @@ fn parse_subject_url(text: &str) -> Result<Url, String> {
 }
 
 pub async fn run(options: &Options) -> Result<ExitCode> {
+    let contracts = if options.contract.is_empty() { &Contract::ALL[..] } else { &options.contract };
     let chosen: Vec<(Contract, Vec<&'static Check>)> =
-        options.contract.iter().map(|contract| (*contract, options.chosen(*contract))).collect();
+        contracts.iter().map(|contract| (*contract, options.chosen(*contract))).collect();
     if chosen.iter().all(|(_, checks)| checks.is_empty()) {
         let what = format!("no check is about {}; --list shows all", options.only.join(", "));
         return Err(Error::Usage(what).into());

@@ -1,16 +1,17 @@
 //! The content store and the action cache beside the ledger.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use authority::Scope;
-use blobs::{ActionCache, Blobs, Bounded, Local, Options, Store};
+use blobs::{ActionCache, Blobs, Bounded, Local, OpenError, Options, Store};
 use server::Metrics;
 use server::reapi::{Content, Keeper, Results, Settings};
 use tokio::sync::mpsc;
 
-use crate::data_dir::DataDir;
+use crate::data_dir::{DataDir, Refused};
 
 /// Where it is kept when nothing else is said, below the data directory.
 const DIRECTORY: &str = "content";
@@ -45,8 +46,15 @@ impl Default for Place {
 
 /// Opens the stores, and makes what turns commits into entries of the action cache.
 pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
-    let cas = place.cas.unwrap_or_else(|| data.path().join(DIRECTORY));
-    let local = open_at(&cas, place.cache_mib)?;
+    let own = data.path().join(DIRECTORY);
+    let cas = place.cas.unwrap_or_else(|| own.clone());
+    let local = open_at(&cas, place.cache_mib).map_err(|error| match error.downcast_ref() {
+        // Who has the content of a data directory has all of it.
+        Some(OpenError::InUse(path)) if *path == own => {
+            Refused::InUse(data.path().display().to_string()).into()
+        }
+        _ => error,
+    })?;
     let results = match place.action_cache.filter(|other| *other != cas) {
         None => local.clone(),
         Some(other) => open_at(&other, place.cache_mib)?,
@@ -62,9 +70,13 @@ pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
 
 /// Whether the directory is not ours to use, and nothing was changed.
 pub fn is_refusal(error: &anyhow::Error) -> bool {
-    use blobs::OpenError::{Damaged, Foreign, InUse, NewerVersion};
-    let why = error.downcast_ref();
-    why.is_some_and(|why| matches!(why, Foreign { .. } | Damaged(_) | NewerVersion { .. } | InUse(_)))
+    use OpenError::{Damaged, Foreign, InUse, Io, NewerVersion};
+    match error.downcast_ref() {
+        Some(Foreign { .. } | Damaged(_) | NewerVersion { .. } | InUse(_)) => true,
+        // A full disk is no matter of whose the directory is.
+        Some(Io { source, .. }) => source.kind() != ErrorKind::StorageFull,
+        _ => false,
+    }
 }
 
 fn open_at(directory: &std::path::Path, cache_mib: u64) -> Result<Arc<Local>> {

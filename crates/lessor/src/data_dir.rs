@@ -20,6 +20,19 @@ pub enum Refused {
     Foreign(String),
     #[error("{0} holds no ledger; if a new one is to begin there, start once with --init")]
     Empty(String),
+    #[error("{0} is in use: another lessor serves from it; stop that one, or name another directory")]
+    InUse(String),
+    #[error("cannot {verb} {path}: {why}")]
+    Unusable { verb: &'static str, path: String, why: std::io::Error },
+    #[error("{path} must hold 32 bytes, but has {length}; restore it or remove it")]
+    BadLeaseKey { path: String, length: usize },
+}
+
+impl Refused {
+    fn unusable(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Refused {
+        let path = path.display().to_string();
+        move |why| Refused::Unusable { verb, path, why }
+    }
 }
 
 /// Whether a directory holds a ledger and its keys.
@@ -38,13 +51,13 @@ impl DataDir {
     pub fn open(path: &Path, may_create: bool) -> Result<DataDir> {
         let is_new = !path.join(LEDGER).exists();
         let shown = || path.display().to_string();
-        if is_new && !is_blank(path).with_context(|| format!("cannot read {}", shown()))? {
+        if is_new && !is_blank(path).map_err(Refused::unusable("read", path))? {
             return Err(Refused::Foreign(shown()).into());
         }
         if is_new && !may_create {
             return Err(Refused::Empty(shown()).into());
         }
-        create_durably(path).with_context(|| format!("cannot create {}", shown()))?;
+        create_durably(path).map_err(Refused::unusable("create", path))?;
         Ok(DataDir { path: path.to_path_buf(), is_new })
     }
 
@@ -58,11 +71,7 @@ impl DataDir {
         let path = self.path.join(LEASE_KEY);
         match fs::read(&path) {
             Ok(bytes) => bytes.try_into().map_err(|bytes: Vec<u8>| {
-                anyhow::anyhow!(
-                    "{} must hold 32 bytes, but has {}; restore it or remove it",
-                    path.display(),
-                    bytes.len()
-                )
+                Refused::BadLeaseKey { path: path.display().to_string(), length: bytes.len() }.into()
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if !self.is_new {
@@ -74,7 +83,7 @@ impl DataDir {
                 self.write(LEASE_KEY, &key)?;
                 Ok(key)
             }
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+            Err(error) => Err(Refused::unusable("read", &path)(error).into()),
         }
     }
 
@@ -163,6 +172,8 @@ mod tests {
         fs::write(dir.path().join("thesis.txt"), "do not touch").unwrap();
         let error = DataDir::open(dir.path(), true).err().unwrap();
         assert!(error.is::<Refused>());
+        let file = DataDir::open(&dir.path().join("thesis.txt"), true).err().unwrap();
+        assert!(file.is::<Refused>() && file.to_string().contains("thesis.txt"), "{file}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
@@ -190,6 +201,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let data = DataDir::open(dir.path(), true).unwrap();
         fs::write(dir.path().join(LEASE_KEY), "short").unwrap();
-        assert!(data.lease_key().unwrap_err().to_string().contains("32 bytes"));
+        let error = data.lease_key().unwrap_err();
+        assert!(error.is::<Refused>() && error.to_string().contains("32 bytes"), "{error}");
     }
 }

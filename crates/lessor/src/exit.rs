@@ -8,7 +8,8 @@ use coordinator::{Failure, StartError};
 pub const FAILED: u8 = 1;
 /// The command was not understood, or what it was given to read was not.
 const USAGE: u8 = 2;
-/// The data directory was refused: it is damaged, foreign, in use, or of a newer version. Nothing was changed.
+/// The data directory was refused: it is damaged, foreign, in use, not readable or writable, or of a newer version.
+/// Nothing was changed.
 pub const REFUSED: u8 = 3;
 /// The ledger failed while running, or while it was taken over. The next start finds out what is on disk.
 const LEDGER_FAILED: u8 = 4;
@@ -22,7 +23,7 @@ pub const COMMAND_NOT_RUN: u8 = 125;
 
 /// Says what went wrong, and with which code to end.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("lessor: {error:#}");
+    eprintln!("lessor: {}", words(error));
     let failed_at_start = matches!(error.downcast_ref(), Some(StartError::Failed(_)));
     if let Some(not_run) = error.downcast_ref::<crate::run::Error>() {
         return ExitCode::from(not_run.exit_code());
@@ -41,5 +42,33 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         ExitCode::from(USAGE)
     } else {
         ExitCode::from(FAILED)
+    }
+}
+
+/// The error and its causes, each said once: many an error quotes its cause, and names it as its cause too.
+fn words(error: &anyhow::Error) -> String {
+    let mut words = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !words.ends_with(&cause) {
+            words = format!("{words}: {cause}");
+        }
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot read x: {0}")]
+    struct Quoting(#[source] std::io::Error);
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let denied = || std::io::Error::other("denied");
+        assert_eq!(words(&Quoting(denied()).into()), "cannot read x: denied");
+        assert_eq!(words(&anyhow::Error::new(Quoting(denied())).context("no")), "no: cannot read x: denied");
+        assert_eq!(words(&anyhow::Error::new(denied()).context("no")), "no: denied");
     }
 }

@@ -1,5 +1,6 @@
 //! The one binary.
 
+mod address;
 mod bench;
 mod check_config;
 mod cli;

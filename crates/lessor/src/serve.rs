@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::{logging, serving};
 
 #[derive(clap::Args)]
-#[command(after_help = "`lessor check-config FILE` says what is in effect without starting anything.\n\
-    Exit codes: 0 stopped, 1 could not start, 2 the file is not right, 3 data directory refused, 4 the ledger\n\
+#[command(after_help = "`lessor check-config FILE` says what is in effect without starting anything.\n\n\
+    Exit codes: 0 stopped, 1 could not start, 2 the file is not right, 3 data directory refused, 4 the ledger \
     failed while running.")]
 pub struct Options {
     /// The configuration, in TOML

@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::data_dir::DataDir;
+use crate::greeting::Execution;
 use crate::worker::{Embedded, Instances};
 use crate::{content, greeting, memory, open_files};
 
@@ -58,20 +59,30 @@ async fn serve(mut settings: Settings) -> Result<()> {
     let data = DataDir::open(&settings.data, settings.may_create)?;
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
+    let execution = match (settings.content.settings.exec_enabled, settings.worker) {
+        (true, true) => Execution::Here,
+        (true, false) => Execution::Elsewhere,
+        (false, _) => Execution::Off,
+    };
     settings.content.metrics = settings.server.metrics.clone();
     let instances = settings.worker.then(Instances::channel).map(|(to, from)| {
         settings.content.instances = Some(to);
         from
     });
     let (content, keeper) = content::open(&data, std::mem::take(&mut settings.content))?;
+    // A key that cannot be used is refused before anything changes; a new one is made when there is a ledger.
+    let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let start = coordinator_options(&settings, &data, keeper)?;
-    let mut running = tokio::task::spawn_blocking(move || coordinator::start(start)).await??;
+    let mut running = tokio::task::spawn_blocking(move || coordinator::start(start))
+        .await?
+        .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
     configure(&running.handle, settings.queues).await?;
     let mut options = settings.server;
     options.push.max_connections = connections.to_push_targets;
     let blobs = content.blobs.clone();
     options.content = Some(content);
-    let app = server::App::with_options(running.handle.clone(), data.lease_key()?, options);
+    let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
+    let app = server::App::with_options(running.handle.clone(), key, options);
     if let Err(error) = data.write_listen(&address.to_string()) {
         tracing::warn!(
             error = format!("{error:#}"),
@@ -85,7 +96,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
         );
     }
     let worker = instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
-    greeting::say(&data, address, &running.report);
+    greeting::say(&data, address, &running.report, execution);
 
     let leaving = app.clone();
     let stop = async {

@@ -7,11 +7,11 @@ use anyhow::Result;
 use server::PushOptions;
 
 use crate::content::{self, DEFAULT_CACHE_MIB};
-use crate::logging;
 use crate::serving::{
     self, DEFAULT_HISTORY_DAYS, DEFAULT_HISTORY_MIB, DEFAULT_SEGMENT_MIB, MIN_STATE_MIB, SEGMENT_MIB,
     Settings,
 };
+use crate::{address, logging};
 
 #[derive(clap::Args)]
 #[command(after_help = "Stop it with Ctrl-C, or kill it in any way: nothing that was accepted is lost.\n\
@@ -22,15 +22,15 @@ pub struct Options {
     pub data: PathBuf,
 
     /// Where to listen; port 0 takes a free one and writes it to DIR/listen
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8980", env = "LESSOR_LISTEN")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8980", env = "LESSOR_LISTEN", value_parser = address::parse)]
     pub listen: SocketAddr,
 
-    /// Memory for tasks; near it old finished tasks are forgotten early, at it submits are refused [default: half of
-    /// the machine's]
+    /// Memory for tasks, at least 16; near it old finished tasks are forgotten early, at it submits are refused
+    /// [default: half of the machine's]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(MIN_STATE_MIB..))]
     pub max_state_mib: Option<u64>,
 
-    /// Size of one segment of the ledger; two of them are always on disk
+    /// Size of one segment of the ledger, from 32 to 4096; two of them are always on disk
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_SEGMENT_MIB, value_parser = clap::value_parser!(u64).range(SEGMENT_MIB))]
     pub segment_mib: u64,
 
@@ -47,7 +47,7 @@ pub struct Options {
     pub cache_mib: u64,
 
     /// A queue with figures of its own in /metrics, beside `exec`; may be repeated
-    #[arg(long = "metrics-queue", value_name = "QUEUE")]
+    #[arg(long = "metrics-queue", value_name = "QUEUE", value_parser = queue)]
     pub metrics_queues: Vec<String>,
 
     /// Run no actions in this process: other workers do
@@ -66,6 +66,13 @@ pub struct Options {
     /// Where push targets call back [default: where this server listens]
     #[arg(long, value_name = "URL", value_parser = callback_url)]
     pub callback_url: Option<String>,
+}
+
+fn queue(name: &str) -> Result<String, String> {
+    match server::fault_of_scope_name(name) {
+        Some(fault) => Err(format!("the name of a queue {fault}")),
+        None => Ok(name.to_owned()),
+    }
 }
 
 fn callback_url(text: &str) -> Result<String, String> {

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader};
+
 use serde_json::{Value, json};
 use support::fake::{Fake, Reply};
 use support::{Ran, Server, lessor};
@@ -88,7 +90,7 @@ fn waiting_shows_the_result_and_ends_with_zero() {
 fn waiting_for_a_task_that_fails_ends_with_five() {
     let server = Server::start();
     let waiting = server.spawn(&["submit", "q", "1", "--wait"]);
-    server.fail(&server.lease("q"), "no such\u{1b}[2J address");
+    server.fail(&server.lease("q"), "no such\u{1b}[2J\naddress\n");
     let ran = Ran::from(waiting.wait_with_output().unwrap());
     ran.fails(5, &["FAILED on attempt 1", "USER_CODE", "no such\\u{1b}[2J address"]);
 
@@ -96,6 +98,26 @@ fn waiting_for_a_task_that_fails_ends_with_five() {
     server.fail(&server.lease("q"), "again");
     let ran = Ran::from(waiting.wait_with_output().unwrap());
     assert_eq!((ran.code, &ran.json()["state"]), (5, &json!("FAILED")));
+}
+
+#[test]
+fn who_waits_for_a_task_that_nobody_takes_is_told_so() {
+    let server = Server::start();
+    let mut waiting = server.spawn(&["submit", "q", "1", "--wait"]);
+    let mut lines = BufReader::new(waiting.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("no worker has taken it yet")), "it ended and never said so");
+    server.complete(&server.lease("q"), json!("done"));
+    assert_eq!(lines.filter(|line| line.contains("COMPLETED")).count(), 1);
+    assert_eq!(Ran::from(waiting.wait_with_output().unwrap()).ok().stdout, "\"done\"\n");
+}
+
+#[test]
+fn a_number_that_is_none_is_refused_and_no_default_is_taken() {
+    for arguments in
+        [["queue", "set", "q", "--backoff-factor", "nan"], ["submit", "q", "1", "--backoff-jitter", "inf"]]
+    {
+        Ran::from(lessor(&arguments).output().unwrap()).fails(2, &["must be a number"]);
+    }
 }
 
 #[test]

@@ -53,8 +53,7 @@ fn p5_a_signal_stops_it_and_ends_a_long_poll_empty() {
 fn p10_a_second_one_on_the_same_data_is_refused() {
     let server = Server::start();
     let ran = refused(&server.data());
-    assert_eq!(ran.code, 3);
-    assert!(ran.stderr.contains("in use"), "{}", ran.stderr);
+    ran.fails(3, &["in use", server.data().to_str().unwrap(), "another lessor"]);
     server.post("/v1/tasks", json!({"queue": "q", "payload": 1}));
 }
 
@@ -77,6 +76,27 @@ fn d26_a_foreign_directory_is_refused_and_left_alone() {
     assert_eq!(ran.code, 3);
     assert!(ran.stderr.contains("not empty"), "{}", ran.stderr);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_refused_in_words_that_are_said_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, data) = (dir.path().join("file"), dir.path().join("data"));
+    fs::write(&file, "mine").unwrap();
+    for path in [file.clone(), file.join("below"), "/proc/no-such-place".into()] {
+        let ran = refused(&path).fails(3, &[path.to_str().unwrap()]);
+        assert_eq!(ran.stderr.matches("os error").count(), 1, "{ran:?}");
+    }
+    let mut child = serves_with(&data, std::process::Stdio::null());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = fs::read(segment(&data)).unwrap();
+    fs::write(data.join("lease.key"), "short").unwrap();
+    refused(&data).fails(3, &["lease.key", "32 bytes"]);
+    assert_eq!(fs::read(segment(&data)).unwrap(), before, "nothing was changed");
+    fs::remove_dir_all(data.join("content")).unwrap();
+    fs::write(data.join("content"), "").unwrap();
+    refused(&data).fails(3, &["content"]);
 }
 
 #[test]
@@ -103,6 +123,8 @@ fn d9_a_flipped_bit_in_an_acknowledged_record_is_refused_by_place() {
 fn nonsense_on_the_command_line_is_refused_with_a_hint() {
     for (arguments, hint) in [
         (vec!["up", "--listen", "nowhere"], "--listen"),
+        (vec!["up", "--listen", ":9181"], "such as 127.0.0.1:8980"),
+        (vec!["up", "--metrics-queue", ""], "--metrics-queue"),
         (vec!["up", "--segment-mib", "1"], "--segment-mib"),
         (vec!["up", "--max-state-mib", "0"], "--max-state-mib"),
         (vec!["upp"], "up"),

@@ -75,6 +75,18 @@ pub fn within<N: PartialOrd + std::fmt::Display + Copy>(
     }
 }
 
+/// How many a list has, within its limits.
+pub fn counted(field: &str, count: usize, range: RangeInclusive<usize>) -> Result<(), Problem> {
+    match range.contains(&count) {
+        true => Ok(()),
+        false => {
+            let what =
+                format!("must have between {} and {} entries, but has {count}", range.start(), range.end());
+            Err(Problem::field(field, what))
+        }
+    }
+}
+
 /// A number that may be missing.
 pub fn optional_within<N: PartialOrd + std::fmt::Display + Copy>(
     field: &str,

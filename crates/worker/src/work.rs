@@ -53,7 +53,7 @@ impl Performer for Work {
                 invalid("it has no `actionDigest` and no `command`")
             }
             Ok(_) => invalid("it has both `actionDigest` and `command`"),
-            Err(error) => invalid(&error.to_string()),
+            Err(_) => invalid("it is no object such as {\"command\": [\"ls\", \"-l\"]}"),
         }
     }
 

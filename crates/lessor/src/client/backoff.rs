@@ -11,7 +11,7 @@ pub struct BackoffOptions {
     backoff_initial: Option<u64>,
 
     /// How much longer each further wait is, from 1 to 100
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = parse_number)]
     backoff_factor: Option<f64>,
 
     /// The longest wait
@@ -19,7 +19,7 @@ pub struct BackoffOptions {
     backoff_max: Option<u64>,
 
     /// The share of each wait that is left to chance, from 0 to 1
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = parse_number)]
     backoff_jitter: Option<f64>,
 }
 
@@ -37,9 +37,23 @@ impl BackoffOptions {
     }
 }
 
+/// JSON knows no other numbers than finite ones, and would say nothing in their place.
+fn parse_number(text: &str) -> Result<f64, String> {
+    let number: Option<f64> = text.parse().ok();
+    number.filter(|number| number.is_finite()).ok_or_else(|| "it must be a number, such as 1.5".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_finite_number_is_refused() {
+        for text in ["nan", "inf", "-inf", "1e999", "much", ""] {
+            assert!(parse_number(text).unwrap_err().contains("must be a number"), "{text}");
+        }
+        assert_eq!(parse_number("1.5"), Ok(1.5));
+    }
 
     #[test]
     fn what_is_not_given_stays() {

@@ -9,7 +9,7 @@ const LAST: usize = 900;
 
 #[derive(clap::Args)]
 pub struct Connection {
-    /// Print the server's answer as one JSON document, with times in RFC 3339, instead of text for people
+    /// Print one JSON document instead of text for people; points in time are in RFC 3339
     #[arg(long, global = true, display_order = LAST)]
     pub json: bool,
 
@@ -61,6 +61,11 @@ pub fn parse_url(text: &str) -> Result<Url, String> {
     }
 }
 
+/// The same as a text that gRPC clients take.
+pub fn parse_grpc_url(text: &str) -> Result<String, String> {
+    parse_url(text).map(|url| url.as_str().trim_end_matches('/').to_owned())
+}
+
 fn parse_header(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(text)
         .map_err(|_| "a name is sent as a header and must be printable ASCII".to_owned())
@@ -81,5 +86,14 @@ mod tests {
         assert!(parse_url("https://host").unwrap_err().contains("https is not supported"));
         assert!(parse_url("http://").is_err());
         assert!(parse_url("http://host:port").is_err());
+        assert!(parse_url("x y").is_err());
+    }
+
+    #[test]
+    fn a_url_for_grpc_has_a_scheme_and_no_slash_at_its_end() {
+        for text in ["host:8980", "http://host:8980", "http://host:8980/"] {
+            assert_eq!(parse_grpc_url(text).unwrap(), "http://host:8980", "{text}");
+        }
+        assert!(parse_grpc_url("https://host").is_err());
     }
 }

@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
+use authority::limits::{MAX_LEASE_MS, MIN_LEASE_MS};
 use authority::{QueueConfig, QueueKey, Scope};
 use serde::{Deserialize, Serialize};
 use server::MAX_NAMED_QUEUES;
 use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
 
+use crate::address;
 use crate::content::{self, DEFAULT_CACHE_MIB};
 use crate::serving::{
     DEFAULT_HISTORY_DAYS, DEFAULT_HISTORY_MIB, DEFAULT_SEGMENT_MIB, MIN_STATE_MIB, SEGMENT_MIB, Settings,
@@ -46,6 +48,7 @@ pub struct Metrics {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Server {
+    #[serde(deserialize_with = "address::deserialize")]
     pub address: SocketAddr,
     /// The workspace of remote executions; empty for the default one.
     pub instance_name: String,
@@ -279,6 +282,12 @@ impl Document for Config {
                 scheduler.long_poll_timeout_seconds,
                 poll_seconds,
             ),
+            within(
+                "execution.scheduler.lease_duration_seconds",
+                scheduler.lease_duration_seconds,
+                MIN_LEASE_MS.div_ceil(1_000)..=MAX_LEASE_MS / 1_000,
+            ),
+            within("execution.scheduler.max_queue_size", scheduler.max_queue_size, 1..=u64::MAX),
             within("execution.scheduler.worker_grace_seconds", scheduler.worker_grace_seconds, 0..=86_400),
         ]
         .into_iter()
@@ -287,8 +296,22 @@ impl Document for Config {
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
             faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));
         }
+        let places = [
+            ("data.dir", Some(&self.data.dir)),
+            ("storage.cas.root_dir", self.storage.cas.root_dir.as_ref()),
+            ("storage.action_cache.root_dir", self.storage.action_cache.root_dir.as_ref()),
+        ];
+        let unnamed =
+            places.into_iter().filter(|(_, path)| path.is_some_and(|path| path.as_os_str().is_empty()));
+        faults.extend(unnamed.map(|(key, _)| format!("{key} is empty; name a directory")));
+        let queues = self.metrics.queues.iter();
+        faults.extend(queues.filter_map(|queue| {
+            server::fault_of_scope_name(queue).map(|what| format!("metrics.queues: {queue:?} {what}"))
+        }));
         let (_, config) = self.exec_queue();
-        faults.extend(config.check(EXEC_QUEUE).err().map(|what| format!("execution.scheduler: {what}")));
+        // What the file cannot say otherwise is said in its own words above.
+        let queue_fault = config.check(EXEC_QUEUE).err().filter(|_| faults.is_empty());
+        faults.extend(queue_fault.map(|what| format!("execution.scheduler: {what}")));
         faults.extend(
             server::fault_of_scope_name(self.workspace()).map(|what| format!("server.instance_name {what}")),
         );

@@ -95,11 +95,22 @@ fn p14_a_value_of_the_wrong_kind_or_size_is_named() {
     for (text, words) in [
         ("[server]\naddress = 5", "address"),
         ("[server]\naddress = \"nowhere\"", "line 2"),
+        ("[server]\naddress = \"nowhere\"", "such as 127.0.0.1:8980"),
         ("[server]\ninstance_name = \"a\\tb\"", "server.instance_name"),
         ("[data]\nsegment_mib = 1", "data.segment_mib must be between 32 and 4096"),
         ("[data]\nmax_state_mib = 1", "data.max_state_mib must be at least 16"),
         ("[data]\nhistory_days = -1", "history_days"),
-        ("[execution.scheduler]\nlease_duration_seconds = 0", "execution.scheduler: leaseMs"),
+        (
+            "[execution.scheduler]\nlease_duration_seconds = 99999999",
+            "execution.scheduler.lease_duration_seconds must be between 1 and 86400, but is 99999999",
+        ),
+        (
+            "[execution.scheduler]\nmax_queue_size = 0",
+            "execution.scheduler.max_queue_size must be at least 1",
+        ),
+        ("[data]\ndir = \"\"", "data.dir is empty"),
+        ("[storage.cas]\nroot_dir = \"\"", "storage.cas.root_dir is empty"),
+        ("[metrics]\nqueues = [\"\"]", "metrics.queues"),
         ("[execution.scheduler]\nlong_poll_timeout_seconds = 3600", "must be between 1 and 60"),
         ("data = 3", "data"),
         ("[server", "line 1"),

@@ -16,7 +16,7 @@ use crate::client::show::{Output, note};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Each line has position, at, type, and the record's own fields; prev is the task's record before. A moment is a
+Each line has position, at, type, and the record's own fields; prev is the task's record before. A moment is a \
 position (1234), a time (2030-01-31T12:00:00Z) or how long ago it was (10m).
 
 Examples:

@@ -16,8 +16,8 @@ use crate::client::show::{Cell, Output, Record, Table, note, state, text, time};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
-Tells what happened to the task, when, at which worker, how long it waited and ran, why it ran more than once, and
-why it ended as it did. Heartbeats are counted, not listed; `lessor log dump --task ID` has every record. A task
+Tells what happened to the task, when, at which worker, how long it waited and ran, why it ran more than once, and \
+why it ended as it did. Heartbeats are counted, not listed; `lessor log dump --task ID` has every record. A task \
 that was purged is still explained, while its records are kept.
 
 Examples:

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use tonic::{Code, Status};
+use tonic_types::StatusExt;
 use worker::cas::CasError;
 
 use crate::client;
@@ -23,6 +24,10 @@ pub enum Error {
     /// The server's own words.
     #[error("the command was not run to its end: {} ({code:?})", clean(.message))]
     NotRun { code: Code, message: String },
+
+    /// The server's own words, and it says which blobs it has not.
+    #[error("the command was not run to its end: {} (FailedPrecondition)", clean(.0))]
+    MissingInputs(String),
 
     #[error("the command was ended because it ran for longer than it may{}", limit(*.timeout_ms))]
     TimedOut { timeout_ms: Option<u64> },
@@ -59,17 +64,54 @@ impl Error {
     }
 
     /// Whether inputs that were there are gone, so that bringing them again may help.
-    pub fn may_lack_inputs(&self) -> bool {
-        matches!(self, Error::NotRun { code: Code::FailedPrecondition, .. })
+    pub fn is_missing_inputs(&self) -> bool {
+        matches!(self, Error::MissingInputs(_))
     }
 }
 
 impl From<Status> for Error {
     fn from(status: Status) -> Error {
-        Error::NotRun { code: status.code(), message: status.message().to_owned() }
+        let message = status.message().to_owned();
+        match names_missing_blobs(&status) {
+            true => Error::MissingInputs(message),
+            false => Error::NotRun { code: status.code(), message },
+        }
     }
+}
+
+/// Whether the status is about what is not there, and nothing else. Other preconditions have the same code, and no
+/// upload mends them. None may be named when what a worker missed has come since.
+fn names_missing_blobs(status: &Status) -> bool {
+    let details = status.get_error_details();
+    let failure = details.precondition_failure();
+    status.code() == Code::FailedPrecondition
+        && failure.is_some_and(|failure| failure.violations.iter().all(|one| one.r#type == "MISSING"))
 }
 
 fn limit(timeout_ms: Option<u64>) -> String {
     timeout_ms.map(|ms| format!(", {}", client::show::time::exact(ms))).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use tonic_types::{ErrorDetails, PreconditionViolation};
+
+    use super::*;
+
+    #[test]
+    fn only_a_status_that_names_missing_blobs_is_about_missing_inputs() {
+        let told = |code, violations: Vec<_>| {
+            Status::with_error_details(code, "no", ErrorDetails::with_precondition_failure(violations))
+        };
+        let status = |code, kind: &str| told(code, vec![PreconditionViolation::new(kind, "blobs/x/1", "")]);
+        for (status, is_missing) in [
+            (status(Code::FailedPrecondition, "MISSING"), true),
+            (status(Code::FailedPrecondition, "TERMS"), false),
+            (status(Code::Internal, "MISSING"), false),
+            (told(Code::FailedPrecondition, Vec::new()), true),
+            (Status::failed_precondition("no worker offers it"), false),
+        ] {
+            assert_eq!(Error::from(status.clone()).is_missing_inputs(), is_missing, "{status:?}");
+        }
+    }
 }

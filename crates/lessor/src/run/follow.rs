@@ -9,6 +9,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::execution_stage::Val
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
     ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse, WaitExecutionRequest,
 };
+use bazel_remote_apis::google;
 use bazel_remote_apis::google::longrunning::{Operation, operation};
 use prost::Message;
 use tokio::time::timeout;
@@ -25,6 +26,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 /// After so long without a word the operation is asked for again; the server says more often that nothing changed.
 const MAX_SILENCE: Duration = Duration::from_secs(90);
+/// How long it may take to find a worker before a person should know.
+const LATE: Duration = Duration::from_secs(3);
 /// How often an execution is asked for again whose operation the server does not know any more.
 const MAX_FORGOTTEN: u32 = 3;
 
@@ -34,11 +37,15 @@ pub struct Follower<'a> {
     stage: Option<Stage>,
     heard: Instant,
     pause: Duration,
+    begun: Instant,
+    /// Whether it was said that no worker has it yet.
+    is_late: bool,
 }
 
 impl<'a> Follower<'a> {
     pub fn new(remote: &'a Remote, progress: &'a Progress) -> Follower<'a> {
-        Follower { remote, progress, stage: None, heard: Instant::now(), pause: FIRST_PAUSE }
+        let now = Instant::now();
+        Follower { remote, progress, stage: None, heard: now, pause: FIRST_PAUSE, begun: now, is_late: false }
     }
 
     /// The response of the execution, whatever it says.
@@ -73,7 +80,16 @@ impl<'a> Follower<'a> {
     async fn attend(&mut self, request: &ExecuteRequest) -> Result<Option<Operation>, Status> {
         let slow = |_| Status::unavailable("the server does not answer");
         let mut stream = timeout(MAX_SILENCE, self.open(request)).await.map_err(slow)??;
-        while let Some(operation) = timeout(MAX_SILENCE, stream.message()).await.map_err(slow)?? {
+        loop {
+            let next = tokio::select! {
+                next = timeout(MAX_SILENCE, stream.message()) => next.map_err(slow)??,
+                () = self.no_worker() => {
+                    self.is_late = true;
+                    self.progress.line_unless_seen("the execution waits for a worker");
+                    continue;
+                }
+            };
+            let Some(operation) = next else { return Ok(None) };
             self.heard = Instant::now();
             self.pause = FIRST_PAUSE;
             self.remote.set_operation(Some(&operation.name));
@@ -82,7 +98,14 @@ impl<'a> Follower<'a> {
             }
             self.show(&operation);
         }
-        Ok(None)
+    }
+
+    /// Resolves once, when it is time to say that no worker runs it.
+    async fn no_worker(&self) {
+        if self.is_late || self.stage == Some(Stage::Executing) {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep_until((self.begun + LATE).into()).await;
     }
 
     async fn open(&self, request: &ExecuteRequest) -> Result<Streaming<Operation>, Status> {
@@ -117,11 +140,14 @@ fn response(operation: Operation) -> Result<ExecuteResponse, Error> {
         Some(operation::Result::Response(any)) => {
             ExecuteResponse::decode(&any.value[..]).map_err(Error::nonsense)
         }
-        Some(operation::Result::Error(status)) => {
-            Err(Status::new(Code::from(status.code), status.message).into())
-        }
+        Some(operation::Result::Error(told)) => Err(status(&told).into()),
         None => Err(Error::nonsense("an operation is over and has no result")),
     }
+}
+
+/// A status that came in a message, as if it had been that of a call.
+pub fn status(told: &google::rpc::Status) -> Status {
+    Status::with_details(Code::from(told.code), told.message.clone(), told.encode_to_vec().into())
 }
 
 /// What a server says, or the way to it, while it stops and starts, or is full for a while.

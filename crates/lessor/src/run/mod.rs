@@ -26,10 +26,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, ExecuteRequest, ExecuteResponse};
-use tonic::Code;
+use tonic::{Code, Status};
 
 pub use error::Error;
 pub use options::Options;
+pub use progress::counted;
+pub use remote::cause;
 
 use crate::client::show::Output;
 use action::Described;
@@ -37,7 +39,7 @@ use destination::Destination;
 use follow::Follower;
 use inputs::Inputs;
 use outputs::Outputs;
-use progress::{Progress, counted, size, took};
+use progress::{Progress, size, took};
 use remote::Remote;
 use streams::Stream;
 use summary::{Summary, ms};
@@ -155,8 +157,8 @@ async fn execute(
         let ended = Follower::new(remote, progress).run(&request).await;
         summary.timings.execute_ms += ms(begun.elapsed());
         let lacks = match &ended {
-            Ok(response) => code(response) == Code::FailedPrecondition,
-            Err(error) => error.may_lack_inputs(),
+            Ok(response) => Error::from(status(response)).is_missing_inputs(),
+            Err(error) => error.is_missing_inputs(),
         };
         if !lacks || round >= MAX_ROUNDS {
             return ended;
@@ -183,13 +185,13 @@ async fn show_streams(
 }
 
 fn refuse_unless_ran(options: &Options, response: &ExecuteResponse) -> Result<(), Error> {
-    let message = response.status.as_ref().map(|status| status.message.clone()).unwrap_or_default();
-    match code(response) {
+    let status = status(response);
+    match status.code() {
         Code::Ok if response.result.is_some() => Ok(()),
         Code::Ok => Err(Error::nonsense("an execution succeeded without a result")),
         Code::DeadlineExceeded => Err(Error::TimedOut { timeout_ms: options.timeout }),
-        Code::Cancelled => Err(Error::Cancelled(message)),
-        code => Err(Error::NotRun { code, message }),
+        Code::Cancelled => Err(Error::Cancelled(status.message().to_owned())),
+        _ => Err(status.into()),
     }
 }
 
@@ -228,8 +230,8 @@ fn told(summary: &Summary, progress: &Progress) -> String {
     }
 }
 
-fn code(response: &ExecuteResponse) -> Code {
-    response.status.as_ref().map_or(Code::Ok, |status| Code::from(status.code))
+fn status(response: &ExecuteResponse) -> Status {
+    response.status.as_ref().map_or_else(|| Status::ok(""), follow::status)
 }
 
 /// As a process here can end. What fits into no exit code is still no success.

@@ -58,6 +58,13 @@ impl Progress {
         }
     }
 
+    /// A line in place of what a bar says where there is one.
+    pub fn line_unless_seen(&self, text: impl std::fmt::Display) {
+        if self.bar.is_hidden() {
+            self.line(text);
+        }
+    }
+
     /// A line that stays also when nothing else is to be said.
     pub fn warn(&self, text: impl std::fmt::Display) {
         self.bar.suspend(|| note(format_args!("lessor: {text}")));

@@ -13,16 +13,16 @@ use worker::{Agent, Cas, Executor, Stopper, Work};
 
 use super::metrics::{self, Metrics};
 use super::settings::{Flags, Settings};
-use crate::logging;
+use crate::{address, logging};
 
 /// How long the content store may be silent before the start says so; the worker waits for it all the same.
 const CHECK_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "With the backend host, commands run with this worker's own rights and see the machine as it does:\n\
-    give it a machine, a container or a user of its own. On SIGTERM or Ctrl-C it takes no more work, waits for what\n\
-    runs, and gives the rest back; a second one stops it at once. A flag wins over the file.\n\
+    after_help = "With the backend host, commands run with this worker's own rights and see the machine as it does: \
+    give it a machine, a container or a user of its own. On SIGTERM or Ctrl-C it takes no more work, waits for what \
+    runs, and gives the rest back; a second one stops it at once. A flag wins over the file.\n\n\
     Exit codes: 0 stopped, 1 could not start or was refused, 2 the file is not right."
 )]
 pub struct Options {
@@ -30,7 +30,7 @@ pub struct Options {
     flags: Flags,
 
     /// Where to show figures for Prometheus at /metrics; port 0 takes a free one and logs it [default: nowhere]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = address::parse)]
     metrics: Option<SocketAddr>,
 }
 

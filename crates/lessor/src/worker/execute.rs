@@ -7,16 +7,25 @@ mod told;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use bazel_remote_apis::build::bazel::remote::execution::v2::GetCapabilitiesRequest;
+use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_client::CapabilitiesClient;
 use blobs::{Digest, DigestFunction};
-use worker::action::{Once, execute_once};
+use worker::Failure;
+use worker::action::{Once, OnceError, execute_once};
 use worker::cas::{GrpcCas, GrpcCasOptions};
 use worker::executors::{self, Backend, ExecutorOptions};
 
+use crate::client::connection::parse_grpc_url;
 use crate::client::show::{Output, note};
 use crate::exit;
+use crate::run::{cause, counted};
 use told::Told;
+
+/// How long the content store may take to say that it is there.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -28,7 +37,7 @@ Example:
   lessor worker execute --action-digest 6cf1…/142 --work-dir look --backend sandbox")]
 pub struct Options {
     /// The content store, and the action cache beside it
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8980", env = "LESSOR_URL")]
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8980", env = "LESSOR_URL", value_parser = parse_grpc_url)]
     cas_url: String,
 
     /// The action
@@ -69,6 +78,7 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
         .with_context(|| format!("{:?} is no digest of an action", options.action_digest))?;
     let directory = fresh(&options.work_dir)?;
     let cas = Arc::new(GrpcCas::new(&options.cas_url, &GrpcCasOptions::default())?);
+    find(&cas, options).await?;
     // Of its own, so that one that runs beside it is not taken for its leftovers.
     let id = format!("execute-{}", std::process::id());
     let mut how = ExecutorOptions::new(options.backend, id, directory.join(".lessor/work"));
@@ -84,7 +94,8 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
             cancel.cancel();
             running.await
         }
-    }?;
+    }
+    .map_err(|error| said(error, &options.cas_url))?;
     let cached = cas.action_result(&options.instance, &action).await.unwrap_or_else(|error| {
         note(format!("the action cache does not answer, so nothing is compared: {error}"));
         None
@@ -96,6 +107,32 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
         false => output.print(&told)?,
     }
     Ok(code(&once))
+}
+
+/// Finds out whether anybody is there. A worker waits for its store to come back; a person who waits for one that was
+/// never started would wait for nothing.
+async fn find(cas: &GrpcCas, options: &Options) -> Result<()> {
+    let asked = GetCapabilitiesRequest { instance_name: options.instance.clone() };
+    let mut client = CapabilitiesClient::new(cas.channel());
+    let told = tokio::time::timeout(FIRST_ANSWER_TIMEOUT, client.get_capabilities(asked)).await;
+    let why = match told {
+        Ok(Err(status)) if status.code() == tonic::Code::Unavailable => cause(&status),
+        Ok(_) => return Ok(()),
+        Err(_) => "it does not answer".to_owned(),
+    };
+    anyhow::bail!("no content store answers at {} ({why}); name another with --cas-url", options.cas_url)
+}
+
+/// What is missing comes as the list that a coordinator reads.
+fn said(error: OnceError, url: &str) -> anyhow::Error {
+    match &error {
+        OnceError::Failed(failure) if failure.code == Failure::MISSING_INPUTS => {
+            let missing: Vec<String> = serde_json::from_str(&failure.message).unwrap_or_default();
+            let count = counted(missing.len(), "blob", "blobs");
+            anyhow::anyhow!("{url} lacks {count} that the action needs: {}", missing.join(", "))
+        }
+        _ => error.into(),
+    }
 }
 
 fn code(once: &Once) -> ExitCode {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use worker::executors::{Backend, DockerOptions, ExecutorOptions};
 use worker::{ActionOptions, Config};
 
+use crate::client::connection::parse_url;
 use crate::config::file::{Document, within};
 
 /// The queue of remote execution.
@@ -214,6 +215,11 @@ impl Document for WorkerFile {
         let named = |key: &str, name: &str| {
             server::fault_of_scope_name(name).map(|what| format!("worker.{key}: {name:?} {what}"))
         };
+        let url = |key: &str, url: &str| {
+            parse_url(url)
+                .err()
+                .map(|what| format!("worker.{key}: {url:?} is no address of a server: {what}"))
+        };
         let queues = worker.queues.iter().map(|queue| named("queues", queue));
         let instance = Some(worker.instance_name.as_str()).filter(|name| !name.is_empty());
         [
@@ -221,8 +227,11 @@ impl Document for WorkerFile {
             within("worker.heartbeat_interval_seconds", worker.heartbeat_interval_seconds, HEARTBEAT_SECONDS),
             within("worker.cache_mib", worker.cache_mib, 1..=u64::MAX / MIB),
             within("worker.disk_reserve_mib", worker.disk_reserve_mib, 0..=u64::MAX / MIB),
+            url("server_url", &worker.server_url),
+            worker.cas_url.as_deref().and_then(|text| url("cas_url", text)),
             worker.backend().err(),
             worker.docker.ulimits().err(),
+            worker.host.work_dir.as_os_str().is_empty().then(|| "worker.host.work_dir is empty".to_owned()),
             worker.queues.is_empty().then(|| "worker.queues names no queue".to_owned()),
             instance.and_then(|name| named("instance_name", name)),
             worker.worker_id.as_deref().and_then(|id| named("worker_id", id)),

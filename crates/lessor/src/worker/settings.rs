@@ -13,6 +13,7 @@ use worker::{ActionOptions, Config, Disk};
 
 use super::file::{Worker, WorkerFile};
 use super::worker_id;
+use crate::client::connection::parse_grpc_url;
 use crate::config::file;
 use crate::memory;
 
@@ -25,11 +26,11 @@ pub struct Flags {
     config: Option<PathBuf>,
 
     /// The coordinator [default: http://127.0.0.1:8980]
-    #[arg(long, value_name = "URL", env = "LESSOR_URL")]
+    #[arg(long, value_name = "URL", env = "LESSOR_URL", value_parser = parse_grpc_url)]
     server_url: Option<String>,
 
     /// The content store [default: the coordinator's]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = parse_grpc_url)]
     cas_url: Option<String>,
 
     /// Where commands run: host, sandbox, docker, or auto for the sandbox where it works [default: host]
@@ -139,7 +140,10 @@ impl Settings {
             ..ActionOptions::below(directory)
         };
         let executor = executor(&worker, backend, &id, &actions.work_dir)?;
-        let mut config = Config::new(worker.server_url.clone(), id, actions);
+        let url = |text: &str| parse_grpc_url(text).map_err(anyhow::Error::msg);
+        let server_url = url(&worker.server_url)?;
+        let cas_url = worker.cas_url.as_deref().map(url).transpose()?.unwrap_or_else(|| server_url.clone());
+        let mut config = Config::new(server_url, id, actions);
         config.workspace = Some(worker.instance_name).filter(|name| !name.is_empty());
         config.queues = worker.queues;
         config.max_concurrent_tasks = usize::try_from(worker.max_concurrent_tasks).unwrap_or(usize::MAX);
@@ -151,7 +155,6 @@ impl Settings {
         config.cpu_cores = has.cpu_cores.unwrap_or(slots() as f64);
         config.memory_bytes = has.memory_bytes.or(memory::all_bytes().map(|bytes| bytes as u64)).unwrap_or(0);
         config.disk_bytes = has.disk_bytes.unwrap_or_else(|| disk_bytes(directory, &config));
-        let cas_url = worker.cas_url.unwrap_or(worker.server_url);
         Ok(Settings { config, executor, cas_url })
     }
 

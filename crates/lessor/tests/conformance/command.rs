@@ -90,6 +90,10 @@ fn a_list_needs_no_server() {
     assert_eq!(numbers, (9..=40).map(|n| format!("S3-{n}")).collect());
     let ran = Ran::from(lessor(&["conformance", "--list", "--contract", "native"]).output().unwrap()).ok();
     assert!(ran.stdout.contains("S0-20") && ran.stdout.contains("not observable"), "{}", ran.stdout);
+    let all = Ran::from(lessor(&["conformance", "--list"]).output().unwrap()).ok().stdout;
+    for contract in ["native", "claim", "callback", "grpc", "reapi"] {
+        assert!(all.contains(&format!("Contract {contract}\n")), "{contract}: {all}");
+    }
 }
 
 #[test]

@@ -70,6 +70,25 @@ fn a_directory_of_somebody_else_is_refused_and_left_as_it_is() {
 }
 
 #[test]
+fn a_server_that_would_need_https_is_refused_and_not_spoken_to_in_plain_text() {
+    let only_http = "https is not supported, only http";
+    for arguments in [
+        &["check", "--server-url", "https://127.0.0.1:1"][..],
+        &["check", "--cas-url", "https://127.0.0.1:1"],
+        &["daemon", "--server-url", "https://127.0.0.1:1"],
+        &["execute", "--cas-url", "https://127.0.0.1:1", "--action-digest", "x", "--work-dir", "x"],
+    ] {
+        Ran::from(lessor(&["worker"]).args(arguments).output().unwrap()).fails(2, &[only_http]);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("worker.toml");
+    std::fs::write(&file, "[worker]\nserver_url = \"https://host\"\n").unwrap();
+    let words = ["worker.server_url", only_http];
+    check(dir.path(), &["--config", file.to_str().unwrap()]).fails(2, &words);
+    Ran::from(lessor(&["check-config"]).arg(&file).output().unwrap()).fails(2, &words);
+}
+
+#[test]
 fn s3_61_a_worker_looks_at_itself_when_it_starts() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let worker = Worker::start(dir.path(), &["--server-url", &server.url()]);

@@ -114,7 +114,19 @@ async fn s3_50_what_cannot_be_run_is_said() {
     assert_eq!((ran.code, &ran.json()["exitCode"]), (5, &json!(7)), "{ran:?}");
     let unknown = blobs::Digest::of(blobs::DigestFunction::Sha256, b"nothing");
     let unknown = Digest { hash: unknown.hash.to_string(), size_bytes: 7 };
-    execute(&server, &unknown, &dir.path().join("b"), &[]).fails(1, &["missing_inputs", &unknown.hash]);
+    execute(&server, &unknown, &dir.path().join("b"), &[]).fails(1, &["lacks 1 blob", &unknown.hash]);
+    let name = format!("{}/7", unknown.hash);
+    let mut nobody = lessor(&[
+        "worker",
+        "execute",
+        "--cas-url",
+        "http://127.0.0.1:1",
+        "--action-digest",
+        &name,
+        "--work-dir",
+    ]);
+    let ran = Ran::from(nobody.arg(dir.path().join("d")).output().unwrap());
+    ran.fails(1, &["no content store answers at http://127.0.0.1:1", "--cas-url"]);
     let bad = Digest { hash: "x".to_owned(), size_bytes: 1 };
     execute(&server, &bad, &dir.path().join("c"), &[]).fails(1, &["is no digest of an action"]);
 }

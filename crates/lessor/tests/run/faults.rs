@@ -1,7 +1,7 @@
 //! Servers that are not there, that are killed, that refuse; and users who change their minds.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -81,10 +81,25 @@ fn r37_a_platform_that_no_worker_offers_is_refused_by_its_property() {
     let server = served("[execution.scheduler]\nworker_grace_seconds = 1\n");
     server.run(&["run", "--", "true"]).fails(125, &["no worker is registered"]);
     let _worker = Worker::start(&server);
+    server.until_a_worker_asked();
     let ran = server.run(&["run", "--platform", "OSFamily=linux", "--", "echo", "it fits"]).ok();
     assert_eq!(ran.stdout, "it fits\n");
     let ran = server.run(&["run", "--platform", "OSFamily=plan9", "--", "true"]);
     ran.fails(125, &["OSFamily=plan9", "registered worker"]);
+    let tasks = server.get("/v1/tasks?queue=exec");
+    assert_eq!(tasks["tasks"].as_array().unwrap().len(), 3, "no upload helps, so nothing is tried again");
+}
+
+#[test]
+fn who_waits_for_a_worker_is_told_so() {
+    let (server, at) = (served(""), tempfile::tempdir().unwrap());
+    let mut command = command(&server, at.path(), &[], "true");
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let said = lines.map(Result::unwrap).find(|line| line.contains("waits for a worker"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(said.is_some(), "it ended and never said so");
 }
 
 #[test]
@@ -115,6 +130,7 @@ fn help_names_the_exit_codes_and_where_outputs_go() {
 fn an_instance_is_a_workspace_with_workers_of_its_own() {
     let server = served("[execution.scheduler]\nworker_grace_seconds = 1\n");
     let _worker = Worker::start(&server);
+    server.until_a_worker_asked();
     server.run(&["run", "--", "true"]).ok();
     server.run(&["run", "--instance", "other", "--", "true"]).fails(125, &["instance"]);
     let at = tempfile::tempdir().unwrap();

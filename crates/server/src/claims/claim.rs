@@ -15,7 +15,7 @@ use super::token::attempt_id;
 use crate::app::App;
 use crate::content;
 use crate::json::{In, Out};
-use crate::names::{name, optional_name, properties, within};
+use crate::names::{counted, name, optional_name, properties};
 use crate::problem::Problem;
 use crate::scope::InScope;
 use crate::tasks::answer::json;
@@ -52,7 +52,7 @@ pub async fn claim(
 
 fn command(scope: &Scope, request: &ClaimJob) -> Result<LeaseTasks, Problem> {
     let worker = name("worker_id", &request.worker_id)?;
-    within("streams (how many)", request.streams.len(), 1..=MAX_POLL_QUEUES)?;
+    counted("streams", request.streams.len(), 1..=MAX_POLL_QUEUES)?;
     let streams =
         request.streams.iter().enumerate().map(|(n, stream)| name(&format!("streams[{n}]"), stream));
     let request_id = optional_name("request_id", request.request_id.as_deref())?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use authority::limits::MAX_POLL_QUEUES;
 
-use crate::names::{name, within};
+use crate::names::{counted, name};
 use crate::problem::Problem;
 
 /// The queue of a worker that names none, which is what the workers of the remote execution plan do.
@@ -14,6 +14,6 @@ pub fn read(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
     if queues.is_empty() {
         return Ok(vec![Arc::from(DEFAULT_QUEUE)]);
     }
-    within("queues (how many)", queues.len(), 1..=MAX_POLL_QUEUES)?;
+    counted("queues", queues.len(), 1..=MAX_POLL_QUEUES)?;
     queues.iter().enumerate().map(|(n, queue)| name(&format!("queues[{n}]"), queue)).collect()
 }

@@ -12,7 +12,7 @@ use wire::{DEFAULT_WAIT_MS, Lease, Leases};
 use crate::app::App;
 use crate::content;
 use crate::json::{In, Out};
-use crate::names::{name, optional_name, properties, within};
+use crate::names::{counted, name, optional_name, properties};
 use crate::problem::Problem;
 use crate::scope::InScope;
 use crate::tasks::answer::{json, text};
@@ -45,9 +45,15 @@ pub async fn lease(
 
 fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Problem> {
     let worker = name("workerId", &request.worker_id)?;
-    within("queues (how many)", request.queues.len(), 1..=MAX_POLL_QUEUES)?;
+    counted("queues", request.queues.len(), 1..=MAX_POLL_QUEUES)?;
     let queues = request.queues.iter().enumerate().map(|(n, queue)| name(&format!("queues[{n}]"), queue));
-    let max_tasks = within("maxTasks", request.max_tasks.unwrap_or(1), 1..=u64::MAX)?;
+    let max_tasks = match request.max_tasks {
+        Some(0) => {
+            let what = format!("must be at least 1, but is 0; at most {MAX_GRANTS} are given at one time");
+            return Err(Problem::field("maxTasks", what));
+        }
+        asked => asked.unwrap_or(1),
+    };
     let request_id = optional_name("requestId", request.request_id.as_deref())?;
     Ok(LeaseTasks {
         scope: scope.clone(),
@@ -105,13 +111,15 @@ mod tests {
         assert_eq!(read(&request()).unwrap().max_tasks, 1);
         let asked = |max_tasks| read(&wire::LeaseTasks { max_tasks: Some(max_tasks), ..request() });
         assert_eq!(asked(u64::MAX).unwrap().max_tasks, 100);
-        assert_eq!(asked(0).unwrap_err().field.as_deref(), Some("maxTasks"));
+        let refused = asked(0).unwrap_err();
+        assert_eq!(refused.field.as_deref(), Some("maxTasks"));
+        assert!(refused.detail.contains("at most 100"), "{}", refused.detail);
     }
 
     #[test]
     fn queues_are_counted_and_named() {
         let queues = |queues: Vec<String>| read(&wire::LeaseTasks { queues, ..request() });
-        assert!(queues(Vec::new()).is_err());
+        assert_eq!(queues(Vec::new()).unwrap_err().field.as_deref(), Some("queues"));
         assert!(queues(vec!["q".into(); MAX_POLL_QUEUES + 1]).is_err());
         assert_eq!(queues(vec!["q".into(), "".into()]).unwrap_err().field.as_deref(), Some("queues[1]"));
     }

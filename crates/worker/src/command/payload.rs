@@ -8,6 +8,9 @@ use serde::Deserialize;
 
 use crate::Failure;
 
+/// What a payload looks like, for who sent something else.
+const EXAMPLE: &str = r#"{"command":["cc","-c","a.c"],"env":{"LANG":"C"},"timeoutMs":60000}"#;
+
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Payload {
@@ -25,7 +28,8 @@ pub struct Payload {
 impl Payload {
     pub fn read(json: &[u8]) -> Result<Payload, Failure> {
         let bad = |what: String| Failure::invalid_payload(format!("the payload is no command: {what}"));
-        let payload: Payload = serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
+        let payload: Payload = serde_json::from_slice(json)
+            .map_err(|error| bad(format!("{error}; it is an object such as {EXAMPLE}")))?;
         if payload.command.first().is_none_or(String::is_empty) {
             return Err(bad("`command` names no program".to_owned()));
         }
@@ -63,7 +67,9 @@ mod tests {
 
     #[test]
     fn what_is_no_command_is_refused_for_good_and_says_why() {
+        assert!(Payload::read(EXAMPLE.as_bytes()).is_ok());
         for (json, word) in [
+            (r#""x""#, EXAMPLE),
             (r#"{"command":[]}"#, "no program"),
             (r#"{"command":[""]}"#, "no program"),
             (r#"{"command":"ls"}"#, "sequence"),

@@ -46,5 +46,7 @@ pub fn why(task: &Task) -> String {
         (None, Some(error)) => Some(error.message.as_str()),
         (None, None) => None,
     };
+    // A message is often what a command wrote last, with its line breaks.
+    let words = words.map(|words| words.split_whitespace().collect::<Vec<_>>().join(" "));
     text::clean(&words.map_or_else(|| reason.to_owned(), |words| format!("{reason}: {words}")))
 }

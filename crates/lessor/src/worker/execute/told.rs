@@ -12,6 +12,7 @@ use worker::action::Once;
 
 use super::outputs::{Produced, differences, list};
 use crate::client::show::{Cell, Record, Table, text};
+use crate::run::counted;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -47,7 +48,9 @@ pub struct Told {
 struct Used {
     user_ms: u128,
     system_ms: u128,
-    max_rss_bytes: u64,
+    /// None where the backend cannot tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_rss_bytes: Option<u64>,
 }
 
 impl Told {
@@ -68,7 +71,7 @@ impl Told {
             usage: once.ran.usage.as_ref().map(|usage| Used {
                 user_ms: usage.user_time.as_millis(),
                 system_ms: usage.system_time.as_millis(),
-                max_rss_bytes: usage.max_rss_bytes,
+                max_rss_bytes: Some(usage.max_rss_bytes).filter(|bytes| *bytes > 0),
             }),
             exit_code: result.map(|result| result.exit_code),
             failure: once.ended.as_ref().err().map(ToString::to_string),
@@ -83,7 +86,10 @@ impl Told {
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut record = Record::new("action", &self.action_digest);
-        record.field("inputs", format!("{} files in {}", self.input_files, self.input_root.display()));
+        record.field(
+            "inputs",
+            format!("{} in {}", counted(self.input_files, "file", "files"), self.input_root.display()),
+        );
         record.field("command", self.command.join(" "));
         for (name, value) in &self.environment {
             record.field("environment", format!("{name}={value}"));
@@ -96,8 +102,9 @@ impl fmt::Display for Told {
         record.optional(
             "used",
             self.usage.as_ref().map(|used| {
-                let (user, system, rss) = (used.user_ms, used.system_ms, used.max_rss_bytes >> 20);
-                format!("{user} ms user, {system} ms system, {rss} MiB at most")
+                let rss = used.max_rss_bytes.map(|bytes| format!(", {} MiB at most", bytes >> 20));
+                let rss = rss.unwrap_or_default();
+                format!("{} ms user, {} ms system{rss}", used.user_ms, used.system_ms)
             }),
         );
         record.optional("exit code", self.exit_code.map(|code| code.to_string()));

@@ -98,6 +98,11 @@ fn p14_a_value_of_the_wrong_kind_or_size_is_named() {
     for (text, words) in [
         ("[worker]\nmax_concurrent_tasks = 0", "worker.max_concurrent_tasks must be between 1 and 500"),
         ("[worker]\nheartbeat_interval_seconds = 0", "heartbeat_interval_seconds must be between"),
+        ("[worker]\nserver_url = \"https://host\"", "worker.server_url: \"https://host\" is no address"),
+        ("[worker]\nserver_url = \"https://host\"", "https is not supported, only http"),
+        ("[worker]\nserver_url = \"x y\"", "worker.server_url"),
+        ("[worker]\ncas_url = \"grpcs://host\"", "worker.cas_url"),
+        ("[worker.host]\nwork_dir = \"\"", "worker.host.work_dir is empty"),
         ("[worker]\nqueues = []", "names no queue"),
         ("[worker]\nqueues = [\"a\\tb\"]", "worker.queues"),
         ("[worker]\ninstance_name = \"a\\tb\"", "worker.instance_name"),
