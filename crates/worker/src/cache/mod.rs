@@ -183,7 +183,12 @@ impl Cache {
     /// Blocking.
     pub fn copy(&self, key: &Key, into: impl AsFd, name: &str, mode: u32) -> io::Result<bool> {
         let mut from = match File::open(self.path(key)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Otherwise nobody would fetch it again.
+                let known = self.index().peek(key);
+                known.iter().for_each(|stamp| self.forget(key, stamp));
+                return Ok(false);
+            }
             opened => opened?,
         };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -111,6 +111,24 @@ fn r54_a_content_that_comes_twice_stays_the_file_that_was_linked() {
 }
 
 #[test]
+fn a_content_whose_file_is_gone_is_fetched_again_however_it_is_used() {
+    let at = setting();
+    let cache = Cache::open(&at.cache_dir, 1_000).unwrap();
+    let (key, begun) = (key(b"content", false), cache.now());
+    for is_linked in [true, false] {
+        cache.add_bytes(&key, b"content").unwrap();
+        fs::remove_file(cache.path(&key)).unwrap();
+        let is_there = match is_linked {
+            true => cache.link(&key, &at.into, "a"),
+            false => cache.copy(&key, &at.into, "a", 0o644),
+        };
+        assert!(!is_there.unwrap());
+        assert_eq!(cache.missing(&[key]).unwrap(), [key]);
+    }
+    assert_eq!(cache.changed(&[key], begun), [], "what others have of it is as it was");
+}
+
+#[test]
 fn after_a_restart_a_damaged_content_is_found_before_it_is_used() {
     let at = setting();
     let (good, bad) = (key(b"good", false), key(b"damaged", false));
