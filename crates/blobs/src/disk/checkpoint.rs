@@ -37,7 +37,8 @@ pub fn safe_until(root: &Path, pack: u32) -> Option<SystemTime> {
     fs::metadata(path(root, pack)).and_then(|list| list.modified()).ok()
 }
 
-/// Lists further records of a pack, which a sync that began at `synced_at` made safe. A frame that a crash cuts off is ignored, and so is what follows it.
+/// Lists further records of a pack, which a sync that began at `synced_at` made safe. A frame that a crash cuts
+/// off is ignored, and so is what follows it.
 pub fn append(root: &Path, pack: u32, headers: &[Header], synced_at: SystemTime) -> Result<()> {
     let path = path(root, pack);
     let mut file = fs::OpenOptions::new()

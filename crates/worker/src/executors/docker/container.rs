@@ -207,6 +207,7 @@ mod tests {
         let docker = Docker::connect_with_unix(socket.to_str().unwrap(), 60, API_DEFAULT_VERSION).unwrap();
         let engine_of_three = Engine { waiting: docker.clone(), docker, about: String::new() };
         let answers = ["500 Internal Server Error", "409 Conflict", "404 Not Found"];
-        tokio::join!(engine(listener, &answers), remove(&engine_of_three, "it"));
+        let both = async { tokio::join!(engine(listener, &answers), remove(&engine_of_three, "it")) };
+        timeout(MAX_REMOVAL, both).await.expect("it is tried until the engine knows it no more");
     }
 }
