@@ -139,6 +139,22 @@ fn small_blobs_come_and_go_within_the_cap() {
 }
 
 #[test]
+fn removals_stay_within_the_cap() {
+    let root = tempfile::tempdir().unwrap();
+    let store = small_store(root.path(), 40_000);
+    let action = |n: u8| ActionKey { instance: "main".into(), action: sha256(&[n]) };
+    put_range(&store, 0..60, 900);
+    for n in 0..40 {
+        store.put_result(&tenant(), &action(n), Origin::Committed, &[n]).unwrap();
+    }
+    for n in 0..40 {
+        store.remove_result(&tenant(), &action(n)).unwrap();
+        assert!(bytes_on_disk(root.path()) <= 40_000, "{n}: {:?}", store.usage());
+        assert_eq!(store.get_result(&tenant(), &action(n), Serve::Committed).unwrap(), None);
+    }
+}
+
+#[test]
 fn readers_finish_although_their_blob_is_evicted() {
     let root = tempfile::tempdir().unwrap();
     let store = small_store(root.path(), 900_000);

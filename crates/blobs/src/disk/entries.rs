@@ -8,10 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{
-    index::Key,
     inner::Inner,
     options::MAX_CACHED_READ_BYTES,
-    record::{Place, Space},
+    record::{HEADER_BYTES, Place, Space},
     writer::Item,
 };
 use crate::{
@@ -66,7 +65,10 @@ impl Inner {
     pub fn remove_result(&self, tenant: &Tenant, key: &ActionKey) -> Result<()> {
         let hash = result_hash(key)?;
         for space in [Space::CommittedResult, Space::UploadedResult] {
-            let Some(key) = self.key_in(tenant, space, &hash) else { continue };
+            let key = self.key_in(tenant, space, &hash).filter(|key| self.index().position(key).is_some());
+            let Some(key) = key else { continue };
+            // A store that has no room left removes things all the same.
+            let _room = self.reserve_records(HEADER_BYTES as u64).ok();
             let mut writer = self.writer();
             let position = self.index().position(&key);
             if let Some(position) = position {
@@ -96,14 +98,8 @@ impl Inner {
             return Ok(Some(data));
         }
         tracing::error!(?space, %hash, "a cached entry was damaged on disk and is removed");
-        self.drop_damaged(&key, (location.pack.number, location.offset));
+        self.take_out(&key, (location.pack.number, location.offset));
         Ok(None)
-    }
-
-    fn drop_damaged(&self, key: &Key, position: (u32, u32)) {
-        if let Err(error) = self.writer().remove(self, key, position) {
-            tracing::warn!(%error, "a removal could not be recorded");
-        }
     }
 
     fn put_entry(&self, tenant: &Tenant, space: Space, hash: Hash, data: &[u8]) -> Result<()> {

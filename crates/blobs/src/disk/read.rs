@@ -135,7 +135,7 @@ impl Inner {
             Ok(file) => Ok((found, Source::File { file, sums: data })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // It was evicted a moment ago, or somebody deleted the file.
-                self.take_out(&found);
+                self.take_out(&found.key, found.position);
                 Err(Error::NotFound(*digest))
             }
             Err(error) => Err(Error::io("open", &path)(error)),
@@ -145,12 +145,13 @@ impl Inner {
     /// Takes a blob out of the store because the disk did not keep it.
     fn damaged(&self, found: &Found, digest: Digest) -> Error {
         tracing::error!(%digest, "a blob was damaged on disk and is removed");
-        self.take_out(found);
+        self.take_out(&found.key, found.position);
         Error::Damaged(digest)
     }
 
-    fn take_out(&self, found: &Found) {
-        if let Err(error) = self.writer().remove(self, &found.key, found.position) {
+    /// Takes out what this record says, unless another one stands for the name by now.
+    pub fn take_out(&self, key: &Key, position: (u32, u32)) {
+        if let Err(error) = self.writer().remove(self, key, position) {
             tracing::warn!(%error, "a removal could not be recorded");
         }
     }
