@@ -52,6 +52,11 @@ fn s0_python_keeps_the_duties_of_a_worker() {
 }
 
 #[test]
+fn python_workers_hear_every_signal() {
+    unittest("test_drain", 1);
+}
+
+#[test]
 fn python_handlers_get_what_they_were_promised_and_workers_drain() {
     unittest("test_worker", 20);
 }

@@ -8,8 +8,9 @@ import select
 import signal
 import socket
 import threading
+from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Callable, Dict, List, Optional
+from typing import Callable, Iterator, List, Optional
 
 from ._attempt import Attempt, OnOutcome
 from ._clock import now
@@ -51,15 +52,26 @@ class Stops:
             except BlockingIOError:
                 pass
 
-    def hear_signals(self) -> Dict[signal.Signals, Any]:
-        """Lets SIGTERM and SIGINT stop it, in the main thread; gives what heard them before."""
+    @contextmanager
+    def heard_in_signals(self) -> Iterator[None]:
+        """Lets SIGTERM and SIGINT stop it meanwhile, if this is the main thread."""
         if threading.current_thread() is not threading.main_thread():
-            return {}
+            yield
+            return
 
         def heard(number: int, frame: Optional[FrameType]) -> None:
             self.stop()
 
-        return {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        # The interpreter calls a handler when the main thread gets to it, which a sleeping one does not: it may have
+        # gone to sleep just then, or another thread took the signal. The byte wakes it.
+        waker = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        handlers = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(waker)
 
     def close(self) -> None:
         self._wakes.close()

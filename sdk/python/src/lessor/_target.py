@@ -7,7 +7,6 @@ it gets; the work goes on in the background.
 from __future__ import annotations
 
 import json
-import signal
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -109,20 +108,18 @@ class Target:
         """Works until it is told to stop, by SIGTERM, SIGINT or `stop`; once. Then nothing is accepted any more,
         running handlers have their grace, and what is left is reported as not done. Keep the HTTP server up meanwhile.
         Signals are only heard in the main thread."""
-        before = self._stops.hear_signals()
         try:
-            self._stops.sleep_until(lambda: self._stops.count >= 1, None)
-            with self._lock:
-                self._is_draining = True
-            logger.info("%s stops: handlers running: %d", self.worker_id, len(self._running))
-            end = now() + self._grace_ms / 1000
-            self._stops.sleep_until(lambda: not self._running or self._stops.count >= 2, end)
-            with self._lock:
-                left = list(self._running.values())
-            release_all(left, self._on_outcome)
+            with self._stops.heard_in_signals():
+                self._stops.sleep_until(lambda: self._stops.count >= 1, None)
+                with self._lock:
+                    self._is_draining = True
+                logger.info("%s stops: handlers running: %d", self.worker_id, len(self._running))
+                end = now() + self._grace_ms / 1000
+                self._stops.sleep_until(lambda: not self._running or self._stops.count >= 2, end)
+                with self._lock:
+                    left = list(self._running.values())
+                release_all(left, self._on_outcome)
         finally:
-            for number, old in before.items():
-                signal.signal(number, old)
             for transport in self._transports.values():
                 transport.close()
             self._stops.close()

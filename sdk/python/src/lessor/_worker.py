@@ -6,7 +6,6 @@ handlers get some time to end, and what is left then is given back.
 
 from __future__ import annotations
 
-import signal
 import threading
 from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
 
@@ -80,15 +79,13 @@ class Worker:
             raise ValueError("a worker needs a handler")
         poll = Poll(self._transport, self.worker_id, list(self._handlers), self._properties, self._wait_ms)
         poller = threading.Thread(target=self._poll, args=(poll,), name="lessor-poll", daemon=True)
-        before = self._stops.hear_signals()
         try:
-            logger.info("%s works on %s", self.worker_id, ", ".join(self._handlers))
-            poller.start()
-            self._stops.sleep_until(lambda: self._stops.count >= 1 or self._error is not None, None)
-            self._drain(poll, poller)
+            with self._stops.heard_in_signals():
+                logger.info("%s works on %s", self.worker_id, ", ".join(self._handlers))
+                poller.start()
+                self._stops.sleep_until(lambda: self._stops.count >= 1 or self._error is not None, None)
+                self._drain(poll, poller)
         finally:
-            for number, old in before.items():
-                signal.signal(number, old)
             self._transport.close()
             self._stops.close()
         if self._error is not None:
