@@ -160,7 +160,11 @@ fn install(packages: &[&str]) -> Result<()> {
 
 fn apt_get(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
-    command.arg("-qq").args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    command
+        .args(["-qq", "-o", "Acquire::Retries=3"])
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .stdin(Stdio::null());
     command
 }
 
@@ -185,6 +189,6 @@ mod tests {
 
     #[test]
     fn commands_are_shown_as_one_would_type_them() {
-        assert_eq!(shown(&apt_get(&["update"])), "`apt-get -qq update`");
+        assert_eq!(shown(&apt_get(&["update"])), "`apt-get -qq -o Acquire::Retries=3 update`");
     }
 }

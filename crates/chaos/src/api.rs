@@ -3,7 +3,7 @@
 //! Every call is noted down when it is over, answered or not: the history of a run has no gaps.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -12,6 +12,9 @@ use crate::facts::{At, Facts};
 
 /// Longer than any stop of the server, shorter than a test may hang.
 const CALL_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a question is asked again that nobody answers although nothing is killed any more.
+const ASK_DEADLINE: Duration = Duration::from_secs(60);
+const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub struct Api {
@@ -60,6 +63,10 @@ impl Answer {
         }
     }
 
+    pub fn is_told(&self) -> bool {
+        !self.is_open()
+    }
+
     /// Nothing was decided as far as we know: lost, not serving, or full. The caller may ask again.
     pub fn is_open(&self) -> bool {
         matches!(self.status(), None | Some(429 | 503))
@@ -93,6 +100,11 @@ impl Api {
 
     pub async fn put(&self, path: &str, body: &Value) -> Answer {
         self.call("PUT", self.client.put(self.url(path)).json(body), path, None, body.clone()).await
+    }
+
+    /// A question that is asked until it is answered.
+    pub async fn ask(&self, path: &str) -> Answer {
+        until(Answer::is_told, || self.get(path)).await
     }
 
     pub fn base(&self) -> &str {
@@ -136,4 +148,16 @@ async fn send(request: reqwest::RequestBuilder) -> Answer {
     let body = serde_json::from_slice(&bytes)
         .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
     Answer::Told { status, body }
+}
+
+/// Makes a call again until its answer is one, or too much time has passed.
+pub async fn until<T, F: Future<Output = T>>(is_told: impl Fn(&T) -> bool, call: impl Fn() -> F) -> T {
+    let deadline = Instant::now() + ASK_DEADLINE;
+    loop {
+        let answer = call().await;
+        if is_told(&answer) || Instant::now() > deadline {
+            return answer;
+        }
+        tokio::time::sleep(ASK_INTERVAL).await;
+    }
 }

@@ -78,7 +78,7 @@ pub async fn drain(world: &Arc<World>) -> Result<()> {
 async fn open_tasks(world: &World) -> Result<usize> {
     let mut open = 0;
     for state in ["WAITING", "LEASED"] {
-        let answer = world.api.get(&format!("/v1/tasks?queue={QUEUE}&state={state}&limit=1")).await;
+        let answer = world.api.ask(&format!("/v1/tasks?queue={QUEUE}&state={state}&limit=1")).await;
         let tasks = answer.body()["tasks"].as_array();
         open += tasks.with_context(|| format!("the list of {state} tasks was answered {answer:?}"))?.len();
     }

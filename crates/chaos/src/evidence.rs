@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use crate::api::Answer;
+use crate::api::{self, Answer};
 use crate::facts::{Book, Report, Submission};
 use crate::voice::say;
 use crate::world::{QUEUE, World};
@@ -49,7 +49,7 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
     evidence.repeats = in_parallel(world, reports.into_values(), |world, report| async move {
         let contract = report.contract.another(world.contracts, &report.story.word);
         let sent_at = world.facts.now();
-        let told = say(&world, contract, &report.story).await;
+        let told = api::until(Option::is_some, || say(&world, contract, &report.story)).await;
         let (story, ended_at) = (report.story.clone(), world.facts.now());
         (report, Report { contract, story, sent_at, ended_at, told })
     })
@@ -61,19 +61,19 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
         }
     }
     evidence.resubmits = in_parallel(world, keyed.into_values(), |world, submission| async move {
-        let answer = world.api.post("/v1/tasks", &submission.body).await;
+        let answer = api::until(Answer::is_told, || world.api.post("/v1/tasks", &submission.body)).await;
         let task_id = (answer.status() == Some(200)).then(|| answer.body()["taskId"].as_str());
         let task_id = task_id.flatten().map(str::to_string);
         (submission, task_id)
     })
     .await?;
     let tasks = in_parallel(world, ids.iter().cloned(), |world, id| async move {
-        let answer = world.api.get(&format!("/v1/tasks/{id}")).await;
+        let answer = world.api.ask(&format!("/v1/tasks/{id}")).await;
         (id, if answer.status() == Some(200) { answer.body().clone() } else { Value::Null })
     });
     evidence.tasks = tasks.await?.into_iter().collect();
     let histories = in_parallel(world, ids.iter().cloned(), |world, id| async move {
-        let answer = world.api.get(&format!("/v1/tasks/{id}/history")).await;
+        let answer = world.api.ask(&format!("/v1/tasks/{id}/history")).await;
         (id, answer.body()["events"].as_array().cloned().unwrap_or_default())
     });
     evidence.histories = histories.await?.into_iter().collect();
@@ -91,7 +91,7 @@ async fn list_all(world: &World) -> Result<Vec<Value>> {
     let mut token = String::new();
     for _ in 0..MAX_PAGES {
         let path = format!("/v1/tasks?queue={QUEUE}&limit={PAGE}{token}");
-        let answer = world.api.get(&path).await;
+        let answer = world.api.ask(&path).await;
         let Answer::Told { status: 200, body } = answer else { bail!("the list was answered {answer:?}") };
         tasks.extend(body["tasks"].as_array().context("the list has no tasks")?.iter().cloned());
         match body["nextPageToken"].as_str() {

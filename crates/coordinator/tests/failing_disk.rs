@@ -40,6 +40,8 @@ where
 async fn quiet(disk: &FakeDisk) {
     let names = || async { disk.names() };
     until(names, |names| names.iter().any(|name| name == "reserve")).await;
+    // Its name is the last thing that is synced.
+    until(|| async { disk.unsynced() }, Vec::is_empty).await;
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ async fn s4_35_leases_that_ran_out_meanwhile_expire_before_anything_is_served() 
     let dir = tempfile::tempdir().unwrap();
     let first = start(dir.path());
     let mut short = submit(1, "q");
-    short.extras = Some(Arc::new(Extras { lease_ms: Some(100), ..Extras::default() }));
+    short.extras = Some(Arc::new(Extras { lease_ms: Some(5_000), ..Extras::default() }));
     first.handle.submit(short).await.unwrap();
     let grant = first.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
     first.stop().await.unwrap();

@@ -8,7 +8,7 @@ use support::{Ran, lessor};
 #[test]
 fn remote_execution_is_measured_in_every_mode() {
     let dir = tempfile::tempdir().unwrap();
-    let mut command = lessor(&["bench", "reapi", "--json", "--seconds", "0.2", "--clients", "2"]);
+    let mut command = lessor(&["bench", "reapi", "--json", "--seconds", "2", "--clients", "2"]);
     command.args(["--stream-mib", "2", "--dir"]).arg(dir.path());
     let said = Ran::from(command.output().unwrap()).ok().stdout;
     let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

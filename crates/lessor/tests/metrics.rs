@@ -112,7 +112,7 @@ fn s3_57_58_the_figures_follow_the_tasks() {
         ("lessor_queue_time_seconds_count", 0.0),
     ]);
     for (queue, n) in [("mail", 1), ("mail", 2), ("mail", 3), ("post", 4)] {
-        server.post("/v1/tasks", json!({"queue": queue, "payload": n}));
+        server.post("/v1/tasks", json!({"queue": queue, "payload": n, "leaseMs": 3_600_000}));
     }
     let before = Figures::of(&server);
     before.are(&[
@@ -241,7 +241,7 @@ fn x20_hostile_names_of_queues_and_workers_become_no_labels() {
     let series = Figures::of(&server).0.len();
     for n in 0..150 {
         let queue = format!("q{n}\"}} 1 \\ ü");
-        server.post("/v1/tasks", json!({"queue": queue, "payload": n}));
+        server.post("/v1/tasks", json!({"queue": queue, "payload": n, "leaseMs": 3_600_000}));
         let poll = json!({"workerId": format!("w{n}\"}}"), "queues": [queue], "waitMs": 0});
         server.post("/v1/leases", poll);
     }

@@ -12,7 +12,7 @@ from lessor import Verdict
 from support import LOSE, PASS, REFUSE, Case, Request, first
 
 # Short enough to be outlived, long enough for a busy machine not to lose it by accident.
-SHORT_LEASE_MS = 1_200
+SHORT_LEASE_MS = 4_000
 # Often, so that what a heartbeat tells is told soon.
 INTERVAL_MS = 50
 LONG_S = 30.0
@@ -213,7 +213,7 @@ class WorkerDuties(Case):
         self.assertEqual(unknown.verdict, Verdict.UNKNOWN)
         self.assertEqual(ends, [False], "it gave up while the lease still lived")
         tries = [e.request.raw for e in proxy.of_lease(self.ended.outcomes[0][0].lease_id)]
-        self.assertIn(len(tries), range(2, 10))
+        self.assertIn(len(tries), range(2, 20))
         self.assertEqual(len(set(tries)), 1)
 
     def test_s0_24_no_verdict_is_a_reason_to_report_again(self) -> None:

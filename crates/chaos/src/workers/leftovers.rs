@@ -23,7 +23,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The session by which a worker is registered, if it is.
 pub async fn session(api: &Api, worker: &str) -> Result<Option<String>> {
-    let told = api.get("/v1/workers").await;
+    let told = api.ask("/v1/workers").await;
     ensure!(told.status() == Some(200), "the workers were not told: {told:?}");
     let workers = told.body()["workers"].as_array().context("there are no workers")?;
     let known = workers.iter().find(|known| known["workerId"] == worker);

@@ -23,7 +23,7 @@ pub const CHECKS: &[Check] = &[
 
 /// A first attempt that was lost to silence, and the second.
 async fn two_attempts(subject: &Subject) -> Result<(Pushed, Pushed), Finding> {
-    let mut line = Line::open(subject, json!({"heartbeatTimeoutMs": 600, "maxAttempts": 5})).await?;
+    let mut line = Line::open(subject, json!({"heartbeatTimeoutMs": 1_500, "maxAttempts": 5})).await?;
     let first = line.push(subject).await?;
     acknowledged(&first.started(subject).await?)?;
     let second = line.next().await?;

@@ -59,11 +59,11 @@ async fn receipt(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn keeps(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"heartbeatTimeoutMs": 2_000, "maxAttempts": 1})).await?;
+    let mut line = Line::open(subject, json!({"heartbeatTimeoutMs": 4_000, "maxAttempts": 1})).await?;
     let pushed = line.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
     for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         acknowledged(&pushed.beat(subject).await?)?;
     }
     is_final(&pushed.completed(subject, &pushed.succeeded(json!(1))).await?, "SUCCEEDED")

@@ -53,9 +53,9 @@ async fn no_match(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn keeps(subject: &Subject) -> Result<(), Finding> {
-    let job = claimed(subject, &subject.queue_with(json!({"leaseMs": 2_000})).await?).await?;
+    let job = claimed(subject, &subject.queue_with(json!({"leaseMs": 4_000})).await?).await?;
     for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         job.beat(subject).await?.is(200)?;
     }
     accepted(&job.complete(subject, json!(1)).await?)

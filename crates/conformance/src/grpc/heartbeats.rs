@@ -47,9 +47,9 @@ async fn named(subject: &Subject) -> Result<(), Finding> {
 
 async fn unnamed(subject: &Subject) -> Result<(), Finding> {
     let worker = Worker::register(subject).await?;
-    let held = worker.leased(&subject.queue_with(json!({"leaseMs": 2_000})).await?).await?;
+    let held = worker.leased(&subject.queue_with(json!({"leaseMs": 4_000})).await?).await?;
     for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         worker.heartbeat(worker.beat()).await?;
     }
     committed(&worker.send(worker.completed(&held, "1")).await?, TaskState::Completed)

@@ -37,9 +37,9 @@ async fn extends(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn keeps(subject: &Subject) -> Result<(), Finding> {
-    let held = leased(subject, &subject.queue_with(json!({"leaseMs": 2_000})).await?).await?;
+    let held = leased(subject, &subject.queue_with(json!({"leaseMs": 4_000})).await?).await?;
     for _ in 0..10 {
-        tokio::time::sleep(Duration::from_millis(250)).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
         held.beat(subject).await?.is(200)?;
     }
     committed(&held.complete(subject, json!(1)).await?, "COMPLETED")

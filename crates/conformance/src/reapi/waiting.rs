@@ -14,7 +14,7 @@ use crate::finding::must;
 use crate::grpc::shown;
 
 /// How long the first message may take, which is to come at once.
-const MAX_FIRST: Duration = Duration::from_secs(3);
+const MAX_FIRST: Duration = Duration::from_secs(10);
 
 pub struct Waiting {
     stream: Streaming<Operation>,

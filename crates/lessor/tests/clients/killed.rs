@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use chaos::{Form, Plan};
+use chaos::Plan;
 
 use crate::bazel::{Bazel, Processes};
 use crate::ledger::History;
@@ -17,28 +17,36 @@ use crate::workspace::Workspace;
 
 /// How soon a server is back after a quick restart.
 const QUICK: Duration = Duration::from_millis(500);
+/// Less than the retries of its default flags take.
+const PATIENCE_OF_BAZEL: Duration = Duration::from_secs(2);
 
 #[test]
 fn killed_a_build_with_many_retries_goes_on_and_nothing_committed_runs_again() {
     let plan = Plan::from_env(env!("CARGO_BIN_EXE_lessor")).unwrap();
     let (actions, kills) = plan.pick((60, 1), (300, 5));
-    survives(actions, kills, &["--remote_retries=30"], true);
+    survives(actions, kills, &["--remote_retries=30"], true, Duration::MAX).unwrap();
 }
 
-/// Held to half a second in the long form, against a release build; an unoptimised one among other tests may take longer,
-/// and its figure is printed.
+/// Held to half a second in the long form, against a release build. An unoptimised one among other tests may take longer;
+/// a restart that is so slow that Bazel's own patience ends is no quick one, and is tried again.
 #[test]
 fn killed_a_build_with_default_flags_survives_a_quick_restart() {
     let plan = Plan::from_env(env!("CARGO_BIN_EXE_lessor")).unwrap();
-    let down = survives(60, 1, &[], false);
-    if plan.form == Form::Long {
-        assert!(down <= QUICK, "the restart took {} ms", down.as_millis());
-    }
+    let max_down = plan.pick(PATIENCE_OF_BAZEL, QUICK);
+    let tries = plan.pick(3, 1);
+    let survived = (0..tries).find_map(|_| survives(60, 1, &[], false, max_down));
+    assert!(survived.is_some(), "no restart took less than {} ms", max_down.as_millis());
 }
 
 /// `end_while_down`: whether the action that runs at the first kill ends while the coordinator is down or after it is up
-/// again; the following kills take turns. The answer is the longest time that it was down.
-fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) -> Duration {
+/// again; the following kills take turns. There is no answer if it was down for longer than `max_down`.
+fn survives(
+    actions: usize,
+    kills: usize,
+    flags: &[&str],
+    end_while_down: bool,
+    max_down: Duration,
+) -> Option<()> {
     let gates = Gates::open();
     let bazel = Bazel::new(&workspace(actions, kills, &gates));
     let dir = tempfile::tempdir().unwrap();
@@ -49,7 +57,6 @@ fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) 
     let executor = format!("--remote_executor=grpc://{address}");
     let flags = [&[executor.as_str(), "--spawn_strategy=remote", "--jobs=8"], flags].concat();
     let mut build = bazel.spawn_build(&flags);
-    let mut longest = Duration::ZERO;
     for kill in 0..kills {
         let Some(arrival) = gates.next(&mut build) else { break };
         assert_eq!(arrival.gate, kill, "an action runs a second time although its lease lives");
@@ -61,8 +68,13 @@ fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) 
         };
         at_once.into_iter().for_each(|arrival| arrival.let_through());
         server = server.start_again(|dir| coordinator(dir, &address));
-        longest = longest.max(killed.elapsed());
-        println!("kill {kill}: it served again after {} ms", killed.elapsed().as_millis());
+        let down = killed.elapsed();
+        println!("kill {kill}: it served again after {} ms", down.as_millis());
+        if down > max_down {
+            build.kill().unwrap();
+            build.wait().unwrap();
+            return None;
+        }
         later.into_iter().for_each(|arrival| arrival.let_through());
     }
     let said = succeeded(&build.wait_with_output().unwrap());
@@ -71,7 +83,7 @@ fn survives(actions: usize, kills: usize, flags: &[&str], end_while_down: bool) 
     let history = History::of(&server.data());
     assert_eq!(history.committed_once().len(), actions);
     assert_eq!(history.count("OwnerTookOver"), kills + 1);
-    longest
+    Some(())
 }
 
 /// Quick actions in as many rounds as there are gates. The gate of a round waits for half of its actions, so those are

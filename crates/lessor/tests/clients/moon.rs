@@ -68,7 +68,8 @@ fn program() -> PathBuf {
     if !program.exists() {
         let fresh = tempfile::tempdir_in(target).unwrap();
         let mut npm = Command::new("npm");
-        npm.args(["install", "--no-audit", "--no-fund", "--prefix"]).arg(fresh.path());
+        npm.args(["install", "--no-audit", "--no-fund", "--fetch-retries", "5", "--prefix"])
+            .arg(fresh.path());
         succeeded(&npm.arg(format!("{PACKAGE}@{VERSION}")).current_dir(fresh.path()).output().unwrap());
         // The one that comes second finds the place taken, by the same.
         let _ = fs::rename(fresh.path(), &installed);

@@ -10,7 +10,7 @@ fn w18_s3_53_a_worker_cut_off_for_longer_than_its_lease_stops_and_serves_on_when
     let line = Line::to(&server);
     let worker = Worker::start(dir.path(), &["--server-url", &line.url, "--queue", "jobs"]);
     let pid_file = dir.path().join("pid");
-    let body = json!({"queue": "jobs", "payload": endless(&pid_file), "leaseMs": 2_000, "maxAttempts": 3});
+    let body = json!({"queue": "jobs", "payload": endless(&pid_file), "leaseMs": 6_000, "maxAttempts": 3});
     let id = submit(&server, body);
     let process = pid(&pid_file);
     line.cut();

@@ -12,7 +12,7 @@ use crate::stage::{End, Ended, QUEUE, Stage, Working};
 use crate::support::proxy::{Action, Exchange, Request};
 
 /// Short enough to be outlived, long enough for a busy machine not to lose it by accident.
-const SHORT_LEASE_MS: u64 = 1_200;
+const SHORT_LEASE_MS: u64 = 4_000;
 /// Often, so that what a heartbeat tells is told soon.
 const INTERVAL_MS: u64 = 50;
 
@@ -323,7 +323,7 @@ async fn s0_23_repeats_end_with_the_lease() {
     working.end().await;
     assert_eq!((ends[0].verdict, ends[1].verdict), ("UNKNOWN", "COMMITTED"));
     let tries = bodies(&proxy.of_lease(ends[0].task.lease_id()), "complete");
-    assert!((2..10).contains(&tries.len()), "{}", tries.len());
+    assert!((2..20).contains(&tries.len()), "{}", tries.len());
     assert!(tries.iter().all(|report| *report == tries[0]));
 }
 

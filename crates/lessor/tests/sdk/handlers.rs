@@ -214,7 +214,7 @@ async fn a_lease_whose_answer_was_long_under_way_is_confirmed_before_the_handler
         let seen = seen.clone();
         async move { Ok(seen.count("heartbeat")) }
     }));
-    assert_eq!(stage.result(&id).await, 1);
+    assert!(stage.result(&id).await.as_u64().unwrap() >= 1, "no heartbeat was answered before it started");
     working.end().await;
 }
 

@@ -58,10 +58,14 @@ impl Deref for Impatient {
 }
 
 pub async fn impatient() -> Impatient {
+    impatient_with(RECEIVING).await
+}
+
+pub async fn impatient_with(receiving: Receiving) -> Impatient {
     let limits = Limits { max_header_read: MAX_HEADER_READ, ..Limits::default() };
     let directory = tempfile::tempdir().unwrap();
     let content = Some(content(directory.path()));
-    let options = server::Options { receiving: RECEIVING, content, ..server::Options::default() };
+    let options = server::Options { receiving, content, ..server::Options::default() };
     Impatient { served: Served::start_with_options(limits, options).await, _content: directory }
 }
 

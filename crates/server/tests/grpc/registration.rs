@@ -128,7 +128,7 @@ async fn s3_13_26_a_worker_that_unregisters_gives_its_leases_back_at_no_cost() {
 
 #[tokio::test]
 async fn s3_38_a_silent_worker_is_removed_and_its_leases_lapse_on_their_own_clock() {
-    let scheduler = Scheduler { heartbeat_timeout: Duration::from_secs(2), ..Scheduler::default() };
+    let scheduler = Scheduler { heartbeat_timeout: Duration::from_secs(6), ..Scheduler::default() };
     let served = Served::start_with(scheduler).await;
     let mut client = served.worker("w").await;
     let task_id = served.submit("q").await;

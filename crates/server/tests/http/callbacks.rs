@@ -186,7 +186,7 @@ async fn s1_22_a_silent_attempt_is_gone() {
 
 #[tokio::test]
 async fn s1_37_a_heartbeat_keeps_the_lease() {
-    let served = configured(json!({"leaseMs": 5_000})).await;
+    let served = configured(json!({"leaseMs": 20_000})).await;
     let pushed = served.push("q").await;
     let until =
         |task: &Value| task["lease"]["expiresAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
@@ -202,7 +202,7 @@ async fn s1_37_a_heartbeat_keeps_the_lease() {
 
 #[tokio::test]
 async fn c20_a_start_is_a_sign_of_life() {
-    let served = configured(json!({"leaseMs": 5_000})).await;
+    let served = configured(json!({"leaseMs": 20_000})).await;
     let pushed = served.push("q").await;
     let until =
         |task: &Value| task["lease"]["expiresAt"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();

@@ -182,10 +182,10 @@ async fn a_target_that_has_failed_is_tried_with_one_task_alone() {
 /// C20: not begun in time, the lease expires, and the next attempt has a token of its own.
 #[tokio::test]
 async fn c20_a_task_that_nobody_begins_expires_and_is_sent_again() {
-    let begin_within = Duration::from_millis(900);
+    let begin_within = Duration::from_secs(4);
     let served = Served::start_pushing_with(PushOptions { begin_within, ..PushOptions::default() }).await;
     let mut target = Target::start().await;
-    served.push_to("q", &target, json!({"leaseMs": 300})).await;
+    served.push_to("q", &target, json!({"leaseMs": 2_000})).await;
     let task = served.submit("q").await;
     let first = target.next().await;
     let (id, accepted) = (first.dispatch_id().to_owned(), Instant::now());
@@ -206,7 +206,7 @@ async fn c20_a_task_that_nobody_begins_expires_and_is_sent_again() {
 #[tokio::test]
 async fn a_worker_that_falls_silent_is_not_kept_alive_by_the_dispatcher() {
     let (served, mut target) = (Served::start_pushing().await, Target::start().await);
-    served.push_to("q", &target, json!({"leaseMs": 300})).await;
+    served.push_to("q", &target, json!({"leaseMs": 3_000})).await;
     served.submit("q").await;
     let first = target.next().await.accept();
     assert_eq!(served.call(&first, "started", first.started()).await.status, 200);

@@ -99,7 +99,7 @@ async fn s3_43_results_of_actions_and_failures_are_reported_as_they_are() {
 #[tokio::test]
 async fn s3_45_heartbeats_keep_a_lease_for_as_long_as_the_work_takes() {
     let served = Served::start().await;
-    let id = served.submit(short_lease(500)).await;
+    let id = served.submit(short_lease(4_000)).await;
     let mut worker = Worker::start(&served, 1);
     let begun = worker.next().await;
     let mut expires = served.task(&id).await["lease"]["expiresAt"].clone();

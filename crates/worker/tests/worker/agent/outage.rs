@@ -41,7 +41,7 @@ async fn a_report_that_found_nobody_is_said_again() {
 #[tokio::test]
 async fn w18_a_worker_that_is_cut_off_for_longer_than_its_lease_stops_and_reports_nothing() {
     let served = Served::start().await;
-    let id = served.submit(short_lease(300)).await;
+    let id = served.submit(short_lease(2_000)).await;
     let mut worker = Worker::start(&served, 1);
     let begun = worker.next().await;
     let down = served.down().await;

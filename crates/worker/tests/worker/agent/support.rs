@@ -2,6 +2,7 @@
 //! hands.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -119,11 +120,7 @@ impl Served {
 
 impl Down {
     pub async fn up(self) -> Served {
-        let mut options = Options::new(self.directory.path());
-        let is_new = self.directory.path().read_dir().unwrap().next().is_none();
-        options.ledger.create = is_new.then_some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let running = in_time(started(self.directory.path())).await;
         let listener = TcpListener::bind(self.address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -132,6 +129,20 @@ impl Down {
             let _ = stopped.await;
         }));
         Served { address, running, stop, serving, directory: self.directory }
+    }
+}
+
+/// Starts once the directory is free: a process that another test is about to start may hold it for a moment.
+async fn started(directory: &Path) -> Running {
+    loop {
+        let mut options = Options::new(directory);
+        let is_new = directory.read_dir().unwrap().next().is_none();
+        options.ledger.create = is_new.then_some(ClusterId([1; 16]));
+        options.ledger.segment_bytes = 32 << 20;
+        match tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap() {
+            Ok(running) => return running,
+            Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
+        }
     }
 }
 
