@@ -137,7 +137,7 @@ class Handlers(Case):
             self.assertRaises(TypeError, task.progress, no_numbers[0])
             self.assertRaises(ValueError, task.progress, no_numbers[1])
             task.progress(Decimal("12.5"), ValueError("page 4"))
-            proxy.until(lambda _: proxy.count("heartbeat") == 1)
+            proxy.until(lambda _: proxy.count("heartbeat") >= 1)
             progress = self.client.get(task_id).progress
             assert progress is not None
             self.assertEqual((progress.progress_pct, progress.message), (12.5, "page 4"))
@@ -153,7 +153,7 @@ class Handlers(Case):
         def handler(task: lessor.Task) -> None:
             untellable: Any = object()
             task._restore_progress((untellable, None))
-            proxy.until(lambda _: proxy.count("heartbeat") == 2)
+            proxy.until(lambda _: proxy.count("heartbeat") >= 2)
 
         with self.assertLogs("lessor", logging.ERROR), self.working(handler, url=proxy.url):
             self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
