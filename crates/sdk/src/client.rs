@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use wire::{
-    CancelTask, ListTasks, MAX_BATCH_TASKS, MAX_WAIT_MS, SubmitBatch, SubmittedBatch, TaskHistory, TaskList,
-    WaitTask,
+    BatchItem, CancelTask, ListTasks, MAX_BATCH_TASKS, MAX_WAIT_MS, SubmitBatch, SubmittedBatch, TaskHistory,
+    TaskList, WaitTask,
 };
 
 use crate::transport::{ANSWER_TIMEOUT, Address, Answer, Request, Transport};
@@ -58,29 +58,48 @@ impl Client {
         self.call(request).await?.read()
     }
 
-    /// Submits many tasks. Each is accepted or refused on its own: the answers are in the order of the tasks.
+    /// Submits many tasks, 1,000 with a request. Each is accepted or refused on its own: the answers are in the order of
+    /// the tasks.
+    ///
+    /// It fails as a whole when the first request does. When a later one fails, what was accepted stays, and its error
+    /// is the answer for its tasks and for those after them, which are not sent any more.
     pub async fn submit_batch(
         &self,
         tasks: impl IntoIterator<Item = Submit>,
     ) -> Result<Vec<Result<Submitted, Error>>, Error> {
         let mut tasks = tasks.into_iter().map(Submit::into_wire).collect::<Result<Vec<_>, _>>()?;
-        let mut answers = Vec::with_capacity(tasks.len());
+        let count = tasks.len();
+        // What cannot be written is found out before anything is sent.
+        let mut requests = Vec::with_capacity(count.div_ceil(MAX_BATCH_TASKS));
         while !tasks.is_empty() {
             let rest = tasks.split_off(tasks.len().min(MAX_BATCH_TASKS));
             let batch = SubmitBatch { tasks: std::mem::replace(&mut tasks, rest) };
-            let request = self.transport.post(&["tasks", "batch"], &batch)?;
-            let told: SubmittedBatch = self.call(request).await?.read()?;
-            answers.extend(told.tasks.into_iter().map(|item| match (item.task_id, item.state, item.error) {
-                (_, _, Some(problem)) => Err(Error::Refused(Box::new(problem))),
-                (Some(task_id), Some(state), None) => Ok(Submitted { task_id, state }),
-                _ => Err(Error::Foreign {
-                    url: self.transport.url().to_owned(),
-                    status: 200,
-                    why: "an item of the batch has neither a task nor an error".to_owned(),
-                }),
-            }));
+            requests.push(self.transport.post(&["tasks", "batch"], &batch)?);
+        }
+        let mut answers = Vec::with_capacity(count);
+        for request in requests {
+            match self.call(request).await.and_then(|answer| answer.read::<SubmittedBatch>()) {
+                Ok(told) => answers.extend(told.tasks.into_iter().map(|item| self.submitted(item))),
+                Err(error) if answers.is_empty() => return Err(error),
+                Err(error) => {
+                    answers.resize_with(count, || Err(error.clone()));
+                    break;
+                }
+            }
         }
         Ok(answers)
+    }
+
+    fn submitted(&self, item: BatchItem) -> Result<Submitted, Error> {
+        match (item.task_id, item.state, item.error) {
+            (_, _, Some(problem)) => Err(Error::Refused(Box::new(problem))),
+            (Some(task_id), Some(state), None) => Ok(Submitted { task_id, state }),
+            _ => Err(Error::Foreign {
+                url: self.transport.url().to_owned(),
+                status: 200,
+                why: "an item of the batch has neither a task nor an error".to_owned(),
+            }),
+        }
     }
 
     pub async fn get(&self, task_id: &str) -> Result<TaskInfo, Error> {

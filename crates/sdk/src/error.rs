@@ -1,8 +1,10 @@
 //! Why a call to the coordinator did not bring what was asked for.
 
+use std::sync::Arc;
+
 use wire::Problem;
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The coordinator said no; the problem's `code` is stable, for programs.
@@ -19,11 +21,17 @@ pub enum Error {
 
     /// What was to be sent is not JSON.
     #[error("it cannot be written as JSON: {0}")]
-    NotJson(#[from] serde_json::Error),
+    NotJson(#[source] Arc<serde_json::Error>),
 
     /// The worker or the client is not set up in a way that could work.
     #[error("{0}")]
     Setup(String),
+}
+
+impl From<serde_json::Error> for Error {
+    fn from(error: serde_json::Error) -> Error {
+        Error::NotJson(Arc::new(error))
+    }
 }
 
 impl Error {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use wire::Json;
 
-use crate::{Failure, Outcome, Task};
+use crate::{Failure, Outcome, Task, strict};
 
 const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
@@ -30,14 +30,16 @@ where
 
 /// A handler's result as the coordinator takes it, or a failure that says why it would not.
 fn result_json(result: &impl Serialize) -> Result<Json, Failure> {
-    let json = Json::from_value(result).map_err(|error| {
+    let not_json = |error: serde_json::Error| {
         Failure::configuration(format!("the result is not JSON: {error}")).code("result_not_json")
-    })?;
+    };
+    let json = Json::from_value(result).map_err(not_json)?;
     let size_bytes = json.as_text().len();
     if size_bytes > MAX_RESULT_BYTES {
         let reason =
             format!("the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are taken");
         return Err(Failure::configuration(reason).code("result_too_large"));
     }
+    strict::check(&json).map_err(not_json)?;
     Ok(json)
 }

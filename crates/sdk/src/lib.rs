@@ -39,6 +39,7 @@ mod poll;
 mod retry;
 mod signature;
 mod stop;
+mod strict;
 mod submit;
 mod target;
 mod target_options;

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 pub const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
+/// Longest that the coordinator, or whoever answers in its place, may ask to wait.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 /// Enough for a coordinator to be restarted: the pauses add up to more than a minute.
 const MAX_TRIES: u32 = 20;
 
@@ -29,7 +31,7 @@ impl Pauses {
     }
 
     /// How long to wait after a failed try; nothing when there have been enough. The coordinator's own word on when
-    /// to come back is kept.
+    /// to come back is kept, within a bound.
     pub fn after(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
         self.tries += 1;
         if self.tries >= MAX_TRIES {
@@ -37,7 +39,7 @@ impl Pauses {
         }
         let pause = self.next.mul_f64(share());
         self.next = (self.next * 2).min(MAX_PAUSE);
-        Some(pause.max(retry_after.unwrap_or_default()))
+        Some(pause.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER)))
     }
 }
 
@@ -63,7 +65,10 @@ mod tests {
     }
 
     #[test]
-    fn the_coordinators_word_on_when_to_come_back_is_kept() {
+    fn the_coordinators_word_on_when_to_come_back_is_kept_within_a_bound() {
         assert_eq!(Pauses::new().after(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)));
+        for day_or_longer in [Duration::from_secs(86_400), Duration::from_secs(u64::MAX), Duration::MAX] {
+            assert_eq!(Pauses::new().after(Some(day_or_longer)), Some(MAX_RETRY_AFTER));
+        }
     }
 }

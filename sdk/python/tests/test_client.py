@@ -7,10 +7,11 @@ import socket
 import threading
 import unittest
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import lessor
 from lessor import TaskState
-from support import LOSE, PATIENCE_S, Case, first
+from support import LOSE, PASS, PATIENCE_S, Case, Request, first
 
 
 class Clients(Case):
@@ -64,6 +65,28 @@ class Clients(Case):
         self.assertEqual((len(answers), refused), (1_100, [7]))
         listed = sorted(task.payload for task in self.client.list(queue=self.queue, page_size=500))
         self.assertEqual(listed, [n for n in range(1_100) if n != 7])
+
+    def test_what_was_accepted_is_told_when_a_later_request_of_a_batch_fails(self) -> None:
+        def rule(request: Request, number: int) -> Any:
+            return PASS if number == 1 else (418, {}, b"<html>")
+
+        proxy = self.proxy(rule)
+        with lessor.Client(proxy.url) as client:
+            answers = client.submit_batch(lessor.Submit(self.queue, n) for n in range(2_100))
+            with self.assertRaises(lessor.Problem, msg="nothing was accepted"):
+                client.submit_batch([lessor.Submit(self.queue, 0)])
+        accepted, failed = answers[:1_000], answers[1_000:]
+        listed = {task.task_id for task in self.client.list(queue=self.queue, page_size=500)}
+        self.assertEqual({a.task_id for a in accepted if isinstance(a, lessor.Submitted)}, listed)
+        self.assertEqual((len(listed), len(failed)), (1_000, 1_100))
+        self.assertEqual({a.code for a in failed if isinstance(a, lessor.Problem)}, {"foreign_answer"})
+        self.assertEqual(proxy.count("batch"), 3, "what comes after a failure is not sent")
+
+    def test_a_batch_that_cannot_be_written_submits_nothing(self) -> None:
+        tasks = [lessor.Submit(self.queue, n) for n in range(1_001)]
+        tasks[1_000] = lessor.Submit(self.queue, object())
+        self.assertRaises(TypeError, self.client.submit_batch, tasks)
+        self.assertEqual(list(self.client.list(queue=self.queue)), [])
 
     def test_waiting_returns_when_the_task_is_final_or_the_time_is_over(self) -> None:
         task_id = self.submit("x")

@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 import unittest
+from decimal import Decimal
 from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import lessor
@@ -98,6 +99,32 @@ class Pushed(Case):
         pulled = self.submit(1)
         with self.working(handler):
             self.assertEqual(self.final(pulled).result, [1, self.queue, 1, True])
+
+    def test_metrics_may_be_any_kind_of_number(self) -> None:
+        def handler(task: lessor.Task) -> None:
+            self.assertRaises(ValueError, task.metrics, cpu_time_ms=-1)
+            self.assertRaises(ValueError, task.metrics, cpu_time_ms=float("nan"))
+            task.metrics(cpu_time_ms=12.9, peak_memory_bytes=Decimal(5))
+
+        self.pushes()
+        task_id = self.submit()
+        with self.target(handler) as (target, proxy):
+            target.accept(*self.dispatch())
+            self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
+        self.assertEqual(self.reports(proxy)[0]["metrics"], {"cpuTimeMs": 12, "peakMemoryBytes": 5})
+
+    def test_a_report_that_cannot_be_written_is_a_failure_that_says_so(self) -> None:
+        def handler(task: lessor.Task) -> None:
+            unwritable: Any = object()
+            task._metrics = {"cpuTimeMs": unwritable}
+
+        self.pushes()
+        task_id = self.submit()
+        with self.assertLogs("lessor", logging.ERROR), self.target(handler) as (target, proxy):
+            target.accept(*self.dispatch())
+            task = self.final(task_id)
+        assert task.error is not None
+        self.assertEqual((task.reason, task.error.code), ("CONFIGURATION", "report_not_written"))
 
     def test_s1_16_a_409_to_started_means_that_nothing_begins(self) -> None:
         self.pushes()

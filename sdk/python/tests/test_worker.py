@@ -8,19 +8,29 @@ import signal
 import subprocess
 import sys
 import threading
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, List
+from unittest import mock
 
 import lessor
 from lessor import TaskState, Verdict
 from lessor._attempt import Attempt
 from lessor._clock import LeaseClock, now
 from lessor._contract import LeaseContract
+from lessor._heart import Heart
 from lessor._http import Transport
 from support import PATIENCE_S, Case, passes
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LONG_S = 30.0
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for level in range(1, levels):
+        value = [value] if level % 2 else {"a": value}
+    return value
 
 
 class Handlers(Case):
@@ -85,20 +95,22 @@ class Handlers(Case):
         self.assertRaises(lessor.Problem, self.client.get, task_id)
 
     def test_a_result_that_cannot_be_sent_fails_with_a_clear_reason(self) -> None:
-        results: List[Any] = ["x" * (1024 * 1024), {1, 2}, float("nan")]
+        results: List[Any] = ["x" * (1024 * 1024), {1, 2}, float("nan"), nested(64), {"a": "\ud800"}]
+        results += [{"\udfff": 1}, {1: "a", "1": "b"}, 10**400]
         ids = [self.submit(n) for n in range(len(results))]
         with self.assertLogs("lessor", logging.WARNING), self.working(lambda task: results[task.payload]):
             errors = [self.final(i).error for i in ids]
         told = [(e.category.value, e.code) for e in errors if e is not None]
-        codes = ["result_too_large", "result_not_json", "result_not_json"]
+        codes = ["result_too_large"] + ["result_not_json"] * (len(results) - 1)
         self.assertEqual(told, [("CONFIGURATION", code) for code in codes])
         assert errors[0] is not None
         self.assertIn("1048578 bytes", errors[0].message)
 
-    def test_the_largest_result_is_taken(self) -> None:
-        task_id = self.submit()
-        with self.working(lambda task: "x" * (1024 * 1024 - 2)):
-            self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
+    def test_the_largest_results_are_taken(self) -> None:
+        results: List[Any] = ["x" * (1024 * 1024 - 2), nested(63), "\ud83d\ude00", 10**300, {1: "a", "2": "b"}]
+        ids = [self.submit(n) for n in range(len(results))]
+        with self.working(lambda task: results[task.payload]):
+            self.assertEqual([self.final(i).state for i in ids], [TaskState.COMPLETED] * len(results))
 
     def test_progress_reaches_people_before_the_next_heartbeat_is_due(self) -> None:
         task_id = self.submit()
@@ -115,6 +127,78 @@ class Handlers(Case):
 
         with self.working(handler, url=proxy.url):
             self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
+
+    def test_progress_may_be_any_kind_of_number_and_message(self) -> None:
+        task_id = self.submit()
+        proxy = self.proxy()
+
+        def handler(task: lessor.Task) -> None:
+            no_numbers: Any = [[], "half"]
+            self.assertRaises(TypeError, task.progress, no_numbers[0])
+            self.assertRaises(ValueError, task.progress, no_numbers[1])
+            task.progress(Decimal("12.5"), ValueError("page 4"))
+            proxy.until(lambda _: proxy.count("heartbeat") >= 1)
+            progress = self.client.get(task_id).progress
+            assert progress is not None
+            self.assertEqual((progress.progress_pct, progress.message), (12.5, "page 4"))
+
+        with self.working(handler, url=proxy.url):
+            self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
+
+    def test_progress_that_cannot_be_told_costs_no_heartbeat(self) -> None:
+        self.configure(heartbeatIntervalMs=50)
+        task_id = self.submit()
+        proxy = self.proxy()
+
+        def handler(task: lessor.Task) -> None:
+            untellable: Any = object()
+            task._restore_progress((untellable, None))
+            proxy.until(lambda _: proxy.count("heartbeat") >= 2)
+
+        with self.assertLogs("lessor", logging.ERROR), self.working(handler, url=proxy.url):
+            self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
+
+    def test_a_failure_may_give_the_exception_that_was_met_as_its_reason(self) -> None:
+        code: Any = 404
+
+        def handler(task: lessor.Task) -> None:
+            raise lessor.DataQuality(ValueError("no such page"), code=code, retryable=False)
+
+        task_id = self.submit()
+        with self.assertLogs("lessor", logging.WARNING), self.working(handler):
+            task = self.final(task_id)
+        error = lessor.TaskError(lessor.Category.DATA_QUALITY, "no such page", "404")
+        self.assertEqual((task.state, task.error), (TaskState.FAILED, error))
+
+    def test_an_exception_that_cannot_be_shown_is_a_failure_all_the_same(self) -> None:
+        class Odd(Exception):
+            def __str__(self) -> str:
+                raise ValueError("it has no words")
+
+        def handler(task: lessor.Task) -> None:
+            raise Odd()
+
+        task_id = self.submit(max_attempts=1)
+        with self.assertLogs("lessor", logging.ERROR), self.working(handler):
+            error = self.final(task_id).error
+        assert error is not None
+        self.assertEqual(error.category, lessor.Category.USER_CODE)
+
+    def test_a_worker_that_cannot_work_on_a_task_gives_it_back(self) -> None:
+        start, has_failed = Heart.start, threading.Event()
+
+        def fails_once(heart: Heart) -> None:
+            if not has_failed.is_set():
+                has_failed.set()
+                raise RuntimeError("can't start new thread")
+            start(heart)
+
+        task_id = self.submit()
+        with mock.patch.object(Heart, "start", fails_once), self.assertLogs("lessor", logging.ERROR):
+            with self.working(lambda task: None):
+                self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
+                verdicts = [outcome.verdict for outcome in self.ended.wait(2)]
+        self.assertEqual(verdicts, [Verdict.RELEASED, Verdict.COMMITTED])
 
     def test_log_lines_name_the_task_and_the_attempt(self) -> None:
         task_id = self.submit()

@@ -9,7 +9,7 @@ use tokio::net::TcpSocket;
 
 use crate::stage::{QUEUE, Stage, Working};
 use crate::support::fake::{Fake, Reply};
-use crate::support::proxy::PATIENCE;
+use crate::support::proxy::{Action, PATIENCE, Request};
 
 #[tokio::test]
 async fn a_task_has_what_its_submit_says() {
@@ -62,6 +62,44 @@ async fn a_batch_longer_than_a_request_is_sent_whole() {
     let mut payloads: Vec<u32> = listed.iter().map(|task| task.payload.read().unwrap()).collect();
     payloads.sort_unstable();
     assert_eq!(payloads, (0..1_100).filter(|n| *n != 7).collect::<Vec<_>>());
+}
+
+/// The proxy answers all but the first request in the server's place.
+#[tokio::test]
+async fn what_was_accepted_is_told_when_a_later_request_of_a_batch_fails() {
+    let stage = Stage::start();
+    let rule = |_: &Request, number| match number {
+        1 => Action::Pass,
+        _ => Action::Answer(418, "x: y", "<html>".to_owned()),
+    };
+    let proxy = stage.proxy(rule).await;
+    let client = Client::new(&proxy.url).unwrap();
+    let submits = (0..2_100).map(|n| Submit::new(QUEUE, &n).unwrap());
+    let answers = client.submit_batch(submits).await.unwrap();
+    let mut accepted: Vec<&str> = Vec::new();
+    for (n, answer) in answers.iter().enumerate() {
+        match answer {
+            Ok(submitted) => accepted.push(&submitted.task_id),
+            Err(error) => {
+                assert!(n >= 1_000 && matches!(error, Error::Foreign { status: 418, .. }), "{error}")
+            }
+        }
+    }
+    assert_eq!((accepted.len(), answers.len()), (1_000, 2_100));
+    let listed = stage.client.list(Some(QUEUE), None).await.unwrap();
+    assert!(listed.len() == 1_000 && listed.iter().all(|task| accepted.contains(&task.task_id.as_str())));
+    assert_eq!(proxy.count("batch"), 2, "what comes after a failure is not sent");
+    let nothing = client.submit_batch([Submit::new(QUEUE, &1).unwrap()]).await;
+    assert!(matches!(nothing, Err(Error::Foreign { .. })), "nothing was accepted");
+}
+
+/// The longest span that the header can ask for is beyond what can be added to a clock.
+#[tokio::test]
+async fn a_client_that_is_told_to_come_back_much_later_gives_up() {
+    let later = "retry-after: 18446744073709551615";
+    let fake = Fake::start(vec![Reply::Answer(503, later, "{}".to_owned())]);
+    let client = Client::new(&fake.url).unwrap().retry_for(Duration::from_secs(20));
+    assert!(matches!(client.get("x").await, Err(Error::NoAnswer { .. })));
 }
 
 #[tokio::test]

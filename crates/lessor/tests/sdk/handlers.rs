@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sdk::{Category, Client, Error, Failure, Submit, Task, TaskState, Worker};
+use sdk::{Category, Client, Error, Failure, Json, Submit, Task, TaskState, Worker};
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
 
@@ -110,12 +110,26 @@ async fn a_result_that_cannot_be_sent_fails_with_a_clear_reason() {
     let odd = stage.client.submit(Submit::new("odd", &json!(null)).unwrap()).await.unwrap().task_id;
     let worker = stage.worker().handler(QUEUE, |task: Task| async move { Ok("x".repeat(task.payload()?)) });
     let worker = worker.handler("odd", |_| async { Ok(BTreeMap::from([((1, 2), 3)])) });
+    // The text as it is: deeper than the coordinator takes, half of a character, a key twice.
+    let texts = ["[".repeat(64) + &"]".repeat(64), r#""\ud800""#.to_owned(), r#"{"a":1,"a":1}"#.to_owned()];
+    let deepest = "[".repeat(63) + &"]".repeat(63);
+    let mut ids = Vec::new();
+    for text in texts.iter().chain([&deepest]) {
+        let submit = Submit::new("text", text).unwrap();
+        ids.push(stage.client.submit(submit).await.unwrap().task_id);
+    }
+    let deepest = ids.pop().unwrap();
+    let worker =
+        worker.handler("text", |task: Task| async move { Ok(Json::from_text(task.payload::<String>()?)?) });
     let working = Working::start(worker);
-    for (id, code) in [(large, "result_too_large"), (odd, "result_not_json")] {
+    let not_json = ids.into_iter().chain([odd]).map(|id| (id, "result_not_json"));
+    for (id, code) in not_json.chain([(large, "result_too_large")]) {
         let error = stage.final_task(&id).await.error.unwrap();
         assert_eq!((error.category, error.code.as_deref()), (Category::Configuration, Some(code)));
     }
-    assert_eq!(stage.final_task(&full).await.state, TaskState::Completed, "the largest result is taken");
+    for id in [full, deepest] {
+        assert_eq!(stage.final_task(&id).await.state, TaskState::Completed, "the largest result is taken");
+    }
     working.end().await;
 }
 

@@ -58,7 +58,7 @@ fn python_workers_hear_every_signal() {
 
 #[test]
 fn python_handlers_get_what_they_were_promised_and_workers_drain() {
-    unittest("test_worker", 20);
+    unittest("test_worker", 27);
 }
 
 #[test]
@@ -69,17 +69,22 @@ fn python_commits_once_when_answers_are_lost_or_the_coordinator_dies() {
 /// S1-16, S1-21, S1-23, S1-36, S1-42, S1-51, S1-56, as the names of its tests say.
 #[test]
 fn s1_python_keeps_the_duties_of_a_push_target() {
-    unittest("test_target", 13);
+    unittest("test_target", 15);
 }
 
 #[test]
 fn python_submits_and_looks_at_tasks() {
-    unittest("test_client", 11);
+    unittest("test_client", 13);
 }
 
 #[test]
 fn python_counts_leases_by_its_own_clock() {
     unittest("test_clock", 5);
+}
+
+#[test]
+fn python_pauses_within_bounds() {
+    unittest("test_retry", 3);
 }
 
 /// Builds the wheel as pip does, installs it where nothing else is, and checks every type against what was installed.

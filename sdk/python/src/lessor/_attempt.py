@@ -6,10 +6,12 @@ words only where a fault lay on the way, and never after the lease is lost.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import json
 import threading
 import traceback
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from ._clock import LeaseClock, now
 from ._contract import Call, Contract, Ended
@@ -21,6 +23,10 @@ from ._outcome import Outcome, Verdict
 from ._task import Task
 
 MAX_RESULT_BYTES = 1024 * 1024
+# The coordinator takes bodies of 64 levels, and the report around the result is one of them.
+MAX_RESULT_LEVELS = 63
+# How long giving back what its worker does not end may take.
+RELEASE_TIMEOUT_S = 2.0
 
 Handler = Callable[[Task], Any]
 OnOutcome = Callable[[Task, Outcome], None]
@@ -48,6 +54,9 @@ class Attempt:
             self.tell(on_outcome, self.run(handler))
         except Exception:
             self.task.log.exception("the attempt ended in an error of the worker itself")
+            # Nobody beats for it any more: another worker need not wait until the lease has run out.
+            with contextlib.suppress(Exception):
+                self.tell(on_outcome, self.release("an error of the worker itself", RELEASE_TIMEOUT_S))
 
     def tell(self, on_outcome: Optional[OnOutcome], outcome: Optional[Outcome]) -> None:
         if outcome is None or on_outcome is None:
@@ -69,6 +78,11 @@ class Attempt:
         self.has_begun = True
         try:
             ended = self._ask(handler)
+        except Exception as error:
+            # An exception that cannot be shown, for one. Giving the task back would cost it nothing, and it would come
+            # again for ever.
+            self.task.log.exception("how the handler ended cannot be told")
+            ended = Ended(None, Category.USER_CODE, f"how it ended cannot be told: {type(error).__name__}")
         finally:
             self._heart.end()
         if not self._word.acquire(blocking=False):
@@ -129,7 +143,7 @@ class Attempt:
         return ended
 
     def _report(self, ended: Ended) -> Outcome:
-        call = self._contract.report(ended, self.task._metrics)
+        call = self._words(ended)
         try:
             answer = self._call(call)
         except NoAnswer as error:
@@ -146,6 +160,15 @@ class Attempt:
         else:
             self.task.log.error("somebody else answered the report: %s", outcome.error)
         return outcome
+
+    def _words(self, ended: Ended) -> Call:
+        try:
+            return self._contract.report(ended, self.task._metrics)
+        except Exception as error:
+            # A failure that says so beats silence, which lasts until the lease has run out.
+            self.task.log.exception("the report could not be written")
+            reason = f"the report could not be written: {type(error).__name__}: {error}"
+            return self._contract.report(Ended(None, Category.CONFIGURATION, reason, code="report_not_written"), None)
 
     def _call(self, call: Call) -> Answer:
         return self._contract.transport.call(
@@ -176,10 +199,37 @@ def _raised(error: BaseException) -> Ended:
 def _checked(result: Any) -> Ended:
     """The result as the coordinator takes it, or a failure that says why it would not."""
     try:
-        size_bytes = len(encode({"result": result})) - len(b'{"result":}')
+        text = encode({"result": result})
+        size_bytes = len(text) - len(b'{"result":}')
+        if size_bytes > MAX_RESULT_BYTES:
+            reason = f"the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are taken"
+            return Ended(None, Category.CONFIGURATION, reason, code="result_too_large")
+        _check_strictly(text)
     except (TypeError, ValueError, RecursionError) as error:
         return Ended(None, Category.CONFIGURATION, f"the result is not JSON: {error}", code="result_not_json")
-    if size_bytes > MAX_RESULT_BYTES:
-        reason = f"the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are taken"
-        return Ended(None, Category.CONFIGURATION, reason, code="result_too_large")
     return Ended(result)
+
+
+def _check_strictly(report: bytes) -> None:
+    """Raises for what can be written as JSON and is refused all the same: keys that are the same as text, numbers that
+    no double holds, text that is not Unicode, and what is nested too deep."""
+    read = json.loads(report, parse_int=float, object_pairs_hook=_without_repeats)
+    json.dumps(read, allow_nan=False, ensure_ascii=False).encode()
+    levels, containers = 0, _containers([read["result"]])
+    while containers:
+        levels += 1
+        if levels > MAX_RESULT_LEVELS:
+            raise ValueError(f"it is nested deeper than {MAX_RESULT_LEVELS} levels")
+        containers = [inner for outer in containers for inner in _containers(outer)]
+
+
+def _containers(values: Union[List[Any], Dict[str, Any]]) -> List[Any]:
+    inside = values.values() if isinstance(values, dict) else values
+    return [value for value in inside if isinstance(value, (dict, list))]
+
+
+def _without_repeats(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    read = dict(pairs)
+    if len(read) < len(pairs):
+        raise ValueError("two keys of an object are the same as text")
+    return read

@@ -9,7 +9,7 @@ from typing import Any, Iterable, Iterator, List, Mapping, Optional, Tuple, Unio
 from urllib.parse import urlencode
 
 from ._clock import now
-from ._errors import Problem
+from ._errors import LessorError, Problem
 from ._http import ANSWER_TIMEOUT_S, Answer, Transport, encode, segment
 from ._models import Backoff, HistoryEvent, Submit, Submitted, TaskInfo, TaskState
 
@@ -70,16 +70,28 @@ class Client:
             task_key=task_key,
             resources=resources,
         )
-        answer = self._call("POST", "/v1/tasks", _keyed(task).to_json())
+        answer = self._call("POST", "/v1/tasks", encode(_keyed(task).to_json()))
         return answer.read(lambda told: Submitted(told["taskId"], TaskState(told["state"]), answer.status == 201))
 
-    def submit_batch(self, tasks: Iterable[Submit]) -> List[Union[Submitted, Problem]]:
-        """Submits many tasks. Each is accepted or refused on its own: the answers are in the order of the tasks."""
+    def submit_batch(self, tasks: Iterable[Submit]) -> List[Union[Submitted, LessorError]]:
+        """Submits many tasks, 1,000 with a request. Each is accepted or refused on its own: the answers are in the order
+        of the tasks.
+
+        Raises when the first request fails. When a later one does, what was accepted stays, and its error is the answer
+        for its tasks and for those after them, which are not sent any more."""
         keyed = [_keyed(task).to_json() for task in tasks]
-        answers: List[Union[Submitted, Problem]] = []
-        for start in range(0, len(keyed), MAX_BATCH_TASKS):
-            answer = self._call("POST", "/v1/tasks/batch", {"tasks": keyed[start : start + MAX_BATCH_TASKS]})
-            answers += answer.read(lambda told: [_submitted(item) for item in told["tasks"]])
+        # What cannot be written is found out before anything is sent.
+        parts = [keyed[start : start + MAX_BATCH_TASKS] for start in range(0, len(keyed), MAX_BATCH_TASKS)]
+        bodies = [encode({"tasks": part}) for part in parts]
+        answers: List[Union[Submitted, LessorError]] = []
+        for body in bodies:
+            try:
+                answer = self._call("POST", "/v1/tasks/batch", body)
+                answers += answer.read(lambda told: [_submitted(item) for item in told["tasks"]])
+            except LessorError as error:
+                if not answers:
+                    raise
+                return answers + [error] * (len(keyed) - len(answers))
         return answers
 
     def get(self, task_id: str) -> TaskInfo:
@@ -98,11 +110,11 @@ class Client:
     def cancel(self, task_id: str, reason: Optional[str] = None) -> TaskInfo:
         """Asks a task to stop. One that waits is dead at once; one that is leased, when its worker has stopped."""
         body = {} if reason is None else {"reason": reason}
-        return self._call("POST", f"/v1/tasks/{segment(task_id)}/cancel", body).read(TaskInfo.from_json)
+        return self._call("POST", f"/v1/tasks/{segment(task_id)}/cancel", encode(body)).read(TaskInfo.from_json)
 
     def redrive(self, task_id: str) -> TaskInfo:
         """Makes a new task that does a FAILED or DEAD one again."""
-        return self._call("POST", f"/v1/tasks/{segment(task_id)}/redrive", {}).read(TaskInfo.from_json)
+        return self._call("POST", f"/v1/tasks/{segment(task_id)}/redrive", encode({})).read(TaskInfo.from_json)
 
     def list(
         self, *, queue: Optional[str] = None, state: Optional[TaskState] = None, page_size: int = 100
@@ -134,13 +146,11 @@ class Client:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _call(
-        self, method: str, path: str, body: Optional[Mapping[str, Any]] = None, wait_s: float = 0.0
-    ) -> Answer:
+    def _call(self, method: str, path: str, body: Optional[bytes] = None, wait_s: float = 0.0) -> Answer:
         return self._transport.call(
             method,
             path,
-            None if body is None else encode(body),
+            body,
             answer_timeout_s=ANSWER_TIMEOUT_S + wait_s,
             until=now() + self._retry_for_s + wait_s,
         )

@@ -12,12 +12,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Callable, Iterator, List, Optional
 
-from ._attempt import Attempt, OnOutcome
+from ._attempt import RELEASE_TIMEOUT_S, Attempt, OnOutcome
 from ._clock import now
 from ._outcome import Verdict
-
-# How long giving back what is left may take, all in all.
-RELEASE_TIMEOUT_S = 2.0
 
 
 class Stops:
@@ -79,7 +76,7 @@ class Stops:
 
 
 def release_all(attempts: List[Attempt], on_outcome: Optional[OnOutcome]) -> None:
-    """Gives back what is left when a worker stops."""
+    """Gives back what is left when a worker stops; they share the time."""
     end = now() + RELEASE_TIMEOUT_S
     for attempt in attempts:
         outcome = attempt.release("the worker is stopping", max(end - now(), 0.001))

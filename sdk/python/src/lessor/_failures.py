@@ -19,16 +19,22 @@ class Category(str, enum.Enum):
     CANCELLED = "CANCELLED"
 
 
+def text(value: object) -> str:
+    """A text as it is, also of a kind of its own, and of anything else what it says."""
+    return value if isinstance(value, str) else str(value)
+
+
 class Failure(Exception):
     """The attempt failed. Without `retryable`, the category decides whether another one may help."""
 
     category: ClassVar[Category] = Category.USER_CODE
 
-    def __init__(self, reason: str, *, retryable: Optional[bool] = None, code: Optional[str] = None) -> None:
+    def __init__(self, reason: object, *, retryable: Optional[bool] = None, code: Optional[str] = None) -> None:
+        """`reason` is a text, or something with one, such as the exception that was met."""
         super().__init__(reason)
-        self.reason = reason
-        self.retryable = retryable
-        self.code = code
+        self.reason = text(reason)
+        self.retryable = None if retryable is None else bool(retryable)
+        self.code = None if code is None else text(code)
 
 
 class UserCode(Failure):

@@ -73,7 +73,14 @@ class Heart:
                 pause_s = FIRST_PAUSE_S if pause_s == self._interval_s else min(pause_s * 2, self._interval_s)
 
     def _beat(self) -> bool:
-        """One heartbeat; says whether it was answered."""
+        """One heartbeat; says whether it was answered. Never raises: without heartbeats the lease would be lost."""
+        try:
+            return self._send()
+        except Exception:
+            self._task.log.exception("a heartbeat could not be sent, and its progress is dropped")
+            return False
+
+    def _send(self) -> bool:
         progress = self._task._take_progress()
         call = self._contract.heartbeat(progress)
         sent_at = now()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import socket
 import threading
@@ -250,9 +251,10 @@ def _limit(connection: http.client.HTTPConnection, deadline: float) -> None:
 
 def _retry_after_s(value: Optional[str]) -> Optional[float]:
     try:
-        return None if value is None else max(float(value), 0.0)
+        seconds = math.nan if value is None else float(value)
     except ValueError:
         return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _shown(error: BaseException) -> str:

@@ -11,6 +11,8 @@ from typing import Optional
 
 FIRST_PAUSE_S = 0.1
 MAX_PAUSE_S = 5.0
+# Longest that the coordinator, or whoever answers in its place, may ask to wait.
+MAX_RETRY_AFTER_S = 30.0
 # Enough for a coordinator to be restarted: the pauses add up to more than a minute.
 MAX_TRIES = 20
 
@@ -27,10 +29,10 @@ class Pauses:
 
     def after(self, retry_after_s: Optional[float]) -> Optional[float]:
         """How long to wait after a failed try; nothing when there have been enough. The coordinator's own word on
-        when to come back is kept."""
+        when to come back is kept, within a bound."""
         self._tries += 1
         if self._tries >= MAX_TRIES:
             return None
         pause_s = self._next_s * random.uniform(0.5, 1.0)
         self._next_s = min(self._next_s * 2, MAX_PAUSE_S)
-        return max(pause_s, retry_after_s or 0.0)
+        return max(pause_s, min(retry_after_s or 0.0, MAX_RETRY_AFTER_S))

@@ -6,10 +6,10 @@ import logging
 import math
 import threading
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Dict, Mapping, MutableMapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Mapping, MutableMapping, Optional, SupportsFloat, SupportsInt, Tuple
 
 from ._clock import LeaseClock, now, parse_time
-from ._failures import Cancelled, LeaseLost
+from ._failures import Cancelled, LeaseLost, text
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -17,6 +17,9 @@ else:
     _Adapter = logging.LoggerAdapter
 
 logger = logging.getLogger("lessor")
+
+# Largest number that a metric may be.
+MAX_METRIC = 2**64 - 1
 
 
 class TaskLog(_Adapter):
@@ -96,32 +99,32 @@ class Task:
             self._stop.wait(max(remaining_s, 0.0))
         return True
 
-    def progress(self, pct: Optional[float] = None, message: Optional[str] = None) -> None:
+    def progress(self, pct: Optional[SupportsFloat] = None, message: Optional[object] = None) -> None:
         """Tells people how far the attempt is, from 0 to 100; what lies outside is taken as the nearer end. It goes
         out with a heartbeat and decides nothing."""
-        if pct is not None:
-            pct = None if math.isnan(pct) else min(max(pct, 0.0), 100.0)
+        share = math.nan if pct is None else float(pct)
+        told = None if math.isnan(share) else min(max(share, 0.0), 100.0)
         with self._lock:
-            self._progress = (pct, message)
+            self._progress = (told, None if message is None else text(message))
         self._progressed.set()
 
     def metrics(
         self,
         *,
-        cpu_time_ms: Optional[int] = None,
-        peak_memory_bytes: Optional[int] = None,
-        io_read_bytes: Optional[int] = None,
-        io_write_bytes: Optional[int] = None,
+        cpu_time_ms: Optional[SupportsInt] = None,
+        peak_memory_bytes: Optional[SupportsInt] = None,
+        io_read_bytes: Optional[SupportsInt] = None,
+        io_write_bytes: Optional[SupportsInt] = None,
     ) -> None:
         """What the attempt took, told with its report where the contract has a place for it: a pushed task's has. It is
-        for people and decides nothing."""
+        for people and decides nothing. Fractions are left out."""
         told = {
             "cpuTimeMs": cpu_time_ms,
             "peakMemoryBytes": peak_memory_bytes,
             "ioReadBytes": io_read_bytes,
             "ioWriteBytes": io_write_bytes,
         }
-        self._metrics = {name: value for name, value in told.items() if value is not None}
+        self._metrics = {name: _metric(name, value) for name, value in told.items() if value is not None}
 
     def _cancel(self, reason: str) -> None:
         with self._lock:
@@ -146,3 +149,10 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<Task {self.id} of {self.queue}, attempt {self.attempt}>"
+
+
+def _metric(name: str, value: SupportsInt) -> int:
+    number = int(value)
+    if not 0 <= number <= MAX_METRIC:
+        raise ValueError(f"{name} is from 0 to {MAX_METRIC}, not {number}")
+    return number

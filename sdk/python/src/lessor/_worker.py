@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
 
-from ._attempt import Attempt, Handler, OnOutcome, check_handler
+from ._attempt import RELEASE_TIMEOUT_S, Attempt, Handler, OnOutcome, check_handler
 from ._clock import LeaseClock, now
 from ._contract import LeaseContract
-from ._drain import RELEASE_TIMEOUT_S, Stops, random_worker_id, release_all
+from ._drain import Stops, random_worker_id, release_all
 from ._http import Fault, Transport
 from ._poll import Poll
 from ._retry import Pauses
