@@ -100,7 +100,7 @@ impl Client {
             let next = failed.retry_after.unwrap_or(pause);
             let is_first = first_failure.is_none();
             let since = first_failure.get_or_insert_with(Instant::now);
-            if failed.is_settled || since.elapsed() + next > RETRY_FOR {
+            if failed.is_settled || since.elapsed().saturating_add(next) > RETRY_FOR {
                 return Err(failed.error);
             }
             if is_first {
