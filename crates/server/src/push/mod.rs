@@ -2,8 +2,8 @@
 //! becomes of them the target's worker says through the callback contract.
 //!
 //! Nothing is shared between two targets but the coordinator and the threads that look up names: each has its own lane,
-//! connections and bounds, so a slow or dead one holds up nobody else. Nothing here is remembered over a restart: which tasks a target has, the ledger
-//! knows.
+//! connections and bounds, so a slow or dead one holds up nobody else. Nothing here is remembered over a restart: which
+//! tasks a target has, the ledger knows.
 
 mod client;
 mod dispatch;
