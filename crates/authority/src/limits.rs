@@ -29,6 +29,10 @@ pub const MAX_PUSH_HEADER_BYTES: usize = 8 * 1024;
 pub const MIN_PUSH_SECRET_BYTES: usize = 16;
 pub const MAX_PUSH_SECRET_BYTES: usize = 256;
 
+/// Longest heartbeat interval of a queue with a push target. Its workers prove themselves with tokens that live for an
+/// hour and are renewed by heartbeats in their second half.
+pub const MAX_PUSH_INTERVAL_MS: u64 = 30 * 60 * 1_000;
+
 /// Most leases granted by one command.
 pub const MAX_GRANTS: usize = 100;
 /// No further lease is granted by a command whose payloads together reach this; one that is larger goes alone.

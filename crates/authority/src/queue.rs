@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::limits::{MAX_ATTEMPTS, MAX_LEASE_MS, MAX_SPAN_MS, MIN_LEASE_MS};
+use crate::limits::{MAX_ATTEMPTS, MAX_LEASE_MS, MAX_PUSH_INTERVAL_MS, MAX_SPAN_MS, MIN_LEASE_MS};
 use crate::{Backoff, Category, PushTarget, Time};
 
 /// The queue that remote executions wait in; it has defaults of its own.
@@ -106,6 +106,13 @@ impl QueueConfig {
                 settings.lease_ms, settings.heartbeat_interval_ms
             ));
         }
+        if self.push.is_some() && settings.heartbeat_interval_ms > MAX_PUSH_INTERVAL_MS {
+            return Err(format!(
+                "heartbeatIntervalMs must be at most {MAX_PUSH_INTERVAL_MS} for a queue with a push target, but is {}: \
+                 heartbeats renew the task's token, which lives for an hour",
+                settings.heartbeat_interval_ms
+            ));
+        }
         within("cancelGracePeriodMs", settings.cancel_grace_ms, 0, MAX_SPAN_MS)?;
         within("maxQueueSize", settings.max_queue_size.unwrap_or(1), 1, u64::MAX)?;
         within("retentionMs", settings.retention_ms, 0, MAX_SPAN_MS)?;
@@ -162,6 +169,29 @@ mod tests {
             ..QueueConfig::default()
         };
         assert!(config.check("q").unwrap_err().contains("twice"));
+    }
+
+    #[test]
+    fn an_interval_that_outlasts_the_tokens_of_pushed_tasks_is_refused() {
+        let push = crate::PushTarget {
+            url: "https://mail.example/tasks".into(),
+            concurrency: 1,
+            headers: Default::default(),
+            secret: None,
+        };
+        let config = |heartbeat_interval_ms, push| QueueConfig {
+            lease_ms: Some(MAX_LEASE_MS),
+            heartbeat_interval_ms,
+            push,
+            ..QueueConfig::default()
+        };
+        let beyond = Some(MAX_PUSH_INTERVAL_MS + 1);
+        let what = config(beyond, Some(Arc::new(push.clone()))).check("q").unwrap_err();
+        assert!(what.starts_with("heartbeatIntervalMs") && what.contains("push target"), "{what}");
+        assert_eq!(config(beyond, None).check("q"), Ok(()), "workers that lease have no tokens");
+        for longest in [None, Some(MAX_PUSH_INTERVAL_MS)] {
+            assert_eq!(config(longest, Some(Arc::new(push.clone()))).check("q"), Ok(()));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::problem::{Code, Problem};
@@ -34,14 +34,15 @@ impl Bodies {
         self.receiving
     }
 
-    /// Takes room for a part of a body; false when there is none. It must be given back.
-    pub fn take(&self, bytes: usize) -> bool {
-        self.room.try_acquire_many(kib(bytes)).map(|room| room.forget()).is_ok()
+    /// Takes room for so many more bytes of a body of which so many are held; false when there is none. It must be
+    /// given back.
+    pub fn take(&self, held_bytes: usize, more_bytes: usize) -> bool {
+        self.room.try_acquire_many(more_kib(held_bytes, more_bytes)).map(|room| room.forget()).is_ok()
     }
 
-    /// Gives back the room for parts of these sizes.
-    pub fn give_back(&self, kib: usize) {
-        self.room.add_permits(kib);
+    /// Gives back the room of a body of which so many bytes are held.
+    pub fn give_back(&self, held_bytes: usize) {
+        self.room.add_permits(kib(held_bytes) as usize);
     }
 
     pub async fn receive(
@@ -73,7 +74,7 @@ impl Bodies {
     /// The body, or what is wrong with it and the rest that was not read.
     async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Vec<u8>, (Problem, Body)> {
         let mut received = Vec::new();
-        let mut rooms = Vec::new();
+        let mut room: Option<SemaphorePermit<'_>> = None;
         loop {
             let frame = match timeout(self.receiving.max_pause, body.frame()).await {
                 Err(_) => return Err((too_slow(), body)),
@@ -85,18 +86,27 @@ impl Bodies {
             if received.len() + data.len() > max_bytes {
                 return Err((too_large(max_bytes), body));
             }
-            match self.room.try_acquire_many(kib(data.len())) {
-                Ok(room) => rooms.push(room),
-                Err(_) => return Err((too_many(), body)),
+            let Ok(more) = self.room.try_acquire_many(more_kib(received.len(), data.len())) else {
+                return Err((too_many(), body));
+            };
+            match &mut room {
+                Some(room) => room.merge(more),
+                None => room = Some(more),
             }
             received.extend_from_slice(&data);
         }
     }
 }
 
-/// The room that so many bytes take.
-pub fn kib(bytes: usize) -> u32 {
+/// The room that so many bytes of one body take.
+fn kib(bytes: usize) -> u32 {
     bytes.div_ceil(1_024) as u32
+}
+
+/// The room that a body takes beyond what it has. Only the whole is rounded up: a body in tiny pieces takes no more
+/// than one in large ones.
+fn more_kib(held_bytes: usize, more_bytes: usize) -> u32 {
+    kib(held_bytes + more_bytes) - kib(held_bytes)
 }
 
 async fn discard(mut body: Body) {
@@ -216,6 +226,18 @@ mod tests {
     #[tokio::test]
     async fn a_body_that_breaks_off_is_refused() {
         assert_eq!(receive(Body::new(BreaksOff), 100).await, Err(Code::MalformedJson));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_in_tiny_pieces_takes_no_more_room_than_its_bytes() {
+        let bodies = Bodies::new(Receiving::default());
+        let _others = bodies.room.try_acquire_many(MAX_BODIES_KIB as u32 - 2).unwrap();
+        let tiny = trickle(b"x", 2_048, Duration::from_millis(1));
+        assert_eq!(bodies.receive(&HeaderMap::new(), tiny, 10_000).await.unwrap().len(), 2_048);
+        assert_eq!(bodies.room.available_permits(), 2, "the room is given back");
+        let beyond = trickle(b"x", 2_049, Duration::from_millis(1));
+        let refused = bodies.receive(&HeaderMap::new(), beyond, 10_000).await.unwrap_err();
+        assert_eq!(refused.code, Code::Overloaded);
     }
 
     #[tokio::test]

@@ -9,6 +9,9 @@ use authority::limits::{MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_PROPERTIES};
 
 use crate::problem::Problem;
 
+/// Longest text about a task's progress.
+const MAX_PROGRESS_BYTES: usize = 1_024;
+
 /// A name: not empty, not too long, without control characters.
 pub fn name(field: &str, value: &str) -> Result<Arc<str>, Problem> {
     fault_of_name(value, MAX_NAME_BYTES)
@@ -18,6 +21,12 @@ pub fn name(field: &str, value: &str) -> Result<Arc<str>, Problem> {
 /// A name that may be missing.
 pub fn optional_name(field: &str, value: Option<&str>) -> Result<Option<Arc<str>>, Problem> {
     value.map(|value| name(field, value)).transpose()
+}
+
+/// A name in a report. Workers in some languages write an empty text where they have none, and no report is lost for
+/// that.
+pub fn reported_name(field: &str, value: Option<&str>) -> Result<Option<Arc<str>>, Problem> {
+    optional_name(field, value.filter(|value| !value.is_empty()))
 }
 
 /// What is wrong with a name.
@@ -33,7 +42,7 @@ pub fn fault_of_name(value: &str, max_bytes: usize) -> Option<String> {
     }
 }
 
-/// A text for people, such as a reason or a message.
+/// A text for people, such as a reason.
 pub fn message(field: &str, value: &str) -> Result<Arc<str>, Problem> {
     match value.len() > MAX_MESSAGE_BYTES {
         true => {
@@ -42,6 +51,25 @@ pub fn message(field: &str, value: &str) -> Result<Arc<str>, Problem> {
         }
         false => Ok(Arc::from(value)),
     }
+}
+
+/// What a worker says of its failure. Where it says too much, its beginning is kept: no report is lost for its length.
+pub fn reported_message(value: &str) -> Arc<str> {
+    beginning(value, MAX_MESSAGE_BYTES).into()
+}
+
+/// What a worker says of its progress. The newest is kept in memory for each leased task, so it is short.
+pub fn progress_message(value: &str) -> Arc<str> {
+    beginning(value, MAX_PROGRESS_BYTES).into()
+}
+
+/// The text, cut at a character's end where it is too long.
+pub fn beginning(text: &str, max_bytes: usize) -> &str {
+    let mut end = text.len().min(max_bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 pub fn properties(field: &str, pairs: Option<&BTreeMap<String, String>>) -> Result<Arc<Properties>, Problem> {
@@ -109,6 +137,18 @@ mod tests {
         for good in ["q", "über/alles", "a b", &"x".repeat(MAX_NAME_BYTES)] {
             assert_eq!(&*name("queue", good).unwrap(), good);
         }
+    }
+
+    #[test]
+    fn a_report_may_have_empty_names_and_long_messages() {
+        assert_eq!(reported_name("code", Some("")).unwrap(), None);
+        assert_eq!(reported_name("code", Some("E1")).unwrap().as_deref(), Some("E1"));
+        assert!(reported_name("code", Some("a\nb")).is_err());
+        assert_eq!(&*reported_message("short"), "short");
+        assert_eq!(reported_message(&"x".repeat(MAX_MESSAGE_BYTES + 1)).len(), MAX_MESSAGE_BYTES);
+        let odd = format!("x{}", "ä".repeat(MAX_PROGRESS_BYTES));
+        let kept = progress_message(&odd);
+        assert_eq!((kept.len(), kept.chars().last()), (MAX_PROGRESS_BYTES - 1, Some('ä')));
     }
 
     #[test]

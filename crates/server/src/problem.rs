@@ -11,6 +11,8 @@ use coordinator::{HistoryError, Unavailable};
 use serde::Serialize;
 use wire::Verdict;
 
+use crate::names::beginning;
+
 /// When a client that was told to come back should do so.
 const RETRY_AFTER_S: u64 = 1;
 /// Longest text of a problem; what a client sent is quoted back only so far.
@@ -259,11 +261,7 @@ pub fn refusal(status: StatusCode, content_type: &'static str, body: &impl Seria
 
 /// The text, cut at a character's end where it is too long.
 pub fn shortened(text: &str) -> &str {
-    let mut end = text.len().min(MAX_DETAIL_BYTES);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    beginning(text, MAX_DETAIL_BYTES)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::caller::Caller;
 use super::refusal::{Refusal, dead};
 use crate::app::App;
 use crate::json::{In, Out};
-use crate::names::{message, name, optional_name};
+use crate::names::{name, reported_message, reported_name};
 use crate::problem::{Problem, shortened};
 use crate::report;
 use crate::tasks::answer::authority_category;
@@ -76,10 +76,11 @@ pub async fn completed(
 fn check(body: &TaskCompleted) -> Result<(), Problem> {
     let is = |outcome| body.outcome == outcome;
     let cancelled = is(CallbackOutcome::Cancelled);
+    let has_phase = body.cancelled_during_phase.as_ref().is_some_and(|phase| !phase.is_empty());
     let misplaced = [
         ("output", body.output.is_some() && !is(CallbackOutcome::Succeeded), "SUCCEEDED"),
         ("error", body.error.is_some() && is(CallbackOutcome::Succeeded), "FAILED"),
-        ("cancelledDuringPhase", body.cancelled_during_phase.is_some() && !cancelled, "CANCELLED"),
+        ("cancelledDuringPhase", has_phase && !cancelled, "CANCELLED"),
         ("partialProgress", body.partial_progress.is_some() && !cancelled, "CANCELLED"),
     ];
     match misplaced.into_iter().find(|(_, misplaced, _)| *misplaced) {
@@ -105,22 +106,22 @@ fn command(lease: LeaseRef, body: TaskCompleted) -> Result<Report, Problem> {
         (CallbackOutcome::Failed, Some(error)) => {
             let task_error = TaskError {
                 category: authority_category(error.category),
-                code: optional_name("error.code", error.code.as_deref())?,
-                message: message("error.message", &error.message)?,
+                code: reported_name("error.code", error.code.as_deref())?,
+                message: reported_message(&error.message),
             };
             (task_error, error.retryable)
         }
         (CallbackOutcome::Cancelled, error) => {
-            (cancelled(error.as_ref().map(|error| error.message.as_str()))?, None)
+            (cancelled(error.as_ref().map(|error| error.message.as_str())), None)
         }
     };
     report::failure(lease, error, retryable).map(Report::Failure)
 }
 
 /// How an attempt ended that was cancelled.
-pub fn cancelled(said: Option<&str>) -> Result<TaskError, Problem> {
-    let message = message("error.message", said.unwrap_or(CANCELLED_MESSAGE))?;
-    Ok(TaskError { category: Category::Cancelled, code: None, message })
+pub fn cancelled(said: Option<&str>) -> TaskError {
+    let message = reported_message(said.unwrap_or(CANCELLED_MESSAGE));
+    TaskError { category: Category::Cancelled, code: None, message }
 }
 
 /// Says in the log what is not kept with the task.

@@ -14,7 +14,7 @@ use super::refusal::Refusal;
 use super::tokens::Issued;
 use crate::app::App;
 use crate::json::{In, Out};
-use crate::names::{message, name, optional_within};
+use crate::names::{name, optional_within, progress_message};
 use crate::problem::Problem;
 use crate::tasks::answer::settings;
 use crate::time::shown;
@@ -44,7 +44,7 @@ pub async fn heartbeat(
     let In(body) = body?;
     let worker = name("workerId", &body.worker_id)?;
     let percent = optional_within("progressPct", body.progress_pct, 0.0..=100.0)?;
-    let text = body.message.as_deref().map(|text| message("message", text)).transpose()?;
+    let text = body.message.as_deref().map(progress_message);
     let said = percent.is_some() || text.is_some();
     let detail = attempt::admit(&app, &caller, body.attempt, &worker).await?.detail;
     let progress = said.then(|| Progress { percent, message: text, at: app.handle().now() });

@@ -59,7 +59,7 @@ pub async fn started(
 /// Whoever is told that the task was cancelled must not begin, so nobody else will report its end: the refusal is the
 /// attempt's report, and what it says is true.
 async fn cancelled(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
-    let error = completed::cancelled(None)?;
+    let error = completed::cancelled(None);
     let verdict = app.handle().fail(report::failure(caller.lease.clone(), error, None)?).await?;
     match verdict {
         Verdict::Committed(Outcome::Dead(reason)) => {

@@ -7,6 +7,7 @@
 use std::sync::RwLock;
 
 use authority::command::RotateTokenKey;
+use authority::limits::MAX_PUSH_INTERVAL_MS;
 use authority::{LeaseRef, Position, Scope, Time};
 use coordinator::{Handle, Unavailable};
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ use crate::ids::parse_task_id;
 /// How long a token lives when its task has no deadline, and the most that it may.
 const DEFAULT_TTL_MS: u64 = 3_600_000;
 const MAX_TTL_MS: u64 = 7_200_000;
+// A worker that beats as seldom as it may has a heartbeat in the second half of its token's life, which renews it.
+const _: () = assert!(2 * MAX_PUSH_INTERVAL_MS <= DEFAULT_TTL_MS);
 /// How far the clock that made a token and the one that checks it may differ. Leases know no such leeway.
 const LEEWAY_S: u64 = 5;
 

@@ -8,7 +8,7 @@ use super::refusal::Refusal;
 use super::token;
 use crate::app::App;
 use crate::json::{In, Out};
-use crate::names::optional_name;
+use crate::names::reported_name;
 use crate::problem::Problem;
 use crate::report;
 use crate::scope::InScope;
@@ -38,8 +38,8 @@ pub async fn complete(
         let (InScope(scope), In(body)) = (scope?, body?);
         let lease = token::lease(&app, &scope, &body.worker_id, &body.job_id, &body.lease_token)?;
         let lease = token::attempt(lease, &body.attempt_id)?;
-        optional_name("stream", body.stream.as_deref())?;
-        optional_name("message_id", body.message_id.as_deref())?;
+        reported_name("stream", body.stream.as_deref())?;
+        reported_name("message_id", body.message_id.as_deref())?;
         report::committed(app.handle().complete(report::completion(lease, "result", body.result)?).await?)?;
         Ok(Out(StatusCode::OK, JobCompleted { ok: true, ack: true }))
     };

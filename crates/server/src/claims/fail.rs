@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 use super::token;
 use crate::app::App;
 use crate::json::{In, Out};
-use crate::names::{message, optional_name};
+use crate::names::{reported_message, reported_name};
 use crate::problem::{Problem, shortened};
 use crate::report;
 use crate::scope::InScope;
@@ -39,13 +39,13 @@ pub async fn fail(
         let (InScope(scope), In(body)) = (scope?, body?);
         let lease = token::lease(&app, &scope, &body.worker_id, &body.job_id, &body.lease_token)?;
         let lease = token::attempt(lease, &body.attempt_id)?;
-        optional_name("stream", body.stream.as_deref())?;
-        optional_name("message_id", body.message_id.as_deref())?;
+        reported_name("stream", body.stream.as_deref())?;
+        reported_name("message_id", body.message_id.as_deref())?;
         // The contract knows no categories; this is the one that another attempt may help by default.
         let error = TaskError {
             category: Category::UserCode,
-            code: optional_name("error.code", body.error.code.as_deref())?,
-            message: message("error.message", &body.error.message)?,
+            code: reported_name("error.code", body.error.code.as_deref())?,
+            message: reported_message(&body.error.message),
         };
         if let Some(stack) = &body.error.stack {
             tracing::debug!(task = %lease.task, attempt = lease.attempt, stack = shortened(stack), "a job failed");

@@ -2,8 +2,7 @@
 //! share of the memory for requests that are being received.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,7 +16,6 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tonic::Status;
 
 use crate::app::App;
-use crate::bodies::kib;
 use crate::receiving::Pace;
 
 /// Longest pause between two questions about the services.
@@ -47,7 +45,7 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
         request.extensions_mut().insert(Deadline(deadline));
     }
     let receiving = app.bodies().receiving();
-    let meter = Arc::new(Meter { app, held_kib: AtomicUsize::new(0) });
+    let meter = Arc::new(Meter { app, held_bytes: Mutex::new(0) });
     let path = request.uri().path();
     let mut max_call = given.unwrap_or(receiving.max_call).min(receiving.max_call);
     let mut pace = None;
@@ -96,21 +94,27 @@ fn timeout_of(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
 /// The memory that one call's request takes of what there is for all.
 pub struct Meter {
     app: App,
-    held_kib: AtomicUsize,
+    /// Locked while room is taken or given back, so that it always says what is held.
+    held_bytes: Mutex<usize>,
 }
 
 impl Meter {
     fn take(&self, bytes: usize) -> bool {
-        let taken = self.app.bodies().take(bytes);
+        let mut held_bytes = self.held();
+        let taken = self.app.bodies().take(*held_bytes, bytes);
         if taken {
-            self.held_kib.fetch_add(kib(bytes) as usize, Ordering::Relaxed);
+            *held_bytes += bytes;
         }
         taken
     }
 
     /// What arrived so far was read and is gone.
     pub fn give_back(&self) {
-        self.app.bodies().give_back(self.held_kib.swap(0, Ordering::Relaxed));
+        self.app.bodies().give_back(std::mem::take(&mut *self.held()));
+    }
+
+    fn held(&self) -> MutexGuard<'_, usize> {
+        self.held_bytes.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
@@ -211,7 +215,7 @@ mod tests {
         options.ledger.create = Some(coordinator::ClusterId([1; 16]));
         options.ledger.segment_bytes = 1 << 20;
         let app = App::new(coordinator::start(options).unwrap().handle, [7; 32]);
-        let meter = Arc::new(Meter { app: app.clone(), held_kib: AtomicUsize::new(0) });
+        let meter = Arc::new(Meter { app: app.clone(), held_bytes: Mutex::new(0) });
         (
             app,
             Metered {
@@ -240,15 +244,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (app, mut body) = metered(&directory, Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
         let all_but_three = (256 * 1_024 - 3) * 1_024;
-        assert!(app.bodies().take(all_but_three), "this much is there for all");
+        assert!(app.bodies().take(0, all_but_three), "this much is there for all");
         assert!(body.frame().await.unwrap().is_ok());
-        let other = Body::new(Silent(Some(Bytes::from_static(b"y"))));
-        let mut second =
-            Metered { body: other, meter: body.meter.clone(), max_pause: None, pace: None, pause: None };
-        let status = second.frame().await.unwrap().unwrap_err();
+        let more = |piece: &'static [u8]| Metered {
+            body: Body::new(Silent(Some(Bytes::from_static(piece)))),
+            meter: body.meter.clone(),
+            max_pause: None,
+            pace: None,
+            pause: None,
+        };
+        for _ in 3_000..3 * 1_024 {
+            assert!(more(b"y").frame().await.unwrap().is_ok(), "tiny pieces take no more than their bytes");
+        }
+        let status = more(b"y").frame().await.unwrap().unwrap_err();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
-        drop((body, second));
-        assert!(app.bodies().take(3 * 1_024), "the room is given back");
+        drop(body);
+        assert!(app.bodies().take(0, 3 * 1_024), "the room is given back");
     }
 
     #[test]

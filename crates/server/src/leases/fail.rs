@@ -8,7 +8,7 @@ use wire::ReportAnswer;
 use super::verdict::answer;
 use crate::app::App;
 use crate::json::{In, InPath, Out};
-use crate::names::{message, optional_name};
+use crate::names::{reported_message, reported_name};
 use crate::problem::Problem;
 use crate::reference::reference;
 use crate::report;
@@ -54,8 +54,8 @@ fn command(
     let lease = reference(app, scope, lease_id, &body.worker_id, body.task_id.as_deref())?;
     let error = TaskError {
         category: body.category.map_or(Category::UserCode, authority_category),
-        code: optional_name("code", body.code.as_deref())?,
-        message: message("reason", &body.reason)?,
+        code: reported_name("code", body.code.as_deref())?,
+        message: reported_message(&body.reason),
     };
     report::failure(lease, error, body.retryable)
 }

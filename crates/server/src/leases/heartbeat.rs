@@ -9,7 +9,7 @@ use wire::HeartbeatAnswer;
 
 use crate::app::App;
 use crate::json::{In, InPath, Out};
-use crate::names::{message, optional_within};
+use crate::names::{optional_within, progress_message};
 use crate::problem::{Code, Problem};
 use crate::reference::reference;
 use crate::scope::InScope;
@@ -39,7 +39,7 @@ pub async fn heartbeat(
 ) -> Result<Out<HeartbeatAnswer>, Problem> {
     let lease = reference(&app, &scope, &lease_id, &body.worker_id, body.task_id.as_deref())?;
     let percent = optional_within("progressPct", body.progress_pct, 0.0..=100.0)?;
-    let text = body.message.as_deref().map(|text| message("message", text)).transpose()?;
+    let text = body.message.as_deref().map(progress_message);
     let said = percent.is_some() || text.is_some();
     let progress = said.then(|| Progress { percent, message: text, at: app.handle().now() });
     match app.handle().heartbeat(ExtendLease { lease }, progress).await? {

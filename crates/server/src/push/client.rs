@@ -20,7 +20,7 @@ use rustls::crypto::ring;
 use tokio::time::timeout;
 
 use super::guard::{Guard, Refused};
-use super::resolver::Resolver;
+use super::resolver::{LookUps, Resolver};
 use super::signature::signature;
 
 const MAX_CONNECT: Duration = Duration::from_secs(5);
@@ -67,7 +67,12 @@ pub enum NoClient {
 
 impl Client {
     /// `tls` can be had from [`tls`]; without it `https` is not spoken.
-    pub fn new(target: &PushTarget, guard: Guard, tls: ClientConfig) -> Result<Client, NoClient> {
+    pub fn new(
+        target: &PushTarget,
+        guard: Guard,
+        look_ups: LookUps,
+        tls: ClientConfig,
+    ) -> Result<Client, NoClient> {
         let url = guard.url(&target.url)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &target.headers {
@@ -77,7 +82,7 @@ impl Client {
         }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-        let mut connector = HttpConnector::new_with_resolver(Resolver::new(guard));
+        let mut connector = HttpConnector::new_with_resolver(Resolver::new(guard, look_ups));
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(MAX_CONNECT));

@@ -91,16 +91,16 @@ impl Dispatch {
                 self.target_is_well(began);
                 true
             }
+            // It may have the task all the same, and then it takes tasks.
+            Answered::Unacceptable(_) | Answered::Unwell { .. } if self.has_begun().await => {
+                self.target_is_well(began);
+                true
+            }
             Answered::Unacceptable(status) => {
                 self.target_is_well(began);
                 tracing::warn!(%queue, %task, %status, "a push target does not accept a task");
                 self.fail(status).await;
                 false
-            }
-            // It may have the task all the same, and then it takes tasks.
-            Answered::Unwell { .. } if self.has_begun().await => {
-                self.target_is_well(began);
-                true
             }
             Answered::Unwell { why, retry_after } => {
                 let draw = ids::draw().unwrap_or_default();

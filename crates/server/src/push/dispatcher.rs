@@ -112,7 +112,8 @@ impl Dispatcher {
             );
         }
         let tls = self.tls.get_or_insert_with(client::tls).clone();
-        let client = match Client::new(target, self.app.push().guard(), tls) {
+        let shared = self.app.push();
+        let client = match Client::new(target, shared.guard(), shared.look_ups.clone(), tls) {
             Ok(client) => client,
             Err(why) => {
                 tracing::warn!(queue = %key.name, %why, "nothing is pushed from a queue: its target must not be called");

@@ -1,9 +1,9 @@
 //! Push dispatch: tasks of a queue with a push target are leased to the target and sent to it, one POST each. What
 //! becomes of them the target's worker says through the callback contract.
 //!
-//! Nothing is shared between two targets but the coordinator: each has its own lane, connections and bounds, so a slow
-//! or dead one holds up nobody else. Nothing here is remembered over a restart: which tasks a target has, the ledger
-//! knows.
+//! Nothing is shared between two targets but the coordinator and the threads that look up names: each has its own lane,
+//! connections and bounds, so a slow or dead one holds up nobody else. Nothing here is remembered over a restart: which
+//! tasks a target has, the ledger knows.
 
 mod client;
 mod dispatch;
@@ -27,6 +27,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use gate::Connections;
 use guard::Guard;
+use resolver::LookUps;
 
 /// Most outstanding dispatches that the coordinator is asked to watch at one time; others take turns. Clients wait for
 /// tasks in the same place, and half of it stays theirs.
@@ -40,6 +41,7 @@ pub struct Shared {
     changed: Arc<Notify>,
     watches: Semaphore,
     connections: Connections,
+    look_ups: LookUps,
 }
 
 /// Wakes the dispatcher when it is dropped, so also when its request is given up half-way.
@@ -53,6 +55,7 @@ impl Shared {
             options,
             changed: Arc::default(),
             watches: Semaphore::new(MAX_WATCHES),
+            look_ups: LookUps::default(),
         }
     }
 

@@ -20,25 +20,55 @@ use super::guard::Guard;
 /// Longest look-up of a name.
 const MAX_LOOKUP: Duration = Duration::from_secs(5);
 
-/// One for each target. Look-ups take a thread each, so a target has one of them at a time: a name server that does not
-/// answer must not hold all threads.
+/// Most look-ups at one time, over all targets: a quarter of the threads that a runtime has for such work.
+const MAX_LOOKUPS: usize = 128;
+
+/// The look-ups of all targets. Each takes a thread until the name server answers or the system gives up, which nobody
+/// can hasten; so a turn ends with its look-up, and not with the patience of whoever asked.
+#[derive(Clone)]
+pub struct LookUps(Arc<Semaphore>);
+
+impl Default for LookUps {
+    fn default() -> LookUps {
+        LookUps(Arc::new(Semaphore::new(MAX_LOOKUPS)))
+    }
+}
+
+/// One for each target, which has one look-up at a time: a name server that does not answer must not hold all threads.
 #[derive(Clone)]
 pub struct Resolver {
     guard: Guard,
-    turn: Arc<Semaphore>,
+    own_turn: Arc<Semaphore>,
+    turns: LookUps,
 }
 
 impl Resolver {
-    pub fn new(guard: Guard) -> Resolver {
-        Resolver { guard, turn: Arc::new(Semaphore::new(1)) }
+    pub fn new(guard: Guard, turns: LookUps) -> Resolver {
+        Resolver { guard, own_turn: Arc::new(Semaphore::new(1)), turns }
     }
 
     async fn resolve(self, name: Name) -> io::Result<Vec<SocketAddr>> {
-        let _turn = self.turn.acquire().await.map_err(io::Error::other)?;
         // The port is put in by whoever connects.
-        let addresses: Vec<SocketAddr> =
-            timeout(MAX_LOOKUP, tokio::net::lookup_host((name.as_str(), 0))).await??.collect();
+        let look_up = async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(found.collect())
+        };
+        let addresses = self.in_turn(look_up).await?;
         self.checked(addresses)
+    }
+
+    /// Begins a look-up in its turn, and waits a while for what it finds.
+    async fn in_turn(
+        &self,
+        look_up: impl Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
+    ) -> io::Result<Vec<SocketAddr>> {
+        let own_turn = self.own_turn.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let turn = self.turns.0.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let found = tokio::spawn(async move {
+            let _turns = (own_turn, turn);
+            look_up.await
+        });
+        timeout(MAX_LOOKUP, found).await??
     }
 
     /// All of them, or none: a name that also stands for a private address is not to be trusted with the others.
@@ -67,11 +97,13 @@ impl Service<Name> for Resolver {
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
 
     fn checked(addresses: &[&str]) -> io::Result<Vec<SocketAddr>> {
         let addresses = addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
-        Resolver::new(Guard::new(false)).checked(addresses)
+        Resolver::new(Guard::new(false), LookUps::default()).checked(addresses)
     }
 
     #[test]
@@ -87,9 +119,34 @@ mod tests {
     async fn x5_a_name_that_means_this_machine_is_refused_when_it_is_looked_up() {
         let look_up = |allow| {
             let name: Name = "localhost".parse().unwrap();
-            Resolver::new(Guard::new(allow)).call(name)
+            Resolver::new(Guard::new(allow), LookUps::default()).call(name)
         };
         assert!(look_up(false).await.is_err());
         assert!(look_up(true).await.unwrap().all(|address| address.ip().is_loopback()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_up_that_hangs_keeps_its_turn_when_nobody_waits_for_it_any_longer() {
+        let (turns, (answer, answered)) = (LookUps::default(), oneshot::channel());
+        let (dead, other) =
+            (Resolver::new(Guard::new(true), turns.clone()), Resolver::new(Guard::new(true), turns.clone()));
+        let hangs = async { answered.await.map_err(io::Error::other) };
+        let error = dead.in_turn(hangs).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!((dead.own_turn.available_permits(), turns.0.available_permits()), (0, MAX_LOOKUPS - 1));
+        assert!(other.in_turn(async { Ok(Vec::new()) }).await.is_ok(), "another target has its own turn");
+        answer.send(Vec::new()).unwrap();
+        assert!(dead.in_turn(async { Ok(Vec::new()) }).await.is_ok(), "the turn ends with the look-up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_names_are_looked_up_at_one_time_than_there_are_turns() {
+        let turns = LookUps::default();
+        for _ in 0..MAX_LOOKUPS {
+            let dead = Resolver::new(Guard::new(true), turns.clone());
+            assert!(dead.in_turn(std::future::pending()).await.is_err());
+        }
+        let one_more = Resolver::new(Guard::new(true), turns);
+        assert!(timeout(MAX_LOOKUP * 2, one_more.in_turn(async { Ok(Vec::new()) })).await.is_err());
     }
 }

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 
-use crate::support::bad::{bad, bad_bodies, bad_counts, bad_field, bad_names, refuse_all};
+use crate::support::bad::{
+    bad, bad_bodies, bad_counts, bad_field, bad_names, bad_reported_names, refuse_all,
+};
 use crate::support::{Served, Told, path, send};
 
 #[tokio::test]
@@ -40,13 +42,9 @@ async fn bad_heartbeats_are_refused() {
     let (path, good) = (path(&lease, "heartbeat"), json!({"workerId": "w"}));
     let mut list = bad_bodies("POST", &path, &good, false);
     list.extend(bad_names("POST", &path, &good, "workerId", false));
-    for (field, value) in [
-        ("progressPct", "-1"),
-        ("progressPct", "100.5"),
-        ("progressPct", "\"half\""),
-        ("message", "1"),
-        ("message", &format!("\"{}\"", "x".repeat(20_000))),
-    ] {
+    for (field, value) in
+        [("progressPct", "-1"), ("progressPct", "100.5"), ("progressPct", "\"half\""), ("message", "1")]
+    {
         list.push(bad_field("POST", &path, &good, field, value));
     }
     list.push(bad("wrong worker", "POST", &path, "{\"workerId\":\"v\"}", 403, "bad_lease_id"));
@@ -79,13 +77,12 @@ async fn bad_reports_are_rejected() {
         list.push(bad_field("POST", &path, &good, "taskId", "1"));
         list.push(bad("no worker", "POST", &path, "{}", 400, "invalid_field"));
         if what == "fail" {
-            list.extend(bad_names("POST", &path, &good, "code", true));
+            list.extend(bad_reported_names("POST", &path, &good, "code"));
             for (field, value) in [
                 ("category", "\"MAYBE\""),
                 ("category", "1"),
                 ("reason", "null"),
                 ("reason", "1"),
-                ("reason", &format!("\"{}\"", "x".repeat(20_000))),
                 ("retryable", "\"yes\""),
                 ("retryable", "1"),
             ] {

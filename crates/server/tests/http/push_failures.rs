@@ -219,16 +219,32 @@ async fn a_worker_that_falls_silent_is_not_kept_alive_by_the_dispatcher() {
 /// A target may do its work before it answers; whether its answer then comes is of no account.
 #[tokio::test]
 async fn a_failing_answer_does_not_take_the_task_from_a_worker_that_has_begun() {
-    let (served, mut target) = (Served::start_pushing().await, Target::start().await);
-    served.push_to("q", &target, json!({"push": {"concurrency": 1}})).await;
-    let (task, other) = (served.submit("q").await, served.submit("q").await);
-    let arrived = target.next().await;
-    assert_eq!(served.call(&arrived.pushed, "started", arrived.pushed.started()).await.status, 200);
-    let pushed = arrived.answer(StatusCode::BAD_GATEWAY);
-    served.call(&pushed, "completed", pushed.succeeded(json!(1))).await.is_final("SUCCEEDED");
-    assert!(!served.kinds(&task).await.contains(&"LeaseReleased".to_owned()));
-    assert_eq!(target.next().await.pushed.task, other);
-    served.stopped().await;
+    let served = std::sync::Arc::new(Served::start_pushing().await);
+    let mut runs = JoinSet::new();
+    for status in [400, 413, 415, 422, 502] {
+        let served = served.clone();
+        runs.spawn(async move {
+            let (queue, mut target) = (format!("q{status}"), Target::start().await);
+            let config = json!({"backoff": no_backoff(), "push": {"concurrency": 2}});
+            served.push_to(&queue, &target, config).await;
+            let task = served.submit(&queue).await;
+            // A target that has failed is sent nothing more until the answer to its probe was heard.
+            target.next().await.answer(StatusCode::SERVICE_UNAVAILABLE);
+            let probe = target.next().await;
+            assert_eq!(served.call(&probe.pushed, "started", probe.pushed.started()).await.status, 200);
+            let other = served.submit(&queue).await;
+            let pushed = probe.answer(StatusCode::from_u16(status).unwrap());
+            let next = target.next().await;
+            assert_eq!((next.pushed.task.as_str(), next.pushed.attempt()), (other.as_str(), 1), "{status}");
+            served.call(&pushed, "completed", pushed.succeeded(json!(1))).await.is_final("SUCCEEDED");
+            let kinds = served.kinds(&task).await;
+            assert!(!kinds.contains(&"TaskFailed".to_owned()), "{status}: {kinds:?}");
+        });
+    }
+    while let Some(run) = runs.join_next().await {
+        run.unwrap();
+    }
+    std::sync::Arc::into_inner(served).unwrap().stopped().await;
 }
 
 #[tokio::test]

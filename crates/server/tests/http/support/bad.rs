@@ -159,6 +159,14 @@ pub fn bad_names(
     list
 }
 
+/// The same for a name in a report, which is missing when it is empty.
+pub fn bad_reported_names(method: &'static str, path: &str, good: &Value, field: &'static str) -> Vec<Bad> {
+    let empty = bad_field(method, path, good, field, "\"\"").body;
+    let mut list = bad_names(method, path, good, field, true);
+    list.retain(|bad| bad.body != empty);
+    list
+}
+
 pub fn bad_counts(method: &'static str, path: &str, good: &Value, field: &'static str) -> Vec<Bad> {
     BAD_COUNTS.iter().map(|value| bad_field(method, path, good, field, value)).collect()
 }
