@@ -4,7 +4,6 @@
 //! only after everything it rests on is durable.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use authority::command::{
@@ -27,6 +26,7 @@ use crate::metrics::Metrics;
 use crate::request::{
     Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
 };
+use crate::waiting::{Place, Waiting};
 
 /// Longest wait for room in the inbox before a request is refused.
 const MAX_INBOX_WAIT: Duration = Duration::from_secs(10);
@@ -41,6 +41,8 @@ pub struct Envelope {
     pub reply_to: oneshot::Sender<Reply>,
     /// Its share of the memory for requests, given back when it is decided.
     pub room: Option<OwnedSemaphorePermit>,
+    /// Of one that had to wait, until it is decided.
+    pub place: Option<Place>,
 }
 
 #[derive(Clone)]
@@ -48,8 +50,8 @@ pub struct Handle {
     pub(crate) inbox: mpsc::Sender<Envelope>,
     pub(crate) inbox_kib: Arc<Semaphore>,
     pub(crate) clock: Arc<Clock>,
-    /// Requests that are stamped but wait for room; a tick must not overtake them.
-    pub(crate) waiting: Arc<AtomicUsize>,
+    /// Requests that were stamped and had to wait for room; a tick must not overtake them.
+    pub(crate) waiting: Waiting,
     pub(crate) history: Arc<dyn HistoryReader>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) metrics: Metrics,
@@ -202,7 +204,7 @@ impl Handle {
 
     async fn ask(&self, request: Request) -> Result<Reply, Unavailable> {
         let (reply_to, reply) = oneshot::channel();
-        let mut envelope = Envelope { request, received_at: self.now(), reply_to, room: None };
+        let mut envelope = Envelope { request, received_at: self.now(), reply_to, room: None, place: None };
         let kib = envelope.request.bytes().div_ceil(1_024).min(INBOX_KIB) as u32;
         if kib > 0 {
             envelope.room = self.inbox_kib.clone().try_acquire_many_owned(kib).ok();
@@ -223,7 +225,7 @@ impl Handle {
     }
 
     async fn wait_for_room(&self, mut envelope: Envelope, kib: u32) -> Result<(), Unavailable> {
-        let _waiting = Waiting::new(&self.waiting);
+        envelope.place = Some(self.waiting.enter(envelope.received_at));
         let sent = async {
             if kib > 0 {
                 envelope.room = self.inbox_kib.clone().acquire_many_owned(kib).await.ok();
@@ -234,24 +236,90 @@ impl Handle {
     }
 }
 
-/// Counts a waiting request, also when its caller gives up.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
-        count.fetch_add(1, Ordering::SeqCst);
-        Waiting(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 /// The engine answers each request with its own kind of reply; anything else is a bug in it.
 fn unexpected(reply: Reply) -> Unavailable {
     tracing::error!(?reply, "the coordinator gave an answer of the wrong kind");
     Unavailable::OutcomeUnknown
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::{Digest, Extras, LeaseRef, Outcome, Properties};
+
+    use super::*;
+    use crate::{ClusterId, Options};
+
+    /// Small requests pass a large one that waits for room, and must not let time pass for it.
+    #[tokio::test]
+    async fn a_report_that_came_in_time_and_waits_for_room_does_not_lose_its_lease() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut options = Options::new(directory.path());
+        options.ledger.create = Some(ClusterId([1; 16]));
+        options.ledger.segment_bytes = 32 << 20;
+        let running = crate::start(options).unwrap();
+        let handle = &running.handle;
+        let worker: Arc<str> = Arc::from("w");
+        // Until a report is begun in time, which it is at once unless the machine stood still.
+        for id in 1.. {
+            handle.submit(task(id)).await.unwrap();
+            let grant = handle.lease(poll(&worker), Duration::ZERO).await.unwrap().remove(0);
+            let lease = LeaseRef {
+                scope: scope(),
+                worker: worker.clone(),
+                task: grant.task,
+                attempt: grant.attempt,
+                lease: grant.lease,
+            };
+            let no_room = handle.inbox_kib.clone().acquire_many_owned(INBOX_KIB as u32).await.unwrap();
+            let result = Arc::from(&b"1"[..]);
+            let report = handle.complete(ReportCompletion { lease, digest: Digest([7; 16]), result });
+            let mut report = std::pin::pin!(report);
+            tokio::select! {
+                biased;
+                told = &mut report => panic!("there is no room for it: {told:?}"),
+                () = std::future::ready(()) => {}
+            }
+            if handle.now() >= grant.expires_at {
+                continue;
+            }
+            while handle.now() <= grant.expires_at {
+                handle.status().await.unwrap();
+            }
+            // What came after the lease's end is answered, and so is all that follows from it decided.
+            handle.status().await.unwrap();
+            drop(no_room);
+            assert_eq!(report.await, Ok(Verdict::Committed(Outcome::Completed)));
+            break;
+        }
+        running.stop().await.unwrap();
+    }
+
+    fn scope() -> Scope {
+        Scope { tenant: Arc::from("t"), workspace: Arc::from("w") }
+    }
+
+    fn task(id: u128) -> SubmitTask {
+        SubmitTask {
+            id: TaskId(id),
+            queue: Arc::new(QueueKey { scope: scope(), name: Arc::from("q") }),
+            payload: Arc::from(&b""[..]),
+            priority: 0,
+            delay_ms: 0,
+            properties: Arc::new(Properties::default()),
+            extras: Some(Arc::new(Extras { lease_ms: Some(500), ..Extras::default() })),
+            operation: None,
+        }
+    }
+
+    fn poll(worker: &Arc<str>) -> LeaseTasks {
+        LeaseTasks {
+            scope: scope(),
+            worker: worker.clone(),
+            session: None,
+            queues: vec![Arc::from("q")],
+            properties: Arc::new(Properties::default()),
+            max_tasks: 1,
+            request: None,
+        }
+    }
 }

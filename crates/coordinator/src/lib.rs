@@ -14,6 +14,7 @@ mod journal_line;
 mod metrics;
 mod request;
 mod tally;
+mod waiting;
 
 pub use clock::{Clock, first_time, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};

@@ -47,7 +47,7 @@ pub struct Settings {
     pub worker: bool,
 }
 
-/// Serves until a signal says to stop, or the ledger fails.
+/// Serves until a signal says to stop, or the ledger or the worker of this process fails.
 pub fn run(settings: Settings) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(serve(settings))
@@ -95,14 +95,23 @@ async fn serve(mut settings: Settings) -> Result<()> {
              (--no-worker runs none)"
         );
     }
-    let worker = instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
+    let mut worker =
+        instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
     greeting::say(&data, address, &running.report, execution);
 
     let leaving = app.clone();
+    let mut worker_failed = None;
     let stop = async {
-        match wait_for_signal().await {
-            Ok(signal) => tracing::info!(signal, "stopping; a second signal stops at once"),
-            Err(error) => tracing::error!(%error, "stopping, because no signal could stop this later"),
+        tokio::select! {
+            signal = wait_for_signal() => match signal {
+                Ok(signal) => tracing::info!(signal, "stopping; a second signal stops at once"),
+                Err(error) => tracing::error!(%error, "stopping, because no signal could stop this later"),
+            },
+            error = failed(&mut worker) => {
+                let error = error.context("the worker of this process has failed (--no-worker serves without one)");
+                tracing::error!(error = format!("{error:#}"), "stopping");
+                (worker, worker_failed) = (None, Some(error));
+            }
         }
         leaving.leave();
         if let Some(worker) = worker {
@@ -126,7 +135,15 @@ async fn serve(mut settings: Settings) -> Result<()> {
         Ok(_) = wait_for_signal() => anyhow::bail!("stopped at once; what was decided last may not be recorded"),
     }
     tracing::info!("stopped; everything accepted is durable");
-    Ok(())
+    worker_failed.map_or(Ok(()), Err)
+}
+
+/// Why there is no worker any more, if there was one and it was not told to end.
+async fn failed(worker: &mut Option<Embedded>) -> anyhow::Error {
+    match worker {
+        Some(worker) => worker.failed().await,
+        None => std::future::pending().await,
+    }
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener> {

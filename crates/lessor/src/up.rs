@@ -15,7 +15,8 @@ use crate::{address, logging};
 
 #[derive(clap::Args)]
 #[command(after_help = "Stop it with Ctrl-C, or kill it in any way: nothing that was accepted is lost.\n\
-    Exit codes: 0 stopped, 1 could not start, 3 data directory refused, 4 the ledger failed while running.")]
+    Exit codes: 0 stopped, 1 could not start or its worker failed, 3 data directory refused, 4 the ledger failed while \
+    running.")]
 pub struct Options {
     /// Where to keep data; a missing or empty directory is initialised
     #[arg(long, value_name = "DIR", default_value = ".lessor", env = "LESSOR_DATA")]

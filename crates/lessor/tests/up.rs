@@ -8,6 +8,8 @@ use std::path::Path;
 
 use serde_json::json;
 use support::{Ran, Server, lessor};
+use wire::grpc::RegisterWorkerRequest;
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 
 /// Tries to start on a directory; it must end by itself.
 fn refused(data: &Path) -> Ran {
@@ -97,6 +99,45 @@ fn a_directory_that_cannot_be_used_is_refused_in_words_that_are_said_once() {
     fs::remove_dir_all(data.join("content")).unwrap();
     fs::write(data.join("content"), "").unwrap();
     refused(&data).fails(3, &["content"]);
+}
+
+/// Otherwise everything that waits for it would wait without a word.
+#[test]
+fn a_worker_that_cannot_work_ends_the_server_in_good_order_and_is_named() {
+    let mut server = Server::start();
+    server.kill();
+    // It may have been killed before it made one.
+    let _ = fs::remove_dir_all(server.data().join("worker"));
+    fs::write(server.data().join("worker"), "").unwrap();
+    let ran = refused(&server.data());
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for words in ["worker of this process has failed", "--no-worker", "everything accepted is durable"] {
+        assert!(ran.stderr.contains(words), "{words:?} is missing: {ran:?}");
+    }
+}
+
+/// Anybody who reaches the server can register under the name of its worker.
+#[test]
+fn the_worker_inside_takes_its_name_back_and_works_on() {
+    let server = Server::start();
+    let worker_id = loop {
+        let workers = server.get("/v1/workers")["workers"].take();
+        let mut workers = workers.as_array().unwrap().iter();
+        if let Some(known) = workers.find(|known| known["registration"]["sessionId"].is_string()) {
+            break known["workerId"].as_str().unwrap().to_owned();
+        }
+    };
+    let thief = RegisterWorkerRequest { worker_id, session_id: "thief".to_owned(), ..Default::default() };
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let mut client = WorkerSchedulerClient::connect(server.url()).await.unwrap();
+        client.register_worker(thief).await.unwrap();
+    });
+    // If it waits for tasks, it learns by this one that it was replaced.
+    let ran = server.run(&["submit", "exec", r#"{"command": ["true"]}"#, "--wait"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let (code, log) = server.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("lost its name"), "{log}");
 }
 
 #[test]

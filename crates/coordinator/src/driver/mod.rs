@@ -11,7 +11,6 @@ pub use start::{Options, Running, StartError, StartReport, start, start_on};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use authority::{Position, Time};
@@ -23,6 +22,7 @@ use crate::handle::Envelope;
 use crate::journal_line::JournalLine;
 use crate::metrics::Metrics;
 use crate::request::Reply;
+use crate::waiting::Waiting;
 use disk::{Disk, DiskEvent};
 use snapshots::Snapshots;
 
@@ -58,7 +58,7 @@ struct Driver {
     inbox: mpsc::Receiver<Envelope>,
     /// Taken from the inbox, and decided as soon as the engine takes more.
     pending: VecDeque<Envelope>,
-    waiting: Arc<AtomicUsize>,
+    waiting: Waiting,
     disk: Disk,
     events: mpsc::UnboundedReceiver<DiskEvent>,
     snapshots: Snapshots,
@@ -154,9 +154,9 @@ impl Driver {
 
     fn decide(&mut self) {
         while self.engine.takes_requests()
-            && let Some(Envelope { request, received_at, reply_to, room }) = self.pending.pop_front()
+            && let Some(Envelope { request, received_at, reply_to, room, place }) = self.pending.pop_front()
         {
-            drop(room);
+            drop((room, place));
             self.decided_up_to = self.decided_up_to.max(received_at);
             self.engine.receive(request, received_at, reply_to);
         }
@@ -188,8 +188,12 @@ impl Driver {
     fn horizon(&self) -> Time {
         let now = self.clock.now();
         let all_taken = self.inbox.is_empty() && self.pending.is_empty();
-        let all_decided = all_taken && self.waiting.load(Ordering::SeqCst) == 0;
-        if all_decided { Time(now.0.saturating_sub(TICK_LAG_MS)) } else { self.decided_up_to }
+        match self.waiting.earliest() {
+            None if all_taken => Time(now.0.saturating_sub(TICK_LAG_MS)),
+            None => self.decided_up_to,
+            // Others that came later did not have to wait, and were decided before it.
+            Some(received_at) => received_at.min(self.decided_up_to),
+        }
     }
 
     fn until_due(&self) -> Duration {

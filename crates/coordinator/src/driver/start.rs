@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
@@ -22,6 +21,7 @@ use crate::handle::{Handle, INBOX_KIB};
 use crate::history::LedgerHistory;
 use crate::metrics::Metrics;
 use crate::request::Request;
+use crate::waiting::Waiting;
 
 /// After the clock jumped by more than this across a restart, nothing is purged for its age at first: somebody may
 /// have set the clock wrong, and what is deleted does not come back.
@@ -147,7 +147,7 @@ fn begin(
     let (snapshots, snapshot_thread) = SnapshotThread::spawn(events_sender.clone())?;
     let (disk, disk_thread) = disk::spawn(ledger, events_sender, snapshots.clone())?;
     let (inbox_sender, inbox) = mpsc::channel(INBOX_REQUESTS);
-    let waiting = Arc::new(AtomicUsize::new(0));
+    let waiting = Waiting::default();
     let (stop, shutdown) = watch::channel(false);
     let metrics = Metrics::default();
     let (takes_work, hear_takes_work) = watch::channel(true);

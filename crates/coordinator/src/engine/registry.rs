@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::request::WorkerView;
 
-/// Most workers remembered; the one heard of longest ago makes room.
+/// Most workers remembered. One that is not registered makes room, whichever was heard of longest ago.
 const MAX_WORKERS: usize = 10_000;
 /// A worker that was silent for so long is registered no more (S3-30).
 const HEARTBEAT_TIMEOUT_MS: u64 = 120_000;
@@ -103,14 +103,14 @@ impl Registry {
         let mut heard = self.lock();
         match heard.get_mut(&key) {
             Some(known) => self.refresh(known, now),
-            None => insert(&mut heard, key, Heard { at: now, registered: None }),
+            None => self.insert(&mut heard, key, Heard { at: now, registered: None }),
         }
     }
 
     pub fn register(&self, scope: &Scope, worker: &Arc<str>, registration: Registration, now: Time) {
         let status = WorkerStatus::default();
         let registered = Some(Registered { registration: Arc::new(registration), status });
-        insert(&mut self.lock(), (scope.clone(), worker.clone()), Heard { at: now, registered });
+        self.insert(&mut self.lock(), (scope.clone(), worker.clone()), Heard { at: now, registered });
         self.changed.send_replace(());
     }
 
@@ -219,6 +219,24 @@ impl Registry {
         workers
     }
 
+    /// Makes room where there is none. A stranger never takes the place of a worker that is registered, and one that
+    /// registers takes it of its own tenant's if it can.
+    fn insert(&self, heard: &mut HashMap<Key, Heard>, key: Key, new: Heard) {
+        if heard.len() >= MAX_WORKERS && !heard.contains_key(&key) {
+            let rank = |(other, known): &(&Key, &Heard)| {
+                let is_registered = known.registered.is_some() && !self.is_silent(known, new.at);
+                (is_registered, is_registered && other.0.tenant != key.0.tenant, known.at)
+            };
+            let first = heard.iter().map(|known| (rank(&known), known.0)).min_by_key(|(rank, _)| *rank);
+            match first.map(|((is_registered, ..), other)| (is_registered, other.clone())) {
+                Some((true, _)) if new.registered.is_none() => return,
+                Some((_, other)) => drop(heard.remove(&other)),
+                None => {}
+            }
+        }
+        heard.insert(key, new);
+    }
+
     fn refresh(&self, known: &mut Heard, now: Time) {
         self.forget_if_silent(known, now);
         known.at = known.at.max(now);
@@ -226,25 +244,19 @@ impl Registry {
 
     /// Silence ends a registration even if nobody looked while it lasted.
     fn forget_if_silent(&self, known: &mut Heard, now: Time) {
-        if now.since_ms(known.at) > self.heartbeat_timeout_ms() {
+        if self.is_silent(known, now) {
             known.registered = None;
         }
+    }
+
+    fn is_silent(&self, known: &Heard, now: Time) -> bool {
+        now.since_ms(known.at) > self.heartbeat_timeout_ms()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Heard>> {
         // Every change is one assignment, so the map is whole also after a panic.
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn insert(heard: &mut HashMap<Key, Heard>, key: Key, known: Heard) {
-    if heard.len() >= MAX_WORKERS && !heard.contains_key(&key) {
-        let longest_ago = heard.iter().min_by_key(|(_, known)| known.at).map(|(key, _)| key.clone());
-        if let Some(key) = longest_ago {
-            heard.remove(&key);
-        }
-    }
-    heard.insert(key, known);
 }
 
 #[cfg(test)]
@@ -268,6 +280,41 @@ mod tests {
         let view = registry.view(&scope(), &State::new(), Time(0));
         assert_eq!(view.len(), MAX_WORKERS);
         assert_eq!(&*view[0].worker, "w00001");
+    }
+
+    #[test]
+    fn strangers_push_out_nobody_who_is_registered() {
+        let (registry, w, silent) = (Registry::default(), Arc::from("w"), Arc::from("silent"));
+        registry.register(&scope(), &silent, Registration::default(), Time(0));
+        registry.register(&scope(), &w, Registration::default(), Time(1));
+        for n in 0..=MAX_WORKERS {
+            registry.hear(&scope(), &Arc::from(format!("stranger{n}")), Time(HEARTBEAT_TIMEOUT_MS + 1));
+        }
+        assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS + 1)).is_some());
+        let view = registry.view(&scope(), &State::new(), Time(HEARTBEAT_TIMEOUT_MS + 1));
+        assert_eq!(view.len(), MAX_WORKERS);
+        assert!(view.iter().all(|known| known.worker != silent), "its silence ended its registration");
+    }
+
+    #[test]
+    fn where_all_are_registered_the_own_tenant_makes_room_and_strangers_are_not_noted() {
+        let (registry, first) = (Registry::default(), Arc::from("first"));
+        let other = Scope { tenant: Arc::from("other"), ..scope() };
+        registry.register(&other, &first, Registration::default(), Time(0));
+        for n in 1..=MAX_WORKERS {
+            registry.register(
+                &scope(),
+                &Arc::from(format!("w{n:05}")),
+                Registration::default(),
+                Time(n as u64),
+            );
+        }
+        let now = Time(MAX_WORKERS as u64);
+        assert_eq!(registry.registered_count(now), MAX_WORKERS);
+        assert!(registry.registered(&other, &first, now).is_some(), "it is another tenant's");
+        assert!(registry.registered(&scope(), &Arc::from("w00001"), now).is_none());
+        registry.hear(&scope(), &Arc::from("stranger"), now);
+        assert_eq!(registry.registered_count(now), MAX_WORKERS);
     }
 
     #[test]

@@ -53,6 +53,15 @@ impl Embedded {
         Ok(Embedded { stop, running })
     }
 
+    /// Resolves when it ends without being told to, with the reason.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        match (&mut self.running).await {
+            Ok(Ok(())) => anyhow::anyhow!("it has ended"),
+            Ok(Err(error)) => error.into(),
+            Err(error) => error.into(),
+        }
+    }
+
     /// Takes no more work, and resolves when what ran is done or given back.
     pub async fn drain(self) {
         self.stop.stop();

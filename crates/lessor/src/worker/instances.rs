@@ -7,10 +7,12 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use authority::Scope;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use wire::DEFAULT_SCOPE_NAME;
 use worker::{Agent, Config, Error, Pool, Stopper, Work};
 
@@ -18,6 +20,9 @@ use worker::{Agent, Config, Error, Pool, Stopper, Work};
 const MAX_INSTANCES: usize = 64;
 /// Words about instances that wait to be heard; what does not fit is said again with the next execution.
 const MAX_UNHEARD: usize = 256;
+
+/// How long a worker whose name was taken leaves it to whoever took it. Two that want it do not take turns any faster.
+const NAME_PAUSE: Duration = Duration::from_secs(5);
 
 /// The instances that have executions, as they are heard of.
 pub struct Instances(mpsc::Receiver<Scope>);
@@ -28,7 +33,8 @@ impl Instances {
         (to, Instances(from))
     }
 
-    /// Works for all of them until it is told to stop, or the agent of the default one ends.
+    /// Works for all of them until it is told to stop, or the agent of the default one ends. One whose name was taken
+    /// takes it back: anybody who reaches the server can register under it, and must not be able to end the work here.
     pub async fn serve(mut self, config: Config, work: Arc<Work>, stop: Stopper) -> Result<(), Error> {
         let pool = Pool::new(&config);
         let serve = |config: Config| {
@@ -40,7 +46,22 @@ impl Instances {
         let mut known = HashSet::from([Arc::from(DEFAULT_SCOPE_NAME)]);
         let ended = loop {
             tokio::select! {
-                ended = &mut default => break ended,
+                ended = &mut default => {
+                    let Ok(Err(error @ Error::Superseded { .. })) = ended else { break ended };
+                    tracing::error!(
+                        %error,
+                        pause_ms = NAME_PAUSE.as_millis() as u64,
+                        "the worker of this process lost its name and what it ran, and registers again after a \
+                         pause; give whatever else works under this name another one (--id)"
+                    );
+                    let (agent, stop) = (serve(config.clone()), stop.clone());
+                    default = tokio::spawn(async move {
+                        tokio::select! {
+                            () = stop.stopped() => Ok(()),
+                            () = sleep(NAME_PAUSE) => agent.await,
+                        }
+                    });
+                }
                 Some(Scope { tenant, workspace }) = self.0.recv() => {
                     let is_new = *tenant == *DEFAULT_SCOPE_NAME && !known.contains(&workspace);
                     if !is_new || known.len() > MAX_INSTANCES {
@@ -67,6 +88,10 @@ impl Instances {
                 }
             }
         };
+        if !matches!(ended, Ok(Ok(()))) {
+            // Nobody has told the others.
+            stop.stop();
+        }
         while others.join_next().await.is_some() {}
         match ended {
             Ok(ended) => ended,

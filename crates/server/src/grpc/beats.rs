@@ -6,18 +6,21 @@ use std::sync::Arc;
 use authority::command::{ExtendAnswer, ExtendLease};
 use authority::{Answer, LeaseRef, Rejection, Scope};
 use coordinator::{Beat, Progress, Step};
+use prost::Message;
 use tonic::Status;
 use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatus};
 
-use super::values::{given, optional_name, timestamp, worker_status};
-use super::{register, status};
+use super::values::{cancel_reason, given, optional_name, timestamp, worker_status};
+use super::{MAX_SENT_MESSAGE_BYTES, register, status};
 use crate::app::App;
-use crate::names::{message, name, optional_within};
+use crate::names::{name, optional_within, progress_message};
 use crate::problem::{Code, Problem};
 use crate::reference::reference;
 
-/// Most leases that one message may name.
+/// Most leases that one message may name, and that are decided in one go.
 pub const MAX_NAMED_LEASES: usize = 1_000;
+/// Most bytes of an answer that are about leases; the rest is room for all else in it.
+const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
 
 pub async fn heartbeat(
     app: &App,
@@ -81,7 +84,8 @@ pub fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStat
     beats.into_iter().map(told).collect()
 }
 
-/// Extends all that the worker holds: a worker that knows no lease ids keeps its leases by being alive (C8).
+/// Extends all that the worker holds: a worker that knows no lease ids keeps its leases by being alive (C8). Of more
+/// than fit into a message it is told of those first that should stop.
 async fn extend_all(
     app: &App,
     scope: &Scope,
@@ -93,7 +97,23 @@ async fn extend_all(
         |lease: &LeaseRef| Step::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress: None };
     let mut answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?.into_iter();
     let told = held.iter().map(|held| told(app.lease_ids().make(&held.lease), &held.lease, answers.next()));
-    Ok(told.collect())
+    Ok(what_fits(told.collect()))
+}
+
+fn what_fits(mut leases: Vec<LeaseStatus>) -> Vec<LeaseStatus> {
+    // Before each stand its field's number and its length.
+    const FRAME_BYTES: usize = 8;
+    let bytes = |status: &LeaseStatus| FRAME_BYTES + status.encoded_len();
+    if leases.iter().map(bytes).sum::<usize>() > MAX_TOLD_BYTES {
+        leases.sort_by_key(|status| !(status.should_cancel || status.lost));
+        let mut message_bytes = 0;
+        let fit = leases.iter().take_while(|status| {
+            message_bytes += bytes(status);
+            message_bytes <= MAX_TOLD_BYTES
+        });
+        leases.truncate(fit.count());
+    }
+    leases
 }
 
 pub fn check_count(named: usize) -> Result<(), Problem> {
@@ -103,11 +123,15 @@ pub fn check_count(named: usize) -> Result<(), Problem> {
     }
 }
 
-async fn decide(app: &App, steps: Vec<Step>) -> Result<Vec<Answer>, Problem> {
-    match steps.is_empty() {
-        true => Ok(Vec::new()),
-        false => Ok(app.handle().together(steps).await?),
+/// Decides as many at a time as one message may name, so that others have their turn between.
+pub async fn decide(app: &App, steps: Vec<Step>) -> Result<Vec<Answer>, Problem> {
+    let mut answers = Vec::with_capacity(steps.len());
+    let mut steps = steps.into_iter();
+    while steps.len() > 0 {
+        let some = steps.by_ref().take(MAX_NAMED_LEASES).collect();
+        answers.extend(app.handle().together(some).await?);
     }
+    Ok(answers)
 }
 
 fn read(
@@ -119,7 +143,7 @@ fn read(
 ) -> Result<LeaseRef, Problem> {
     let lease = reference(app, scope, &beat.lease_id, worker, None)?;
     let percent = optional_within("progress_pct", beat.progress_pct, 0.0..=100.0)?;
-    let text = given(&beat.message).map(|text| message("message", text)).transpose()?;
+    let text = given(&beat.message).map(progress_message);
     let said = percent.is_some() || text.is_some();
     let progress = said.then(|| Progress { percent, message: text, at: app.handle().now() });
     steps.push(Step::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress });
@@ -132,7 +156,7 @@ fn told(lease_id: String, lease: &LeaseRef, answer: Option<Answer>) -> LeaseStat
         Some(Answer::Extended(ExtendAnswer::Extended { expires_at, cancel })) => LeaseStatus {
             expires_at: Some(timestamp(expires_at)),
             should_cancel: cancel.is_some(),
-            cancel_reason: cancel.map(|reason| reason.to_string()).unwrap_or_default(),
+            cancel_reason: cancel_reason(cancel),
             ..about
         },
         // The lease id is genuine, so a task that is unknown by now was purged, and its lease is as gone as any.

@@ -59,8 +59,7 @@ pub async fn lease(
         None => Vec::new(),
     };
     // The session may have been replaced while it waited; what it was given then is the other's to get (W11).
-    let current = app.handle().registry().registered(scope, &worker, app.handle().now());
-    if current.is_some_and(|current| session.is_some() && current.registration.session != session) {
+    if matches!(standing(app, scope, &worker, session.as_ref()), Standing::Replaced) {
         give_back(app, scope, &worker, &grants).await?;
         return Err(status::superseded(&worker));
     }
@@ -70,6 +69,25 @@ pub async fn lease(
     })
 }
 
+/// What the registry says of a worker's session.
+pub enum Standing {
+    Current(Registered),
+    /// Another session of the worker is registered.
+    Replaced,
+    /// The worker was silent for too long, or forgotten; it may register again.
+    Unknown,
+}
+
+pub fn standing(app: &App, scope: &Scope, worker: &Arc<str>, session: Option<&Arc<str>>) -> Standing {
+    match app.handle().registry().registered(scope, worker, app.handle().now()) {
+        None => Standing::Unknown,
+        Some(other) if session.is_some() && other.registration.session.as_ref() != session => {
+            Standing::Replaced
+        }
+        Some(registered) => Standing::Current(registered),
+    }
+}
+
 /// The registration of a worker, which must be that of the session that asks (S3-33).
 pub fn registered(
     app: &App,
@@ -77,11 +95,10 @@ pub fn registered(
     worker: &Arc<str>,
     session: Option<&Arc<str>>,
 ) -> Result<Registered, Status> {
-    let registered = app.handle().registry().registered(scope, worker, app.handle().now());
-    let registered = registered.ok_or_else(|| status::not_registered(worker))?;
-    match session.is_some() && registered.registration.session.as_ref() != session {
-        true => Err(status::superseded(worker)),
-        false => Ok(registered),
+    match standing(app, scope, worker, session) {
+        Standing::Current(registered) => Ok(registered),
+        Standing::Replaced => Err(status::superseded(worker)),
+        Standing::Unknown => Err(status::not_registered(worker)),
     }
 }
 

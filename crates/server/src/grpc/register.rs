@@ -12,6 +12,7 @@ use wire::grpc::{
     RegisterWorkerRequest, RegisterWorkerResponse, UnregisterWorkerRequest, UnregisterWorkerResponse,
 };
 
+use super::beats;
 use super::values::{optional_name, span};
 use crate::app::App;
 use crate::names::{self, name};
@@ -50,10 +51,8 @@ pub async fn unregister(
     let released_leases = held.len() as u32;
     let releases =
         held.into_iter().map(|held| ReleaseLease { lease: held.lease, cause: ReleaseCause::Worker });
-    let steps: Vec<_> = releases.map(|release| Step::Decide(Command::ReleaseLease(release))).collect();
-    if !steps.is_empty() {
-        app.handle().together(steps).await.map_err(Problem::from)?;
-    }
+    let steps = releases.map(|release| Step::Decide(Command::ReleaseLease(release)));
+    beats::decide(app, steps.collect()).await?;
     Ok(UnregisterWorkerResponse { released_leases })
 }
 

@@ -18,8 +18,8 @@ use wire::grpc::{
     ActionResult, TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict,
 };
 
-use super::values::{category, optional_name, state, timestamp};
-use crate::names::message;
+use super::values::{cancel_reason, category, optional_name, state, timestamp};
+use crate::names::reported_message;
 use crate::problem::{Code, Problem};
 use crate::{content, report, strict};
 
@@ -104,7 +104,7 @@ pub fn answer(
                     task_state: TaskState::Leased.into(),
                     lease_expires_at: Some(timestamp(expires_at)),
                     should_cancel: cancel.is_some(),
-                    cancel_reason: cancel.map(|reason| reason.to_string()).unwrap_or_default(),
+                    cancel_reason: cancel_reason(cancel),
                     ..UpdateTaskStatusResponse::default()
                 }),
                 _ => Err(unanswered()),
@@ -164,7 +164,7 @@ fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFail
     let error = TaskError {
         category: category(said.error_category)?,
         code: optional_name("error_code", &said.error_code)?,
-        message: message("error_message", &said.error_message)?,
+        message: reported_message(&said.error_message),
     };
     report::failure(lease, error, said.retryable)
 }

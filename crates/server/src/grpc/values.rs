@@ -9,7 +9,7 @@ use tonic::metadata::MetadataMap;
 use wire::grpc;
 
 use crate::names::name;
-use crate::problem::Problem;
+use crate::problem::{Problem, shortened};
 use crate::scope;
 
 /// Whom a call belongs to.
@@ -25,6 +25,11 @@ pub fn given(text: &str) -> Option<&str> {
 /// A name that is missing when it is empty.
 pub fn optional_name(field: &str, value: &str) -> Result<Option<Arc<str>>, Problem> {
     given(value).map(|value| name(field, value)).transpose()
+}
+
+/// Why a lease should stop, in short: many are told of in one message, which has to stay one that clients can read.
+pub fn cancel_reason(reason: Option<Arc<str>>) -> String {
+    reason.map(|reason| shortened(&reason).to_owned()).unwrap_or_default()
 }
 
 /// A number that is missing when it is zero.

@@ -1,10 +1,16 @@
 //! ReportHeartbeat: leases live by it, and learn from it that they should stop.
 
+use authority::command::CancelTask;
+use authority::{Command, HeldLease};
+use coordinator::Step;
 use serde_json::json;
 use tonic::Code;
-use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeasedTask};
+use wire::grpc::{
+    HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseTaskRequest, LeasedTask, SubmitTasksRequest,
+    TaskStatus, UnregisterWorkerRequest,
+};
 
-use crate::support::{Client, Served, completed, in_time, is_refused, lease};
+use crate::support::{Client, Served, ask, completed, in_time, is_refused, lease, scope, task, update};
 
 fn beat(worker: &str, leases: &[&LeasedTask]) -> HeartbeatRequest {
     let leases = leases
@@ -93,6 +99,53 @@ async fn a_cancel_is_told_with_its_reason() {
             (true, "enough", false)
         );
     }
+}
+
+/// Many leases may be cancelled at once, and what is said of them has to fit into one message.
+#[tokio::test]
+async fn a_long_reason_of_a_cancel_is_told_in_short() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let held = leased(&served, &mut client, "w").await;
+    let reason = format!("x{}", "é".repeat(8_000));
+    served.send("POST", &format!("/v1/tasks/{}/cancel", held.task_id), json!({"reason": reason})).await;
+    let status = told(&mut client, beat("w", &[&held])).await.leases.remove(0);
+    assert!(status.should_cancel && reason.starts_with(&status.cancel_reason));
+    assert_eq!(status.cancel_reason.len(), 1_023, "as much of it as whole characters make of 1 KiB");
+    let begun = update("w", &held, TaskStatus::Executing);
+    let begun = client.update_task_status(begun).await.unwrap().into_inner();
+    assert_eq!((begun.should_cancel, begun.cancel_reason), (true, status.cancel_reason));
+}
+
+/// C8: being alive keeps all leases, however many, and the answer still fits into a message.
+#[tokio::test]
+async fn all_of_very_many_leases_are_kept_and_those_that_should_stop_are_told_first() {
+    const LEASES: usize = 4_000;
+    let served = Served::start().await;
+    served.send("PUT", "/v1/queues/q", json!({"leaseMs": 3_600_000, "cancelGraceMs": 3_600_000})).await;
+    let mut client = served.worker("w").await;
+    for _ in 0..LEASES / 100 {
+        let tasks = SubmitTasksRequest { tasks: vec![task("q"); 100] };
+        client.submit_tasks(tasks).await.unwrap();
+        let poll = LeaseTaskRequest { max_tasks: 100, ..ask("w", "q") };
+        assert_eq!(client.lease_task(poll).await.unwrap().into_inner().tasks.len(), 100);
+    }
+    let cancel = |held: &HeldLease| {
+        let (scope, task, reason) = (scope(), held.lease.task, "x".repeat(1_024).into());
+        Step::Decide(Command::CancelTask(CancelTask { scope, task, reason }))
+    };
+    let handle = &served.running.handle;
+    let held = handle.leases(scope(), "w".into()).await.unwrap();
+    // All but the first, which alone goes on.
+    for some in held[1..].chunks(1_000) {
+        handle.together(some.iter().map(cancel).collect()).await.unwrap();
+    }
+    let told = told(&mut client, beat("w", &[])).await;
+    assert!(told.leases.len() > 3_000 && told.leases.len() < LEASES, "{}", told.leases.len());
+    assert!(told.leases.iter().all(|status| status.should_cancel));
+    let leave = UnregisterWorkerRequest { worker_id: "w".to_owned(), ..UnregisterWorkerRequest::default() };
+    let left = client.unregister_worker(leave).await.unwrap().into_inner();
+    assert_eq!(left.released_leases as usize, LEASES);
 }
 
 #[tokio::test]

@@ -91,6 +91,21 @@ async fn a_worker_that_says_not_to_retry_is_heard() {
 }
 
 #[tokio::test]
+async fn a_long_message_is_cut_and_loses_no_report() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let held = leased(&served, &mut client).await;
+    let report =
+        UpdateTaskStatusRequest { retryable: Some(false), ..failed("w", &held, &"x".repeat(16 * 1_024 + 1)) };
+    let told = client.update_task_status(report.clone()).await.unwrap().into_inner();
+    assert_eq!((told.verdict(), told.task_state()), (Verdict::Committed, TaskState::Failed));
+    let shown = served.task(&held.task_id).await;
+    assert_eq!(shown["error"]["message"], "x".repeat(16 * 1_024));
+    let again = client.update_task_status(report).await.unwrap().into_inner();
+    assert_eq!(again.verdict(), Verdict::Committed);
+}
+
+#[tokio::test]
 async fn a_lease_is_given_back_at_no_cost() {
     let served = Served::start().await;
     let mut client = served.worker("w").await;
@@ -157,7 +172,6 @@ async fn s3_21_malformed_reports_are_rejected_and_change_nothing() {
         UpdateTaskStatusRequest { result_json: Bytes::from("[".repeat(100)), ..completed("w", &held, "") },
         UpdateTaskStatusRequest { error_category: 99, ..failed("w", &held, "x") },
         UpdateTaskStatusRequest { error_code: "\n".to_owned(), ..failed("w", &held, "x") },
-        failed("w", &held, &"x".repeat(16 * 1_024 + 1)),
         completed("", &held, "1"),
     ];
     for report in reports {

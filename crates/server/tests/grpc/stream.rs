@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use coordinator::Registration;
 use serde_json::json;
 use server::Scheduler;
 use tokio::sync::mpsc;
@@ -14,7 +15,7 @@ use wire::grpc::{
 };
 
 use crate::support::{
-    Served, ask, completed, in_time, is_refused, lease, registration, submit, task, update,
+    Served, ask, completed, in_time, is_refused, lease, registration, scope, submit, task, update,
 };
 
 /// A worker at its end of the stream.
@@ -262,6 +263,26 @@ async fn a_session_that_was_replaced_is_told_to_stop() {
     is_refused(old.hear().await, Code::FailedPrecondition, "superseded");
     new.say(reports(Vec::new(), 1)).await;
     assert_eq!(new.tasks(1).await[0].task_id, task_id, "the new session gets the task");
+}
+
+/// Only another session says that this one should stop; who is merely forgotten comes back and goes on.
+#[tokio::test]
+async fn a_worker_that_was_pushed_out_of_the_registry_is_told_to_register_and_not_to_stop() {
+    let served = Served::start().await;
+    let session = RegisterWorkerRequest { session_id: "s".to_owned(), ..registration("w") };
+    let mut worker = Worker::open(&served, hello(session.clone(), 5)).await;
+    assert!(worker.next().await.welcome.is_some());
+    served.polls(1).await;
+    let (handle, scope) = (&served.running.handle, scope());
+    for n in 0..10_000 {
+        let other = Registration { registered_at: handle.now(), ..Registration::default() };
+        handle.registry().register(&scope, &format!("other-{n}").into(), other, handle.now().plus_ms(1));
+    }
+    let task_id = served.submit("q").await;
+    is_refused(worker.hear().await, Code::FailedPrecondition, "not_registered");
+    let mut worker = Worker::open(&served, hello(session, 5)).await;
+    assert!(worker.next().await.welcome.is_some());
+    assert_eq!(worker.tasks(1).await[0].task_id, task_id, "what it could not be given was given back");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use authority::Scope;
 use bytes::Bytes;
 use coordinator::{ClusterId, Options, Running};
 use serde_json::Value;
@@ -16,6 +17,7 @@ use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
+use wire::DEFAULT_SCOPE_NAME;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{
     LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, SubmitTask, SubmitTasksRequest, TaskStatus,
@@ -139,6 +141,11 @@ impl Served {
 
 pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it is stuck")
+}
+
+/// Where calls belong that name neither tenant nor workspace.
+pub fn scope() -> Scope {
+    Scope { tenant: DEFAULT_SCOPE_NAME.into(), workspace: DEFAULT_SCOPE_NAME.into() }
 }
 
 pub fn registration(worker: &str) -> RegisterWorkerRequest {

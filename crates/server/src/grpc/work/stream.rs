@@ -17,6 +17,7 @@ use super::batch::Batch;
 use super::outbox::{Closed, Outbox};
 use crate::app::App;
 use crate::grpc::guard::Meter;
+use crate::grpc::lease::Standing;
 use crate::grpc::values::{optional_name, worker_status};
 use crate::grpc::{lease, leased, queues, register, status};
 use crate::names::name;
@@ -284,11 +285,19 @@ impl Stream {
 
     /// Sends tasks in messages that clients can read. What cannot be sent is given back.
     async fn send_tasks(&mut self, grants: Vec<Grant>) -> Result<(), End> {
-        let current = lease::registered(&self.app, &self.scope, &self.worker, self.session.as_ref());
-        if let Err(status) = current {
+        let standing = lease::standing(&self.app, &self.scope, &self.worker, self.session.as_ref());
+        if !matches!(standing, Standing::Current(_)) {
             lease::give_back(&self.app, &self.scope, &self.worker, &grants).await?;
-            let _ = self.outbox.send(WorkResponse { should_shutdown: true, ..WorkResponse::default() }).await;
-            return Err(status.into());
+        }
+        match standing {
+            Standing::Current(_) => {}
+            Standing::Replaced => {
+                let stop = WorkResponse { should_shutdown: true, ..WorkResponse::default() };
+                let _ = self.outbox.send(stop).await;
+                return Err(status::superseded(&self.worker).into());
+            }
+            // It comes back and goes on with what it holds.
+            Standing::Unknown => return Err(status::not_registered(&self.worker).into()),
         }
         self.credit = self.credit.saturating_sub(grants.len());
         let mut rest = &grants[..];
