@@ -31,8 +31,10 @@ use crate::waiting::{Place, Waiting};
 /// Longest wait for room in the inbox before a request is refused.
 const MAX_INBOX_WAIT: Duration = Duration::from_secs(10);
 
-/// Memory for the payloads and results of requests that wait to be decided, in KiB.
+/// Memory for the payloads, results and texts of requests that wait to be decided, in KiB.
 pub(crate) const INBOX_KIB: usize = 256 << 10;
+/// The same for those that wait for that memory; what finds no room here either is refused at once.
+pub(crate) const WAITING_KIB: usize = 64 << 10;
 
 /// A request on its way, with the time at which it was received.
 pub struct Envelope {
@@ -49,6 +51,7 @@ pub struct Envelope {
 pub struct Handle {
     pub(crate) inbox: mpsc::Sender<Envelope>,
     pub(crate) inbox_kib: Arc<Semaphore>,
+    pub(crate) waiting_kib: Arc<Semaphore>,
     pub(crate) clock: Arc<Clock>,
     /// Requests that were stamped and had to wait for room; a tick must not overtake them.
     pub(crate) waiting: Waiting,
@@ -210,6 +213,8 @@ impl Handle {
             envelope.room = self.inbox_kib.clone().try_acquire_many_owned(kib).ok();
         }
         if kib > 0 && envelope.room.is_none() {
+            let held = self.waiting_kib.try_acquire_many(kib.min(WAITING_KIB as u32));
+            let _held = held.map_err(|_| Unavailable::Overloaded)?;
             self.wait_for_room(envelope, kib).await?;
         } else if let Err(refused) = self.inbox.try_send(envelope) {
             match refused {

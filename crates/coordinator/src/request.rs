@@ -40,11 +40,11 @@ pub enum Request {
 }
 
 impl Request {
-    /// What it holds of payloads and results; the rest of a request is small.
+    /// What it holds of payloads, results and texts; the rest of a request is small.
     pub fn bytes(&self) -> usize {
         match self {
-            Request::Decide(Command::SubmitTask(task)) => task.payload.len(),
-            Request::Decide(Command::ReportCompletion(report)) => report.result.len(),
+            Request::Decide(command) => bytes(command),
+            Request::Heartbeat { progress, .. } => text_bytes(progress),
             Request::Together(steps) => steps.iter().map(Step::bytes).sum(),
             Request::SubmitBatch(tasks) => tasks.iter().map(|task| task.payload.len()).sum(),
             _ => 0,
@@ -62,10 +62,23 @@ pub enum Step {
 impl Step {
     fn bytes(&self) -> usize {
         match self {
-            Step::Decide(Command::ReportCompletion(report)) => report.result.len(),
-            _ => 0,
+            Step::Decide(command) => bytes(command),
+            Step::Heartbeat { progress, .. } => text_bytes(progress),
         }
     }
+}
+
+fn bytes(command: &Command) -> usize {
+    match command {
+        Command::SubmitTask(task) => task.payload.len(),
+        Command::ReportCompletion(report) => report.result.len(),
+        Command::ReportFailure(report) => report.error.message.len(),
+        _ => 0,
+    }
+}
+
+fn text_bytes(progress: &Option<Progress>) -> usize {
+    progress.as_ref().and_then(|progress| progress.message.as_ref()).map_or(0, |text| text.len())
 }
 
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use super::{Driver, Failure, INBOX_REQUESTS};
 use crate::clock::{Clock, wall};
 use crate::effects::{self, Effect};
 use crate::engine::{Engine, Room};
-use crate::handle::{Handle, INBOX_KIB};
+use crate::handle::{Handle, INBOX_KIB, WAITING_KIB};
 use crate::history::LedgerHistory;
 use crate::metrics::Metrics;
 use crate::request::Request;
@@ -206,6 +206,7 @@ fn begin(
     let handle = Handle {
         inbox: inbox_sender,
         inbox_kib: Arc::new(Semaphore::new(INBOX_KIB)),
+        waiting_kib: Arc::new(Semaphore::new(WAITING_KIB)),
         clock,
         waiting,
         history: Arc::new(LedgerHistory::new(reader)),
