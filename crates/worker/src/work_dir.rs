@@ -3,6 +3,7 @@
 //! A worker id owns one directory below the root and holds its lock while it lives. Nothing outside that directory
 //! is ever removed.
 
+mod clearing;
 mod leftovers;
 mod recycle;
 mod remove;
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::inputs::joined;
 use crate::{Error, Failure};
+use clearing::Clearing;
 
 /// Directories that are kept for later attempts; more than most workers run at a time.
 const MAX_CLEAN: usize = 64;
@@ -34,6 +36,7 @@ pub struct WorkDirs {
     next: AtomicU64,
     /// Work in directories that goes on also if nobody waits for it.
     working: TaskTracker,
+    clearing: Arc<Clearing>,
     /// Directories that are as new and wait for another attempt.
     clean: Mutex<Vec<PathBuf>>,
     /// Unlocked when it is dropped, also by the end of the process.
@@ -79,11 +82,20 @@ impl WorkDirs {
 
     /// Does something that takes its time where it holds up nobody, and is waited for by who settles.
     fn later(self: &Arc<WorkDirs>, work: impl FnOnce(&WorkDirs) + Send + 'static) {
-        let dirs = self.clone();
+        let (dirs, begun) = (self.clone(), self.clearing.begin());
+        let work = move || {
+            work(&dirs);
+            drop(begun);
+        };
         match tokio::runtime::Handle::try_current() {
-            Ok(_) => drop(self.working.spawn_blocking(move || work(&dirs))),
-            Err(_) => work(&dirs),
+            Ok(_) => drop(self.working.spawn_blocking(work)),
+            Err(_) => work(),
         }
+    }
+
+    /// Waits until all that was let go before is cleared, or that takes too long. Blocking.
+    pub fn wait_until_cleared(&self) {
+        self.clearing.wait();
     }
 
     /// Does something in these directories that waits for the disk. It is done to its end, also when this is dropped.
@@ -139,8 +151,14 @@ impl Taken {
         remove::remove(&own).map_err(io)?;
         // Other users of the machine have no business in what actions do.
         DirBuilder::new().mode(0o700).create(&own).map_err(io)?;
-        let (next, working) = (AtomicU64::new(1), TaskTracker::new());
-        Ok(Arc::new(WorkDirs { own, next, working, clean: Mutex::default(), _lock: self.lock }))
+        Ok(Arc::new(WorkDirs {
+            own,
+            next: AtomicU64::new(1),
+            working: TaskTracker::new(),
+            clearing: Arc::default(),
+            clean: Mutex::default(),
+            _lock: self.lock,
+        }))
     }
 }
 
@@ -271,6 +289,22 @@ mod tests {
             assert!(!path.exists(), "{made}");
         }
         assert_eq!(root.path().read_dir().unwrap().count(), 2, "the lock and the worker's own directory");
+    }
+
+    #[tokio::test]
+    async fn w16_whoever_needs_the_room_waits_for_what_was_let_go() {
+        let root = tempfile::tempdir().unwrap();
+        let dirs = open(root.path(), "w").unwrap();
+        let dir = dirs.make().unwrap();
+        let path = dir.path().to_owned();
+        for n in 0..2_000 {
+            fs::write(dir.root().join(n.to_string()), "").unwrap();
+        }
+        // Enough to be seen if nobody waited for it, and beside the root, so that the whole directory goes.
+        fs::write(path.join("beside"), "").unwrap();
+        drop(dir);
+        tokio::task::spawn_blocking(move || dirs.wait_until_cleared()).await.unwrap();
+        assert!(!path.exists());
     }
 
     #[test]

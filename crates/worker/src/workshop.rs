@@ -43,6 +43,14 @@ impl Workshop {
         }))
     }
 
+    /// Fails while there is no room, also after all that earlier attempts left is cleared. Blocking.
+    pub fn check_room(&self) -> Result<(), Failure> {
+        self.disk.check().or_else(|_| {
+            self.dirs.wait_until_cleared();
+            self.disk.check()
+        })
+    }
+
     /// Runs a command to its end, whatever that is.
     pub async fn execute(&self, run: Run) -> Result<Ran, Failure> {
         self.executor.execute(run).await

@@ -154,7 +154,7 @@ impl Actions {
     async fn site(&self, instance: &str, ready: &Ready) -> Result<Site, Failure> {
         for _ in 0..MAX_ROUNDS {
             let (shop, inputs, expected) = (self.shop.clone(), ready.inputs.clone(), ready.expected.clone());
-            let make = move || shop.disk.check().and_then(|()| Site::make(&shop.dirs, &inputs, &expected));
+            let make = move || shop.check_room().and_then(|()| Site::make(&shop.dirs, &inputs, &expected));
             match self.shop.dirs.work(make).await? {
                 Ok(site) => return Ok(site),
                 Err(gone) => self.inputs.fetch_again(instance, &gone).await?,

@@ -37,8 +37,8 @@ impl Commands {
     /// Runs one command; its result is JSON.
     pub async fn run(&self, task: &Task, place: &Place) -> Result<Bytes, Failure> {
         let payload = Payload::read(&task.payload)?;
-        let (dirs, disk) = (self.shop.dirs.clone(), self.shop.disk.clone());
-        let make = move || disk.check().and_then(|()| Site::empty(&dirs));
+        let shop = self.shop.clone();
+        let make = move || shop.check_room().and_then(|()| Site::empty(&shop.dirs));
         let site = self.shop.dirs.work(make).await?;
         let timeout = payload.timeout();
         let ran = self.shop.execute(prepared(&self.shop, payload, task, &site, place)?).await?;
