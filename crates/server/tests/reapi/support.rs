@@ -86,7 +86,13 @@ impl Served {
     async fn start_in(directory: TempDir, setup: Setup) -> Served {
         let is_new = directory.path().read_dir().unwrap().next().is_none();
         let content = setup.content.clone().unwrap_or_else(|| directory.path().join("content"));
-        let store = blobs::Store::open(content, setup.store.clone()).unwrap();
+        // A process that another test is about to start may hold the lock for a moment.
+        let store = loop {
+            match blobs::Store::open(&content, setup.store.clone()) {
+                Err(blobs::OpenError::InUse(_)) => tokio::task::yield_now().await,
+                opened => break opened.unwrap(),
+            }
+        };
         let blobs = Arc::new(blobs::Local::new(store));
         let results = Results::new(blobs.clone());
         let mut options = coordinator::Options::new(&directory.path().join("data"));
