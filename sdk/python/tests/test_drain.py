@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import select
 import signal
 import threading
-import time
 import unittest
+from typing import Any
+from unittest import mock
 
 from lessor._clock import now
 from lessor._drain import Stops
 from support import PATIENCE_S
-
-ASLEEP_AFTER_S = 0.1
 
 
 class Signals(unittest.TestCase):
@@ -19,12 +19,20 @@ class Signals(unittest.TestCase):
         stops = Stops()
         self.addCleanup(stops.close)
 
+        goes_to_sleep = threading.Event()
+        sleep = select.select
+
+        def noted_sleep(*arguments: Any) -> Any:
+            # The other thread runs when this one sleeps and lets go of the interpreter.
+            goes_to_sleep.set()
+            return sleep(*arguments)
+
         def take_signal() -> None:
-            time.sleep(ASLEEP_AFTER_S)
+            goes_to_sleep.wait()
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
         before = signal.getsignal(signal.SIGTERM)
-        with stops.heard_in_signals():
+        with stops.heard_in_signals(), mock.patch("select.select", noted_sleep):
             threading.Thread(target=take_signal, daemon=True).start()
             end = now() + PATIENCE_S
             stops.sleep_until(lambda: stops.count >= 1, end)
