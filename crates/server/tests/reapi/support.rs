@@ -87,12 +87,15 @@ impl Served {
         let is_new = directory.path().read_dir().unwrap().next().is_none();
         let content = setup.content.clone().unwrap_or_else(|| directory.path().join("content"));
         // A process that another test is about to start may hold the lock for a moment.
-        let store = loop {
-            match blobs::Store::open(&content, setup.store.clone()) {
-                Err(blobs::OpenError::InUse(_)) => tokio::task::yield_now().await,
-                opened => break opened.unwrap(),
+        let open = async {
+            loop {
+                match blobs::Store::open(&content, setup.store.clone()) {
+                    Err(blobs::OpenError::InUse(_)) => tokio::task::yield_now().await,
+                    opened => break opened.unwrap(),
+                }
             }
         };
+        let store = in_time(open).await;
         let blobs = Arc::new(blobs::Local::new(store));
         let results = Results::new(blobs.clone());
         let mut options = coordinator::Options::new(&directory.path().join("data"));
