@@ -6,7 +6,7 @@
 
 pub mod action;
 mod agent;
-pub mod beneath;
+pub mod dirfd;
 mod cache;
 mod capture;
 pub mod cas;
@@ -27,7 +27,7 @@ mod proc;
 mod stop;
 mod work;
 mod work_dir;
-mod workshop;
+mod worker_context;
 
 pub use action::Actions;
 pub use agent::{Agent, Pool};
@@ -39,6 +39,6 @@ pub use disk::Disk;
 pub use error::Error;
 pub use executors::Executor;
 pub use failure::Failure;
-pub use perform::{Outcome, Performer, Place, Task};
+pub use perform::{Outcome, Performer, Permit, Task};
 pub use stop::Stopper;
 pub use work::Work;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use wire::grpc::ActionResult;
 
 use crate::Failure;
-use crate::agent::Seat;
+use crate::agent::SlotGuard;
 
 /// One leased task as the work needs it. The lease itself stays with the agent.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ impl From<Failure> for Outcome {
 #[tonic::async_trait]
 pub trait Performer: Send + Sync + 'static {
     /// Ends soon after the place is cancelled, with nothing left running. Dropping it must stop the work too.
-    async fn perform(&self, task: Task, place: Place) -> Outcome;
+    async fn perform(&self, task: Task, permit: Permit) -> Outcome;
 
     /// Whether it can begin more work now, and if not, why. Asked again and again.
     async fn fitness(&self) -> Result<(), String> {
@@ -60,14 +60,14 @@ pub trait Performer: Send + Sync + 'static {
 /// The place that an attempt takes up at its worker, for as long as anybody has it: also when the lease is lost, until
 /// the work has stopped.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Permit {
     cancel: CancellationToken,
-    seat: Option<Arc<Seat>>,
+    slot: Option<Arc<SlotGuard>>,
 }
 
-impl Place {
-    pub(crate) fn new(seat: Option<Seat>) -> Place {
-        Place { cancel: CancellationToken::new(), seat: seat.map(Arc::new) }
+impl Permit {
+    pub(crate) fn new(slot: Option<SlotGuard>) -> Permit {
+        Permit { cancel: CancellationToken::new(), slot: slot.map(Arc::new) }
     }
 
     pub(crate) fn cancel(&self) {
@@ -81,8 +81,8 @@ impl Place {
 
     /// The command has ended: the slot may go to another task while the outputs are brought home.
     pub fn free(&self) {
-        if let Some(seat) = &self.seat {
-            seat.free_slot();
+        if let Some(slot) = &self.slot {
+            slot.free_slot();
         }
     }
 }

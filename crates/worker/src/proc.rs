@@ -63,9 +63,9 @@ impl ProcStat {
 }
 
 /// Whether a process works in a directory, has a file below it open, or runs a program from there.
-pub fn is_busy_in(id: Pid, place: &Path) -> bool {
+pub fn is_busy_in(id: Pid, directory: &Path) -> bool {
     let process = directory(id);
-    let leads_there = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(place));
+    let leads_there = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(directory));
     ["cwd", "exe", "root"].into_iter().any(|link| leads_there(process.join(link)))
         || fs::read_dir(process.join("fd"))
             .is_ok_and(|files| files.flatten().any(|file| leads_there(file.path())))
@@ -104,10 +104,10 @@ mod tests {
     #[test]
     fn this_process_is_busy_where_it_has_a_file_open() {
         let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().canonicalize().unwrap();
+        let directory = dir.path().canonicalize().unwrap();
         let this = rustix::process::getpid();
-        assert!(!is_busy_in(this, &place) && all().contains(&this));
-        let _file = fs::File::create(place.join("file")).unwrap();
-        assert!(is_busy_in(this, &place));
+        assert!(!is_busy_in(this, &directory) && all().contains(&this));
+        let _file = fs::File::create(directory.join("file")).unwrap();
+        assert!(is_busy_in(this, &directory));
     }
 }

@@ -7,11 +7,11 @@ use serde::de::IgnoredAny;
 
 use crate::command::Commands;
 use crate::inputs::blocking;
-use crate::workshop::Workshop;
-use crate::{Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Place, Task};
+use crate::worker_context::WorkerContext;
+use crate::{Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Permit, Task};
 
 pub struct Work {
-    shop: Arc<Workshop>,
+    context: Arc<WorkerContext>,
     actions: Actions,
     commands: Commands,
 }
@@ -30,23 +30,23 @@ impl Work {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Work, Error> {
-        let shop = Workshop::open(&config.worker_id, &config.actions, executor, cas).await?;
-        let actions = Actions::open_in(shop.clone(), &config.actions).await?;
+        let context = WorkerContext::open(&config.worker_id, &config.actions, executor, cas).await?;
+        let actions = Actions::open_in(context.clone(), &config.actions).await?;
         let instance = config.workspace.clone().unwrap_or_default();
-        Ok(Work { actions, commands: Commands::new(shop.clone(), instance), shop })
+        Ok(Work { actions, commands: Commands::new(context.clone(), instance), context })
     }
 }
 
 #[tonic::async_trait]
 impl Performer for Work {
-    async fn perform(&self, task: Task, place: Place) -> Outcome {
+    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
         let invalid = |why: &str| {
             Failure::invalid_payload(format!("the payload is neither an action nor a command: {why}")).into()
         };
         match serde_json::from_slice(&task.payload) {
-            Ok(Kind { action_digest: Some(_), command: None }) => self.actions.perform(task, place).await,
+            Ok(Kind { action_digest: Some(_), command: None }) => self.actions.perform(task, permit).await,
             Ok(Kind { action_digest: None, command: Some(_) }) => {
-                let ended = self.commands.run(&task, &place).await;
+                let ended = self.commands.run(&task, &permit).await;
                 ended.map_or_else(Outcome::Failed, Outcome::Json)
             }
             Ok(Kind { action_digest: None, command: None }) => {
@@ -59,7 +59,7 @@ impl Performer for Work {
 
     /// A full disk is first relieved of what the worker itself keeps there and can fetch again.
     async fn fitness(&self) -> Result<(), String> {
-        let (disk, inputs) = (self.shop.disk.clone(), self.actions.inputs().clone());
+        let (disk, inputs) = (self.context.disk.clone(), self.actions.inputs().clone());
         let look = move || match disk.check() {
             Ok(()) => Ok(()),
             Err(_) => {

@@ -10,25 +10,25 @@ use std::time::Duration;
 use tokio::sync::watch;
 use wire::grpc::ErrorCategory;
 
-use super::pool::{Seat, Share};
+use super::pool::{SlotGuard, PoolHandle};
 use super::resources::Resources;
 use crate::Failure;
 
 pub struct Capacity {
-    share: Share,
+    pool: PoolHandle,
     /// Why nothing can be begun.
     unfit: Option<String>,
 }
 
 pub enum Fit {
-    Now(Seat),
+    Now(SlotGuard),
     Later,
     Never(Failure),
 }
 
 impl Capacity {
-    pub fn new(share: Share) -> Capacity {
-        Capacity { share, unfit: None }
+    pub fn new(pool: PoolHandle) -> Capacity {
+        Capacity { pool, unfit: None }
     }
 
     /// The worker has looked at itself.
@@ -47,21 +47,21 @@ impl Capacity {
 
     /// How many more tasks to ask for.
     pub fn room(&self, now: Duration) -> usize {
-        if self.is_fit() { self.share.room(now) } else { 0 }
+        if self.is_fit() { self.pool.room(now) } else { 0 }
     }
 
     /// When there may be room by the passing of time alone.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
-        self.share.next_due(now)
+        self.pool.next_due(now)
     }
 
     pub fn watch(&self) -> watch::Receiver<()> {
-        self.share.watch()
+        self.pool.watch()
     }
 
     /// Whether a task that has come can be begun beside what runs.
     pub fn judge(&self, asks: &Resources, now: Duration) -> Fit {
-        if let Some(lacking) = self.share.lacking(asks) {
+        if let Some(lacking) = self.pool.lacking(asks) {
             let message = format!("the task asks for more than this worker has: {lacking}");
             let failure = Failure::new(Failure::NOT_ENOUGH_RESOURCES, ErrorCategory::Infrastructure, message);
             return Fit::Never(failure.retryable());
@@ -69,6 +69,6 @@ impl Capacity {
         if !self.is_fit() {
             return Fit::Later;
         }
-        self.share.take(asks, now).map_or(Fit::Later, Fit::Now)
+        self.pool.take(asks, now).map_or(Fit::Later, Fit::Now)
     }
 }

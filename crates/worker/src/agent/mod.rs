@@ -4,17 +4,17 @@
 //! reports each attempt once, and says it again after a reconnect when there was no answer. Told to stop, it takes no
 //! more, waits for what runs, gives the rest back and leaves. It never executes anything itself.
 
-mod book;
+mod lease_table;
 mod capacity;
 mod connection;
 mod health;
-mod held;
+mod held_lease;
 mod lease_clock;
-mod link;
-mod pauses;
+mod reconnecting_stream;
+mod backoff;
 mod pool;
 mod resources;
-mod words;
+mod messages;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use tokio::time::{sleep, timeout};
 use wire::grpc::LeasedTask;
 
 use crate::{Config, Error, Failure, Outcome, Performer, Stopper, Task, clock};
-use book::Book;
+use lease_table::LeaseTable;
 use connection::{Connector, NoConnection};
 use health::Health;
-use link::{Link, News};
+use reconnecting_stream::{ReconnectingStream, ConnectionEvent};
 pub use pool::Pool;
-pub(crate) use pool::Seat;
+pub(crate) use pool::SlotGuard;
 
 /// How long the last words may take to be answered once the grace is over.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -43,9 +43,9 @@ const MAX_SILENCE: Duration = Duration::from_secs(30);
 pub struct Agent {
     performer: Arc<dyn Performer>,
     connector: Connector,
-    book: Book,
+    leases: LeaseTable,
     health: Health,
-    link: Link,
+    link: ReconnectingStream,
     running: JoinSet<Outcome>,
     /// The lease and the task of what runs.
     begun: HashMap<Id, (Arc<str>, String)>,
@@ -67,15 +67,15 @@ impl Agent {
         stop: Stopper,
     ) -> Result<(), Error> {
         let connector = Connector::new(&config)?;
-        let mut book = Book::new(&config, pool.join());
-        book.set_fitness(performer.fitness().await);
+        let mut leases = LeaseTable::new(&config, pool.join());
+        leases.set_fitness(performer.fitness().await);
         let mut agent = Agent {
             health: Health::new(performer.clone()),
             performer,
             connector: connector.clone(),
-            room: book.watch_room(),
-            book,
-            link: Link::new(connector),
+            room: leases.watch_room(),
+            leases,
+            link: ReconnectingStream::new(connector),
             running: JoinSet::new(),
             begun: HashMap::new(),
         };
@@ -94,7 +94,7 @@ impl Agent {
             }
         }
         tracing::info!("no more tasks are taken; waiting for those that run");
-        self.book.drain();
+        self.leases.drain();
         timeout(drain_timeout, async {
             tokio::select! {
                 () = stop.told(2) => Ok(()),
@@ -103,13 +103,13 @@ impl Agent {
         })
         .await
         .unwrap_or(Ok(()))?;
-        self.book.release_all();
+        self.leases.release_all();
         let _ = timeout(LAST_WORDS, self.until_empty()).await;
         Ok(())
     }
 
     async fn until_empty(&mut self) -> Result<(), Error> {
-        while !self.book.is_empty() {
+        while !self.leases.is_empty() {
             self.step().await?;
         }
         Ok(())
@@ -118,12 +118,12 @@ impl Agent {
     /// Waits for the next thing to happen, and does what follows from it. Nothing is lost when this is dropped.
     async fn step(&mut self) -> Result<(), Error> {
         let now = clock::now();
-        self.book.expire(now);
-        let until_due = match self.book.next_due(now) {
+        self.leases.expire(now);
+        let until_due = match self.leases.next_due(now) {
             Some(due) => due - now,
             None => MAX_SILENCE,
         };
-        let to = self.link.to().filter(|_| self.book.has_news(now));
+        let to = self.stream.to().filter(|_| self.leases.has_message_due(now));
         let send = async {
             match &to {
                 Some(to) => to.reserve().await,
@@ -132,48 +132,48 @@ impl Agent {
         };
         tokio::select! {
             biased;
-            news = self.link.news() => self.take(news)?,
+            news = self.stream.next_event() => self.take(news)?,
             Some(ended) = self.running.join_next_with_id() => self.ended(ended),
-            found = self.health.found() => self.book.set_fitness(found),
+            found = self.health.found() => self.leases.set_fitness(found),
             // The look for news that follows sees the room.
             Ok(()) = self.room.changed() => {}
             permit = send => {
                 // A stream that takes nothing more is about to say why.
                 if let Ok(permit) = permit {
-                    permit.send(self.book.outgoing(clock::now()));
+                    permit.send(self.leases.next_message(clock::now()));
                 }
             }
             () = sleep(until_due) => {
-                if self.book.is_unheard(clock::now(), MAX_SILENCE) {
-                    self.link.down("heartbeats are not answered");
+                if self.leases.is_heartbeat_overdue(clock::now(), MAX_SILENCE) {
+                    self.stream.down("heartbeats are not answered");
                 }
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, news: News) -> Result<(), Error> {
+    fn take(&mut self, news: ConnectionEvent) -> Result<(), Error> {
         match news {
-            News::Up => {
-                if let Some(connection) = self.link.connection() {
+            ConnectionEvent::Connected => {
+                if let Some(connection) = self.stream.connection() {
                     let held = std::mem::take(&mut connection.held);
-                    self.book.connected(&connection.welcome, held);
+                    self.leases.on_connected(&connection.welcome, held);
                 }
             }
-            News::Said(message) if message.should_shutdown => return Err(self.connector.superseded()),
-            News::Said(message) => {
-                for (lease_id, task) in self.book.heard(*message, clock::now()) {
+            ConnectionEvent::Message(message) if message.should_shutdown => return Err(self.connector.superseded()),
+            ConnectionEvent::Message(message) => {
+                for (lease_id, task) in self.leases.on_message(*message, clock::now()) {
                     self.begin(lease_id, task);
                 }
             }
-            News::Down => {}
-            News::Final(error) => return Err(error),
+            ConnectionEvent::Disconnected => {}
+            ConnectionEvent::Fatal(error) => return Err(error),
         }
         Ok(())
     }
 
     fn begin(&mut self, lease_id: Arc<str>, task: LeasedTask) {
-        let Some(place) = self.book.place_of(&lease_id) else { return };
+        let Some(permit) = self.leases.permit_of(&lease_id) else { return };
         tracing::info!(task = task.task_id, attempt = task.attempt, "begun");
         let task_id = task.task_id.clone();
         let task = Task {
@@ -186,7 +186,7 @@ impl Agent {
             fencing_token: task.fencing_token,
         };
         let performer = self.performer.clone();
-        let handle = self.running.spawn(async move { performer.perform(task, place).await });
+        let handle = self.running.spawn(async move { performer.perform(task, permit).await });
         self.begun.insert(handle.id(), (lease_id, task_id));
     }
 
@@ -207,14 +207,14 @@ impl Agent {
                 }
                 self.health.look_now();
             }
-            self.book.ended(&lease_id, outcome);
+            self.leases.ended(&lease_id, outcome);
         }
     }
 
     /// Stops whatever still runs, waits until it is cleaned up, and says goodbye. That touches nothing of another session
     /// that has taken this one's place.
     async fn leave(&mut self) {
-        self.book.lose_all();
+        self.leases.lose_all();
         let finished = async { while self.running.join_next().await.is_some() {} };
         if timeout(STOP_GRACE, finished).await.is_err() {
             tracing::error!("some work did not stop in time and is dropped");

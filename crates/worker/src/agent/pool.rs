@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::book::MAX_LEASES;
+use super::lease_table::MAX_LEASES;
 use super::resources::Resources;
 use crate::Config;
 
 /// How long room is kept for the agent whose turn it is. A task that it gave back is leased again within milliseconds,
 /// unless another worker has it by now.
-const TURN: Duration = Duration::from_secs(1);
+const RESERVATION: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Pool {
@@ -29,36 +29,36 @@ pub struct Pool {
 struct State {
     slots: usize,
     total: Resources,
-    seats: BTreeMap<u64, Use>,
+    in_use: BTreeMap<u64, SlotUse>,
     /// Who was turned away, in this order; each agent at most once.
-    line: VecDeque<Turn>,
+    waiters: VecDeque<Waiter>,
     last_id: u64,
 }
 
 #[derive(Debug)]
-struct Use {
+struct SlotUse {
     asks: Resources,
     has_slot: bool,
 }
 
 #[derive(Debug)]
-struct Turn {
-    share: u64,
+struct Waiter {
+    handle: u64,
     /// What was given back last for want of room.
     wanted: Resources,
     /// Since when there has been room for it.
-    since: Option<Duration>,
+    reserved_since: Option<Duration>,
 }
 
 /// One agent's part in the pool.
-pub struct Share {
+pub struct PoolHandle {
     pool: Arc<Pool>,
     id: u64,
 }
 
 /// What one attempt takes up of the pool, until this is dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct SlotGuard {
     pool: Arc<Pool>,
     id: u64,
 }
@@ -74,16 +74,16 @@ impl Pool {
         let state = State {
             slots: config.max_concurrent_tasks.clamp(1, MAX_LEASES / 2),
             total,
-            seats: BTreeMap::new(),
-            line: VecDeque::new(),
+            in_use: BTreeMap::new(),
+            waiters: VecDeque::new(),
             last_id: 0,
         };
         Arc::new(Pool { state: Mutex::new(state), changed: watch::Sender::new(()) })
     }
 
-    pub(super) fn join(self: &Arc<Pool>) -> Share {
+    pub(super) fn join(self: &Arc<Pool>) -> PoolHandle {
         let id = self.state().next_id();
-        Share { pool: self.clone(), id }
+        PoolHandle { pool: self.clone(), id }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -96,34 +96,34 @@ impl Pool {
     }
 }
 
-impl Share {
+impl PoolHandle {
     /// How many more tasks may be asked for.
     pub fn room(&self, now: Duration) -> usize {
         let mut state = self.pool.state();
-        state.settle(now);
-        match state.line.front() {
-            Some(turn) if turn.share != self.id || turn.since.is_none() => 0,
+        state.update_reservation(now);
+        match state.waiters.front() {
+            Some(waiter) if waiter.handle != self.id || waiter.reserved_since.is_none() => 0,
             _ => state.free(),
         }
     }
 
     /// Takes up what a task asks for. Without room for it, this share is next in line.
-    pub fn take(&self, asks: &Resources, now: Duration) -> Option<Seat> {
+    pub fn take(&self, asks: &Resources, now: Duration) -> Option<SlotGuard> {
         let mut state = self.pool.state();
-        state.settle(now);
-        let turn = state.line.front().filter(|turn| turn.since.is_some()).map(|turn| turn.share);
-        let is_kept_for_another = turn.is_some_and(|share| share != self.id);
+        state.update_reservation(now);
+        let turn = state.waiters.front().filter(|waiter| waiter.reserved_since.is_some()).map(|waiter| waiter.handle);
+        let is_kept_for_another = turn.is_some_and(|handle| handle != self.id);
         if is_kept_for_another || !state.has_room_for(asks) {
-            state.turn_away(self.id, *asks);
+            state.enqueue_waiter(self.id, *asks);
             return None;
         }
         let id = state.next_id();
-        state.seats.insert(id, Use { asks: *asks, has_slot: true });
+        state.in_use.insert(id, SlotUse { asks: *asks, has_slot: true });
         if turn.is_some() {
-            state.line.pop_front();
+            state.waiters.pop_front();
             self.pool.changed.send_replace(());
         }
-        Some(Seat { pool: self.pool.clone(), id })
+        Some(SlotGuard { pool: self.pool.clone(), id })
     }
 
     /// Of what the pool will never have enough for this.
@@ -134,8 +134,8 @@ impl Share {
     /// When the turn of somebody is over, whether or not he uses it.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
         let mut state = self.pool.state();
-        state.settle(now);
-        state.line.front().and_then(|turn| turn.since).map(|since| since + TURN)
+        state.update_reservation(now);
+        state.waiters.front().and_then(|waiter| waiter.reserved_since).map(|reserved_since| reserved_since + RESERVATION)
     }
 
     /// Hears of room that others have left.
@@ -144,28 +144,28 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for PoolHandle {
     fn drop(&mut self) {
-        self.pool.change(|state| state.line.retain(|turn| turn.share != self.id));
+        self.pool.change(|state| state.waiters.retain(|waiter| waiter.handle != self.id));
     }
 }
 
-impl Seat {
+impl SlotGuard {
     /// The command has ended: only the space of what it left behind is still taken up.
     pub fn free_slot(&self) {
         self.pool.change(|state| {
-            if let Some(seat) = state.seats.get_mut(&self.id) {
-                seat.has_slot = false;
-                seat.asks = Resources { disk_bytes: seat.asks.disk_bytes, ..Resources::default() };
+            if let Some(guard) = state.in_use.get_mut(&self.id) {
+                guard.has_slot = false;
+                guard.asks = Resources { disk_bytes: guard.asks.disk_bytes, ..Resources::default() };
             }
         });
     }
 }
 
-impl Drop for Seat {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.pool.change(|state| {
-            state.seats.remove(&self.id);
+            state.in_use.remove(&self.id);
         });
     }
 }
@@ -178,27 +178,27 @@ impl State {
 
     /// A slot is free once its command has ended; outputs that pile up meanwhile hold up new tasks all the same.
     fn free(&self) -> usize {
-        let busy = self.seats.values().filter(|seat| seat.has_slot).count();
+        let busy = self.in_use.values().filter(|guard| guard.has_slot).count();
         let free = self.slots.saturating_sub(busy);
-        free.min((2 * self.slots).saturating_sub(self.seats.len()))
+        free.min((2 * self.slots).saturating_sub(self.in_use.len()))
     }
 
     fn has_room_for(&self, asks: &Resources) -> bool {
-        let used = self.seats.values().fold(Resources::default(), |used, seat| used.plus(&seat.asks));
+        let used = self.in_use.values().fold(Resources::default(), |used, guard| used.plus(&guard.asks));
         self.free() > 0 && used.plus(asks).lacking(&self.total).is_none()
     }
 
     /// Finds whose turn it is.
-    fn settle(&mut self, now: Duration) {
-        while let Some(turn) = self.line.front() {
-            let has_room = self.has_room_for(&turn.wanted);
-            let since = has_room.then(|| turn.since.unwrap_or(now));
-            match since {
-                Some(since) if now >= since + TURN => {
-                    self.line.pop_front();
+    fn update_reservation(&mut self, now: Duration) {
+        while let Some(waiter) = self.waiters.front() {
+            let has_room = self.has_room_for(&waiter.wanted);
+            let reserved_since = has_room.then(|| waiter.reserved_since.unwrap_or(now));
+            match reserved_since {
+                Some(reserved_since) if now >= reserved_since + RESERVATION => {
+                    self.waiters.pop_front();
                 }
-                since => {
-                    self.line[0].since = since;
+                reserved_since => {
+                    self.waiters[0].reserved_since = reserved_since;
                     break;
                 }
             }
@@ -206,10 +206,10 @@ impl State {
     }
 
     /// Who is in line already keeps his place.
-    fn turn_away(&mut self, share: u64, wanted: Resources) {
-        match self.line.iter_mut().find(|turn| turn.share == share) {
-            Some(turn) => *turn = Turn { share, wanted, since: None },
-            None => self.line.push_back(Turn { share, wanted, since: None }),
+    fn enqueue_waiter(&mut self, handle: u64, wanted: Resources) {
+        match self.waiters.iter_mut().find(|waiter| waiter.handle == handle) {
+            Some(waiter) => *waiter = Waiter { handle, wanted, reserved_since: None },
+            None => self.waiters.push_back(Waiter { handle, wanted, reserved_since: None }),
         }
     }
 }
@@ -232,28 +232,28 @@ mod tests {
         let pool = pool(2, 0.0);
         let (a, b) = (pool.join(), pool.join());
         assert_eq!((a.room(NOW), b.room(NOW)), (2, 2), "nobody knows yet who has work");
-        let seats = [a.take(&SMALL, NOW).unwrap(), b.take(&SMALL, NOW).unwrap()];
+        let in_use = [a.take(&SMALL, NOW).unwrap(), b.take(&SMALL, NOW).unwrap()];
         assert!(a.take(&SMALL, NOW).is_none());
         assert_eq!((a.room(NOW), b.room(NOW)), (0, 0));
-        drop(seats);
+        drop(in_use);
         assert_eq!((a.room(NOW), b.room(NOW)), (2, 0), "what is free is a's, which was turned away");
     }
 
     #[test]
     fn busy_shares_take_turns() {
         let pool = pool(1, 0.0);
-        let shares = [pool.join(), pool.join(), pool.join()];
-        let mut seat = shares[0].take(&SMALL, NOW);
+        let handles = [pool.join(), pool.join(), pool.join()];
+        let mut guard = handles[0].take(&SMALL, NOW);
         let mut order: Vec<usize> = Vec::new();
         for _ in 0..9 {
             // Tasks come for everybody, and always for the first one first.
-            assert!(shares.iter().all(|share| share.take(&SMALL, NOW).is_none()));
-            drop(seat.take());
-            let asking: Vec<_> = (0..3).filter(|n| shares[*n].room(NOW) > 0).collect();
+            assert!(handles.iter().all(|handle| handle.take(&SMALL, NOW).is_none()));
+            drop(guard.take());
+            let asking: Vec<_> = (0..3).filter(|n| handles[*n].room(NOW) > 0).collect();
             assert_eq!(asking.len(), 1);
             order.extend(&asking);
-            for share in &shares {
-                seat = seat.or_else(|| share.take(&SMALL, NOW));
+            for handle in &handles {
+                guard = guard.or_else(|| handle.take(&SMALL, NOW));
             }
         }
         assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
@@ -263,15 +263,15 @@ mod tests {
     fn a_turn_that_is_not_used_is_over_after_a_moment_and_with_its_share() {
         let pool = pool(1, 0.0);
         let (a, b, c) = (pool.join(), pool.join(), pool.join());
-        let seat = a.take(&SMALL, NOW);
+        let guard = a.take(&SMALL, NOW);
         assert!(b.take(&SMALL, NOW).is_none() && c.take(&SMALL, NOW).is_none());
         assert_eq!(a.next_due(NOW), None, "a turn begins when there is room");
-        drop(seat);
+        drop(guard);
         assert_eq!((a.room(NOW), b.room(NOW), c.room(NOW)), (0, 1, 0));
-        assert_eq!(a.next_due(NOW), Some(NOW + TURN));
-        assert_eq!((b.room(NOW + TURN), c.room(NOW + TURN)), (0, 1));
+        assert_eq!(a.next_due(NOW), Some(NOW + RESERVATION));
+        assert_eq!((b.room(NOW + RESERVATION), c.room(NOW + RESERVATION)), (0, 1));
         drop(c);
-        assert_eq!((a.room(NOW + TURN), b.room(NOW + TURN)), (1, 1));
+        assert_eq!((a.room(NOW + RESERVATION), b.room(NOW + RESERVATION)), (1, 1));
     }
 
     #[test]
@@ -296,9 +296,9 @@ mod tests {
         let pool = pool(1, 0.0);
         let (a, b) = (pool.join(), pool.join());
         let heard = b.watch();
-        let seat = a.take(&SMALL, NOW).unwrap();
+        let guard = a.take(&SMALL, NOW).unwrap();
         assert!(!heard.has_changed().unwrap());
-        seat.free_slot();
+        guard.free_slot();
         assert!(heard.has_changed().unwrap());
         assert_eq!(b.room(NOW), 1);
     }

@@ -5,7 +5,7 @@
 //! by its size and time before it is handed out again. What was there before a restart is read and checked when it is
 //! first asked for, since nothing here is synced. The least recently used goes when there is too much.
 
-mod damage;
+mod corruption_log;
 mod index;
 pub mod verify;
 
@@ -24,8 +24,8 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::executors::let_starts_pass;
-use damage::Damage;
-pub use damage::Moment;
+use corruption_log::CorruptionLog;
+pub use corruption_log::Generation;
 use index::{Entry, Index};
 
 /// A content and whether it can be executed.
@@ -50,7 +50,7 @@ pub struct Stamp {
 pub struct Cache {
     directory: PathBuf,
     index: Mutex<Index>,
-    damage: Mutex<Damage>,
+    corruption: Mutex<CorruptionLog>,
     next_temporary: AtomicU64,
     /// How often contents had to go.
     evictions: AtomicU64,
@@ -97,7 +97,7 @@ impl Cache {
         Ok(Cache {
             directory,
             index: Mutex::new(index),
-            damage: Mutex::default(),
+            corruption: Mutex::default(),
             next_temporary: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             _lock: lock,
@@ -203,20 +203,20 @@ impl Cache {
     }
 
     /// From when on whoever uses contents wants to hear of damage to them.
-    pub fn now(&self) -> Moment {
-        self.damage().now()
+    pub fn now(&self) -> Generation {
+        self.corruption().now()
     }
 
     /// Those of the contents that were changed and not found to be before that moment, by this look or by another; they
     /// are thrown away. Blocking.
-    pub fn changed(&self, keys: &[Key], since: Moment) -> Vec<Key> {
+    pub fn changed(&self, keys: &[Key], since: Generation) -> Vec<Key> {
         for key in keys {
             let stamp = self.index().peek(key);
             if let Some(stamp) = stamp.filter(|stamp| stamp_of(&self.path(key)).ok() != Some(*stamp)) {
                 self.forget(key, &stamp);
             }
         }
-        let damage = self.damage();
+        let damage = self.corruption();
         keys.iter().filter(|key| damage.is_found(key, since)).copied().collect()
     }
 
@@ -246,7 +246,7 @@ impl Cache {
             if is_moved {
                 // Nobody could tell any more.
                 if stamp_of(&aside).is_ok_and(|found| found != *stamp) {
-                    self.damage().found(*key);
+                    self.corruption().found(*key);
                 }
                 discard(&aside);
             }
@@ -314,7 +314,7 @@ impl Cache {
                     discard(path);
                     return Ok(());
                 }
-                Ok(_) => self.damage().found(*key),
+                Ok(_) => self.corruption().found(*key),
                 Err(_) => {}
             }
         }
@@ -333,7 +333,7 @@ impl Cache {
         }
         let path = self.path(key);
         if path.symlink_metadata().is_ok() {
-            self.damage().found(*key);
+            self.corruption().found(*key);
         }
         index.remove(key);
         discard(&path);
@@ -352,8 +352,8 @@ impl Cache {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn damage(&self) -> MutexGuard<'_, Damage> {
-        self.damage.lock().unwrap_or_else(PoisonError::into_inner)
+    fn corruption(&self) -> MutexGuard<'_, CorruptionLog> {
+        self.corruption.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

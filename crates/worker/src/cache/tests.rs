@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::beneath::Directory;
+use crate::dirfd::Directory;
 use blobs::DigestFunction::Sha256;
 
 fn key(content: &[u8], is_executable: bool) -> Key {

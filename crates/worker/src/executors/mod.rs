@@ -13,7 +13,7 @@ mod process_group;
 mod sandbox;
 mod scratch;
 mod starter;
-mod strays;
+mod orphan_reaper;
 mod usage;
 mod users;
 

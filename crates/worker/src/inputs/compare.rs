@@ -10,7 +10,7 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Result;
 
 use super::directory::{Directory as Node, Place};
-use crate::beneath::{Directory, kind};
+use crate::dirfd::{Directory, kind};
 use crate::cache::Cache;
 
 pub struct Compared {

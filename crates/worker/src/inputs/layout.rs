@@ -11,7 +11,7 @@ use super::compare::{Compared, compare};
 use super::directory::{Directory as Node, FileNode};
 use super::tree::Tree;
 use crate::Failure;
-use crate::beneath::Directory;
+use crate::dirfd::Directory;
 use crate::cache::{Cache, Key};
 use crate::work_dir::Trash;
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::compare::compare;
 use super::tree::Tree;
-use crate::beneath::Directory;
+use crate::dirfd::Directory;
 use crate::cache::{Cache, Key};
 use crate::work_dir::Trash;
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::remove;
-use crate::beneath::Directory;
+use crate::dirfd::Directory;
 
 /// The one entry of the directory.
 const ROOT: &str = "root";

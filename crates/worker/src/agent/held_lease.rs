@@ -6,11 +6,11 @@ use prost::Message;
 use wire::grpc::{LeasedTask, TaskStatus, UpdateTaskStatusRequest};
 
 use super::lease_clock::LeaseClock;
-use super::pool::Seat;
-use crate::{Failure, Outcome, Place};
+use super::pool::SlotGuard;
+use crate::{Failure, Outcome, Permit};
 
 /// How long to wait before a report is repeated that the coordinator could not decide about.
-const UNDECIDED_PAUSE: Duration = Duration::from_secs(1);
+const RESEND_DELAY: Duration = Duration::from_secs(1);
 
 /// Longest time between heartbeats of a lease. Their answers are how a worker hears that its work is no longer wanted, so
 /// it asks far more often than the lease needs; the coordinator records only what the lease needs.
@@ -19,59 +19,59 @@ const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// Largest report. A result has at most so many bytes as the coordinator keeps it, and an error far fewer.
 const MAX_REPORT_BYTES: usize = 1024 * 1024;
 
-pub struct Held {
+pub struct HeldLease {
     pub task_id: String,
     pub clock: LeaseClock,
     pub heartbeat_interval: Duration,
-    /// Without a seat if it is never begun.
-    pub place: Place,
+    /// Without a slot if it is never begun.
+    pub permit: Permit,
     /// Whether the coordinator knows that the attempt has begun.
-    pub start: Said,
+    pub start: SendState,
     /// How the attempt ended, once it has.
-    pub report: Option<(UpdateTaskStatusRequest, Said)>,
+    pub report: Option<(UpdateTaskStatusRequest, SendState)>,
 }
 
 /// Something to be said, until it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum SendState {
     /// Not before then.
-    NotYet(Duration),
-    OnItsWay,
+    DueAt(Duration),
+    InFlight,
     Answered,
 }
 
-impl Said {
-    pub const NOW: Said = Said::NotYet(Duration::ZERO);
+impl SendState {
+    pub const NOW: SendState = SendState::DueAt(Duration::ZERO);
 
     pub fn is_due(self, now: Duration) -> bool {
-        matches!(self, Said::NotYet(at) if at <= now)
+        matches!(self, SendState::DueAt(at) if at <= now)
     }
 
     /// The connection is gone, and the answer with it.
-    pub fn again(&mut self) {
-        if *self == Said::OnItsWay {
-            *self = Said::NOW;
+    pub fn resend(&mut self) {
+        if *self == SendState::InFlight {
+            *self = SendState::NOW;
         }
     }
 
     /// The answer decided nothing.
-    pub fn undecided(&mut self, now: Duration) {
-        *self = Said::NotYet(now + UNDECIDED_PAUSE);
+    pub fn retry_later(&mut self, now: Duration) {
+        *self = SendState::DueAt(now + RESEND_DELAY);
     }
 }
 
-impl Held {
-    pub fn new(task: &LeasedTask, seat: Option<Seat>, now: Duration, default_interval: Duration) -> Held {
+impl HeldLease {
+    pub fn new(task: &LeasedTask, slot: Option<SlotGuard>, now: Duration, default_interval: Duration) -> HeldLease {
         let interval = task.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
-        Held {
+        HeldLease {
             task_id: task.task_id.clone(),
             clock: LeaseClock::new(task, now),
             heartbeat_interval: interval
                 .filter(|interval| !interval.is_zero())
                 .unwrap_or(default_interval)
                 .min(MAX_HEARTBEAT_INTERVAL),
-            place: Place::new(seat),
-            start: Said::NOW,
+            permit: Permit::new(slot),
+            start: SendState::NOW,
             report: None,
         }
     }
@@ -109,8 +109,8 @@ impl Held {
             let why = format!("it has {bytes} bytes, and at most {MAX_REPORT_BYTES} are taken");
             return self.ended(lease_id, Failure::result_rejected(&why).into());
         }
-        self.place.free();
-        self.report = Some((report, Said::NOW));
+        self.permit.free();
+        self.report = Some((report, SendState::NOW));
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
         let beaten = |interval_s: i64| {
             let heartbeat_interval = Some(prost_types::Duration { seconds: interval_s, nanos: 0 });
             let task = LeasedTask { heartbeat_interval, ..LeasedTask::default() };
-            Held::new(&task, None, Duration::ZERO, Duration::from_secs(30)).heartbeat_interval
+            HeldLease::new(&task, None, Duration::ZERO, Duration::from_secs(30)).heartbeat_interval
         };
         assert_eq!(beaten(30), MAX_HEARTBEAT_INTERVAL);
         assert_eq!(beaten(0), MAX_HEARTBEAT_INTERVAL);

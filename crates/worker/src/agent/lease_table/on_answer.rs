@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use wire::grpc::{LeaseStatus, ReportAnswer, TaskStatus, UpdateTaskStatusResponse, Verdict};
 
-use super::{Book, Said, Sent};
+use super::{LeaseTable, SendState, SentKind};
 use crate::Failure;
 
-impl Book {
-    pub(super) fn answered(
+impl LeaseTable {
+    pub(super) fn on_report_answer(
         &mut self,
         lease_id: &Arc<str>,
-        sent: Sent,
+        sent: SentKind,
         sent_at: Duration,
         answer: &ReportAnswer,
         now: Duration,
@@ -21,32 +21,32 @@ impl Book {
         let why = answer.problem.as_ref().map(|problem| problem.detail.as_str()).unwrap_or_default();
         let is_undecided = answer.problem.is_some() && told.verdict() == Verdict::Unspecified;
         match sent {
-            Sent::Release => drop(self.releases.remove(lease_id)),
-            Sent::Start if told.verdict() != Verdict::Unspecified => {
+            SentKind::Release => drop(self.releases.remove(lease_id)),
+            SentKind::Start if told.verdict() != Verdict::Unspecified => {
                 self.lose(lease_id, if why.is_empty() { "it was over on arrival" } else { why });
             }
-            Sent::Start => {
+            SentKind::Start => {
                 let Some(held) = self.held.get_mut(lease_id) else { return };
                 // A heartbeat says the same; that the attempt has begun is worth no repeat of its own.
-                held.start = Said::Answered;
+                held.start = SendState::Answered;
                 if told.lease_expires_at.is_some() {
                     held.clock.extended(sent_at);
                 }
                 if told.should_cancel {
-                    held.place.cancel();
+                    held.permit.cancel();
                 }
             }
-            Sent::Report if is_undecided => {
-                if let Some((_, said)) = self.held.get_mut(lease_id).and_then(|held| held.report.as_mut()) {
-                    said.undecided(now);
+            SentKind::Report if is_undecided => {
+                if let Some((_, state)) = self.held.get_mut(lease_id).and_then(|held| held.report.as_mut()) {
+                    state.retry_later(now);
                 }
             }
-            Sent::Report => self.judged(lease_id, &told, why),
+            SentKind::Report => self.on_verdict(lease_id, &told, why),
         }
     }
 
     /// A report has its verdict.
-    fn judged(&mut self, lease_id: &Arc<str>, told: &UpdateTaskStatusResponse, why: &str) {
+    fn on_verdict(&mut self, lease_id: &Arc<str>, told: &UpdateTaskStatusResponse, why: &str) {
         let Some(mut held) = self.held.remove(lease_id) else { return };
         let status = held.report.as_ref().map(|(report, _)| report.status());
         let is_completion = status == Some(TaskStatus::Completed);
@@ -69,7 +69,7 @@ impl Book {
         }
     }
 
-    pub(super) fn told(&mut self, status: &LeaseStatus, sent_at: Option<Duration>) {
+    pub(super) fn on_lease_status(&mut self, status: &LeaseStatus, sent_at: Option<Duration>) {
         if status.lost {
             // A lease whose report is on its way is over because of it; its own answer says how.
             let is_reporting =
@@ -86,14 +86,14 @@ impl Book {
             held.clock.extended(sent_at);
         }
         if status.should_cancel {
-            held.place.cancel();
+            held.permit.cancel();
         }
     }
 
     /// The attempt can no longer commit: its work stops, and nothing is said of it.
     pub(super) fn lose(&mut self, lease_id: &str, why: &str) {
         if let Some(held) = self.held.remove(lease_id) {
-            held.place.cancel();
+            held.permit.cancel();
             tracing::warn!(task = held.task_id, why, "a lease is lost, and its work is stopped");
         }
     }

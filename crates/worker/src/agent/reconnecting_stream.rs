@@ -10,13 +10,13 @@ use tonic::Status;
 use wire::grpc::{WorkRequest, WorkResponse};
 
 use super::connection::{Connection, Connector, NoConnection};
-use super::pauses::Pauses;
+use super::backoff::Backoff;
 use crate::Error;
 
-pub struct Link {
+pub struct ReconnectingStream {
     connector: Connector,
     state: State,
-    pauses: Pauses,
+    backoff: Backoff,
     was_up: bool,
 }
 
@@ -27,18 +27,18 @@ enum State {
 }
 
 /// What happens on the way.
-pub enum News {
+pub enum ConnectionEvent {
     /// A connection was made. Its welcome and what is held are in it.
     Up,
-    Said(Box<WorkResponse>),
+    SendState(Box<WorkResponse>),
     /// The connection is gone; another is being made.
     Down,
     Final(Error),
 }
 
-impl Link {
-    pub fn new(connector: Connector) -> Link {
-        Link { connector, state: State::Down(Instant::now()), pauses: Pauses::new(), was_up: false }
+impl ReconnectingStream {
+    pub fn new(connector: Connector) -> ReconnectingStream {
+        ReconnectingStream { connector, state: State::Down(Instant::now()), backoff: Backoff::new(), was_up: false }
     }
 
     pub fn connection(&mut self) -> Option<&mut Connection> {
@@ -57,7 +57,7 @@ impl Link {
     }
 
     /// Waits for the next news. Nothing is lost when this is dropped.
-    pub async fn news(&mut self) -> News {
+    pub async fn next_event(&mut self) -> ConnectionEvent {
         loop {
             match &mut self.state {
                 State::Down(until) => {
@@ -70,23 +70,23 @@ impl Link {
                         tracing::info!("connected to the coordinator");
                         self.was_up = true;
                         self.state = State::Up(Box::new(connection));
-                        return News::Up;
+                        return ConnectionEvent::Connected;
                     }
-                    Err(NoConnection::Final(error)) => return News::Final(error),
+                    Err(NoConnection::Final(error)) => return ConnectionEvent::Fatal(error),
                     Err(NoConnection::Fault(why)) => self.pause(&why),
                 },
                 State::Up(connection) => {
                     let end = match connection.from.message().await {
                         Ok(Some(message)) => {
                             // Only a server that talks is worth coming back to at once.
-                            self.pauses.after_success();
-                            return News::Said(Box::new(message));
+                            self.backoff.after_success();
+                            return ConnectionEvent::Message(Box::new(message));
                         }
                         Ok(None) => Status::unavailable("the coordinator ended the stream"),
                         Err(status) => status,
                     };
                     return match self.connector.read_end(&end) {
-                        NoConnection::Final(error) => News::Final(error),
+                        NoConnection::Final(error) => ConnectionEvent::Fatal(error),
                         NoConnection::Fault(why) => self.down(&why),
                     };
                 }
@@ -95,13 +95,13 @@ impl Link {
     }
 
     /// Gives the connection up.
-    pub fn down(&mut self, why: &str) -> News {
+    pub fn down(&mut self, why: &str) -> ConnectionEvent {
         self.pause(why);
-        News::Down
+        ConnectionEvent::Disconnected
     }
 
     fn pause(&mut self, why: &str) {
-        let pause: Duration = self.pauses.after_failure();
+        let pause: Duration = self.backoff.after_failure();
         tracing::warn!(why, pause_ms = pause.as_millis() as u64, "no connection to the coordinator");
         self.state = State::Down(Instant::now() + pause);
     }

@@ -1,4 +1,4 @@
-//! Pauses between tries to reach the coordinator: they grow to a bound and are left to chance in part. They never
+//! Backoff between tries to reach the coordinator: they grow to a bound and are left to chance in part. They never
 //! end: a worker that nobody tends has nothing better to do than to come back.
 
 use std::time::Duration;
@@ -7,13 +7,13 @@ const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub struct Pauses {
+pub struct Backoff {
     next: Duration,
 }
 
-impl Pauses {
-    pub fn new() -> Pauses {
-        Pauses { next: FIRST }
+impl Backoff {
+    pub fn new() -> Backoff {
+        Backoff { next: FIRST }
     }
 
     pub fn after_failure(&mut self) -> Duration {
@@ -38,13 +38,13 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_bound_and_begin_again_after_a_success() {
-        let mut pauses = Pauses::new();
+        let mut backoff = Backoff::new();
         for n in 0..20 {
             let whole = (FIRST * 2_u32.saturating_pow(n)).min(LONGEST);
-            let pause = pauses.after_failure();
+            let pause = backoff.after_failure();
             assert!(pause >= whole / 2 && pause <= whole, "{n}: {pause:?}");
         }
-        pauses.after_success();
-        assert!(pauses.after_failure() <= FIRST);
+        backoff.after_success();
+        assert!(backoff.after_failure() <= FIRST);
     }
 }

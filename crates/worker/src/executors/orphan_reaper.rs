@@ -61,17 +61,17 @@ pub fn adopt() {
 /// Children of this process in one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    pub is_one_buried: bool,
+    pub is_one_reaped: bool,
     pub is_alive: bool,
-    /// Of those that were buried.
+    /// Of those that were reaped.
     pub usage: Usage,
 }
 
-/// Buries the dead of a group, each looked at before, while it can still be read what it used up.
-pub fn bury_group(group: Pid) -> Group {
+/// Reaps the dead of a group, each looked at before, while it can still be read what it used up.
+pub fn reap_group(group: Pid) -> Group {
     let group = nix::unistd::Pid::from_raw(group.as_raw_nonzero().get());
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    let mut told = Group { is_one_buried: false, is_alive: false, usage: Usage::default() };
+    let mut told = Group { is_one_reaped: false, is_alive: false, usage: Usage::default() };
     loop {
         let dead = match waitid(Id::PGid(group), flags) {
             Ok(WaitStatus::Exited(dead, _) | WaitStatus::Signaled(dead, _, _)) => dead,
@@ -85,11 +85,11 @@ pub fn bury_group(group: Pid) -> Group {
                 Usage { user_time: stat.user_time, system_time: stat.system_time, max_rss_bytes: 0 };
         }
         let _ = waitpid(Some(dead), WaitOptions::NOHANG);
-        told.is_one_buried = true;
+        told.is_one_reaped = true;
     }
 }
 
-/// Kills what no running command can have started and what is busy in the directory of one that has ended, and buries
+/// Kills what no running command can have started and what is busy in the directory of one that has ended, and reaps
 /// the dead. Says whether somebody was killed and may have left others.
 pub fn sweep(ended: &Path) -> bool {
     let orphans = orphans();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wire::grpc::{LeaseHeartbeat, TaskStatus, UpdateTaskStatusRequest};
 
-pub fn beat(lease_id: &Arc<str>) -> LeaseHeartbeat {
+pub fn heartbeat(lease_id: &Arc<str>) -> LeaseHeartbeat {
     LeaseHeartbeat { lease_id: lease_id.to_string(), ..LeaseHeartbeat::default() }
 }
 

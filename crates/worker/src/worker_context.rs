@@ -11,7 +11,7 @@ use crate::inputs::blocking;
 use crate::work_dir::WorkDirs;
 use crate::{ActionOptions, Cas, Error, Executor, Failure};
 
-pub struct Workshop {
+pub struct WorkerContext {
     pub worker_id: String,
     pub max_output_bytes: u64,
     pub executor: Arc<dyn Executor>,
@@ -20,20 +20,20 @@ pub struct Workshop {
     pub disk: Disk,
 }
 
-impl Workshop {
+impl WorkerContext {
     /// Takes the worker's directories, and clears what an earlier process of this worker left.
     pub async fn open(
         worker_id: &str,
         options: &ActionOptions,
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
-    ) -> Result<Arc<Workshop>, Error> {
+    ) -> Result<Arc<WorkerContext>, Error> {
         let (id, root) = (worker_id.to_owned(), options.work_dir.clone());
         let taken = blocking_setup(move || WorkDirs::take(&root, &id)).await?;
         // What runs there still would write to what is removed.
         executor.clear().await.map_err(|failure| Error::Setup(failure.message))?;
         let dirs = blocking_setup(move || taken.clear()).await?;
-        Ok(Arc::new(Workshop {
+        Ok(Arc::new(WorkerContext {
             worker_id: worker_id.to_owned(),
             max_output_bytes: options.max_output_bytes,
             executor,

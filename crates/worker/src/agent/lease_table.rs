@@ -1,7 +1,7 @@
 //! What the agent knows and has to say: the leases that it holds, what was sent and not answered, how many more it
 //! takes. No network, no clock and no processes of its own: it is told what happened and says what follows.
 
-mod answers;
+mod on_answer;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use wire::grpc::{
 };
 
 use super::capacity::{Capacity, Fit};
-use super::held::{Held, Said};
-use super::pool::Share;
+use super::held_lease::{HeldLease, SendState};
+use super::pool::PoolHandle;
 use super::resources::Resources;
-use super::words::{beat, release, start};
-use crate::{Config, Outcome, Place};
+use super::messages::{heartbeat, release, start};
+use crate::{Config, Outcome, Permit};
 
 /// Most leases at a time; a heartbeat can name as many.
 pub const MAX_LEASES: usize = 1_000;
@@ -27,16 +27,16 @@ pub const MAX_LEASES: usize = 1_000;
 /// has at most one mebibyte.
 const MAX_REPORT_BYTES: usize = 2 * 1024 * 1024;
 
-pub struct Book {
+pub struct LeaseTable {
     capacity: Capacity,
-    held: BTreeMap<Arc<str>, Held>,
+    held: BTreeMap<Arc<str>, HeldLease>,
     /// Leases to be given back, and those on their way.
-    releases: BTreeMap<Arc<str>, Said>,
+    releases: BTreeMap<Arc<str>, SendState>,
     /// What was sent on this connection, in order: so are the answers.
-    sent: VecDeque<(Arc<str>, Sent, Duration)>,
+    sent: VecDeque<(Arc<str>, SentKind, Duration)>,
     /// When the heartbeats went out whose answers are to come.
-    beats: VecDeque<Duration>,
-    beaten_at: Option<Duration>,
+    unanswered_heartbeats: VecDeque<Duration>,
+    last_heartbeat_at: Option<Duration>,
     /// How many tasks the coordinator may still send.
     credit: usize,
     interval: Duration,
@@ -44,32 +44,32 @@ pub struct Book {
     max_interval: Duration,
     is_draining: bool,
     /// Whether the coordinator was told on this connection to send nothing, whatever it may still send.
-    none_told: bool,
+    is_draining_announced: bool,
     completed: i64,
     failed: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Sent {
+enum SentKind {
     Start,
     Report,
     Release,
 }
 
-impl Book {
-    pub fn new(config: &Config, share: Share) -> Book {
-        Book {
-            capacity: Capacity::new(share),
+impl LeaseTable {
+    pub fn new(config: &Config, pool: PoolHandle) -> LeaseTable {
+        LeaseTable {
+            capacity: Capacity::new(pool),
             held: BTreeMap::new(),
             releases: BTreeMap::new(),
             sent: VecDeque::new(),
-            beats: VecDeque::new(),
-            beaten_at: None,
+            unanswered_heartbeats: VecDeque::new(),
+            last_heartbeat_at: None,
             credit: 0,
             interval: config.heartbeat_interval,
             max_interval: config.heartbeat_interval,
             is_draining: false,
-            none_told: false,
+            is_draining_announced: false,
             completed: 0,
             failed: 0,
         }
@@ -77,41 +77,41 @@ impl Book {
 
     /// A connection begins: whatever was not answered on the last one is said again, and every lease is beaten at once.
     /// Leases that the coordinator thinks are here and are not are given back.
-    pub fn connected(&mut self, welcome: &RegisterWorkerResponse, known: Vec<LeaseStatus>) {
+    pub fn on_connected(&mut self, welcome: &RegisterWorkerResponse, known: Vec<LeaseStatus>) {
         let interval = welcome.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
         let told = interval.filter(|interval| !interval.is_zero());
         self.interval = told.unwrap_or(self.max_interval).min(self.max_interval);
         self.sent.clear();
-        self.beats.clear();
-        self.beaten_at = None;
+        self.unanswered_heartbeats.clear();
+        self.last_heartbeat_at = None;
         self.credit = 0;
-        self.none_told = false;
+        self.is_draining_announced = false;
         for held in self.held.values_mut() {
-            held.start.again();
-            if let Some((_, said)) = &mut held.report {
-                said.again();
+            held.start.resend();
+            if let Some((_, state)) = &mut held.report {
+                state.resend();
             }
         }
-        self.releases.values_mut().for_each(Said::again);
+        self.releases.values_mut().for_each(SendState::resend);
         for lease in known.into_iter().filter(|lease| !lease.lost && lease.problem.is_none()) {
             let lease_id = Arc::from(lease.lease_id);
             if !self.held.contains_key(&lease_id) {
-                self.releases.insert(lease_id, Said::NOW);
+                self.releases.insert(lease_id, SendState::NOW);
             }
         }
     }
 
     /// Takes in what the coordinator says. Gives the tasks to be begun.
-    pub fn heard(&mut self, message: WorkResponse, now: Duration) -> Vec<(Arc<str>, LeasedTask)> {
+    pub fn on_message(&mut self, message: WorkResponse, now: Duration) -> Vec<(Arc<str>, LeasedTask)> {
         for answer in message.reports {
             if let Some((lease_id, sent, sent_at)) = self.sent.pop_front() {
-                self.answered(&lease_id, sent, sent_at, &answer, now);
+                self.on_report_answer(&lease_id, sent, sent_at, &answer, now);
             }
         }
         if !message.leases.is_empty() {
-            let sent_at = self.beats.pop_front();
+            let sent_at = self.unanswered_heartbeats.pop_front();
             for status in message.leases {
-                self.told(&status, sent_at);
+                self.on_lease_status(&status, sent_at);
             }
         }
         let mut begun = Vec::with_capacity(message.tasks.len());
@@ -119,8 +119,8 @@ impl Book {
             self.credit = self.credit.saturating_sub(1);
             let lease_id: Arc<str> = Arc::from(task.lease_id.as_str());
             if self.is_draining || self.held.len() >= MAX_LEASES {
-                self.releases.insert(lease_id, Said::NOW);
-            } else if !self.held.contains_key(&lease_id) && self.takes(&lease_id, &task, now) {
+                self.releases.insert(lease_id, SendState::NOW);
+            } else if !self.held.contains_key(&lease_id) && self.accept_task(&lease_id, &task, now) {
                 begun.push((lease_id, task));
             }
         }
@@ -138,8 +138,8 @@ impl Book {
     }
 
     /// The place of an attempt, for its work.
-    pub fn place_of(&self, lease_id: &str) -> Option<Place> {
-        self.held.get(lease_id).map(|held| held.place.clone())
+    pub fn permit_of(&self, lease_id: &str) -> Option<Permit> {
+        self.held.get(lease_id).map(|held| held.permit.clone())
     }
 
     /// An attempt has ended. What becomes of a lease that was lost meanwhile is nobody's concern.
@@ -173,8 +173,8 @@ impl Book {
         self.held.retain(|lease_id, held| {
             let is_reporting = held.report.is_some();
             if !is_reporting {
-                held.place.cancel();
-                releases.insert(lease_id.clone(), Said::NOW);
+                held.permit.cancel();
+                releases.insert(lease_id.clone(), SendState::NOW);
             }
             is_reporting
         });
@@ -182,7 +182,7 @@ impl Book {
 
     /// Stops all work; nobody wants it any more.
     pub fn lose_all(&mut self) {
-        self.held.values().for_each(|held| held.place.cancel());
+        self.held.values().for_each(|held| held.permit.cancel());
         self.held.clear();
         self.releases.clear();
     }
@@ -194,49 +194,49 @@ impl Book {
 
     /// When time alone gives cause to look again, after now. What is due already waits for the connection.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
-        let later = |said: &Said| match said {
-            Said::NotYet(at) => Some(*at),
+        let later = |state: &SendState| match state {
+            SendState::DueAt(at) => Some(*at),
             _ => None,
         };
         let held = self.held.values().flat_map(|held| {
             let report = held.report.as_ref();
             let ends = report.is_none().then(|| held.clock.valid_until());
-            [ends, later(&held.start), report.and_then(|(_, said)| later(said))]
+            [ends, later(&held.start), report.and_then(|(_, state)| later(state))]
         });
         let releases = self.releases.values().map(later);
-        let others = [Some(self.beat_due()), self.capacity.next_due(now)];
+        let others = [Some(self.heartbeat_due()), self.capacity.next_due(now)];
         held.chain(releases).chain(others).flatten().filter(|due| *due > now).min()
     }
 
     /// Whether heartbeats that were sent have waited for an answer for so long.
-    pub fn is_unheard(&self, now: Duration, patience: Duration) -> bool {
-        self.beats.front().is_some_and(|sent_at| *sent_at + patience <= now)
+    pub fn is_heartbeat_overdue(&self, now: Duration, patience: Duration) -> bool {
+        self.unanswered_heartbeats.front().is_some_and(|sent_at| *sent_at + patience <= now)
     }
 
-    pub fn has_news(&self, now: Duration) -> bool {
-        let is_due = |held: &Held| match &held.report {
-            Some((_, said)) => said.is_due(now),
+    pub fn has_message_due(&self, now: Duration) -> bool {
+        let is_due = |held: &HeldLease| match &held.report {
+            Some((_, state)) => state.is_due(now),
             None => held.start.is_due(now),
         };
-        self.more_credit(now) > 0
-            || self.beat_due() <= now
-            || self.wants_none() != self.none_told
+        self.new_credit(now) > 0
+            || self.heartbeat_due() <= now
+            || self.wants_no_tasks() != self.is_draining_announced
             || self.held.values().any(is_due)
-            || self.releases.values().any(|said| said.is_due(now))
+            || self.releases.values().any(|state| state.is_due(now))
     }
 
     /// Everything that is to be said now. It counts as sent.
-    pub fn outgoing(&mut self, now: Duration) -> WorkRequest {
-        let credit = self.more_credit(now);
+    pub fn next_message(&mut self, now: Duration) -> WorkRequest {
+        let credit = self.new_credit(now);
         self.credit += credit;
-        self.none_told = self.wants_none();
+        self.is_draining_announced = self.wants_no_tasks();
         let mut heartbeats = Vec::new();
-        if self.beat_due() <= now {
-            self.beaten_at = Some(now);
-            heartbeats.extend(self.held.keys().map(beat));
+        if self.heartbeat_due() <= now {
+            self.last_heartbeat_at = Some(now);
+            heartbeats.extend(self.held.keys().map(heartbeat));
         }
         if !heartbeats.is_empty() {
-            self.beats.push_back(now);
+            self.unanswered_heartbeats.push_back(now);
         }
         WorkRequest {
             hello: None,
@@ -253,17 +253,17 @@ impl Book {
     }
 
     /// Whether a task can be begun. One that cannot is given back, or has failed.
-    fn takes(&mut self, lease_id: &Arc<str>, task: &LeasedTask, now: Duration) -> bool {
+    fn accept_task(&mut self, lease_id: &Arc<str>, task: &LeasedTask, now: Duration) -> bool {
         let asks = Resources::read(&task.resources_json);
         let fit = match &asks {
             Ok(asks) => self.capacity.judge(asks, now),
             Err(failure) => Fit::Never(failure.clone()),
         };
-        let new = |seat| Held::new(task, seat, now, self.interval);
+        let new = |slot| HeldLease::new(task, slot, now, self.interval);
         match fit {
-            Fit::Now(seat) => drop(self.held.insert(lease_id.clone(), new(Some(seat)))),
+            Fit::Now(slot) => drop(self.held.insert(lease_id.clone(), new(Some(slot)))),
             Fit::Later => {
-                self.releases.insert(lease_id.clone(), Said::NOW);
+                self.releases.insert(lease_id.clone(), SendState::NOW);
                 return false;
             }
             Fit::Never(failure) => {
@@ -277,21 +277,21 @@ impl Book {
         true
     }
 
-    fn wants_none(&self) -> bool {
+    fn wants_no_tasks(&self) -> bool {
         self.is_draining || !self.capacity.is_fit()
     }
 
-    fn more_credit(&self, now: Duration) -> usize {
+    fn new_credit(&self, now: Duration) -> usize {
         match self.is_draining {
             true => 0,
             false => self.capacity.room(now).saturating_sub(self.credit),
         }
     }
 
-    fn beat_due(&self) -> Duration {
+    fn heartbeat_due(&self) -> Duration {
         let shortest = self.held.values().map(|held| held.heartbeat_interval).min();
         let interval = shortest.map_or(self.interval, |shortest| shortest.min(self.interval));
-        self.beaten_at.map_or(Duration::ZERO, |beaten_at| beaten_at + interval)
+        self.last_heartbeat_at.map_or(Duration::ZERO, |last_heartbeat_at| last_heartbeat_at + interval)
     }
 
     fn due_reports(&mut self, now: Duration) -> Vec<UpdateTaskStatusRequest> {
@@ -299,24 +299,24 @@ impl Book {
         let mut bytes = 0;
         for (lease_id, held) in &mut self.held {
             // There are never more leases than reports in a message.
-            if let Some((report, said)) = &mut held.report {
+            if let Some((report, state)) = &mut held.report {
                 let size = report.encoded_len();
-                if said.is_due(now) && (bytes == 0 || bytes + size <= MAX_REPORT_BYTES) {
+                if state.is_due(now) && (bytes == 0 || bytes + size <= MAX_REPORT_BYTES) {
                     bytes += size;
-                    *said = Said::OnItsWay;
-                    self.sent.push_back((lease_id.clone(), Sent::Report, now));
+                    *state = SendState::InFlight;
+                    self.sent.push_back((lease_id.clone(), SentKind::Report, now));
                     reports.push(report.clone());
                 }
             } else if held.start.is_due(now) {
-                held.start = Said::OnItsWay;
-                self.sent.push_back((lease_id.clone(), Sent::Start, now));
+                held.start = SendState::InFlight;
+                self.sent.push_back((lease_id.clone(), SentKind::Start, now));
                 reports.push(start(lease_id, &held.task_id));
             }
         }
-        for (lease_id, said) in &mut self.releases {
-            if said.is_due(now) && reports.len() < MAX_LEASES {
-                *said = Said::OnItsWay;
-                self.sent.push_back((lease_id.clone(), Sent::Release, now));
+        for (lease_id, state) in &mut self.releases {
+            if state.is_due(now) && reports.len() < MAX_LEASES {
+                *state = SendState::InFlight;
+                self.sent.push_back((lease_id.clone(), SentKind::Release, now));
                 reports.push(release(lease_id));
             }
         }
@@ -324,7 +324,7 @@ impl Book {
     }
 
     fn state(&self) -> WorkerState {
-        match (self.wants_none(), self.held.is_empty()) {
+        match (self.wants_no_tasks(), self.held.is_empty()) {
             (true, _) => WorkerState::Draining,
             (false, true) => WorkerState::Idle,
             (false, false) => WorkerState::Busy,
