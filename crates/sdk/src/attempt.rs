@@ -15,7 +15,7 @@ use wire::Json;
 use crate::assignment::Assignment;
 use crate::contract::Contract;
 use crate::handler::{Handler, OnOutcome};
-use crate::heart::Heart;
+use crate::heartbeater::Heartbeater;
 use crate::lease_clock::LeaseClock;
 use crate::transport::ANSWER_TIMEOUT;
 use crate::{Error, Failure, Outcome, Task, clock};
@@ -68,9 +68,9 @@ impl Attempt {
 
     /// Nothing when the lease was given back meanwhile.
     async fn run(&self, handler: &Handler) -> Option<Outcome> {
-        let heart = Heart { contract: &*self.contract, task: &self.task };
-        let ended = match self.open(&heart).await {
-            Ok(true) => self.execute(handler, &heart).await,
+        let heartbeater = Heartbeater { contract: &*self.contract, task: &self.task };
+        let ended = match self.open(&heartbeater).await {
+            Ok(true) => self.execute(handler, &heartbeater).await,
             Ok(false) => Ended::Lost,
             Err(error) => Ended::Unopened(error),
         };
@@ -112,7 +112,7 @@ impl Attempt {
     }
 
     /// Whether the work may begin: the coordinator agrees where its contract wants to be asked, and the lease lives.
-    async fn open(&self, heart: &Heart<'_>) -> Result<bool, Error> {
+    async fn open(&self, heartbeater: &Heartbeater<'_>) -> Result<bool, Error> {
         if let Some(request) = self.contract.opening()? {
             let (sent_at, until) = (clock::now(), self.task.clock(|clock| clock.valid_until()));
             let answer = self.contract.transport().call(&request, ANSWER_TIMEOUT, until).await?;
@@ -125,18 +125,18 @@ impl Attempt {
                 Err(error) => return Err(error),
             }
         }
-        Ok(!self.task.clock(|clock| clock.needs_confirming()) || heart.confirm().await)
+        Ok(!self.task.clock(|clock| clock.needs_confirming()) || heartbeater.confirm().await)
     }
 
     /// Runs the handler with its heartbeats. When the lease is lost meanwhile, whatever it says is discarded.
-    async fn execute(&self, handler: &Handler, heart: &Heart<'_>) -> Ended {
+    async fn execute(&self, handler: &Handler, heartbeater: &Heartbeater<'_>) -> Ended {
         self.has_begun.store(true, Ordering::Release);
         let running = handler(self.task.clone()).in_current_span();
         let mut running = AbortOnDrop(tokio::spawn(running));
         tokio::select! {
             biased;
             ended = &mut running.0 => Ended::By(ended.unwrap_or_else(|error| Err(panicked(error)))),
-            () = heart.run() => {
+            () = heartbeater.run() => {
                 let _ = tokio::time::timeout(STOP_GRACE, &mut running.0).await;
                 Ended::Lost
             }

@@ -6,7 +6,7 @@
 //! nothing here schedules a retry, and nothing is reported after a lease is lost.
 //!
 //! ```no_run
-//! use sdk::{Failure, Task, Worker};
+//! use lessor_sdk::{Failure, Task, Worker};
 //!
 //! async fn greet(task: Task) -> Result<String, Failure> {
 //!     let name: String = task.payload()?;
@@ -14,7 +14,7 @@
 //! }
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<(), sdk::Error> {
+//! async fn main() -> Result<(), lessor_sdk::Error> {
 //!     Worker::new().concurrency(4).handler("greetings", greet).run().await
 //! }
 //! ```
@@ -30,13 +30,13 @@ mod dispatches;
 mod error;
 mod failure;
 mod handler;
-mod heart;
+mod heartbeater;
 mod key;
 mod lease_clock;
 mod lease_contract;
 mod outcome;
 mod poll;
-mod retry;
+mod backoff;
 mod signature;
 mod stop;
 mod strict;

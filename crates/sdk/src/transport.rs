@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use wire::{Problem, TENANT_HEADER, WORKSPACE_HEADER};
 
-use crate::retry::{Pauses, is_undecided};
+use crate::backoff::{Backoff, is_undecided};
 use crate::{Error, clock};
 
 const DEFAULT_URL: &str = "http://127.0.0.1:8980";
@@ -122,7 +122,7 @@ impl Transport {
     /// Asks until there is an answer that decides something, repeating what got lost: a bounded number of times, and
     /// not beyond `until`.
     pub async fn call(&self, request: &Request, timeout: Duration, until: Duration) -> Result<Answer, Error> {
-        let mut pauses = Pauses::new();
+        let mut backoff = Backoff::new();
         loop {
             let remaining = clock::until(until);
             let fault = match remaining.is_zero() {
@@ -132,7 +132,7 @@ impl Transport {
                     Err(fault) => fault,
                 },
             };
-            match pauses.after(fault.retry_after) {
+            match backoff.after(fault.retry_after) {
                 Some(pause) if clock::now() + pause < until => tokio::time::sleep(pause).await,
                 _ => return Err(Error::NoAnswer { url: self.url().to_owned(), why: fault.why }),
             }

@@ -13,7 +13,7 @@ use crate::handler::Handler;
 use crate::lease_clock::LeaseClock;
 use crate::lease_contract::LeaseContract;
 use crate::poll::Poll;
-use crate::retry::Pauses;
+use crate::backoff::Backoff;
 use crate::transport::{ANSWER_TIMEOUT, Fault, Transport};
 use crate::worker::Worker;
 use crate::{Error, clock, key};
@@ -28,7 +28,7 @@ pub struct WorkLoop {
     worker_id: Arc<str>,
     handlers: HashMap<String, Handler>,
     poll: Poll,
-    pauses: Pauses,
+    backoff: Backoff,
     attempts: JoinSet<String>,
     running: HashMap<String, Arc<Attempt>>,
 }
@@ -60,7 +60,7 @@ impl WorkLoop {
             worker_id: worker_id.into(),
             handlers,
             poll,
-            pauses: Pauses::new(),
+            backoff: Backoff::new(),
             attempts: JoinSet::new(),
             running: HashMap::new(),
         })
@@ -108,7 +108,7 @@ impl WorkLoop {
 
     async fn heard(&mut self, leases: Vec<Lease>) -> Duration {
         let asked_at = self.poll.answered();
-        self.pauses = Pauses::new();
+        self.backoff = Backoff::new();
         for lease in leases {
             self.begin(lease, asked_at).await;
         }
@@ -116,14 +116,14 @@ impl WorkLoop {
     }
 
     fn faulted(&mut self, fault: &Fault) -> Duration {
-        if let Some(pause) = self.pauses.after(fault.retry_after) {
+        if let Some(pause) = self.backoff.after(fault.retry_after) {
             tracing::warn!(why = fault.why, "a poll got no answer and is repeated");
             return pause;
         }
         // A worker outlives any outage; the pauses begin anew, and the log says so.
         tracing::error!(url = self.transport.url(), why = fault.why, "nobody can be asked for work");
-        self.pauses = Pauses::new();
-        self.pauses.after(fault.retry_after).unwrap_or_default()
+        self.backoff = Backoff::new();
+        self.backoff.after(fault.retry_after).unwrap_or_default()
     }
 
     async fn begin(&mut self, lease: Lease, asked_at: Duration) {

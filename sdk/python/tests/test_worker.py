@@ -18,7 +18,7 @@ from lessor import TaskState, Verdict
 from lessor._attempt import Attempt
 from lessor._clock import LeaseClock, now
 from lessor._contract import LeaseContract
-from lessor._heart import Heart
+from lessor._heartbeater import Heartbeater
 from lessor._http import Transport
 from support import PATIENCE_S, Case, passes
 
@@ -185,16 +185,16 @@ class Handlers(Case):
         self.assertEqual(error.category, lessor.Category.USER_CODE)
 
     def test_a_worker_that_cannot_work_on_a_task_gives_it_back(self) -> None:
-        start, has_failed = Heart.start, threading.Event()
+        start, has_failed = Heartbeater.start, threading.Event()
 
-        def fails_once(heart: Heart) -> None:
+        def fails_once(heartbeater: Heartbeater) -> None:
             if not has_failed.is_set():
                 has_failed.set()
                 raise RuntimeError("can't start new thread")
-            start(heart)
+            start(heartbeater)
 
         task_id = self.submit()
-        with mock.patch.object(Heart, "start", fails_once), self.assertLogs("lessor", logging.ERROR):
+        with mock.patch.object(Heartbeater, "start", fails_once), self.assertLogs("lessor", logging.ERROR):
             with self.working(lambda task: None):
                 self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
                 verdicts = [outcome.verdict for outcome in self.ended.wait(2)]

@@ -12,12 +12,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("blobs", &[]),
     ("wire", &[]),
     ("server", &["authority", "coordinator", "blobs", "wire"]),
-    ("worker", &["blobs", "wire"]),
-    ("sdk", &["wire"]),
+    ("worker", &["blobs", "wire", "lessor-sdk"]),
+    ("lessor-sdk", &["wire"]),
     ("conformance", &["wire"]),
     (
         "lessor",
-        &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk", "conformance"],
+        &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "lessor-sdk", "conformance"],
     ),
     ("auditor", &["authority", "ledger", "coordinator"]),
     ("simulator", &["authority", "ledger", "coordinator", "auditor"]),
@@ -41,7 +41,9 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
 }
 
 fn check_package(package: &Package) -> Vec<Finding> {
-    let manifest = if package.name == "xtask" { "xtask".into() } else { format!("crates/{}", package.name) };
+    // The package `lessor-sdk` is in `crates/sdk`.
+    let directory = package.name.trim_start_matches("lessor-");
+    let manifest = if directory == "xtask" { "xtask".into() } else { format!("crates/{directory}") };
     let finding = |message: String| Finding::new(format!("{manifest}/Cargo.toml"), 0, message);
     let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == package.name) else {
         return vec![finding(format!("`{}` has no place in dependency_direction.rs", package.name))];

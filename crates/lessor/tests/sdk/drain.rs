@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use sdk::{Task, TaskState, Worker};
+use lessor_sdk::{Task, TaskState, Worker};
 use serde_json::json;
 
 use crate::stage::{QUEUE, Stage, Working};

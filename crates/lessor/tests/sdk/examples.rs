@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use sdk::{Submit, TaskState};
+use lessor_sdk::{Submit, TaskState};
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
@@ -17,7 +17,7 @@ fn example(name: &str) -> PathBuf {
     if !path.exists() {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args(["build", "--quiet", "--profile", "test", "--package", "sdk", "--examples"])
+            .args(["build", "--quiet", "--profile", "test", "--package", "lessor-sdk", "--examples"])
             .status();
         assert!(status.unwrap().success());
     }

@@ -17,7 +17,7 @@ from ._clock import LeaseClock, now
 from ._contract import Call, Contract, Ended
 from ._errors import LessorError, NoAnswer, Problem
 from ._failures import Cancelled, Category, Failure
-from ._heart import Heart
+from ._heartbeater import Heartbeater
 from ._http import ANSWER_TIMEOUT_S, Answer, Fault, encode
 from ._outcome import Outcome, Verdict
 from ._task import Task
@@ -42,7 +42,7 @@ class Attempt:
         self._contract = contract
         self._clock = clock
         self.task = Task(assignment, clock)
-        self._heart = Heart(contract, self.task, clock, assignment["heartbeatIntervalMs"] / 1000)
+        self._heartbeater = Heartbeater(contract, self.task, clock, assignment["heartbeatIntervalMs"] / 1000)
         # Whoever gets it may speak to the coordinator about how the attempt ended: its thread, or a drain.
         self._word = threading.Lock()
         # Whether the handler was called.
@@ -74,7 +74,7 @@ class Attempt:
             return self._unopened(error) if self._word.acquire(blocking=False) else None
         if not lives:
             return self._lost() if self._word.acquire(blocking=False) else None
-        self._heart.start()
+        self._heartbeater.start()
         self.has_begun = True
         try:
             ended = self._ask(handler)
@@ -84,7 +84,7 @@ class Attempt:
             self.task.log.exception("how the handler ended cannot be told")
             ended = Ended(None, Category.USER_CODE, f"how it ended cannot be told: {type(error).__name__}")
         finally:
-            self._heart.end()
+            self._heartbeater.end()
         if not self._word.acquire(blocking=False):
             return None
         return self._lost() if self.task.lease_lost else self._report(ended)
@@ -94,7 +94,7 @@ class Attempt:
         gets lost expires by itself."""
         if not self._word.acquire(blocking=False):
             return None
-        self._heart.end()
+        self._heartbeater.end()
         self.task._lose(reason)
         call = self._contract.giving_back()
         try:
@@ -120,7 +120,7 @@ class Attempt:
                 self.task._lose(f"the coordinator says that it may not begin: {problem}")
                 return False
             self._clock.begun(sent_at)
-        return not self._clock.needs_confirming or self._heart.confirm()
+        return not self._clock.needs_confirming or self._heartbeater.confirm()
 
     def _ask(self, handler: Handler) -> Ended:
         """Runs the handler, and says how it ended."""

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::contract::{Contract, Heard};
-use crate::retry::FIRST_PAUSE;
+use crate::backoff::FIRST_PAUSE;
 use crate::transport::Answer;
 use crate::{Task, clock};
 
@@ -15,12 +15,12 @@ const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// A heartbeat that is not answered by then is repeated.
 const BEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub struct Heart<'a> {
+pub struct Heartbeater<'a> {
     pub contract: &'a dyn Contract,
     pub task: &'a Task,
 }
 
-impl Heart<'_> {
+impl Heartbeater<'_> {
     /// Beats until it is known whether the lease lives; says whether it does.
     pub async fn confirm(&self) -> bool {
         let mut pause = FIRST_PAUSE;

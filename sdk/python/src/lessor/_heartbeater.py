@@ -22,7 +22,7 @@ MIN_INTERVAL_S = 0.5
 BEAT_TIMEOUT_S = 10.0
 
 
-class Heart:
+class Heartbeater:
     def __init__(self, contract: Contract, task: Task, clock: LeaseClock, interval_s: float):
         self._contract = contract
         self._task = task
@@ -33,7 +33,7 @@ class Heart:
         self._lock = threading.Lock()
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name=f"lessor-heart-{self._task.id}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"lessor-heartbeater-{self._task.id}", daemon=True)
         self._thread.start()
 
     def end(self) -> None:

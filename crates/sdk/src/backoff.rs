@@ -1,4 +1,4 @@
-//! Pauses between repeats: they grow, are left to chance in part, and end.
+//! Backoff between repeats: they grow, are left to chance in part, and end.
 //!
 //! Only a fault on the way is repeated: no connection, a reset, a time-out, or an answer that decided nothing (full,
 //! not serving). An answer that decided something is never a reason to ask again.
@@ -20,14 +20,14 @@ pub fn is_undecided(status: u16) -> bool {
 
 /// The pauses of one request.
 #[derive(Debug)]
-pub struct Pauses {
+pub struct Backoff {
     next: Duration,
     tries: u32,
 }
 
-impl Pauses {
-    pub fn new() -> Pauses {
-        Pauses { next: FIRST_PAUSE, tries: 0 }
+impl Backoff {
+    pub fn new() -> Backoff {
+        Backoff { next: FIRST_PAUSE, tries: 0 }
     }
 
     /// How long to wait after a failed try; nothing when there have been enough. The coordinator's own word on when
@@ -54,8 +54,8 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_bound_and_end() {
-        let mut pauses = Pauses::new();
-        let all: Vec<Duration> = std::iter::from_fn(|| pauses.after(None)).collect();
+        let mut backoff = Backoff::new();
+        let all: Vec<Duration> = std::iter::from_fn(|| backoff.after(None)).collect();
         assert_eq!(all.len() as u32, MAX_TRIES - 1);
         for (n, pause) in all.iter().enumerate() {
             let whole = (FIRST_PAUSE * 2_u32.saturating_pow(n as u32)).min(MAX_PAUSE);
@@ -66,9 +66,9 @@ mod tests {
 
     #[test]
     fn the_coordinators_word_on_when_to_come_back_is_kept_within_a_bound() {
-        assert_eq!(Pauses::new().after(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)));
+        assert_eq!(Backoff::new().after(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)));
         for day_or_longer in [Duration::from_secs(86_400), Duration::from_secs(u64::MAX), Duration::MAX] {
-            assert_eq!(Pauses::new().after(Some(day_or_longer)), Some(MAX_RETRY_AFTER));
+            assert_eq!(Backoff::new().after(Some(day_or_longer)), Some(MAX_RETRY_AFTER));
         }
     }
 }
