@@ -1,74 +1,86 @@
-//! Backoff between repeats: they grow, are left to chance in part, and end.
+//! Delays between retries: exponential, with jitter and an upper bound.
 //!
-//! Only a fault on the way is repeated: no connection, a reset, a time-out, or an answer that decided nothing (full,
-//! not serving). An answer that decided something is never a reason to ask again.
+//! Only faults are retried: no connection, a reset, a timeout, or an answer that decided nothing (overloaded, not
+//! serving). An answer that decided something is never a reason to ask again.
 
 use std::time::Duration;
 
-pub const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const MAX_PAUSE: Duration = Duration::from_secs(5);
-/// Longest that the coordinator, or whoever answers in its place, may ask to wait.
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+
+pub const FIRST_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(5);
+/// Longest `Retry-After` that is honored.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
-/// Enough for a coordinator to be restarted: the pauses add up to more than a minute.
-const MAX_TRIES: u32 = 20;
+/// Enough for a coordinator to restart: the delays add up to more than a minute.
+const MAX_TRIES: usize = 20;
 
-/// Whether an answer with this status decides nothing: too slow, full, broken or not serving, or a gateway that does
-/// not reach it.
-pub fn is_undecided(status: u16) -> bool {
-    matches!(status, 408 | 429 | 500 | 502..=504)
-}
-
-/// The pauses of one request.
+/// The delays of one request, or of one connection that is made again and again.
 #[derive(Debug)]
-pub struct Backoff {
-    next: Duration,
-    tries: u32,
-}
+pub struct Backoff(ExponentialBackoff);
 
 impl Backoff {
-    pub fn new() -> Backoff {
-        Backoff { next: FIRST_PAUSE, tries: 0 }
+    /// Ends after 20 tries.
+    pub fn limited() -> Backoff {
+        Backoff(limited().build())
     }
 
-    /// How long to wait after a failed try; nothing when there have been enough. The coordinator's own word on when
-    /// to come back is kept, within a bound.
-    pub fn after(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
-        self.tries += 1;
-        if self.tries >= MAX_TRIES {
-            return None;
-        }
-        let pause = self.next.mul_f64(share());
-        self.next = (self.next * 2).min(MAX_PAUSE);
-        Some(pause.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER)))
+    /// Never ends.
+    pub fn unlimited() -> Backoff {
+        Backoff(unlimited().build())
+    }
+
+    /// The delay after a failed try, at least as long as the server asked for; `None` after the last try.
+    pub fn next_delay(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
+        self.0.next().map(|delay| at_least(delay, retry_after))
     }
 }
 
-/// Between a half and one. Without randomness the pauses are whole, which only costs their spread.
-fn share() -> f64 {
-    getrandom::u32().map_or(1.0, |draw| 0.5 + f64::from(draw) / f64::from(u32::MAX) / 2.0)
+/// The same delays for one call with [`backon::Retryable`].
+pub(crate) fn limited() -> ExponentialBuilder {
+    unlimited().with_max_times(MAX_TRIES - 1)
+}
+
+/// Each delay is between one half and the whole of its nominal length: `backon` adds up to the delay again as jitter.
+fn unlimited() -> ExponentialBuilder {
+    let builder = ExponentialBuilder::new().with_jitter().without_max_times();
+    builder.with_min_delay(FIRST_DELAY / 2).with_max_delay(MAX_DELAY / 2)
+}
+
+/// Honors `Retry-After`, up to a bound.
+pub(crate) fn at_least(delay: Duration, retry_after: Option<Duration>) -> Duration {
+    delay.max(retry_after.unwrap_or_default().min(MAX_RETRY_AFTER))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn assert_nominal(n: u32, delay: Duration) {
+        let nominal = (FIRST_DELAY * 2_u32.saturating_pow(n)).min(MAX_DELAY);
+        assert!(delay >= nominal / 2 && delay <= nominal, "{n}: {delay:?}");
+    }
+
     #[test]
-    fn pauses_grow_to_a_bound_and_end() {
-        let mut backoff = Backoff::new();
-        let all: Vec<Duration> = std::iter::from_fn(|| backoff.after(None)).collect();
-        assert_eq!(all.len() as u32, MAX_TRIES - 1);
-        for (n, pause) in all.iter().enumerate() {
-            let whole = (FIRST_PAUSE * 2_u32.saturating_pow(n as u32)).min(MAX_PAUSE);
-            assert!(*pause >= whole / 2 && *pause <= whole, "{n}: {pause:?}");
-        }
+    fn limited_delays_grow_to_a_bound_and_end() {
+        let mut backoff = Backoff::limited();
+        let all: Vec<Duration> = std::iter::from_fn(|| backoff.next_delay(None)).collect();
+        assert_eq!(all.len(), MAX_TRIES - 1);
+        (0..).zip(&all).for_each(|(n, delay)| assert_nominal(n, *delay));
         assert!(all.iter().sum::<Duration>() > Duration::from_secs(30));
     }
 
     #[test]
-    fn the_coordinators_word_on_when_to_come_back_is_kept_within_a_bound() {
-        assert_eq!(Backoff::new().after(Some(Duration::from_secs(7))), Some(Duration::from_secs(7)));
+    fn unlimited_delays_stay_at_the_bound() {
+        let mut backoff = Backoff::unlimited();
+        (0..1_000).for_each(|n| assert_nominal(n, backoff.next_delay(None).unwrap()));
+    }
+
+    #[test]
+    fn retry_after_is_honored_within_a_bound() {
+        let delay = |retry_after| Backoff::limited().next_delay(Some(retry_after));
+        assert_eq!(delay(Duration::from_secs(7)), Some(Duration::from_secs(7)));
         for day_or_longer in [Duration::from_secs(86_400), Duration::from_secs(u64::MAX), Duration::MAX] {
-            assert_eq!(Backoff::new().after(Some(day_or_longer)), Some(MAX_RETRY_AFTER));
+            assert_eq!(delay(day_or_longer), Some(MAX_RETRY_AFTER));
         }
     }
 }

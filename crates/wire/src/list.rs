@@ -11,7 +11,7 @@ use crate::{Task, TaskState};
 pub struct WaitTask {
     /// Wait up to so long for the task to become final; at most 60,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(default = 0)]
+    #[cfg_attr(feature = "openapi", param(default = 0))]
     pub wait_ms: Option<u64>,
 }
 
@@ -25,11 +25,11 @@ pub struct ListTasks {
     pub queue: Option<String>,
     /// Only tasks in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(inline)]
+    #[cfg_attr(feature = "openapi", param(inline))]
     pub state: Option<TaskState>,
     /// Most tasks on the page, from 1 to 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(default = 100)]
+    #[cfg_attr(feature = "openapi", param(default = 100))]
     pub limit: Option<usize>,
     /// The `nextPageToken` of the page before, with the same filters.
     #[serde(default, skip_serializing_if = "Option::is_none")]

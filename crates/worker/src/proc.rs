@@ -28,7 +28,7 @@ pub struct ProcStat {
 
 impl ProcStat {
     pub fn of(id: Pid) -> Option<ProcStat> {
-        ProcStat::parse(&fs::read_to_string(directory(id).join("stat")).ok()?)
+        ProcStat::parse(&fs::read_to_string(proc_dir(id).join("stat")).ok()?)
     }
 
     pub fn of_this_process() -> Option<ProcStat> {
@@ -64,7 +64,7 @@ impl ProcStat {
 
 /// Whether a process works in a directory, has a file below it open, or runs a program from there.
 pub fn is_busy_in(id: Pid, directory: &Path) -> bool {
-    let process = directory(id);
+    let process = proc_dir(id);
     let leads_there = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(directory));
     ["cwd", "exe", "root"].into_iter().any(|link| leads_there(process.join(link)))
         || fs::read_dir(process.join("fd"))
@@ -81,7 +81,7 @@ pub fn pid(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
-fn directory(id: Pid) -> PathBuf {
+fn proc_dir(id: Pid) -> PathBuf {
     Path::new("/proc").join(id.as_raw_nonzero().to_string())
 }
 

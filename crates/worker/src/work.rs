@@ -1,4 +1,4 @@
-//! Everything that a worker can do. What a task is, its payload says, whatever its queue is called.
+//! Runs tasks by the kind that their payload has: actions and commands, whatever the name of their queue.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Work {
     commands: Commands,
 }
 
-/// The fields that tell the kinds apart.
+/// The fields that distinguish the kinds.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kind {
@@ -53,21 +53,21 @@ impl Performer for Work {
                 invalid("it has no `actionDigest` and no `command`")
             }
             Ok(_) => invalid("it has both `actionDigest` and `command`"),
-            Err(_) => invalid("it is no object such as {\"command\": [\"ls\", \"-l\"]}"),
+            Err(_) => invalid("it is not an object such as {\"command\": [\"ls\", \"-l\"]}"),
         }
     }
 
-    /// A full disk is first relieved of what the worker itself keeps there and can fetch again.
+    /// Frees a full disk of cached contents first, which can be fetched again.
     async fn fitness(&self) -> Result<(), String> {
         let (disk, inputs) = (self.context.disk.clone(), self.actions.inputs().clone());
-        let look = move || match disk.check() {
+        let check = move || match disk.check() {
             Ok(()) => Ok(()),
             Err(_) => {
                 inputs.make_room(disk.lacking_bytes());
                 disk.check()
             }
         };
-        blocking(look).await.map_err(|failure| failure.message)
+        blocking(check).await.map_err(|failure| failure.message)
     }
 
     async fn settle(&self) {

@@ -17,7 +17,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("conformance", &["wire"]),
     (
         "lessor",
-        &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "lessor-sdk", "conformance"],
+        &[
+            "authority",
+            "ledger",
+            "coordinator",
+            "blobs",
+            "wire",
+            "server",
+            "worker",
+            "lessor-sdk",
+            "conformance",
+        ],
     ),
     ("auditor", &["authority", "ledger", "coordinator"]),
     ("simulator", &["authority", "ledger", "coordinator", "auditor"]),

@@ -61,7 +61,10 @@ impl Actions {
         Actions::open_in(context, options).await
     }
 
-    pub(crate) async fn open_in(context: Arc<WorkerContext>, options: &ActionOptions) -> Result<Actions, Error> {
+    pub(crate) async fn open_in(
+        context: Arc<WorkerContext>,
+        options: &ActionOptions,
+    ) -> Result<Actions, Error> {
         let own = options.clone();
         let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
         let inputs = Inputs::new(Arc::new(cache), context.cas.clone(), options.allow_absolute_symlinks);
@@ -153,8 +156,10 @@ impl Actions {
     /// even if nobody waits for that.
     async fn site(&self, instance: &str, ready: &Ready) -> Result<Site, Failure> {
         for _ in 0..MAX_ROUNDS {
-            let (context, inputs, expected) = (self.context.clone(), ready.inputs.clone(), ready.expected.clone());
-            let make = move || context.check_room().and_then(|()| Site::make(&context.dirs, &inputs, &expected));
+            let (context, inputs, expected) =
+                (self.context.clone(), ready.inputs.clone(), ready.expected.clone());
+            let make =
+                move || context.check_disk().and_then(|()| Site::make(&context.dirs, &inputs, &expected));
             match self.context.dirs.work(make).await? {
                 Ok(site) => return Ok(site),
                 Err(gone) => self.inputs.fetch_again(instance, &gone).await?,

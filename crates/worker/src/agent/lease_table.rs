@@ -1,5 +1,6 @@
-//! What the agent knows and has to say: the leases that it holds, what was sent and not answered, how many more it
-//! takes. No network, no clock and no processes of its own: it is told what happened and says what follows.
+//! The state of the agent: the leases that it holds, the messages without an answer, and the credit for more tasks.
+//!
+//! The table does no I/O and reads no clock: it takes events and returns the messages that follow from them.
 
 mod on_answer;
 
@@ -16,34 +17,34 @@ use wire::grpc::{
 
 use super::capacity::{Capacity, Fit};
 use super::held_lease::{HeldLease, SendState};
+use super::messages::{heartbeat, release, start};
 use super::pool::PoolHandle;
 use super::resources::Resources;
-use super::messages::{heartbeat, release, start};
 use crate::{Config, Outcome, Permit};
 
-/// Most leases at a time; a heartbeat can name as many.
+/// Most leases at a time. One heartbeat message can name as many.
 pub const MAX_LEASES: usize = 1_000;
-/// Most bytes of reports in one message, of the four mebibytes that it may have. One report is never larger: a result
-/// has at most one mebibyte.
+/// Most bytes of reports in one message, of the 4 MiB that a message may have. A single report is smaller: a result has
+/// at most 1 MiB.
 const MAX_REPORT_BYTES: usize = 2 * 1024 * 1024;
 
 pub struct LeaseTable {
     capacity: Capacity,
     held: BTreeMap<Arc<str>, HeldLease>,
-    /// Leases to be given back, and those on their way.
+    /// Leases to be released.
     releases: BTreeMap<Arc<str>, SendState>,
-    /// What was sent on this connection, in order: so are the answers.
+    /// Messages that were sent on this connection; the answers come in the same order.
     sent: VecDeque<(Arc<str>, SentKind, Duration)>,
-    /// When the heartbeats went out whose answers are to come.
+    /// When the unanswered heartbeats were sent.
     unanswered_heartbeats: VecDeque<Duration>,
     last_heartbeat_at: Option<Duration>,
     /// How many tasks the coordinator may still send.
     credit: usize,
     interval: Duration,
-    /// The longest that the operator allows.
+    /// The operator's limit.
     max_interval: Duration,
     is_draining: bool,
-    /// Whether the coordinator was told on this connection to send nothing, whatever it may still send.
+    /// Whether this connection has announced that the worker takes no tasks.
     is_draining_announced: bool,
     completed: i64,
     failed: i64,
@@ -75,12 +76,12 @@ impl LeaseTable {
         }
     }
 
-    /// A connection begins: whatever was not answered on the last one is said again, and every lease is beaten at once.
-    /// Leases that the coordinator thinks are here and are not are given back.
+    /// Resends every message that the last connection left unanswered, and sends a heartbeat for every lease at once.
+    /// Releases the leases that the coordinator knows of and the worker does not.
     pub fn on_connected(&mut self, welcome: &RegisterWorkerResponse, known: Vec<LeaseStatus>) {
         let interval = welcome.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
-        let told = interval.filter(|interval| !interval.is_zero());
-        self.interval = told.unwrap_or(self.max_interval).min(self.max_interval);
+        let interval = interval.filter(|interval| !interval.is_zero());
+        self.interval = interval.unwrap_or(self.max_interval).min(self.max_interval);
         self.sent.clear();
         self.unanswered_heartbeats.clear();
         self.last_heartbeat_at = None;
@@ -101,7 +102,7 @@ impl LeaseTable {
         }
     }
 
-    /// Takes in what the coordinator says. Gives the tasks to be begun.
+    /// Applies a message of the coordinator. Returns the tasks to begin.
     pub fn on_message(&mut self, message: WorkResponse, now: Duration) -> Vec<(Arc<str>, LeasedTask)> {
         for answer in message.reports {
             if let Some((lease_id, sent, sent_at)) = self.sent.pop_front() {
@@ -127,47 +128,45 @@ impl LeaseTable {
         begun
     }
 
-    /// The worker has looked at itself.
     pub fn set_fitness(&mut self, fitness: Result<(), String>) {
         self.capacity.set_fitness(fitness);
     }
 
-    /// Hears of room that other agents have left.
-    pub fn watch_room(&self) -> watch::Receiver<()> {
+    /// Notifies of slots and resources that other agents have freed.
+    pub fn watch_pool(&self) -> watch::Receiver<()> {
         self.capacity.watch()
     }
 
-    /// The place of an attempt, for its work.
     pub fn permit_of(&self, lease_id: &str) -> Option<Permit> {
         self.held.get(lease_id).map(|held| held.permit.clone())
     }
 
-    /// An attempt has ended. What becomes of a lease that was lost meanwhile is nobody's concern.
-    pub fn ended(&mut self, lease_id: &str, outcome: Outcome) {
+    /// Ignores attempts whose lease was lost meanwhile.
+    pub fn on_attempt_end(&mut self, lease_id: &str, outcome: Outcome) {
         if let Some(held) = self.held.get_mut(lease_id) {
-            held.ended(lease_id, outcome);
+            held.on_attempt_end(lease_id, outcome);
         }
     }
 
-    /// Stops work whose lease is over by the worker's own clock.
+    /// Cancels attempts whose lease is over by the worker's own clock.
     pub fn expire(&mut self, now: Duration) {
         let over: Vec<_> = self
             .held
             .iter()
-            .filter(|(_, held)| held.report.is_none() && held.clock.is_over(now))
+            .filter(|(_, held)| held.report.is_none() && held.clock.valid_until() <= now)
             .map(|(lease_id, _)| lease_id.clone())
             .collect();
         for lease_id in over {
-            self.lose(&lease_id, "it ran out without an answered heartbeat");
+            self.lose(&lease_id, "the lease ran out without an answered heartbeat");
         }
     }
 
-    /// No more tasks.
+    /// Takes no more tasks.
     pub fn drain(&mut self) {
         self.is_draining = true;
     }
 
-    /// Stops all work that has not ended, and gives its leases back.
+    /// Cancels all attempts that have not ended and releases their leases.
     pub fn release_all(&mut self) {
         let releases = &mut self.releases;
         self.held.retain(|lease_id, held| {
@@ -180,35 +179,35 @@ impl LeaseTable {
         });
     }
 
-    /// Stops all work; nobody wants it any more.
+    /// Cancels all attempts without a report.
     pub fn lose_all(&mut self) {
         self.held.values().for_each(|held| held.permit.cancel());
         self.held.clear();
         self.releases.clear();
     }
 
-    /// Whether nothing is held and nothing remains to be said.
+    /// Whether there is no lease and nothing to send.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.releases.is_empty()
     }
 
-    /// When time alone gives cause to look again, after now. What is due already waits for the connection.
+    /// The next time after `now` when something becomes due. What is due already waits for the connection.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
-        let later = |state: &SendState| match state {
+        let due_at = |state: &SendState| match state {
             SendState::DueAt(at) => Some(*at),
             _ => None,
         };
         let held = self.held.values().flat_map(|held| {
             let report = held.report.as_ref();
             let ends = report.is_none().then(|| held.clock.valid_until());
-            [ends, later(&held.start), report.and_then(|(_, state)| later(state))]
+            [ends, due_at(&held.start), report.and_then(|(_, state)| due_at(state))]
         });
-        let releases = self.releases.values().map(later);
+        let releases = self.releases.values().map(due_at);
         let others = [Some(self.heartbeat_due()), self.capacity.next_due(now)];
         held.chain(releases).chain(others).flatten().filter(|due| *due > now).min()
     }
 
-    /// Whether heartbeats that were sent have waited for an answer for so long.
+    /// Whether a heartbeat has been unanswered for `patience`.
     pub fn is_heartbeat_overdue(&self, now: Duration, patience: Duration) -> bool {
         self.unanswered_heartbeats.front().is_some_and(|sent_at| *sent_at + patience <= now)
     }
@@ -225,7 +224,7 @@ impl LeaseTable {
             || self.releases.values().any(|state| state.is_due(now))
     }
 
-    /// Everything that is to be said now. It counts as sent.
+    /// Takes everything that is due now, as one message.
     pub fn next_message(&mut self, now: Duration) -> WorkRequest {
         let credit = self.new_credit(now);
         self.credit += credit;
@@ -252,11 +251,11 @@ impl LeaseTable {
         }
     }
 
-    /// Whether a task can be begun. One that cannot is given back, or has failed.
+    /// Whether a task can begin. One that does not fit now is released; one that never fits has failed.
     fn accept_task(&mut self, lease_id: &Arc<str>, task: &LeasedTask, now: Duration) -> bool {
-        let asks = Resources::read(&task.resources_json);
+        let asks = Resources::parse(&task.resources_json);
         let fit = match &asks {
-            Ok(asks) => self.capacity.judge(asks, now),
+            Ok(asks) => self.capacity.fit(asks, now),
             Err(failure) => Fit::Never(failure.clone()),
         };
         let new = |slot| HeldLease::new(task, slot, now, self.interval);
@@ -267,9 +266,9 @@ impl LeaseTable {
                 return false;
             }
             Fit::Never(failure) => {
-                tracing::warn!(task = task.task_id, why = failure.message, "a task cannot be done here");
+                tracing::warn!(task = task.task_id, why = failure.message, "the worker cannot run a task");
                 let mut held = new(None);
-                held.ended(lease_id, failure.into());
+                held.on_attempt_end(lease_id, failure.into());
                 self.held.insert(lease_id.clone(), held);
                 return false;
             }
@@ -282,23 +281,20 @@ impl LeaseTable {
     }
 
     fn new_credit(&self, now: Duration) -> usize {
-        match self.is_draining {
-            true => 0,
-            false => self.capacity.room(now).saturating_sub(self.credit),
-        }
+        if self.is_draining { 0 } else { self.capacity.free_slots(now).saturating_sub(self.credit) }
     }
 
     fn heartbeat_due(&self) -> Duration {
         let shortest = self.held.values().map(|held| held.heartbeat_interval).min();
         let interval = shortest.map_or(self.interval, |shortest| shortest.min(self.interval));
-        self.last_heartbeat_at.map_or(Duration::ZERO, |last_heartbeat_at| last_heartbeat_at + interval)
+        self.last_heartbeat_at.map_or(Duration::ZERO, |last| last + interval)
     }
 
     fn due_reports(&mut self, now: Duration) -> Vec<UpdateTaskStatusRequest> {
         let mut reports = Vec::new();
         let mut bytes = 0;
         for (lease_id, held) in &mut self.held {
-            // There are never more leases than reports in a message.
+            // A message has room for a report of every lease.
             if let Some((report, state)) = &mut held.report {
                 let size = report.encoded_len();
                 if state.is_due(now) && (bytes == 0 || bytes + size <= MAX_REPORT_BYTES) {

@@ -1,4 +1,4 @@
-//! What the agent says of its leases, as messages.
+//! Builds the agent's messages about its leases.
 
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
-//! The slots and resources of a machine: one pool, of which every agent of the process has a share.
+//! The slots and resources of a machine, shared by all agents of the process.
 //!
-//! Whether an agent's tasks wait is known only when one comes, so all agents ask while there is room, and what comes for
-//! one when the room is gone is given back. Room that becomes free after that is kept for the agent that was turned away
-//! first, until a task comes for it or a moment has passed. So no agent is kept out by busier ones, and one that has
-//! nothing to do keeps nobody waiting.
+//! An agent learns only from its next task whether tasks wait for it. So all agents ask while slots are free, and a task
+//! that arrives when none is left is released. The agent that released a task first gets the next free slot: it is
+//! reserved until a task arrives or a moment has passed. So busy agents starve nobody, and idle ones delay nobody.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +14,8 @@ use super::lease_table::MAX_LEASES;
 use super::resources::Resources;
 use crate::Config;
 
-/// How long room is kept for the agent whose turn it is. A task that it gave back is leased again within milliseconds,
-/// unless another worker has it by now.
+/// How long a slot is reserved for the first waiter. The task that it released is leased again within milliseconds,
+/// unless another worker has taken it.
 const RESERVATION: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -30,7 +29,7 @@ struct State {
     slots: usize,
     total: Resources,
     in_use: BTreeMap<u64, SlotUse>,
-    /// Who was turned away, in this order; each agent at most once.
+    /// The agents that had to release a task, in order; each agent at most once.
     waiters: VecDeque<Waiter>,
     last_id: u64,
 }
@@ -44,19 +43,19 @@ struct SlotUse {
 #[derive(Debug)]
 struct Waiter {
     handle: u64,
-    /// What was given back last for want of room.
+    /// What its last released task requested.
     wanted: Resources,
-    /// Since when there has been room for it.
+    /// Since when enough has been free for it.
     reserved_since: Option<Duration>,
 }
 
-/// One agent's part in the pool.
+/// One agent's access to the pool.
 pub struct PoolHandle {
     pool: Arc<Pool>,
     id: u64,
 }
 
-/// What one attempt takes up of the pool, until this is dropped.
+/// The slot and the resources of one attempt, until the guard is dropped.
 #[derive(Debug)]
 pub struct SlotGuard {
     pool: Arc<Pool>,
@@ -64,7 +63,6 @@ pub struct SlotGuard {
 }
 
 impl Pool {
-    /// With as much as this worker may use.
     pub fn new(config: &Config) -> Arc<Pool> {
         let total = Resources {
             cpu_cores: config.cpu_cores,
@@ -97,48 +95,56 @@ impl Pool {
 }
 
 impl PoolHandle {
-    /// How many more tasks may be asked for.
-    pub fn room(&self, now: Duration) -> usize {
+    /// How many more tasks the agent may ask for.
+    pub fn free_slots(&self, now: Duration) -> usize {
         let mut state = self.pool.state();
         state.update_reservation(now);
         match state.waiters.front() {
             Some(waiter) if waiter.handle != self.id || waiter.reserved_since.is_none() => 0,
-            _ => state.free(),
+            _ => state.free_slots(),
         }
     }
 
-    /// Takes up what a task asks for. Without room for it, this share is next in line.
+    /// Takes a slot and the resources that a task requests. If they are not free, this handle becomes a waiter.
     pub fn take(&self, asks: &Resources, now: Duration) -> Option<SlotGuard> {
         let mut state = self.pool.state();
         state.update_reservation(now);
-        let turn = state.waiters.front().filter(|waiter| waiter.reserved_since.is_some()).map(|waiter| waiter.handle);
-        let is_kept_for_another = turn.is_some_and(|handle| handle != self.id);
-        if is_kept_for_another || !state.has_room_for(asks) {
+        let reserved_for = state
+            .waiters
+            .front()
+            .filter(|waiter| waiter.reserved_since.is_some())
+            .map(|waiter| waiter.handle);
+        let is_reserved_for_another = reserved_for.is_some_and(|handle| handle != self.id);
+        if is_reserved_for_another || !state.fits(asks) {
             state.enqueue_waiter(self.id, *asks);
             return None;
         }
         let id = state.next_id();
         state.in_use.insert(id, SlotUse { asks: *asks, has_slot: true });
-        if turn.is_some() {
+        if reserved_for.is_some() {
             state.waiters.pop_front();
             self.pool.changed.send_replace(());
         }
         Some(SlotGuard { pool: self.pool.clone(), id })
     }
 
-    /// Of what the pool will never have enough for this.
+    /// Describes a resource of which the pool will never have enough.
     pub fn lacking(&self, asks: &Resources) -> Option<String> {
         asks.lacking(&self.pool.state().total)
     }
 
-    /// When the turn of somebody is over, whether or not he uses it.
+    /// When the current reservation ends.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
         let mut state = self.pool.state();
         state.update_reservation(now);
-        state.waiters.front().and_then(|waiter| waiter.reserved_since).map(|reserved_since| reserved_since + RESERVATION)
+        state
+            .waiters
+            .front()
+            .and_then(|waiter| waiter.reserved_since)
+            .map(|reserved_since| reserved_since + RESERVATION)
     }
 
-    /// Hears of room that others have left.
+    /// Notifies of every change.
     pub fn watch(&self) -> watch::Receiver<()> {
         self.pool.changed.subscribe()
     }
@@ -151,7 +157,7 @@ impl Drop for PoolHandle {
 }
 
 impl SlotGuard {
-    /// The command has ended: only the space of what it left behind is still taken up.
+    /// Frees the slot after the command has ended. The disk space of its outputs stays in use.
     pub fn free_slot(&self) {
         self.pool.change(|state| {
             if let Some(guard) = state.in_use.get_mut(&self.id) {
@@ -176,23 +182,23 @@ impl State {
         self.last_id
     }
 
-    /// A slot is free once its command has ended; outputs that pile up meanwhile hold up new tasks all the same.
-    fn free(&self) -> usize {
+    /// A slot is free once its command has ended, but outputs that are still being uploaded limit new tasks too.
+    fn free_slots(&self) -> usize {
         let busy = self.in_use.values().filter(|guard| guard.has_slot).count();
         let free = self.slots.saturating_sub(busy);
         free.min((2 * self.slots).saturating_sub(self.in_use.len()))
     }
 
-    fn has_room_for(&self, asks: &Resources) -> bool {
+    fn fits(&self, asks: &Resources) -> bool {
         let used = self.in_use.values().fold(Resources::default(), |used, guard| used.plus(&guard.asks));
-        self.free() > 0 && used.plus(asks).lacking(&self.total).is_none()
+        self.free_slots() > 0 && used.plus(asks).lacking(&self.total).is_none()
     }
 
-    /// Finds whose turn it is.
+    /// Reserves a slot for the first waiter, and drops waiters whose reservation has ended.
     fn update_reservation(&mut self, now: Duration) {
         while let Some(waiter) = self.waiters.front() {
-            let has_room = self.has_room_for(&waiter.wanted);
-            let reserved_since = has_room.then(|| waiter.reserved_since.unwrap_or(now));
+            let fits = self.fits(&waiter.wanted);
+            let reserved_since = fits.then(|| waiter.reserved_since.unwrap_or(now));
             match reserved_since {
                 Some(reserved_since) if now >= reserved_since + RESERVATION => {
                     self.waiters.pop_front();
@@ -205,7 +211,7 @@ impl State {
         }
     }
 
-    /// Who is in line already keeps his place.
+    /// A waiter keeps its position.
     fn enqueue_waiter(&mut self, handle: u64, wanted: Resources) {
         match self.waiters.iter_mut().find(|waiter| waiter.handle == handle) {
             Some(waiter) => *waiter = Waiter { handle, wanted, reserved_since: None },
@@ -228,28 +234,32 @@ mod tests {
     }
 
     #[test]
-    fn shares_use_no_more_slots_than_there_are_together() {
+    fn agents_together_use_no_more_slots_than_there_are() {
         let pool = pool(2, 0.0);
         let (a, b) = (pool.join(), pool.join());
-        assert_eq!((a.room(NOW), b.room(NOW)), (2, 2), "nobody knows yet who has work");
+        assert_eq!((a.free_slots(NOW), b.free_slots(NOW)), (2, 2), "nobody knows yet who has work");
         let in_use = [a.take(&SMALL, NOW).unwrap(), b.take(&SMALL, NOW).unwrap()];
         assert!(a.take(&SMALL, NOW).is_none());
-        assert_eq!((a.room(NOW), b.room(NOW)), (0, 0));
+        assert_eq!((a.free_slots(NOW), b.free_slots(NOW)), (0, 0));
         drop(in_use);
-        assert_eq!((a.room(NOW), b.room(NOW)), (2, 0), "what is free is a's, which was turned away");
+        assert_eq!(
+            (a.free_slots(NOW), b.free_slots(NOW)),
+            (2, 0),
+            "the free slots are reserved for a, the first waiter"
+        );
     }
 
     #[test]
-    fn busy_shares_take_turns() {
+    fn busy_agents_take_turns() {
         let pool = pool(1, 0.0);
         let handles = [pool.join(), pool.join(), pool.join()];
         let mut guard = handles[0].take(&SMALL, NOW);
         let mut order: Vec<usize> = Vec::new();
         for _ in 0..9 {
-            // Tasks come for everybody, and always for the first one first.
+            // Tasks arrive for every agent, and always for the first one first.
             assert!(handles.iter().all(|handle| handle.take(&SMALL, NOW).is_none()));
             drop(guard.take());
-            let asking: Vec<_> = (0..3).filter(|n| handles[*n].room(NOW) > 0).collect();
+            let asking: Vec<_> = (0..3).filter(|n| handles[*n].free_slots(NOW) > 0).collect();
             assert_eq!(asking.len(), 1);
             order.extend(&asking);
             for handle in &handles {
@@ -260,46 +270,50 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_not_used_is_over_after_a_moment_and_with_its_share() {
+    fn an_unused_reservation_ends_after_a_moment_and_with_its_agent() {
         let pool = pool(1, 0.0);
         let (a, b, c) = (pool.join(), pool.join(), pool.join());
         let guard = a.take(&SMALL, NOW);
         assert!(b.take(&SMALL, NOW).is_none() && c.take(&SMALL, NOW).is_none());
-        assert_eq!(a.next_due(NOW), None, "a turn begins when there is room");
+        assert_eq!(a.next_due(NOW), None, "a reservation begins when a slot is free");
         drop(guard);
-        assert_eq!((a.room(NOW), b.room(NOW), c.room(NOW)), (0, 1, 0));
+        assert_eq!((a.free_slots(NOW), b.free_slots(NOW), c.free_slots(NOW)), (0, 1, 0));
         assert_eq!(a.next_due(NOW), Some(NOW + RESERVATION));
-        assert_eq!((b.room(NOW + RESERVATION), c.room(NOW + RESERVATION)), (0, 1));
+        assert_eq!((b.free_slots(NOW + RESERVATION), c.free_slots(NOW + RESERVATION)), (0, 1));
         drop(c);
-        assert_eq!((a.room(NOW + RESERVATION), b.room(NOW + RESERVATION)), (1, 1));
+        assert_eq!((a.free_slots(NOW + RESERVATION), b.free_slots(NOW + RESERVATION)), (1, 1));
     }
 
     #[test]
-    fn a_large_task_of_one_share_is_not_kept_out_by_small_ones_of_another() {
+    fn small_tasks_of_one_agent_do_not_starve_a_large_task_of_another() {
         let pool = pool(8, 4.0);
         let (a, b) = (pool.join(), pool.join());
         let small = [a.take(&SMALL, NOW).unwrap(), a.take(&SMALL, NOW).unwrap()];
         let large = Resources { cpu_cores: 3.0, ..SMALL };
         assert!(b.take(&large, NOW).is_none());
-        let late = a.take(&SMALL, NOW).expect("it was on its way, and there is room");
-        assert_eq!((a.room(NOW), b.room(NOW)), (0, 0), "nothing is asked for until the large one has room");
+        let late = a.take(&SMALL, NOW).expect("it was in flight, and it fits");
+        assert_eq!(
+            (a.free_slots(NOW), b.free_slots(NOW)),
+            (0, 0),
+            "nobody asks for tasks until the large one fits"
+        );
         small[0].free_slot();
         drop(small);
-        assert!(a.take(&SMALL, NOW).is_none(), "it is kept for the large one");
-        assert!(b.room(NOW) > 0);
+        assert!(a.take(&SMALL, NOW).is_none(), "the slot is reserved for the large one");
+        assert!(b.free_slots(NOW) > 0);
         assert!(b.take(&large, NOW).is_some());
         drop(late);
     }
 
     #[test]
-    fn room_that_one_leaves_is_heard_of_by_the_others() {
+    fn a_slot_that_one_agent_frees_notifies_the_others() {
         let pool = pool(1, 0.0);
         let (a, b) = (pool.join(), pool.join());
-        let heard = b.watch();
+        let changed = b.watch();
         let guard = a.take(&SMALL, NOW).unwrap();
-        assert!(!heard.has_changed().unwrap());
+        assert!(!changed.has_changed().unwrap());
         guard.free_slot();
-        assert!(heard.has_changed().unwrap());
-        assert_eq!(b.room(NOW), 1);
+        assert!(changed.has_changed().unwrap());
+        assert_eq!(b.free_slots(NOW), 1);
     }
 }

@@ -1,108 +1,107 @@
-//! The way to the coordinator, whether it is there at the moment or not: it is made again, with growing pauses, for as
-//! long as somebody waits on it.
+//! The stream to the coordinator, reconnected with backoff for as long as someone waits on it.
 
 use std::pin::Pin;
-use std::time::Duration;
 
+use lessor_sdk::protocol::Backoff;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tonic::Status;
 use wire::grpc::{WorkRequest, WorkResponse};
 
-use super::connection::{Connection, Connector, NoConnection};
-use super::backoff::Backoff;
+use super::connection::{ConnectError, Connection, Connector};
 use crate::Error;
 
 pub struct ReconnectingStream {
     connector: Connector,
     state: State,
+    /// Never ends: a worker without a coordinator has nothing better to do than to come back.
     backoff: Backoff,
-    was_up: bool,
+    was_connected: bool,
 }
 
 enum State {
-    Down(Instant),
-    Connecting(Pin<Box<dyn Future<Output = Result<Connection, NoConnection>> + Send>>),
-    Up(Box<Connection>),
+    Disconnected { retry_at: Instant },
+    Connecting(Pin<Box<dyn Future<Output = Result<Connection, ConnectError>> + Send>>),
+    Connected(Box<Connection>),
 }
 
-/// What happens on the way.
 pub enum ConnectionEvent {
-    /// A connection was made. Its welcome and what is held are in it.
-    Up,
-    SendState(Box<WorkResponse>),
-    /// The connection is gone; another is being made.
-    Down,
-    Final(Error),
+    /// The connection holds the welcome and the leases that the coordinator knows of.
+    Connected,
+    Message(Box<WorkResponse>),
+    /// The connection is lost, and another one will be made.
+    Disconnected,
+    Fatal(Error),
 }
 
 impl ReconnectingStream {
     pub fn new(connector: Connector) -> ReconnectingStream {
-        ReconnectingStream { connector, state: State::Down(Instant::now()), backoff: Backoff::new(), was_up: false }
+        let state = State::Disconnected { retry_at: Instant::now() };
+        ReconnectingStream { connector, state, backoff: Backoff::unlimited(), was_connected: false }
     }
 
     pub fn connection(&mut self) -> Option<&mut Connection> {
         match &mut self.state {
-            State::Up(connection) => Some(connection),
+            State::Connected(connection) => Some(connection),
             _ => None,
         }
     }
 
-    /// Where to send, while there is a connection.
-    pub fn to(&self) -> Option<mpsc::Sender<WorkRequest>> {
+    /// The sending half, while there is a connection.
+    pub fn sender(&self) -> Option<mpsc::Sender<WorkRequest>> {
         match &self.state {
-            State::Up(connection) => Some(connection.to.clone()),
+            State::Connected(connection) => Some(connection.to.clone()),
             _ => None,
         }
     }
 
-    /// Waits for the next news. Nothing is lost when this is dropped.
+    /// Waits for the next event. Cancel-safe.
     pub async fn next_event(&mut self) -> ConnectionEvent {
         loop {
             match &mut self.state {
-                State::Down(until) => {
-                    sleep_until(*until).await;
-                    let connecting = self.connector.clone().connect(self.was_up);
+                State::Disconnected { retry_at } => {
+                    sleep_until(*retry_at).await;
+                    let connecting = self.connector.clone().connect(self.was_connected);
                     self.state = State::Connecting(Box::pin(connecting));
                 }
                 State::Connecting(connecting) => match connecting.await {
                     Ok(connection) => {
                         tracing::info!("connected to the coordinator");
-                        self.was_up = true;
-                        self.state = State::Up(Box::new(connection));
+                        self.was_connected = true;
+                        self.state = State::Connected(Box::new(connection));
                         return ConnectionEvent::Connected;
                     }
-                    Err(NoConnection::Final(error)) => return ConnectionEvent::Fatal(error),
-                    Err(NoConnection::Fault(why)) => self.pause(&why),
+                    Err(ConnectError::Fatal(error)) => return ConnectionEvent::Fatal(error),
+                    Err(ConnectError::Transient(why)) => self.schedule_retry(&why),
                 },
-                State::Up(connection) => {
+                State::Connected(connection) => {
                     let end = match connection.from.message().await {
                         Ok(Some(message)) => {
-                            // Only a server that talks is worth coming back to at once.
-                            self.backoff.after_success();
+                            // Only a message ends the backoff: a server that hangs up after the welcome is not healthy.
+                            self.backoff = Backoff::unlimited();
                             return ConnectionEvent::Message(Box::new(message));
                         }
                         Ok(None) => Status::unavailable("the coordinator ended the stream"),
                         Err(status) => status,
                     };
-                    return match self.connector.read_end(&end) {
-                        NoConnection::Final(error) => ConnectionEvent::Fatal(error),
-                        NoConnection::Fault(why) => self.down(&why),
+                    return match self.connector.classify_end(&end) {
+                        ConnectError::Fatal(error) => ConnectionEvent::Fatal(error),
+                        ConnectError::Transient(why) => self.disconnect(&why),
                     };
                 }
             }
         }
     }
 
-    /// Gives the connection up.
-    pub fn down(&mut self, why: &str) -> ConnectionEvent {
-        self.pause(why);
+    /// Drops the connection; the next event makes another one.
+    pub fn disconnect(&mut self, why: &str) -> ConnectionEvent {
+        self.schedule_retry(why);
         ConnectionEvent::Disconnected
     }
 
-    fn pause(&mut self, why: &str) {
-        let pause: Duration = self.backoff.after_failure();
-        tracing::warn!(why, pause_ms = pause.as_millis() as u64, "no connection to the coordinator");
-        self.state = State::Down(Instant::now() + pause);
+    fn schedule_retry(&mut self, why: &str) {
+        let delay = self.backoff.next_delay(None).unwrap_or_default();
+        tracing::warn!(why, retry_in_ms = delay.as_millis() as u64, "no connection to the coordinator");
+        self.state = State::Disconnected { retry_at: Instant::now() + delay };
     }
 }

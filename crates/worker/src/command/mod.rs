@@ -38,16 +38,17 @@ impl Commands {
     pub async fn run(&self, task: &Task, permit: &Permit) -> Result<Bytes, Failure> {
         let payload = Payload::read(&task.payload)?;
         let context = self.context.clone();
-        let make = move || context.check_room().and_then(|()| Site::empty(&context.dirs));
+        let make = move || context.check_disk().and_then(|()| Site::empty(&context.dirs));
         let site = self.context.dirs.work(make).await?;
         let timeout = payload.timeout();
         let ran = self.context.execute(prepared(&self.context, payload, task, &site, permit)?).await?;
         permit.free();
-        let exit_code = self.context.exit_code(&ran, timeout).await.map_err(|failure| match failure.code {
-            // Unlike an action's, this time limit may be met by another machine at another time.
-            Failure::TIMEOUT => failure.retryable(),
-            _ => failure,
-        })?;
+        let exit_code =
+            self.context.exit_code(&ran, timeout).await.map_err(|failure| match failure.code {
+                // Unlike an action's, this time limit may be met by another machine at another time.
+                Failure::TIMEOUT => failure.retryable(),
+                _ => failure,
+            })?;
         unless(permit.cancelled(), async {
             match exit_code {
                 0 => self.result(&site).await,

@@ -69,7 +69,12 @@ impl Started {
         let leader = command.spawn()?;
         let id = i32::try_from(leader.id()).ok().and_then(Pid::from_raw);
         let id = id.ok_or_else(|| io::Error::other("a process without a number"))?;
-        Ok(Started { id, bond, work_dir: work_dir.to_owned(), leader: Some((leader, orphan_reaper::watch(id))) })
+        Ok(Started {
+            id,
+            bond,
+            work_dir: work_dir.to_owned(),
+            leader: Some((leader, orphan_reaper::watch(id))),
+        })
     }
 }
 

@@ -19,7 +19,7 @@ use blobs::Digest;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-use crate::cache::{Cache, Key, Generation};
+use crate::cache::{Cache, Generation, Key};
 use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
 use directory::Directory;

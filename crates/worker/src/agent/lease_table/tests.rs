@@ -97,14 +97,14 @@ fn credit_is_given_once_for_each_slot_that_becomes_free() {
     table.permit_of("a").unwrap().free();
     assert_eq!(table.next_message(seconds(101)).credit, 1);
     assert!(!table.has_message_due(seconds(101)), "it was given");
-    table.ended("a", done());
+    table.on_attempt_end("a", done());
     assert_eq!(table.next_message(seconds(101)).credit, 0, "the slot was free before");
 }
 
 #[test]
 fn a_report_is_said_until_it_is_answered_and_only_once_on_a_connection() {
     let mut table = table(&["a"]);
-    table.ended("a", done());
+    table.on_attempt_end("a", done());
     assert_eq!(table.next_message(seconds(101)).reports.len(), 1);
     assert_eq!(table.next_message(seconds(102)).reports.len(), 0);
     table.on_connected(&welcome(), Vec::new());
@@ -121,7 +121,7 @@ fn a_report_is_said_until_it_is_answered_and_only_once_on_a_connection() {
 #[test]
 fn a_result_that_is_rejected_becomes_a_failure_which_is_said_once() {
     let mut table = table(&["a"]);
-    table.ended("a", done());
+    table.on_attempt_end("a", done());
     table.next_message(seconds(101));
     table.on_message(answers(vec![verdict(Verdict::Rejected)]), seconds(101));
     let state = table.next_message(seconds(101)).reports;
@@ -133,8 +133,8 @@ fn a_result_that_is_rejected_becomes_a_failure_which_is_said_once() {
 #[test]
 fn answers_belong_to_reports_in_their_order() {
     let mut table = table(&["a", "b"]);
-    table.ended("a", done());
-    table.ended("b", Failure::cancelled().into());
+    table.on_attempt_end("a", done());
+    table.on_attempt_end("b", Failure::cancelled().into());
     let state = table.next_message(seconds(101)).reports;
     assert_eq!(state.iter().map(|report| report.lease_id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     table.on_message(answers(vec![verdict(Verdict::Cancelled), verdict(Verdict::Committed)]), seconds(101));
@@ -155,7 +155,7 @@ fn a_lease_ends_by_the_workers_own_clock_unless_heartbeats_are_answered() {
     assert!(!cancelled(&table, "a"));
     table.expire(seconds(180));
     assert!(cancelled(&table, "a") && table.is_empty(), "nothing is reported");
-    table.ended("a", done());
+    table.on_attempt_end("a", done());
     assert!(table.is_empty());
 }
 
@@ -168,8 +168,8 @@ fn a_lost_lease_stops_its_work_and_a_cancel_lets_it_report() {
     let cancel = LeaseStatus { lease_id: "b".to_owned(), should_cancel: true, ..LeaseStatus::default() };
     table.on_message(WorkResponse { leases: vec![lost, cancel], ..WorkResponse::default() }, seconds(120));
     assert!(a.cancelled().is_cancelled() && b.cancelled().is_cancelled());
-    table.ended("a", done());
-    table.ended("b", Failure::cancelled().into());
+    table.on_attempt_end("a", done());
+    table.on_attempt_end("b", Failure::cancelled().into());
     let state = table.next_message(seconds(121)).reports;
     assert_eq!((state.len(), state[0].lease_id.as_str()), (1, "b"));
 }
@@ -187,7 +187,7 @@ fn the_slot_of_a_lost_lease_is_taken_until_its_work_has_stopped() {
 #[test]
 fn a_lease_that_is_over_because_of_its_report_is_not_lost() {
     let mut table = table(&["a"]);
-    table.ended("a", done());
+    table.on_attempt_end("a", done());
     table.next_message(seconds(120));
     let lost = LeaseStatus { lease_id: "a".to_owned(), lost: true, ..LeaseStatus::default() };
     let both = WorkResponse { leases: vec![lost], ..answers(vec![undecided()]) };
@@ -221,7 +221,10 @@ fn a_draining_worker_takes_nothing_and_gives_back_what_comes() {
     assert!(a.cancelled().is_cancelled());
     let state = table.next_message(seconds(102)).reports;
     assert_eq!((state[0].lease_id.as_str(), state[0].release), ("a", true));
-    table.on_message(answers(vec![verdict(Verdict::Unspecified), verdict(Verdict::Unspecified)]), seconds(102));
+    table.on_message(
+        answers(vec![verdict(Verdict::Unspecified), verdict(Verdict::Unspecified)]),
+        seconds(102),
+    );
     assert!(table.is_empty());
 }
 
@@ -231,13 +234,13 @@ fn large_results_go_out_in_messages_that_the_coordinator_takes() {
     for lease_id in ["a", "b", "c"] {
         let stdout_raw = vec![0; 1_000_000];
         let result = wire::grpc::ActionResult { stdout_raw, ..Default::default() };
-        table.ended(lease_id, Outcome::Action(Box::new(result)));
+        table.on_attempt_end(lease_id, Outcome::Action(Box::new(result)));
     }
     assert_eq!(table.next_message(seconds(101)).reports.len(), 2);
     assert!(table.has_message_due(seconds(101)));
     assert_eq!(table.next_message(seconds(101)).reports.len(), 1);
     let result = wire::grpc::ActionResult { stdout_raw: vec![0; 5_000_000], ..Default::default() };
-    table.ended("a", Outcome::Action(Box::new(result)));
+    table.on_attempt_end("a", Outcome::Action(Box::new(result)));
     assert_eq!(table.next_message(seconds(101)).reports[0].error_code, "result_rejected");
 }
 
@@ -272,7 +275,11 @@ fn a_task_for_which_there_is_no_room_is_given_back_and_waited_for() {
     assert_eq!(table.on_message(asking("b", r#"{"cpuCores":2}"#), seconds(100)).len(), 0);
     let state = table.next_message(seconds(100));
     assert_eq!((released(&state), state.credit), (vec!["b"], 0), "nothing is asked for until b has room");
-    assert_eq!(table.on_message(asking("c", r#"{"cpuCores":1}"#), seconds(100)).len(), 1, "it was on its way");
+    assert_eq!(
+        table.on_message(asking("c", r#"{"cpuCores":1}"#), seconds(100)).len(),
+        1,
+        "it was on its way"
+    );
     table.permit_of("a").unwrap().free();
     assert_eq!(table.next_message(seconds(101)).credit, 2, "cores are free once the command has ended");
     assert_eq!(table.on_message(asking("b", r#"{"cpuCores":2}"#), seconds(101)).len(), 1);
@@ -311,7 +318,7 @@ fn a_task_that_asks_for_more_than_there_is_fails_and_says_so() {
 fn w16_a_worker_that_is_not_fit_asks_for_nothing_and_gives_back_what_comes() {
     let mut table = table(&["a"]);
     table.set_fitness(Err("the disk is full".to_owned()));
-    table.ended("a", done());
+    table.on_attempt_end("a", done());
     let state = table.next_message(seconds(101));
     assert_eq!((state.credit, state.reports.len()), (0, 1), "what ran is reported all the same");
     assert_eq!(state.state(), WorkerState::Draining, "credit that is out already is not to be used");

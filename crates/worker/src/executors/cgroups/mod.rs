@@ -81,10 +81,18 @@ impl Cgroups {
     pub fn open(key: &str, limits: &Limits) -> Cgroups {
         let mounts = Mounts::read().unwrap_or_default();
         let directory = |controller| Cgroups::controller_dir(&mounts, controller, key, limits);
-        Cgroups { controllers: Controller::ALL.into_iter().filter_map(directory).collect(), next: AtomicU64::new(1) }
+        Cgroups {
+            controllers: Controller::ALL.into_iter().filter_map(directory).collect(),
+            next: AtomicU64::new(1),
+        }
     }
 
-    fn controller_dir(mounts: &Mounts, controller: Controller, key: &str, limits: &Limits) -> Option<ControllerDir> {
+    fn controller_dir(
+        mounts: &Mounts,
+        controller: Controller,
+        key: &str,
+        limits: &Limits,
+    ) -> Option<ControllerDir> {
         let name = controller.name();
         let (version, base) = mounts.of(name)?;
         let parent = base.join(format!("lessor-{key}"));
@@ -166,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_limit_without_its_controller_is_named() {
-        let directory = ControllerDir { controller: Controller::Cpu, version: Version::V1, parent: PathBuf::new() };
+        let directory =
+            ControllerDir { controller: Controller::Cpu, version: Version::V1, parent: PathBuf::new() };
         let groups = Cgroups { controllers: vec![directory], next: AtomicU64::new(1) };
         let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: None };
         assert_eq!(groups.lacks(&limits), [Controller::Memory]);
@@ -180,8 +189,11 @@ mod tests {
         let [cpu, memory] = ["cpu", "memory"].map(|name| dir.path().join(name));
         fs::create_dir_all(cpu.join("2")).unwrap();
         fs::create_dir_all(memory.join("1")).unwrap();
-        let directory =
-            |controller, parent: &PathBuf| ControllerDir { controller, version: Version::V1, parent: parent.clone() };
+        let directory = |controller, parent: &PathBuf| ControllerDir {
+            controller,
+            version: Version::V1,
+            parent: parent.clone(),
+        };
         let controllers = vec![directory(Controller::Cpu, &cpu), directory(Controller::Memory, &memory)];
         let groups = Cgroups { controllers, next: AtomicU64::new(1) };
         let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: None };
