@@ -5,9 +5,9 @@ use super::Finding;
 use super::repository::Repository;
 
 const SOURCES: &str = "crates/authority/src/";
-/// The switch by which a test plants bugs keeps what is planted. Nothing else remembers anything, and without the test
-/// neither does it: see `planted_bugs`.
-const SWITCH: &str = "crates/authority/src/quirk.rs";
+/// The switch by which a test injects bugs keeps what is injected. Nothing else remembers anything, and without the test
+/// neither does it: see `injected_bugs`.
+const SWITCH: &str = "crates/authority/src/injected_bug.rs";
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::io",

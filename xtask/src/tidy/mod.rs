@@ -8,12 +8,12 @@ mod dependency_direction;
 mod dependency_list;
 mod file_header;
 mod file_length;
+mod injected_bugs;
 mod leftovers;
 mod licences;
 mod links;
 mod lints;
 mod machine_paths;
-mod planted_bugs;
 mod repository;
 mod requirements;
 mod test_sleeps;
@@ -64,9 +64,9 @@ const RULES: &[Rule] = &[
         check: authority_purity::check,
     },
     Rule {
-        name: "planted-bugs",
-        why: "bugs that tests plant stay out of everything that is shipped",
-        check: planted_bugs::check,
+        name: "injected-bugs",
+        why: "bugs that tests inject stay out of everything that is shipped",
+        check: injected_bugs::check,
     },
     Rule {
         name: "dependency-list",

@@ -1,13 +1,13 @@
-//! Bugs can be planted in the simulator and nowhere else: no other crate switches on the feature that lets them in,
+//! Bugs can be injected in the simulator and nowhere else: no other crate switches on the feature that lets them in,
 //! not even for its tests, so that every other build of the product is without them.
 
 use super::Finding;
 use super::repository::{Package, Repository};
 
 /// The feature that lets bugs in.
-const FEATURE: &str = "planted";
+const FEATURE: &str = "injected-bugs";
 /// The one crate that may enable it.
-const MAY_PLANT: &str = "simulator";
+const MAY_INJECT: &str = "simulator";
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
     repository.own_packages().flat_map(check_package).collect()
@@ -17,7 +17,7 @@ fn check_package(package: &Package) -> Vec<Finding> {
     let finding = |message: String| Finding::new(format!("crates/{}/Cargo.toml", package.name), 0, message);
     let enabled = package.dependencies.iter().filter(|dependency| is_ours(&dependency.features));
     let asked = enabled
-        .filter(|_| package.name != MAY_PLANT)
+        .filter(|_| package.name != MAY_INJECT)
         .map(|dependency| format!("`{}` enables `{FEATURE}` of `{}`", package.name, dependency.name));
     // A feature that brings it along, the default one before all, would enable it behind the manifests' back.
     let passed_on = package
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_simulator_may_plant_bugs() {
+    fn only_the_simulator_may_inject_bugs() {
         assert_eq!(check_package(&with_feature("simulator", None)), []);
         for name in ["ledger", "coordinator", "server", "lessor", "chaos"] {
             assert_eq!(check_package(&with_feature(name, None)).len(), 1, "{name}");
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn no_feature_brings_bugs_along() {
-        for brings in ["authority/planted", "planted", "authority?/planted"] {
+        for brings in ["authority/injected-bugs", "injected-bugs", "authority?/injected-bugs"] {
             let mut package = own_package("ledger", &["./authority"]);
             package.features.insert("default".into(), vec![brings.into()]);
             assert_eq!(check_package(&package).len(), 1, "{brings}");
