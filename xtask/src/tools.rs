@@ -179,7 +179,7 @@ fn runs(probe: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::shown;
+    use crate::steps::render_command;
 
     #[test]
     fn a_missing_program_does_not_run() {
