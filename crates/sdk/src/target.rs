@@ -100,12 +100,13 @@ impl Target {
     /// handlers have their grace, and what is left is reported as not done. Keep the HTTP server up meanwhile.
     pub async fn run(&self) -> Result<(), Error> {
         let stopper = self.stopper();
-        match self.0.options.hears_signals {
-            true => tokio::select! {
+        if self.0.options.hears_signals {
+            tokio::select! {
                 () = self.drain() => {}
                 () = stop_on_signals(stopper)? => {}
-            },
-            false => self.drain().await,
+            }
+        } else {
+            self.drain().await;
         }
         Ok(())
     }

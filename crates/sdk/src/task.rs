@@ -142,9 +142,10 @@ impl Task {
 
     /// Fails with CANCELLED if the handler should stop: `task.checkpoint()?`.
     pub fn checkpoint(&self) -> Result<(), Failure> {
-        match self.is_cancelled() {
-            true => Err(Failure::cancelled(self.cancel_reason().unwrap_or_else(|| "cancelled".to_owned()))),
-            false => Ok(()),
+        if self.is_cancelled() {
+            Err(Failure::cancelled(self.cancel_reason().unwrap_or_else(|| "cancelled".to_owned())))
+        } else {
+            Ok(())
         }
     }
 

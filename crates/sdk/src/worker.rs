@@ -133,9 +133,10 @@ impl Worker {
     pub async fn run(self) -> Result<(), Error> {
         let transport = Transport::new(&self.address)?;
         let stopper = self.stopper.clone();
-        let signals: Pin<Box<dyn Future<Output = ()> + Send>> = match self.hears_signals {
-            true => Box::pin(stop_on_signals(stopper)?),
-            false => Box::pin(std::future::pending()),
+        let signals: Pin<Box<dyn Future<Output = ()> + Send>> = if self.hears_signals {
+            Box::pin(stop_on_signals(stopper)?)
+        } else {
+            Box::pin(std::future::pending())
         };
         let work = WorkLoop::new(self, transport)?;
         tokio::select! {

@@ -147,9 +147,10 @@ impl Cache {
     pub fn add_file(&self, key: &Key, path: &Path) -> io::Result<()> {
         let add = || {
             let file = File::open(path)?;
-            match verify::is_right(&file, &key.digest)? {
-                true => self.keep(key, file, path),
-                false => Err(io::Error::other(WrongContent)),
+            if verify::is_right(&file, &key.digest)? {
+                self.keep(key, file, path)
+            } else {
+                Err(io::Error::other(WrongContent))
             }
         };
         add().inspect_err(|_| discard(path))
@@ -268,9 +269,10 @@ impl Cache {
                     && File::open(&path)
                         .and_then(|file| verify::is_right(&file, &key.digest))
                         .unwrap_or(false);
-                match is_right {
-                    true => self.index().verified(key),
-                    false => self.forget(key, &entry.stamp),
+                if is_right {
+                    self.index().verified(key)
+                } else {
+                    self.forget(key, &entry.stamp)
                 }
                 is_right
             }

@@ -110,7 +110,7 @@ pub fn sweep(ended: &Path) -> bool {
         if proc::is_dead(&stat) {
             let _ = waitpid(Some(id), WaitOptions::NOHANG);
         } else if !running.iter().any(may_be_of) || stat.comm == SANDBOX || proc::is_busy_in(id, ended) {
-            if !stat.comm == SANDBOX {
+            if stat.comm != SANDBOX {
                 tracing::info!(pid = id.as_raw_nonzero().get(), "what a command left behind is killed");
             }
             let _ = kill_process(id, Signal::KILL);

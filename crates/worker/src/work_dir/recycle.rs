@@ -71,8 +71,5 @@ fn is_untouched(path: &Path) -> io::Result<bool> {
 }
 
 fn remove_entry(entry: &fs::DirEntry) -> io::Result<()> {
-    match entry.file_type()?.is_dir() {
-        true => remove::remove(&entry.path()),
-        false => fs::remove_file(entry.path()),
-    }
+    if entry.file_type()?.is_dir() { remove::remove(&entry.path()) } else { fs::remove_file(entry.path()) }
 }
