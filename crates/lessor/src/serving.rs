@@ -170,7 +170,7 @@ fn coordinator_options(
     let mut cluster = [0; 16];
     getrandom::fill(&mut cluster).map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
     let mut start = coordinator::Options::new(data.path());
-    start.effects.push(Box::new(keeper));
+    start.projections.push(Box::new(keeper));
     start.ledger.create = settings.may_create.then_some(coordinator::ClusterId(cluster));
     start.ledger.segment_bytes = settings.segment_mib << 20;
     start.ledger.history_max_age_ms = settings.history_days.saturating_mul(24 * 60 * 60 * 1_000);
