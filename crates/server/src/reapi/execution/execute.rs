@@ -166,7 +166,7 @@ async fn begin(
         priority: *priority,
         delay_ms: 0,
         properties,
-        extras: None,
+        options: None,
         operation: Some(operation.clone()),
     };
     reapi.in_flight().begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;

@@ -202,7 +202,7 @@ impl InFlightExecutions {
     /// Why no worker that is registered now could run it, if so.
     fn nobody_fits(&self, scope: &Scope, required: &Properties) -> Option<String> {
         let offered = self.0.handle.registry().offered(scope, self.0.handle.now());
-        let fits = offered.iter().any(|offered| required.fit(offered));
+        let fits = offered.iter().any(|offered| required.satisfied_by(offered));
         (!fits).then(|| platform::explain(required, &offered))
     }
 
