@@ -55,7 +55,7 @@ fn learn_outcome(names: &mut Names, spoken: &Spoken) {
     match spoken.heard {
         Heard::Cancelled => names.learnt.claim_discarded(lease.fencing_token, &story),
         Heard::Rejected(Rejection::ConflictingReport) => {
-            drop(names.contradicted.insert((lease.fencing_token, story)))
+            names.contradicted.insert((lease.fencing_token, story));
         }
         _ => {}
     }
