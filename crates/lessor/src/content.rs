@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use authority::Scope;
-use blobs::{ActionCache, Blobs, Bounded, Local, OpenError, Options, Store};
+use blobs::{ActionCache, Blobs, Local, OpenError, Options, ReadLimiter, Store};
 use server::Metrics;
 use server::reapi::{Content, Keeper, Results, Settings};
 use tokio::sync::mpsc;
@@ -18,7 +18,7 @@ const DIRECTORY: &str = "content";
 pub const DEFAULT_CACHE_MIB: u64 = 50 * 1_024;
 
 /// What a server can be told about its content.
-pub struct Place {
+pub struct ContentOptions {
     pub cas: Option<PathBuf>,
     /// With the content when it is left out.
     pub action_cache: Option<PathBuf>,
@@ -31,9 +31,9 @@ pub struct Place {
     pub instances: Option<mpsc::Sender<Scope>>,
 }
 
-impl Default for Place {
-    fn default() -> Place {
-        Place {
+impl Default for ContentOptions {
+    fn default() -> ContentOptions {
+        ContentOptions {
             cas: None,
             action_cache: None,
             cache_mib: DEFAULT_CACHE_MIB,
@@ -45,26 +45,26 @@ impl Default for Place {
 }
 
 /// Opens the stores, and makes what turns commits into entries of the action cache.
-pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
+pub fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, Keeper)> {
     let own = data.path().join(DIRECTORY);
-    let cas = place.cas.unwrap_or_else(|| own.clone());
-    let local = open_at(&cas, place.cache_mib).map_err(|error| match error.downcast_ref() {
+    let cas = options.cas.unwrap_or_else(|| own.clone());
+    let local = open_at(&cas, options.cache_mib).map_err(|error| match error.downcast_ref() {
         // Who has the content of a data directory has all of it.
         Some(OpenError::InUse(path)) if *path == own => {
             Refused::InUse(data.path().display().to_string()).into()
         }
         _ => error,
     })?;
-    let results = match place.action_cache.filter(|other| *other != cas) {
+    let results = match options.action_cache.filter(|other| *other != cas) {
         None => local.clone(),
-        Some(other) => open_at(&other, place.cache_mib)?,
+        Some(other) => open_at(&other, options.cache_mib)?,
     };
-    let metrics = &place.metrics;
+    let metrics = &options.metrics;
     let results = Results::counted(results as Arc<dyn ActionCache>, metrics.clone());
     let keeper = Keeper::new(results.clone(), tokio::runtime::Handle::current());
-    let blobs = metrics.blobs(Arc::new(Bounded::new(local.clone())) as Arc<dyn Blobs>);
+    let blobs = metrics.blobs(Arc::new(ReadLimiter::new(local.clone())) as Arc<dyn Blobs>);
     let action_cache = metrics.action_cache(local as Arc<dyn ActionCache>);
-    let (settings, instances) = (place.settings, place.instances);
+    let (settings, instances) = (options.settings, options.instances);
     Ok((Content { blobs, action_cache, results, settings, instances }, keeper))
 }
 

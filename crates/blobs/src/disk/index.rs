@@ -18,7 +18,7 @@ use hashbrown::{HashTable, hash_table};
 
 use super::{
     pack::{Pack, PackState},
-    record::{HEADER_BYTES, Header, Place, Space, data_bytes},
+    record::{HEADER_BYTES, Header, Placement, Space, data_bytes},
 };
 use crate::{Digest, HASH_BYTES, Tenant};
 
@@ -36,7 +36,7 @@ struct Entry {
     hash: [u8; HASH_BYTES],
     tenant: u32,
     space: Space,
-    place: Place,
+    placement: Placement,
     pack: u32,
     offset: u32,
     size: u64,
@@ -49,11 +49,16 @@ impl Entry {
     }
 
     fn taken(&self) -> Taken {
-        Taken { key: self.key(), place: self.place, size: self.size, record_bytes: self.record_bytes() }
+        Taken {
+            key: self.key(),
+            placement: self.placement,
+            size: self.size,
+            record_bytes: self.record_bytes(),
+        }
     }
 
     fn data_bytes(&self) -> u32 {
-        data_bytes(self.place, self.size)
+        data_bytes(self.placement, self.size)
     }
 
     fn record_bytes(&self) -> u64 {
@@ -67,14 +72,14 @@ pub struct Location {
     pub pack: Arc<Pack>,
     pub offset: u32,
     pub data_bytes: u32,
-    pub place: Place,
+    pub placement: Placement,
     pub size: u64,
 }
 
 /// An entry that has just left the index.
 pub struct Taken {
     pub key: Key,
-    pub place: Place,
+    pub placement: Placement,
     pub size: u64,
     pub record_bytes: u64,
 }
@@ -158,7 +163,7 @@ impl Index {
             pack,
             offset: entry.offset,
             data_bytes: entry.data_bytes(),
-            place: entry.place,
+            placement: entry.placement,
             size: entry.size,
         })
     }
@@ -194,7 +199,7 @@ impl Index {
             hash: header.hash,
             tenant,
             space: header.space,
-            place: header.place,
+            placement: header.placement,
             pack: header.pack,
             offset: header.offset,
             size: header.size,
@@ -340,7 +345,7 @@ impl Index {
 
     /// Every name whose content has a file of its own.
     pub fn in_files(&self) -> impl Iterator<Item = (Key, u64)> {
-        let entries = self.entries.iter().flatten().filter(|entry| entry.place == Place::File);
+        let entries = self.entries.iter().flatten().filter(|entry| entry.placement == Placement::File);
         entries.map(|entry| (entry.key(), entry.size))
     }
 

@@ -13,12 +13,12 @@ use std::{
 };
 
 use super::{
+    eviction::Totals,
     identity::{FILES, Home, TEMP},
     index::{Index, Key},
     maintenance::Signal,
     options::Options,
     record::Space,
-    room::Totals,
     uploads::Uploads,
     writer::Writer,
 };

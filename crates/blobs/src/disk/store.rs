@@ -6,13 +6,13 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 
 use super::{
+    eviction::Usage,
     identity::{Home, OpenError},
     index::Key,
     inner::Inner,
     maintenance, open,
     options::{MAX_CACHED_READ_BYTES, MAX_LOOKUPS, Options},
     read::Reader,
-    room::Usage,
     upload::Upload,
 };
 use crate::{

@@ -104,8 +104,8 @@ impl Served {
         options.effects.push(Box::new(Keeper::new(results.clone(), tokio::runtime::Handle::current())));
         let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
         let bounded: Arc<dyn blobs::Blobs> = match setup.max_reads {
-            Some(limit) => Arc::new(blobs::Bounded::with_limit(blobs.clone(), limit, SHORT_WAIT)),
-            None => Arc::new(blobs::Bounded::new(blobs.clone())),
+            Some(limit) => Arc::new(blobs::ReadLimiter::with_limit(blobs.clone(), limit, SHORT_WAIT)),
+            None => Arc::new(blobs::ReadLimiter::new(blobs.clone())),
         };
         let content = Content {
             blobs: bounded,

@@ -17,7 +17,7 @@ use std::{
 
 use super::{
     checkpoint, index::Taken, inner::Inner, options::FREE_SPACE_CHECK_BYTES, pack::FIRST_RECORD_AT,
-    record::Place, writer::Writer,
+    record::Placement, writer::Writer,
 };
 use crate::{Error, Result};
 
@@ -250,7 +250,8 @@ impl Inner {
                 match self.take_least_used(&mut writer, unburied.is_some()) {
                     Ok(Some(taken)) => {
                         evicted += 1;
-                        freed += taken.record_bytes + if taken.place == Place::File { taken.size } else { 0 };
+                        freed += taken.record_bytes
+                            + if taken.placement == Placement::File { taken.size } else { 0 };
                         gone.extend(writer.forget(self, &taken));
                     }
                     Ok(None) => break,

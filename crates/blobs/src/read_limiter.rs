@@ -1,8 +1,8 @@
-//! A store in front of which only so many readers of large blobs stand at a time, over all connections: each
-//! holds some pieces in memory, and a reader that takes its time holds them for long.
+//! Limits the number of concurrent readers of large blobs, over all connections: each reader holds some pieces in
+//! memory, and a slow reader holds them for long.
 //!
-//! Whoever comes when all places are taken waits a little and is then refused. A blob of one piece is gone as
-//! soon as it is read, so it needs no place. Nothing else is changed.
+//! A reader that finds no permit waits for a short time and is then refused. A blob of one piece is gone as soon as the
+//! blob is read, so its reader needs no permit. All other calls pass through.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,40 +19,40 @@ use crate::{
 
 /// Most readers of large blobs at a time. Each holds about a megabyte.
 const MAX_READS: usize = 512;
-/// How long a reader waits for a place.
+/// How long a reader waits for a permit.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 /// Up to this size a blob comes in one piece.
 const ONE_PIECE_BYTES: u64 = 256 << 10;
 
-/// [`Blobs`] with a bound on readers. Cheap to clone.
+/// [`Blobs`] with a limit on concurrent readers. Cheap to clone.
 #[derive(Clone)]
-pub struct Bounded {
+pub struct ReadLimiter {
     blobs: Arc<dyn Blobs>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     limit: usize,
     max_wait: Duration,
 }
 
-impl Bounded {
-    pub fn new(blobs: Arc<dyn Blobs>) -> Bounded {
-        Bounded::with_limit(blobs, MAX_READS, MAX_WAIT)
+impl ReadLimiter {
+    pub fn new(blobs: Arc<dyn Blobs>) -> ReadLimiter {
+        ReadLimiter::with_limit(blobs, MAX_READS, MAX_WAIT)
     }
 
-    /// With another bound.
-    pub fn with_limit(blobs: Arc<dyn Blobs>, limit: usize, max_wait: Duration) -> Bounded {
-        Bounded { blobs, places: Arc::new(Semaphore::new(limit)), limit, max_wait }
+    /// With another limit.
+    pub fn with_limit(blobs: Arc<dyn Blobs>, limit: usize, max_wait: Duration) -> ReadLimiter {
+        ReadLimiter { blobs, permits: Arc::new(Semaphore::new(limit)), limit, max_wait }
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit> {
-        match timeout(self.max_wait, self.places.clone().acquire_owned()).await {
-            Ok(Ok(place)) => Ok(place),
+    async fn permit(&self) -> Result<OwnedSemaphorePermit> {
+        match timeout(self.max_wait, self.permits.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(permit),
             // The semaphore is never closed.
             Ok(Err(_)) | Err(_) => Err(Error::TooManyReads { limit: self.limit }),
         }
     }
 }
 
-impl Blobs for Bounded {
+impl Blobs for ReadLimiter {
     fn find_missing<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -97,9 +97,9 @@ impl Blobs for Bounded {
             return self.blobs.read(tenant, digest, offset, limit);
         }
         Box::pin(async move {
-            let place = self.place().await?;
+            let permit = self.permit().await?;
             let reader = self.blobs.read(tenant, digest, offset, limit).await?;
-            Ok(Box::new(InPlace { reader, _place: place }) as Box<dyn BlobReader>)
+            Ok(Box::new(LimitedReader { reader, _permit: permit }) as Box<dyn BlobReader>)
         })
     }
 
@@ -125,13 +125,13 @@ impl Blobs for Bounded {
     }
 }
 
-/// A reader that has its place until it is dropped.
-struct InPlace {
+/// A reader that holds its permit until it is dropped.
+struct LimitedReader {
     reader: Box<dyn BlobReader>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl BlobReader for InPlace {
+impl BlobReader for LimitedReader {
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>>> {
         self.reader.next()
     }
@@ -143,7 +143,7 @@ mod tests {
     use crate::{Local, Options, Store};
 
     #[tokio::test]
-    async fn a_reader_waits_for_a_place_and_is_then_refused() {
+    async fn a_reader_waits_for_a_permit_and_is_then_refused() {
         let root = tempfile::tempdir().unwrap();
         let local = Local::new(Store::open(root.path(), Options::default()).unwrap());
         let (large, small) = (Bytes::from(vec![7; 300 << 10]), Bytes::from_static(b"small"));
@@ -151,13 +151,13 @@ mod tests {
         let tenant = Tenant::new("t").unwrap();
         let put = vec![(digest(&large), large.clone()), (digest(&small), small.clone())];
         assert!(local.put_many(&tenant, put).await.iter().all(Result::is_ok));
-        let bounded = Bounded::with_limit(Arc::new(local), 1, Duration::from_millis(10));
-        let mut first = bounded.read(&tenant, digest(&large), 0, None).await.unwrap();
+        let limiter = ReadLimiter::with_limit(Arc::new(local), 1, Duration::from_millis(10));
+        let mut first = limiter.read(&tenant, digest(&large), 0, None).await.unwrap();
         assert!(first.next().await.unwrap().is_some());
-        let refused = bounded.read(&tenant, digest(&large), 0, None).await;
+        let refused = limiter.read(&tenant, digest(&large), 0, None).await;
         assert!(matches!(refused.err(), Some(Error::TooManyReads { limit: 1 })));
-        assert!(bounded.read(&tenant, digest(&small), 0, None).await.is_ok(), "one piece needs no place");
+        assert!(limiter.read(&tenant, digest(&small), 0, None).await.is_ok(), "one piece needs no permit");
         drop(first);
-        assert!(bounded.read(&tenant, digest(&large), 0, None).await.is_ok());
+        assert!(limiter.read(&tenant, digest(&large), 0, None).await.is_ok());
     }
 }
