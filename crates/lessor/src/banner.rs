@@ -1,4 +1,4 @@
-//! What a start says to people: what was found, and the first time what to try next.
+//! The banner that a start prints: what was found in the data directory and, the first time, what to try next.
 
 use std::io::Write;
 use std::net::SocketAddr;

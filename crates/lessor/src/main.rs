@@ -1,6 +1,7 @@
 //! The one binary.
 
 mod address;
+mod banner;
 mod bench;
 mod check_config;
 mod cli;
@@ -10,7 +11,6 @@ mod conformance;
 mod content;
 mod data_dir;
 mod exit;
-mod greeting;
 mod log;
 mod logging;
 mod memory;

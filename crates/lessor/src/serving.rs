@@ -12,10 +12,10 @@ use server::reapi::Keeper;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::banner::Execution;
 use crate::data_dir::DataDir;
-use crate::greeting::Execution;
 use crate::worker::{Embedded, Instances};
-use crate::{content, greeting, memory, open_files};
+use crate::{banner, content, memory, open_files};
 
 /// Smallest and largest segment: a batch must fit into a part of it.
 pub const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Queues that are configured so at every start, whatever they were before.
     pub queues: Vec<(QueueKey, QueueConfig)>,
     pub server: server::Options,
-    pub content: content::Place,
+    pub content: content::ContentOptions,
     /// Whether this process runs actions too.
     pub worker: bool,
 }
@@ -97,7 +97,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
     }
     let mut worker =
         instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
-    greeting::say(&data, address, &running.report, execution);
+    banner::say(&data, address, &running.report, execution);
 
     let leaving = app.clone();
     let mut worker_failed = None;

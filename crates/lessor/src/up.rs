@@ -105,7 +105,10 @@ pub fn run(options: Options) -> Result<()> {
             metrics: server::Metrics::new(options.metrics_queues),
             ..server::Options::default()
         },
-        content: content::Place { cache_mib: options.cache_mib, ..content::Place::default() },
+        content: content::ContentOptions {
+            cache_mib: options.cache_mib,
+            ..content::ContentOptions::default()
+        },
         worker: !options.no_worker,
     })
 }

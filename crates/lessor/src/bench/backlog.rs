@@ -14,7 +14,7 @@ use authority::{Command, State, Time};
 
 use super::in_process::InProcess;
 use super::report::{Line, Report};
-use super::{rss, stage};
+use super::{fixture, rss};
 
 /// Tasks submitted in one request.
 const BATCH: usize = 1_000;
@@ -62,10 +62,10 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
 
 async fn measure(tasks: usize, options: &Options, below: &Path, report: &Report) -> Result<()> {
     report.note(&format!("{tasks} waiting tasks …"));
-    let directory = stage::directory(below)?;
-    let mut start = stage::options(&directory.path().join("data"));
+    let directory = fixture::directory(below)?;
+    let mut start = fixture::options(&directory.path().join("data"));
     start.snapshot_after_bytes = u64::MAX;
-    let running = stage::start(start).await?;
+    let running = fixture::start(start).await?;
     let bench = InProcess::new(running.handle.clone(), options.payload);
     fill(&bench, WARM_UP_TASKS).await?;
     let before = rss::bytes();
@@ -114,11 +114,11 @@ fn with_own_payload(bench: &InProcess) -> SubmitTask {
 /// Durable leases a second by 64 workers that take one task each time.
 async fn durable_leases(bench: &InProcess, time: Duration) -> Result<f64> {
     const WORKERS: usize = 64;
-    let mut crowd = tokio::task::JoinSet::new();
+    let mut load = tokio::task::JoinSet::new();
     let began = Instant::now();
     for n in 0..WORKERS {
         let bench = bench.clone();
-        crowd.spawn(async move {
+        load.spawn(async move {
             let name: Arc<str> = format!("w{n}").into();
             let mut leases = 0;
             while began.elapsed() < time {
@@ -133,7 +133,7 @@ async fn durable_leases(bench: &InProcess, time: Duration) -> Result<f64> {
         });
     }
     let mut leases = 0;
-    while let Some(done) = crowd.join_next().await {
+    while let Some(done) = load.join_next().await {
         leases += done??;
     }
     Ok(leases as f64 / began.elapsed().as_secs_f64())

@@ -14,12 +14,12 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::crowd::Crowd;
 use super::http::Server;
 use super::in_process::InProcess;
+use super::load::LoadGenerator;
 use super::rate::Rate;
 use super::report::{Line, Report};
-use super::{Transport, fdatasync, grpc, noop, stage};
+use super::{Transport, fdatasync, fixture, grpc, noop};
 
 /// For each of the limits beside it.
 const LIMIT_TIME: Duration = Duration::from_secs(2);
@@ -50,14 +50,14 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
     let time = Duration::from_secs(options.seconds);
     for &transport in &options.transport {
         for &clients in &options.clients {
-            let directory = stage::directory(below)?;
+            let directory = fixture::directory(below)?;
             report.note(&format!("{} clients, {}, {} s …", clients, transport.name(), options.seconds));
             let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
             let data = directory.path().join("data");
             let line = Line::new("cycle").with("transport", transport.name()).with("clients", clients);
             let line = match transport {
                 Transport::InProcess => {
-                    let running = stage::start(stage::options(&data)).await?;
+                    let running = fixture::start(fixture::options(&data)).await?;
                     let bench = InProcess::new(running.handle.clone(), options.payload);
                     let cycles = in_process(&bench, clients, time).await?;
                     running.stop().await?;
@@ -102,43 +102,44 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
 }
 
 async fn in_process(bench: &InProcess, clients: usize, time: Duration) -> Result<Rate> {
-    let mut crowd = Crowd::new(clients);
+    let mut load = LoadGenerator::new(clients);
     for n in 0..clients {
-        let (client, room) = (bench.clone(), crowd.room.clone());
-        crowd.members.spawn(async move {
+        let (client, open_tasks) = (bench.clone(), load.open_tasks.clone());
+        load.clients.spawn(async move {
             loop {
-                room.acquire().await?.forget();
+                open_tasks.acquire().await?.forget();
                 client.submit().await?;
             }
         });
-        let (worker, room, done) = (bench.clone(), crowd.room.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (worker, open_tasks, done) = (bench.clone(), load.open_tasks.clone(), load.done.clone());
+        load.clients.spawn(async move {
             let name: Arc<str> = format!("w{n}").into();
             loop {
                 let grant = worker.lease(&name).await?;
                 worker.complete(&name, &grant).await?;
-                room.add_permits(1);
+                open_tasks.add_permits(1);
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
-    crowd.measure(None, time).await
+    load.measure(None, time).await
 }
 
 async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
-    let mut crowd = Crowd::new(clients);
+    let mut load = LoadGenerator::new(clients);
     let payload = "1".repeat(payload_bytes.saturating_sub(2));
     let task = Bytes::from(json!({"queue": "bench", "payload": payload}).to_string());
     for n in 0..clients {
-        let (mut client, room, task) = (server.connect().await?, crowd.room.clone(), task.clone());
-        crowd.members.spawn(async move {
+        let (mut client, open_tasks, task) = (server.connect().await?, load.open_tasks.clone(), task.clone());
+        load.clients.spawn(async move {
             loop {
-                room.acquire().await?.forget();
+                open_tasks.acquire().await?.forget();
                 client.post("/v1/tasks", task.clone()).await?;
             }
         });
-        let (mut worker, room, done) = (server.connect().await?, crowd.room.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (mut worker, open_tasks, done) =
+            (server.connect().await?, load.open_tasks.clone(), load.done.clone());
+        load.clients.spawn(async move {
             let ask = Bytes::from(
                 json!({"workerId": format!("w{n}"), "queues": ["bench"], "waitMs": 30_000}).to_string(),
             );
@@ -146,12 +147,12 @@ async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Durat
             loop {
                 let leased = worker.post("/v1/leases", ask.clone()).await?;
                 worker.post(&completion_path(&leased)?, report.clone()).await?;
-                room.add_permits(1);
+                open_tasks.add_permits(1);
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
-    crowd.measure(Some(server), time).await
+    load.measure(Some(server), time).await
 }
 
 /// Where to report that the one task in the answer to a poll is done. That it was committed is what a 200 says.

@@ -1,4 +1,4 @@
-//! What a benchmark runs on: a new directory that goes away, and a coordinator in this process.
+//! Sets up what a benchmark runs on: a temporary directory, and a coordinator in this process.
 
 use std::path::Path;
 

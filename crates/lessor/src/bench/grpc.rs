@@ -19,8 +19,8 @@ use wire::grpc::{
     UpdateTaskStatusRequest, Verdict, WorkHello, WorkRequest,
 };
 
-use super::crowd::Crowd;
 use super::http::Server;
+use super::load::LoadGenerator;
 use super::rate::Rate;
 
 const QUEUE: &str = "bench";
@@ -31,18 +31,18 @@ const BATCHES: usize = 2;
 
 /// No-op calls from this many clients.
 pub async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
-    let mut crowd = Crowd::new(0);
+    let mut load = LoadGenerator::new(0);
     for _ in 0..clients {
         let mut client = HealthClient::new(connect(server.address()).await?);
-        let done = crowd.done.clone();
-        crowd.members.spawn(async move {
+        let done = load.done.clone();
+        load.clients.spawn(async move {
             loop {
                 client.check(HealthCheckRequest::default()).await?;
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
-    crowd.measure(Some(server), time).await
+    load.measure(Some(server), time).await
 }
 
 /// Cycles with batches of this size, or with a call for each step.
@@ -61,10 +61,10 @@ pub async fn cycles(
 
 /// Three calls a cycle: submit, lease, complete.
 async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
-    let mut crowd = Crowd::new(clients);
+    let mut load = LoadGenerator::new(clients);
     for n in 0..clients {
         let submitter = connect(server.address()).await?;
-        crowd.members.spawn(submit(submitter, crowd.room.clone(), payload(payload_bytes), 1));
+        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), 1));
         let mut worker = WorkerSchedulerClient::new(connect(server.address()).await?);
         let worker_id = format!("w{n}");
         let register =
@@ -77,20 +77,20 @@ async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: Dura
             queues: vec![QUEUE.to_owned()],
             ..LeaseTaskRequest::default()
         };
-        let (room, done) = (crowd.room.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (open_tasks, done) = (load.open_tasks.clone(), load.done.clone());
+        load.clients.spawn(async move {
             loop {
                 let leased = worker.lease_task(ask.clone()).await?.into_inner();
                 let task = leased.tasks.into_iter().next().context("no task came in time")?;
                 let answer =
                     worker.update_task_status(completion(task, worker_id.clone())).await?.into_inner();
                 ensure!(answer.verdict() == Verdict::Committed, "a completion was answered {answer:?}");
-                room.add_permits(1);
+                open_tasks.add_permits(1);
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
-    crowd.measure(Some(server), time).await
+    load.measure(Some(server), time).await
 }
 
 /// Streams that lease and report, and submits, in batches.
@@ -101,14 +101,14 @@ async fn streamed(
     batch: usize,
     time: Duration,
 ) -> Result<Rate> {
-    let mut crowd = Crowd::new(clients * batch);
+    let mut load = LoadGenerator::new(clients * batch);
     for n in 0..clients {
         let submitter = connect(server.address()).await?;
-        crowd.members.spawn(submit(submitter, crowd.room.clone(), payload(payload_bytes), batch));
+        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), batch));
         let worker = connect(server.address()).await?;
-        crowd.members.spawn(work(worker, n, batch, crowd.room.clone(), crowd.done.clone()));
+        load.clients.spawn(work(worker, n, batch, load.open_tasks.clone(), load.done.clone()));
     }
-    crowd.measure(Some(server), time).await
+    load.measure(Some(server), time).await
 }
 
 async fn connect(address: SocketAddr) -> Result<Channel> {
@@ -120,11 +120,11 @@ fn payload(bytes: usize) -> Bytes {
     format!("\"{}\"", "1".repeat(bytes.saturating_sub(2))).into()
 }
 
-async fn submit(channel: Channel, room: Arc<Semaphore>, payload: Bytes, batch: usize) -> Result<()> {
+async fn submit(channel: Channel, open_tasks: Arc<Semaphore>, payload: Bytes, batch: usize) -> Result<()> {
     let mut client = WorkerSchedulerClient::new(channel);
     let task = SubmitTask { queue: QUEUE.to_owned(), payload, ..SubmitTask::default() };
     loop {
-        room.acquire_many(batch as u32).await?.forget();
+        open_tasks.acquire_many(batch as u32).await?.forget();
         let answer = client.submit_tasks(SubmitTasksRequest { tasks: vec![task.clone(); batch] }).await?;
         if let Some(refused) = answer.into_inner().tasks.into_iter().find_map(|task| task.problem) {
             bail!("a submit was refused: {refused:?}");
@@ -136,7 +136,7 @@ async fn work(
     channel: Channel,
     n: usize,
     batch: usize,
-    room: Arc<Semaphore>,
+    open_tasks: Arc<Semaphore>,
     done: Arc<AtomicU64>,
 ) -> Result<()> {
     let mut client = WorkerSchedulerClient::new(channel);
@@ -160,7 +160,7 @@ async fn work(
             if let Some(other) = message.reports.iter().find(|answer| !committed(answer)) {
                 bail!("a completion was answered {other:?}");
             }
-            room.add_permits(message.reports.len());
+            open_tasks.add_permits(message.reports.len());
             done.fetch_add(message.reports.len() as u64, Ordering::Relaxed);
         }
     }

@@ -11,7 +11,7 @@ use super::cycle::completion_path;
 use super::http::Server;
 use super::report::{Line, Report};
 use super::stats::Spread;
-use super::{fdatasync, noop, stage};
+use super::{fdatasync, fixture, noop};
 
 const LIMIT_TIME: Duration = Duration::from_secs(2);
 const LIMIT_REQUESTS: usize = 2_000;
@@ -24,7 +24,7 @@ pub struct Options {
 }
 
 pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
-    let directory = stage::directory(below)?;
+    let directory = fixture::directory(below)?;
     let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
     let server = Server::start(&directory.path().join("data")).await?;
     let noop_p50_ms = noop::p50_ms(&server, LIMIT_REQUESTS).await?;

@@ -1,4 +1,4 @@
-//! Many clients at once, and what they get done a second.
+//! Generates load: many clients at once, and how many operations they complete in a second.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -16,34 +16,34 @@ pub const WARM_UP: Duration = Duration::from_millis(500);
 /// Tasks that may be submitted and not complete, for each client that submits: enough that no worker waits for one.
 const OPEN_TASKS_PER_CLIENT: usize = 4;
 
-/// They run until the measurement is over.
-pub struct Crowd {
-    pub members: JoinSet<Result<()>>,
-    /// What they have done so far.
+/// Clients that run until the measurement is over.
+pub struct LoadGenerator {
+    pub clients: JoinSet<Result<()>>,
+    /// Operations completed so far.
     pub done: Arc<AtomicU64>,
-    /// Room for tasks that are not complete.
-    pub room: Arc<Semaphore>,
+    /// Permits for tasks that are submitted and not complete.
+    pub open_tasks: Arc<Semaphore>,
 }
 
-impl Crowd {
-    pub fn new(clients: usize) -> Crowd {
-        Crowd {
-            members: JoinSet::new(),
+impl LoadGenerator {
+    pub fn new(clients: usize) -> LoadGenerator {
+        LoadGenerator {
+            clients: JoinSet::new(),
             done: Arc::new(AtomicU64::new(0)),
-            room: Arc::new(Semaphore::new(clients * OPEN_TASKS_PER_CLIENT)),
+            open_tasks: Arc::new(Semaphore::new(clients * OPEN_TASKS_PER_CLIENT)),
         }
     }
 
-    /// Counts what happens between the end of the warm-up and the end of the time. A member that fails ends it.
+    /// Counts what happens between the end of the warm-up and the end of the time. A client that fails ends the measurement.
     pub async fn measure(mut self, server: Option<&Server>, time: Duration) -> Result<Rate> {
         tokio::time::sleep(WARM_UP).await;
         let begin = Begin::now(server, &self.done)?;
         tokio::select! {
             () = tokio::time::sleep(time) => {}
-            ended = self.members.join_next() => ended.context("nobody to measure")???,
+            ended = self.clients.join_next() => ended.context("nobody to measure")???,
         }
         let rate = begin.until_now()?;
-        self.members.shutdown().await;
+        self.clients.shutdown().await;
         Ok(rate)
     }
 }

@@ -2,13 +2,14 @@
 //! measured in the same run, because machines differ and are shared.
 
 mod backlog;
-mod crowd;
 mod cycle;
 mod fdatasync;
+mod fixture;
 mod grpc;
 mod http;
 mod in_process;
 mod latency;
+mod load;
 mod noop;
 mod rate;
 mod reapi;
@@ -16,7 +17,6 @@ mod replay;
 mod report;
 mod rss;
 mod snapshot;
-mod stage;
 mod stats;
 mod worker;
 

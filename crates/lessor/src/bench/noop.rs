@@ -5,24 +5,24 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::crowd::Crowd;
 use super::http::Server;
+use super::load::LoadGenerator;
 use super::rate::Rate;
 use super::stats::Spread;
 
 /// No-op requests from this many clients.
 pub async fn measure(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
-    let mut crowd = Crowd::new(clients);
+    let mut load = LoadGenerator::new(clients);
     for _ in 0..clients {
-        let (mut client, done) = (server.connect().await?, crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (mut client, done) = (server.connect().await?, load.done.clone());
+        load.clients.spawn(async move {
             loop {
                 client.get("/healthz").await?;
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
-    crowd.measure(Some(server), time).await
+    load.measure(Some(server), time).await
 }
 
 /// The median time of one no-op request from one client, in milliseconds.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::in_process::InProcess;
 use super::report::{Line, Report};
-use super::{backlog, stage};
+use super::{backlog, fixture};
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -19,22 +19,22 @@ pub struct Options {
 
 pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     for snapshots in [false, true] {
-        let directory = stage::directory(below)?;
+        let directory = fixture::directory(below)?;
         let data = directory.path().join("data");
         let with = || {
-            let mut start = stage::options(&data);
+            let mut start = fixture::options(&data);
             if !snapshots {
                 start.snapshot_after_bytes = u64::MAX;
             }
             start
         };
         report.note(&format!("writing a ledger of {} tasks …", options.tasks));
-        let running = stage::start(with()).await?;
+        let running = fixture::start(with()).await?;
         let bench = InProcess::new(running.handle.clone(), 100);
         backlog::fill(&bench, options.tasks).await?;
         finish(&bench, options.tasks / 10).await?;
         running.stop().await?;
-        let running = stage::start(with()).await?;
+        let running = fixture::start(with()).await?;
         let found = running.report.clone();
         running.stop().await?;
         let replay_s = found.replay_took.as_secs_f64();

@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::in_process::InProcess;
 use super::report::{Line, Report};
 use super::stats::Spread;
-use super::{backlog, stage};
+use super::{backlog, fixture};
 
 /// How long requests are watched without a snapshot.
 const QUIET: Duration = Duration::from_secs(5);
@@ -24,21 +24,21 @@ pub struct Options {
 }
 
 pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
-    let directory = stage::directory(below)?;
+    let directory = fixture::directory(below)?;
     let data = directory.path().join("data");
-    let mut quiet = stage::options(&data);
+    let mut quiet = fixture::options(&data);
     quiet.snapshot_after_bytes = u64::MAX;
     report.note(&format!("writing a ledger of {} tasks …", options.tasks));
-    let running = stage::start(quiet).await?;
+    let running = fixture::start(quiet).await?;
     let bench = InProcess::new(running.handle.clone(), 100);
     backlog::fill(&bench, options.tasks).await?;
     let without = watch(&bench, || false, QUIET).await?;
     running.stop().await?;
 
     report.note("taking a snapshot …");
-    let mut eager = stage::options(&data);
+    let mut eager = fixture::options(&data);
     eager.snapshot_after_bytes = 1;
-    let running = stage::start(eager).await?;
+    let running = fixture::start(eager).await?;
     let bench = InProcess::new(running.handle.clone(), 100);
     let began = Instant::now();
     let ledger = data.join("ledger");

@@ -238,7 +238,7 @@ impl Config {
                 metrics: server::Metrics::new(self.metrics.queues),
                 ..server::Options::default()
             },
-            content: content::Place {
+            content: content::ContentOptions {
                 cas: self.storage.cas.root_dir,
                 action_cache: self.storage.action_cache.root_dir,
                 cache_mib: self.storage.max_mib,
@@ -247,7 +247,7 @@ impl Config {
                     worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
                     ..server::reapi::Settings::default()
                 },
-                ..content::Place::default()
+                ..content::ContentOptions::default()
             },
             worker: false,
         }

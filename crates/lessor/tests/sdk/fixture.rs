@@ -1,4 +1,4 @@
-//! What most of these tests need: a server, a client, workers that must end well, and how their attempts ended.
+//! The fixture of most SDK tests: a server, a client, workers that must end well, and the outcomes of their attempts.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,26 +12,26 @@ use crate::support::proxy::{Action, PATIENCE, Proxy, Request};
 
 pub const QUEUE: &str = "q";
 
-pub struct Stage {
+pub struct Fixture {
     pub server: Server,
     pub client: Client,
     pub ended: Ended,
 }
 
-impl Stage {
-    pub fn start() -> Stage {
-        Stage::with(Server::start())
+impl Fixture {
+    pub fn start() -> Fixture {
+        Fixture::with(Server::start())
     }
 
     /// A server that pushes to targets on this machine.
-    pub fn start_pushing() -> Stage {
+    pub fn start_pushing() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
-        Stage::with(Server::start_in(directory, "127.0.0.1:0", &["--allow-private-push-targets"]))
+        Fixture::with(Server::start_in(directory, "127.0.0.1:0", &["--allow-private-push-targets"]))
     }
 
-    fn with(server: Server) -> Stage {
+    fn with(server: Server) -> Fixture {
         let client = Client::new(server.url()).unwrap();
-        Stage { server, client, ended: Ended::default() }
+        Fixture { server, client, ended: Ended::default() }
     }
 
     pub async fn proxy(

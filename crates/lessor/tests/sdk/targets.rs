@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::sync::{Notify, Semaphore};
 
+use crate::fixture::{QUEUE, Working};
 use crate::pushing::{Pushing, accept};
-use crate::stage::{QUEUE, Working};
 use crate::support::proxy::{Action, PATIENCE, Request};
 
 const SECRET: &str = "0123456789abcdef";

@@ -9,7 +9,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
     ActionResult, Digest as Told, GetActionResultRequest, OutputFile, UpdateActionResultRequest,
 };
 
-use super::super::crowd::Crowd;
+use super::super::load::LoadGenerator;
 use super::Trial;
 use super::content::{Content, told};
 use super::remote::Remote;
@@ -22,12 +22,12 @@ const GOAL: Goal = Goal::AtLeast(20_000.0);
 
 pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
     let keys = Arc::new(prepare(&Remote::connect(trial.server).await?).await?);
-    let mut crowd = Crowd::new(0);
+    let mut load = LoadGenerator::new(0);
     let times = Times::begin();
     for n in 0..trial.clients {
         let client = Remote::connect(trial.server).await?;
-        let (keys, times, done) = (keys.clone(), times.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (keys, times, done) = (keys.clone(), times.clone(), load.done.clone());
+        load.clients.spawn(async move {
             let first = n * RESULTS / 16;
             for (action, output) in keys.iter().cycle().skip(first) {
                 let request = GetActionResultRequest {
@@ -44,7 +44,7 @@ pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
             Ok(())
         });
     }
-    let rate = crowd.measure(Some(trial.server), trial.time).await?;
+    let rate = load.measure(Some(trial.server), trial.time).await?;
     Ok(Row::new("action-result", trial.clients, "hits_per_s", rate.per_s)
         .goal(GOAL)
         .with("p50_ms", times.spread().percentile_ms(50.0))

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Result, ensure};
 use bazel_remote_apis::build::bazel::remote::execution::v2::{BatchReadBlobsRequest, Digest as Told};
 
-use super::super::crowd::Crowd;
+use super::super::load::LoadGenerator;
 use super::Trial;
 use super::content::{Content, told};
 use super::remote::Remote;
@@ -21,28 +21,28 @@ const READ_GOAL: Goal = Goal::AtLeast(60_000.0);
 
 pub async fn write(trial: &Trial<'_>) -> Result<Row> {
     let content = Content::new()?;
-    let mut crowd = Crowd::new(0);
+    let mut load = LoadGenerator::new(0);
     for _ in 0..trial.clients {
         let client = Remote::connect(trial.server).await?;
-        let (content, done) = (content.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (content, done) = (content.clone(), load.done.clone());
+        load.clients.spawn(async move {
             loop {
                 client.put((0..BATCH).map(|_| content.small()).collect()).await?;
                 done.fetch_add(BATCH as u64, Ordering::Relaxed);
             }
         });
     }
-    let rate = crowd.measure(Some(trial.server), trial.time).await?;
+    let rate = load.measure(Some(trial.server), trial.time).await?;
     Ok(Row::new("batch-write", trial.clients, "blobs_per_s", rate.per_s).goal(WRITE_GOAL).costs(&rate))
 }
 
 pub async fn read(trial: &Trial<'_>) -> Result<Row> {
     let batches = Arc::new(prepare(&Remote::connect(trial.server).await?).await?);
-    let mut crowd = Crowd::new(0);
+    let mut load = LoadGenerator::new(0);
     for n in 0..trial.clients {
         let client = Remote::connect(trial.server).await?;
-        let (batches, done) = (batches.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (batches, done) = (batches.clone(), load.done.clone());
+        load.clients.spawn(async move {
             for digests in batches.iter().cycle().skip(n * BATCHES / 16) {
                 let request =
                     BatchReadBlobsRequest { digests: digests.clone(), ..BatchReadBlobsRequest::default() };
@@ -61,7 +61,7 @@ pub async fn read(trial: &Trial<'_>) -> Result<Row> {
             Ok(())
         });
     }
-    let rate = crowd.measure(Some(trial.server), trial.time).await?;
+    let rate = load.measure(Some(trial.server), trial.time).await?;
     Ok(Row::new("batch-read", trial.clients, "blobs_per_s", rate.per_s).goal(READ_GOAL).costs(&rate))
 }
 

@@ -12,7 +12,7 @@ use bazel_remote_apis::google::longrunning::{Operation, operation};
 use blobs::{Digest, DigestFunction};
 use prost::Message;
 
-use super::super::crowd::Crowd;
+use super::super::load::LoadGenerator;
 use super::super::rss;
 use super::Trial;
 use super::content::{Content, told};
@@ -27,12 +27,12 @@ const MIB: f64 = (1 << 20) as f64;
 
 pub async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
     let actions = Arc::new(Actions::prepare(&Remote::connect(trial.server).await?).await?);
-    let mut crowd = Crowd::new(0);
+    let mut load = LoadGenerator::new(0);
     let times = Times::begin();
     for _ in 0..trial.clients {
         let client = Remote::connect(trial.server).await?;
-        let (actions, times, done) = (actions.clone(), times.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (actions, times, done) = (actions.clone(), times.clone(), load.done.clone());
+        load.clients.spawn(async move {
             let mut stock = Vec::new();
             loop {
                 let Some(action) = stock.pop() else {
@@ -46,7 +46,7 @@ pub async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
             }
         });
     }
-    let rate = crowd.measure(Some(trial.server), trial.time).await?;
+    let rate = load.measure(Some(trial.server), trial.time).await?;
     let spread = times.spread();
     let (goal, goal_p50_ms, goal_rss) = goals(trial.clients);
     let row = |name, value| Row::new("execute", trial.clients, name, value);

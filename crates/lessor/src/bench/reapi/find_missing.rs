@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use anyhow::{Result, ensure};
 use bazel_remote_apis::build::bazel::remote::execution::v2::{Digest as Told, FindMissingBlobsRequest};
 
-use super::super::crowd::Crowd;
+use super::super::load::LoadGenerator;
 use super::Trial;
 use super::content::{Content, told};
 use super::remote::Remote;
@@ -21,11 +21,11 @@ const GOAL: Goal = Goal::AtLeast(3_000_000.0);
 
 pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
     let digests = Arc::new(prepare(&Remote::connect(trial.server).await?).await?);
-    let mut crowd = Crowd::new(0);
+    let mut load = LoadGenerator::new(0);
     for _ in 0..trial.clients {
         let client = Remote::connect(trial.server).await?;
-        let (digests, done) = (digests.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (digests, done) = (digests.clone(), load.done.clone());
+        load.clients.spawn(async move {
             loop {
                 let request = FindMissingBlobsRequest {
                     blob_digests: digests.to_vec(),
@@ -38,7 +38,7 @@ pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
             }
         });
     }
-    let rate = crowd.measure(Some(trial.server), trial.time).await?;
+    let rate = load.measure(Some(trial.server), trial.time).await?;
     Ok(Row::new("find-missing", trial.clients, "digests_per_s", rate.per_s).goal(GOAL).costs(&rate))
 }
 

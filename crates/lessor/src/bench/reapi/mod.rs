@@ -20,9 +20,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
+use super::fixture;
 use super::http::Server;
 use super::report::Report;
-use super::stage;
 use row::{Row, Table};
 
 /// Clients of every row that does not say otherwise.
@@ -102,7 +102,7 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
         let clients = if mode == Mode::Execute { &options.clients[..] } else { &[CLIENTS] };
         for &clients in clients {
             report.note(&format!("{}, {:?} …", mode.name(), options.seconds));
-            let directory = stage::directory(below)?;
+            let directory = fixture::directory(below)?;
             let server = Server::start(&directory.path().join("data")).await?;
             let trial = Trial {
                 server: &server,

@@ -8,7 +8,7 @@ use blobs::Digest;
 use bytes::Bytes;
 use wire::bytestream::{ReadRequest, WriteRequest};
 
-use super::super::crowd::Crowd;
+use super::super::load::LoadGenerator;
 use super::super::rate::Rate;
 use super::Trial;
 use super::content::{Beginning, Content, Streamed};
@@ -23,11 +23,11 @@ const READ_GOAL: Goal = Goal::AtLeast(1_500.0);
 pub async fn write(trial: &Trial<'_>) -> Result<Row> {
     let content = Content::new()?;
     let beginning = Arc::new(content.beginning(trial.stream_bytes));
-    let mut crowd = Crowd::new(0);
+    let mut load = LoadGenerator::new(0);
     for _ in 0..trial.clients {
         let client = Remote::connect(trial.server).await?;
-        let (content, beginning, done) = (content.clone(), beginning.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (content, beginning, done) = (content.clone(), beginning.clone(), load.done.clone());
+        load.clients.spawn(async move {
             loop {
                 let number = content.number();
                 let Streamed { digest, pieces } = beginning.end_in(number);
@@ -35,17 +35,17 @@ pub async fn write(trial: &Trial<'_>) -> Result<Row> {
             }
         });
     }
-    let rate = crowd.measure(Some(trial.server), trial.time).await?;
+    let rate = load.measure(Some(trial.server), trial.time).await?;
     Ok(row("stream-write", trial, &rate).goal(WRITE_GOAL))
 }
 
 pub async fn read(trial: &Trial<'_>) -> Result<Row> {
     let digests = Arc::new(prepare(&Remote::connect(trial.server).await?, trial.stream_bytes).await?);
-    let mut crowd = Crowd::new(0);
+    let mut load = LoadGenerator::new(0);
     for n in 0..trial.clients {
         let client = Remote::connect(trial.server).await?;
-        let (digests, done) = (digests.clone(), crowd.done.clone());
-        crowd.members.spawn(async move {
+        let (digests, done) = (digests.clone(), load.done.clone());
+        load.clients.spawn(async move {
             for digest in digests.iter().cycle().skip(n % BLOBS) {
                 let request =
                     ReadRequest { resource_name: format!("blobs/{digest}"), ..ReadRequest::default() };
@@ -60,7 +60,7 @@ pub async fn read(trial: &Trial<'_>) -> Result<Row> {
             Ok(())
         });
     }
-    let rate = crowd.measure(Some(trial.server), trial.time).await?;
+    let rate = load.measure(Some(trial.server), trial.time).await?;
     Ok(row("stream-read", trial, &rate).goal(READ_GOAL))
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use super::super::crowd::WARM_UP;
+use super::super::load::WARM_UP;
 use super::super::stats::Spread;
 
 /// Times of calls of many clients. Those that began before the count did are left out. Cheap to clone.

@@ -18,9 +18,9 @@ use worker::cas::{GrpcCas, GrpcCasOptions};
 use worker::executors::{self, Backend, ExecutorOptions};
 use worker::{ActionOptions, Actions, Cas};
 
+use super::fixture;
 use super::http::Server;
 use super::report::{Line, Report};
-use super::stage;
 use super::stats::Spread;
 use bare::Bare;
 use counted::Counted;
@@ -53,7 +53,7 @@ pub struct Options {
 }
 
 pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
-    let directory = stage::directory(below)?;
+    let directory = fixture::directory(below)?;
     let server = Server::start(&directory.path().join("data")).await?;
     let url = format!("http://{}", server.address());
     let cas = Arc::new(Counted::new(GrpcCas::new(&url, &GrpcCasOptions::default())?));
@@ -143,18 +143,18 @@ where
     W: Future<Output = Result<Duration>> + Send,
 {
     let began = Instant::now();
-    let mut crowd = JoinSet::new();
+    let mut load = JoinSet::new();
     let each = options.actions.div_ceil(options.slots.max(1));
     for _ in 0..options.slots {
         let work = work.clone();
-        crowd.spawn(async move {
+        load.spawn(async move {
             for _ in 0..each {
                 work().await?;
             }
             anyhow::Ok(())
         });
     }
-    while let Some(done) = crowd.join_next().await {
+    while let Some(done) = load.join_next().await {
         done??;
     }
     Ok((each * options.slots) as f64 / began.elapsed().as_secs_f64())
