@@ -19,7 +19,7 @@ use crate::server::Server;
 use crate::tmpfs::Tmpfs;
 use crate::world::{LEASE, World};
 
-pub struct Stage {
+pub struct Fixture {
     pub world: Arc<World>,
     pub crew: Option<Crew>,
     pub server: Server,
@@ -29,7 +29,7 @@ pub struct Stage {
     directory: TempDir,
 }
 
-impl Stage {
+impl Fixture {
     /// A started server with a configured queue and nobody there yet; workers of these contracts are to come.
     pub async fn open(plan: &Plan, disk_bytes: Option<u64>, contracts: &'static [Contract]) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("lessor-chaos-").tempdir()?;

@@ -16,12 +16,12 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Story {
     pub held: Held,
-    pub word: Word,
+    pub kind: ReportKind,
     pub intent: Intent,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Word {
+pub enum ReportKind {
     Completed(Value),
     Failed(Failure),
     GivenBack,
@@ -48,6 +48,6 @@ pub enum Intent {
 impl Story {
     /// Two stories with the same key say the same about the same lease.
     pub fn key(&self) -> (String, String) {
-        (self.held.lease_id.clone(), format!("{:?} {:?}", self.held, self.word))
+        (self.held.lease_id.clone(), format!("{:?} {:?}", self.held, self.kind))
     }
 }

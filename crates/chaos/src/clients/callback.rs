@@ -9,7 +9,7 @@ use super::{INSIST_FOR, LEASE_WAIT, Leased, OPEN, allowed, shown};
 use crate::api::Answer;
 use crate::contract::Contract;
 use crate::facts::{Pulse, Told};
-use crate::story::{Held, Story, Word};
+use crate::story::{Held, ReportKind, Story};
 use crate::world::{RETRY_PAUSE, World};
 
 /// From taking a task to beginning it: long enough for the server to be killed in between, and to send it again.
@@ -57,11 +57,11 @@ async fn start(world: &World, worker_id: &str, envelope: &TaskEnvelope) -> bool 
 
 pub async fn report(world: &World, story: &Story) -> Option<Told> {
     let Held { lease_id, task_id, worker_id, attempt } = &story.held;
-    let body = match &story.word {
-        Word::Completed(result) => {
+    let body = match &story.kind {
+        ReportKind::Completed(result) => {
             json!({"attempt": attempt, "workerId": worker_id, "outcome": "SUCCEEDED", "output": result})
         }
-        Word::Failed(failure) => json!({
+        ReportKind::Failed(failure) => json!({
             "attempt": attempt,
             "workerId": worker_id,
             "outcome": "FAILED",
@@ -72,7 +72,7 @@ pub async fn report(world: &World, story: &Story) -> Option<Told> {
             },
         }),
         // There is no word for it.
-        Word::GivenBack => return None,
+        ReportKind::GivenBack => return None,
     };
     let answer = post(world, lease_id, task_id, "completed", &body).await;
     world.facts.expect(&shown(Contract::Callback, story), &answer, &allowed(story, &[400, 401, 404]));

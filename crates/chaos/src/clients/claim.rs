@@ -10,7 +10,7 @@ use super::{LEASE_WAIT, Leased, allowed, native, shown};
 use crate::api::Answer;
 use crate::contract::Contract;
 use crate::facts::{Pulse, Told};
-use crate::story::{Held, Story, Word};
+use crate::story::{Held, ReportKind, Story};
 use crate::world::{QUEUE, World};
 
 pub async fn lease(world: &World, worker_id: &str, request: &str) -> Option<Vec<Leased>> {
@@ -52,15 +52,15 @@ pub async fn lease(world: &World, worker_id: &str, request: &str) -> Option<Vec<
 pub async fn report(world: &World, story: &Story) -> Option<Told> {
     let Held { lease_id, task_id, worker_id, attempt } = story.held.clone();
     let attempt_id = format!("{task_id}:{attempt}");
-    let answer = match &story.word {
-        Word::Completed(result) => {
+    let answer = match &story.kind {
+        ReportKind::Completed(result) => {
             let result = serde_json::from_value(result.clone()).ok();
             let (job_id, lease_token) = (task_id, lease_id);
             let report =
                 CompleteJob { worker_id, job_id, attempt_id, lease_token, result, ..CompleteJob::default() };
             post(world, "complete", &report).await
         }
-        Word::Failed(failure) => {
+        ReportKind::Failed(failure) => {
             let error = JobError {
                 message: failure.message.clone(),
                 retryable: Some(failure.retryable),
@@ -71,12 +71,12 @@ pub async fn report(world: &World, story: &Story) -> Option<Told> {
             post(world, "fail", &report).await
         }
         // There is no word for it.
-        Word::GivenBack => return None,
+        ReportKind::GivenBack => return None,
     };
     world.facts.expect(&shown(Contract::Claim, story), &answer, &allowed(story, &[400, 403, 404]));
     match answer.status() {
         Some(200) => {
-            let told = committed(&story.word, &answer);
+            let told = committed(&story.kind, &answer);
             if told.is_none() {
                 let what = shown(Contract::Claim, story);
                 world.facts.surprise(format!("{what} was answered 200 with {}", answer.body()));
@@ -100,9 +100,9 @@ pub async fn beat(world: &World, held: &Held) -> Pulse {
 }
 
 /// What an accepted report is told; None when that is not what the contract says.
-fn committed(word: &Word, answer: &Answer) -> Option<Told> {
-    let state = match word {
-        Word::Completed(_) => {
+fn committed(kind: &ReportKind, answer: &Answer) -> Option<Told> {
+    let state = match kind {
+        ReportKind::Completed(_) => {
             let told: JobCompleted = read(answer)?;
             (told.ok && told.ack).then_some("COMPLETED")
         }

@@ -11,7 +11,7 @@ use super::{Leased, shown};
 use crate::contract::Contract;
 use crate::facts::{Pulse, Told};
 use crate::rpc::{Answer, Said};
-use crate::story::{Held, Intent, Story, Word};
+use crate::story::{Held, Intent, ReportKind, Story};
 use crate::world::{QUEUE, World};
 
 /// The shortest wait that the contract has a word for.
@@ -136,20 +136,20 @@ pub fn update(story: &Story) -> UpdateTaskStatusRequest {
         attempt,
         ..UpdateTaskStatusRequest::default()
     };
-    match &story.word {
-        Word::Completed(result) => UpdateTaskStatusRequest {
+    match &story.kind {
+        ReportKind::Completed(result) => UpdateTaskStatusRequest {
             status: TaskStatus::Completed.into(),
             result_json: result.to_string().into_bytes().into(),
             ..about
         },
-        Word::Failed(failure) => UpdateTaskStatusRequest {
+        ReportKind::Failed(failure) => UpdateTaskStatusRequest {
             status: TaskStatus::Failed.into(),
             error_message: failure.message.clone(),
             error_category: category(failure.category).into(),
             retryable: Some(failure.retryable),
             ..about
         },
-        Word::GivenBack => UpdateTaskStatusRequest { release: true, ..about },
+        ReportKind::GivenBack => UpdateTaskStatusRequest { release: true, ..about },
     }
 }
 
@@ -187,7 +187,7 @@ pub fn told(world: &World, contract: Contract, story: &Story, answer: &Answer) -
         }
         _ => return None,
     };
-    let codes = match (story.intent, &story.word) {
+    let codes = match (story.intent, &story.kind) {
         (Intent::Own, _) => &[Code::Ok][..],
         (Intent::Conflicting, _) => &[Code::Ok, Code::FailedPrecondition],
         (Intent::Forged, _) => &[Code::PermissionDenied, Code::NotFound, Code::InvalidArgument],

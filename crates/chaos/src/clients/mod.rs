@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::contract::Contract;
 use crate::facts::{At, Beat, Grant, Pulse, Report, Told};
-use crate::story::{Held, Intent, Story, Word};
+use crate::story::{Held, Intent, ReportKind, Story};
 use crate::world::{RETRY_PAUSE, World};
 
 /// How long a worker waits for tasks.
@@ -22,13 +22,13 @@ const LEASE_WAIT: Duration = Duration::from_millis(300);
 /// A worker that gets no answer to a report for so long gives up; longer than any fault lasts.
 const INSIST_FOR: Duration = Duration::from_secs(20);
 
-pub struct Voice {
+pub struct ContractClient {
     world: Arc<World>,
     worker_id: String,
-    tongue: Tongue,
+    protocol: Protocol,
 }
 
-enum Tongue {
+enum Protocol {
     Native,
     Claim,
     Grpc(grpc::Session),
@@ -46,25 +46,25 @@ struct Leased {
     between: Option<(At, At)>,
 }
 
-impl Voice {
-    pub fn new(world: Arc<World>, contract: Contract, worker_id: &str) -> Voice {
-        let tongue = match contract {
-            Contract::Native => Tongue::Native,
-            Contract::Claim => Tongue::Claim,
-            Contract::Grpc => Tongue::Grpc(grpc::Session::new(worker_id)),
-            Contract::Stream => Tongue::Stream(stream::Line::open(&world, worker_id)),
-            Contract::Callback => Tongue::Callback,
+impl ContractClient {
+    pub fn new(world: Arc<World>, contract: Contract, worker_id: &str) -> ContractClient {
+        let protocol = match contract {
+            Contract::Native => Protocol::Native,
+            Contract::Claim => Protocol::Claim,
+            Contract::Grpc => Protocol::Grpc(grpc::Session::new(worker_id)),
+            Contract::Stream => Protocol::Stream(stream::Line::open(&world, worker_id)),
+            Contract::Callback => Protocol::Callback,
         };
-        Voice { world, worker_id: worker_id.to_owned(), tongue }
+        ContractClient { world, worker_id: worker_id.to_owned(), protocol }
     }
 
     pub fn contract(&self) -> Contract {
-        match self.tongue {
-            Tongue::Native => Contract::Native,
-            Tongue::Claim => Contract::Claim,
-            Tongue::Grpc(_) => Contract::Grpc,
-            Tongue::Stream(_) => Contract::Stream,
-            Tongue::Callback => Contract::Callback,
+        match self.protocol {
+            Protocol::Native => Contract::Native,
+            Protocol::Claim => Contract::Claim,
+            Protocol::Grpc(_) => Contract::Grpc,
+            Protocol::Stream(_) => Contract::Stream,
+            Protocol::Callback => Contract::Callback,
         }
     }
 
@@ -72,12 +72,12 @@ impl Voice {
     /// sent.
     pub async fn lease(&mut self, request: &str, max_tasks: u32, asked_at: At) -> Option<Vec<Grant>> {
         let (world, worker) = (&self.world, self.worker_id.as_str());
-        let leased = match &mut self.tongue {
-            Tongue::Native => native::lease(world, worker, request, max_tasks).await?,
-            Tongue::Claim => claim::lease(world, worker, request).await?,
-            Tongue::Grpc(session) => session.lease(world, request, max_tasks).await?,
-            Tongue::Stream(line) => line.lease(max_tasks).await,
-            Tongue::Callback => callback::take(world, worker, max_tasks).await,
+        let leased = match &mut self.protocol {
+            Protocol::Native => native::lease(world, worker, request, max_tasks).await?,
+            Protocol::Claim => claim::lease(world, worker, request).await?,
+            Protocol::Grpc(session) => session.lease(world, request, max_tasks).await?,
+            Protocol::Stream(line) => line.lease(max_tasks).await,
+            Protocol::Callback => callback::take(world, worker, max_tasks).await,
         };
         let (contract, told_at) = (self.contract(), self.world.facts.now());
         let grant = |leased: Leased| {
@@ -110,7 +110,7 @@ impl Voice {
 
     /// The same through another contract, where there is one that has the words.
     pub async fn insist_elsewhere(&self, story: &Story) -> Option<Told> {
-        self.insist_by(self.contract().another(self.world.contracts, &story.word), story).await
+        self.insist_by(self.contract().another(self.world.contracts, &story.kind), story).await
     }
 
     async fn insist_by(&self, contract: Contract, story: &Story) -> Option<Told> {
@@ -127,8 +127,8 @@ impl Voice {
 
     async fn report_by(&self, contract: Contract, story: &Story) -> Option<Told> {
         let (story, sent_at) = (story.clone(), self.world.facts.now());
-        let told = match (&self.tongue, contract) {
-            (Tongue::Stream(line), Contract::Stream) => line.report(&story).await,
+        let told = match (&self.protocol, contract) {
+            (Protocol::Stream(line), Contract::Stream) => line.report(&story).await,
             _ => say(&self.world, contract, &story).await,
         };
         let ended_at = self.world.facts.now();
@@ -140,12 +140,12 @@ impl Voice {
     /// Sends a heartbeat; false when the server says that the lease is gone.
     pub async fn beat(&self, held: &Held) -> bool {
         let sent_at = self.world.facts.now();
-        let pulse = match &self.tongue {
-            Tongue::Native => native::beat(&self.world, held).await,
-            Tongue::Claim => claim::beat(&self.world, held).await,
-            Tongue::Grpc(session) => session.beat(&self.world, held).await,
-            Tongue::Stream(line) => line.beat(held).await,
-            Tongue::Callback => callback::beat(&self.world, held).await,
+        let pulse = match &self.protocol {
+            Protocol::Native => native::beat(&self.world, held).await,
+            Protocol::Claim => claim::beat(&self.world, held).await,
+            Protocol::Grpc(session) => session.beat(&self.world, held).await,
+            Protocol::Stream(line) => line.beat(held).await,
+            Protocol::Callback => callback::beat(&self.world, held).await,
         };
         let (lease_id, ended_at) = (held.lease_id.clone(), self.world.facts.now());
         self.world.facts.book().beats.push(Beat { lease_id, sent_at, ended_at, pulse });
@@ -154,10 +154,10 @@ impl Voice {
 
     /// The worker process is another one from here on, under the same name.
     pub async fn begin_anew(&mut self) {
-        match &mut self.tongue {
-            Tongue::Grpc(session) => session.begin_anew(),
-            Tongue::Stream(line) => line.begin_anew().await,
-            Tongue::Native | Tongue::Claim | Tongue::Callback => {}
+        match &mut self.protocol {
+            Protocol::Grpc(session) => session.begin_anew(),
+            Protocol::Stream(line) => line.begin_anew().await,
+            Protocol::Native | Protocol::Claim | Protocol::Callback => {}
         }
     }
 }
@@ -174,8 +174,8 @@ pub async fn say(world: &World, contract: Contract, story: &Story) -> Option<Tol
 
 /// The statuses of HTTP that a report may get beside those by which nothing was decided.
 fn allowed(story: &Story, forged: &[u16]) -> Vec<u16> {
-    let statuses = match (story.intent, &story.word) {
-        (Intent::Own, Word::GivenBack) => &[200][..],
+    let statuses = match (story.intent, &story.kind) {
+        (Intent::Own, ReportKind::GivenBack) => &[200][..],
         (Intent::Own, _) => &[200, 409],
         (Intent::Conflicting, _) => &[409],
         (Intent::Forged, _) => forged,
@@ -188,6 +188,6 @@ const OPEN: [u16; 2] = [429, 503];
 
 /// What a report is called when it gets an answer that it must not get.
 fn shown(contract: Contract, story: &Story) -> String {
-    let Story { held, word, intent } = story;
-    format!("{intent:?} report on {} by {} ({word:?})", held.task_id, contract.name())
+    let Story { held, kind, intent } = story;
+    format!("{intent:?} report on {} by {} ({kind:?})", held.task_id, contract.name())
 }

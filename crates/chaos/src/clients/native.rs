@@ -6,7 +6,7 @@ use super::{LEASE_WAIT, Leased, OPEN, allowed, shown};
 use crate::api::Answer;
 use crate::contract::Contract;
 use crate::facts::{Pulse, Told};
-use crate::story::{Held, Story, Word};
+use crate::story::{Held, ReportKind, Story};
 use crate::world::{QUEUE, World};
 
 pub async fn lease(world: &World, worker_id: &str, request: &str, max_tasks: u32) -> Option<Vec<Leased>> {
@@ -37,11 +37,11 @@ pub async fn lease(world: &World, worker_id: &str, request: &str, max_tasks: u32
 
 pub async fn report(world: &World, story: &Story) -> Option<Told> {
     let Held { lease_id, task_id, worker_id, .. } = &story.held;
-    let (verb, body) = match &story.word {
-        Word::Completed(result) => {
+    let (verb, body) = match &story.kind {
+        ReportKind::Completed(result) => {
             ("complete", json!({"workerId": worker_id, "taskId": task_id, "result": result}))
         }
-        Word::Failed(failure) => {
+        ReportKind::Failed(failure) => {
             let body = json!({
                 "workerId": worker_id,
                 "taskId": task_id,
@@ -51,7 +51,7 @@ pub async fn report(world: &World, story: &Story) -> Option<Told> {
             });
             ("fail", body)
         }
-        Word::GivenBack => ("release", json!({"workerId": worker_id, "taskId": task_id})),
+        ReportKind::GivenBack => ("release", json!({"workerId": worker_id, "taskId": task_id})),
     };
     let answer = post(world, &format!("/v1/leases/{lease_id}/{verb}"), &body).await;
     world.facts.expect(&shown(Contract::Native, story), &answer, &allowed(story, &[400, 403, 404]));

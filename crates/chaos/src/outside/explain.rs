@@ -69,7 +69,7 @@ fn facts_of(evidence: &Evidence, id: &str) -> Vec<String> {
 
 fn shown(report: &Report) -> String {
     let (contract, story) = (report.contract.name(), &report.story);
-    format!("{:?} by {contract} of lease {}: {:?}", story.intent, short(&story.held.lease_id), story.word)
+    format!("{:?} by {contract} of lease {}: {:?}", story.intent, short(&story.held.lease_id), story.kind)
 }
 
 /// The end of an id tells it from others: ids of one moment begin alike.

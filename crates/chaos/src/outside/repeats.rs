@@ -8,7 +8,7 @@ use super::Violation;
 use crate::contract::Contract;
 use crate::evidence::Evidence;
 use crate::facts::{Report, Told};
-use crate::story::{Intent, Word};
+use crate::story::{Intent, ReportKind};
 
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -39,7 +39,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
 fn check_alone(report: &Report, told: &Told) -> Option<Violation> {
     let task_id = &report.story.held.task_id;
     let is_fine = is_fine(report.contract, told);
-    if report.story.word == Word::GivenBack {
+    if report.story.kind == ReportKind::GivenBack {
         // A lease that is over, by this call or before it, is what a release asks for: no verdict is needed.
         let message = format!("a release was answered {told:?}");
         return (!is_fine).then(|| Violation::new(task_id, message));

@@ -12,7 +12,7 @@ use super::{Violation, check};
 use crate::contract::Contract;
 use crate::evidence::Evidence;
 use crate::facts::{Beat, Grant, Pulse, Report, Submission, Told};
-use crate::story::{Held, Intent, Story, Word};
+use crate::story::{Held, Intent, ReportKind, Story};
 use crate::world::LEASE;
 
 const TASK: &str = "00000000-0000-0000-0000-000000000001";
@@ -50,7 +50,7 @@ fn report(attempt: u32, result: Value, sent_ms: u64, told: Option<Told>) -> Repo
     };
     Report {
         contract: Contract::Native,
-        story: Story { held, word: Word::Completed(result), intent: Intent::Own },
+        story: Story { held, kind: ReportKind::Completed(result), intent: Intent::Own },
         sent_at: at(sent_ms),
         ended_at: at(sent_ms + 5),
         told,

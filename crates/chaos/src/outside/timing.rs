@@ -9,7 +9,7 @@ use super::Violation;
 use crate::contract::Contract;
 use crate::evidence::Evidence;
 use crate::facts::{At, Grant, Pulse};
-use crate::story::{Intent, Word};
+use crate::story::{Intent, ReportKind};
 use crate::world::LEASE;
 
 /// A lease may last a tenth longer than it says; the rest is the clocks' rounding.
@@ -31,7 +31,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         }
     }
     let cancelled: BTreeSet<&str> = book.cancels.iter().map(|cancel| cancel.task_id.as_str()).collect();
-    let releases = book.reports.iter().filter(|report| report.story.word == Word::GivenBack);
+    let releases = book.reports.iter().filter(|report| report.story.kind == ReportKind::GivenBack);
     let released: BTreeSet<&str> = releases.map(|report| report.story.held.lease_id.as_str()).collect();
     let mut first_sent: BTreeMap<_, At> = BTreeMap::new();
     for report in &book.reports {
