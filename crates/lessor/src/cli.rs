@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 
 use crate::client::{queue, submit, task};
-use crate::{bench, check_config, conformance, log, run, serve, up, worker};
+use crate::{check_config, conformance, log, run, serve, up, worker};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.

@@ -2,7 +2,6 @@
 
 mod address;
 mod banner;
-mod bench;
 mod check_config;
 mod cli;
 mod client;
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
         Command::Task(options) => client::block_on(client::task::run(&options)),
         Command::Queue(options) => client::block_on(client::queue::run(&options)),
         Command::Log(options) => log::run(&options),
-        Command::Bench(options) => bench::run(&options),
+        Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => client::block_on(conformance::run(&options)),
     };
     match result {

@@ -15,9 +15,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("worker", &["blobs", "wire"]),
     ("sdk", &["wire"]),
     ("conformance", &["wire"]),
+    ("bench", &["authority", "coordinator", "blobs", "wire", "worker"]),
     (
         "lessor",
-        &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk", "conformance"],
+        &[
+            "authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk", "conformance", "bench",
+        ],
     ),
     ("auditor", &["authority", "ledger", "coordinator"]),
     ("simulator", &["authority", "ledger", "coordinator", "auditor"]),

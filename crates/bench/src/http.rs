@@ -44,7 +44,7 @@ impl Server {
             .context("the server did not start")??;
         let address = std::fs::read_to_string(directory.join("listen"))
             .context("the server did not say where it is")?;
-        // The rest of its greeting is read and dropped, so that it never writes into a closed pipe.
+        // The rest of the banner is read and dropped, so that the server never writes into a closed pipe.
         tokio::spawn(async move {
             let mut line = String::new();
             while lines.read_line(&mut line).await.is_ok_and(|read| read > 0) {

@@ -1,5 +1,7 @@
-//! `lessor bench`: how fast it is here, next to what this machine can do. Every figure stands beside the limit that was
-//! measured in the same run, because machines differ and are shared.
+//! The benchmarks of `lessor bench`. Every figure stands beside a limit of the machine that was measured in the same
+//! run, because machines differ and are shared.
+//!
+//! The servers that benchmarks measure are child processes of the same program, started as `lessor up`.
 
 mod backlog;
 mod cycle;
@@ -21,7 +23,6 @@ mod stats;
 mod worker;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
@@ -66,7 +67,7 @@ enum Bench {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Transport {
+enum Transport {
     InProcess,
     Http,
     /// Three calls a cycle
@@ -86,7 +87,8 @@ impl Transport {
     }
 }
 
-pub fn run(options: &Options) -> Result<ExitCode> {
+/// Runs one benchmark and prints its figures to standard output.
+pub fn run(options: &Options) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let report = Report::new(options.json);
     runtime.block_on(async {
@@ -99,6 +101,5 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             Bench::Reapi(bench) => reapi::run(bench, &options.dir, &report).await,
             Bench::Worker(bench) => worker::run(bench, &options.dir, &report).await,
         }
-    })?;
-    Ok(ExitCode::SUCCESS)
+    })
 }
