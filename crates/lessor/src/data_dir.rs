@@ -1,8 +1,7 @@
 //! The data directory: whose it is, and the small files beside the ledger.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -57,7 +56,7 @@ impl DataDir {
         if is_new && !may_create {
             return Err(Refused::Empty(shown()).into());
         }
-        create_durably(path).map_err(Refused::unusable("create", path))?;
+        files::create_dir_durably(path, 0o777).map_err(Refused::unusable("create", path))?;
         Ok(DataDir { path: path.to_path_buf(), is_new })
     }
 
@@ -110,16 +109,8 @@ impl DataDir {
 
 /// Replaces a small file of a directory as a whole, durably, readable by its owner only.
 pub fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
-    let (path, temp) = (directory.join(name), directory.join(format!("{name}.tmp")));
-    let write = || -> std::io::Result<()> {
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temp, &path)?;
-        fs::File::open(directory)?.sync_all()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    files::replace(directory, name, &format!("{name}.tmp"), bytes)
+        .with_context(|| format!("cannot write {}", directory.join(name).display()))
 }
 
 /// Whether there is nothing in the directory, or no directory.
@@ -129,23 +120,6 @@ fn is_blank(path: &Path) -> std::io::Result<bool> {
         // mkfs leaves one thing at the top of a fresh volume.
         entries => Ok(!entries?.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found"))),
     }
-}
-
-/// Makes the directory and its missing parents, and syncs each parent that names one of them: what a power loss does
-/// to the name of a directory it does to everything inside. The last name is synced at every start, because the
-/// process may have ended between making and syncing it.
-fn create_durably(path: &Path) -> std::io::Result<()> {
-    let missing = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).count();
-    fs::create_dir_all(path)?;
-    for named in path.ancestors().take(missing.max(1)) {
-        let parent = named.parent().filter(|parent| !parent.as_os_str().is_empty());
-        match fs::File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all()) {
-            // Somebody else made the directory for us, in a place that we may not look into.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && missing == 0 => {}
-            synced => synced?,
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

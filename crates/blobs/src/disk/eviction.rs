@@ -176,7 +176,7 @@ impl Inner {
     }
 
     fn free_bytes(&self) -> Result<u64> {
-        let stat = rustix::fs::fstatvfs(&self.home.directory)
+        let stat = rustix::fs::fstatvfs(&self.store_dir.directory)
             .map_err(|errno| Error::io("look at the free space of", &self.root)(errno.into()))?;
         Ok(stat.f_bavail * stat.f_frsize)
     }

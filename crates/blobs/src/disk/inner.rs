@@ -14,7 +14,7 @@ use std::{
 
 use super::{
     eviction::Totals,
-    identity::{FILES, Home, TEMP},
+    identity::{FILES, StoreDir, TEMP},
     index::{Index, Key},
     maintenance::Signal,
     options::Options,
@@ -27,7 +27,7 @@ use crate::{Digest, Error, Hash, Result, Tenant};
 pub struct Inner {
     pub root: PathBuf,
     pub options: Options,
-    pub home: Home,
+    pub store_dir: StoreDir,
     pub totals: Totals,
     pub uploads: Uploads,
     pub signal: Arc<Signal>,
@@ -104,7 +104,7 @@ impl Inner {
 
     /// Makes everything written so far survive a power loss.
     pub fn sync(&self) -> Result<()> {
-        rustix::fs::syncfs(&self.home.directory)
+        rustix::fs::syncfs(&self.store_dir.directory)
             .map_err(|errno| Error::io("sync the file system of", &self.root)(errno.into()))
     }
 }

@@ -18,7 +18,7 @@ use super::{
     checkpoint,
     checksums::is_chunk,
     eviction::Totals,
-    identity::{FILES, Home, PACKS, TEMP},
+    identity::{FILES, PACKS, StoreDir, TEMP},
     index::{Index, Key},
     inner::{Inner, file_path},
     options::{CHUNK_BYTES, Options},
@@ -44,7 +44,7 @@ struct FileState {
 
 type Files = HashMap<FileName, FileState, RandomState>;
 
-pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
+pub fn open(root: &Path, options: Options, store_dir: StoreDir) -> Result<Inner> {
     clear(&root.join(TEMP))?;
     let numbers = list_packs(root)?;
     let safe_until = numbers.iter().filter_map(|number| checkpoint::safe_until(root, *number)).max();
@@ -53,7 +53,7 @@ pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
     recovery.reserve(&numbers);
     let mut newest = None;
     for number in numbers {
-        newest = recovery.pack(number, home.store)?.or(newest);
+        newest = recovery.pack(number, store_dir.id)?.or(newest);
     }
     recovery.remove_orphans();
     let Recovery { mut index, unlisted, .. } = recovery;
@@ -63,7 +63,7 @@ pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
         Some((pack, end)) if end < options.pack_bytes && pack.file.set_len(end).is_ok() => (pack, end),
         newest => {
             let number = newest.map_or(1, |(pack, _)| pack.number + 1);
-            let pack = Arc::new(Pack::create(root, number, home.store)?);
+            let pack = Arc::new(Pack::create(root, number, store_dir.id)?);
             index.packs.insert(number, PackState::new(pack.clone(), FIRST_RECORD_AT));
             (pack, FIRST_RECORD_AT)
         }
@@ -77,7 +77,7 @@ pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
     Ok(Inner {
         root: root.to_path_buf(),
         options,
-        home,
+        store_dir,
         totals,
         uploads: Uploads::default(),
         signal: Arc::default(),

@@ -7,7 +7,7 @@ use foldhash::fast::RandomState;
 
 use super::{
     eviction::Usage,
-    identity::{Home, OpenError},
+    identity::{OpenError, StoreDir},
     index::Key,
     inner::Inner,
     maintenance, open,
@@ -47,9 +47,9 @@ impl Store {
     /// Opens the store in a directory, making one if the directory is missing or empty.
     pub fn open(path: impl AsRef<Path>, options: Options) -> std::result::Result<Store, OpenError> {
         let (path, options) = (path.as_ref(), options.bounded());
-        let home = Home::open(path)?;
+        let store_dir = StoreDir::open(path)?;
         let background = options.background;
-        let inner = Arc::new(open::open(path, options, home)?);
+        let inner = Arc::new(open::open(path, options, store_dir)?);
         let thread = match background {
             true => Some(maintenance::start(&inner).map_err(crate::Error::io("start the thread of", path))?),
             false => None,

@@ -168,7 +168,7 @@ impl Writer {
     /// Continues in a new pack.
     pub fn roll(&mut self, inner: &Inner) -> Result<()> {
         let number = self.pack.number + 1;
-        let pack = Arc::new(Pack::create(&inner.root, number, inner.home.store)?);
+        let pack = Arc::new(Pack::create(&inner.root, number, inner.store_dir.id)?);
         inner.index_mut().packs.insert(number, PackState::new(pack.clone(), FIRST_RECORD_AT));
         inner.totals.add_pack_bytes(FIRST_RECORD_AT);
         self.pack = pack;

@@ -1,5 +1,6 @@
 //! The envelope: every field that a worker needs, and nothing it has to guess.
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::Sha256;
@@ -123,7 +124,6 @@ async fn signature(subject: &Subject) -> Result<(), Finding> {
     let mut expected = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes())
         .map_err(|error| Finding::broken(error.to_string()))?;
     expected.update(format!("{time}.{}", envelope.raw).as_bytes());
-    let bytes = expected.finalize().into_bytes();
-    let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let expected = HEXLOWER.encode(&expected.finalize().into_bytes());
     must(mac == expected, || format!("the signature was {mac}, and {expected} by the secret"))
 }

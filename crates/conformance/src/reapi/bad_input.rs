@@ -15,7 +15,7 @@ use tonic::{Code, Response, Status};
 
 use super::actions::Draft;
 use super::client::{PIECE_BYTES, Remote, pieces};
-use super::content::{compress, digest, hex, random};
+use super::content::{compress, digest, random, random_hex};
 use super::trees::{doubled, parent};
 use crate::finding::must;
 use crate::grpc::{done, refused};
@@ -108,7 +108,7 @@ async fn not_compressed(subject: &Subject) -> Result<(), Finding> {
 async fn deep(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
-    let mut below = parent(&[(&hex(&random(8)?), &digest(b""))]);
+    let mut below = parent(&[(&random_hex(8)?, &digest(b""))]);
     let mut level = below.encode_to_vec();
     let mut levels = vec![level.clone()];
     for _ in 1..DEPTH {

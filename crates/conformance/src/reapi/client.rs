@@ -18,7 +18,7 @@ use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use super::content::{digest, hex, random};
+use super::content::{digest, random_hex};
 use crate::finding::must;
 use crate::grpc::{done, scoped};
 use crate::{Finding, Subject};
@@ -285,6 +285,6 @@ pub fn pieces(name: &str, bytes: &[u8]) -> Vec<WriteRequest> {
 
 /// As the names of uploads have it.
 pub fn uuid() -> Result<String, Finding> {
-    let text = hex(&random(16)?);
+    let text = random_hex(16)?;
     Ok([&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-"))
 }

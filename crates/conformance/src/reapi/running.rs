@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::actions::Draft;
 use super::client::Remote;
-use super::content::{digest, hex, random};
+use super::content::{digest, random, random_hex};
 use crate::finding::must;
 use crate::grpc::refused;
 use crate::{Check, Finding, Subject};
@@ -82,7 +82,7 @@ async fn program(subject: &Subject) -> Result<(), Finding> {
 async fn environment(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
-    let mark = hex(&random(8)?);
+    let mark = random_hex(8)?;
     let mut draft = Draft::of("echo \"$MARK $PATH\"")?;
     let variable = EnvironmentVariable { name: "MARK".into(), value: mark.clone() };
     draft.command.environment_variables.insert(0, variable);
@@ -185,7 +185,7 @@ async fn said(subject: &Subject) -> Result<(), Finding> {
 async fn damage(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
-    let content = hex(&random(16)?).into_bytes();
+    let content = random_hex(16)?.into_bytes();
     remote.put(&[&content]).await?;
     let root = Directory { files: vec![file("input", &content, false)], ..Directory::default() };
     let vandal = "chmod 666 input; echo broken > input; truncate -s 0 input; rm -f input; exit 0";

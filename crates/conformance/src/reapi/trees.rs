@@ -7,7 +7,7 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::client::Remote;
-use super::content::{digest, hex, random, unknown_digest};
+use super::content::{digest, random_hex, unknown_digest};
 use crate::finding::must;
 use crate::grpc::{refused, shown};
 use crate::{Check, Finding, Subject};
@@ -37,7 +37,7 @@ pub fn parent(children: &[(&str, &Digest)]) -> Directory {
 /// An empty directory below a name that nothing else has.
 pub async fn leaf(remote: &Remote<'_>) -> Result<Digest, Finding> {
     let empty = remote.put_one(&Directory::default().encode_to_vec()).await?;
-    remote.put_one(&parent(&[(&hex(&random(8)?), &empty)]).encode_to_vec()).await
+    remote.put_one(&parent(&[(&random_hex(8)?, &empty)]).encode_to_vec()).await
 }
 
 async fn put(remote: &Remote<'_>, children: &[(&str, &Digest)]) -> Result<Digest, Finding> {
@@ -128,7 +128,7 @@ async fn gaps(subject: &Subject) -> Result<(), Finding> {
 
 /// Thirty directories, each but the last with two entries that are one: 2^30 paths.
 pub async fn doubled(remote: &Remote<'_>) -> Result<Digest, Finding> {
-    let mut below = put(remote, &[(&hex(&random(8)?), &digest(b""))]).await?;
+    let mut below = put(remote, &[(&random_hex(8)?, &digest(b""))]).await?;
     for _ in 1..30 {
         below = put(remote, &[("a", &below), ("b", &below)]).await?;
     }

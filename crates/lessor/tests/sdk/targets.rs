@@ -349,7 +349,7 @@ async fn a_dispatch_that_is_not_signed_or_no_envelope_is_refused() {
         let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
         mac.update(format!("{time}.").as_bytes());
         mac.update(&body);
-        let digest: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = data_encoding::HEXLOWER.encode(&mac.finalize().into_bytes());
         format!("t={time},v1={digest}")
     };
     let with = |signatures: &[String]| {
