@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use contract_clients::grpc;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -15,8 +16,8 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{
-    LeaseTaskRequest, LeasedTask, RegisterWorkerRequest, SubmitTask, SubmitTasksRequest, TaskStatus,
-    UpdateTaskStatusRequest, Verdict, WorkHello, WorkRequest,
+    LeaseTaskRequest, LeasedTask, SubmitTask, SubmitTasksRequest, TaskStatus, UpdateTaskStatusRequest,
+    Verdict, WorkRequest,
 };
 
 use super::http::Server;
@@ -67,16 +68,8 @@ async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: Dura
         load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), 1));
         let mut worker = WorkerSchedulerClient::new(connect(server.address()).await?);
         let worker_id = format!("w{n}");
-        let register =
-            RegisterWorkerRequest { worker_id: worker_id.clone(), ..RegisterWorkerRequest::default() };
-        worker.register_worker(register).await?;
-        let ask = LeaseTaskRequest {
-            worker_id: worker_id.clone(),
-            max_tasks: 1,
-            timeout_seconds: WAIT_S,
-            queues: vec![QUEUE.to_owned()],
-            ..LeaseTaskRequest::default()
-        };
+        worker.register_worker(grpc::registration(&worker_id)).await?;
+        let ask = LeaseTaskRequest { timeout_seconds: WAIT_S, ..grpc::lease(&worker_id, QUEUE, 1) };
         let (open_tasks, done) = (load.open_tasks.clone(), load.done.clone());
         load.clients.spawn(async move {
             loop {
@@ -141,11 +134,8 @@ async fn work(
 ) -> Result<()> {
     let mut client = WorkerSchedulerClient::new(channel);
     let (sender, receiver) = mpsc::channel(2 * BATCHES);
-    let worker = RegisterWorkerRequest { worker_id: format!("w{n}"), ..RegisterWorkerRequest::default() };
-    let hello = WorkHello { worker: Some(worker), queues: vec![QUEUE.to_owned()] };
-    let first =
-        WorkRequest { hello: Some(hello), credit: (batch * BATCHES) as u32, ..WorkRequest::default() };
-    sender.send(first).await?;
+    let worker = grpc::registration(&format!("w{n}"));
+    sender.send(grpc::hello(worker, QUEUE, (batch * BATCHES) as u32)).await?;
     let mut answers = client.work(ReceiverStream::new(receiver)).await?.into_inner();
     while let Some(message) = answers.message().await? {
         if !message.tasks.is_empty() {

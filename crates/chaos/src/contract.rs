@@ -1,6 +1,6 @@
 //! The contracts that workers speak, and what each of them has words for.
 
-use crate::story::ReportKind;
+use contract_clients::ReportKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Contract {
@@ -69,7 +69,7 @@ impl Contract {
             ReportKind::Failed(failure) => {
                 self.has_categories() || failure.category == wire::ErrorCategory::UserCode
             }
-            ReportKind::GivenBack => self.has_releases(),
+            ReportKind::Released => self.has_releases(),
         }
     }
 }

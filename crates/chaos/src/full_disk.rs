@@ -62,7 +62,7 @@ async fn fill_and_free(fixture: &mut Fixture, round: u64, max_submits: u64) -> R
     println!("the disk is full after {accepted} more tasks of {PAYLOAD_BYTES} bytes");
     for grant in &held {
         let completion = holder.completion(grant);
-        let is_kept = holder.client().beat(&completion.held).await;
+        let is_kept = holder.client().beat(&completion.lease).await;
         ensure!(is_kept, "a heartbeat on a full disk was refused");
         let told = holder.client().report(&completion).await;
         let is_committed = told.is_some_and(|told| told.verdict == Some(Verdict::Committed));

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use contract_clients::ReportKind;
 use jiff::Timestamp;
 use rustix::process::Signal;
 use serde_json::json;
@@ -14,7 +15,7 @@ use crate::fixture::Fixture;
 use crate::history::{Recording, Testimony};
 use crate::outside::Reach;
 use crate::plan::{Form, Plan};
-use crate::story::{Intent, ReportKind};
+use crate::story::Intent;
 use crate::world::{LEASE, QUEUE};
 
 const HOUR_S: i64 = 3600;

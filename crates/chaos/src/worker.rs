@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract_clients::{Failure, LeaseRef, ReportKind};
 use serde_json::json;
 use wire::ErrorCategory;
 
 use crate::clients::ContractClient;
 use crate::contract::Contract;
 use crate::facts::{At, Grant};
-use crate::story::{Failure, Held, Intent, ReportKind, Story};
+use crate::story::{Intent, Story};
 use crate::world::{LEASE, RETRY_PAUSE, World};
 
 /// Repeats of a lease request whose answer was lost.
@@ -154,7 +155,7 @@ impl Worker {
     async fn take_long(&mut self, grant: &Grant) {
         let until: At = self.world.facts.now() + LEASE * 2;
         while self.world.facts.now() < until {
-            if !self.client.beat(&self.held(grant)).await {
+            if !self.client.beat(&self.lease_ref(grant)).await {
                 break;
             }
             tokio::time::sleep(LEASE / 5).await;
@@ -166,7 +167,7 @@ impl Worker {
         if !self.client.contract().has_releases() {
             return self.complete(grant).await;
         }
-        let release = Story { held: self.held(grant), kind: ReportKind::GivenBack, intent: Intent::Own };
+        let release = Story { lease: self.lease_ref(grant), kind: ReportKind::Released, intent: Intent::Own };
         match self.rng.u32(..3) {
             0 => self.complete(grant).await,
             1 => drop(self.client.insist(&release).await),
@@ -182,7 +183,7 @@ impl Worker {
 
     pub fn completion(&mut self, grant: &Grant) -> Story {
         let result = json!({"by": self.id, "attempt": grant.attempt, "nonce": self.rng.u32(..)});
-        Story { held: self.held(grant), kind: ReportKind::Completed(result), intent: Intent::Own }
+        Story { lease: self.lease_ref(grant), kind: ReportKind::Completed(result), intent: Intent::Own }
     }
 
     fn failure(&mut self, grant: &Grant) -> Story {
@@ -191,12 +192,12 @@ impl Worker {
         let category =
             if self.client.contract().has_categories() { category } else { ErrorCategory::UserCode };
         let failure = Failure { category, message, retryable: self.rng.u32(..5) > 0 };
-        Story { held: self.held(grant), kind: ReportKind::Failed(failure), intent: Intent::Own }
+        Story { lease: self.lease_ref(grant), kind: ReportKind::Failed(failure), intent: Intent::Own }
     }
 
     /// How this worker names a lease, be it its own or not.
-    fn held(&self, grant: &Grant) -> Held {
-        Held {
+    fn lease_ref(&self, grant: &Grant) -> LeaseRef {
+        LeaseRef {
             lease_id: grant.lease_id.clone(),
             task_id: grant.task_id.clone(),
             worker_id: self.id.clone(),
@@ -206,21 +207,21 @@ impl Worker {
 
     fn forgeries(&mut self, grant: &Grant) -> Vec<Story> {
         let honest = self.completion(grant);
-        let forged = |change: &dyn Fn(&mut Held)| {
+        let forged = |change: &dyn Fn(&mut LeaseRef)| {
             let mut story = Story { intent: Intent::Forged, ..honest.clone() };
-            change(&mut story.held);
+            change(&mut story.lease);
             story
         };
         let mut stories = vec![
-            forged(&|held| held.lease_id = flip_a_character(&held.lease_id)),
-            forged(&|held| held.lease_id = "not-a-lease".into()),
-            forged(&|held| held.task_id = "00000000-0000-7000-8000-000000000000".into()),
+            forged(&|lease| lease.lease_id = flip_a_character(&lease.lease_id)),
+            forged(&|lease| lease.lease_id = "not-a-lease".into()),
+            forged(&|lease| lease.task_id = "00000000-0000-7000-8000-000000000000".into()),
         ];
         if !self.client.contract().has_lease_ids() {
             // A task token is good for whoever bears it.
             return stories;
         }
-        stories.push(forged(&|held| held.worker_id = "somebody-else".into()));
+        stories.push(forged(&|lease| lease.worker_id = "somebody-else".into()));
         let others: Vec<Grant> = {
             let book = self.world.facts.book();
             let foreign = book.grants.iter().rev().filter(|other| other.worker_id != self.id);

@@ -19,10 +19,7 @@ impl Finding {
 
 /// What the contract says must hold.
 pub(crate) fn must(holds: bool, what: impl FnOnce() -> String) -> Result<(), Finding> {
-    match holds {
-        true => Ok(()),
-        false => Err(Finding::Broken(what())),
-    }
+    if holds { Ok(()) } else { Err(Finding::Broken(what())) }
 }
 
 /// A text of the coordinator's, short enough for one line of a report.

@@ -3,19 +3,20 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use contract_clients::{HttpClient, HttpRequest, HttpResponse, Timeouts, grpc};
+use data_encoding::HEXLOWER;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
 use crate::Finding;
 use crate::answer::Answer;
 use crate::target::Target;
 
-/// How long a call may take, the longest wait that a check asks for included.
-const MAX_CALL: Duration = Duration::from_secs(15);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), call: Duration::from_secs(15) };
+const USER_AGENT: &str = concat!("lessor-conformance/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -57,7 +58,7 @@ pub struct Unreachable {
 
 pub struct Subject {
     pub(crate) options: Options,
-    http: reqwest::Client,
+    http: HttpClient,
     channel: Channel,
     /// Makes the names of this run its own.
     run: String,
@@ -70,24 +71,18 @@ impl Subject {
     pub async fn connect(options: Options) -> Result<Subject, Unreachable> {
         let options = Options { url: options.url.trim_end_matches('/').to_owned(), ..options };
         let unreachable = |why: String| Unreachable { url: options.url.clone(), why };
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(MAX_CALL)
-            .no_proxy()
-            .user_agent(concat!("lessor-conformance/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| unreachable(error.to_string()))?;
-        let endpoint =
-            Endpoint::from_shared(options.url.clone()).map_err(|error| unreachable(error.to_string()))?;
-        let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(MAX_CALL);
+        let http = HttpClient::new(&options.url, USER_AGENT, TIMEOUTS);
+        let http = http.map_err(|error| unreachable(error.to_string()))?;
+        let endpoint = grpc::endpoint(&options.url, TIMEOUTS);
+        let endpoint = endpoint.map_err(|error| unreachable(error.to_string()))?;
         // A server of gRPC alone need not understand HTTP/1.
-        if let Err(error) = http.get(&options.url).send().await {
+        if let Err(error) = http.build(&HttpRequest::get("")).send().await {
             endpoint.connect().await.map_err(|_| unreachable(innermost(&error)))?;
         }
         let channel = endpoint.connect_lazy();
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|error| unreachable(error.to_string()))?;
-        let run = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let run = HEXLOWER.encode(&random);
         Ok(Subject { options, http, channel, run, names: AtomicU32::new(0), target: OnceCell::new() })
     }
 
@@ -132,33 +127,39 @@ impl Subject {
     }
 
     /// A request in the run's tenant and workspace.
-    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.plain(method, &format!("{}{path}", self.options.url))
+    pub(crate) fn scoped(&self, request: &HttpRequest) -> RequestBuilder {
+        self.http
+            .build(request)
             .header(TENANT_HEADER, &self.options.tenant)
             .header(WORKSPACE_HEADER, &self.options.workspace)
     }
 
-    /// A request that says nothing of a tenant or a workspace.
-    pub(crate) fn plain(&self, method: Method, url: &str) -> RequestBuilder {
-        self.http.request(method, url)
+    /// A request that names no tenant and no workspace.
+    pub(crate) fn unscoped(&self, method: Method, url: &str) -> RequestBuilder {
+        self.http.build_to(method, url)
+    }
+
+    /// Makes a call in the run's tenant and workspace.
+    pub(crate) async fn call(&self, request: HttpRequest) -> Result<Answer, Finding> {
+        self.send(self.scoped(&request)).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, Finding> {
-        self.send(self.request(Method::GET, path)).await
+        self.call(HttpRequest::get(path)).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Finding> {
-        self.send(self.request(Method::POST, path).json(body)).await
+        self.call(HttpRequest::post(path, body)).await
     }
 
     pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Answer, Finding> {
-        self.send(self.request(Method::PUT, path).json(body)).await
+        self.call(HttpRequest::put(path, body)).await
     }
 
-    /// A body that need not be JSON, sent as if it were.
-    pub(crate) async fn post_text(&self, path: &str, body: &str) -> Result<Answer, Finding> {
-        let request = self.request(Method::POST, path).header("content-type", "application/json");
-        self.send(request.body(body.to_owned())).await
+    /// Posts a text that need not be JSON, with the content type of JSON.
+    pub(crate) async fn post_text(&self, path: &str, text: &str) -> Result<Answer, Finding> {
+        let request = self.scoped(&HttpRequest::post(path, Value::Null));
+        self.send(request.header("content-type", "application/json").body(text.to_owned())).await
     }
 
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Answer, Finding> {
@@ -167,9 +168,7 @@ impl Subject {
         let lost = |error: reqwest::Error| {
             Finding::broken(format!("{call} was not answered: {}", innermost(&error)))
         };
-        let response = self.http.execute(request).await.map_err(lost)?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let raw = response.text().await.map_err(lost)?;
+        let HttpResponse { status, headers, text: raw } = self.http.send(request).await.map_err(lost)?;
         let body = serde_json::from_str(&raw).unwrap_or_default();
         Ok(Answer { call, status, headers, body, raw })
     }

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use contract_clients::{LeaseRef, callback};
 use wire::{CallbackProblem, CallbackState, CompletionAcknowledged, TaskEnvelope, Verdict};
 
 use super::{INSIST_FOR, LEASE_WAIT, Leased, OPEN, allowed, shown};
 use crate::api::Answer;
 use crate::contract::Contract;
 use crate::facts::{Pulse, Told};
-use crate::story::{Held, ReportKind, Story};
+use crate::story::Story;
 use crate::world::{RETRY_PAUSE, World};
 
 /// From taking a task to beginning it: long enough for the server to be killed in between, and to send it again.
@@ -24,28 +24,24 @@ pub async fn take(world: &World, worker_id: &str, max_tasks: u32) -> Vec<Leased>
         tokio::time::sleep(BEGIN_PAUSE).await;
     }
     for envelope in envelopes {
-        if envelope.callback_base_url.trim_end_matches('/') != world.api.base() {
+        if envelope.callback_base_url.trim_end_matches('/') != world.api.base_url() {
             world.facts.surprise(format!("workers are to call back to {}", envelope.callback_base_url));
         }
-        if start(world, worker_id, &envelope).await {
-            leased.push(Leased {
-                lease_id: envelope.task_token,
-                task_id: envelope.task_id,
-                attempt: envelope.attempt,
-                fencing_token: envelope.fencing_token,
-                between: None,
-            });
+        let TaskEnvelope { task_token: lease_id, task_id, attempt, fencing_token, .. } = envelope;
+        let lease = LeaseRef { lease_id, task_id, worker_id: worker_id.to_owned(), attempt };
+        if start(world, &lease).await {
+            let LeaseRef { lease_id, task_id, .. } = lease;
+            leased.push(Leased { lease_id, task_id, attempt, fencing_token, between: None });
         }
     }
     leased
 }
 
 /// Says that the worker begins, until it is told whether it may.
-async fn start(world: &World, worker_id: &str, envelope: &TaskEnvelope) -> bool {
-    let body = json!({"attempt": envelope.attempt, "workerId": worker_id});
+async fn start(world: &World, lease: &LeaseRef) -> bool {
     let give_up_at = world.facts.now() + INSIST_FOR;
     while world.facts.now() < give_up_at {
-        let answer = post(world, &envelope.task_token, &envelope.task_id, "started", &body).await;
+        let answer = world.send_for(Contract::Callback, callback::started(lease)).await;
         world.facts.expect("a start", &answer, &[200, 409, OPEN[0], OPEN[1]]);
         if !answer.is_open() {
             return answer.status() == Some(200);
@@ -56,25 +52,7 @@ async fn start(world: &World, worker_id: &str, envelope: &TaskEnvelope) -> bool 
 }
 
 pub async fn report(world: &World, story: &Story) -> Option<Told> {
-    let Held { lease_id, task_id, worker_id, attempt } = &story.held;
-    let body = match &story.kind {
-        ReportKind::Completed(result) => {
-            json!({"attempt": attempt, "workerId": worker_id, "outcome": "SUCCEEDED", "output": result})
-        }
-        ReportKind::Failed(failure) => json!({
-            "attempt": attempt,
-            "workerId": worker_id,
-            "outcome": "FAILED",
-            "error": {
-                "category": failure.category,
-                "message": failure.message,
-                "retryable": failure.retryable,
-            },
-        }),
-        // There is no word for it.
-        ReportKind::GivenBack => return None,
-    };
-    let answer = post(world, lease_id, task_id, "completed", &body).await;
+    let answer = world.send_for(Contract::Callback, callback::report(&story.lease, &story.kind)?).await;
     world.facts.expect(&shown(Contract::Callback, story), &answer, &allowed(story, &[400, 401, 404]));
     if answer.is_open() {
         return None;
@@ -87,9 +65,9 @@ pub async fn report(world: &World, story: &Story) -> Option<Told> {
     told
 }
 
-pub async fn beat(world: &World, held: &Held) -> Pulse {
-    let body = json!({"attempt": held.attempt, "workerId": held.worker_id, "progressPct": 50});
-    let answer = post(world, &held.lease_id, &held.task_id, "heartbeat", &body).await;
+pub async fn beat(world: &World, lease: &LeaseRef) -> Pulse {
+    let request = callback::heartbeat(lease).with("progressPct", 50);
+    let answer = world.send_for(Contract::Callback, request).await;
     world.facts.expect("a callback's heartbeat", &answer, &[200, 409, 410, OPEN[0], OPEN[1]]);
     match answer.status() {
         Some(200) => Pulse::Alive,
@@ -124,8 +102,4 @@ fn refused(answer: &Answer) -> Option<Verdict> {
         "attempt_mismatch" | "task_already_terminal" => Verdict::Cancelled,
         _ => Verdict::Rejected,
     })
-}
-
-async fn post(world: &World, token: &str, task_id: &str, verb: &str, body: &Value) -> Answer {
-    world.post_for(Contract::Callback, Some(token), &format!("/v1/tasks/{task_id}/{verb}"), body).await
 }

@@ -1,20 +1,21 @@
 //! The worker service over gRPC, a call for each step.
 
+use contract_clients::{LeaseRef, grpc};
 use tonic::Code;
 use wire::Verdict;
 use wire::grpc::{
-    ErrorCategory, HeartbeatRequest, LeaseHeartbeat, LeaseStatus, LeaseTaskRequest, LeasedTask,
-    RegisterWorkerRequest, TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse,
+    HeartbeatRequest, LeaseHeartbeat, LeaseStatus, LeaseTaskRequest, LeasedTask, RegisterWorkerRequest,
+    TaskState, UpdateTaskStatusResponse,
 };
 
 use super::{Leased, shown};
 use crate::contract::Contract;
 use crate::facts::{Pulse, Told};
 use crate::rpc::{Answer, Said};
-use crate::story::{Held, Intent, ReportKind, Story};
+use crate::story::{Intent, Story};
 use crate::world::{QUEUE, World};
 
-/// The shortest wait that the contract has a word for.
+/// The shortest wait that the contract can express.
 const LEASE_WAIT_S: i64 = 1;
 
 /// A worker process as the service knows it.
@@ -34,7 +35,7 @@ impl Session {
         self.is_registered = false;
     }
 
-    pub async fn lease(&mut self, world: &World, request: &str, max_tasks: u32) -> Option<Vec<Leased>> {
+    pub async fn lease(&mut self, world: &World, request_id: &str, max_tasks: u32) -> Option<Vec<Leased>> {
         if !self.is_registered {
             self.is_registered = self.register(world).await;
             if !self.is_registered {
@@ -42,13 +43,10 @@ impl Session {
             }
         }
         let ask = LeaseTaskRequest {
-            worker_id: self.worker_id.clone(),
             session_id: self.id(),
-            max_tasks: i32::try_from(max_tasks).unwrap_or(i32::MAX),
             timeout_seconds: LEASE_WAIT_S,
-            queues: vec![QUEUE.to_owned()],
-            request_id: request.to_owned(),
-            ..LeaseTaskRequest::default()
+            request_id: request_id.to_owned(),
+            ..grpc::lease(&self.worker_id, QUEUE, max_tasks)
         };
         let mut client = world.rpc.clone();
         let answer = world
@@ -82,11 +80,11 @@ impl Session {
         matches!(answer.await, Answer::Registered)
     }
 
-    pub async fn beat(&self, world: &World, held: &Held) -> Pulse {
-        let beat = heartbeat(held);
-        let said = Said::Heartbeat { worker_id: held.worker_id.clone(), beat: beat.clone() };
+    pub async fn beat(&self, world: &World, lease: &LeaseRef) -> Pulse {
+        let beat = heartbeat(lease);
+        let said = Said::Heartbeat { worker_id: lease.worker_id.clone(), beat: beat.clone() };
         let ask = HeartbeatRequest {
-            worker_id: held.worker_id.clone(),
+            worker_id: lease.worker_id.clone(),
             session_id: self.id(),
             leases: vec![beat],
             ..HeartbeatRequest::default()
@@ -105,7 +103,7 @@ impl Session {
 }
 
 pub async fn report(world: &World, story: &Story) -> Option<Told> {
-    let ask = update(story);
+    let ask = grpc::report(&story.lease, &story.kind);
     let mut client = world.rpc.clone();
     let answer = world.call(Contract::Grpc, Said::Report(Box::new(ask.clone())), async {
         Ok(Answer::Reported(client.update_task_status(ask).await?.into_inner()))
@@ -114,7 +112,7 @@ pub async fn report(world: &World, story: &Story) -> Option<Told> {
 }
 
 pub fn registration(worker_id: &str, session_id: String) -> RegisterWorkerRequest {
-    RegisterWorkerRequest { worker_id: worker_id.to_owned(), session_id, ..RegisterWorkerRequest::default() }
+    RegisterWorkerRequest { session_id, ..grpc::registration(worker_id) }
 }
 
 pub fn leased(task: LeasedTask) -> Leased {
@@ -127,34 +125,8 @@ pub fn leased(task: LeasedTask) -> Leased {
     }
 }
 
-pub fn update(story: &Story) -> UpdateTaskStatusRequest {
-    let Held { lease_id, task_id, worker_id, attempt } = story.held.clone();
-    let about = UpdateTaskStatusRequest {
-        lease_id,
-        task_id,
-        worker_id,
-        attempt,
-        ..UpdateTaskStatusRequest::default()
-    };
-    match &story.kind {
-        ReportKind::Completed(result) => UpdateTaskStatusRequest {
-            status: TaskStatus::Completed.into(),
-            result_json: result.to_string().into_bytes().into(),
-            ..about
-        },
-        ReportKind::Failed(failure) => UpdateTaskStatusRequest {
-            status: TaskStatus::Failed.into(),
-            error_message: failure.message.clone(),
-            error_category: category(failure.category).into(),
-            retryable: Some(failure.retryable),
-            ..about
-        },
-        ReportKind::GivenBack => UpdateTaskStatusRequest { release: true, ..about },
-    }
-}
-
-pub fn heartbeat(held: &Held) -> LeaseHeartbeat {
-    LeaseHeartbeat { lease_id: held.lease_id.clone(), progress_pct: Some(50.0), message: String::new() }
+pub fn heartbeat(lease: &LeaseRef) -> LeaseHeartbeat {
+    LeaseHeartbeat { progress_pct: Some(50.0), ..grpc::heartbeat(&lease.lease_id) }
 }
 
 /// A lease of which nothing could be said was not answered.
@@ -187,10 +159,10 @@ pub fn told(world: &World, contract: Contract, story: &Story, answer: &Answer) -
         }
         _ => return None,
     };
-    let codes = match (story.intent, &story.kind) {
-        (Intent::Own, _) => &[Code::Ok][..],
-        (Intent::Conflicting, _) => &[Code::Ok, Code::FailedPrecondition],
-        (Intent::Forged, _) => &[Code::PermissionDenied, Code::NotFound, Code::InvalidArgument],
+    let codes = match story.intent {
+        Intent::Own => &[Code::Ok][..],
+        Intent::Conflicting => &[Code::Ok, Code::FailedPrecondition],
+        Intent::Forged => &[Code::PermissionDenied, Code::NotFound, Code::InvalidArgument],
     };
     if !codes.iter().any(|code| *code as u16 == told.status) {
         world.facts.surprise(format!("{} was answered {answer:?}", shown(contract, story)));
@@ -214,15 +186,4 @@ fn accepted(answer: &UpdateTaskStatusResponse) -> Told {
         TaskState::Dead => Some("DEAD"),
     };
     Told { status: 0, verdict, state: state.map(str::to_owned) }
-}
-
-fn category(category: wire::ErrorCategory) -> ErrorCategory {
-    match category {
-        wire::ErrorCategory::UserCode => ErrorCategory::UserCode,
-        wire::ErrorCategory::DataQuality => ErrorCategory::DataQuality,
-        wire::ErrorCategory::Infrastructure => ErrorCategory::Infrastructure,
-        wire::ErrorCategory::Configuration => ErrorCategory::Configuration,
-        wire::ErrorCategory::Timeout => ErrorCategory::Timeout,
-        wire::ErrorCategory::Cancelled => ErrorCategory::Cancelled,
-    }
 }

@@ -12,9 +12,11 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract_clients::{LeaseRef, ReportKind};
+
 use crate::contract::Contract;
 use crate::facts::{At, Beat, Grant, Pulse, Report, Told};
-use crate::story::{Held, Intent, ReportKind, Story};
+use crate::story::{Intent, Story};
 use crate::world::{RETRY_PAUSE, World};
 
 /// How long a worker waits for tasks.
@@ -138,16 +140,16 @@ impl ContractClient {
     }
 
     /// Sends a heartbeat; false when the server says that the lease is gone.
-    pub async fn beat(&self, held: &Held) -> bool {
+    pub async fn beat(&self, lease: &LeaseRef) -> bool {
         let sent_at = self.world.facts.now();
         let pulse = match &self.protocol {
-            Protocol::Native => native::beat(&self.world, held).await,
-            Protocol::Claim => claim::beat(&self.world, held).await,
-            Protocol::Grpc(session) => session.beat(&self.world, held).await,
-            Protocol::Stream(line) => line.beat(held).await,
-            Protocol::Callback => callback::beat(&self.world, held).await,
+            Protocol::Native => native::beat(&self.world, lease).await,
+            Protocol::Claim => claim::beat(&self.world, lease).await,
+            Protocol::Grpc(session) => session.beat(&self.world, lease).await,
+            Protocol::Stream(line) => line.beat(lease).await,
+            Protocol::Callback => callback::beat(&self.world, lease).await,
         };
-        let (lease_id, ended_at) = (held.lease_id.clone(), self.world.facts.now());
+        let (lease_id, ended_at) = (lease.lease_id.clone(), self.world.facts.now());
         self.world.facts.book().beats.push(Beat { lease_id, sent_at, ended_at, pulse });
         pulse != Pulse::Gone
     }
@@ -175,7 +177,7 @@ pub async fn say(world: &World, contract: Contract, story: &Story) -> Option<Tol
 /// The statuses of HTTP that a report may get beside those by which nothing was decided.
 fn allowed(story: &Story, forged: &[u16]) -> Vec<u16> {
     let statuses = match (story.intent, &story.kind) {
-        (Intent::Own, ReportKind::GivenBack) => &[200][..],
+        (Intent::Own, ReportKind::Released) => &[200][..],
         (Intent::Own, _) => &[200, 409],
         (Intent::Conflicting, _) => &[409],
         (Intent::Forged, _) => forged,
@@ -188,6 +190,6 @@ const OPEN: [u16; 2] = [429, 503];
 
 /// What a report is called when it gets an answer that it must not get.
 fn shown(contract: Contract, story: &Story) -> String {
-    let Story { held, kind, intent } = story;
-    format!("{intent:?} report on {} by {} ({kind:?})", held.task_id, contract.name())
+    let Story { lease, kind, intent } = story;
+    format!("{intent:?} report on {} by {} ({kind:?})", lease.task_id, contract.name())
 }

@@ -8,20 +8,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract_clients::{LeaseRef, grpc as messages};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{timeout, timeout_at};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 use wire::grpc::{
-    LeaseHeartbeat, LeaseTaskRequest, ReportAnswer, UpdateTaskStatusRequest, WorkHello, WorkRequest,
-    WorkResponse,
+    LeaseHeartbeat, LeaseTaskRequest, ReportAnswer, UpdateTaskStatusRequest, WorkRequest, WorkResponse,
 };
 
 use super::{LEASE_WAIT, Leased, grpc};
 use crate::contract::Contract;
 use crate::facts::{At, Pulse, Told};
 use crate::rpc::{Answer, Rpc, Said};
-use crate::story::{Held, Story};
+use crate::story::Story;
 use crate::world::{QUEUE, RETRY_PAUSE, World};
 
 /// What a worker may have waiting to be said, or to be taken.
@@ -85,13 +85,15 @@ impl Line {
 
     pub async fn report(&self, story: &Story) -> Option<Told> {
         let (sender, answer) = oneshot::channel();
-        let answer = self.answer(Order::Report(Box::new(grpc::update(story)), sender), answer).await;
+        let answer = self
+            .answer(Order::Report(Box::new(messages::report(&story.lease, &story.kind)), sender), answer)
+            .await;
         grpc::told(&self.world, Contract::Stream, story, &answer)
     }
 
-    pub async fn beat(&self, held: &Held) -> Pulse {
+    pub async fn beat(&self, lease: &LeaseRef) -> Pulse {
         let (sender, answer) = oneshot::channel();
-        let (worker_id, beat) = (held.worker_id.clone(), grpc::heartbeat(held));
+        let (worker_id, beat) = (lease.worker_id.clone(), grpc::heartbeat(lease));
         let answer = self.answer(Order::Beat { worker_id, beat, answer: sender }, answer).await;
         grpc::pulse(&self.world, &answer)
     }
@@ -158,13 +160,13 @@ impl Keeper {
     async fn connect(&mut self) -> Option<(mpsc::Sender<WorkRequest>, Streaming<WorkResponse>)> {
         let session = format!("{}-{}", self.worker_id, self.session);
         let registration = grpc::registration(&self.worker_id, session);
-        let hello = WorkHello { worker: Some(registration.clone()), queues: vec![QUEUE.to_owned()] };
+        let hello = messages::hello(registration.clone(), QUEUE, 0);
         let (out, outgoing) = mpsc::channel(MAX_WAITING);
         let mut client = self.world.rpc.clone();
         let said = Said::Register(registration);
         let mut stream = None;
         let welcome = async {
-            let _ = out.send(WorkRequest { hello: Some(hello), ..WorkRequest::default() }).await;
+            let _ = out.send(hello).await;
             let mut incoming = client.work(ReceiverStream::new(outgoing)).await?.into_inner();
             let first = incoming.message().await?;
             stream = Some(incoming);
@@ -285,10 +287,8 @@ impl Keeper {
     /// The request for work that this stream makes by giving credit.
     fn ask(&self) -> Said {
         Said::Lease(LeaseTaskRequest {
-            worker_id: self.worker_id.clone(),
             session_id: format!("{}-{}", self.worker_id, self.session),
-            queues: vec![QUEUE.to_owned()],
-            ..LeaseTaskRequest::default()
+            ..messages::lease(&self.worker_id, QUEUE, 0)
         })
     }
 

@@ -11,6 +11,7 @@ mod silence;
 mod started;
 mod tokens;
 
+use contract_clients::{LeaseRef, callback};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -103,8 +104,14 @@ impl Line {
 }
 
 impl Pushed {
+    fn lease_ref(&self) -> LeaseRef {
+        let (lease_id, task_id) = (self.token.clone(), self.task.clone());
+        let attempt = u32::try_from(self.attempt).unwrap_or(u32::MAX);
+        LeaseRef { lease_id, task_id, worker_id: WORKER_ID.to_owned(), attempt }
+    }
+
     fn body(&self, more: Value) -> Value {
-        let mut body = json!({"attempt": self.attempt, "workerId": WORKER_ID});
+        let mut body = callback::heartbeat(&self.lease_ref()).body;
         if let (Some(body), Some(more)) = (body.as_object_mut(), more.as_object()) {
             body.extend(more.clone());
         }
@@ -112,7 +119,8 @@ impl Pushed {
     }
 
     fn succeeded(&self, output: Value) -> Value {
-        self.body(json!({"outcome": "SUCCEEDED", "completedAt": "2025-01-15T10:30:00Z", "output": output}))
+        let request = callback::complete(&self.lease_ref(), &output);
+        request.with("completedAt", "2025-01-15T10:30:00Z").body
     }
 
     fn failed(&self, category: &str) -> Value {
@@ -158,7 +166,7 @@ impl Pushed {
     ) -> Result<Answer, Finding> {
         let base = self.envelope.text("callbackBaseUrl")?;
         let url = format!("{}/v1/tasks/{task}/{what}", base.trim_end_matches('/'));
-        let request = subject.plain(Method::POST, &url).json(body);
+        let request = subject.unscoped(Method::POST, &url).json(body);
         subject
             .send(match authorization {
                 Some(authorization) => request.header("authorization", authorization),

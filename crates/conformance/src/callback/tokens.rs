@@ -49,7 +49,7 @@ async fn other_tenant(subject: &Subject) -> Result<(), Finding> {
     let url = format!("{}/v1/tasks/{}/started", pushed.envelope.text("callbackBaseUrl")?, pushed.task);
     for header in [wire::TENANT_HEADER, wire::WORKSPACE_HEADER] {
         let request =
-            subject.plain(Method::POST, &url).bearer_auth(&pushed.token).header(header, "somebody-else");
+            subject.unscoped(Method::POST, &url).bearer_auth(&pushed.token).header(header, "somebody-else");
         unauthorised(&subject.send(request.json(&pushed.body(json!({})))).await?)?;
     }
     Ok(())

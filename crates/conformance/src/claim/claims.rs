@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{WAIT_MS, ask, call, claim, claimed, nothing_to_claim};
+use super::{WAIT_MS, ask, call, claim_next, claimed, nothing_to_claim};
 use crate::answer::Spelling;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
@@ -97,7 +97,7 @@ async fn message(subject: &Subject) -> Result<(), Finding> {
     let stream = subject.queue();
     let payload = json!({"artifact": "s3://x", "list": [1, 2.5, null]});
     subject.submit_with(json!({"queue": stream, "payload": payload})).await?;
-    let job = claim(subject, &subject.worker(), &stream).await?;
+    let job = claim_next(subject, &subject.worker(), &stream).await?;
     job.claimed.has("stream", stream.as_str())?.has("payload", payload)?.text("message_id")?;
     Ok(())
 }

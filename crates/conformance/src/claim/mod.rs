@@ -7,6 +7,7 @@ mod guard;
 mod heartbeat;
 mod lifecycle;
 
+use contract_clients::{HttpRequest, LeaseRef, claim};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -33,23 +34,32 @@ struct Job {
 }
 
 impl Job {
-    fn heartbeat(&self) -> Value {
-        json!({"worker_id": self.worker, "job_id": self.id, "lease_token": self.token})
+    fn lease_ref(&self) -> LeaseRef {
+        let (lease_id, task_id, worker_id) = (self.token.clone(), self.id.clone(), self.worker.clone());
+        // The attempt id of a job replaces the attempt.
+        LeaseRef { lease_id, task_id, worker_id, attempt: 0 }
     }
 
-    fn report(&self) -> Value {
-        json!({"worker_id": self.worker, "job_id": self.id, "attempt_id": self.attempt, "lease_token": self.token,
-            "stream": self.claimed.get("stream"), "message_id": self.claimed.get("message_id")})
+    fn heartbeat(&self) -> Value {
+        claim::heartbeat(&self.lease_ref()).body
     }
 
     fn completion(&self, result: Value) -> Value {
-        with(self.report(), "result", result)
+        self.report(claim::complete(&self.lease_ref(), &result))
     }
 
-    fn failure(&self, retryable: bool) -> Value {
-        let error =
-            json!({"code": "E1", "message": "bad luck", "stack": "at line 1", "retryable": retryable});
-        with(self.report(), "error", error)
+    fn failure(&self, error: Value) -> Value {
+        self.report(claim::report_on(&self.lease_ref(), "fail").with("error", error))
+    }
+
+    /// The body of a report, with the ids that the coordinator gave.
+    fn report(&self, request: HttpRequest) -> Value {
+        let (stream, message_id) = (self.claimed.get("stream"), self.claimed.get("message_id"));
+        request
+            .with("attempt_id", self.attempt.as_str())
+            .with("stream", stream.clone())
+            .with("message_id", message_id.clone())
+            .body
     }
 
     async fn beat(&self, subject: &Subject) -> Result<Answer, Finding> {
@@ -61,8 +71,12 @@ impl Job {
     }
 
     async fn fail(&self, subject: &Subject, retryable: bool) -> Result<Answer, Finding> {
-        call(subject, "fail", &self.failure(retryable)).await
+        call(subject, "fail", &self.failure(error(retryable))).await
     }
+}
+
+fn error(retryable: bool) -> Value {
+    json!({"code": "E1", "message": "bad luck", "stack": "at line 1", "retryable": retryable})
 }
 
 /// The body with another value of one field.
@@ -72,19 +86,18 @@ fn with(mut body: Value, field: &str, value: Value) -> Value {
 }
 
 async fn call(subject: &Subject, what: &str, body: &Value) -> Result<Answer, Finding> {
-    subject.post(&format!("/internal/worker/{what}"), body).await
+    subject.post(&claim::path(what), body).await
 }
 
 /// Asks for one job of these streams, waiting so long.
 async fn ask(subject: &Subject, worker: &str, streams: &[&str], max_wait_ms: u64) -> Result<Answer, Finding> {
-    let body = json!({"worker_id": worker, "streams": streams, "max_wait_ms": max_wait_ms});
-    let told = call(subject, "claim", &body).await?;
+    let told = subject.call(claim::claim(worker, streams, max_wait_ms, None)).await?;
     told.is(200)?;
     Ok(told)
 }
 
 /// Claims the next job of a stream, which must come.
-async fn claim(subject: &Subject, worker: &str, stream: &str) -> Result<Job, Finding> {
+async fn claim_next(subject: &Subject, worker: &str, stream: &str) -> Result<Job, Finding> {
     let claimed = ask(subject, worker, &[stream], WAIT_MS).await?;
     claimed.has("claimed", true)?;
     Ok(Job {
@@ -99,7 +112,7 @@ async fn claim(subject: &Subject, worker: &str, stream: &str) -> Result<Job, Fin
 /// A new job of a stream, claimed by a worker of its own.
 async fn claimed(subject: &Subject, stream: &str) -> Result<Job, Finding> {
     let task = subject.submit(stream).await?;
-    let job = claim(subject, &subject.worker(), stream).await?;
+    let job = claim_next(subject, &subject.worker(), stream).await?;
     job.claimed.has("job_id", task)?;
     Ok(job)
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use contract_clients::grpc;
 use prost_types::Timestamp;
 use serde_json::json;
-use wire::grpc::{HeartbeatRequest, LeaseHeartbeat, LeaseStatus, LeasedTask, TaskState};
+use wire::grpc::{HeartbeatRequest, LeaseStatus, LeasedTask, TaskState};
 
 use super::{Worker, committed};
 use crate::finding::must;
@@ -20,9 +21,8 @@ pub const CHECKS: &[Check] = &[
 ];
 
 fn about(worker: &Worker<'_>, tasks: &[&LeasedTask]) -> HeartbeatRequest {
-    let lease =
-        |task: &&LeasedTask| LeaseHeartbeat { lease_id: task.lease_id.clone(), ..LeaseHeartbeat::default() };
-    HeartbeatRequest { leases: tasks.iter().map(lease).collect(), ..worker.beat() }
+    let leases = tasks.iter().map(|task| grpc::heartbeat(&task.lease_id)).collect();
+    HeartbeatRequest { leases, ..worker.beat() }
 }
 
 async fn beat(worker: &Worker<'_>, task: &LeasedTask) -> Result<LeaseStatus, Finding> {

@@ -10,8 +10,9 @@ mod reports;
 mod requeue;
 
 use bytes::Bytes;
+use contract_clients::LeaseRef;
+use contract_clients::grpc::{self, Client};
 use tonic::metadata::MetadataValue;
-use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{
@@ -38,8 +39,6 @@ pub const UNOBSERVABLE: &[(&str, &str)] =
 /// How long a poll waits for a task that must come.
 const WAIT_S: i64 = 10;
 
-type Client = WorkerSchedulerClient<Channel>;
-
 /// A worker that is registered.
 struct Worker<'a> {
     subject: &'a Subject,
@@ -55,7 +54,7 @@ impl<'a> Worker<'a> {
     }
 
     fn registration(&self) -> RegisterWorkerRequest {
-        RegisterWorkerRequest { worker_id: self.id.clone(), ..RegisterWorkerRequest::default() }
+        grpc::registration(&self.id)
     }
 
     async fn register_as(&self, registration: RegisterWorkerRequest) -> Result<(), Finding> {
@@ -65,12 +64,7 @@ impl<'a> Worker<'a> {
 
     /// Asks for one task of a queue, without waiting.
     fn ask(&self, queue: &str) -> LeaseTaskRequest {
-        LeaseTaskRequest {
-            worker_id: self.id.clone(),
-            max_tasks: 1,
-            queues: vec![queue.to_owned()],
-            ..LeaseTaskRequest::default()
-        }
+        grpc::lease(&self.id, queue, 1)
     }
 
     async fn poll(&self, poll: LeaseTaskRequest) -> Result<Vec<LeasedTask>, Finding> {
@@ -95,13 +89,9 @@ impl<'a> Worker<'a> {
     }
 
     fn update(&self, task: &LeasedTask, status: TaskStatus) -> UpdateTaskStatusRequest {
-        UpdateTaskStatusRequest {
-            task_id: task.task_id.clone(),
-            worker_id: self.id.clone(),
-            lease_id: task.lease_id.clone(),
-            status: status.into(),
-            ..UpdateTaskStatusRequest::default()
-        }
+        let (lease_id, task_id) = (task.lease_id.clone(), task.task_id.clone());
+        let lease = LeaseRef { lease_id, task_id, worker_id: self.id.clone(), attempt: task.attempt };
+        grpc::update(&lease, status)
     }
 
     fn completed(&self, task: &LeasedTask, result: &'static str) -> UpdateTaskStatusRequest {

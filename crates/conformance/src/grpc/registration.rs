@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use reqwest::Method;
 use serde_json::Value;
 use tonic::Code;
 use wire::grpc::{
@@ -57,7 +56,7 @@ async fn registers(subject: &Subject) -> Result<(), Finding> {
 
 /// What the operator sees of a worker.
 async fn known(subject: &Subject, worker: &str) -> Result<Answer, Finding> {
-    let told = subject.send(subject.request(Method::GET, "/v1/workers")).await?;
+    let told = subject.get("/v1/workers").await?;
     if matches!(told.status, 404 | 405 | 501) {
         return Err(Finding::Skipped(format!(
             "workers are shown by {}, which answered {}",

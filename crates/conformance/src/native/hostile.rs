@@ -52,7 +52,7 @@ async fn other_worker(subject: &Subject) -> Result<(), Finding> {
 
 async fn other_tenant(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &subject.queue()).await?;
-    let body = held.completion(json!("stolen"));
+    let body = held.completion(json!("stolen")).body;
     let told = as_tenant(subject, &subject.name("tenant"), &held.path("complete"), &body).await?;
     rejected(&told, &[403, 404])?;
     committed(&held.complete(subject, json!(1)).await?, "COMPLETED")

@@ -8,8 +8,10 @@ mod states;
 mod time;
 mod verdicts;
 
+use contract_clients::{Failure, HttpRequest, LeaseRef, native};
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
+use wire::ErrorCategory;
 
 use crate::answer::Answer;
 use crate::{Check, Finding, Subject};
@@ -62,30 +64,35 @@ impl Lease {
         format!("/v1/leases/{}/{call}", self.id)
     }
 
-    fn completion(&self, result: Value) -> Value {
-        json!({"workerId": self.worker, "taskId": self.task, "result": result})
+    fn lease_ref(&self) -> LeaseRef {
+        let (lease_id, task_id, worker_id) = (self.id.clone(), self.task.clone(), self.worker.clone());
+        // This contract names a lease without its attempt.
+        LeaseRef { lease_id, task_id, worker_id, attempt: 0 }
     }
 
-    fn failure(&self, reason: &str, retryable: bool) -> Value {
-        json!({"workerId": self.worker, "taskId": self.task, "reason": reason, "category": "USER_CODE",
-            "retryable": retryable})
+    fn completion(&self, result: Value) -> HttpRequest {
+        native::complete(&self.lease_ref(), &result)
+    }
+
+    fn failure(&self, reason: &str, retryable: bool) -> HttpRequest {
+        let failure = Failure { category: ErrorCategory::UserCode, message: reason.to_owned(), retryable };
+        native::fail(&self.lease_ref(), &failure)
     }
 
     async fn complete(&self, subject: &Subject, result: Value) -> Result<Answer, Finding> {
-        subject.post(&self.path("complete"), &self.completion(result)).await
+        subject.call(self.completion(result)).await
     }
 
     async fn fail(&self, subject: &Subject, reason: &str, retryable: bool) -> Result<Answer, Finding> {
-        subject.post(&self.path("fail"), &self.failure(reason, retryable)).await
+        subject.call(self.failure(reason, retryable)).await
     }
 
     async fn beat(&self, subject: &Subject) -> Result<Answer, Finding> {
-        subject.post(&self.path("heartbeat"), &json!({"workerId": self.worker})).await
+        subject.call(native::heartbeat(&self.lease_ref())).await
     }
 
     async fn release(&self, subject: &Subject) -> Result<Answer, Finding> {
-        let body = json!({"workerId": self.worker, "taskId": self.task});
-        subject.post(&self.path("release"), &body).await
+        subject.call(native::release(&self.lease_ref())).await
     }
 }
 
@@ -95,8 +102,7 @@ fn place(field: &str) -> String {
 
 /// Asks for one task of a queue, waiting so long.
 async fn ask(subject: &Subject, worker: &str, queue: &str, wait_ms: u64) -> Result<Answer, Finding> {
-    let body = json!({"workerId": worker, "queues": [queue], "maxTasks": 1, "waitMs": wait_ms});
-    let told = subject.post("/v1/leases", &body).await?;
+    let told = subject.call(native::lease(worker, queue, 1, wait_ms)).await?;
     told.is(200)?;
     Ok(told)
 }
@@ -112,18 +118,20 @@ async fn lease(subject: &Subject, worker: &str, queue: &str) -> Result<Lease, Fi
 async fn leased(subject: &Subject, queue: &str) -> Result<Lease, Finding> {
     let task = subject.submit(queue).await?;
     let lease = lease(subject, &subject.worker(), queue).await?;
-    match lease.task == task {
-        true => Ok(lease),
-        false => Err(lease.granted.broken(format!("task {task} was expected"))),
+    if lease.task == task {
+        Ok(lease)
+    } else {
+        Err(lease.granted.broken(format!("task {task} was expected")))
     }
 }
 
 /// No task of the queue can be leased now.
 async fn nothing_to_lease(subject: &Subject, queue: &str) -> Result<(), Finding> {
     let told = ask(subject, &subject.worker(), queue, 0).await?;
-    match told.get("leases").as_array().is_some_and(Vec::is_empty) {
-        true => Ok(()),
-        false => Err(told.broken("`leases` should be an empty list")),
+    if told.get("leases").as_array().is_some_and(Vec::is_empty) {
+        Ok(())
+    } else {
+        Err(told.broken("`leases` should be an empty list"))
     }
 }
 
@@ -156,6 +164,6 @@ fn forged(id: &str) -> String {
 /// A report in another tenant's name.
 async fn as_tenant(subject: &Subject, tenant: &str, path: &str, body: &Value) -> Result<Answer, Finding> {
     let url = format!("{}{path}", subject.options.url);
-    let request = subject.plain(Method::POST, &url).header(wire::TENANT_HEADER, tenant);
+    let request = subject.unscoped(Method::POST, &url).header(wire::TENANT_HEADER, tenant);
     subject.send(request.json(body)).await
 }

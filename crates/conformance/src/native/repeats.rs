@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::{WAIT_MS, committed, leased, place};
+use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -54,10 +55,8 @@ async fn completions(subject: &Subject) -> Result<(), Finding> {
         held.task, held.worker
     );
     subject.post_text(&held.path("complete"), &respelt).await?.repeats(&first)?;
-    match subject.kinds(&held.task).await? == kinds {
-        true => Ok(()),
-        false => Err(Finding::broken("a repeated completion added to the task's history")),
-    }
+    let has_more = subject.kinds(&held.task).await? != kinds;
+    must(!has_more, || "a repeated completion added to the task's history".into())
 }
 
 async fn failures(subject: &Subject) -> Result<(), Finding> {

@@ -39,7 +39,7 @@ async fn one_of_three(subject: &Subject) -> Result<(), Finding> {
     answers.push(lost.complete(subject, json!(1)).await?);
     answers.push(lost.fail(subject, "no", true).await?);
     answers.push(subject.post_text(&held.path("complete"), "{").await?);
-    answers.push(subject.post("/v1/leases/nothing/complete", &held.completion(json!(1))).await?);
+    answers.push(subject.post("/v1/leases/nothing/complete", &held.completion(json!(1)).body).await?);
     for told in answers {
         let verdict = told.text("verdict")?;
         let fits = match verdict.as_str() {
@@ -82,7 +82,7 @@ async fn only_committed(subject: &Subject) -> Result<(), Finding> {
     subject.task(&lost.task).await?.has("state", "WAITING")?.has_no("result")?;
     let held = lease(subject, &subject.worker(), &queue).await?;
     let path = format!("/v1/leases/{}/complete", forged(&held.id));
-    rejected(&subject.post(&path, &held.completion(json!("forged"))).await?, &[403, 404])?;
+    rejected(&subject.post(&path, &held.completion(json!("forged")).body).await?, &[403, 404])?;
     subject.task(&held.task).await?.has("state", "LEASED")?.has_no("result")?;
     committed(&held.complete(subject, json!("held")).await?, "COMPLETED")?;
     subject.task(&held.task).await?.has("result", "held")?;
@@ -128,7 +128,9 @@ async fn never_granted(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &subject.queue()).await?;
     let long = "x".repeat(2_000);
     for id in [forged(&held.id).as_str(), "x", long.as_str()] {
-        for (call, body) in [("complete", held.completion(json!(1))), ("fail", held.failure("no", true))] {
+        for (call, body) in
+            [("complete", held.completion(json!(1)).body), ("fail", held.failure("no", true).body)]
+        {
             let told = subject.post(&format!("/v1/leases/{id}/{call}"), &body).await?;
             rejected(&told, &[403, 404])?;
         }
