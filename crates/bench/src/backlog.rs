@@ -1,8 +1,8 @@
-//! Many waiting tasks: what each costs in memory, and what a lease costs then.
+//! Measures a backlog: the memory of each waiting task, and the cost of a lease with many waiting tasks.
 //!
-//! Memory is what the process grows by while the tasks are submitted, after a first part that fills the buffers which
-//! any start needs. Each size gets a process of its own, so that none finds memory that another has left. No snapshot
-//! is taken meanwhile: what one costs is measured by itself.
+//! Memory is the growth of the process while the tasks are submitted, after a warm-up that fills the buffers of any
+//! start. Each size runs in its own process, so that no measurement reuses memory of another. No snapshot is taken
+//! meanwhile; `snapshot` measures its cost.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use super::{fixture, rss};
 
 /// Tasks submitted in one request.
 const BATCH: usize = 1_000;
-/// Batches on their way at one time, so that syncs are shared.
+/// Batches in flight at one time, so that they share syncs.
 const BATCHES_IN_FLIGHT: usize = 8;
-/// Tasks submitted before memory is looked at.
+/// Tasks submitted before memory is measured.
 const WARM_UP_TASKS: usize = BATCH * BATCHES_IN_FLIGHT;
-/// A worker that has taken this many tasks submits as many, so that the backlog stays as long as it is.
+/// A worker that has leased this many tasks submits as many, so that the length of the backlog stays the same.
 const REFILL: usize = 100;
-/// Leases measured one by one in memory.
+/// Leases decided and applied in memory, without a disk.
 const PURE_LEASES: usize = 20_000;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many tasks wait
+    /// Number of waiting tasks
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000")]
     tasks: Vec<usize>,
 
@@ -37,7 +37,7 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     payload: usize,
 
-    /// Seconds for which durable leases are counted
+    /// Seconds to count durable leases
     #[arg(long, default_value_t = 3)]
     seconds: u64,
 }
@@ -111,7 +111,7 @@ fn with_own_payload(bench: &InProcess) -> SubmitTask {
     SubmitTask { payload: Arc::from(&*task.payload), ..task }
 }
 
-/// Durable leases a second by 64 workers that take one task each time.
+/// Durable leases per second by 64 workers that lease one task at a time.
 async fn durable_leases(bench: &InProcess, time: Duration) -> Result<f64> {
     const WORKERS: usize = 64;
     let mut load = tokio::task::JoinSet::new();
@@ -159,6 +159,6 @@ fn pure_lease_us(tasks: usize, bench: &InProcess) -> f64 {
 fn decide(state: &mut State, command: Command) {
     let decision = state.decide(&command, Time(1));
     for event in &decision.events {
-        state.apply(Time(1), event).expect("what was decided fits");
+        state.apply(Time(1), event).expect("a decided event applies");
     }
 }

@@ -1,8 +1,7 @@
-//! Submit, lease, complete, all durable: n clients that submit and as many that work.
+//! Measures durable cycles of submit, lease and complete: n clients submit, and n workers complete.
 //!
-//! What is measured is a steady state: a task is submitted only when there is room among those that are not complete,
-//! so that submits and completions go at one rate. Otherwise the figure would be that of the slower half of the work,
-//! with the machine busy building a backlog.
+//! The measurement is a steady state: the number of open tasks is limited, so that submits and completions have the same
+//! rate. Otherwise the figure would be that of the slower half, while the machine builds a backlog.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,12 +20,12 @@ use super::rate::Rate;
 use super::report::{Line, Report};
 use super::{Transport, fdatasync, fixture, grpc, noop};
 
-/// For each of the limits beside it.
+/// The time to measure each limit of the machine.
 const LIMIT_TIME: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many clients submit, and how many work; four tasks for each that submits may be open
+    /// Number of clients that submit, and of workers; each client may have four open tasks
     #[arg(long, value_delimiter = ',', default_value = "1,16,64,256")]
     clients: Vec<usize>,
 
@@ -41,7 +40,7 @@ pub struct Options {
     #[arg(long, value_name = "BYTES", default_value_t = 200)]
     payload: usize,
 
-    /// Tasks in one message, where the transport has batches
+    /// Tasks in one message, if the transport has batches
     #[arg(long, value_name = "TASKS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100))]
     batch: u32,
 }

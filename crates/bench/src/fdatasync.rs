@@ -1,4 +1,4 @@
-//! The limit of the disk: one writer, 4 KiB into a preallocated file, one sync each.
+//! Measures the limit of the disk: one writer of 4 KiB blocks into a preallocated file, one sync for each block.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use super::stats::Spread;
+use super::percentiles::Percentiles;
 
 const BLOCK_BYTES: usize = 4_096;
 const FILE_BYTES: usize = 16 << 20;
@@ -39,5 +39,5 @@ pub fn measure(directory: &Path, time: Duration) -> Result<Syncs> {
     }
     let per_s = times.len() as f64 / began.elapsed().as_secs_f64();
     std::fs::remove_file(&path)?;
-    Ok(Syncs { per_s, p50_ms: Spread::of(times).percentile_ms(50.0) })
+    Ok(Syncs { per_s, p50_ms: Percentiles::of(times).at_ms(50.0) })
 }

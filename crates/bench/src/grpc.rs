@@ -1,5 +1,5 @@
-//! The worker service over gRPC: three calls a cycle, or streams with batches. Beside it the plain no-op of the same
-//! stack: a health check.
+//! Measures the worker service over gRPC: three calls per cycle, or streams with batches; and a health check, which is
+//! the no-op of the same stack.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use super::rate::Rate;
 const QUEUE: &str = "bench";
 /// How long a worker waits for a task.
 const WAIT_S: i64 = 30;
-/// How many batches a worker may have asked for: one that it works on, and one on its way.
+/// Batches that a worker requests ahead: one to work on, and one in flight.
 const BATCHES: usize = 2;
 
 /// No-op calls from this many clients.
@@ -60,7 +60,7 @@ pub async fn cycles(
     }
 }
 
-/// Three calls a cycle: submit, lease, complete.
+/// Three calls per cycle: submit, lease, complete.
 async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(clients);
     for n in 0..clients {

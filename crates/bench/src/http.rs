@@ -1,4 +1,4 @@
-//! The real server in a process of its own, and a lean HTTP/1.1 client with one connection.
+//! Starts the server in its own process, and a lean HTTP/1.1 client with one connection.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 
-/// Longest wait for the server to start.
+/// The longest wait for the server to start.
 const MAX_START: Duration = Duration::from_secs(60);
 
 /// `lessor up` on a free port, killed when it is dropped.
@@ -43,7 +43,7 @@ impl Server {
             .await
             .context("the server did not start")??;
         let address = std::fs::read_to_string(directory.join("listen"))
-            .context("the server did not say where it is")?;
+            .context("the server did not write its address")?;
         // The rest of the banner is read and dropped, so that the server never writes into a closed pipe.
         tokio::spawn(async move {
             let mut line = String::new();
@@ -54,12 +54,12 @@ impl Server {
         Ok(Server { child, address: address.trim().parse()? })
     }
 
-    /// Ends it, and resolves when it is gone and writes to its directory no more.
+    /// Kills the server and waits until the process is gone.
     pub async fn stop(mut self) -> Result<()> {
         self.child.kill().await.context("cannot stop the server")
     }
 
-    /// Its process id.
+    /// The process id of the server.
     pub fn process(&self) -> Result<u32> {
         self.child.id().context("the server has ended")
     }

@@ -1,4 +1,4 @@
-//! The coordinator without a network: what the core and the disk can do.
+//! A client of a coordinator in this process: the limits of the core and the disk, without a network.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use authority::command::{Grant, LeaseTasks, ReportCompletion, SubmitAnswer, Subm
 use authority::{Digest, LeaseRef, Outcome, Properties, QueueKey, Scope, TaskId};
 use coordinator::Handle;
 
-/// How long a worker waits for work.
+/// How long a worker waits for a task.
 const POLL: Duration = Duration::from_secs(30);
 
 /// A client and a worker of the coordinator in this process.
@@ -41,7 +41,7 @@ impl InProcess {
     pub fn task(&self) -> SubmitTask {
         let number = u128::from(self.next_id.fetch_add(1, Ordering::Relaxed));
         SubmitTask {
-            // Spread over the id space as random ids are.
+            // Percentiles over the id space as random ids are.
             id: TaskId(number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)),
             queue: self.queue.clone(),
             payload: self.payload.clone(),

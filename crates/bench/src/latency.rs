@@ -1,4 +1,4 @@
-//! From the moment a client submits to the moment an idle waiting worker has the task.
+//! Measures the time from a submit until an idle worker has the task.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::cycle::completion_path;
 use super::http::Server;
+use super::percentiles::Percentiles;
 use super::report::{Line, Report};
-use super::stats::Spread;
 use super::{fdatasync, fixture, noop};
 
 const LIMIT_TIME: Duration = Duration::from_secs(2);
@@ -18,7 +18,7 @@ const LIMIT_REQUESTS: usize = 2_000;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many tasks are submitted, one after the other
+    /// Number of tasks, submitted one after the other
     #[arg(long, default_value_t = 2_000)]
     tasks: usize,
 }
@@ -28,7 +28,7 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
     let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
     let server = Server::start(&directory.path().join("data")).await?;
     let noop_p50_ms = noop::p50_ms(&server, LIMIT_REQUESTS).await?;
-    let (mut client, mut worker, mut eye) =
+    let (mut client, mut worker, mut observer) =
         (server.connect().await?, server.connect().await?, server.connect().await?);
     let task = Bytes::from(json!({"queue": "bench", "payload": "hello"}).to_string());
     let ask = Bytes::from(json!({"workerId": "w", "queues": ["bench"], "waitMs": 30_000}).to_string());
@@ -45,32 +45,32 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
     });
     let mut times = Vec::with_capacity(tasks);
     for _ in 0..tasks {
-        until_idle(&mut eye).await?;
+        until_idle(&mut observer).await?;
         let began = Instant::now();
         client.post("/v1/tasks", task.clone()).await?;
         let Some(at) = arrived.recv().await else { break };
         times.push(at.saturating_duration_since(began));
     }
     working.await??;
-    let spread = Spread::of(times);
+    let percentiles = Percentiles::of(times);
     let limit_ms = syncs.p50_ms + 2.0 * noop_p50_ms;
     report.line(
         Line::new("latency")
             .with("transport", "http")
             .with("tasks", tasks)
-            .figure("p50_ms", spread.percentile_ms(50.0))
-            .figure("p99_ms", spread.percentile_ms(99.0))
+            .figure("p50_ms", percentiles.at_ms(50.0))
+            .figure("p99_ms", percentiles.at_ms(99.0))
             .figure("fdatasync_p50_ms", syncs.p50_ms)
             .figure("noop_p50_ms", noop_p50_ms)
-            .figure("times_the_limit", spread.percentile_ms(50.0) / limit_ms),
+            .figure("times_the_limit", percentiles.at_ms(50.0) / limit_ms),
     );
     Ok(())
 }
 
 /// Returns once the worker waits in its poll.
-async fn until_idle(eye: &mut super::http::Client) -> Result<()> {
+async fn until_idle(observer: &mut super::http::Client) -> Result<()> {
     loop {
-        let ready: serde_json::Value = serde_json::from_slice(&eye.get("/readyz").await?)?;
+        let ready: serde_json::Value = serde_json::from_slice(&observer.get("/readyz").await?)?;
         if ready["polls"].as_u64().context("readiness does not count polls")? > 0 {
             return Ok(());
         }

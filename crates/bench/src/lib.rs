@@ -5,6 +5,7 @@
 
 mod backlog;
 mod cycle;
+mod digest;
 mod fdatasync;
 mod fixture;
 mod grpc;
@@ -13,13 +14,13 @@ mod in_process;
 mod latency;
 mod load;
 mod noop;
+mod percentiles;
 mod rate;
 mod reapi;
 mod replay;
 mod report;
 mod rss;
 mod snapshot;
-mod stats;
 mod worker;
 
 use std::path::PathBuf;
@@ -32,37 +33,37 @@ use report::Report;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lessor bench cycle\n  lessor bench cycle --transport http --clients 64 --json\n  \
-    lessor bench latency\n  lessor bench reapi --only execute\n  lessor bench backlog --tasks 10000,1000000\n\nRun it on a release build and an idle machine. \
-    Data goes to a new directory below --dir and is removed afterwards."
+    lessor bench latency\n  lessor bench reapi --only execute\n  lessor bench backlog --tasks 10000,1000000\n\nUse a release build and an idle machine. \
+    Data goes to a temporary directory in --dir."
 )]
 pub struct Options {
     #[command(subcommand)]
     bench: Bench,
 
-    /// Where to make the directory for the data; it should be on the disk that Lessor is to run on
+    /// The parent of the temporary data directory; choose the disk that Lessor will run on
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 
-    /// One JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Bench {
-    /// Submit, lease, complete, all durable: cycles a second, beside syncs and no-op requests a second
+    /// Durable cycles of submit, lease and complete per second, beside syncs and no-op requests per second
     Cycle(cycle::Options),
-    /// From a submit to the answer of an idle waiting worker
+    /// The time from a submit until an idle worker has the task
     Latency(latency::Options),
-    /// Bytes for each waiting task, and the cost of a lease, with many waiting tasks
+    /// Memory of each waiting task, and the cost of a lease, with many waiting tasks
     Backlog(backlog::Options),
-    /// How fast a ledger is replayed, with and without a snapshot
+    /// The replay of a ledger at a start, with and without a snapshot
     Replay(replay::Options),
-    /// How long the writer pauses while a snapshot is taken
+    /// The pause of the writer during a snapshot
     Snapshot(snapshot::Options),
     /// Remote execution, the content store and the action cache over gRPC, beside goals and limits
     Reapi(reapi::Options),
-    /// Actions that do nothing through each backend, beside a bare process, and an input tree of many small files
+    /// No-op actions in each backend, beside a bare process, and an input tree of many small files
     Worker(worker::Options),
 }
 
@@ -70,7 +71,7 @@ enum Bench {
 enum Transport {
     InProcess,
     Http,
-    /// Three calls a cycle
+    /// Three calls per cycle
     Grpc,
     /// A stream for each worker, with batches
     GrpcStream,

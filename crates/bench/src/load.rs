@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::http::Server;
-use super::rate::{Begin, Rate};
+use super::rate::{Measurement, Rate};
 
 /// Before the count begins, so that connections, caches and the queue have settled.
 pub const WARM_UP: Duration = Duration::from_millis(500);
@@ -37,12 +37,12 @@ impl LoadGenerator {
     /// Counts what happens between the end of the warm-up and the end of the time. A client that fails ends the measurement.
     pub async fn measure(mut self, server: Option<&Server>, time: Duration) -> Result<Rate> {
         tokio::time::sleep(WARM_UP).await;
-        let begin = Begin::now(server, &self.done)?;
+        let measurement = Measurement::start(server, &self.done)?;
         tokio::select! {
             () = tokio::time::sleep(time) => {}
             ended = self.clients.join_next() => ended.context("nobody to measure")???,
         }
-        let rate = begin.until_now()?;
+        let rate = measurement.finish()?;
         self.clients.shutdown().await;
         Ok(rate)
     }

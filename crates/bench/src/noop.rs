@@ -1,4 +1,4 @@
-//! The limit of the network stack: requests that do nothing, over the same server and client.
+//! Measures the limit of the network stack: requests that do nothing, with the same server and client.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use super::http::Server;
 use super::load::LoadGenerator;
+use super::percentiles::Percentiles;
 use super::rate::Rate;
-use super::stats::Spread;
 
 /// No-op requests from this many clients.
 pub async fn measure(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
@@ -34,5 +34,5 @@ pub async fn p50_ms(server: &Server, requests: usize) -> Result<f64> {
         client.get("/healthz").await?;
         times.push(began.elapsed());
     }
-    Ok(Spread::of(times).percentile_ms(50.0))
+    Ok(Percentiles::of(times).at_ms(50.0))
 }

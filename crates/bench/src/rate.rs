@@ -1,5 +1,5 @@
-//! How often something happens a second, and the processor time that it costs in this process and in the server's.
-//! On a machine that others use too, the processor time says more than the rate.
+//! Measures operations per second, and the processor time of each operation in this process and in the server's. On a
+//! shared machine the processor time says more than the rate.
 
 use std::fs;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub struct Rate {
     pub server_cpu_us: f64,
 }
 
-/// The beginning of a measurement.
-pub struct Begin {
+/// A measurement that has started.
+pub struct Measurement {
     at: Instant,
     count: Arc<AtomicU64>,
     server: Option<u32>,
@@ -35,13 +35,18 @@ struct Sample {
     server_cpu_s: f64,
 }
 
-impl Begin {
-    pub fn now(server: Option<&Server>, count: &Arc<AtomicU64>) -> Result<Begin> {
+impl Measurement {
+    pub fn start(server: Option<&Server>, count: &Arc<AtomicU64>) -> Result<Measurement> {
         let server = server.map(Server::process).transpose()?;
-        Ok(Begin { at: Instant::now(), count: count.clone(), server, before: Sample::take(count, server)? })
+        Ok(Measurement {
+            at: Instant::now(),
+            count: count.clone(),
+            server,
+            before: Sample::take(count, server)?,
+        })
     }
 
-    pub fn until_now(self) -> Result<Rate> {
+    pub fn finish(self) -> Result<Rate> {
         let (seconds, after) = (self.at.elapsed().as_secs_f64(), Sample::take(&self.count, self.server)?);
         let count = (after.count - self.before.count) as f64;
         let each_us = |after: f64, before: f64| (after - before) * 1e6 / count.max(1.0);

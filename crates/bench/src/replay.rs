@@ -1,5 +1,5 @@
-//! How fast a ledger is replayed at a start, with and without a snapshot: the whole start, from the directory to
-//! serving, and within it the replay, which reads, verifies, decodes and applies on one core.
+//! Measures a start with and without a snapshot: the whole start, from the directory to serving, and the replay, which
+//! reads, verifies, decodes and applies records on one core.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::{backlog, fixture};
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many tasks the ledger has, a tenth of them done
+    /// Number of tasks in the ledger, a tenth of them completed
     #[arg(long, default_value_t = 1_000_000)]
     tasks: usize,
 }

@@ -1,4 +1,4 @@
-//! Figures as they come: a line for people each, or a JSON object each.
+//! Prints figures as they are measured: as text, or as one JSON object per line.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ pub struct Report {
     json: bool,
 }
 
-/// One line: what was measured, with which parameters, and what came out.
+/// One line: the benchmark, its parameters and its figures.
 pub struct Line {
     bench: &'static str,
     fields: Vec<(&'static str, Value)>,
@@ -25,7 +25,7 @@ impl Line {
         self
     }
 
-    /// A figure with as many digits as are worth something.
+    /// A figure, rounded to significant digits.
     pub fn figure(self, name: &'static str, value: f64) -> Line {
         let digits = if value.abs() >= 100.0 { 0 } else { 3 };
         let scale = 10_f64.powi(digits);
@@ -46,7 +46,7 @@ impl Report {
         println!("{}", if self.json { line.json() } else { line.text() });
     }
 
-    /// What is going on, for people only.
+    /// Prints progress, unless the output is JSON.
     pub fn note(&self, text: &str) {
         if !self.json {
             eprintln!("{text}");
@@ -65,12 +65,12 @@ impl Line {
     fn text(&self) -> String {
         let mut text = format!("{:<9}", self.bench);
         for (name, value) in &self.fields {
-            let shown = match value {
-                Value::String(word) => word.clone(),
+            let value = match value {
+                Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
             // Writing to a string cannot fail.
-            let _ = write!(text, "  {name}={shown:<9}");
+            let _ = write!(text, "  {name}={value:<9}");
         }
         text.trim_end().to_string()
     }

@@ -1,10 +1,10 @@
-//! How much memory a process has in use.
+//! Reads the memory use of a process.
 
 use std::fs;
 
 use anyhow::{Context, Result};
 
-/// A page on every machine that this runs on so far; a wrong guess would show as absurd figures.
+/// The page size of all supported machines so far; a wrong value would show as absurd figures.
 const PAGE_BYTES: u64 = 4_096;
 
 pub fn bytes() -> u64 {
@@ -13,7 +13,7 @@ pub fn bytes() -> u64 {
     pages * PAGE_BYTES
 }
 
-/// The most that a process has had so far.
+/// The peak memory of a process so far.
 pub fn peak_bytes(process: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

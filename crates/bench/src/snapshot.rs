@@ -1,5 +1,5 @@
-//! How long the writer pauses while a snapshot of many tasks is taken: the longest time that a small durable request
-//! took meanwhile, beside the longest without one.
+//! Measures the pause of the writer during a snapshot of many tasks: the longest time of a small durable request during
+//! the snapshot, beside the longest without a snapshot.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::in_process::InProcess;
+use super::percentiles::Percentiles;
 use super::report::{Line, Report};
-use super::stats::Spread;
 use super::{backlog, fixture};
 
-/// How long requests are watched without a snapshot.
+/// How long requests are measured without a snapshot.
 const QUIET: Duration = Duration::from_secs(5);
-/// Longest wait for a snapshot to be complete.
+/// The longest wait for a complete snapshot.
 const MAX_SNAPSHOT: Duration = Duration::from_secs(600);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// How many tasks the snapshot holds
+    /// Number of tasks in the snapshot
     #[arg(long, default_value_t = 10_000_000)]
     tasks: usize,
 }
@@ -32,7 +32,7 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
     let running = fixture::start(quiet).await?;
     let bench = InProcess::new(running.handle.clone(), 100);
     backlog::fill(&bench, options.tasks).await?;
-    let without = watch(&bench, || false, QUIET).await?;
+    let without = measure_requests(&bench, || false, QUIET).await?;
     running.stop().await?;
 
     report.note("taking a snapshot …");
@@ -42,23 +42,27 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
     let bench = InProcess::new(running.handle.clone(), 100);
     let began = Instant::now();
     let ledger = data.join("ledger");
-    let with = watch(&bench, || has_snapshot(&ledger), MAX_SNAPSHOT).await?;
+    let with = measure_requests(&bench, || has_snapshot(&ledger), MAX_SNAPSHOT).await?;
     let took = began.elapsed();
     running.stop().await?;
     report.line(
         Line::new("snapshot")
             .with("tasks", options.tasks)
             .figure("snapshot_s", took.as_secs_f64())
-            .figure("p50_ms", with.percentile_ms(50.0))
-            .figure("p99_ms", with.percentile_ms(99.0))
-            .figure("longest_ms", with.percentile_ms(100.0))
-            .figure("longest_without_ms", without.percentile_ms(100.0)),
+            .figure("p50_ms", with.at_ms(50.0))
+            .figure("p99_ms", with.at_ms(99.0))
+            .figure("longest_ms", with.at_ms(100.0))
+            .figure("longest_without_ms", without.at_ms(100.0)),
     );
     Ok(())
 }
 
-/// The times of small durable requests, one after the other, until it is done or the time is over.
-async fn watch(bench: &InProcess, is_done: impl Fn() -> bool, time: Duration) -> Result<Spread> {
+/// The times of small durable requests, one after the other, until `is_done` or the time is over.
+async fn measure_requests(
+    bench: &InProcess,
+    is_done: impl Fn() -> bool,
+    time: Duration,
+) -> Result<Percentiles> {
     let began = Instant::now();
     let mut times = Vec::new();
     while began.elapsed() < time && !is_done() {
@@ -66,7 +70,7 @@ async fn watch(bench: &InProcess, is_done: impl Fn() -> bool, time: Duration) ->
         bench.handle().submit(bench.fresh_task()).await?;
         times.push(before.elapsed());
     }
-    Ok(Spread::of(times))
+    Ok(Percentiles::of(times))
 }
 
 fn has_snapshot(ledger: &Path) -> bool {

@@ -1,4 +1,4 @@
-//! Looking up results that are there, with an output that is there too.
+//! Measures GetActionResult of results that exist, with an output that exists.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -6,26 +6,27 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    ActionResult, Digest as Told, GetActionResultRequest, OutputFile, UpdateActionResultRequest,
+    ActionResult, Digest as ProtoDigest, GetActionResultRequest, OutputFile, UpdateActionResultRequest,
 };
 
 use super::super::load::LoadGenerator;
 use super::Trial;
-use super::content::{Content, told};
-use super::remote::Remote;
+use super::call_times::CallTimes;
+use super::client::ReapiClient;
+use super::content::Content;
 use super::row::{Goal, Row};
-use super::times::Times;
+use crate::digest::digest_to_proto;
 
 /// Different results that are looked up in turn.
 const RESULTS: usize = 1_000;
 const GOAL: Goal = Goal::AtLeast(20_000.0);
 
 pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
-    let keys = Arc::new(prepare(&Remote::connect(trial.server).await?).await?);
+    let keys = Arc::new(prepare(&ReapiClient::connect(trial.server).await?).await?);
     let mut load = LoadGenerator::new(0);
-    let times = Times::begin();
+    let times = CallTimes::start();
     for n in 0..trial.clients {
-        let client = Remote::connect(trial.server).await?;
+        let client = ReapiClient::connect(trial.server).await?;
         let (keys, times, done) = (keys.clone(), times.clone(), load.done.clone());
         load.clients.spawn(async move {
             let first = n * RESULTS / 16;
@@ -36,7 +37,7 @@ pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
                 };
                 let began = Instant::now();
                 let result = client.results().get_action_result(request).await?.into_inner();
-                times.note(began);
+                times.record(began);
                 let found = result.output_files.first().and_then(|file| file.digest.as_ref());
                 ensure!(found == Some(output), "the result of another action was given");
                 done.fetch_add(1, Ordering::Relaxed);
@@ -47,27 +48,30 @@ pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
     let rate = load.measure(Some(trial.server), trial.time).await?;
     Ok(Row::new("action-result", trial.clients, "hits_per_s", rate.per_s)
         .goal(GOAL)
-        .with("p50_ms", times.spread().percentile_ms(50.0))
-        .with("p99_ms", times.spread().percentile_ms(99.0))
+        .with("p50_ms", times.percentiles().at_ms(50.0))
+        .with("p99_ms", times.percentiles().at_ms(99.0))
         .costs(&rate))
 }
 
 /// Actions with their outputs.
-async fn prepare(client: &Remote) -> Result<Vec<(Told, Told)>> {
+async fn prepare(client: &ReapiClient) -> Result<Vec<(ProtoDigest, ProtoDigest)>> {
     let content = Content::new()?;
     let mut keys = Vec::with_capacity(RESULTS);
     for _ in 0..RESULTS {
         let ((action, action_bytes), (output, output_bytes)) = (content.small(), content.small());
         client.put(vec![(action, action_bytes), (output, output_bytes)]).await?;
-        let file =
-            OutputFile { path: "out".to_owned(), digest: Some(told(&output)), ..OutputFile::default() };
+        let file = OutputFile {
+            path: "out".to_owned(),
+            digest: Some(digest_to_proto(&output)),
+            ..OutputFile::default()
+        };
         let request = UpdateActionResultRequest {
-            action_digest: Some(told(&action)),
+            action_digest: Some(digest_to_proto(&action)),
             action_result: Some(ActionResult { output_files: vec![file], ..ActionResult::default() }),
             ..UpdateActionResultRequest::default()
         };
         client.results().update_action_result(request).await?;
-        keys.push((told(&action), told(&output)));
+        keys.push((digest_to_proto(&action), digest_to_proto(&output)));
     }
     Ok(keys)
 }

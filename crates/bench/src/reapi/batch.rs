@@ -1,16 +1,17 @@
-//! Small blobs, many in a call.
+//! Measures batches of small blobs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, ensure};
-use bazel_remote_apis::build::bazel::remote::execution::v2::{BatchReadBlobsRequest, Digest as Told};
+use bazel_remote_apis::build::bazel::remote::execution::v2::{BatchReadBlobsRequest, Digest as ProtoDigest};
 
 use super::super::load::LoadGenerator;
 use super::Trial;
-use super::content::{Content, told};
-use super::remote::Remote;
+use super::client::ReapiClient;
+use super::content::Content;
 use super::row::{Goal, Row};
+use crate::digest::digest_to_proto;
 
 /// Blobs in one call.
 const BATCH: usize = 100;
@@ -23,7 +24,7 @@ pub async fn write(trial: &Trial<'_>) -> Result<Row> {
     let content = Content::new()?;
     let mut load = LoadGenerator::new(0);
     for _ in 0..trial.clients {
-        let client = Remote::connect(trial.server).await?;
+        let client = ReapiClient::connect(trial.server).await?;
         let (content, done) = (content.clone(), load.done.clone());
         load.clients.spawn(async move {
             loop {
@@ -37,10 +38,10 @@ pub async fn write(trial: &Trial<'_>) -> Result<Row> {
 }
 
 pub async fn read(trial: &Trial<'_>) -> Result<Row> {
-    let batches = Arc::new(prepare(&Remote::connect(trial.server).await?).await?);
+    let batches = Arc::new(prepare(&ReapiClient::connect(trial.server).await?).await?);
     let mut load = LoadGenerator::new(0);
     for n in 0..trial.clients {
-        let client = Remote::connect(trial.server).await?;
+        let client = ReapiClient::connect(trial.server).await?;
         let (batches, done) = (batches.clone(), load.done.clone());
         load.clients.spawn(async move {
             for digests in batches.iter().cycle().skip(n * BATCHES / 16) {
@@ -65,12 +66,12 @@ pub async fn read(trial: &Trial<'_>) -> Result<Row> {
     Ok(Row::new("batch-read", trial.clients, "blobs_per_s", rate.per_s).goal(READ_GOAL).costs(&rate))
 }
 
-async fn prepare(client: &Remote) -> Result<Vec<Vec<Told>>> {
+async fn prepare(client: &ReapiClient) -> Result<Vec<Vec<ProtoDigest>>> {
     let content = Content::new()?;
     let mut batches = Vec::with_capacity(BATCHES);
     for _ in 0..BATCHES {
         let blobs: Vec<_> = (0..BATCH).map(|_| content.small()).collect();
-        batches.push(blobs.iter().map(|(digest, _)| told(digest)).collect());
+        batches.push(blobs.iter().map(|(digest, _)| digest_to_proto(digest)).collect());
         client.put(blobs).await?;
     }
     Ok(batches)

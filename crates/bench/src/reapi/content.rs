@@ -1,21 +1,20 @@
-//! Content that no server has seen: cheap to make, so that the clients' share of the machine stays small.
+//! Generates content that no server has seen, cheaply, so that the clients' share of the machine stays small.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use bazel_remote_apis::build::bazel::remote::execution::v2::Digest as Told;
 use blobs::{Digest, DigestFunction, Hasher};
 use bytes::Bytes;
 
-/// Enough that no compression anywhere would find it again.
+/// Large enough that no compression finds repetitions.
 const NOISE_BYTES: usize = 1 << 20;
 /// Sizes of small blobs: every one of these once, then again.
 const SMALL_BYTES: std::ops::RangeInclusive<u64> = 1_024..=4_096;
 /// One message of a stream, as most clients send them.
 pub const PIECE_BYTES: usize = 64 << 10;
 
-/// Where content comes from. Cheap to clone; no two blobs that it makes are equal.
+/// Generates blobs that are all different. Cheap to clone.
 #[derive(Clone)]
 pub struct Content {
     noise: Bytes,
@@ -31,11 +30,12 @@ pub struct Streamed {
 impl Content {
     pub fn new() -> Result<Content> {
         let mut noise = vec![0; NOISE_BYTES];
-        getrandom::fill(&mut noise).map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
+        getrandom::fill(&mut noise)
+            .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
         Ok(Content { noise: noise.into(), next: Arc::default() })
     }
 
-    /// A number that was not given before.
+    /// A number that was not returned before.
     pub fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
@@ -51,7 +51,7 @@ impl Content {
         (Digest::of(DigestFunction::Sha256, &content), content)
     }
 
-    /// What blobs of this size begin with.
+    /// The common beginning of blobs of this size.
     pub fn beginning(&self, bytes: u64) -> Beginning {
         let (mut pieces, mut hasher) = (Vec::new(), Hasher::new(DigestFunction::Sha256));
         let common = bytes.saturating_sub(8);
@@ -68,7 +68,7 @@ impl Content {
     }
 }
 
-/// All but the end of a large blob, hashed once for all that begin so.
+/// All but the end of a large blob, hashed once for all blobs that share this beginning.
 pub struct Beginning {
     pieces: Vec<Bytes>,
     hasher: Hasher,
@@ -84,11 +84,6 @@ impl Beginning {
         pieces.push(end);
         Streamed { digest: hasher.finish(), pieces }
     }
-}
-
-/// A digest as it stands in messages.
-pub fn told(digest: &Digest) -> Told {
-    Told { hash: digest.hash.to_string(), size_bytes: i64::try_from(digest.size).unwrap_or(i64::MAX) }
 }
 
 #[cfg(test)]

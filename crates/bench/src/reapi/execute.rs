@@ -1,4 +1,4 @@
-//! Executions of actions that do nothing and are not known, each of which must have run.
+//! Measures executions of no-op actions that are not cached, each of which must have run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +15,11 @@ use prost::Message;
 use super::super::load::LoadGenerator;
 use super::super::rss;
 use super::Trial;
-use super::content::{Content, told};
-use super::remote::Remote;
+use super::call_times::CallTimes;
+use super::client::ReapiClient;
+use super::content::Content;
 use super::row::{Goal, Row};
-use super::times::Times;
+use crate::digest::digest_to_proto;
 
 const NO_OP: &str = "/bin/true";
 /// Actions that are uploaded with one call, whenever a client has none left. It counts, as one call of a hundred does.
@@ -26,11 +27,11 @@ const STOCK: usize = 100;
 const MIB: f64 = (1 << 20) as f64;
 
 pub async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
-    let actions = Arc::new(Actions::prepare(&Remote::connect(trial.server).await?).await?);
+    let actions = Arc::new(Actions::prepare(&ReapiClient::connect(trial.server).await?).await?);
     let mut load = LoadGenerator::new(0);
-    let times = Times::begin();
+    let times = CallTimes::start();
     for _ in 0..trial.clients {
-        let client = Remote::connect(trial.server).await?;
+        let client = ReapiClient::connect(trial.server).await?;
         let (actions, times, done) = (actions.clone(), times.clone(), load.done.clone());
         load.clients.spawn(async move {
             let mut stock = Vec::new();
@@ -41,21 +42,19 @@ pub async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
                 };
                 let began = Instant::now();
                 run(&client, &action).await?;
-                times.note(began);
+                times.record(began);
                 done.fetch_add(1, Ordering::Relaxed);
             }
         });
     }
     let rate = load.measure(Some(trial.server), trial.time).await?;
-    let spread = times.spread();
+    let percentiles = times.percentiles();
     let (goal, goal_p50_ms, goal_rss) = goals(trial.clients);
     let row = |name, value| Row::new("execute", trial.clients, name, value);
     let peak_rss_mib = rss::peak_bytes(trial.server.process()?)? as f64 / MIB;
     Ok(vec![
         row("executions_per_s", rate.per_s).goal(goal).costs(&rate),
-        row("p50_ms", spread.percentile_ms(50.0))
-            .goal(goal_p50_ms)
-            .with("p99_ms", spread.percentile_ms(99.0)),
+        row("p50_ms", percentiles.at_ms(50.0)).goal(goal_p50_ms).with("p99_ms", percentiles.at_ms(99.0)),
         row("server_rss_mib", peak_rss_mib).goal(goal_rss),
     ])
 }
@@ -77,19 +76,19 @@ struct Actions {
 }
 
 impl Actions {
-    async fn prepare(client: &Remote) -> Result<Actions> {
+    async fn prepare(client: &ReapiClient) -> Result<Actions> {
         let command = Command { arguments: vec![NO_OP.to_owned()], ..Command::default() };
         let (command, root) = (blob(&command), blob(&Directory::default()));
         let like = Action {
-            command_digest: Some(told(&command.0)),
-            input_root_digest: Some(told(&root.0)),
+            command_digest: Some(digest_to_proto(&command.0)),
+            input_root_digest: Some(digest_to_proto(&root.0)),
             ..Action::default()
         };
         client.put(vec![command, root]).await?;
         Ok(Actions { content: Content::new()?, like })
     }
 
-    async fn upload(&self, client: &Remote) -> Result<Vec<Digest>> {
+    async fn upload(&self, client: &ReapiClient) -> Result<Vec<Digest>> {
         let salted =
             |_| blob(&Action { salt: self.content.number().to_le_bytes().into(), ..self.like.clone() });
         let blobs: Vec<_> = (0..STOCK).map(salted).collect();
@@ -104,8 +103,9 @@ fn blob(message: &impl Message) -> (Digest, Vec<u8>) {
     (Digest::of(DigestFunction::Sha256, &bytes), bytes)
 }
 
-async fn run(client: &Remote, action: &Digest) -> Result<()> {
-    let request = ExecuteRequest { action_digest: Some(told(action)), ..ExecuteRequest::default() };
+async fn run(client: &ReapiClient, action: &Digest) -> Result<()> {
+    let request =
+        ExecuteRequest { action_digest: Some(digest_to_proto(action)), ..ExecuteRequest::default() };
     let mut operations = client.executions().execute(request).await?.into_inner();
     let mut last = None;
     while let Some(operation) = operations.message().await? {

@@ -1,16 +1,19 @@
-//! Asking for many digests at once what of them is missing.
+//! Measures FindMissingBlobs with many digests per call.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use anyhow::{Result, ensure};
-use bazel_remote_apis::build::bazel::remote::execution::v2::{Digest as Told, FindMissingBlobsRequest};
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    Digest as ProtoDigest, FindMissingBlobsRequest,
+};
 
 use super::super::load::LoadGenerator;
 use super::Trial;
-use super::content::{Content, told};
-use super::remote::Remote;
+use super::client::ReapiClient;
+use super::content::Content;
 use super::row::{Goal, Row};
+use crate::digest::digest_to_proto;
 
 /// Digests in one call, and how many of them are missing.
 const DIGESTS: usize = 1_000;
@@ -20,10 +23,10 @@ const BATCH: usize = 100;
 const GOAL: Goal = Goal::AtLeast(3_000_000.0);
 
 pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
-    let digests = Arc::new(prepare(&Remote::connect(trial.server).await?).await?);
+    let digests = Arc::new(prepare(&ReapiClient::connect(trial.server).await?).await?);
     let mut load = LoadGenerator::new(0);
     for _ in 0..trial.clients {
-        let client = Remote::connect(trial.server).await?;
+        let client = ReapiClient::connect(trial.server).await?;
         let (digests, done) = (digests.clone(), load.done.clone());
         load.clients.spawn(async move {
             loop {
@@ -42,14 +45,14 @@ pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
     Ok(Row::new("find-missing", trial.clients, "digests_per_s", rate.per_s).goal(GOAL).costs(&rate))
 }
 
-async fn prepare(client: &Remote) -> Result<Vec<Told>> {
+async fn prepare(client: &ReapiClient) -> Result<Vec<ProtoDigest>> {
     let content = Content::new()?;
     let mut digests = Vec::with_capacity(DIGESTS);
     while digests.len() < DIGESTS - MISSING {
         let blobs: Vec<_> = (0..BATCH).map(|_| content.small()).collect();
-        digests.extend(blobs.iter().map(|(digest, _)| told(digest)));
+        digests.extend(blobs.iter().map(|(digest, _)| digest_to_proto(digest)));
         client.put(blobs).await?;
     }
-    digests.extend((0..MISSING).map(|_| told(&content.small().0)));
+    digests.extend((0..MISSING).map(|_| digest_to_proto(&content.small().0)));
     Ok(digests)
 }

@@ -1,5 +1,5 @@
-//! What this machine can do, measured like everything else in the same run: syncs of the disk, no-op calls over the same
-//! stack, processes that do nothing, and hashing on one core.
+//! Measures the limits of the machine in the same run: syncs of the disk, no-op calls over the same stack, no-op
+//! processes, and hashing on one core.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

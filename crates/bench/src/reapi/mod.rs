@@ -1,18 +1,18 @@
-//! Remote execution as its clients see it: the Remote Execution API over gRPC, against a `lessor up` in a process of its
-//! own with the worker that it brings. Each row has a server of its own, so that its memory is that row's.
+//! Measures the Remote Execution API over gRPC, against `lessor up` in its own process with its embedded worker. Each row
+//! has its own server, so that the memory of the server belongs to that row.
 //!
-//! Beside the rows stand the limits of the same machine in the same run, and the goal of each row.
+//! The limits of the machine in the same run, and the goal of each row, stand beside the rows.
 
 mod action_result;
 mod batch;
+mod call_times;
+mod client;
 mod content;
 mod execute;
 mod find_missing;
 mod limits;
-mod remote;
 mod row;
 mod stream;
-mod times;
 
 use std::path::Path;
 use std::time::Duration;
@@ -25,21 +25,21 @@ use super::http::Server;
 use super::report::Report;
 use row::{Row, Table};
 
-/// Clients of every row that does not say otherwise.
+/// Clients of all rows but executions.
 const CLIENTS: usize = 16;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// What to measure [default: everything]
+    /// The rows to measure [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Mode>,
 
-    /// How many clients execute at a time
+    /// Number of concurrent clients of executions
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     clients: Vec<usize>,
 
     /// Seconds for each measurement
-    #[arg(long, default_value = "5", value_parser = seconds)]
+    #[arg(long, default_value = "5", value_parser = parse_seconds)]
     seconds: Duration,
 
     /// Size of a streamed blob
@@ -47,28 +47,28 @@ pub struct Options {
     stream_mib: u64,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.filter(|time| !time.is_zero()).ok_or_else(|| "must be a number above 0".to_owned())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// What the machine can do: syncs, no-op calls, processes, hashing
+    /// The limits of the machine: syncs, no-op calls, processes, hashing
     Limits,
-    /// Actions that run /bin/true, none of them known
+    /// Actions that run /bin/true, none of them cached
     Execute,
-    /// GetActionResult of results that are there
+    /// GetActionResult of results that exist
     ActionResult,
-    /// BatchUpdateBlobs, 100 new blobs of 1 to 4 KiB a call
+    /// BatchUpdateBlobs, 100 new blobs of 1 to 4 KiB per call
     BatchWrite,
-    /// BatchReadBlobs of the same
+    /// BatchReadBlobs of the same blobs
     BatchRead,
-    /// ByteStream.Write of blobs that are not there
+    /// ByteStream.Write of new blobs
     StreamWrite,
     /// ByteStream.Read
     StreamRead,
-    /// FindMissingBlobs, 1,000 digests a call, one in ten missing
+    /// FindMissingBlobs, 1,000 digests per call, one in ten missing
     FindMissing,
 }
 
@@ -87,7 +87,7 @@ impl Mode {
     }
 }
 
-/// What every row is measured with.
+/// The parameters of each row.
 struct Trial<'a> {
     server: &'a Server,
     clients: usize,

@@ -1,9 +1,9 @@
-//! One row of the table: a figure, its goal, and what it cost.
+//! Prints one row of the table: a figure, its goal and its processor time.
 
 use super::super::rate::Rate;
 use super::super::report::{Line, Report};
 
-/// A figure that should reach a goal, or that stands beside those that should.
+/// A figure, with a goal where there is one.
 pub struct Row {
     mode: &'static str,
     clients: usize,
@@ -28,7 +28,7 @@ impl Goal {
         }
     }
 
-    /// 1 or more where it is reached.
+    /// 1 or more if the goal is reached.
     fn share_reached(self, value: f64) -> f64 {
         match self {
             Goal::AtLeast(goal) => value / goal,
@@ -36,7 +36,7 @@ impl Goal {
         }
     }
 
-    fn shown(self) -> String {
+    fn render(self) -> String {
         match self {
             Goal::AtLeast(goal) => format!("≥ {}", number(goal)),
             Goal::AtMost(goal) => format!("≤ {}", number(goal)),
@@ -79,9 +79,10 @@ impl Table<'_> {
     }
 
     pub fn row(&self, row: Row) {
-        match self.report.is_json() {
-            true => self.report.line(line(&row)),
-            false => println!("{}", text(&row)),
+        if self.report.is_json() {
+            self.report.line(line(&row));
+        } else {
+            println!("{}", text(&row));
         }
     }
 }
@@ -96,7 +97,7 @@ fn line(row: &Row) -> Line {
 }
 
 fn text(row: &Row) -> String {
-    let goal = row.goal.map(Goal::shown).unwrap_or_default();
+    let goal = row.goal.map(Goal::render).unwrap_or_default();
     let reached = row.goal.map(|goal| format!("{:.2}", goal.share_reached(row.value))).unwrap_or_default();
     let others: Vec<String> =
         row.others.iter().map(|(name, value)| format!("{name}={}", number(*value))).collect();

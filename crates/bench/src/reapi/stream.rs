@@ -1,4 +1,4 @@
-//! Large blobs in pieces, in and out.
+//! Measures streamed uploads and downloads of large blobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,8 +11,8 @@ use wire::bytestream::{ReadRequest, WriteRequest};
 use super::super::load::LoadGenerator;
 use super::super::rate::Rate;
 use super::Trial;
+use super::client::ReapiClient;
 use super::content::{Beginning, Content, Streamed};
-use super::remote::Remote;
 use super::row::{Goal, Row};
 
 /// Blobs that are read in turn.
@@ -25,7 +25,7 @@ pub async fn write(trial: &Trial<'_>) -> Result<Row> {
     let beginning = Arc::new(content.beginning(trial.stream_bytes));
     let mut load = LoadGenerator::new(0);
     for _ in 0..trial.clients {
-        let client = Remote::connect(trial.server).await?;
+        let client = ReapiClient::connect(trial.server).await?;
         let (content, beginning, done) = (content.clone(), beginning.clone(), load.done.clone());
         load.clients.spawn(async move {
             loop {
@@ -40,10 +40,10 @@ pub async fn write(trial: &Trial<'_>) -> Result<Row> {
 }
 
 pub async fn read(trial: &Trial<'_>) -> Result<Row> {
-    let digests = Arc::new(prepare(&Remote::connect(trial.server).await?, trial.stream_bytes).await?);
+    let digests = Arc::new(prepare(&ReapiClient::connect(trial.server).await?, trial.stream_bytes).await?);
     let mut load = LoadGenerator::new(0);
     for n in 0..trial.clients {
-        let client = Remote::connect(trial.server).await?;
+        let client = ReapiClient::connect(trial.server).await?;
         let (digests, done) = (digests.clone(), load.done.clone());
         load.clients.spawn(async move {
             for digest in digests.iter().cycle().skip(n % BLOBS) {
@@ -64,7 +64,7 @@ pub async fn read(trial: &Trial<'_>) -> Result<Row> {
     Ok(row("stream-read", trial, &rate).goal(READ_GOAL))
 }
 
-async fn prepare(client: &Remote, bytes: u64) -> Result<Vec<Digest>> {
+async fn prepare(client: &ReapiClient, bytes: u64) -> Result<Vec<Digest>> {
     let beginning: Beginning = Content::new()?.beginning(bytes);
     let mut digests = Vec::with_capacity(BLOBS);
     for number in 0..BLOBS as u64 {
@@ -77,7 +77,7 @@ async fn prepare(client: &Remote, bytes: u64) -> Result<Vec<Digest>> {
 
 /// Uploads a blob. Each piece counts when it is taken from here, so that the end of the time cuts no blob off.
 async fn upload(
-    client: &Remote,
+    client: &ReapiClient,
     number: u64,
     digest: Digest,
     pieces: Vec<Bytes>,

@@ -1,17 +1,19 @@
-//! An action with a tree of small files, put into a store.
+//! Uploads an action with a tree of small files.
 
 use std::collections::{BTreeMap, HashSet};
 
 use anyhow::Result;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    Action, Command, Digest as ToldDigest, Directory, DirectoryNode, FileNode,
+    Action, Command, Directory, DirectoryNode, FileNode,
 };
 use blobs::{Digest, DigestFunction};
 use bytes::Bytes;
 use prost::Message;
 use worker::Cas;
 
-/// What goes up at a time.
+use crate::digest::digest_to_proto;
+
+/// Blobs per upload.
 const BATCH: usize = 1_000;
 
 /// Files by their paths, each of which is `directory/file`.
@@ -21,22 +23,24 @@ pub async fn store(cas: &impl Cas, command: &[&str], files: &[(String, String)])
     for (path, content) in files {
         let Some((directory, name)) = path.split_once('/') else { continue };
         let digest = add(&mut blobs, content.clone().into());
-        let file = FileNode { name: name.to_owned(), digest: Some(told(&digest)), ..FileNode::default() };
+        let file =
+            FileNode { name: name.to_owned(), digest: Some(digest_to_proto(&digest)), ..FileNode::default() };
         directories.entry(directory).or_default().files.push(file);
     }
     let mut root = Directory::default();
     for (name, mut directory) in directories {
         directory.files.sort_by(|a, b| a.name.cmp(&b.name));
         let digest = add(&mut blobs, directory.encode_to_vec().into());
-        root.directories.push(DirectoryNode { name: name.to_owned(), digest: Some(told(&digest)) });
+        root.directories
+            .push(DirectoryNode { name: name.to_owned(), digest: Some(digest_to_proto(&digest)) });
     }
     let arguments = command.iter().map(|argument| (*argument).to_owned()).collect();
     let command = Command { arguments, ..Command::default() };
     let command = add(&mut blobs, command.encode_to_vec().into());
     let root = add(&mut blobs, root.encode_to_vec().into());
     let action = Action {
-        command_digest: Some(told(&command)),
-        input_root_digest: Some(told(&root)),
+        command_digest: Some(digest_to_proto(&command)),
+        input_root_digest: Some(digest_to_proto(&root)),
         ..Action::default()
     };
     let action = add(&mut blobs, action.encode_to_vec().into());
@@ -53,8 +57,4 @@ fn add(blobs: &mut Vec<(Digest, Bytes)>, content: Bytes) -> Digest {
     let digest = Digest::of(DigestFunction::Sha256, &content);
     blobs.push((digest, content));
     digest
-}
-
-fn told(digest: &Digest) -> ToldDigest {
-    ToldDigest { hash: digest.hash.to_string(), size_bytes: digest.size as i64 }
 }

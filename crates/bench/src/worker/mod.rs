@@ -1,9 +1,9 @@
-//! What a worker adds to a command: actions that do nothing, beside a bare process and a bare sandbox, and an input tree
-//! of many small files. Contents come from a real server in a process of its own.
+//! Measures the overhead of a worker: no-op actions beside a bare process and a bare sandbox, and an input tree of many
+//! small files. Content comes from a real server in its own process.
 
 mod action;
-mod bare;
-mod counted;
+mod bare_process;
+mod counting_cas;
 mod tree;
 
 use std::path::Path;
@@ -20,12 +20,12 @@ use worker::{ActionOptions, Actions, Cas};
 
 use super::fixture;
 use super::http::Server;
+use super::percentiles::Percentiles;
 use super::report::{Line, Report};
-use super::stats::Spread;
-use bare::Bare;
-use counted::Counted;
+use bare_process::BareProcess;
+use counting_cas::CountingCas;
 
-/// What both kinds of processes run.
+/// The no-op program of actions and bare processes.
 const PROGRAM: &str = "/bin/true";
 const WORKER_ID: &str = "bench";
 
@@ -39,15 +39,15 @@ pub struct Options {
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// Actions that do nothing, one after the other
+    /// Number of no-op actions, one after the other
     #[arg(long, default_value_t = 300)]
     actions: usize,
 
-    /// Actions at the same time, for the rate
+    /// Concurrent actions, for the rate
     #[arg(long, default_value_t = 4)]
     slots: usize,
 
-    /// Small files of the input tree
+    /// Number of small files in the input tree
     #[arg(long, default_value_t = 10_000)]
     files: usize,
 }
@@ -56,7 +56,7 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
     let directory = fixture::directory(below)?;
     let server = Server::start(&directory.path().join("data")).await?;
     let url = format!("http://{}", server.address());
-    let cas = Arc::new(Counted::new(GrpcCas::new(&url, &GrpcCasOptions::default())?));
+    let cas = Arc::new(CountingCas::new(GrpcCas::new(&url, &GrpcCasOptions::default())?));
     for backend in &options.backends {
         let dir = directory.path().join(backend.name());
         let actions = Arc::new(open(*backend, options, &dir, cas.clone()).await?);
@@ -67,14 +67,14 @@ pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()>
 }
 
 async fn open(backend: Backend, options: &Options, dir: &Path, cas: Arc<dyn Cas>) -> Result<Actions> {
-    let place = ActionOptions::below(std::path::absolute(dir)?);
-    let mut how = ExecutorOptions::new(backend, WORKER_ID, &place.work_dir);
+    let paths = ActionOptions::below(std::path::absolute(dir)?);
+    let mut how = ExecutorOptions::new(backend, WORKER_ID, &paths.work_dir);
     how.docker.image = options.image.clone();
     let executor = executors::open(&how).await?;
-    Ok(Actions::open(WORKER_ID, &place, executor, cas).await?)
+    Ok(Actions::open(WORKER_ID, &paths, executor, cas).await?)
 }
 
-/// Bare processes and actions take turns, so that what else the machine does meets both.
+/// Bare processes and actions take turns, so that other load on the machine affects both.
 async fn no_ops(
     backend: Backend,
     options: &Options,
@@ -82,19 +82,19 @@ async fn no_ops(
     actions: &Arc<Actions>,
     action: Digest,
 ) -> Result<Line> {
-    let bare = Arc::new(Bare::open(backend, dir)?);
+    let bare = Arc::new(BareProcess::open(backend, dir)?);
     let (mut alone, mut least, mut whole) = (Vec::new(), Vec::new(), Vec::new());
     once(actions, action).await?;
     for _ in 0..options.actions {
         alone.push(bare.run()?);
-        bare.bury();
+        bare.reap();
         whole.push(attempt(actions, action).await?);
-        least.extend(bare.run_in_the_least()?);
-        bare.bury();
+        least.extend(bare.run_in_minimal_sandbox()?);
+        bare.reap();
     }
     let own = bare.clone();
     let bare_per_s = rate(options, move || std::future::ready(own.run())).await?;
-    bare.bury();
+    bare.reap();
     let own = actions.clone();
     let actions_per_s = rate(options, move || {
         let actions = own.clone();
@@ -102,18 +102,18 @@ async fn no_ops(
     })
     .await?;
     let has_least = !least.is_empty();
-    let [alone, least, whole] = [alone, least, whole].map(Spread::of);
-    let (bare_ms, whole_ms) = (alone.percentile_ms(50.0), whole.percentile_ms(50.0));
+    let [alone, least, whole] = [alone, least, whole].map(Percentiles::of);
+    let (bare_ms, whole_ms) = (alone.at_ms(50.0), whole.at_ms(50.0));
     let mut line = Line::new("worker")
         .with("backend", backend.name())
         .with("actions", options.actions)
         .figure("bare_p50_ms", bare_ms);
     if has_least {
-        line = line.figure("least_bare_p50_ms", least.percentile_ms(50.0));
+        line = line.figure("least_bare_p50_ms", least.at_ms(50.0));
     }
     Ok(line
         .figure("action_p50_ms", whole_ms)
-        .figure("action_p99_ms", whole.percentile_ms(99.0))
+        .figure("action_p99_ms", whole.at_ms(99.0))
         .figure("overhead_p50_ms", whole_ms - bare_ms)
         .figure("times_bare", whole_ms / bare_ms)
         .with("slots", options.slots)
@@ -136,7 +136,7 @@ async fn once(actions: &Actions, action: Digest) -> Result<Duration> {
     Ok(began.elapsed())
 }
 
-/// How much gets done in a second when as much as there are slots is done at the same time.
+/// Operations per second with one operation per slot at a time.
 async fn rate<F, W>(options: &Options, work: F) -> Result<f64>
 where
     F: Fn() -> W + Clone + Send + 'static,

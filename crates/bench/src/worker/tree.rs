@@ -1,5 +1,4 @@
-//! An input tree of many small files: when nothing of it is at the worker, when all of it is, and when one file of it is
-//! another than in the action before.
+//! Measures an input tree of many small files: with an empty cache, with a full cache, and with one changed file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,16 +9,16 @@ use blobs::Digest;
 use worker::Actions;
 use worker::executors::Backend;
 
-use super::counted::{Counted, Fetched};
-use super::{Line, Options, PROGRAM, Report, Spread, action, once, open};
+use super::counting_cas::{CountingCas, Fetched};
+use super::{Line, Options, PROGRAM, Percentiles, Report, action, once, open};
 
-/// Workers that begin with nothing, each of which runs the rest as well.
+/// Workers that start with an empty cache; each runs all kinds of actions.
 const WORKERS: usize = 3;
 /// Actions of each further kind for each worker.
 const ROUNDS: usize = 5;
 const DIRECTORIES: usize = 100;
 
-pub async fn run(options: &Options, dir: &Path, cas: &Arc<Counted>, report: &Report) -> Result<()> {
+pub async fn run(options: &Options, dir: &Path, cas: &Arc<CountingCas>, report: &Report) -> Result<()> {
     let same = action::store(&**cas, &[PROGRAM], &files(options, None)).await?;
     let mut changed = Vec::new();
     for round in 0..ROUNDS {
@@ -46,30 +45,27 @@ pub async fn run(options: &Options, dir: &Path, cas: &Arc<Counted>, report: &Rep
 fn files(options: &Options, changed: Option<usize>) -> Vec<(String, String)> {
     let file = |n: usize| {
         let path = format!("directory-{}/file-{n}", n % DIRECTORIES);
-        let content = match changed == Some(n) {
-            true => format!("{path} changed"),
-            false => path.clone(),
-        };
+        let content = if changed == Some(n) { format!("{path} changed") } else { path.clone() };
         (path, format!("{content:0>100}"))
     };
     (0..options.files).map(file).collect()
 }
 
-async fn counted(actions: &Actions, cas: &Counted, action: Digest) -> Result<(Duration, Fetched)> {
+async fn counted(actions: &Actions, cas: &CountingCas, action: Digest) -> Result<(Duration, Fetched)> {
     let before = cas.fetched();
     let time = once(actions, action).await?;
     let after = cas.fetched();
     Ok((time, Fetched { bytes: after.bytes - before.bytes, calls: after.calls - before.calls }))
 }
 
-/// The times' median, and what the last one fetched.
+/// The median time, and the downloads of the last action.
 fn line(tree: &str, options: &Options, runs: Vec<(Duration, Fetched)>) -> Line {
     let last = runs.last().map(|(_, fetched)| *fetched).unwrap_or_default();
-    let times = Spread::of(runs.into_iter().map(|(time, _)| time));
+    let times = Percentiles::of(runs.into_iter().map(|(time, _)| time));
     Line::new("worker")
         .with("tree", tree)
         .with("files", options.files)
-        .figure("action_ms", times.percentile_ms(50.0))
+        .figure("action_ms", times.at_ms(50.0))
         .with("fetched_bytes", last.bytes)
         .with("calls", last.calls)
 }

@@ -1,5 +1,5 @@
-//! The program that does nothing without a worker, started the plain way and waited for: what a worker is measured
-//! against. Within a sandbox it has exactly what a worker's sandbox has: the arguments are the worker's own.
+//! Runs the no-op program without a worker, as the baseline of a worker. In a sandbox the program has exactly the
+//! worker's sandbox: the arguments are the worker's own.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,23 +13,23 @@ use worker::executors::{Backend, ExecutorOptions, Sandbox};
 
 use super::{PROGRAM, WORKER_ID};
 
-pub struct Bare {
+pub struct BareProcess {
     inside: PathBuf,
     sandbox: Option<Sandbox>,
     /// Of the processes that were started and may have left others, which fall to this process.
     groups: Mutex<Vec<Pid>>,
 }
 
-impl Bare {
-    /// There is nothing like it for containers; they are measured against a plain process.
-    pub fn open(backend: Backend, dir: &Path) -> Result<Bare> {
+impl BareProcess {
+    /// Containers have no such baseline; they are measured against a plain process.
+    pub fn open(backend: Backend, dir: &Path) -> Result<BareProcess> {
         let dir = std::path::absolute(dir)?.join("bare");
         let inside = dir.join("inside");
         std::fs::create_dir_all(&inside)?;
         let options = ExecutorOptions::new(Backend::Sandbox, WORKER_ID, &dir);
         let is_sandbox = matches!(backend, Backend::Sandbox | Backend::Auto);
         let sandbox = is_sandbox.then(|| Sandbox::open(&options)).transpose()?;
-        Ok(Bare { inside, sandbox, groups: Mutex::default() })
+        Ok(BareProcess { inside, sandbox, groups: Mutex::default() })
     }
 
     pub fn run(&self) -> Result<Duration> {
@@ -39,8 +39,8 @@ impl Bare {
         })
     }
 
-    /// In a sandbox with all namespaces and the least that a command gets along with, which is less than a worker's.
-    pub fn run_in_the_least(&self) -> Result<Option<Duration>> {
+    /// Runs in a sandbox with all namespaces and the minimum that a command needs, which is less than a worker's sandbox.
+    pub fn run_in_minimal_sandbox(&self) -> Result<Option<Duration>> {
         if self.sandbox.is_none() {
             return Ok(None);
         }
@@ -52,8 +52,8 @@ impl Bare {
         self.time(command).map(Some)
     }
 
-    /// Waits for what the processes left, which is not part of their time: who starts one from a shell does not see it.
-    pub fn bury(&self) {
+    /// Waits for the orphans that the processes left. This is not part of their time: a user of a shell does not see it.
+    pub fn reap(&self) {
         for group in std::mem::take(&mut *self.groups.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
         {
             while waitpgid(group, WaitOptions::empty()).is_ok() {}

@@ -1,4 +1,4 @@
-//! A content store that counts what is fetched through it.
+//! A content store client that counts the bytes and calls of downloads.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use worker::Cas;
 use worker::cas::{CasError, GrpcCas};
 
-pub struct Counted {
+pub struct CountingCas {
     inner: GrpcCas,
     bytes: AtomicU64,
     calls: AtomicU64,
@@ -20,9 +20,9 @@ pub struct Fetched {
     pub calls: u64,
 }
 
-impl Counted {
-    pub fn new(inner: GrpcCas) -> Counted {
-        Counted { inner, bytes: AtomicU64::new(0), calls: AtomicU64::new(0) }
+impl CountingCas {
+    pub fn new(inner: GrpcCas) -> CountingCas {
+        CountingCas { inner, bytes: AtomicU64::new(0), calls: AtomicU64::new(0) }
     }
 
     pub fn fetched(&self) -> Fetched {
@@ -36,7 +36,7 @@ impl Counted {
 }
 
 #[tonic::async_trait]
-impl Cas for Counted {
+impl Cas for CountingCas {
     async fn find_missing(&self, instance: &str, digests: &[Digest]) -> Result<Vec<Digest>, CasError> {
         self.inner.find_missing(instance, digests).await
     }

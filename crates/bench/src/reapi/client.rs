@@ -1,4 +1,4 @@
-//! One client of a server: a connection of its own, and the services on it.
+//! A client of the Remote Execution API with its own connection.
 
 use anyhow::{Result, ensure};
 use bazel_remote_apis::build::bazel::remote::execution::v2::action_cache_client::ActionCacheClient;
@@ -12,25 +12,25 @@ use tonic::transport::{Channel, Endpoint};
 use wire::bytestream::byte_stream_client::ByteStreamClient;
 
 use super::super::http::Server;
-use super::content::told;
+use crate::digest::digest_to_proto;
 
-/// Windows as large clients set them: a stream is not held up by answers on their way.
+/// Windows as build clients set them: a stream does not wait for window updates.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
-/// More than any answer that is asked for.
+/// More than any response to these benchmarks.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-pub struct Remote {
+pub struct ReapiClient {
     channel: Channel,
 }
 
-impl Remote {
-    pub async fn connect(server: &Server) -> Result<Remote> {
+impl ReapiClient {
+    pub async fn connect(server: &Server) -> Result<ReapiClient> {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.address()))?
             .tcp_nodelay(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-        Ok(Remote { channel: endpoint.connect().await? })
+        Ok(ReapiClient { channel: endpoint.connect().await? })
     }
 
     pub fn cas(&self) -> ContentAddressableStorageClient<Channel> {
@@ -49,11 +49,14 @@ impl Remote {
         ExecutionClient::new(self.channel.clone())
     }
 
-    /// Stores blobs in one call; each must be taken.
+    /// Stores blobs in one call; each must be accepted.
     pub async fn put(&self, blobs: Vec<(Digest, Vec<u8>)>) -> Result<()> {
         let count = blobs.len();
-        let upload =
-            |(digest, data): (Digest, Vec<u8>)| Blob { digest: Some(told(&digest)), data, ..Blob::default() };
+        let upload = |(digest, data): (Digest, Vec<u8>)| Blob {
+            digest: Some(digest_to_proto(&digest)),
+            data,
+            ..Blob::default()
+        };
         let request = BatchUpdateBlobsRequest {
             requests: blobs.into_iter().map(upload).collect(),
             ..BatchUpdateBlobsRequest::default()
