@@ -1,8 +1,8 @@
 //! The content store and the action cache.
 //!
-//! Blobs are named by their digest and belong to a tenant. What can be read is whole and right, also after a
-//! crash; what a power loss took is missing and is reported missing. Memory is bounded however large the
-//! blobs are. Nothing here knows a protocol: adapters translate, and ask in terms of digests and bytes.
+//! Blobs are named by their digest and belong to a tenant. A blob that can be read is complete and correct, also after a
+//! crash; a blob lost in a power failure is reported missing. Memory is bounded, however large the blobs are. This crate
+//! knows no protocol: adapters translate requests into digests and bytes.
 //!
 //! Start at [`Blobs`] and [`ActionCache`], which adapters use, and [`Store`], the directory behind them;
 //! [`Local`] is the store with both interfaces, and [`ReadLimiter`] the first of the decorators.

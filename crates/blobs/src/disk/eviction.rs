@@ -1,11 +1,9 @@
-//! Keeps the store below its cap: counts bytes, evicts what was not used for the longest time, and cleans
-//! packs.
+//! Keeps the store below its cap: counts bytes, evicts the least recently used entries, and cleans packs.
 //!
 //! The cap is on bytes on disk, dead ones included; while a pack is cleaned, its live bytes are there twice.
 //! Evicting a file frees it at once. Evicting a packed blob leaves dead bytes in its pack; when too many bytes
-//! of all packs are dead, the oldest pack is cleaned: what is live in it moves to the newest, and the file
-//! goes. Because it is always the oldest, records that say "removed" need never be moved: there is nothing
-//! older that they speak of.
+//! of all packs are dead, the oldest pack is cleaned: its live records move to the newest pack, and the file is removed.
+//! Because it is always the oldest pack, records of removals need never be moved: no older record can exist.
 
 use std::{
     fs,
@@ -25,7 +23,7 @@ use crate::{Error, Result};
 const DEAD_SHARE: u64 = 4;
 /// The oldest pack is cleaned when one byte in so many of its own is dead.
 const OLDEST_DEAD_SHARE: u64 = 2;
-/// The background thread keeps this share of the cap free, so that writers rarely have to make room.
+/// The background thread keeps this share of the cap free, so that writers rarely have to evict.
 const HEADROOM_SHARE: u64 = 32;
 /// Entries evicted under one lock.
 const EVICT_AT_ONCE: usize = 64;
@@ -186,7 +184,7 @@ impl Inner {
         self.options.cap_bytes - self.options.cap_bytes / HEADROOM_SHARE
     }
 
-    /// Makes the room that writers will want soon. The caller holds `housekeeping`.
+    /// Frees the space that writers will need soon. The caller holds `housekeeping`.
     pub fn make_headroom(&self) -> Result<()> {
         while let short @ 1.. = self.totals.used().saturating_sub(self.comfortable_bytes()) {
             if !self.make_some_room(short)? {
@@ -223,7 +221,7 @@ impl Inner {
         Ok(self.is_worth_cleaning() && self.clean_oldest()?)
     }
 
-    /// A pack in which nothing is left that counts.
+    /// A pack without live records.
     fn worth_dropping(&self) -> Option<u32> {
         let newest = self.writer().pack.number;
         let index = self.index();
@@ -238,7 +236,7 @@ impl Inner {
             || index.dead_bytes() > self.totals.pack_bytes.load(Ordering::Relaxed) / DEAD_SHARE
     }
 
-    /// Evicts what `short` bytes of room take, as far as one turn allows.
+    /// Evicts entries to free `short` bytes, up to the limit of one turn.
     fn evict_some(&self, short: u64) -> Result<bool> {
         let mut gone = Vec::new();
         let mut evicted = 0;
@@ -308,7 +306,7 @@ impl Inner {
         Ok(true)
     }
 
-    /// Removes a pack in which nothing counts any more. The caller holds `housekeeping`.
+    /// Removes a pack without live records. The caller holds `housekeeping`.
     fn drop_pack(&self, number: u32) -> Result<()> {
         let has_moved = || self.index().packs.get(&number).is_some_and(|state| state.has_moved);
         if has_moved() {

@@ -1,4 +1,4 @@
-//! What all parts of a store share.
+//! The state that all parts of a store share.
 //!
 //! Locks are taken in this order: `housekeeping`, `writer`, `index`. The writer's lock serialises every
 //! change; readers need only the index, and never wait for the disk while they hold it.
@@ -31,7 +31,7 @@ pub struct Inner {
     pub totals: Totals,
     pub uploads: Uploads,
     pub signal: Arc<Signal>,
-    /// One thread makes room or cleans at a time.
+    /// One thread evicts or cleans at a time.
     pub housekeeping: Mutex<()>,
     pub(super) writer: Mutex<Writer>,
     pub(super) index: RwLock<Index>,
@@ -84,12 +84,12 @@ impl Inner {
         file_path(&self.root, fingerprint, key.space, &key.hash)
     }
 
-    /// A path that nobody has used since the store was opened.
+    /// A path that was not used since the store was opened.
     pub fn temp_path(&self) -> PathBuf {
         self.root.join(TEMP).join(format!("{:016x}", self.next_temp.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Renames, making the directory of the new name if it is missing.
+    /// Renames a file, and creates the directory of the new name if it is missing.
     pub fn rename_into_place(&self, from: &Path, to: &Path) -> Result<()> {
         match fs::rename(from, to) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

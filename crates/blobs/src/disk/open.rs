@@ -1,4 +1,4 @@
-//! Opens a store: reads the lists of the packs, checks what is not listed, and throws away what is no blob.
+//! Opens a store: reads the lists of the packs, checks unlisted records, and removes files that are no blobs.
 //!
 //! Almost all of the time goes into putting names into the index; the lists are read at the speed of the
 //! disk, files are measured, and neither packs nor files are looked into unless they were written since the

@@ -50,9 +50,10 @@ impl Store {
         let store_dir = StoreDir::open(path)?;
         let background = options.background;
         let inner = Arc::new(open::open(path, options, store_dir)?);
-        let thread = match background {
-            true => Some(maintenance::start(&inner).map_err(crate::Error::io("start the thread of", path))?),
-            false => None,
+        let thread = if background {
+            Some(maintenance::start(&inner).map_err(crate::Error::io("start the thread of", path))?)
+        } else {
+            None
         };
         inner.signal.wake();
         Ok(Store(Arc::new(Handle { inner, thread })))
@@ -175,7 +176,7 @@ impl Store {
         self.inner().put_raw(tenant, key, body)
     }
 
-    /// Largest blob that is taken.
+    /// The largest blob that is accepted.
     pub fn max_blob_bytes(&self) -> u64 {
         self.inner().options.max_blob_bytes
     }

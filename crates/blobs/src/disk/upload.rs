@@ -1,7 +1,7 @@
-//! One upload: content that comes in pieces, and becomes a blob when it is whole and right.
+//! One upload: content that arrives in pieces and becomes a blob when it is complete and correct.
 //!
-//! Up to the size of a packed blob it stays in memory; beyond that it goes to a temporary file. It is hashed
-//! and summed as it comes, so finishing costs no second look at it.
+//! Content up to the size of a packed blob stays in memory; larger content goes to a temporary file. Hash and checksums
+//! are computed as the content arrives, so that finishing does not read it again.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! The one place that changes the store: appends to the newest pack and keeps the index in step.
+//! The only writer of the store: appends to the newest pack and updates the index.
 //!
 //! A record is in the page cache before the index points to it, so a killed process loses nothing that it
 //! has acknowledged. Nothing is synced here; that is the checkpoint's business.
