@@ -1,4 +1,4 @@
-//! The coordinator that is looked at, and the names that this run uses there.
+//! The coordinator under test, and the unique names of this run.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -20,17 +20,17 @@ const USER_AGENT: &str = concat!("lessor-conformance/", env!("CARGO_PKG_VERSION"
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the coordinator answers, without a slash at the end.
+    /// The URL of the coordinator, without a slash at the end.
     pub url: String,
     pub tenant: String,
     pub workspace: String,
-    /// The instance of the Remote Execution API; empty where it has no name.
+    /// The instance name of the Remote Execution API; may be empty.
     pub instance: String,
-    /// What the names of all queues of the run begin with.
+    /// The prefix of the names of all queues of the run.
     pub queue_prefix: String,
-    /// Where the suite listens for the tasks that are pushed to it.
+    /// The address on which the suite receives pushed tasks.
     pub push_listen: String,
-    /// Where the coordinator reaches that; `http://` and the address that it listens at, when missing.
+    /// The URL at which the coordinator reaches that address; by default `http://` and the address.
     pub push_url: Option<String>,
 }
 
@@ -48,7 +48,7 @@ impl Options {
     }
 }
 
-/// Nothing answers there, so nothing can be said of it.
+/// No server answers at the URL.
 #[derive(Debug, thiserror::Error)]
 #[error("no server answers at {url} ({why})")]
 pub struct Unreachable {
@@ -60,14 +60,14 @@ pub struct Subject {
     pub(crate) options: Options,
     http: HttpClient,
     channel: Channel,
-    /// Makes the names of this run its own.
+    /// A random part of all names of this run.
     run: String,
     names: AtomicU32,
     target: OnceCell<Result<Target, String>>,
 }
 
 impl Subject {
-    /// Fails when nothing answers at all; whatever answers is looked at.
+    /// Connects to the coordinator. Fails only if no server answers at all.
     pub async fn connect(options: Options) -> Result<Subject, Unreachable> {
         let options = Options { url: options.url.trim_end_matches('/').to_owned(), ..options };
         let unreachable = |why: String| Unreachable { url: options.url.clone(), why };
@@ -86,7 +86,7 @@ impl Subject {
         Ok(Subject { options, http, channel, run, names: AtomicU32::new(0), target: OnceCell::new() })
     }
 
-    /// A name that nothing else has: of a queue, a worker, a key.
+    /// A unique name of a queue, a worker or a key.
     pub(crate) fn name(&self, what: &str) -> String {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         format!("{}-{what}-{}-{number}", self.options.queue_prefix, self.run)
@@ -104,7 +104,7 @@ impl Subject {
         self.channel.clone()
     }
 
-    /// Where tasks are pushed to, listening from the first time that it is asked for.
+    /// The push target, which listens from the first call on.
     pub(crate) async fn target(&self) -> Result<&Target, Finding> {
         let listen = || Target::listen(&self.options.push_listen, self.options.push_url.as_deref());
         let target =
@@ -117,8 +117,8 @@ impl Subject {
         })
     }
 
-    /// Takes the push targets of the run's queues away, so that nothing is pushed to where nobody listens any more. What
-    /// cannot be taken away stays: it is no part of any check.
+    /// Removes the push targets of the run's queues, so that nothing is pushed to a target that no longer listens. Errors
+    /// are ignored: they are no part of any check.
     pub(crate) async fn withdraw(&self) {
         let Some(Ok(target)) = self.target.get() else { return };
         for queue in target.queues() {
@@ -174,7 +174,7 @@ impl Subject {
     }
 }
 
-/// The last cause is the one that says what happened.
+/// The root cause, which says what happened.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {

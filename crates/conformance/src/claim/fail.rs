@@ -16,15 +16,15 @@ pub const CHECKS: &[Check] = &[
     Check::new(&["S2-24"], "a malformed failure is refused and changes nothing", |s| Box::pin(malformed(s))),
 ];
 
-fn is_requeued(told: &Answer) -> Result<(), Finding> {
-    accepted(told)?;
-    told.has("requeued", true)?.has("dlq", false)?.is_spelt(Spelling::Snake)?;
+fn is_requeued(answer: &Answer) -> Result<(), Finding> {
+    accepted(answer)?;
+    answer.has("requeued", true)?.has("dlq", false)?.is_spelt(Spelling::Snake)?;
     Ok(())
 }
 
-fn is_dead_letter(told: &Answer) -> Result<(), Finding> {
-    accepted(told)?;
-    told.has("requeued", false)?.has("dlq", true)?;
+fn is_dead_letter(answer: &Answer) -> Result<(), Finding> {
+    accepted(answer)?;
+    answer.has("requeued", false)?.has("dlq", true)?;
     Ok(())
 }
 

@@ -109,8 +109,8 @@ async fn other_attempt(subject: &Subject) -> Result<(), Finding> {
     let body = with(new.completion(json!(1)), "attempt_id", json!(old.attempt));
     refused(&call(subject, "complete", &body).await?, &[400, 403, 409])?;
     let body = with(new.completion(json!(1)), "lease_token", json!(old.token));
-    let told = call(subject, "complete", &body).await?;
-    told.is_one_of(&[403, 409])?.has("ok", false)?;
+    let answer = call(subject, "complete", &body).await?;
+    answer.is_one_of(&[403, 409])?.has("ok", false)?;
     subject.task(&new.id).await?.has("state", "LEASED")?;
     accepted(&new.complete(subject, json!(1)).await?)
 }

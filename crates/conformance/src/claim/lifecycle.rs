@@ -51,9 +51,9 @@ async fn entities(subject: &Subject) -> Result<(), Finding> {
 
 async fn completes(subject: &Subject) -> Result<(), Finding> {
     let job = claimed(subject, &subject.queue()).await?;
-    let told = job.complete(subject, json!({"artifacts": ["s3://x"], "timings": {"ms": 5}})).await?;
-    accepted(&told)?;
-    told.is_spelt(Spelling::Snake)?;
+    let answer = job.complete(subject, json!({"artifacts": ["s3://x"], "timings": {"ms": 5}})).await?;
+    accepted(&answer)?;
+    answer.is_spelt(Spelling::Snake)?;
     Ok(())
 }
 

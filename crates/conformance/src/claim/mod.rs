@@ -21,7 +21,7 @@ pub const UNOBSERVABLE: &[(&str, &str)] = &[
     ("S2-8", "the messages of a stream outside of the coordinator are not part of its HTTP answers"),
 ];
 
-/// How long a claim waits for a job that must come.
+/// How long a claim waits for an expected job.
 const WAIT_MS: u64 = 10_000;
 
 /// A job as it was claimed by a worker.
@@ -89,14 +89,14 @@ async fn call(subject: &Subject, what: &str, body: &Value) -> Result<Answer, Fin
     subject.post(&claim::path(what), body).await
 }
 
-/// Asks for one job of these streams, waiting so long.
+/// Asks for one job of these streams.
 async fn ask(subject: &Subject, worker: &str, streams: &[&str], max_wait_ms: u64) -> Result<Answer, Finding> {
-    let told = subject.call(claim::claim(worker, streams, max_wait_ms, None)).await?;
-    told.is(200)?;
-    Ok(told)
+    let answer = subject.call(claim::claim(worker, streams, max_wait_ms, None)).await?;
+    answer.is(200)?;
+    Ok(answer)
 }
 
-/// Claims the next job of a stream, which must come.
+/// Claims the next job of a stream; fails if there is none.
 async fn claim_next(subject: &Subject, worker: &str, stream: &str) -> Result<Job, Finding> {
     let claimed = ask(subject, worker, &[stream], WAIT_MS).await?;
     claimed.has("claimed", true)?;
@@ -109,7 +109,7 @@ async fn claim_next(subject: &Subject, worker: &str, stream: &str) -> Result<Job
     })
 }
 
-/// A new job of a stream, claimed by a worker of its own.
+/// Submits a job and claims it for a new worker.
 async fn claimed(subject: &Subject, stream: &str) -> Result<Job, Finding> {
     let task = subject.submit(stream).await?;
     let job = claim_next(subject, &subject.worker(), stream).await?;
@@ -117,24 +117,24 @@ async fn claimed(subject: &Subject, stream: &str) -> Result<Job, Finding> {
     Ok(job)
 }
 
-/// There is no job to claim now.
+/// Expects that no job can be claimed now.
 async fn nothing_to_claim(subject: &Subject, stream: &str) -> Result<(), Finding> {
     ask(subject, &subject.worker(), &[stream], 0).await?.has("claimed", false)?.has_no("job_id")?;
     Ok(())
 }
 
-fn accepted(told: &Answer) -> Result<(), Finding> {
-    told.is(200)?.has("ok", true)?.has("ack", true)?;
+fn accepted(answer: &Answer) -> Result<(), Finding> {
+    answer.is(200)?.has("ok", true)?.has("ack", true)?;
     Ok(())
 }
 
 /// The lease is over, so the message may be acknowledged, but nothing was taken.
-fn too_late(told: &Answer) -> Result<(), Finding> {
-    told.is(409)?.has("ok", false)?.has("ack", true)?;
+fn too_late(answer: &Answer) -> Result<(), Finding> {
+    answer.is(409)?.has("ok", false)?.has("ack", true)?;
     Ok(())
 }
 
-fn refused(told: &Answer, statuses: &[u16]) -> Result<(), Finding> {
-    told.is_one_of(statuses)?.has("ok", false)?.has("ack", false)?;
+fn refused(answer: &Answer, statuses: &[u16]) -> Result<(), Finding> {
+    answer.is_one_of(statuses)?.has("ok", false)?.has("ack", false)?;
     Ok(())
 }
