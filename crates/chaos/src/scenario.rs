@@ -182,9 +182,10 @@ async fn contracts(plan: &Plan) -> Result<Reach> {
     let mut fixture = Fixture::open(plan, None, &Contract::ALL).await?;
     fixture.send_in_the_crew();
     for round in 0..plan.pick(10, 100) {
-        match round % STOP_EVERY == STOP_EVERY - 1 {
-            true => stop_once(&mut fixture, &mut rng).await?,
-            false => kill_once(&mut fixture, &mut rng).await?,
+        if round % STOP_EVERY == STOP_EVERY - 1 {
+            stop_once(&mut fixture, &mut rng).await?
+        } else {
+            kill_once(&mut fixture, &mut rng).await?
         }
     }
     pause(&mut rng, 800..801).await;
