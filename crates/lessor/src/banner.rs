@@ -7,18 +7,19 @@ use coordinator::StartReport;
 
 use crate::data_dir::DataDir;
 
-/// Who runs what is sent to be executed.
+/// Where remote executions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Execution {
-    Here,
-    /// Workers of their own, which somebody has to start.
-    Elsewhere,
-    /// Nobody: this is a cache.
-    Off,
+    /// In this process.
+    Embedded,
+    /// In worker processes, which somebody has to start.
+    External,
+    /// Nowhere: this server is a cache.
+    Disabled,
 }
 
-/// Prints to standard output, and logs the same for machines. Nobody has to read it: a closed pipe is no error.
-pub fn say(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Execution) {
+/// Prints the banner to standard output and logs the same fields. A closed pipe is not an error.
+pub fn print(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Execution) {
     let took_ms = report.took.as_millis() as u64;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -30,23 +31,22 @@ pub fn say(data: &DataDir, address: SocketAddr, report: &StartReport, execution:
         took_ms,
         "serving"
     );
-    let _ = std::io::stdout().lock().write_all(text(data, address, report, execution).as_bytes());
+    let _ = std::io::stdout().lock().write_all(render(data, address, report, execution).as_bytes());
 }
 
-fn text(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Execution) -> String {
+fn render(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Execution) -> String {
     let (directory, version, ms) =
         (data.path().display(), env!("CARGO_PKG_VERSION"), report.took.as_millis());
-    let found = match data.is_new {
-        true => format!("created {directory}"),
-        false => {
-            let (tasks, records) = (count(report.tasks as u64, "task"), count(report.replayed, "record"));
-            format!("{tasks} from {directory}, {records} replayed")
-        }
+    let found = if data.is_new {
+        format!("created {directory}")
+    } else {
+        let (tasks, records) = (count(report.tasks as u64, "task"), count(report.replayed, "record"));
+        format!("{tasks} from {directory}, {records} replayed")
     };
     let mut text = format!("Lessor {version} serves http://{address} ({found}, {ms} ms)\n");
     if let Some(dropped) = &report.opened.dropped {
         text += &format!(
-            "A last batch that nobody had been told of was cut off by a crash and dropped: {dropped}.\n"
+            "A crash cut off the last batch, which was never acknowledged. The batch was dropped: {dropped}.\n"
         );
     }
     for (name, why) in &report.opened.bad_snapshots {
@@ -54,20 +54,20 @@ fn text(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Ex
             &format!("Snapshot {name} cannot be used ({why}); an older one and the log were used instead.\n");
     }
     if data.is_new {
-        text += &what_to_try(address, execution);
+        text += &next_steps(address, execution);
     }
     text
 }
 
-fn what_to_try(address: SocketAddr, execution: Execution) -> String {
+fn next_steps(address: SocketAddr, execution: Execution) -> String {
     let build = format!("  bazel build //... --remote_executor=grpc://{address}\n\n");
     let build = match execution {
-        Execution::Here => format!("Or build with it:\n\n{build}"),
-        Execution::Elsewhere => format!(
+        Execution::Embedded => format!("Or build with it:\n\n{build}"),
+        Execution::External => format!(
             "Or build with it, once a worker runs beside it:\n\n  \
              lessor worker daemon --server-url http://{address}\n{build}"
         ),
-        Execution::Off => String::new(),
+        Execution::Disabled => String::new(),
     };
     format!(
         r#"
@@ -95,14 +95,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_try_is_what_would_work() {
+    fn the_next_steps_fit_where_executions_run() {
         let address = SocketAddr::from(([127, 0, 0, 1], 8980));
         for (execution, builds, starts_worker) in [
-            (Execution::Here, true, false),
-            (Execution::Elsewhere, true, true),
-            (Execution::Off, false, false),
+            (Execution::Embedded, true, false),
+            (Execution::External, true, true),
+            (Execution::Disabled, false, false),
         ] {
-            let text = what_to_try(address, execution);
+            let text = next_steps(address, execution);
             assert_eq!(text.contains("bazel build"), builds, "{text}");
             assert_eq!(text.contains("lessor worker daemon"), starts_worker, "{text}");
             assert!(text.contains("\n\nThe API: "), "{text}");

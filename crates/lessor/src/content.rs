@@ -1,4 +1,4 @@
-//! The content store and the action cache beside the ledger.
+//! Opens the content store and the action cache beside the ledger.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -13,21 +13,21 @@ use tokio::sync::mpsc;
 
 use crate::data_dir::{DataDir, Refused};
 
-/// Where it is kept when nothing else is said, below the data directory.
+/// The default directory of the content store, in the data directory.
 const DIRECTORY: &str = "content";
 pub const DEFAULT_CACHE_MIB: u64 = 50 * 1_024;
 
-/// What a server can be told about its content.
+/// The settings of the content store and the action cache.
 pub struct ContentOptions {
     pub cas: Option<PathBuf>,
-    /// With the content when it is left out.
+    /// By default the directory of the content store.
     pub action_cache: Option<PathBuf>,
-    /// Disk space for content; what was not used for longest makes room.
+    /// Disk space for content; the least recently used content is evicted.
     pub cache_mib: u64,
     pub settings: Settings,
-    /// Where its use is counted.
+    /// Counts reads and writes of the stores.
     pub metrics: Metrics,
-    /// Who hears of each instance that has executions.
+    /// Receives each instance that has executions.
     pub instances: Option<mpsc::Sender<Scope>>,
 }
 
@@ -49,7 +49,7 @@ pub fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, Keeper)
     let own = data.path().join(DIRECTORY);
     let cas = options.cas.unwrap_or_else(|| own.clone());
     let local = open_at(&cas, options.cache_mib).map_err(|error| match error.downcast_ref() {
-        // Who has the content of a data directory has all of it.
+        // The process that holds the content of a data directory holds the whole directory.
         Some(OpenError::InUse(path)) if *path == own => {
             Refused::InUse(data.path().display().to_string()).into()
         }
@@ -68,12 +68,12 @@ pub fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, Keeper)
     Ok((Content { blobs, action_cache, results, settings, instances }, keeper))
 }
 
-/// Whether the directory is not ours to use, and nothing was changed.
+/// Whether the directory was refused and nothing was changed.
 pub fn is_refusal(error: &anyhow::Error) -> bool {
     use OpenError::{Damaged, Foreign, InUse, Io, NewerVersion};
     match error.downcast_ref() {
         Some(Foreign { .. } | Damaged(_) | NewerVersion { .. } | InUse(_)) => true,
-        // A full disk is no matter of whose the directory is.
+        // A full disk says nothing about who owns the directory.
         Some(Io { source, .. }) => source.kind() != ErrorKind::StorageFull,
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! The one binary.
+//! The `lessor` binary: parses the command line and runs one command.
 
 mod address;
 mod banner;
@@ -26,7 +26,7 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
-/// Requests are allocated on one thread and freed on another, which the system's allocator is slow at.
+/// Requests are allocated on one thread and freed on another, which is slow with the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -14,7 +14,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// The file is not valid; each line says where and why.
 #[derive(Debug, thiserror::Error)]
-#[error("{file} is not right:\n{}", .faults.join("\n"))]
+#[error("{file} is not valid:\n{}", .faults.join("\n"))]
 pub struct Invalid {
     file: String,
     faults: Vec<String>,

@@ -31,9 +31,12 @@ fn bodies(exchanges: &[Exchange], call: &str) -> Vec<Vec<u8>> {
 /// Does this to the first requests of one kind and lets all others pass.
 fn first(count: usize, call: &'static str, action: Action) -> impl Fn(&Request, usize) -> Action {
     let seen = AtomicUsize::new(0);
-    move |request, _| match request.call() == call && seen.fetch_add(1, Ordering::SeqCst) < count {
-        true => action.clone(),
-        false => Action::Pass,
+    move |request, _| {
+        if request.call() == call && seen.fetch_add(1, Ordering::SeqCst) < count {
+            action.clone()
+        } else {
+            Action::Pass
+        }
     }
 }
 
@@ -191,10 +194,12 @@ async fn s0_16_when_its_own_clock_runs_out_a_worker_stops_unasked() {
     let id = fixture.submit(json!(null)).await;
     let is_cut_off = Arc::new(AtomicBool::new(true));
     let seen = is_cut_off.clone();
-    let rule = move |request: &Request, _| match request.call() == "heartbeat" && seen.load(Ordering::SeqCst)
-    {
-        true => Action::Refuse,
-        false => Action::Pass,
+    let rule = move |request: &Request, _| {
+        if request.call() == "heartbeat" && seen.load(Ordering::SeqCst) {
+            Action::Refuse
+        } else {
+            Action::Pass
+        }
     };
     let proxy = fixture.proxy(rule).await;
     let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
@@ -304,9 +309,8 @@ async fn s0_23_repeats_end_with_the_lease() {
     let id = fixture.submit(json!(null)).await;
     let is_given_up = Arc::new(AtomicBool::new(false));
     let seen = is_given_up.clone();
-    let rule = move |request: &Request, _| match request.is_report() && !seen.load(Ordering::SeqCst) {
-        true => Action::Refuse,
-        false => Action::Pass,
+    let rule = move |request: &Request, _| {
+        if request.is_report() && !seen.load(Ordering::SeqCst) { Action::Refuse } else { Action::Pass }
     };
     let proxy = fixture.proxy(rule).await;
     let ended = fixture.ended.clone();

@@ -156,9 +156,8 @@ async fn a_lease_that_was_granted_to_a_dead_connection_is_found() {
 async fn a_submit_whose_answer_is_lost_submits_once() {
     let fixture = Fixture::start();
     let is_first = AtomicBool::new(true);
-    let rule = move |_: &Request, _| match is_first.swap(false, Ordering::SeqCst) {
-        true => Action::Lose,
-        false => Action::Pass,
+    let rule = move |_: &Request, _| {
+        if is_first.swap(false, Ordering::SeqCst) { Action::Lose } else { Action::Pass }
     };
     let client = Client::new(&fixture.proxy(rule).await.url).unwrap();
     let submitted = client.submit(Submit::new(QUEUE, &1).unwrap()).await.unwrap();

@@ -24,9 +24,12 @@ async fn payload_back(task: Task) -> Result<Value, Failure> {
 /// Does this to the first calls of one kind and lets all others pass.
 fn first(count: usize, call: &'static str, action: Action) -> impl Fn(&Request, usize) -> Action {
     let seen = AtomicUsize::new(0);
-    move |request, _| match request.call() == call && seen.fetch_add(1, Ordering::SeqCst) < count {
-        true => action.clone(),
-        false => Action::Pass,
+    move |request, _| {
+        if request.call() == call && seen.fetch_add(1, Ordering::SeqCst) < count {
+            action.clone()
+        } else {
+            Action::Pass
+        }
     }
 }
 
