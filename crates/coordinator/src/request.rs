@@ -9,7 +9,7 @@ use authority::{
     TaskState, TaskView, Time, TokenKey,
 };
 
-use crate::engine::{Registered, Room};
+use crate::engine::{DiskSpace, Registered};
 
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -193,7 +193,7 @@ pub struct Status {
     pub state_bytes: usize,
     pub max_state_bytes: usize,
     pub polls: usize,
-    pub room: Room,
+    pub disk_space: DiskSpace,
 }
 
 /// How much waits and runs in some queues.

@@ -167,7 +167,7 @@ fn coordinator_options(settings: &Settings, data: &DataDir, keeper: Keeper) -> R
     getrandom::fill(&mut cluster)
         .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
     let mut start = coordinator::Options::new(data.path());
-    start.effects.push(Box::new(keeper));
+    start.projections.push(Box::new(keeper));
     start.ledger.create = settings.may_create.then_some(coordinator::ClusterId(cluster));
     start.ledger.segment_bytes = settings.segment_mib << 20;
     start.ledger.history_max_age_ms = settings.history_days.saturating_mul(24 * 60 * 60 * 1_000);

@@ -4,7 +4,7 @@ use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, Submit
 use authority::{Answer, Command, Event, Time};
 
 use super::polls::Offer;
-use super::{Engine, ReplyTo, Room};
+use super::{DiskSpace, Engine, ReplyTo};
 use crate::request::{Progress, Reply, Step, Unavailable};
 
 /// How often one poll may go on behind tasks that have passed their deadline. Ticks end those, so few are ever left.
@@ -106,7 +106,7 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     fn lease(&mut self, lease: &LeaseTasks, now: Time) -> Vec<authority::command::Grant> {
-        if self.room != Room::Plenty {
+        if self.disk_space != DiskSpace::Plenty {
             return self.leases_again(lease, now);
         }
         // What is ready may have become so later than this poll was received, or than the last record was written.
@@ -172,12 +172,12 @@ impl<T: ReplyTo> Engine<T> {
 
     /// What is not decided for lack of room on the disk: nothing was written, so nothing happened.
     fn refuse(&self, command: &Command) -> Option<Reply> {
-        let refused = match (self.room, command) {
-            (Room::Plenty, _) => return None,
+        let refused = match (self.disk_space, command) {
+            (DiskSpace::Plenty, _) => return None,
             (_, Command::SubmitTask(_)) => Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace)),
             (_, Command::RedriveTask(_)) => Answer::Redriven(RedriveAnswer::Refused(Refusal::NoSpace)),
-            (Room::FinishOnly, _) => return None,
-            (Room::Nothing, _) => return Some(Reply::Unavailable(Unavailable::NoSpace)),
+            (DiskSpace::FinishOnly, _) => return None,
+            (DiskSpace::Nothing, _) => return Some(Reply::Unavailable(Unavailable::NoSpace)),
         };
         Some(Reply::Answer(refused))
     }

@@ -3,7 +3,7 @@
 
 use authority::event::TaskCompleted;
 use authority::{Event, Scope, Time};
-use coordinator::{Effect, HistoryReader, HistoryRecord};
+use coordinator::{HistoryReader, HistoryRecord, Projection};
 use tokio::runtime::Handle;
 
 use super::execution::payload::{Payload, QUEUE};
@@ -41,7 +41,7 @@ impl Keeper {
     }
 }
 
-impl Effect for Keeper {
+impl Projection for Keeper {
     fn name(&self) -> &str {
         "action-cache"
     }

@@ -101,7 +101,7 @@ impl Served {
         let mut options = coordinator::Options::new(&directory.path().join("data"));
         options.ledger.create = is_new.then_some(ClusterId([1; 16]));
         options.ledger.segment_bytes = 32 << 20;
-        options.effects.push(Box::new(Keeper::new(results.clone(), tokio::runtime::Handle::current())));
+        options.projections.push(Box::new(Keeper::new(results.clone(), tokio::runtime::Handle::current())));
         let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
         let bounded: Arc<dyn blobs::Blobs> = match setup.max_reads {
             Some(limit) => Arc::new(blobs::ReadLimiter::with_limit(blobs.clone(), limit, SHORT_WAIT)),
