@@ -16,6 +16,7 @@ mod machine_paths;
 mod planted_bugs;
 mod repository;
 mod requirements;
+mod server_layers;
 mod test_sleeps;
 
 use std::fmt;
@@ -57,6 +58,11 @@ const RULES: &[Rule] = &[
         name: "dependency-direction",
         why: "an inner crate never knows an outer one",
         check: dependency_direction::check,
+    },
+    Rule {
+        name: "server-layers",
+        why: "a protocol adapter can be read, changed and removed without the others",
+        check: server_layers::check,
     },
     Rule {
         name: "authority-purity",

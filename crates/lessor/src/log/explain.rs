@@ -55,11 +55,11 @@ fn in_words(story: &Story, now: Timestamp) -> String {
     let mut head = Record::new("task", &story.task.to_string());
     head.optional("queue", story.queue.as_ref().map(|queue| queue.name.to_string()));
     if let Some(now) = story.state {
-        head.cell("state", state::cell(server::shown::state(now)));
+        head.cell("state", state::cell(server::to_wire::state(now)));
     }
     let mut table = Table::new(&["POSITION", "TIME", "", "WHAT HAPPENED"]);
     for step in &story.steps {
-        let at = server::shown::time(step.at);
+        let at = server::to_wire::time(step.at);
         table.row([
             Cell::number(step.position),
             Cell::text(format!("{at:.3}")),
@@ -76,7 +76,7 @@ fn as_fields(story: &Story) -> Fields {
     if let Some(queue) = &story.queue {
         out.queue(queue);
     }
-    out.put("state", story.state.map(|state| server::shown::state(state).name()));
+    out.put("state", story.state.map(|state| server::to_wire::state(state).name()));
     out.put("purged", story.is_purged);
     out.put("truncated", story.is_truncated);
     out.put("attempts", story.attempts);

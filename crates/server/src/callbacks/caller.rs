@@ -7,10 +7,10 @@ use axum::http::{HeaderMap, header};
 use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
 use super::refusal::Refusal;
-use super::tokens::Claims;
 use crate::app::App;
-use crate::json::InPath;
-use crate::scope::InScope;
+use crate::convert::scope::InScope;
+use crate::convert::task_token::Claims;
+use crate::edge::json::InPath;
 
 pub struct Caller {
     pub claims: Claims,

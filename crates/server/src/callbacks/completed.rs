@@ -10,12 +10,12 @@ use super::attempt;
 use super::caller::Caller;
 use super::refusal::{Refusal, dead};
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::{name, reported_message, reported_name};
-use crate::problem::{Problem, shortened};
-use crate::report;
-use crate::tasks::answer::authority_category;
-use crate::time::shown;
+use crate::convert::names::{name, reported_message, reported_name};
+use crate::convert::problem::{Problem, shortened};
+use crate::convert::report;
+use crate::convert::task_json::authority_category;
+use crate::convert::time::shown;
+use crate::edge::json::{In, Out};
 
 /// What a cancelled attempt is recorded with when it says no more. It is not the phase: that only this contract has.
 const CANCELLED_MESSAGE: &str = "cancelled";

@@ -11,13 +11,13 @@ use wire::{HeartbeatAcknowledged, TaskHeartbeat};
 use super::attempt;
 use super::caller::Caller;
 use super::refusal::Refusal;
-use super::tokens::Issued;
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::{name, optional_within, progress_message};
-use crate::problem::Problem;
-use crate::tasks::answer::settings;
-use crate::time::shown;
+use crate::convert::names::{name, optional_within, progress_message};
+use crate::convert::problem::Problem;
+use crate::convert::task_json::settings;
+use crate::convert::task_token::Issued;
+use crate::convert::time::shown;
+use crate::edge::json::{In, Out};
 
 /// Keep an attempt alive.
 #[utoipa::path(

@@ -10,11 +10,11 @@ use super::caller::Caller;
 use super::refusal::{Refusal, dead};
 use super::{attempt, completed};
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::name;
-use crate::problem::Problem;
-use crate::report;
-use crate::time::shown;
+use crate::convert::names::name;
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::time::shown;
+use crate::edge::json::{In, Out};
 
 /// Say that an attempt began.
 #[utoipa::path(

@@ -13,13 +13,13 @@ use super::message;
 use super::refusal::Refusal;
 use super::token::attempt_id;
 use crate::app::App;
-use crate::content;
-use crate::json::{In, Out};
-use crate::names::{counted, name, optional_name, properties};
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::tasks::answer::json;
-use crate::time::shown;
+use crate::convert::content;
+use crate::convert::names::{counted, name, optional_name, properties};
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json::json;
+use crate::convert::time::shown;
+use crate::edge::json::{In, Out};
 
 /// Claim a job, waiting for it if there is none.
 #[utoipa::path(

@@ -8,10 +8,10 @@ use wire::{HeartbeatJob, JobHeartbeat};
 use super::refusal::Refusal;
 use super::token;
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::problem::{Code, Problem};
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope::InScope;
+use crate::convert::time::shown;
+use crate::edge::json::{In, Out};
 
 /// Keep a lease alive.
 #[utoipa::path(

@@ -8,7 +8,7 @@ use authority::{Position, Scope};
 use coordinator::HistoryRecord;
 
 use crate::app::App;
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 
 /// The id in the form that streams use. None when a claim was repeated and history does not reach back far enough.
 pub async fn id(app: &App, scope: &Scope, grant: &Grant) -> Result<Option<String>, Problem> {

@@ -11,11 +11,12 @@ use tonic::Status;
 use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatus};
 
 use super::values::{cancel_reason, given, optional_name, timestamp, worker_status};
-use super::{MAX_SENT_MESSAGE_BYTES, register, status};
+use super::{MAX_SENT_MESSAGE_BYTES, register};
 use crate::app::App;
-use crate::names::{name, optional_within, progress_message};
-use crate::problem::{Code, Problem};
-use crate::reference::reference;
+use crate::convert::grpc_status;
+use crate::convert::lease_ref::reference;
+use crate::convert::names::{name, optional_within, progress_message};
+use crate::convert::problem::{Code, Problem};
 
 /// Most leases that one message may name, and that are decided in one go.
 pub const MAX_NAMED_LEASES: usize = 1_000;
@@ -60,7 +61,7 @@ pub async fn extend(
             LeaseStatus {
                 lease_id,
                 lost: true,
-                problem: Some(status::item(problem)),
+                problem: Some(grpc_status::item(problem)),
                 ..LeaseStatus::default()
             }
         }
@@ -78,7 +79,7 @@ pub fn echo(lease_id: String) -> String {
 pub fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
     let told = |beat: LeaseHeartbeat| LeaseStatus {
         lease_id: echo(beat.lease_id),
-        problem: Some(status::item(problem.clone())),
+        problem: Some(grpc_status::item(problem.clone())),
         ..LeaseStatus::default()
     };
     beats.into_iter().map(told).collect()
@@ -164,11 +165,11 @@ fn told(lease_id: String, lease: &LeaseRef, answer: Option<Answer>) -> LeaseStat
             LeaseStatus { lost: true, ..about }
         }
         Some(Answer::Extended(ExtendAnswer::Rejected(why))) => {
-            LeaseStatus { lost: true, problem: Some(status::item(why.into())), ..about }
+            LeaseStatus { lost: true, problem: Some(grpc_status::item(why.into())), ..about }
         }
         _ => {
             let unanswered = Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer");
-            LeaseStatus { problem: Some(status::item(unanswered)), ..about }
+            LeaseStatus { problem: Some(grpc_status::item(unanswered)), ..about }
         }
     }
 }

@@ -11,13 +11,14 @@ use coordinator::{Activity, Registered, Step};
 use tonic::{Request, Status};
 use wire::grpc::{LeaseTaskRequest, LeaseTaskResponse};
 
-use super::guard::Deadline;
 use super::values::{given, optional_name};
-use super::{leased, queues, register, status};
+use super::{leased, queues, register};
 use crate::app::App;
-use crate::content;
-use crate::names::name;
-use crate::problem::Problem;
+use crate::convert::content;
+use crate::convert::grpc_status;
+use crate::convert::names::name;
+use crate::convert::problem::Problem;
+use crate::edge::grpc_guard::Deadline;
 
 /// How long before its caller's deadline a call ends its wait, so that the answer arrives in time.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
@@ -61,7 +62,7 @@ pub async fn lease(
     // The session may have been replaced while it waited; what it was given then is the other's to get (W11).
     if matches!(standing(app, scope, &worker, session.as_ref()), Standing::Replaced) {
         give_back(app, scope, &worker, &grants).await?;
-        return Err(status::superseded(&worker));
+        return Err(grpc_status::superseded(&worker));
     }
     let grants = what_fits(app, scope, &worker, grants).await?;
     Ok(LeaseTaskResponse {
@@ -97,8 +98,8 @@ pub fn registered(
 ) -> Result<Registered, Status> {
     match standing(app, scope, worker, session) {
         Standing::Current(registered) => Ok(registered),
-        Standing::Replaced => Err(status::superseded(worker)),
-        Standing::Unknown => Err(status::not_registered(worker)),
+        Standing::Replaced => Err(grpc_status::superseded(worker)),
+        Standing::Unknown => Err(grpc_status::not_registered(worker)),
     }
 }
 

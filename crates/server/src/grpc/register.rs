@@ -15,8 +15,8 @@ use wire::grpc::{
 use super::beats;
 use super::values::{optional_name, span};
 use crate::app::App;
-use crate::names::{self, name};
-use crate::problem::Problem;
+use crate::convert::names::{self, name};
+use crate::convert::problem::Problem;
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
 /// once it was given back, and one registration of a worker after the other, so that the last one keeps what it gets (W11).

@@ -19,9 +19,10 @@ use wire::grpc::{
 };
 
 use super::values::{cancel_reason, category, optional_name, state, timestamp};
-use crate::names::reported_message;
-use crate::problem::{Code, Problem};
-use crate::{content, report, strict};
+use crate::convert::names::reported_message;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::{content, report};
+use crate::edge::strict_json;
 
 /// What was asked, and so how its answers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +170,7 @@ fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFail
     report::failure(lease, error, said.retryable)
 }
 
-pub fn not_json(field: &str, fault: &strict::Fault) -> Problem {
+pub fn not_json(field: &str, fault: &strict_json::Fault) -> Problem {
     let place = if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
     Problem::field(field, format!("{place}{}", fault.what))
 }

@@ -11,12 +11,12 @@ use wire::grpc::{self, SubmitTasksRequest, SubmitTasksResponse, SubmittedTask};
 use wire::{Json, MAX_BATCH_TASKS};
 
 use super::report::not_json;
-use super::status;
 use super::values::{given, nonzero, read_timestamp, state};
 use crate::app::App;
-use crate::problem::{Code, Problem};
-use crate::strict;
-use crate::tasks::submit::{command, conflict};
+use crate::convert::grpc_status;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::submission::{command, conflict};
+use crate::edge::strict_json;
 
 pub async fn submit(
     app: &App,
@@ -86,7 +86,7 @@ fn json(field: &str, text: &Bytes) -> Result<Option<Json>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    strict::check(text).map_err(|fault| not_json(field, &fault))?;
+    strict_json::check(text).map_err(|fault| not_json(field, &fault))?;
     let read = std::str::from_utf8(text).ok().and_then(|text| Json::from_text(text).ok());
     read.map(Some).ok_or_else(|| Problem::field(field, "is not JSON"))
 }
@@ -104,7 +104,7 @@ fn accepted(answer: SubmitAnswer) -> Result<SubmittedTask, Problem> {
 }
 
 fn refused(problem: Problem) -> SubmittedTask {
-    SubmittedTask { problem: Some(status::item(problem)), ..SubmittedTask::default() }
+    SubmittedTask { problem: Some(grpc_status::item(problem)), ..SubmittedTask::default() }
 }
 
 /// The coordinator answers each submit; fewer answers would be a bug in it.

@@ -6,7 +6,7 @@ use wire::grpc::{UpdateTaskStatusRequest, UpdateTaskStatusResponse};
 
 use super::{reference, report};
 use crate::app::App;
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 
 pub async fn update(
     app: &App,

@@ -8,9 +8,9 @@ use coordinator::{Activity, WorkerStatus};
 use tonic::metadata::MetadataMap;
 use wire::grpc;
 
-use crate::names::name;
-use crate::problem::{Problem, shortened};
-use crate::scope;
+use crate::convert::names::name;
+use crate::convert::problem::{Problem, shortened};
+use crate::convert::scope;
 
 /// Whom a call belongs to.
 pub fn scope(metadata: &MetadataMap) -> Result<Scope, Problem> {

@@ -7,13 +7,13 @@ use wire::ReportAnswer;
 
 use super::verdict::answer;
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::names::{reported_message, reported_name};
-use crate::problem::Problem;
-use crate::reference::reference;
-use crate::report;
-use crate::scope::InScope;
-use crate::tasks::answer::authority_category;
+use crate::convert::lease_ref::reference;
+use crate::convert::names::{reported_message, reported_name};
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::scope::InScope;
+use crate::convert::task_json::authority_category;
+use crate::edge::json::{In, InPath, Out};
 
 /// Report that an attempt failed.
 #[utoipa::path(

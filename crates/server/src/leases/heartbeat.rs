@@ -8,12 +8,12 @@ use coordinator::Progress;
 use wire::HeartbeatAnswer;
 
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::names::{optional_within, progress_message};
-use crate::problem::{Code, Problem};
-use crate::reference::reference;
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::lease_ref::reference;
+use crate::convert::names::{optional_within, progress_message};
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope::InScope;
+use crate::convert::time::shown;
+use crate::edge::json::{In, InPath, Out};
 
 /// Keep a lease alive.
 #[utoipa::path(

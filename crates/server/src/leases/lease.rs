@@ -10,13 +10,13 @@ use axum::http::StatusCode;
 use wire::{DEFAULT_WAIT_MS, Lease, Leases};
 
 use crate::app::App;
-use crate::content;
-use crate::json::{In, Out};
-use crate::names::{counted, name, optional_name, properties};
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::tasks::answer::{json, text};
-use crate::time::shown;
+use crate::convert::content;
+use crate::convert::names::{counted, name, optional_name, properties};
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json::{json, text};
+use crate::convert::time::shown;
+use crate::edge::json::{In, Out};
 
 /// Lease tasks, waiting for them if there are none.
 #[utoipa::path(

@@ -7,11 +7,11 @@ use axum::http::StatusCode;
 use wire::Released;
 
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::problem::Problem;
-use crate::reference::reference;
-use crate::scope::InScope;
-use crate::tasks::answer::state;
+use crate::convert::lease_ref::reference;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json::state;
+use crate::edge::json::{In, InPath, Out};
 
 /// Give a lease back.
 #[utoipa::path(

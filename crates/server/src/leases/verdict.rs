@@ -5,11 +5,11 @@ use authority::{Outcome, TaskState};
 use axum::http::StatusCode;
 use wire::ReportAnswer;
 
-use crate::json::Out;
-use crate::problem::Problem;
-use crate::report;
-use crate::tasks::answer::state;
-use crate::time::shown;
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::task_json::state;
+use crate::convert::time::shown;
+use crate::edge::json::Out;
 
 pub fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
     let outcome = report::committed(verdict)?;

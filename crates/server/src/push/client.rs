@@ -19,9 +19,9 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 use tokio::time::timeout;
 
-use super::guard::{Guard, Refused};
 use super::resolver::{LookUps, Resolver};
 use super::signature::signature;
+use crate::edge::address_guard::{Guard, Refused};
 
 const MAX_CONNECT: Duration = Duration::from_secs(5);
 /// Longest time from looking up the name to the answer's status.

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::client::Answered;
 use super::dispatch_id::dispatch_id;
 use super::lane::{Lane, PAUSE};
-use crate::{ids, report};
+use crate::convert::{ids, report};
 
 /// How long one watch lasts; the next one follows at once.
 const WATCH: Duration = Duration::from_secs(60);

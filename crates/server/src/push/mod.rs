@@ -9,14 +9,13 @@ mod client;
 mod dispatch;
 mod dispatch_id;
 mod dispatcher;
+mod envelope;
 mod gate;
-mod guard;
 mod health;
 mod lane;
 mod options;
 mod resolver;
 mod signature;
-pub mod target;
 
 pub use dispatcher::run;
 pub use options::{PushOptions, fault_of_callback_url};
@@ -25,8 +24,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, Semaphore};
 
+use crate::edge::address_guard::Guard;
 use gate::Connections;
-use guard::Guard;
 use resolver::LookUps;
 
 /// Most outstanding dispatches that the coordinator is asked to watch at one time; others take turns. Clients wait for

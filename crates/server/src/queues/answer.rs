@@ -2,8 +2,8 @@
 
 use authority::{Backoff, Category, QueueConfig, QueueSettings, QueueView, Time};
 
-use crate::push::target;
-use crate::tasks::answer::category;
+use crate::convert::push_target;
+use crate::convert::task_json::category;
 
 pub fn queue(view: QueueView, now: Time) -> wire::Queue {
     wire::Queue {

@@ -9,13 +9,13 @@ use axum::http::StatusCode;
 
 use super::answer;
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::names;
-use crate::problem::{Code, Problem};
-use crate::push::target;
-use crate::scope::InScope;
-use crate::tasks::answer::authority_category;
-use crate::tasks::submit::backoff;
+use crate::convert::names;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::push_target;
+use crate::convert::scope::InScope;
+use crate::convert::submission::backoff;
+use crate::convert::task_json::authority_category;
+use crate::edge::json::{In, InPath, Out};
 
 /// Configure a queue.
 #[utoipa::path(

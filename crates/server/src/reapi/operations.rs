@@ -21,8 +21,8 @@ use super::messages::longrunning::{
 };
 use super::operations_page::{self, Start};
 use super::{Reapi, instance};
-use crate::page_token::List;
-use crate::problem::Problem;
+use crate::convert::page_token::List;
+use crate::convert::problem::Problem;
 
 /// Longest wait for an operation in one call.
 const MAX_WAIT: Duration = Duration::from_secs(60);

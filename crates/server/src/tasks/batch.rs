@@ -8,11 +8,12 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use wire::{BatchItem, MAX_BATCH_TASKS, Submitted, SubmittedBatch};
 
-use super::submit::{command, conflict, found, submitted};
+use super::submit::{found, submitted};
 use crate::app::App;
-use crate::json::{In, MAX_BATCH_BODY_BYTES, Out, read_checked};
-use crate::problem::{Code, Problem};
-use crate::scope::InScope;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope::InScope;
+use crate::convert::submission::{command, conflict};
+use crate::edge::json::{In, MAX_BATCH_BODY_BYTES, Out, read_checked};
 
 /// The batch with its tasks still unread, so that one bad task does not spoil the others.
 #[derive(Deserialize)]

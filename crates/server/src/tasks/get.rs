@@ -7,12 +7,12 @@ use axum::http::StatusCode;
 use coordinator::Wanted;
 use wire::MAX_WAIT_MS;
 
-use super::answer;
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::json::{InPath, InQuery, Out};
-use crate::problem::Problem;
-use crate::scope::InScope;
+use crate::convert::ids::parse_task_id;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::edge::json::{InPath, InQuery, Out};
 
 /// Look at a task, or wait for its end.
 #[utoipa::path(
@@ -46,6 +46,6 @@ pub async fn get(
             }
         }
     };
-    let task = answer::of(&app, *detail.ok_or_else(unknown)?).await?;
+    let task = task_json::of(&app, *detail.ok_or_else(unknown)?).await?;
     Ok(Out(StatusCode::OK, task))
 }

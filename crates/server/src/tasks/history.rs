@@ -7,13 +7,13 @@ use axum::http::StatusCode;
 use coordinator::HistoryRecord;
 use wire::{HistoryEvent, TaskHistory};
 
-use super::answer;
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::json::{InPath, Out};
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::ids::parse_task_id;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::convert::time::shown;
+use crate::edge::json::{InPath, Out};
 
 /// A task's history from the ledger, oldest first.
 #[utoipa::path(
@@ -92,7 +92,7 @@ fn event(record: HistoryRecord) -> HistoryEvent {
         },
         Event::TaskFailed(failed) => HistoryEvent {
             fencing_token: Some(failed.lease.0),
-            error: Some(answer::error(&failed.error)),
+            error: Some(task_json::error(&failed.error)),
             retry_at: match failed.next {
                 NextStep::RetryAt(at) => Some(shown(at)),
                 NextStep::Final => None,
@@ -103,7 +103,7 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             reason: Some(dead.reason.name().to_owned()),
             reason_detail: dead.detail.map(|detail| detail.to_string()),
             fencing_token: dead.report.as_ref().map(|report| report.lease.0),
-            error: dead.report.as_ref().map(|report| answer::error(&report.error)),
+            error: dead.report.as_ref().map(|report| task_json::error(&report.error)),
             ..base
         },
         Event::TaskCancelled(cancelled) => {

@@ -27,7 +27,7 @@ async fn a_target_that_is_down_costs_no_attempt_and_gets_its_task_when_it_is_up(
     let task = served.submit("q").await;
     // Created, granted, released: it was refused once.
     let handle = &served.running.handle;
-    let id = server::shown::parse_task_id(&task).unwrap();
+    let id = server::parse_task_id(&task).unwrap();
     let scope = authority::Scope { tenant: "default".into(), workspace: "default".into() };
     let mut seen = authority::Position(0);
     loop {

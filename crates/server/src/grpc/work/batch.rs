@@ -9,11 +9,12 @@ use wire::grpc::{
 };
 
 use super::super::beats;
+use super::super::reference;
 use super::super::report::{self, Asked};
 use super::super::values::given;
-use super::super::{reference, status};
 use crate::app::App;
-use crate::problem::Problem;
+use crate::convert::grpc_status;
+use crate::convert::problem::Problem;
 
 /// Most reports in one message.
 const MAX_REPORTS: usize = 1_000;
@@ -101,7 +102,7 @@ fn told(lease_id: String, answer: Result<UpdateTaskStatusResponse, Problem>) -> 
             let verdict = if rejected { Verdict::Rejected } else { Verdict::Unspecified };
             let answer =
                 UpdateTaskStatusResponse { verdict: verdict.into(), ..UpdateTaskStatusResponse::default() };
-            ReportAnswer { lease_id, answer: Some(answer), problem: Some(status::item(problem)) }
+            ReportAnswer { lease_id, answer: Some(answer), problem: Some(grpc_status::item(problem)) }
         }
     }
 }

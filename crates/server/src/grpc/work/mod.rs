@@ -17,8 +17,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 use wire::grpc::{WorkRequest, WorkResponse};
 
-use super::guard::{Deadline, Meter};
 use crate::app::App;
+use crate::edge::grpc_guard::{Deadline, Meter};
 use outbox::Outbox;
 use stream::Stream;
 

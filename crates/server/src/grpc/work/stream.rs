@@ -16,12 +16,13 @@ use wire::grpc::{WorkRequest, WorkResponse};
 use super::batch::Batch;
 use super::outbox::{Closed, Outbox};
 use crate::app::App;
-use crate::grpc::guard::Meter;
+use crate::convert::grpc_status;
+use crate::convert::names::name;
+use crate::convert::problem::Problem;
+use crate::edge::grpc_guard::Meter;
 use crate::grpc::lease::Standing;
 use crate::grpc::values::{optional_name, worker_status};
-use crate::grpc::{lease, leased, queues, register, status};
-use crate::names::name;
-use crate::problem::Problem;
+use crate::grpc::{lease, leased, queues, register};
 
 /// Most tasks that a worker may have asked for and not got.
 const MAX_CREDIT: usize = 1_000;
@@ -231,7 +232,7 @@ impl Stream {
                 Next::Silent => {
                     let heard_until = self.heard_at + silence;
                     if heard_until <= Instant::now() {
-                        ending = Some(self.no_more(End::With(status::not_registered(&self.worker))));
+                        ending = Some(self.no_more(End::With(grpc_status::not_registered(&self.worker))));
                     } else {
                         silent.as_mut().reset(heard_until);
                     }
@@ -268,7 +269,7 @@ impl Stream {
             self.deciding = Some(Box::pin(deciding));
         }
         // Its reports are still answered: a session that was replaced may learn what became of its work.
-        Ok((beat == Beat::Superseded).then(|| status::superseded(&self.worker).into()))
+        Ok((beat == Beat::Superseded).then(|| grpc_status::superseded(&self.worker).into()))
     }
 
     fn poll_for_tasks(&mut self) -> Result<(), End> {
@@ -294,10 +295,10 @@ impl Stream {
             Standing::Replaced => {
                 let stop = WorkResponse { should_shutdown: true, ..WorkResponse::default() };
                 let _ = self.outbox.send(stop).await;
-                return Err(status::superseded(&self.worker).into());
+                return Err(grpc_status::superseded(&self.worker).into());
             }
             // It comes back and goes on with what it holds.
-            Standing::Unknown => return Err(status::not_registered(&self.worker).into()),
+            Standing::Unknown => return Err(grpc_status::not_registered(&self.worker).into()),
         }
         self.credit = self.credit.saturating_sub(grants.len());
         let mut rest = &grants[..];

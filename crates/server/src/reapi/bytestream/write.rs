@@ -6,7 +6,7 @@ use blobs::{Begun, BlobWriter, Progress, UploadRequest, ZstdDecoder};
 use bytes::Bytes;
 use tonic::{Request, Status, Streaming};
 
-use crate::grpc::Meter;
+use crate::edge::grpc_guard::Meter;
 use crate::reapi::messages::bytestream::{WriteRequest, WriteResponse};
 use crate::reapi::resource_name::{self, Compression, WriteName};
 use crate::reapi::{Reapi, instance, store};

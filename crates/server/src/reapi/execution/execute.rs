@@ -11,7 +11,7 @@ use super::follow::{self, OperationStream};
 use super::payload::{Payload, QUEUE};
 use super::pins::Held;
 use super::{command, inputs, name, platform, view};
-use crate::ids;
+use crate::convert::ids;
 use crate::reapi::capabilities::PRIORITIES;
 use crate::reapi::inlined::Wanted;
 use crate::reapi::messages::{Action, Command, ExecuteRequest};

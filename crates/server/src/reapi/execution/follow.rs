@@ -12,7 +12,7 @@ use tonic::Status;
 
 use super::payload::Payload;
 use super::{inputs, view};
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 use crate::reapi::Reapi;
 use crate::reapi::inlined::Wanted;
 use crate::reapi::messages::longrunning::Operation;

@@ -22,7 +22,7 @@ use super::alone::Alone;
 use super::payload::{Payload, QUEUE};
 use super::pins::{Held, Pins};
 use super::platform;
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 
 /// Shortest and longest pause before a coordinator is asked again that has too much to do.
 const MIN_PAUSE: Duration = Duration::from_secs(1);

@@ -58,7 +58,7 @@ impl Served {
         let lease = LeaseRef {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
             worker: HOLDER.into(),
-            task: server::shown::parse_task_id(&pushed.task).unwrap(),
+            task: server::parse_task_id(&pushed.task).unwrap(),
             attempt: pushed.attempt() as u32,
             lease: Position(claims["lease"].as_u64().unwrap()),
         };

@@ -5,7 +5,7 @@
 
 use authority::{Digest, Properties, TaskError};
 
-use crate::strict::{Fault, canonical};
+use crate::edge::strict_json::{Fault, canonical};
 
 /// Of a completion with its result.
 pub fn completion(result: &[u8]) -> Result<Digest, Fault> {

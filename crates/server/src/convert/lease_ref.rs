@@ -3,9 +3,9 @@
 use authority::{LeaseRef, Scope};
 
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::names::name;
-use crate::problem::{Code, Problem};
+use crate::convert::ids::parse_task_id;
+use crate::convert::names::name;
+use crate::convert::problem::{Code, Problem};
 
 /// The lease that the id names, if it was granted to this worker and, where the worker says, for this task.
 pub fn reference(

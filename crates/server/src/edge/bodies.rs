@@ -9,8 +9,8 @@ use http_body_util::BodyExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::problem::{Code, Problem};
-use crate::receiving::Receiving;
+use crate::convert::problem::{Code, Problem};
+use crate::edge::receiving::Receiving;
 
 /// Most memory for bodies that are being received, over all connections.
 const MAX_BODIES_KIB: usize = 256 * 1_024;

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::json::Out;
-use crate::problem::{Code, Problem};
+use crate::convert::problem::{Code, Problem};
+use crate::edge::json::Out;
 
 /// How long the coordinator may take to say where it is before it counts as not ready.
 const MAX_READY_WAIT: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use authority::{Position, Scope, TaskState};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::lease_id::{mac, same};
+use crate::convert::lease_id::{mac, same};
 
 const MAC_BYTES: usize = 16;
 const POSITION_BYTES: usize = 8;

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use wire::{Verdict, grpc};
 
-use crate::problem::{self, Problem};
+use crate::convert::problem::{self, Problem};
 
 /// Who says so, in the ErrorInfo of a status.
 const DOMAIN: &str = "lessor";

@@ -8,8 +8,8 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER, WORKSPACE_HEADER};
 
-use crate::names::fault_of_name;
-use crate::problem::{Code, Problem};
+use crate::convert::names::fault_of_name;
+use crate::convert::problem::{Code, Problem};
 
 /// Longest name of a tenant or a workspace.
 const MAX_SCOPE_NAME_BYTES: usize = 128;

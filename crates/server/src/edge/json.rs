@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::problem::{Code, Problem};
-use crate::strict;
+use crate::convert::problem::{Code, Problem};
+use crate::edge::strict_json;
 
 /// Largest body of a request about one task: a payload or result of 1 MiB, and room for all else.
 pub const MAX_BODY_BYTES: usize = authority::limits::MAX_INLINE_BYTES + 256 * 1_024;
@@ -97,7 +97,7 @@ pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     if body.is_empty() {
         return Err(Problem::new(Code::MalformedJson, "the body is empty"));
     }
-    strict::check(body).map_err(|fault| malformed(&fault))?;
+    strict_json::check(body).map_err(|fault| malformed(&fault))?;
     read_checked(body, "")
 }
 
@@ -120,7 +120,7 @@ fn read_tracked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, Prob
     let mut json = serde_json::Deserializer::from_slice(text);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let what = error.inner().to_string();
-        let path = strict::shown(error.path());
+        let path = strict_json::shown(error.path());
         let parts = [place, &path, missing(&what)].into_iter().filter(|part| !part.is_empty());
         let field = parts.collect::<Vec<_>>().join(".");
         if field.is_empty() { Problem::new(Code::InvalidField, what) } else { Problem::field(field, what) }
@@ -132,7 +132,7 @@ fn missing(what: &str) -> &str {
     what.strip_prefix("missing field `").and_then(|rest| rest.split('`').next()).unwrap_or("")
 }
 
-fn malformed(fault: &strict::Fault) -> Problem {
+fn malformed(fault: &strict_json::Fault) -> Problem {
     match fault.path.is_empty() {
         true => Problem::new(Code::MalformedJson, fault.what.clone()),
         false => {

@@ -10,7 +10,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::problem::{Code, Problem};
+use crate::convert::problem::{Code, Problem};
 
 pub async fn contain(request: Request, next: Next) -> Response {
     // The route and not the path, which may carry a lease id.

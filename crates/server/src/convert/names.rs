@@ -7,7 +7,7 @@ use std::sync::Arc;
 use authority::Properties;
 use authority::limits::{MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_PROPERTIES};
 
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 
 /// Longest text about a task's progress.
 const MAX_PROGRESS_BYTES: usize = 1_024;

@@ -6,10 +6,10 @@ use coordinator::{Activity, Registered};
 use wire::{Worker, WorkerList, WorkerRegistration, WorkerState};
 
 use crate::app::App;
-use crate::json::Out;
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::time::shown;
+use crate::edge::json::Out;
 
 /// List the workers.
 #[utoipa::path(get, path = "/v1/workers", tag = "Workers", responses((status = 200, body = WorkerList)))]

@@ -8,8 +8,8 @@ use coordinator::Unavailable;
 use wire::TaskEnvelope;
 
 use crate::app::App;
-use crate::tasks::answer::{json, text};
-use crate::time::shown;
+use crate::convert::task_json::{json, text};
+use crate::convert::time::shown;
 
 impl App {
     /// The envelope of a task that was leased to `holder`. Its worker calls back to `callback_base_url`; the dispatch

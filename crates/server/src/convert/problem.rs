@@ -11,7 +11,7 @@ use coordinator::{HistoryError, Unavailable};
 use serde::Serialize;
 use wire::Verdict;
 
-use crate::names::beginning;
+use crate::convert::names::beginning;
 
 /// When a client that was told to come back should do so.
 const RETRY_AFTER_S: u64 = 1;

@@ -4,6 +4,9 @@
 //! lease without anything being stored. A token that verifies was made here. Whether the lease still lives is the
 //! authority's to say.
 
+mod jwt;
+mod key_id;
+
 use std::sync::RwLock;
 
 use authority::command::RotateTokenKey;
@@ -13,9 +16,9 @@ use coordinator::{Handle, Unavailable};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::jwt::{self, Unverified};
-use super::key_id::KeyId;
-use crate::ids::parse_task_id;
+use crate::convert::ids::parse_task_id;
+use jwt::Unverified;
+use key_id::KeyId;
 
 /// How long a token lives when its task has no deadline, and the most that it may.
 const DEFAULT_TTL_MS: u64 = 3_600_000;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tonic::Status;
 
 use crate::app::App;
-use crate::receiving::Pace;
+use crate::edge::receiving::Pace;
 
 /// Longest pause between two questions about the services.
 const MAX_REFLECTION_PAUSE: Duration = Duration::from_secs(60);
@@ -190,7 +190,7 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::receiving::Receiving;
+    use crate::edge::receiving::Receiving;
 
     /// A body that says nothing, or one thing and then nothing.
     struct Silent(Option<Bytes>);

@@ -5,9 +5,9 @@ use authority::command::{ReportCompletion, ReportFailure, Verdict};
 use authority::{LeaseRef, Outcome, TaskError};
 use wire::Json;
 
-use crate::problem::Problem;
-use crate::tasks::submit::inline;
-use crate::{content, ids};
+use super::{content, ids};
+use crate::convert::problem::Problem;
+use crate::convert::submission::inline;
 
 /// The attempt is done; a missing result is null. `field` is the result's name in the contract.
 pub fn completion(lease: LeaseRef, field: &str, result: Option<Json>) -> Result<ReportCompletion, Problem> {

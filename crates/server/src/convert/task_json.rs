@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use coordinator::TaskDetail;
 
 use crate::app::App;
-use crate::problem::Problem;
-use crate::time::shown;
+use crate::convert::problem::Problem;
+use crate::convert::time::shown;
 
 /// The task, with the defaults of its queue looked up where it has none of its own.
 pub async fn of(app: &App, detail: TaskDetail) -> Result<wire::Task, Problem> {

@@ -2,7 +2,7 @@
 //!
 //! It guarantees that no peer holds more than its share for ever: connections, headers, streams, resets and silence
 //! are bounded. On shutdown it stops accepting, ends long polls with empty answers, lets running calls finish up to
-//! a limit, and then cuts the rest. Dropping the future of [`serve`] cuts everything at once.
+//! a limit, and then cuts the rest. Dropping the future of [`run`] cuts everything at once.
 
 use std::future::Future;
 use std::io;
@@ -20,9 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::app::App;
-use crate::guarded_io::Guarded;
-use crate::push;
-use crate::router::router;
+use crate::edge::guarded_io::Guarded;
 
 /// Most connections at one time; further ones wait in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 10_000;
@@ -83,27 +81,18 @@ pub struct Drained {
     pub cut_off: usize,
 }
 
-/// Serves until `shutdown` resolves and what was running is done.
-pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) -> Drained {
-    serve_with(listener, app, Limits::default(), shutdown).await
-}
-
-/// As [`serve`], with other limits.
-pub async fn serve_with(
+/// Serves the routes until `shutdown` resolves and what was running is done.
+pub async fn run(
     listener: TcpListener,
+    router: Router,
     app: App,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) -> Drained {
     let mut shutdown = pin!(shutdown);
     let places = Arc::new(Semaphore::new(limits.max_connections));
-    let server = Arc::new(Server { builder: builder(limits), router: router(app.clone()), app, limits });
+    let server = Arc::new(Server { builder: builder(limits), router, app, limits });
     let mut connections = JoinSet::new();
-    // Ends with this function, however that ends.
-    let mut dispatcher = JoinSet::new();
-    if let Ok(address) = listener.local_addr() {
-        dispatcher.spawn(push::run(server.app.clone(), address));
-    }
     loop {
         tokio::select! {
             () = &mut shutdown => break,
