@@ -24,7 +24,7 @@ use crate::engine::Registry;
 use crate::history::{History, HistoryError, HistoryReader};
 use crate::metrics::Metrics;
 use crate::request::{
-    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
+    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, WaitCondition, WorkerView,
 };
 use crate::waiting::{Place, Waiting};
 
@@ -185,7 +185,7 @@ impl Handle {
         &self,
         scope: Scope,
         task: TaskId,
-        wanted: Wanted,
+        wanted: WaitCondition,
         wait: Duration,
     ) -> Result<Option<Box<TaskDetail>>, Unavailable> {
         let until = self.now().plus_ms(wait.as_millis() as u64);

@@ -19,7 +19,7 @@ mod waiting;
 pub use clock::{Clock, first_time, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};
 pub use effects::Effect;
-pub use engine::{Activity, Beat, Registered, Registration, Registry, WorkerStatus};
+pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use follower::Follower;
 pub use handle::Handle;
 pub use history::{History, HistoryError, HistoryReader, HistoryRecord, MAX_HISTORY_RECORDS};
@@ -27,6 +27,6 @@ pub use journal_line::JournalLine;
 pub use ledger::file::ClusterId;
 pub use metrics::Metrics;
 pub use request::{
-    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
+    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, WaitCondition, WorkerView,
 };
 pub use tally::Tally;

@@ -34,7 +34,7 @@ pub enum Request {
     WaitTask {
         scope: Scope,
         task: TaskId,
-        wanted: Wanted,
+        wanted: WaitCondition,
         until: Time,
     },
 }
@@ -115,7 +115,7 @@ pub enum Read {
 
 /// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WaitCondition {
     Final,
     /// The same, for the server's own sake: about one wait for each task that is not over. These leave the places of
     /// clients who wait alone.

@@ -12,7 +12,7 @@ use authority::command::{
 };
 use authority::{Answer, Command, Digest, Outcome, Properties, QueueConfig, State, TaskId, TaskState, Time};
 use coordinator::engine::{Engine, ReplyTo, Room};
-use coordinator::{Read, Reply, Request, Unavailable, Wanted};
+use coordinator::{Read, Reply, Request, Unavailable, WaitCondition};
 use support::{completion, lease, lease_ref, queue, scope, submit};
 
 /// A caller by number, who may hang up.
@@ -227,7 +227,7 @@ fn an_answered_wait_wakes_a_poll_whose_task_has_become_ready_meanwhile() {
     engine.receive(poll("w", 9_000), Time(1_010), caller(2));
     sync(&mut engine);
     callers(&mut engine);
-    let (wanted, until) = (Wanted::Final, Time(1_060));
+    let (wanted, until) = (WaitCondition::Final, Time(1_060));
     let wait = Request::WaitTask { scope: scope(), task: TaskId(99), wanted, until };
     engine.receive(wait, Time(1_060), caller(3));
     sync(&mut engine);

@@ -16,7 +16,7 @@ impl<T: ReplyTo> Engine<T> {
         if let Some(reply) = self.refuse(&command) {
             return reply;
         }
-        self.hear(&command, now);
+        self.record_heartbeat(&command, now);
         loop {
             let decision = self.state.decide(&command, now);
             for event in &decision.events {
@@ -77,7 +77,7 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     pub(super) fn poll(&mut self, lease: LeaseTasks, until: Time, now: Time, reply_to: T) {
-        self.registry.hear(&lease.scope, &lease.worker, now);
+        self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
         let grants = self.lease(&lease, now);
         if !grants.is_empty() || until <= now {
             return self.reply(reply_to, Reply::Answer(Answer::Leased(grants)));
@@ -142,7 +142,7 @@ impl<T: ReplyTo> Engine<T> {
         self.journal.write(&mut self.state, now, event);
         if let Event::TasksPurged(purged) = event {
             for &task in &purged.tasks {
-                for reply_to in self.waits.take_met(task, None) {
+                for reply_to in self.task_watchers.take_met(task, None) {
                     self.reply(reply_to, Reply::Task(None));
                 }
             }
@@ -159,7 +159,7 @@ impl<T: ReplyTo> Engine<T> {
         {
             self.polls.touch(queue);
         }
-        let met = self.waits.take_met(task, Some(current));
+        let met = self.task_watchers.take_met(task, Some(current));
         if met.is_empty() {
             return;
         }
@@ -183,7 +183,7 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     /// Notes that a worker was heard of.
-    fn hear(&mut self, command: &Command, now: Time) {
+    fn record_heartbeat(&mut self, command: &Command, now: Time) {
         let lease = match command {
             Command::ExtendLease(command) => &command.lease,
             Command::StartAttempt(command) => &command.lease,
@@ -191,6 +191,6 @@ impl<T: ReplyTo> Engine<T> {
             Command::ReportFailure(command) => &command.lease,
             _ => return,
         };
-        self.registry.hear(&lease.scope, &lease.worker, now);
+        self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
     }
 }

@@ -12,11 +12,11 @@ mod polls;
 mod registry;
 mod snapshot;
 mod snapshot_plan;
-mod waits;
+mod task_watchers;
 
 pub use answers::ReplyTo;
 pub use journal::Notes;
-pub use registry::{Activity, Beat, Registered, Registration, Registry, WorkerStatus};
+pub use registry::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::{Slice, SliceSize};
 pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
 
@@ -33,7 +33,7 @@ use crate::request::{Depth, Progress, Read, Reply, Request, Status, TaskDetail, 
 use answers::Answers;
 use journal::Journal;
 use polls::Polls;
-use waits::Waits;
+use task_watchers::TaskWatchers;
 
 /// With this much decided and not on its way to the disk, no more requests are taken.
 const FULL_BATCH_BYTES: usize = 2 << 20;
@@ -58,7 +58,7 @@ pub struct Engine<T> {
     journal: Journal,
     answers: Answers<T>,
     polls: Polls<T>,
-    waits: Waits<T>,
+    task_watchers: TaskWatchers<T>,
     registry: Arc<Registry>,
     progress: HashMap<TaskId, Progress>,
     room: Room,
@@ -79,7 +79,7 @@ impl<T: ReplyTo> Engine<T> {
             journal: Journal::new(position),
             answers: Answers::new(position),
             polls: Polls::default(),
-            waits: Waits::default(),
+            task_watchers: TaskWatchers::default(),
             registry: Arc::default(),
             progress: HashMap::new(),
             room: Room::Plenty,
@@ -156,13 +156,14 @@ impl<T: ReplyTo> Engine<T> {
             }
             Request::WaitTask { scope, task, wanted, until } => {
                 let current = self.detail(&scope, task);
-                let met = current.as_ref().is_none_or(|detail| waits::is_met(wanted, &detail.view.task));
-                if !self.waits.has_place(wanted, now) {
+                let met =
+                    current.as_ref().is_none_or(|detail| task_watchers::is_met(wanted, &detail.view.task));
+                if !self.task_watchers.has_place(wanted, now) {
                     self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
                 } else if met || until <= now {
                     self.reply(reply_to, Reply::Task(current.map(Box::new)));
                 } else {
-                    self.waits.park(scope, task, wanted, until, reply_to);
+                    self.task_watchers.park(scope, task, wanted, until, reply_to);
                 }
             }
         }
@@ -186,7 +187,7 @@ impl<T: ReplyTo> Engine<T> {
         for reply_to in self.polls.take_overdue(now) {
             self.reply(reply_to, Reply::Answer(Answer::Leased(Vec::new())));
         }
-        for (scope, task, reply_to) in self.waits.take_overdue(now) {
+        for (scope, task, reply_to) in self.task_watchers.take_overdue(now) {
             let detail = self.detail(&scope, task).map(Box::new);
             self.reply(reply_to, Reply::Task(detail));
         }
@@ -195,7 +196,7 @@ impl<T: ReplyTo> Engine<T> {
     /// When a tick is next needed.
     pub fn next_due(&self) -> Time {
         let task = self.state.next_due().filter(|_| self.room != Room::Nothing);
-        let parked = [self.polls.next_due(), self.waits.next_due()].into_iter().flatten().min();
+        let parked = [self.polls.next_due(), self.task_watchers.next_due()].into_iter().flatten().min();
         [task, parked].into_iter().flatten().min().map_or(self.next_purge, |due| due.min(self.next_purge))
     }
 
@@ -227,7 +228,7 @@ impl<T: ReplyTo> Engine<T> {
         out.extend(
             self.polls.take_all().map(|reply_to| (reply_to, Reply::Answer(Answer::Leased(Vec::new())))),
         );
-        out.extend(self.waits.take_all().map(|reply_to| (reply_to, stopped.clone())));
+        out.extend(self.task_watchers.take_all().map(|reply_to| (reply_to, stopped.clone())));
         out
     }
 

@@ -8,7 +8,7 @@ use wire::{Worker, WorkerList, WorkerRegistration, WorkerState};
 use crate::app::App;
 use crate::convert::problem::Problem;
 use crate::convert::scope::InScope;
-use crate::convert::time::shown;
+use crate::convert::time::to_timestamp;
 use crate::edge::json::Out;
 
 /// List the workers.
@@ -19,7 +19,7 @@ pub async fn list(State(app): State<App>, InScope(scope): InScope) -> Result<Out
         .into_iter()
         .map(|view| Worker {
             worker_id: view.worker.to_string(),
-            last_heartbeat_at: shown(view.last_heartbeat),
+            last_heartbeat_at: to_timestamp(view.last_heartbeat),
             active_leases: view.active_leases,
             registration: view.registered.as_ref().map(registration),
         })
@@ -31,7 +31,7 @@ fn registration(registered: &Registered) -> WorkerRegistration {
     let Registered { registration, status } = registered;
     let pairs = registration.properties.iter().map(|(name, value)| (name.to_string(), value.to_string()));
     WorkerRegistration {
-        registered_at: shown(registration.registered_at),
+        registered_at: to_timestamp(registration.registered_at),
         session_id: registration.session.as_ref().map(|session| session.to_string()),
         properties: pairs.collect(),
         max_concurrent_executions: registration.max_concurrent_executions,

@@ -14,7 +14,7 @@ use crate::app::App;
 use crate::convert::problem::{Code, Problem};
 use crate::edge::bodies;
 use crate::edge::json::InPath;
-use crate::edge::receiving::Pace;
+use crate::edge::receiving::MinThroughput;
 
 pub async fn blob(
     State(app): State<App>,
@@ -61,17 +61,17 @@ async fn receive(
         Begun::Present => None,
         Begun::Writer(writer) => Some(writer),
     };
-    let mut pace = Pace::new(app.bodies().receiving());
+    let mut throughput = MinThroughput::new(app.bodies().receiving());
     loop {
         let asked_at = Instant::now();
-        let frame = match timeout(pace.patience(), body.frame()).await {
+        let frame = match timeout(throughput.next_timeout(), body.frame()).await {
             Err(_) => return Err(bodies::too_slow()),
             Ok(None) => break,
             Ok(Some(Err(error))) => return Err(bodies::broken_off(&error)),
             Ok(Some(Ok(frame))) => frame,
         };
         let Ok(data) = frame.into_data() else { continue };
-        pace.received(data.len(), asked_at.elapsed());
+        throughput.received(data.len(), asked_at.elapsed());
         // What is here already is still received to its end, because many clients read no answer before that.
         if let Some(open) = &mut writer {
             let offset = open.committed();

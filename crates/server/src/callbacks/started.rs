@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::convert::names::name;
 use crate::convert::problem::Problem;
 use crate::convert::report;
-use crate::convert::time::shown;
+use crate::convert::time::to_timestamp;
 use crate::edge::json::{In, Out};
 
 /// Say that an attempt began.
@@ -47,7 +47,7 @@ pub async fn started(
         StartAnswer::Started | StartAnswer::Cancelled(_) => {
             // It is a sign of life as well: from here on the next one is due within the heartbeat timeout.
             app.handle().heartbeat(ExtendLease { lease: caller.lease }, None).await?;
-            let server_time = shown(app.handle().now());
+            let server_time = to_timestamp(app.handle().now());
             Ok(Out(StatusCode::OK, StartAcknowledged { acknowledged: true, server_time }))
         }
         StartAnswer::AlreadyStarted(_) => Err(Refusal::already_started()),

@@ -17,8 +17,8 @@ use crate::convert::content;
 use crate::convert::names::{counted, name, optional_name, properties};
 use crate::convert::problem::Problem;
 use crate::convert::scope::InScope;
-use crate::convert::task_json::json;
-use crate::convert::time::shown;
+use crate::convert::task_json::to_json;
+use crate::convert::time::to_timestamp;
 use crate::edge::json::{In, Out};
 
 /// Claim a job, waiting for it if there is none.
@@ -84,11 +84,11 @@ async fn claimed(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> R
         lease_token: Some(app.lease_ids().make(&lease)),
         stream: Some(grant.queue.name.to_string()),
         message_id: message::id(app, scope, &grant).await?,
-        payload: Some(json(&grant.payload)),
+        payload: Some(to_json(&grant.payload)),
         lease_ttl_seconds: Some(Seconds { ms: ttl_ms }),
         heartbeat_interval_seconds: Some(Seconds { ms: grant.heartbeat_interval_ms }),
         attempt: Some(grant.attempt),
-        lease_expires_at: Some(shown(grant.expires_at)),
+        lease_expires_at: Some(to_timestamp(grant.expires_at)),
         fencing_token: Some(grant.lease.0),
     })
 }

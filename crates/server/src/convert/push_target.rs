@@ -33,7 +33,7 @@ const RESERVED_PREFIX: &str = "lessor-";
 
 /// The target that is asked for. What is hidden in it stays as it is at present, if the target stays where it is: a
 /// secret is not sent to an address that was chosen by somebody who does not know it.
-pub fn read(
+pub fn parse(
     asked: &wire::PushTarget,
     present: Option<&PushTarget>,
     guard: Guard,
@@ -75,7 +75,7 @@ pub fn keeps_something(asked: &wire::PushTarget) -> bool {
 }
 
 /// The target without its secrets.
-pub fn shown(target: &PushTarget) -> wire::PushTarget {
+pub fn to_wire(target: &PushTarget) -> wire::PushTarget {
     let hide = |(name, _): &(Arc<str>, Arc<str>)| (name.to_string(), HIDDEN.to_owned());
     wire::PushTarget {
         url: target.url.to_string(),

@@ -29,7 +29,7 @@ pub fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Result<Subm
     };
     let extras = Extras {
         dedup,
-        deadline: task.deadline.map(|deadline| time::read("deadline", deadline)).transpose()?,
+        deadline: task.deadline.map(|deadline| time::from_timestamp("deadline", deadline)).transpose()?,
         timeout_ms: optional_within("timeoutMs", task.timeout_ms, 1..=MAX_SPAN_MS)?,
         lease_ms: optional_within("leaseMs", task.lease_ms, MIN_LEASE_MS..=MAX_LEASE_MS)?,
         max_attempts: optional_within("maxAttempts", task.max_attempts, 1..=MAX_ATTEMPTS)?,

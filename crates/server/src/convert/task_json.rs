@@ -7,9 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coordinator::TaskDetail;
 
+use super::problem::Problem;
+use super::time::to_timestamp;
 use crate::app::App;
-use crate::convert::problem::Problem;
-use crate::convert::time::shown;
 
 /// The task, with the defaults of its queue looked up where it has none of its own.
 pub async fn of(app: &App, detail: TaskDetail) -> Result<wire::Task, Problem> {
@@ -18,7 +18,7 @@ pub async fn of(app: &App, detail: TaskDetail) -> Result<wire::Task, Problem> {
         Some(own) => own,
         None => default_attempts(app, &detail.view.queue).await?,
     };
-    Ok(task(detail, default))
+    Ok(to_wire(detail, default))
 }
 
 /// How many attempts a task of the queue has when it does not say.
@@ -32,11 +32,11 @@ pub async fn settings(app: &App, queue: &QueueKey) -> Result<QueueSettings, Prob
     Ok(view.map_or_else(|| QueueConfig::default().settings(&queue.name), |view| view.settings))
 }
 
-pub fn task(detail: TaskDetail, default_attempts: u32) -> wire::Task {
+pub fn to_wire(detail: TaskDetail, default_attempts: u32) -> wire::Task {
     let TaskDetail { view, progress } = detail;
     let task = view.task;
     let extras = task.extras.as_deref().cloned().unwrap_or_default();
-    let error = task.last_error.as_deref().map(self::error);
+    let error = task.last_error.as_deref().map(error_to_wire);
     let (reason, reason_detail) = match &task.phase {
         Phase::Dead { reason, detail, .. } => {
             (Some(reason.name().to_owned()), detail.as_ref().map(|detail| detail.to_string()))
@@ -49,15 +49,15 @@ pub fn task(detail: TaskDetail, default_attempts: u32) -> wire::Task {
     wire::Task {
         task_id: task.id.to_string(),
         queue: view.queue.name.to_string(),
-        state: state(task.state()),
+        state: state_to_wire(task.state()),
         reason,
         reason_detail,
         attempt: task.attempt,
         max_attempts: extras.max_attempts.unwrap_or(default_attempts),
         priority: task.priority,
-        payload: json(&task.payload),
+        payload: to_json(&task.payload),
         result: match &task.phase {
-            Phase::Completed { result, .. } => Some(json(result)),
+            Phase::Completed { result, .. } => Some(to_json(result)),
             _ => None,
         },
         error: error.filter(|_| task.state() != TaskState::Completed),
@@ -67,60 +67,60 @@ pub fn task(detail: TaskDetail, default_attempts: u32) -> wire::Task {
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),
         dedup_key: extras.dedup.map(|dedup| dedup.key.to_string()),
-        created_at: shown(task.created_at),
+        created_at: to_timestamp(task.created_at),
         not_before: match task.phase {
-            Phase::Waiting { not_before, .. } => not_before.map(shown),
+            Phase::Waiting { not_before, .. } => not_before.map(to_timestamp),
             _ => None,
         },
-        deadline: extras.deadline.map(shown),
+        deadline: extras.deadline.map(to_timestamp),
         timeout_ms: extras.timeout_ms,
-        finished_at: task.ended().map(|(at, _)| shown(at)),
+        finished_at: task.ended().map(|(at, _)| to_timestamp(at)),
         lease: task.lease().map(|lease| wire::TaskLease {
             worker_id: lease.worker.to_string(),
             attempt: task.attempt,
-            granted_at: shown(lease.granted_at),
-            expires_at: shown(lease.expires_at),
-            started_by: text(&lease.started_by),
+            granted_at: to_timestamp(lease.granted_at),
+            expires_at: to_timestamp(lease.expires_at),
+            started_by: to_text(&lease.started_by),
         }),
         cancel_requested: task.cancel.as_ref().map(|cancel| wire::CancelRequested {
             reason: cancel.reason.to_string(),
-            at: shown(cancel.requested_at),
-            grace_until: shown(cancel.grace_until),
+            at: to_timestamp(cancel.requested_at),
+            grace_until: to_timestamp(cancel.grace_until),
         }),
-        run_id: text(&extras.run_id),
-        asset_id: text(&extras.asset_id),
-        task_key: text(&extras.task_key),
-        resources: extras.resources.as_deref().map(json),
+        run_id: to_text(&extras.run_id),
+        asset_id: to_text(&extras.asset_id),
+        task_key: to_text(&extras.task_key),
+        resources: extras.resources.as_deref().map(to_json),
         redrive_of: extras.redrive_of.map(|task| task.to_string()),
         progress: progress.map(|progress| wire::Progress {
             progress_pct: progress.percent,
-            message: text(&progress.message),
-            at: shown(progress.at),
+            message: to_text(&progress.message),
+            at: to_timestamp(progress.at),
         }),
     }
 }
 
-pub fn error(error: &authority::TaskError) -> wire::TaskError {
+pub fn error_to_wire(error: &authority::TaskError) -> wire::TaskError {
     wire::TaskError {
-        category: category(error.category),
-        code: text(&error.code),
+        category: category_to_wire(error.category),
+        code: to_text(&error.code),
         message: error.message.to_string(),
     }
 }
 
 /// Content that is not JSON, which another contract may have stored, is shown in base64.
-pub fn json(bytes: &[u8]) -> wire::Json {
+pub fn to_json(bytes: &[u8]) -> wire::Json {
     let text = std::str::from_utf8(bytes).ok();
     text.and_then(|text| wire::Json::from_text(text).ok())
         .or_else(|| wire::Json::from_value(&STANDARD.encode(bytes)).ok())
         .unwrap_or_else(wire::Json::null)
 }
 
-pub fn text(text: &Option<Arc<str>>) -> Option<String> {
+pub fn to_text(text: &Option<Arc<str>>) -> Option<String> {
     text.as_ref().map(|text| text.to_string())
 }
 
-pub fn state(state: TaskState) -> wire::TaskState {
+pub fn state_to_wire(state: TaskState) -> wire::TaskState {
     match state {
         TaskState::Waiting => wire::TaskState::Waiting,
         TaskState::Leased => wire::TaskState::Leased,
@@ -130,7 +130,7 @@ pub fn state(state: TaskState) -> wire::TaskState {
     }
 }
 
-pub fn authority_state(state: wire::TaskState) -> TaskState {
+pub fn state_from_wire(state: wire::TaskState) -> TaskState {
     match state {
         wire::TaskState::Waiting => TaskState::Waiting,
         wire::TaskState::Leased => TaskState::Leased,
@@ -140,7 +140,7 @@ pub fn authority_state(state: wire::TaskState) -> TaskState {
     }
 }
 
-pub fn category(category: Category) -> wire::ErrorCategory {
+pub fn category_to_wire(category: Category) -> wire::ErrorCategory {
     match category {
         Category::UserCode => wire::ErrorCategory::UserCode,
         Category::DataQuality => wire::ErrorCategory::DataQuality,
@@ -151,7 +151,7 @@ pub fn category(category: Category) -> wire::ErrorCategory {
     }
 }
 
-pub fn authority_category(category: wire::ErrorCategory) -> Category {
+pub fn category_from_wire(category: wire::ErrorCategory) -> Category {
     match category {
         wire::ErrorCategory::UserCode => Category::UserCode,
         wire::ErrorCategory::DataQuality => Category::DataQuality,
@@ -169,18 +169,18 @@ mod tests {
     #[test]
     fn states_and_categories_keep_their_names() {
         for one in wire::TaskState::ALL {
-            assert_eq!(state(authority_state(one)), one);
+            assert_eq!(state_to_wire(state_from_wire(one)), one);
         }
         for one in Category::ALL {
-            assert_eq!(authority_category(category(one)), one);
-            assert_eq!(serde_json::to_value(category(one)).unwrap(), one.name());
+            assert_eq!(category_from_wire(category_to_wire(one)), one);
+            assert_eq!(serde_json::to_value(category_to_wire(one)).unwrap(), one.name());
         }
     }
 
     #[test]
     fn content_that_is_not_json_is_shown_in_base64() {
-        assert_eq!(json(b"{\"a\": 1}").as_text(), "{\"a\": 1}");
-        assert_eq!(json(b"\xff\x00").as_text(), "\"/wA=\"");
-        assert_eq!(json(b"{").as_text(), "\"ew==\"");
+        assert_eq!(to_json(b"{\"a\": 1}").as_text(), "{\"a\": 1}");
+        assert_eq!(to_json(b"\xff\x00").as_text(), "\"/wA=\"");
+        assert_eq!(to_json(b"{").as_text(), "\"ew==\"");
     }
 }

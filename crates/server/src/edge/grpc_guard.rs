@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 use tonic::Status;
 
 use crate::app::App;
-use crate::edge::receiving::Pace;
+use crate::edge::receiving::MinThroughput;
 
 /// Longest pause between two questions about the services.
 const MAX_REFLECTION_PAUSE: Duration = Duration::from_secs(60);
@@ -45,26 +45,27 @@ pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> 
         request.extensions_mut().insert(Deadline(deadline));
     }
     let receiving = app.bodies().receiving();
-    let meter = Arc::new(Meter { app, held_bytes: Mutex::new(0) });
+    let budget = Arc::new(BodyBudget { app, held_bytes: Mutex::new(0) });
     let path = request.uri().path();
     let mut max_call = given.unwrap_or(receiving.max_call).min(receiving.max_call);
-    let mut pace = None;
+    let mut throughput = None;
     let max_pause = if path == BYTE_STREAM_WRITE {
         // An upload may be as long as it likes while it goes on; its pieces are gone once they are stored.
-        request.extensions_mut().insert(meter.clone());
+        request.extensions_mut().insert(budget.clone());
         max_call = given.unwrap_or(Duration::MAX);
-        pace = Some(Pace::new(receiving));
+        throughput = Some(MinThroughput::new(receiving));
         Some(receiving.max_pause)
     } else if path.ends_with("/Work") {
         // A worker may be silent for as long as its registration lasts, which the stream itself watches.
-        request.extensions_mut().insert(meter.clone());
+        request.extensions_mut().insert(budget.clone());
         None
     } else if path.starts_with("/grpc.reflection.") {
         Some(MAX_REFLECTION_PAUSE)
     } else {
         Some(receiving.max_pause)
     };
-    let request = request.map(|body| Body::new(Metered { body, meter, max_pause, pace, pause: None }));
+    let request =
+        request.map(|body| Body::new(BudgetedBody { body, budget, max_pause, throughput, pause: None }));
     match timeout(max_call, next.run(request)).await {
         Ok(response) => response,
         Err(_) => Status::deadline_exceeded("the call took longer than it may").into_http(),
@@ -92,13 +93,13 @@ fn timeout_of(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
 }
 
 /// The memory that one call's request takes of what there is for all.
-pub struct Meter {
+pub struct BodyBudget {
     app: App,
     /// Locked while room is taken or given back, so that it always says what is held.
     held_bytes: Mutex<usize>,
 }
 
-impl Meter {
+impl BodyBudget {
     fn take(&self, bytes: usize) -> bool {
         let mut held_bytes = self.held();
         let taken = self.app.bodies().take(*held_bytes, bytes);
@@ -118,23 +119,23 @@ impl Meter {
     }
 }
 
-impl Drop for Meter {
+impl Drop for BodyBudget {
     fn drop(&mut self) {
         self.give_back();
     }
 }
 
-/// A request's body that is metered and must not pause for too long.
-struct Metered {
+/// A request's body that is budgeted and must not pause for too long.
+struct BudgetedBody {
     body: Body,
-    meter: Arc<Meter>,
+    budget: Arc<BodyBudget>,
     max_pause: Option<Duration>,
     /// Of a request that may take as long as it likes while it goes on.
-    pace: Option<Pace>,
+    throughput: Option<MinThroughput>,
     pause: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
-impl HttpBody for Metered {
+impl HttpBody for BudgetedBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -145,10 +146,10 @@ impl HttpBody for Metered {
         match Pin::new(&mut self.body).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
                 let waited = self.pause.take().map_or(Duration::ZERO, |(since, _)| since.elapsed());
-                if let (Some(pace), Some(data)) = (&mut self.pace, frame.data_ref()) {
-                    pace.received(data.len(), waited);
+                if let (Some(throughput), Some(data)) = (&mut self.throughput, frame.data_ref()) {
+                    throughput.received(data.len(), waited);
                 }
-                let has_room = frame.data_ref().is_none_or(|data| self.meter.take(data.len()));
+                let has_room = frame.data_ref().is_none_or(|data| self.budget.take(data.len()));
                 Poll::Ready(Some(match has_room {
                     true => Ok(frame),
                     false => {
@@ -162,7 +163,7 @@ impl HttpBody for Metered {
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => {
                 let Some(max_pause) = self.max_pause else { return Poll::Pending };
-                let patience = self.pace.as_ref().map_or(max_pause, Pace::patience);
+                let patience = self.throughput.as_ref().map_or(max_pause, MinThroughput::next_timeout);
                 let (_, pause) =
                     self.pause.get_or_insert_with(|| (Instant::now(), Box::pin(sleep(patience))));
                 match pause.as_mut().poll(context) {
@@ -210,19 +211,19 @@ mod tests {
         }
     }
 
-    fn metered(directory: &tempfile::TempDir, body: Silent) -> (App, Metered) {
+    fn budgeted(directory: &tempfile::TempDir, body: Silent) -> (App, BudgetedBody) {
         let mut options = coordinator::Options::new(directory.path());
         options.ledger.create = Some(coordinator::ClusterId([1; 16]));
         options.ledger.segment_bytes = 1 << 20;
         let app = App::new(coordinator::start(options).unwrap().handle, [7; 32]);
-        let meter = Arc::new(Meter { app: app.clone(), held_bytes: Mutex::new(0) });
+        let budget = Arc::new(BodyBudget { app: app.clone(), held_bytes: Mutex::new(0) });
         (
             app,
-            Metered {
+            BudgetedBody {
                 body: Body::new(body),
-                meter,
+                budget,
                 max_pause: Some(Receiving::default().max_pause),
-                pace: None,
+                throughput: None,
                 pause: None,
             },
         )
@@ -231,7 +232,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a5_a_request_that_pauses_too_long_is_cut() {
         let directory = tempfile::tempdir().unwrap();
-        let (_, mut body) = metered(&directory, Silent(Some(Bytes::from_static(b"x"))));
+        let (_, mut body) = budgeted(&directory, Silent(Some(Bytes::from_static(b"x"))));
         assert!(body.frame().await.unwrap().is_ok());
         let began = Instant::now();
         let status = body.frame().await.unwrap().unwrap_err();
@@ -242,15 +243,15 @@ mod tests {
     #[tokio::test]
     async fn all_requests_together_are_bounded_and_give_their_room_back() {
         let directory = tempfile::tempdir().unwrap();
-        let (app, mut body) = metered(&directory, Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
+        let (app, mut body) = budgeted(&directory, Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
         let all_but_three = (256 * 1_024 - 3) * 1_024;
         assert!(app.bodies().take(0, all_but_three), "this much is there for all");
         assert!(body.frame().await.unwrap().is_ok());
-        let more = |piece: &'static [u8]| Metered {
+        let more = |piece: &'static [u8]| BudgetedBody {
             body: Body::new(Silent(Some(Bytes::from_static(piece)))),
-            meter: body.meter.clone(),
+            budget: body.budget.clone(),
             max_pause: None,
-            pace: None,
+            throughput: None,
             pause: None,
         };
         for _ in 3_000..3 * 1_024 {

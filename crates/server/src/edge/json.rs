@@ -36,7 +36,7 @@ impl<T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<App> for In<T, MAX
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        read(&receive(request, app, MAX_BYTES).await?).map(In)
+        parse(&receive(request, app, MAX_BYTES).await?).map(In)
     }
 }
 
@@ -45,7 +45,7 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for InOrDefault<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let body = receive(request, app, MAX_BODY_BYTES).await?;
-        if body.is_empty() { Ok(InOrDefault(T::default())) } else { read(&body).map(InOrDefault) }
+        if body.is_empty() { Ok(InOrDefault(T::default())) } else { parse(&body).map(InOrDefault) }
     }
 }
 
@@ -93,16 +93,16 @@ impl<T: Serialize> IntoResponse for Out<T> {
 }
 
 /// Reads a whole body that was received.
-pub fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     if body.is_empty() {
         return Err(Problem::new(Code::MalformedJson, "the body is empty"));
     }
     strict_json::check(body).map_err(|fault| malformed(&fault))?;
-    read_checked(body, "")
+    parse_checked(body, "")
 }
 
 /// Reads a text that passed the check; `place` says where it stands in the body.
-pub fn read_checked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, Problem> {
+pub fn parse_checked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, Problem> {
     // The types alone would also take a list of their fields in order, which nobody means to send.
     if !text.trim_ascii_start().starts_with(b"{") {
         let what = "must be a JSON object";
@@ -112,15 +112,15 @@ pub fn read_checked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, 
         });
     }
     // Most bodies are right; where one went wrong is found out by reading it again.
-    serde_json::from_slice(text).or_else(|_| read_tracked(text, place))
+    serde_json::from_slice(text).or_else(|_| parse_tracked(text, place))
 }
 
 /// Reads a text and keeps track of the place, for the problem to name.
-fn read_tracked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, Problem> {
+fn parse_tracked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, Problem> {
     let mut json = serde_json::Deserializer::from_slice(text);
     serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let what = error.inner().to_string();
-        let path = strict_json::shown(error.path());
+        let path = strict_json::format_path(error.path());
         let parts = [place, &path, missing(&what)].into_iter().filter(|part| !part.is_empty());
         let field = parts.collect::<Vec<_>>().join(".");
         if field.is_empty() { Problem::new(Code::InvalidField, what) } else { Problem::field(field, what) }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn problem<T: DeserializeOwned + std::fmt::Debug>(body: &[u8]) -> (String, Option<String>) {
-        let problem = read::<T>(body).unwrap_err();
+        let problem = parse::<T>(body).unwrap_err();
         (problem.code.name().to_owned(), problem.field)
     }
 
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_payload_keeps_its_text() {
-        let task: wire::SubmitTask = read(br#"{"queue":"q","payload":{"b" : 1.0, "a":null}}"#).unwrap();
+        let task: wire::SubmitTask = parse(br#"{"queue":"q","payload":{"b" : 1.0, "a":null}}"#).unwrap();
         assert_eq!(task.payload.as_text(), r#"{"b" : 1.0, "a":null}"#);
     }
 
@@ -231,9 +231,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_body_makes_the_extractors_panic(body in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = read::<wire::SubmitTask>(&body);
-            let _ = read::<wire::LeaseTasks>(&body);
-            let _ = read::<wire::QueueConfig>(&body);
+            let _ = parse::<wire::SubmitTask>(&body);
+            let _ = parse::<wire::LeaseTasks>(&body);
+            let _ = parse::<wire::QueueConfig>(&body);
         }
 
         #[test]
@@ -242,10 +242,10 @@ mod tests {
             value in "(-?[0-9]{1,40}(\\.[0-9]{1,5})?(e[0-9]{1,4})?|\"[a-z\\\\u0-9]{0,8}\"|null|true|\\{\\}|\\[\\])",
         ) {
             let body = format!("{{\"queue\":\"q\",\"payload\":1,\"workerId\":\"w\",\"{field}\":{value}}}");
-            let _ = read::<wire::SubmitTask>(body.as_bytes());
-            let _ = read::<wire::ReportCompletion>(body.as_bytes());
-            let _ = read::<wire::ReportFailure>(body.as_bytes());
-            let _ = read::<wire::QueueConfig>(body.as_bytes());
+            let _ = parse::<wire::SubmitTask>(body.as_bytes());
+            let _ = parse::<wire::ReportCompletion>(body.as_bytes());
+            let _ = parse::<wire::ReportFailure>(body.as_bytes());
+            let _ = parse::<wire::QueueConfig>(body.as_bytes());
         }
     }
 }

@@ -18,7 +18,7 @@ const MIN_PACE_BYTES: u64 = 64 * 1_024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receiving {
     pub max_pause: Duration,
-    /// A blob may take longer while it comes at a pace.
+    /// A blob may take longer while it comes fast enough.
     pub max_body: Duration,
     pub max_call: Duration,
     pub max_stall: Duration,
@@ -30,25 +30,25 @@ impl Default for Receiving {
     }
 }
 
-/// The pace at which a blob comes (A5). Only the time spent waiting for the sender counts, so that a slow disk here is
-/// not held against it.
-pub struct Pace {
+/// The least throughput of a sender of a blob (A5). Only the time spent waiting for the sender counts, so a slow disk on
+/// this side does not count against the sender.
+pub struct MinThroughput {
     receiving: Receiving,
     waited: Duration,
     bytes: u64,
 }
 
-impl Pace {
-    pub fn new(receiving: Receiving) -> Pace {
-        Pace { receiving, waited: Duration::ZERO, bytes: 0 }
+impl MinThroughput {
+    pub fn new(receiving: Receiving) -> MinThroughput {
+        MinThroughput { receiving, waited: Duration::ZERO, bytes: 0 }
     }
 
-    /// How long the next piece may take to come.
-    pub fn patience(&self) -> Duration {
+    /// How long the next piece may take to arrive.
+    pub fn next_timeout(&self) -> Duration {
         self.receiving.max_pause.min(self.receiving.max_body.saturating_sub(self.waited))
     }
 
-    /// A piece has come after some time.
+    /// Records a piece that arrived after some time.
     pub fn received(&mut self, bytes: usize, waited: Duration) {
         self.bytes += bytes as u64;
         self.waited += waited;
@@ -64,17 +64,17 @@ mod tests {
 
     #[test]
     fn a5_a_sender_that_trickles_runs_out_of_patience_and_one_at_a_pace_does_not() {
-        let mut pace = Pace::new(Receiving::default());
+        let mut throughput = MinThroughput::new(Receiving::default());
         for _ in 0..59 {
-            pace.received(1, Duration::from_secs(1));
+            throughput.received(1, Duration::from_secs(1));
         }
-        assert_eq!(pace.patience(), Duration::from_secs(1));
-        pace.received(1, Duration::from_secs(1));
-        assert_eq!(pace.patience(), Duration::ZERO);
-        let mut pace = Pace::new(Receiving::default());
+        assert_eq!(throughput.next_timeout(), Duration::from_secs(1));
+        throughput.received(1, Duration::from_secs(1));
+        assert_eq!(throughput.next_timeout(), Duration::ZERO);
+        let mut throughput = MinThroughput::new(Receiving::default());
         for _ in 0..10_000 {
-            pace.received(2_048, Duration::from_secs(1));
-            assert!(pace.patience() > Duration::ZERO);
+            throughput.received(2_048, Duration::from_secs(1));
+            assert!(throughput.next_timeout() > Duration::ZERO);
         }
     }
 }

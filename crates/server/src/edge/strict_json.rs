@@ -45,7 +45,7 @@ fn fault(text: &[u8]) -> Fault {
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
     match (Walk { form: None, depth: 0 }).deserialize(tracked) {
-        Err(error) => Fault { path: shown(&track.path()), what: error.to_string() },
+        Err(error) => Fault { path: format_path(&track.path()), what: error.to_string() },
         Ok(()) => {
             let what = json.end().map_or_else(|error| error.to_string(), |()| "malformed".to_owned());
             Fault { path: String::new(), what }
@@ -54,7 +54,7 @@ fn fault(text: &[u8]) -> Fault {
 }
 
 /// The root has no name, and what could not be named is left out.
-pub fn shown(path: &serde_path_to_error::Path) -> String {
+pub fn format_path(path: &serde_path_to_error::Path) -> String {
     let path = path.to_string();
     let named = path.trim_end_matches('?').trim_end_matches('.');
     named.to_owned()

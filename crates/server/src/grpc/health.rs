@@ -122,14 +122,14 @@ impl Health for Serving {
         tokio::spawn(async move {
             let _place = place;
             let service = request.into_inner().service;
-            let mut told = None;
+            let mut sent = None;
             // From before the first look, so that no change falls in between.
             let mut takes_work = serving.app.handle().takes_work();
             let mut workers = serving.app.handle().registry().watch();
             loop {
                 let is_last = serving.app.is_leaving() || takes_work.has_changed().is_err();
                 let status = serving.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
-                if told.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
+                if sent.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
                     return;
                 }
                 if is_last {

@@ -12,7 +12,7 @@ use tonic::{Request, Status};
 use wire::grpc::{LeaseTaskRequest, LeaseTaskResponse};
 
 use super::values::{given, optional_name};
-use super::{leased, queues, register};
+use super::{leased_task, queues, register};
 use crate::app::App;
 use crate::convert::content;
 use crate::convert::grpc_status;
@@ -43,7 +43,7 @@ pub async fn lease(
         scope: scope.clone(),
         worker: worker.clone(),
         session: registration.session.clone(),
-        queues: queues::read(&asked.queues)?,
+        queues: queues::parse(&asked.queues)?,
         properties,
         max_tasks,
         request: given(&asked.request_id)
@@ -66,7 +66,7 @@ pub async fn lease(
     }
     let grants = what_fits(app, scope, &worker, grants).await?;
     Ok(LeaseTaskResponse {
-        tasks: grants.iter().map(|grant| leased::told(app, scope, &worker, grant)).collect(),
+        tasks: grants.iter().map(|grant| leased_task::to_proto(app, scope, &worker, grant)).collect(),
     })
 }
 
@@ -117,7 +117,7 @@ async fn what_fits(
     worker: &Arc<str>,
     mut grants: Vec<Grant>,
 ) -> Result<Vec<Grant>, Problem> {
-    let fit = leased::how_many_fit(&grants);
+    let fit = leased_task::how_many_fit(&grants);
     give_back(app, scope, worker, &grants.split_off(fit)).await?;
     Ok(grants)
 }
@@ -128,7 +128,7 @@ pub async fn give_back(app: &App, scope: &Scope, worker: &Arc<str>, grants: &[Gr
         return Ok(());
     }
     let releases = grants.iter().map(|grant| ReleaseLease {
-        lease: leased::reference(scope, worker, grant),
+        lease: leased_task::reference(scope, worker, grant),
         cause: ReleaseCause::Undelivered,
     });
     let steps = releases.map(|release| Step::Decide(Command::ReleaseLease(release)));

@@ -2,10 +2,10 @@
 //! the standard health service. One call to a file; each translates into commands for the coordinator and decides
 //! nothing.
 
-mod beats;
 mod health;
+mod heartbeat;
 mod lease;
-mod leased;
+mod leased_task;
 mod queues;
 mod reference;
 mod register;

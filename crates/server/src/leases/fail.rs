@@ -12,7 +12,7 @@ use crate::convert::names::{reported_message, reported_name};
 use crate::convert::problem::Problem;
 use crate::convert::report;
 use crate::convert::scope::InScope;
-use crate::convert::task_json::authority_category;
+use crate::convert::task_json::category_from_wire;
 use crate::edge::json::{In, InPath, Out};
 
 /// Report that an attempt failed.
@@ -53,7 +53,7 @@ fn command(
 ) -> Result<ReportFailure, Problem> {
     let lease = reference(app, scope, lease_id, &body.worker_id, body.task_id.as_deref())?;
     let error = TaskError {
-        category: body.category.map_or(Category::UserCode, authority_category),
+        category: body.category.map_or(Category::UserCode, category_from_wire),
         code: reported_name("code", body.code.as_deref())?,
         message: reported_message(&body.reason),
     };

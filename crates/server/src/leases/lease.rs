@@ -14,8 +14,8 @@ use crate::convert::content;
 use crate::convert::names::{counted, name, optional_name, properties};
 use crate::convert::problem::Problem;
 use crate::convert::scope::InScope;
-use crate::convert::task_json::{json, text};
-use crate::convert::time::shown;
+use crate::convert::task_json::{to_json, to_text};
+use crate::convert::time::to_timestamp;
 use crate::edge::json::{In, Out};
 
 /// Lease tasks, waiting for them if there are none.
@@ -39,7 +39,7 @@ pub async fn lease(
     let command = command(&scope, &request)?;
     let worker = command.worker.clone();
     let grants = app.poll(command, request.wait_ms.unwrap_or(DEFAULT_WAIT_MS)).await?;
-    let leases = grants.into_iter().map(|grant| told(&app, &scope, &worker, grant)).collect();
+    let leases = grants.into_iter().map(|grant| to_wire(&app, &scope, &worker, grant)).collect();
     Ok(Out(StatusCode::OK, Leases { leases }))
 }
 
@@ -66,7 +66,7 @@ fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Prob
     })
 }
 
-fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Lease {
+fn to_wire(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Lease {
     let reference = LeaseRef {
         scope: scope.clone(),
         worker: worker.clone(),
@@ -80,17 +80,17 @@ fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Lease {
         task_id: grant.task.to_string(),
         attempt: grant.attempt,
         queue: grant.queue.name.to_string(),
-        payload: json(&grant.payload),
-        granted_at: shown(grant.granted_at),
-        expires_at: shown(grant.expires_at),
+        payload: to_json(&grant.payload),
+        granted_at: to_timestamp(grant.granted_at),
+        expires_at: to_timestamp(grant.expires_at),
         heartbeat_interval_ms: grant.heartbeat_interval_ms,
         fencing_token: grant.lease.0,
-        deadline: extras.and_then(|extras| extras.deadline).map(shown),
+        deadline: extras.and_then(|extras| extras.deadline).map(to_timestamp),
         timeout_ms: extras.and_then(|extras| extras.timeout_ms),
-        run_id: extras.and_then(|extras| text(&extras.run_id)),
-        asset_id: extras.and_then(|extras| text(&extras.asset_id)),
-        task_key: extras.and_then(|extras| text(&extras.task_key)),
-        resources: extras.and_then(|extras| extras.resources.as_deref()).map(json),
+        run_id: extras.and_then(|extras| to_text(&extras.run_id)),
+        asset_id: extras.and_then(|extras| to_text(&extras.asset_id)),
+        task_key: extras.and_then(|extras| to_text(&extras.task_key)),
+        resources: extras.and_then(|extras| extras.resources.as_deref()).map(to_json),
     }
 }
 
@@ -102,14 +102,14 @@ mod tests {
         wire::LeaseTasks { worker_id: "w".into(), queues: vec!["q".into()], ..wire::LeaseTasks::default() }
     }
 
-    fn read(request: &wire::LeaseTasks) -> Result<LeaseTasks, Problem> {
+    fn parse(request: &wire::LeaseTasks) -> Result<LeaseTasks, Problem> {
         command(&Scope { tenant: "t".into(), workspace: "w".into() }, request)
     }
 
     #[test]
     fn too_many_tasks_are_clamped_and_none_is_refused() {
-        assert_eq!(read(&request()).unwrap().max_tasks, 1);
-        let asked = |max_tasks| read(&wire::LeaseTasks { max_tasks: Some(max_tasks), ..request() });
+        assert_eq!(parse(&request()).unwrap().max_tasks, 1);
+        let asked = |max_tasks| parse(&wire::LeaseTasks { max_tasks: Some(max_tasks), ..request() });
         assert_eq!(asked(u64::MAX).unwrap().max_tasks, 100);
         let refused = asked(0).unwrap_err();
         assert_eq!(refused.field.as_deref(), Some("maxTasks"));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn queues_are_counted_and_named() {
-        let queues = |queues: Vec<String>| read(&wire::LeaseTasks { queues, ..request() });
+        let queues = |queues: Vec<String>| parse(&wire::LeaseTasks { queues, ..request() });
         assert_eq!(queues(Vec::new()).unwrap_err().field.as_deref(), Some("queues"));
         assert!(queues(vec!["q".into(); MAX_POLL_QUEUES + 1]).is_err());
         assert_eq!(queues(vec!["q".into(), "".into()]).unwrap_err().field.as_deref(), Some("queues[1]"));
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn the_same_request_id_is_the_same_request() {
         let named = |id: &str| {
-            read(&wire::LeaseTasks { request_id: Some(id.to_owned()), ..request() }).unwrap().request
+            parse(&wire::LeaseTasks { request_id: Some(id.to_owned()), ..request() }).unwrap().request
         };
         assert_eq!(named("a"), named("a"));
         assert_ne!(named("a"), named("b"));
-        assert_eq!(read(&request()).unwrap().request, None);
+        assert_eq!(parse(&request()).unwrap().request, None);
     }
 }

@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::convert::lease_ref::reference;
 use crate::convert::problem::Problem;
 use crate::convert::scope::InScope;
-use crate::convert::task_json::state;
+use crate::convert::task_json::state_to_wire;
 use crate::edge::json::{In, InPath, Out};
 
 /// Give a lease back.
@@ -38,7 +38,7 @@ pub async fn release(
         let (InScope(scope), InPath(lease_id), In(body)) = (scope?, lease_id?, body?);
         let lease = reference(&app, &scope, &lease_id, &body.worker_id, body.task_id.as_deref())?;
         match app.handle().release(ReleaseLease { lease, cause: ReleaseCause::Worker }).await? {
-            ReleaseAnswer::Over(after) => Ok(Out(StatusCode::OK, Released { state: state(after) })),
+            ReleaseAnswer::Over(after) => Ok(Out(StatusCode::OK, Released { state: state_to_wire(after) })),
             ReleaseAnswer::Rejected(why) => Err(why.into()),
         }
     };

@@ -30,7 +30,7 @@ const MAX_POST: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const MAX_ANSWER_READ: Duration = Duration::from_secs(1);
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// Connections that are kept for the next task, and for how long.
+/// ConnectionBudget that are kept for the next task, and for how long.
 const MAX_IDLE: usize = 32;
 const MAX_IDLE_AGE: Duration = Duration::from_secs(30);
 

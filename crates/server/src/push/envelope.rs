@@ -8,8 +8,8 @@ use coordinator::Unavailable;
 use wire::TaskEnvelope;
 
 use crate::app::App;
-use crate::convert::task_json::{json, text};
-use crate::convert::time::shown;
+use crate::convert::task_json::{to_json, to_text};
+use crate::convert::time::to_timestamp;
 
 impl App {
     /// The envelope of a task that was leased to `holder`. Its worker calls back to `callback_base_url`; the dispatch
@@ -30,30 +30,30 @@ impl App {
             lease: grant.lease,
         };
         let extras = grant.extras.as_deref().cloned().unwrap_or_default();
-        let run_id = text(&extras.run_id).unwrap_or_else(|| format!("run_{}", grant.task));
-        let ring = self.task_tokens().ring(self.handle()).await?;
+        let run_id = to_text(&extras.run_id).unwrap_or_else(|| format!("run_{}", grant.task));
+        let key_ring = self.task_tokens().key_ring(self.handle()).await?;
         let now = self.handle().now();
-        let issued = ring.issue(&lease, &run_id, extras.deadline, grant.cancel_grace_ms, now);
+        let issued = key_ring.issue(&lease, &run_id, extras.deadline, grant.cancel_grace_ms, now);
         let no_resources: &[u8] = b"{}";
         Ok(TaskEnvelope {
             task_id: grant.task.to_string(),
             run_id,
-            asset_id: text(&extras.asset_id),
-            task_key: text(&extras.task_key).unwrap_or_else(|| grant.queue.name.to_string()),
+            asset_id: to_text(&extras.asset_id),
+            task_key: to_text(&extras.task_key).unwrap_or_else(|| grant.queue.name.to_string()),
             queue: Some(grant.queue.name.to_string()),
             tenant_id: scope.tenant.to_string(),
             workspace_id: scope.workspace.to_string(),
             attempt: grant.attempt,
-            resources: json(extras.resources.as_deref().unwrap_or(no_resources)),
-            enqueued_at: shown(grant.created_at),
-            deadline: extras.deadline.map(shown),
+            resources: to_json(extras.resources.as_deref().unwrap_or(no_resources)),
+            enqueued_at: to_timestamp(grant.created_at),
+            deadline: extras.deadline.map(to_timestamp),
             callback_base_url: callback_base_url.to_owned(),
             task_token: issued.token,
-            token_expires_at: shown(issued.expires_at),
+            token_expires_at: to_timestamp(issued.expires_at),
             heartbeat_interval_ms: grant.heartbeat_interval_ms,
             heartbeat_timeout_ms: grant.length_ms,
             cancel_grace_period_ms: grant.cancel_grace_ms,
-            payload: json(&grant.payload),
+            payload: to_json(&grant.payload),
             fencing_token: grant.lease.0,
             dispatch_id: dispatch_id.to_owned(),
         })

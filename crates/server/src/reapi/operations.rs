@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use authority::command::{CancelTask, DetachOperation};
 use authority::{Scope, TaskId, TaskState};
-use coordinator::{TaskDetail, Wanted as Until};
+use coordinator::{TaskDetail, WaitCondition as Until};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use coordinator::Wanted;
+use coordinator::WaitCondition;
 use wire::MAX_WAIT_MS;
 
 use crate::app::App;
@@ -39,7 +39,7 @@ pub async fn get(
     let detail = match wait.is_zero() {
         true => app.handle().task(scope, task).await?,
         false => {
-            let end = app.handle().wait_task(scope.clone(), task, Wanted::Final, wait);
+            let end = app.handle().wait_task(scope.clone(), task, WaitCondition::Final, wait);
             match app.waiting(wait, end).await? {
                 Some(detail) => detail?,
                 None => app.handle().task(scope, task).await?,

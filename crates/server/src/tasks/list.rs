@@ -34,7 +34,7 @@ pub async fn list(
     InQuery(query): InQuery<ListTasks>,
 ) -> Result<Out<TaskList>, Problem> {
     let queue = optional_name("queue", query.queue.as_deref())?;
-    let state = query.state.map(task_json::authority_state);
+    let state = query.state.map(task_json::state_from_wire);
     let limit = within("limit", query.limit.unwrap_or(DEFAULT_PAGE_TASKS), 1..=MAX_PAGE_TASKS)?;
     let list = List { scope: &scope, queue: queue.as_deref(), state };
     let after = match &query.page_token {
@@ -54,7 +54,7 @@ pub async fn list(
                 default
             }
         };
-        tasks.push(task_json::task(TaskDetail { view, progress: None }, default));
+        tasks.push(task_json::to_wire(TaskDetail { view, progress: None }, default));
     }
     let next_page_token = page.next.as_ref().map(|next| app.page_tokens().make(list, next));
     Ok(Out(StatusCode::OK, TaskList { tasks, next_page_token }))

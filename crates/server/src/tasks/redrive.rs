@@ -46,7 +46,7 @@ pub async fn redrive(
         RedriveAnswer::Existing(new) => (StatusCode::OK, new),
         RedriveAnswer::UnknownTask => return Err(unknown()),
         RedriveAnswer::NotADeadLetter(state) => {
-            let detail = format!("the task is {}", task_json::state(state).name());
+            let detail = format!("the task is {}", task_json::state_to_wire(state).name());
             return Err(Problem::new(Code::NotADeadLetter, detail));
         }
         RedriveAnswer::Refused(why) => return Err(why.into()),

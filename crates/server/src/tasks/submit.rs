@@ -48,10 +48,10 @@ pub async fn submit(
 }
 
 pub fn submitted(task: TaskId) -> wire::Submitted {
-    wire::Submitted { task_id: task.to_string(), state: task_json::state(TaskState::Waiting) }
+    wire::Submitted { task_id: task.to_string(), state: task_json::state_to_wire(TaskState::Waiting) }
 }
 
 /// The state of a task that was found by its dedup key.
 pub fn found(view: &TaskView) -> wire::Submitted {
-    wire::Submitted { task_id: view.task.id.to_string(), state: task_json::state(view.task.state()) }
+    wire::Submitted { task_id: view.task.id.to_string(), state: task_json::state_to_wire(view.task.state()) }
 }

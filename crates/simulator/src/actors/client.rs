@@ -8,7 +8,7 @@ use authority::command::{CancelTask, ConfigureQueue, KillTask, RedriveTask, Subm
 use authority::{
     Backoff, Category, Command, Dedup, Extras, QueueConfig, QueueKey, Scope, TaskId, TaskState, Time,
 };
-use coordinator::{Read, Reply, Request, Wanted};
+use coordinator::{Read, Reply, Request, WaitCondition};
 
 use super::{Actor, Out, QUEUES, digest, linux};
 use crate::breadth::Breadth;
@@ -150,7 +150,7 @@ impl Client {
             }
             850..920 => {
                 let until = Time(out.rng.between(0, 4_000));
-                Request::WaitTask { scope, task, wanted: Wanted::Final, until }
+                Request::WaitTask { scope, task, wanted: WaitCondition::Final, until }
             }
             920..970 => Request::Read(Read::Task { scope, task }),
             970..980 => Request::Read(Read::Queue((*self.queue(out)).clone())),

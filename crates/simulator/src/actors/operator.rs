@@ -11,7 +11,7 @@ use authority::{
     Category, Command, Position, Properties, PushTarget, QueueConfig, QueueKey, Scope, TaskId, TaskState,
     Time,
 };
-use coordinator::{Read, Reply, Request, Wanted};
+use coordinator::{Read, Reply, Request, WaitCondition};
 
 use super::{Actor, Out, QUEUES};
 
@@ -116,7 +116,7 @@ impl Operator {
                 Request::Read(Read::List { scope, queue, state, after: self.after.take(), limit: 5 })
             }
             780..860 => {
-                let (wanted, until) = (Wanted::ChangeAfter(last), Time(out.rng.between(0, 3_000)));
+                let (wanted, until) = (WaitCondition::ChangeAfter(last), Time(out.rng.between(0, 3_000)));
                 Request::WaitTask { scope, task, wanted, until }
             }
             860..910 => Request::Read(Read::Queues(scope)),

@@ -12,6 +12,8 @@ pub const MAX_TOKEN_BYTES: usize = 8 * 1_024;
 
 const ALGORITHM: &str = "HS256";
 const TYPE: &str = "JWT";
+/// The block length of SHA-256.
+const BLOCK_BYTES: usize = 64;
 
 pub type Key = [u8; 32];
 
@@ -44,8 +46,8 @@ pub fn sign(kid: &str, key: &Key, payload: &[u8]) -> String {
 }
 
 impl<'a> Unverified<'a> {
-    /// Reads the outside of a token, or nothing if it has another form.
-    pub fn read(token: &'a str) -> Option<Unverified<'a>> {
+    /// Parses a token without checking its signature; none if the token has another form.
+    pub fn parse(token: &'a str) -> Option<Unverified<'a>> {
         if token.len() > MAX_TOKEN_BYTES {
             return None;
         }
@@ -71,9 +73,16 @@ impl<'a> Unverified<'a> {
     }
 }
 
-fn mac(key: &[u8], signed: &str) -> Hmac<Sha256> {
-    // A key of any length will do, so this cannot fail; if it ever did, nothing would verify.
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| Hmac::new(&Default::default()));
+/// HMAC pads a short key with zeros to a whole block, so the padded key gives the same MAC. A whole block is never
+/// refused, so there is no key to fall back to.
+fn mac(key: &Key, signed: &str) -> Hmac<Sha256> {
+    let mut block = [0; BLOCK_BYTES];
+    block[..key.len()].copy_from_slice(key);
+    mac_with_block(block, signed)
+}
+
+fn mac_with_block(key: [u8; BLOCK_BYTES], signed: &str) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new(&key.into());
     mac.update(signed.as_bytes());
     mac
 }
@@ -87,7 +96,7 @@ mod tests {
     const KEY: Key = [7; 32];
 
     fn verify(token: &str) -> Option<Vec<u8>> {
-        Unverified::read(token)?.verify(&KEY)
+        Unverified::parse(token)?.verify(&KEY)
     }
 
     fn encode(text: impl AsRef<[u8]>) -> String {
@@ -104,9 +113,9 @@ mod tests {
     #[test]
     fn s1_9_what_was_signed_verifies() {
         let token = sign("k1", &KEY, b"{\"a\":1}");
-        assert_eq!(Unverified::read(&token).unwrap().kid(), "k1");
+        assert_eq!(Unverified::parse(&token).unwrap().kid(), "k1");
         assert_eq!(verify(&token).unwrap(), b"{\"a\":1}");
-        assert_eq!(Unverified::read(&token).unwrap().verify(&[8; 32]), None);
+        assert_eq!(Unverified::parse(&token).unwrap().verify(&[8; 32]), None);
     }
 
     /// The example of RFC 7515, appendix A.1, so that every library reads our tokens.
@@ -116,7 +125,7 @@ mod tests {
                       Imh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";
         let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
         let key = URL_SAFE_NO_PAD.decode(key).unwrap();
-        let signature = mac(&key, signed).finalize().into_bytes();
+        let signature = mac_with_block(key.try_into().unwrap(), signed).finalize().into_bytes();
         assert_eq!(encode(signature), "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk");
     }
 

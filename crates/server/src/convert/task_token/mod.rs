@@ -56,7 +56,7 @@ pub struct Claims {
 }
 
 /// The keys that are good now: one signs, and perhaps the one before it is still believed.
-pub struct Ring<'a> {
+pub struct KeyRing<'a> {
     secret: &'a [u8; 32],
     current: KeyId,
 }
@@ -77,18 +77,18 @@ impl TaskTokens {
     }
 
     /// The keys to sign with. The first one is made when it is first needed.
-    pub async fn ring(&self, handle: &Handle) -> Result<Ring<'_>, Unavailable> {
+    pub async fn key_ring(&self, handle: &Handle) -> Result<KeyRing<'_>, Unavailable> {
         let current = match self.look_up(handle).await? {
             Some(current) => current,
             None => self.begin(handle).await?,
         };
-        Ok(Ring { secret: &self.secret, current })
+        Ok(KeyRing { secret: &self.secret, current })
     }
 
     /// The keys to check with; none while nothing was ever signed, so that a made-up token records nothing.
-    pub async fn ring_if_any(&self, handle: &Handle) -> Result<Option<Ring<'_>>, Unavailable> {
+    pub async fn key_ring_if_any(&self, handle: &Handle) -> Result<Option<KeyRing<'_>>, Unavailable> {
         let current = self.look_up(handle).await?;
-        Ok(current.map(|current| Ring { secret: &self.secret, current }))
+        Ok(current.map(|current| KeyRing { secret: &self.secret, current }))
     }
 
     /// From now on another key signs.
@@ -144,7 +144,7 @@ async fn recorded(handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
     Ok(handle.token_key().await?.and_then(|key| KeyId::parse(&key.id)))
 }
 
-impl Ring<'_> {
+impl KeyRing<'_> {
     /// A token for one attempt. It covers the task's deadline and the grace after it as far as it may.
     pub fn issue(
         &self,
@@ -178,7 +178,7 @@ impl Ring<'_> {
 
     /// What the token says, and whether its key is the newest; nothing if it was not made here or not for now.
     pub fn verify(&self, token: &str, now: Time) -> Option<(Claims, bool)> {
-        let token = Unverified::read(token)?;
+        let token = Unverified::parse(token)?;
         let id = KeyId::parse(token.kid()).filter(|id| self.current.accepts(*id))?;
         let payload = token.verify(&id.key(self.secret))?;
         let claims: Claims = serde_json::from_slice(&payload).ok()?;
@@ -216,8 +216,8 @@ mod tests {
     const NOW: Time = Time(1_700_000_000_000);
     const SECRET: [u8; 32] = [7; 32];
 
-    fn ring(current: &str) -> Ring<'static> {
-        Ring { secret: &SECRET, current: KeyId::parse(current).unwrap() }
+    fn key_ring(current: &str) -> KeyRing<'static> {
+        KeyRing { secret: &SECRET, current: KeyId::parse(current).unwrap() }
     }
 
     fn lease() -> LeaseRef {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     fn issue(deadline: Option<Time>) -> Issued {
-        ring("k1.1").issue(&lease(), "run_1", deadline, 30_000, NOW)
+        key_ring("k1.1").issue(&lease(), "run_1", deadline, 30_000, NOW)
     }
 
     fn ttl_s(issued: &Issued) -> u64 {
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn s1_7_a_token_names_its_scope_and_its_lease() {
-        let (claims, newest) = ring("k1.1").verify(&issue(None).token, NOW).unwrap();
+        let (claims, newest) = key_ring("k1.1").verify(&issue(None).token, NOW).unwrap();
         assert_eq!(claims.lease(), Some(lease()));
         assert_eq!((claims.run_id.as_str(), newest), ("run_1", true));
     }
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn t8_only_the_times_of_a_token_have_some_seconds_of_leeway() {
         let token = issue(None).token;
-        let verify = |now: Time| ring("k1.1").verify(&token, now).is_some();
+        let verify = |now: Time| key_ring("k1.1").verify(&token, now).is_some();
         assert!(verify(NOW.plus_ms(3_600_000)) && verify(NOW.plus_ms(3_605_999)));
         assert!(!verify(NOW.plus_ms(3_606_000)));
         assert!(verify(Time(NOW.0 - 5_000)) && !verify(Time(NOW.0 - 6_000)));
@@ -272,27 +272,28 @@ mod tests {
     #[test]
     fn x4_tokens_of_the_last_key_stay_good_until_it_is_retired() {
         let old = issue(None).token;
-        assert_eq!(ring("k2.1").verify(&old, NOW).map(|(_, newest)| newest), Some(false));
-        assert!(ring("k2.2").verify(&old, NOW).is_none());
-        assert!(ring("k3.2").verify(&old, NOW).is_none());
+        assert_eq!(key_ring("k2.1").verify(&old, NOW).map(|(_, newest)| newest), Some(false));
+        assert!(key_ring("k2.2").verify(&old, NOW).is_none());
+        assert!(key_ring("k3.2").verify(&old, NOW).is_none());
     }
 
     #[test]
     fn x1_a_token_under_another_key_or_secret_is_nothing() {
-        let other = Ring { secret: &[8; 32], current: KeyId::FIRST }.issue(&lease(), "r", None, 0, NOW);
-        assert!(ring("k1.1").verify(&other.token, NOW).is_none());
-        let payload = serde_json::to_vec(&ring("k1.1").verify(&issue(None).token, NOW).unwrap().0).unwrap();
+        let other = KeyRing { secret: &[8; 32], current: KeyId::FIRST }.issue(&lease(), "r", None, 0, NOW);
+        assert!(key_ring("k1.1").verify(&other.token, NOW).is_none());
+        let payload =
+            serde_json::to_vec(&key_ring("k1.1").verify(&issue(None).token, NOW).unwrap().0).unwrap();
         let key = KeyId::FIRST.key(&SECRET);
-        assert!(ring("k1.1").verify(&jwt::sign("k1.1", &key, &payload), NOW).is_some());
+        assert!(key_ring("k1.1").verify(&jwt::sign("k1.1", &key, &payload), NOW).is_some());
         for kid in ["k2.1", "k2.2", "k1.2", "", "k1", "../k1.1"] {
-            assert!(ring("k1.1").verify(&jwt::sign(kid, &key, &payload), NOW).is_none(), "{kid}");
+            assert!(key_ring("k1.1").verify(&jwt::sign(kid, &key, &payload), NOW).is_none(), "{kid}");
         }
-        assert!(ring("k1.1").verify(&jwt::sign("k1.1", &key, b"{}"), NOW).is_none());
+        assert!(key_ring("k1.1").verify(&jwt::sign("k1.1", &key, b"{}"), NOW).is_none());
     }
 
     #[test]
     fn c22_a_token_is_renewed_when_half_of_its_life_is_over() {
-        let (claims, _) = ring("k1.1").verify(&issue(None).token, NOW).unwrap();
+        let (claims, _) = key_ring("k1.1").verify(&issue(None).token, NOW).unwrap();
         assert!(!claims.is_ageing(NOW) && !claims.is_ageing(NOW.plus_ms(1_799_000)));
         assert!(claims.is_ageing(NOW.plus_ms(1_800_000)));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{Scope, TaskId, TaskState};
-use coordinator::{TaskDetail, Wanted as Until};
+use coordinator::{TaskDetail, WaitCondition as Until};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;

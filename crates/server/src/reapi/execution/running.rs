@@ -13,7 +13,7 @@ use authority::command::{AttachAnswer, AttachOperation, KillTask, SubmitAnswer, 
 use authority::limits::MAX_PAGE;
 use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
 use blobs::Digest;
-use coordinator::{Handle, TaskDetail, Unavailable, Wanted};
+use coordinator::{Handle, TaskDetail, Unavailable, WaitCondition};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tonic::Status;
@@ -188,7 +188,7 @@ impl Running {
     ) -> Result<Option<Box<TaskDetail>>, Unavailable> {
         let handle = &self.0.handle;
         let next_look = alone.next_look(handle.now());
-        let mut wait = pin!(handle.wait_task(scope.clone(), task, Wanted::FinalForServer, next_look));
+        let mut wait = pin!(handle.wait_task(scope.clone(), task, WaitCondition::FinalForServer, next_look));
         loop {
             tokio::select! {
                 detail = &mut wait => return detail,

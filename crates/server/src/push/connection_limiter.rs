@@ -7,14 +7,14 @@ use tokio::sync::Notify;
 
 /// The connections of all targets together.
 #[derive(Debug)]
-pub struct Connections {
+pub struct ConnectionBudget {
     max: usize,
     targets: AtomicUsize,
 }
 
-impl Connections {
-    pub fn new(max: usize) -> Connections {
-        Connections { max, targets: AtomicUsize::new(0) }
+impl ConnectionBudget {
+    pub fn new(max: usize) -> ConnectionBudget {
+        ConnectionBudget { max, targets: AtomicUsize::new(0) }
     }
 
     pub fn set_targets(&self, targets: usize) {
@@ -27,35 +27,35 @@ impl Connections {
     }
 }
 
-/// The gate of one target.
+/// The limiter of one target.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct ConnectionLimiter {
     inside: AtomicUsize,
     left: Notify,
 }
 
 /// Leaves when it is dropped.
-pub struct Inside<'a>(&'a Gate);
+pub struct ConnectionPermit<'a>(&'a ConnectionLimiter);
 
-impl Gate {
+impl ConnectionLimiter {
     /// How many more could enter now.
-    pub fn room(&self, connections: &Connections) -> usize {
+    pub fn room(&self, connections: &ConnectionBudget) -> usize {
         connections.share().saturating_sub(self.inside.load(Ordering::Acquire))
     }
 
-    pub async fn enter(&self, connections: &Connections) -> Inside<'_> {
+    pub async fn enter(&self, connections: &ConnectionBudget) -> ConnectionPermit<'_> {
         loop {
             let left = self.left.notified();
             let enter = |inside| (inside < connections.share()).then_some(inside + 1);
             if self.inside.fetch_update(Ordering::AcqRel, Ordering::Acquire, enter).is_ok() {
-                return Inside(self);
+                return ConnectionPermit(self);
             }
             left.await;
         }
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for ConnectionPermit<'_> {
     fn drop(&mut self) {
         self.0.inside.fetch_sub(1, Ordering::AcqRel);
         self.0.left.notify_one();
@@ -68,11 +68,11 @@ mod tests {
 
     #[tokio::test]
     async fn p9_a_target_waits_when_its_share_of_the_connections_is_used() {
-        let (connections, gate) = (Connections::new(8), Gate::default());
+        let (connections, limiter) = (ConnectionBudget::new(8), ConnectionLimiter::default());
         connections.set_targets(4);
-        let (one, other) = (gate.enter(&connections).await, gate.enter(&connections).await);
-        assert_eq!(gate.room(&connections), 0);
-        let mut third = std::pin::pin!(gate.enter(&connections));
+        let (one, other) = (limiter.enter(&connections).await, limiter.enter(&connections).await);
+        assert_eq!(limiter.room(&connections), 0);
+        let mut third = std::pin::pin!(limiter.enter(&connections));
         tokio::select! {
             biased;
             _ = &mut third => panic!("there is no room"),
@@ -81,12 +81,12 @@ mod tests {
         drop(one);
         let third = third.await;
         drop((other, third));
-        assert_eq!(gate.room(&connections), 2);
+        assert_eq!(limiter.room(&connections), 2);
     }
 
     #[test]
     fn however_many_targets_there_are_each_has_a_connection() {
-        let connections = Connections::new(8);
+        let connections = ConnectionBudget::new(8);
         for (targets, share) in [(0, 8), (1, 8), (3, 2), (8, 1), (1_000, 1)] {
             connections.set_targets(targets);
             assert_eq!(connections.share(), share);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::command::{ExtendAnswer, ExtendLease};
 use authority::{Answer, LeaseRef, Rejection, Scope};
-use coordinator::{Beat, Progress, Step};
+use coordinator::{Liveness, Progress, Step};
 use prost::Message;
 use tonic::Status;
 use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatus};
@@ -32,14 +32,15 @@ pub async fn heartbeat(
     let session = optional_name("session_id", &request.session_id)?;
     check_count(request.leases.len())?;
     let said = worker_status(request.state, request.stats.as_ref());
-    let beat = app.handle().registry().beat(scope, &worker, session.as_ref(), said, app.handle().now());
+    let liveness =
+        app.handle().registry().record_status(scope, &worker, session.as_ref(), said, app.handle().now());
     let leases = match request.leases.is_empty() {
         true => extend_all(app, scope, &worker, session.as_ref()).await?,
         false => extend(app, scope, &worker, &request.leases).await?,
     };
     Ok(HeartbeatResponse {
-        should_shutdown: beat == Beat::Superseded,
-        registered: beat == Beat::Registered,
+        should_shutdown: liveness == Liveness::Superseded,
+        registered: liveness == Liveness::Registered,
         leases,
     })
 }
@@ -52,10 +53,10 @@ pub async fn extend(
     beats: &[LeaseHeartbeat],
 ) -> Result<Vec<LeaseStatus>, Problem> {
     let mut steps = Vec::with_capacity(beats.len());
-    let read: Vec<_> = beats.iter().map(|beat| read(app, scope, worker, beat, &mut steps)).collect();
+    let parsed: Vec<_> = beats.iter().map(|beat| parse(app, scope, worker, beat, &mut steps)).collect();
     let mut answers = decide(app, steps).await?.into_iter();
-    let told = beats.iter().zip(read).map(|(beat, read)| match read {
-        Ok(lease) => told(beat.lease_id.clone(), &lease, answers.next()),
+    let statuses = beats.iter().zip(parsed).map(|(beat, parsed)| match parsed {
+        Ok(lease) => to_proto(beat.lease_id.clone(), &lease, answers.next()),
         Err(problem) => {
             let lease_id = echo(beat.lease_id.clone());
             LeaseStatus {
@@ -66,7 +67,7 @@ pub async fn extend(
             }
         }
     });
-    Ok(told.collect())
+    Ok(statuses.collect())
 }
 
 /// A lease id to be sent back, unless it is longer than any that was made here.
@@ -77,12 +78,12 @@ pub fn echo(lease_id: String) -> String {
 
 /// What is told of leases when nothing was decided about them.
 pub fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
-    let told = |beat: LeaseHeartbeat| LeaseStatus {
+    let status = |beat: LeaseHeartbeat| LeaseStatus {
         lease_id: echo(beat.lease_id),
         problem: Some(grpc_status::item(problem.clone())),
         ..LeaseStatus::default()
     };
-    beats.into_iter().map(told).collect()
+    beats.into_iter().map(status).collect()
 }
 
 /// Extends all that the worker holds: a worker that knows no lease ids keeps its leases by being alive (C8). Of more
@@ -97,8 +98,9 @@ async fn extend_all(
     let beat =
         |lease: &LeaseRef| Step::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress: None };
     let mut answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?.into_iter();
-    let told = held.iter().map(|held| told(app.lease_ids().make(&held.lease), &held.lease, answers.next()));
-    Ok(what_fits(told.collect()))
+    let statuses =
+        held.iter().map(|held| to_proto(app.lease_ids().make(&held.lease), &held.lease, answers.next()));
+    Ok(what_fits(statuses.collect()))
 }
 
 fn what_fits(mut leases: Vec<LeaseStatus>) -> Vec<LeaseStatus> {
@@ -135,7 +137,7 @@ pub async fn decide(app: &App, steps: Vec<Step>) -> Result<Vec<Answer>, Problem>
     Ok(answers)
 }
 
-fn read(
+fn parse(
     app: &App,
     scope: &Scope,
     worker: &Arc<str>,
@@ -151,7 +153,7 @@ fn read(
     Ok(lease)
 }
 
-fn told(lease_id: String, lease: &LeaseRef, answer: Option<Answer>) -> LeaseStatus {
+fn to_proto(lease_id: String, lease: &LeaseRef, answer: Option<Answer>) -> LeaseStatus {
     let about = LeaseStatus { lease_id, task_id: lease.task.to_string(), ..LeaseStatus::default() };
     match answer {
         Some(Answer::Extended(ExtendAnswer::Extended { expires_at, cancel })) => LeaseStatus {

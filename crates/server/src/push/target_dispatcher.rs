@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
 use super::client::Client;
+use super::connection_limiter::ConnectionLimiter;
 use super::dispatch::Dispatch;
-use super::gate::Gate;
 use super::health::Health;
 use super::{Shared, holder};
 use crate::app::App;
@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_secs(60);
 /// The pause after the coordinator had too much to do.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
-pub struct Lane {
+pub struct TargetDispatcher {
     pub app: App,
     pub queue: Arc<QueueKey>,
     pub holder: Arc<str>,
@@ -35,10 +35,10 @@ pub struct Lane {
     pub client: Client,
     pub callback_base_url: Arc<str>,
     pub health: Health,
-    pub gate: Gate,
+    pub limiter: ConnectionLimiter,
 }
 
-impl Lane {
+impl TargetDispatcher {
     pub fn handle(&self) -> &Handle {
         self.app.handle()
     }
@@ -48,7 +48,7 @@ impl Lane {
     }
 
     /// Runs until the coordinator stops. Dropping it ends its dispatches; their leases stay.
-    pub async fn run(self: Arc<Lane>) {
+    pub async fn run(self: Arc<TargetDispatcher>) {
         let mut dispatches = JoinSet::new();
         while let Err(why) = self.adopt(&mut dispatches).await {
             if why == Unavailable::Stopped {
@@ -66,7 +66,7 @@ impl Lane {
             let done = match self.health.unwell_until() {
                 None => {
                     // What cannot be sent yet had better wait in the queue.
-                    let to_send = self.gate.room(&self.shared().connections).max(1);
+                    let to_send = self.limiter.room(&self.shared().connections).max(1);
                     self.lease(room.min(to_send).min(MAX_GRANTS), &mut dispatches).await
                 }
                 Some(until) => {
@@ -84,7 +84,7 @@ impl Lane {
 
     /// Takes over what is leased to the target already: before a restart, or before its configuration was changed. What
     /// has not begun is sent again, under the same dispatch id.
-    async fn adopt(self: &Arc<Lane>, dispatches: &mut JoinSet<()>) -> Result<(), Unavailable> {
+    async fn adopt(self: &Arc<TargetDispatcher>, dispatches: &mut JoinSet<()>) -> Result<(), Unavailable> {
         let view = self.handle().queue((*self.queue).clone()).await?;
         let Some(settings) = view.map(|view| view.settings) else { return Ok(()) };
         for (lease, view) in held(&self.app, &self.queue).await? {
@@ -97,7 +97,11 @@ impl Lane {
     }
 
     /// Leases as many tasks as there is room for. When the target has failed while the poll waited, they go back.
-    async fn lease(self: &Arc<Lane>, max_tasks: usize, to: &mut JoinSet<()>) -> Result<(), Unavailable> {
+    async fn lease(
+        self: &Arc<TargetDispatcher>,
+        max_tasks: usize,
+        to: &mut JoinSet<()>,
+    ) -> Result<(), Unavailable> {
         for grant in self.poll(max_tasks).await? {
             to.spawn(Dispatch::new(self.clone(), self.lease_of(&grant), grant).run(None));
         }
@@ -105,7 +109,7 @@ impl Lane {
     }
 
     /// Tries a target that has failed with one task, and waits for what it says.
-    async fn probe(self: &Arc<Lane>, dispatches: &mut JoinSet<()>) -> Result<(), Unavailable> {
+    async fn probe(self: &Arc<TargetDispatcher>, dispatches: &mut JoinSet<()>) -> Result<(), Unavailable> {
         for grant in self.poll(1).await? {
             let (answered, was_answered) = oneshot::channel();
             let dispatch = Dispatch::new(self.clone(), self.lease_of(&grant), grant);

@@ -1,4 +1,4 @@
-//! Those who wait for a task to change. They are looked at when a record of their task was decided.
+//! The clients that wait for a task to change. Each is checked when a record of its task is decided.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,22 +6,22 @@ use authority::{Scope, Task, TaskId, Time};
 
 use super::ReplyTo;
 use super::polls::SWEEP_PAUSE_MS;
-use crate::request::Wanted;
+use crate::request::WaitCondition;
 
 /// Most waits of clients at one time.
-pub const MAX_WAITS: usize = 20_000;
+pub const MAX_CLIENT_WATCHERS: usize = 20_000;
 /// Most waits of the server itself, which waits for each execution. They take about 150 MiB.
-const MAX_OWN_WAITS: usize = 500_000;
+const MAX_SERVER_WATCHERS: usize = 500_000;
 
-type WaitId = u64;
+type WatcherId = u64;
 
-pub struct Waits<T> {
-    next: WaitId,
-    parked: BTreeMap<WaitId, Parked<T>>,
+pub struct TaskWatchers<T> {
+    next: WatcherId,
+    parked: BTreeMap<WatcherId, Parked<T>>,
     /// How many of them are the server's own.
     own: usize,
-    by_task: HashMap<TaskId, BTreeSet<WaitId>>,
-    overdue: BTreeSet<(Time, WaitId)>,
+    by_task: HashMap<TaskId, BTreeSet<WatcherId>>,
+    overdue: BTreeSet<(Time, WatcherId)>,
     /// When it was last looked for those who hung up.
     swept_at: Time,
 }
@@ -29,14 +29,14 @@ pub struct Waits<T> {
 struct Parked<T> {
     scope: Scope,
     task: TaskId,
-    wanted: Wanted,
+    condition: WaitCondition,
     until: Time,
     reply_to: T,
 }
 
-impl<T> Default for Waits<T> {
+impl<T> Default for TaskWatchers<T> {
     fn default() -> Self {
-        Waits {
+        TaskWatchers {
             next: 0,
             parked: BTreeMap::new(),
             own: 0,
@@ -47,34 +47,34 @@ impl<T> Default for Waits<T> {
     }
 }
 
-pub fn is_met(wanted: Wanted, task: &Task) -> bool {
-    match wanted {
-        Wanted::Final | Wanted::FinalForServer => task.is_final(),
-        Wanted::ChangeAfter(position) => task.last > position,
+pub fn is_met(condition: WaitCondition, task: &Task) -> bool {
+    match condition {
+        WaitCondition::Final | WaitCondition::FinalForServer => task.is_final(),
+        WaitCondition::ChangeAfter(position) => task.last > position,
     }
 }
 
-fn is_own(wanted: Wanted) -> bool {
-    wanted == Wanted::FinalForServer
+fn is_own(condition: WaitCondition) -> bool {
+    condition == WaitCondition::FinalForServer
 }
 
-impl<T: ReplyTo> Waits<T> {
+impl<T: ReplyTo> TaskWatchers<T> {
     /// Whether another may wait for this. Those who hung up give way.
-    pub fn has_place(&mut self, wanted: Wanted, now: Time) -> bool {
-        if !self.has_room(wanted) && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
+    pub fn has_place(&mut self, condition: WaitCondition, now: Time) -> bool {
+        if !self.has_room(condition) && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
             self.swept_at = now;
             let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
             for id in closed.map(|(id, _)| *id).collect::<Vec<_>>() {
                 self.remove(id);
             }
         }
-        self.has_room(wanted)
+        self.has_room(condition)
     }
 
-    fn has_room(&self, wanted: Wanted) -> bool {
-        match is_own(wanted) {
-            true => self.own < MAX_OWN_WAITS,
-            false => self.parked.len() - self.own < MAX_WAITS,
+    fn has_room(&self, condition: WaitCondition) -> bool {
+        match is_own(condition) {
+            true => self.own < MAX_SERVER_WATCHERS,
+            false => self.parked.len() - self.own < MAX_CLIENT_WATCHERS,
         }
     }
 
@@ -82,20 +82,20 @@ impl<T: ReplyTo> Waits<T> {
         self.overdue.first().map(|(time, _)| *time)
     }
 
-    pub fn park(&mut self, scope: Scope, task: TaskId, wanted: Wanted, until: Time, reply_to: T) {
+    pub fn park(&mut self, scope: Scope, task: TaskId, condition: WaitCondition, until: Time, reply_to: T) {
         let id = self.next;
         self.next += 1;
-        self.own += usize::from(is_own(wanted));
+        self.own += usize::from(is_own(condition));
         self.by_task.entry(task).or_default().insert(id);
         self.overdue.insert((until, id));
-        self.parked.insert(id, Parked { scope, task, wanted, until, reply_to });
+        self.parked.insert(id, Parked { scope, task, condition, until, reply_to });
     }
 
-    /// Those for whom the task is now as wanted; all of them when it is gone.
+    /// Those for whom the task is now meets their condition; all of them when it is gone.
     pub fn take_met(&mut self, id: TaskId, task: Option<&Task>) -> Vec<T> {
         let Some(waiting) = self.by_task.get(&id) else { return Vec::new() };
         let met =
-            waiting.iter().filter(|wait| task.is_none_or(|task| is_met(self.parked[wait].wanted, task)));
+            waiting.iter().filter(|wait| task.is_none_or(|task| is_met(self.parked[wait].condition, task)));
         met.copied()
             .collect::<Vec<_>>()
             .into_iter()
@@ -122,9 +122,9 @@ impl<T: ReplyTo> Waits<T> {
         std::mem::take(&mut self.parked).into_values().map(|parked| parked.reply_to)
     }
 
-    fn remove(&mut self, id: WaitId) -> Option<Parked<T>> {
+    fn remove(&mut self, id: WatcherId) -> Option<Parked<T>> {
         let parked = self.parked.remove(&id)?;
-        self.own -= usize::from(is_own(parked.wanted));
+        self.own -= usize::from(is_own(parked.condition));
         self.overdue.remove(&(parked.until, id));
         if let Some(waiting) = self.by_task.get_mut(&parked.task) {
             waiting.remove(&id);
@@ -151,18 +151,18 @@ mod tests {
     #[test]
     fn a1_clients_who_wait_and_the_servers_own_waits_leave_each_other_room() {
         let scope = Scope { tenant: "t".into(), workspace: "w".into() };
-        let mut waits = Waits::default();
-        for _ in 0..MAX_WAITS {
-            for wanted in [Wanted::Final, Wanted::FinalForServer] {
-                assert!(waits.has_place(wanted, Time(0)));
-                waits.park(scope.clone(), TaskId(1), wanted, Time(9), Caller);
+        let mut watchers = TaskWatchers::default();
+        for _ in 0..MAX_CLIENT_WATCHERS {
+            for condition in [WaitCondition::Final, WaitCondition::FinalForServer] {
+                assert!(watchers.has_place(condition, Time(0)));
+                watchers.park(scope.clone(), TaskId(1), condition, Time(9), Caller);
             }
         }
-        assert!(!waits.has_place(Wanted::Final, Time(0)));
-        assert!(!waits.has_place(Wanted::ChangeAfter(authority::Position(1)), Time(0)));
-        assert!(waits.has_place(Wanted::FinalForServer, Time(0)));
-        assert_eq!(waits.take_overdue(Time(9)).len(), 2 * MAX_WAITS);
-        assert_eq!(waits.own, 0);
-        assert!(waits.has_place(Wanted::Final, Time(9)));
+        assert!(!watchers.has_place(WaitCondition::Final, Time(0)));
+        assert!(!watchers.has_place(WaitCondition::ChangeAfter(authority::Position(1)), Time(0)));
+        assert!(watchers.has_place(WaitCondition::FinalForServer, Time(0)));
+        assert_eq!(watchers.take_overdue(Time(9)).len(), 2 * MAX_CLIENT_WATCHERS);
+        assert_eq!(watchers.own, 0);
+        assert!(watchers.has_place(WaitCondition::Final, Time(9)));
     }
 }

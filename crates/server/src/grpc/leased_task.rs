@@ -23,7 +23,7 @@ struct Execution {
     action_digest: String,
 }
 
-pub fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> LeasedTask {
+pub fn to_proto(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> LeasedTask {
     let extras = grant.extras.as_deref();
     let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
     let execution = match &*grant.queue.name == EXECUTION_QUEUE {
