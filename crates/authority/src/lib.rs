@@ -29,5 +29,5 @@ pub use retry::{Backoff, Category, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
 pub use task::{
     CancelCause, CancelRequest, DeadReason, Dedup, Extras, HeldLease, Lease, Outcome, Phase, Report, Task,
-    TaskState, TaskView,
+    TaskSettings, TaskState, TaskView,
 };

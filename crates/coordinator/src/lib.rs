@@ -27,6 +27,7 @@ pub use journal_line::JournalLine;
 pub use ledger::file::ClusterId;
 pub use metrics::Metrics;
 pub use request::{
-    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, WaitCondition, WorkerView,
+    Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
+    WaitCondition, WorkerView,
 };
 pub use tally::Tally;

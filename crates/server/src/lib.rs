@@ -30,6 +30,6 @@ pub use edge::listener::{Drained, Limits};
 pub use edge::receiving::Receiving;
 pub use grpc::Scheduler;
 pub use metrics::{MAX_NAMED_QUEUES, Metrics};
-pub use push::{PushOptions, fault_of_callback_url};
+pub use push::{PushOptions, fault_of_callback_url, task_envelope};
 pub use router::{document, router};
 pub use serve::{serve, serve_with};

@@ -9,7 +9,8 @@ use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
 use crate::quirk::{self, Quirk};
 use crate::state::Slot;
 use crate::{
-    DeadReason, Digest, Extras, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId, Time,
+    DeadReason, Digest, Extras, LeaseRef, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId,
+    Time,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub struct LeaseTasks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub lease: Position,
+    pub worker: Arc<str>,
     pub task: TaskId,
     pub attempt: u32,
     pub queue: Arc<QueueKey>,
@@ -43,6 +45,19 @@ pub struct Grant {
     pub heartbeat_interval_ms: u64,
     pub cancel_grace_ms: u64,
     pub extras: Option<Arc<Extras>>,
+}
+
+impl Grant {
+    /// The reference by which the worker names the lease.
+    pub fn lease_ref(&self) -> LeaseRef {
+        LeaseRef {
+            scope: self.queue.scope.clone(),
+            worker: self.worker.clone(),
+            task: self.task,
+            attempt: self.attempt,
+            lease: self.lease,
+        }
+    }
 }
 
 impl LeaseTasks {
@@ -117,6 +132,7 @@ impl LeaseTasks {
         };
         let grant = Grant {
             lease,
+            worker: self.worker.clone(),
             task: task.id,
             attempt: task.attempt + 1,
             queue: line.key.clone(),
@@ -159,6 +175,7 @@ fn told(state: &State, slot: Slot) -> Option<Grant> {
     let lease = task.lease()?;
     Some(Grant {
         lease: lease.number,
+        worker: lease.worker.clone(),
         task: task.id,
         attempt: task.attempt,
         queue: line.key.clone(),

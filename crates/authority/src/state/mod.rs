@@ -277,7 +277,9 @@ impl State {
     }
 
     pub(crate) fn view_at(&self, slot: Slot) -> TaskView {
-        TaskView { queue: self.line(slot).key.clone(), task: self.tasks.at(slot).clone() }
+        let (task, line) = (self.tasks.at(slot), self.line(slot));
+        let settings = task.settings(&line.settings);
+        TaskView { queue: line.key.clone(), task: task.clone(), settings }
     }
 
     pub(crate) fn redrive_of(&self, id: TaskId) -> Option<TaskId> {

@@ -69,8 +69,7 @@ pub fn run(options: &Options, inspection: &Inspection, json: bool) -> Result<()>
 
 fn task(state: &State, id: TaskId) -> Option<wire::Task> {
     let view = state.view(id)?;
-    let default_attempts = state.queue_view(&view.queue)?.settings.max_attempts;
-    Some(server::to_wire::task(TaskDetail { view, progress: None }, default_attempts))
+    Some(server::to_wire::task(TaskDetail { view, progress: None }))
 }
 
 /// The queues of all tenants.

@@ -14,7 +14,6 @@ use super::refusal::Refusal;
 use crate::app::App;
 use crate::convert::names::{name, optional_within, progress_message};
 use crate::convert::problem::Problem;
-use crate::convert::task_json::settings;
 use crate::convert::task_token::Issued;
 use crate::convert::time::to_timestamp;
 use crate::edge::json::{In, Out};
@@ -77,7 +76,7 @@ async fn renewed(
     if caller.newest_key && !caller.claims.is_ageing(now) {
         return Ok(None);
     }
-    let grace_ms = settings(app, &detail.view.queue).await?.cancel_grace_ms;
+    let grace_ms = detail.view.settings.cancel_grace_ms;
     let deadline = detail.view.task.deadline();
     let key_ring = app.task_tokens().key_ring(app.handle()).await?;
     let issued = key_ring.issue(&caller.lease, &caller.claims.run_id, deadline, grace_ms, now);

@@ -1,38 +1,16 @@
-//! A task of the authority as it is shown on the wire.
+//! Converts a task of the authority to its JSON shape.
 
 use std::sync::Arc;
 
-use authority::{Category, Phase, QueueConfig, QueueKey, QueueSettings, TaskState};
+use authority::{Category, Phase, TaskState};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coordinator::TaskDetail;
 
-use super::problem::Problem;
 use super::time::to_timestamp;
-use crate::app::App;
 
-/// The task, with the defaults of its queue looked up where it has none of its own.
-pub async fn of(app: &App, detail: TaskDetail) -> Result<wire::Task, Problem> {
-    let own = detail.view.task.extras.as_ref().and_then(|extras| extras.max_attempts);
-    let default = match own {
-        Some(own) => own,
-        None => default_attempts(app, &detail.view.queue).await?,
-    };
-    Ok(to_wire(detail, default))
-}
-
-/// How many attempts a task of the queue has when it does not say.
-pub async fn default_attempts(app: &App, queue: &QueueKey) -> Result<u32, Problem> {
-    Ok(settings(app, queue).await?.max_attempts)
-}
-
-/// The settings of a queue, which are the defaults while it does not exist.
-pub async fn settings(app: &App, queue: &QueueKey) -> Result<QueueSettings, Problem> {
-    let view = app.handle().queue(queue.clone()).await?;
-    Ok(view.map_or_else(|| QueueConfig::default().settings(&queue.name), |view| view.settings))
-}
-
-pub fn to_wire(detail: TaskDetail, default_attempts: u32) -> wire::Task {
+/// A task with the settings in force for it.
+pub fn to_wire(detail: TaskDetail) -> wire::Task {
     let TaskDetail { view, progress } = detail;
     let task = view.task;
     let extras = task.extras.as_deref().cloned().unwrap_or_default();
@@ -53,7 +31,7 @@ pub fn to_wire(detail: TaskDetail, default_attempts: u32) -> wire::Task {
         reason,
         reason_detail,
         attempt: task.attempt,
-        max_attempts: extras.max_attempts.unwrap_or(default_attempts),
+        max_attempts: view.settings.max_attempts,
         priority: task.priority,
         payload: to_json(&task.payload),
         result: match &task.phase {

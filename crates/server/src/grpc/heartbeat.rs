@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::command::{ExtendAnswer, ExtendLease};
 use authority::{Answer, LeaseRef, Rejection, Scope};
-use coordinator::{Liveness, Progress, Step};
+use coordinator::{Batch, BatchItem, Liveness, Progress};
 use prost::Message;
 use tonic::Status;
 use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatus};
@@ -52,9 +52,9 @@ pub async fn extend(
     worker: &Arc<str>,
     beats: &[LeaseHeartbeat],
 ) -> Result<Vec<LeaseStatus>, Problem> {
-    let mut steps = Vec::with_capacity(beats.len());
-    let parsed: Vec<_> = beats.iter().map(|beat| parse(app, scope, worker, beat, &mut steps)).collect();
-    let mut answers = decide(app, steps).await?.into_iter();
+    let mut items = Batch::with_capacity(beats.len());
+    let parsed: Vec<_> = beats.iter().map(|beat| parse(app, scope, worker, beat, &mut items)).collect();
+    let mut answers = decide(app, items).await?.into_iter();
     let statuses = beats.iter().zip(parsed).map(|(beat, parsed)| match parsed {
         Ok(lease) => to_proto(beat.lease_id.clone(), &lease, answers.next()),
         Err(problem) => {
@@ -95,8 +95,10 @@ async fn extend_all(
     session: Option<&Arc<str>>,
 ) -> Result<Vec<LeaseStatus>, Problem> {
     let held = register::held(app, scope, worker, session).await?;
-    let beat =
-        |lease: &LeaseRef| Step::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress: None };
+    let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
+        extend: ExtendLease { lease: lease.clone() },
+        progress: None,
+    };
     let mut answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?.into_iter();
     let statuses =
         held.iter().map(|held| to_proto(app.lease_ids().make(&held.lease), &held.lease, answers.next()));
@@ -127,12 +129,12 @@ pub fn check_count(named: usize) -> Result<(), Problem> {
 }
 
 /// Decides as many at a time as one message may name, so that others have their turn between.
-pub async fn decide(app: &App, steps: Vec<Step>) -> Result<Vec<Answer>, Problem> {
-    let mut answers = Vec::with_capacity(steps.len());
-    let mut steps = steps.into_iter();
-    while steps.len() > 0 {
-        let some = steps.by_ref().take(MAX_NAMED_LEASES).collect();
-        answers.extend(app.handle().together(some).await?);
+pub async fn decide(app: &App, items: Batch) -> Result<Vec<Answer>, Problem> {
+    let mut answers = Vec::with_capacity(items.len());
+    let mut items = items.into_iter();
+    while items.len() > 0 {
+        let some = items.by_ref().take(MAX_NAMED_LEASES).collect();
+        answers.extend(app.handle().decide(some).await?);
     }
     Ok(answers)
 }
@@ -142,14 +144,14 @@ fn parse(
     scope: &Scope,
     worker: &Arc<str>,
     beat: &LeaseHeartbeat,
-    steps: &mut Vec<Step>,
+    items: &mut Batch,
 ) -> Result<LeaseRef, Problem> {
     let lease = reference(app, scope, &beat.lease_id, worker, None)?;
     let percent = optional_within("progress_pct", beat.progress_pct, 0.0..=100.0)?;
     let text = given(&beat.message).map(progress_message);
     let said = percent.is_some() || text.is_some();
     let progress = said.then(|| Progress { percent, message: text, at: app.handle().now() });
-    steps.push(Step::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress });
+    items.push(BatchItem::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress });
     Ok(lease)
 }
 

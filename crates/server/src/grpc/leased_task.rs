@@ -1,9 +1,8 @@
-//! A lease as it is told to a worker over gRPC.
+//! Converts a granted lease to the message that a worker gets over gRPC.
 
 use std::sync::Arc;
 
 use authority::command::Grant;
-use authority::{LeaseRef, Scope};
 use bytes::Bytes;
 use serde::Deserialize;
 use wire::grpc::LeasedTask;
@@ -23,7 +22,7 @@ struct Execution {
     action_digest: String,
 }
 
-pub fn to_proto(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> LeasedTask {
+pub fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
     let extras = grant.extras.as_deref();
     let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
     let execution = match &*grant.queue.name == EXECUTION_QUEUE {
@@ -36,7 +35,7 @@ pub fn to_proto(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> L
         action_digest: execution.action_digest,
         timeout: extras.and_then(|extras| extras.timeout_ms).map(millis),
         lease_expires_at: Some(timestamp(grant.expires_at)),
-        lease_id: app.lease_ids().make(&reference(scope, worker, grant)),
+        lease_id: app.lease_ids().make(&grant.lease_ref()),
         attempt: grant.attempt,
         queue: grant.queue.name.to_string(),
         payload: Bytes::copy_from_slice(&grant.payload),
@@ -52,17 +51,6 @@ pub fn to_proto(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> L
             .map(Bytes::copy_from_slice)
             .unwrap_or_default(),
         created_at: Some(timestamp(grant.created_at)),
-    }
-}
-
-/// How the worker will name the lease.
-pub fn reference(scope: &Scope, worker: &Arc<str>, grant: &Grant) -> LeaseRef {
-    LeaseRef {
-        scope: scope.clone(),
-        worker: worker.clone(),
-        task: grant.task,
-        attempt: grant.attempt,
-        lease: grant.lease,
     }
 }
 

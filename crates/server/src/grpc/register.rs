@@ -6,7 +6,7 @@ use std::sync::Arc;
 use authority::command::{ReleaseLease, StartSession};
 use authority::event::ReleaseCause;
 use authority::{Command, HeldLease, Properties, Scope};
-use coordinator::{Registration, Step};
+use coordinator::{BatchItem, Registration};
 use tonic::Status;
 use wire::grpc::{
     RegisterWorkerRequest, RegisterWorkerResponse, UnregisterWorkerRequest, UnregisterWorkerResponse,
@@ -51,8 +51,8 @@ pub async fn unregister(
     let released_leases = held.len() as u32;
     let releases =
         held.into_iter().map(|held| ReleaseLease { lease: held.lease, cause: ReleaseCause::Worker });
-    let steps = releases.map(|release| Step::Decide(Command::ReleaseLease(release)));
-    heartbeat::decide(app, steps.collect()).await?;
+    let items = releases.map(|release| BatchItem::Command(Command::ReleaseLease(release)));
+    heartbeat::decide(app, items.collect()).await?;
     Ok(UnregisterWorkerResponse { released_leases })
 }
 

@@ -1,10 +1,8 @@
 //! POST /v1/leases: a worker asks for work, and waits for it.
 
-use std::sync::Arc;
-
+use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::{MAX_GRANTS, MAX_POLL_QUEUES};
-use authority::{LeaseRef, Scope};
 use axum::extract::State;
 use axum::http::StatusCode;
 use wire::{DEFAULT_WAIT_MS, Lease, Leases};
@@ -37,9 +35,8 @@ pub async fn lease(
     In(request): In<wire::LeaseTasks>,
 ) -> Result<Out<Leases>, Problem> {
     let command = command(&scope, &request)?;
-    let worker = command.worker.clone();
     let grants = app.poll(command, request.wait_ms.unwrap_or(DEFAULT_WAIT_MS)).await?;
-    let leases = grants.into_iter().map(|grant| to_wire(&app, &scope, &worker, grant)).collect();
+    let leases = grants.iter().map(|grant| to_wire(&app, grant)).collect();
     Ok(Out(StatusCode::OK, Leases { leases }))
 }
 
@@ -66,17 +63,10 @@ fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Prob
     })
 }
 
-fn to_wire(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Lease {
-    let reference = LeaseRef {
-        scope: scope.clone(),
-        worker: worker.clone(),
-        task: grant.task,
-        attempt: grant.attempt,
-        lease: grant.lease,
-    };
+fn to_wire(app: &App, grant: &Grant) -> Lease {
     let extras = grant.extras.as_deref();
     Lease {
-        lease_id: app.lease_ids().make(&reference),
+        lease_id: app.lease_ids().make(&grant.lease_ref()),
         task_id: grant.task.to_string(),
         attempt: grant.attempt,
         queue: grant.queue.name.to_string(),

@@ -17,6 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::client::Answered;
 use super::dispatch_id::dispatch_id;
+use super::envelope::task_envelope;
 use super::target_dispatcher::{PAUSE, TargetDispatcher};
 use crate::convert::{ids, report};
 
@@ -34,8 +35,8 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    pub fn new(dispatcher: Arc<TargetDispatcher>, lease: LeaseRef, grant: Grant) -> Dispatch {
-        Dispatch { dispatcher, lease, grant }
+    pub fn new(dispatcher: Arc<TargetDispatcher>, grant: Grant) -> Dispatch {
+        Dispatch { dispatcher, lease: grant.lease_ref(), grant }
     }
 
     /// Sends the task and sees it through. `answered` is dropped once it is known how the target is doing.
@@ -124,8 +125,8 @@ impl Dispatch {
 
     /// The dispatch's id and what is sent.
     async fn envelope(&self) -> Result<(String, Bytes), Unavailable> {
-        let TargetDispatcher { app, holder, callback_base_url, .. } = &*self.dispatcher;
-        let mut envelope = app.task_envelope(holder, &self.grant, callback_base_url, "").await?;
+        let TargetDispatcher { app, callback_base_url, .. } = &*self.dispatcher;
+        let mut envelope = task_envelope(app, &self.grant, callback_base_url).await?;
         let id = dispatch_id(&envelope.run_id, &envelope.task_id, &envelope.task_key, envelope.attempt);
         envelope.dispatch_id.clone_from(&id);
         let body = serde_json::to_vec(&envelope).unwrap_or_default();

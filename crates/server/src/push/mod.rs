@@ -18,6 +18,7 @@ mod signature;
 mod target_dispatcher;
 
 pub use dispatcher::run;
+pub use envelope::task_envelope;
 pub use options::{PushOptions, fault_of_callback_url};
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use authority::command::{Grant, LeaseTasks, ReleaseLease};
 use authority::event::ReleaseCause;
 use authority::limits::MAX_GRANTS;
-use authority::{LeaseRef, Properties, PushTarget, QueueKey, QueueSettings, TaskView};
+use authority::{LeaseRef, Properties, PushTarget, QueueKey, TaskView};
 use coordinator::{Handle, Unavailable};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -85,12 +85,10 @@ impl TargetDispatcher {
     /// Takes over what is leased to the target already: before a restart, or before its configuration was changed. What
     /// has not begun is sent again, under the same dispatch id.
     async fn adopt(self: &Arc<TargetDispatcher>, dispatches: &mut JoinSet<()>) -> Result<(), Unavailable> {
-        let view = self.handle().queue((*self.queue).clone()).await?;
-        let Some(settings) = view.map(|view| view.settings) else { return Ok(()) };
-        for (lease, view) in held(&self.app, &self.queue).await? {
+        for (_, view) in held(&self.app, &self.queue).await? {
             let began = has_begun(&view);
-            if let Some(grant) = told_again(&view, &settings) {
-                dispatches.spawn(Dispatch::new(self.clone(), lease, grant).again(began));
+            if let Some(grant) = grant_of(&view) {
+                dispatches.spawn(Dispatch::new(self.clone(), grant).again(began));
             }
         }
         Ok(())
@@ -103,7 +101,7 @@ impl TargetDispatcher {
         to: &mut JoinSet<()>,
     ) -> Result<(), Unavailable> {
         for grant in self.poll(max_tasks).await? {
-            to.spawn(Dispatch::new(self.clone(), self.lease_of(&grant), grant).run(None));
+            to.spawn(Dispatch::new(self.clone(), grant).run(None));
         }
         Ok(())
     }
@@ -112,7 +110,7 @@ impl TargetDispatcher {
     async fn probe(self: &Arc<TargetDispatcher>, dispatches: &mut JoinSet<()>) -> Result<(), Unavailable> {
         for grant in self.poll(1).await? {
             let (answered, was_answered) = oneshot::channel();
-            let dispatch = Dispatch::new(self.clone(), self.lease_of(&grant), grant);
+            let dispatch = Dispatch::new(self.clone(), grant);
             dispatches.spawn(dispatch.run(Some(answered)));
             let _ = was_answered.await;
         }
@@ -131,16 +129,6 @@ impl TargetDispatcher {
             request: None,
         };
         self.handle().lease(command, POLL).await
-    }
-
-    fn lease_of(&self, grant: &Grant) -> LeaseRef {
-        LeaseRef {
-            scope: self.queue.scope.clone(),
-            worker: self.holder.clone(),
-            task: grant.task,
-            attempt: grant.attempt,
-            lease: grant.lease,
-        }
     }
 }
 
@@ -174,10 +162,11 @@ fn has_begun(view: &TaskView) -> bool {
 }
 
 /// The grant of a lease that is held already.
-fn told_again(view: &TaskView, settings: &QueueSettings) -> Option<Grant> {
+fn grant_of(view: &TaskView) -> Option<Grant> {
     let (task, lease) = (&view.task, view.task.lease()?);
     Some(Grant {
         lease: lease.number,
+        worker: lease.worker.clone(),
         task: task.id,
         attempt: task.attempt,
         queue: view.queue.clone(),
@@ -187,8 +176,8 @@ fn told_again(view: &TaskView, settings: &QueueSettings) -> Option<Grant> {
         granted_at: lease.granted_at,
         length_ms: lease.length_ms,
         expires_at: lease.expires_at,
-        heartbeat_interval_ms: settings.told_interval_ms(lease.length_ms),
-        cancel_grace_ms: settings.cancel_grace_ms,
+        heartbeat_interval_ms: view.settings.heartbeat_interval_ms,
+        cancel_grace_ms: view.settings.cancel_grace_ms,
         extras: task.extras.clone(),
     })
 }

@@ -11,7 +11,7 @@ use super::answer;
 use crate::app::App;
 use crate::convert::names;
 use crate::convert::problem::{Code, Problem};
-
+use crate::convert::push_target;
 use crate::convert::scope::InScope;
 use crate::convert::submission::backoff;
 use crate::convert::task_json::category_from_wire;

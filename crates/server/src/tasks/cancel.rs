@@ -42,7 +42,7 @@ pub async fn cancel(
         EndAnswer::UnknownTask => Err(unknown()),
         EndAnswer::Accepted => {
             let detail = app.handle().task(scope, task).await?.ok_or_else(unknown)?;
-            Ok(Out(StatusCode::OK, task_json::of(&app, *detail).await?))
+            Ok(Out(StatusCode::OK, task_json::to_wire(*detail)))
         }
     }
 }

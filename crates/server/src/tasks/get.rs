@@ -46,6 +46,6 @@ pub async fn get(
             }
         }
     };
-    let task = task_json::of(&app, *detail.ok_or_else(unknown)?).await?;
+    let task = task_json::to_wire(*detail.ok_or_else(unknown)?);
     Ok(Out(StatusCode::OK, task))
 }

@@ -1,8 +1,5 @@
 //! GET /v1/tasks: a page of tasks.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use authority::{ListPage, Phase, Task};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -42,20 +39,8 @@ pub async fn list(
         Some(token) => Some(app.page_tokens().verify(list, token).ok_or_else(foreign_token)?),
     };
     let page = shortened(app.handle().list(scope.clone(), queue.clone(), state, after, limit).await?);
-    let mut attempts: HashMap<Arc<str>, u32> = HashMap::new();
-    let mut tasks = Vec::with_capacity(page.tasks.len());
-    for view in page.tasks {
-        let name = view.queue.name.clone();
-        let default = match attempts.get(&name) {
-            Some(default) => *default,
-            None => {
-                let default = task_json::default_attempts(&app, &view.queue).await?;
-                attempts.insert(name, default);
-                default
-            }
-        };
-        tasks.push(task_json::to_wire(TaskDetail { view, progress: None }, default));
-    }
+    let to_wire = |view| task_json::to_wire(TaskDetail { view, progress: None });
+    let tasks = page.tasks.into_iter().map(to_wire).collect();
     let next_page_token = page.next.as_ref().map(|next| app.page_tokens().make(list, next));
     Ok(Out(StatusCode::OK, TaskList { tasks, next_page_token }))
 }

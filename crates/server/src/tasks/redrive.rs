@@ -52,5 +52,5 @@ pub async fn redrive(
         RedriveAnswer::Refused(why) => return Err(why.into()),
     };
     let detail = app.handle().task(scope, new).await?.ok_or_else(unknown)?;
-    Ok(Out(status, task_json::of(&app, *detail).await?))
+    Ok(Out(status, task_json::to_wire(*detail)))
 }

@@ -39,7 +39,7 @@ pub async fn submit(
     match app.handle().submit(command).await? {
         SubmitAnswer::Created(task) => Ok(Out(StatusCode::CREATED, submitted(task)).into_response()),
         SubmitAnswer::Existing(view) => {
-            let existing = task_json::of(&app, TaskDetail { view: *view, progress: None }).await?;
+            let existing = task_json::to_wire(TaskDetail { view: *view, progress: None });
             Ok(Out(StatusCode::OK, existing).into_response())
         }
         SubmitAnswer::DedupConflict(existing) => Err(conflict(existing)),

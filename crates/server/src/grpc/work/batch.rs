@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::{Answer, Scope};
-use coordinator::Step;
+use coordinator::Answers;
 use wire::grpc::{
     LeaseHeartbeat, ReportAnswer, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict, WorkResponse,
 };
@@ -44,12 +44,12 @@ impl Batch {
 
     /// Decides all of it. Each answer rests on durable records only.
     pub async fn decide(self, app: App, scope: Scope, worker: Arc<str>) -> WorkResponse {
-        let mut steps = Vec::with_capacity(self.reports.len());
+        let mut items = coordinator::Batch::with_capacity(self.reports.len());
         let parsed: Vec<_> =
-            self.reports.iter().map(|report| parse(&app, &scope, &worker, report, &mut steps)).collect();
-        let decided = match steps.is_empty() {
-            true => Ok(Vec::new()),
-            false => app.handle().together(steps).await,
+            self.reports.iter().map(|report| parse(&app, &scope, &worker, report, &mut items)).collect();
+        let decided = match items.is_empty() {
+            true => Ok(Answers::new()),
+            false => app.handle().decide(items).await,
         };
         let reports = self.reports.into_iter().zip(parsed);
         let reports = match decided {
@@ -78,10 +78,10 @@ fn parse(
     scope: &Scope,
     worker: &Arc<str>,
     report: &UpdateTaskStatusRequest,
-    steps: &mut Vec<Step>,
+    items: &mut coordinator::Batch,
 ) -> Result<Asked, Problem> {
     let named = given(&report.worker_id).unwrap_or(worker);
-    report::steps(reference::by_lease_id(app, scope, named, report)?, report, steps)
+    report::items(reference::by_lease_id(app, scope, named, report)?, report, items)
 }
 
 fn answered(

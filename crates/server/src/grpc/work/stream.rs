@@ -288,7 +288,7 @@ impl Stream {
     async fn send_tasks(&mut self, grants: Vec<Grant>) -> Result<(), End> {
         let standing = lease::standing(&self.app, &self.scope, &self.worker, self.session.as_ref());
         if !matches!(standing, Standing::Current(_)) {
-            lease::give_back(&self.app, &self.scope, &self.worker, &grants).await?;
+            lease::give_back(&self.app, &grants).await?;
         }
         match standing {
             Standing::Current(_) => {}
@@ -304,11 +304,10 @@ impl Stream {
         let mut rest = &grants[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(leased_task::how_many_fit(rest));
-            let tasks =
-                now.iter().map(|grant| leased_task::to_proto(&self.app, &self.scope, &self.worker, grant));
+            let tasks = now.iter().map(|grant| leased_task::to_proto(&self.app, grant));
             let message = WorkResponse { tasks: tasks.collect(), ..WorkResponse::default() };
             if self.outbox.send(message).await.is_err() {
-                lease::give_back(&self.app, &self.scope, &self.worker, rest).await?;
+                lease::give_back(&self.app, rest).await?;
                 return Err(End::Quietly);
             }
             rest = later;

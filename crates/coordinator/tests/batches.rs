@@ -1,4 +1,4 @@
-//! Many commands about leases in one go: each is decided on its own, in order, and all are answered once all are durable.
+//! A batch of commands and heartbeats: each is decided on its own, in order, and all are answered once all are durable.
 
 mod support;
 
@@ -9,11 +9,11 @@ use authority::command::{
 };
 use authority::event::ReleaseCause;
 use authority::{Answer, Command, Digest, Outcome, Rejection, TaskState};
-use coordinator::{Progress, Step};
+use coordinator::{BatchItem, Progress};
 use support::{completion, lease, lease_ref, scope, start, submit};
 
 #[tokio::test]
-async fn each_step_has_its_own_answer_and_sees_what_the_steps_before_it_did() {
+async fn each_item_has_its_own_answer_and_sees_what_the_items_before_it_did() {
     let directory = tempfile::tempdir().unwrap();
     let running = start(directory.path());
     let handle = &running.handle;
@@ -21,21 +21,21 @@ async fn each_step_has_its_own_answer_and_sees_what_the_steps_before_it_did() {
     let grants = handle.lease(LeaseTasks { max_tasks: 2, ..lease("w", "q") }, Duration::ZERO).await.unwrap();
     let (one, two) = (&grants[0], &grants[1]);
     let other_story = ReportCompletion { digest: Digest([8; 16]), ..completion("w", one) };
-    let report = |report: ReportCompletion| Step::Decide(Command::ReportCompletion(report));
+    let report = |report: ReportCompletion| BatchItem::Command(Command::ReportCompletion(report));
     let progress = Progress { percent: Some(50.0), ..Progress::default() };
-    let steps = vec![
+    let items = vec![
         report(completion("w", one)),
         report(completion("w", one)),
         report(other_story),
-        Step::Heartbeat { extend: ExtendLease { lease: lease_ref("w", one) }, progress: None },
-        Step::Heartbeat { extend: ExtendLease { lease: lease_ref("w", two) }, progress: Some(progress) },
-        Step::Decide(Command::ReleaseLease(ReleaseLease {
+        BatchItem::Heartbeat { extend: ExtendLease { lease: lease_ref("w", one) }, progress: None },
+        BatchItem::Heartbeat { extend: ExtendLease { lease: lease_ref("w", two) }, progress: Some(progress) },
+        BatchItem::Command(Command::ReleaseLease(ReleaseLease {
             lease: lease_ref("w", two),
             cause: ReleaseCause::Worker,
         })),
     ];
     let before = handle.status().await.unwrap().position;
-    let answers = handle.together(steps).await.unwrap();
+    let answers = handle.decide(items.into()).await.unwrap();
     let committed = Answer::Reported(Verdict::Committed(Outcome::Completed));
     assert_eq!(answers[0], committed);
     assert_eq!(answers[1], committed);
