@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: the long form of the chaos tests, against a release build.
+//! `cargo xtask chaos`: runs the long form of the chaos tests, against a release build.
 
 use std::path::Path;
 
@@ -10,23 +10,23 @@ use crate::tools;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Run this scenario only; all of them when left out.
+    /// Run only this scenario. Default: all scenarios.
     #[arg(long)]
     scenario: Option<Scenario>,
-    /// The seed of the random choices; each run prints its own.
+    /// The seed of the random choices; each run prints its seed.
     #[arg(long)]
     seed: Option<u64>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Scenario {
-    /// SIGKILL, 100 times, at random moments and while it starts.
+    /// SIGKILL, 100 times, at random moments and during starts.
     Kill,
     /// SIGSTOP for longer than a lease, 30 times.
     Stop,
-    /// The wall clock an hour forth and back between starts.
+    /// The wall clock moves an hour forward and back between starts.
     Clock,
-    /// A disk that is full, and has space again.
+    /// The disk is full and later has space again.
     FullDisk,
     /// Workers of all contracts on one queue, under 80 kills and 20 stops.
     Contracts,
@@ -36,11 +36,11 @@ enum Scenario {
     Bazel,
 }
 
-/// The test binaries of the package `lessor` that have scenarios, and how the names of those tests begin.
+/// The test binaries of the package `lessor` that contain scenarios, and the prefix of their tests.
 const SUITES: [(&str, &str); 2] = [("chaos", ""), ("clients", "killed::")];
 
 impl Scenario {
-    /// Its test binary, and how the name of its test begins there.
+    /// The scenario's test binary and the prefix of its test.
     fn suite(self) -> (&'static str, &'static str) {
         match self {
             Self::Kill => ("chaos", "kill_"),

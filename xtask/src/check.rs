@@ -1,5 +1,5 @@
-//! `cargo xtask check`: format, clippy, tidy. The quick one comes first, so that a stray blank is not told
-//! after minutes of compilation.
+//! `cargo xtask check`: format, tidy, clippy. The quick checks come first, so that a misplaced blank is reported
+//! before minutes of compilation.
 
 use std::path::Path;
 

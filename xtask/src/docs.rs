@@ -1,4 +1,4 @@
-//! `cargo xtask docs`: the API documentation of our own crates.
+//! `cargo xtask docs`: builds the API documentation of our own crates.
 
 use std::path::Path;
 

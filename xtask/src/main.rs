@@ -1,7 +1,7 @@
-//! The one door to every developer command: `cargo xtask help` lists them.
+//! The entry point of all developer commands; `cargo xtask help` lists them.
 //!
-//! The same commands run on a laptop and in CI. Nothing here is part of the product, and nothing in the
-//! product depends on it.
+//! The same commands run on a laptop and in CI. Nothing here is part of the product, and the product does not
+//! depend on it.
 
 mod chaos;
 mod check;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Every developer command of Lessor. Start with `cargo xtask test`: it is what CI runs.
+/// Developer commands of Lessor. Start with `cargo xtask test`: CI runs the same.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = EXAMPLES)]
 struct Cli {
@@ -27,19 +27,19 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Everything that must hold before a change is merged: `check`, then every test of the workspace.
+    /// Run `check`, then every test of the workspace. Must pass before a change is merged.
     ///
-    /// Installs by package name what a test needs and the machine lacks (this needs root), and says so.
+    /// Installs missing tools that the tests need, by package name (this needs root), and prints what it installs.
     Test,
-    /// The checks without the tests: format, clippy with warnings as errors, tidy (the house rules as code).
+    /// Run the checks without the tests: format, tidy (the project's rules), clippy with warnings as errors.
     Check,
-    /// The long form of the chaos tests: the real binary, built for release, killed, stopped, starved of disk.
+    /// Run the long form of the chaos tests: kill, stop and fill the disk of the real binary, in a release build.
     ///
-    /// The short form is part of `test`. In the end every answer that the server ever gave must still be true.
+    /// The short form is part of `test`. At the end, every answer that the server gave must still be true.
     Chaos(chaos::Args),
-    /// Many simulated histories in a release build: one seed is one history, with its own faults.
+    /// Run many simulated histories in a release build: one seed gives one history, with its own faults.
     ///
-    /// Two thousand of them are part of `test`. A seed that fails is told event by event.
+    /// `test` runs two thousand of them. For a seed that fails, every event is printed.
     Sim(sim::Args),
     /// Build the API documentation of our own crates, with warnings as errors.
     Docs,
@@ -48,10 +48,10 @@ enum Command {
 const EXAMPLES: &str = "Examples:
   cargo xtask test                      before you push
   cargo xtask check                     while you work
-  cargo xtask sim --seeds 100000        many histories, for an hour to spare
-  cargo xtask sim --seeds 1 --from 7    one history again
-  cargo xtask chaos --scenario kill     one scenario in its long form
-  cargo xtask chaos --seed 7            the random choices of an earlier run again";
+  cargo xtask sim --seeds 100000        many histories, about an hour
+  cargo xtask sim --seeds 1 --from 7    repeat one history
+  cargo xtask chaos --scenario kill     one scenario, in its long form
+  cargo xtask chaos --seed 7            repeat the random choices of an earlier run";
 
 fn main() -> ExitCode {
     let root = repository_root();
@@ -71,10 +71,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// The directory above this crate, so that the commands work from any directory of the repository.
+/// The parent directory of this crate, so that the commands work from any directory of the repository.
 fn repository_root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().expect("xtask lies in the repository's root").to_path_buf()
+    here.parent().expect("xtask is a directory of the repository").to_path_buf()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: simulated histories in a release build.
+//! `cargo xtask sim`: runs simulated histories in a release build.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::steps::{cargo, run as run_command, step};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// How many seeds to run.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
-    /// The first of them.
+    /// The first seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
 }

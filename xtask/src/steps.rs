@@ -1,4 +1,4 @@
-//! Runs the steps of a command, each announced and timed, and stops at the first that fails.
+//! Runs the steps of a command, announces and times each step, and stops at the first failure.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,38 +16,38 @@ pub fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     result.with_context(|| format!("step `{name}`"))
 }
 
-/// Cargo as the toolchain that runs us, in the repository's root.
+/// Cargo of the toolchain that runs xtask, in the repository's root.
 pub fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
 }
 
-/// Runs a command with our own output streams and turns a non-zero exit into an error that names it.
+/// Runs a command with inherited output streams. A non-zero exit is an error that names the command.
 pub fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {}", shown(command)))?;
+    let status = command.status().with_context(|| format!("cannot start {}", render_command(command)))?;
     if !status.success() {
-        bail!("{} ended with {status}", shown(command));
+        bail!("{} ended with {status}", render_command(command));
     }
     Ok(())
 }
 
-/// Runs a command and gives its standard output as text.
+/// Runs a command and returns its standard output as text.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(std::process::Stdio::inherit())
         .output()
-        .with_context(|| format!("cannot start {}", shown(command)))?;
+        .with_context(|| format!("cannot start {}", render_command(command)))?;
     if !output.status.success() {
-        bail!("{} ended with {}", shown(command), output.status);
+        bail!("{} ended with {}", render_command(command), output.status);
     }
-    String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", shown(command)))
+    String::from_utf8(output.stdout).with_context(|| format!("{} printed no UTF-8", render_command(command)))
 }
 
-/// The command as one would type it, for messages.
-pub fn shown(command: &Command) -> String {
+/// Renders the command as a user would type it, for messages.
+pub fn render_command(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
-    let words = std::iter::once(program).chain(command.get_args());
-    let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
-    format!("`{}`", words.join(" "))
+    let arguments = std::iter::once(program).chain(command.get_args());
+    let arguments: Vec<_> = arguments.map(|argument| argument.to_string_lossy()).collect();
+    format!("`{}`", arguments.join(" "))
 }

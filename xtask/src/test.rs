@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the checks, then every test of the workspace, in one build without special features.
+//! `cargo xtask test`: runs the checks, then every test of the workspace, in one build without special features.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,59 +7,64 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::steps::{cargo, shown, step};
+use crate::steps::{cargo, render_command, step};
 use crate::{check, tools};
 
-/// The same random cases in every run, so that a change alone makes the difference between green and red.
-/// Plain `cargo test` takes new ones every time.
+/// Every run uses the same random cases, so that only a change can turn a green run red. Plain `cargo test` draws
+/// new cases each time.
 const CASES_SEED: &str = "20260101";
 
 pub fn run(root: &Path) -> Result<()> {
     let started = Instant::now();
     step("tools", tools::ensure_test_tools)?;
     check::run(root)?;
-    let tally = step("tests", || run_tests(root))?;
+    let counts = step("tests", || run_tests(root))?;
     println!(
         "{} passed, {} failed, {} ignored; everything took {:.0} s",
-        tally.passed,
-        tally.failed,
-        tally.ignored,
+        counts.passed,
+        counts.failed,
+        counts.ignored,
         started.elapsed().as_secs_f64()
     );
     Ok(())
 }
 
-/// Runs all tests even after a failure, so that one run tells everything that is broken.
-fn run_tests(root: &Path) -> Result<Tally> {
+/// Runs all tests even after a failure, so that one run reports everything that is broken.
+fn run_tests(root: &Path) -> Result<TestCounts> {
     let mut command = cargo(root);
     command.args(["test", "--workspace", "--no-fail-fast"]).stdout(Stdio::piped());
     command.env("PROPTEST_RNG_SEED", CASES_SEED);
-    let mut child = command.spawn().with_context(|| format!("cannot start {}", shown(&command)))?;
+    let mut child = command.spawn().with_context(|| format!("cannot start {}", render_command(&command)))?;
     let stdout = child.stdout.take().context("the test run has no output")?;
-    let mut tally = Tally::default();
+    let mut counts = TestCounts::default();
     for line in BufReader::new(stdout).split(b'\n') {
         let line = line.context("cannot read the output of the tests")?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
-        tally.add(&line);
+        counts.add(&line);
     }
     let status = child.wait()?;
     if !status.success() {
-        bail!("{} passed, {} failed ({} ended with {status})", tally.passed, tally.failed, shown(&command));
+        bail!(
+            "{} passed, {} failed ({} ended with {status})",
+            counts.passed,
+            counts.failed,
+            render_command(&command)
+        );
     }
-    Ok(tally)
+    Ok(counts)
 }
 
-/// The sums of the closing lines of all test binaries.
+/// The sums of the result lines of all test binaries.
 #[derive(Default, Debug, PartialEq)]
-struct Tally {
+struct TestCounts {
     passed: u64,
     failed: u64,
     ignored: u64,
 }
 
-impl Tally {
-    /// Reads a line like `test result: ok. 3 passed; 0 failed; 0 ignored; …`; other lines count nothing.
+impl TestCounts {
+    /// Parses a line like `test result: ok. 3 passed; 0 failed; 0 ignored; …` and ignores other lines.
     fn add(&mut self, line: &str) {
         let Some(rest) = line.strip_prefix("test result: ") else { return };
         for part in rest.split(['.', ';']) {
@@ -82,13 +87,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_closing_lines_of_all_binaries_are_summed() {
-        let mut tally = Tally::default();
-        tally.add("running 4 tests");
-        tally.add(
+    fn the_result_lines_of_all_binaries_are_summed() {
+        let mut counts = TestCounts::default();
+        counts.add("running 4 tests");
+        counts.add(
             "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
-        tally.add("test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s");
-        assert_eq!(tally, Tally { passed: 5, failed: 5, ignored: 1 });
+        counts.add("test result: FAILED. 2 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s");
+        assert_eq!(counts, TestCounts { passed: 5, failed: 5, ignored: 1 });
     }
 }

@@ -1,7 +1,7 @@
-//! Finds what the checks and tests need beyond cargo, and installs by package name what is missing.
+//! Finds the tools that checks and tests need beyond cargo, and installs missing tools by package name.
 //!
-//! Nothing is installed silently, and a tool that cannot be installed is an error: a test that is skipped for
-//! want of a tool would look like one that passed.
+//! Every installation is printed, and a tool that cannot be installed is an error: a test that is skipped because a
+//! tool is missing would look like a test that passed.
 
 use std::process::{Command, Stdio};
 
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::steps::run;
 
-/// A program that a test runs, how to see whether it is there, and the Debian package that has it.
+/// A program that a test runs, a command that shows whether the program is installed, and its Debian package.
 struct Tool {
     name: &'static str,
     probe: &'static [&'static str],
@@ -22,7 +22,7 @@ const TEST_TOOLS: &[Tool] = &[
         name: "faketime",
         probe: &["faketime", "--version"],
         package: "faketime",
-        needed_for: "starts of the server with another wall clock",
+        needed_for: "starting the server with another wall clock",
     },
     Tool {
         name: "mount",
@@ -76,7 +76,7 @@ const TEST_TOOLS: &[Tool] = &[
         name: "podman",
         probe: &["podman", "--version"],
         package: "podman",
-        needed_for: "commands in containers of the other engine",
+        needed_for: "commands in containers of Podman",
     },
     Tool {
         name: "runc",
@@ -88,7 +88,7 @@ const TEST_TOOLS: &[Tool] = &[
         name: "busybox",
         probe: &["busybox", "true"],
         package: "busybox-static",
-        needed_for: "the image that containers are made of",
+        needed_for: "the image of the test containers",
     },
     Tool {
         name: "ccache",
@@ -112,7 +112,7 @@ const TEST_TOOLS: &[Tool] = &[
         name: "git",
         probe: &["git", "--version"],
         package: "git",
-        needed_for: "the repository that moon asks for",
+        needed_for: "the repository that moon requires",
     },
 ];
 
@@ -122,7 +122,7 @@ const RUST_COMPONENTS: &[(&str, &[&str])] =
 
 pub fn ensure_rust_components() -> Result<()> {
     for (component, probe) in RUST_COMPONENTS {
-        if !answers(probe) {
+        if !runs(probe) {
             println!("installing the Rust component {component}");
             run(Command::new("rustup").args(["component", "add", component]))?;
         }
@@ -131,9 +131,9 @@ pub fn ensure_rust_components() -> Result<()> {
 }
 
 pub fn ensure_test_tools() -> Result<()> {
-    let missing: Vec<&Tool> = TEST_TOOLS.iter().filter(|tool| !answers(tool.probe)).collect();
+    let missing: Vec<&Tool> = TEST_TOOLS.iter().filter(|tool| !runs(tool.probe)).collect();
     if missing.is_empty() {
-        println!("nothing is missing");
+        println!("all tools are installed");
         return Ok(());
     }
     for tool in &missing {
@@ -142,13 +142,13 @@ pub fn ensure_test_tools() -> Result<()> {
     let packages: Vec<&str> = missing.iter().map(|tool| tool.package).collect();
     install(&packages)
         .with_context(|| format!("install by hand, as root: apt-get install {}", packages.join(" ")))?;
-    match missing.iter().find(|tool| !answers(tool.probe)) {
+    match missing.iter().find(|tool| !runs(tool.probe)) {
         Some(tool) => bail!("{} does not run although the package {} is installed", tool.name, tool.package),
         None => Ok(()),
     }
 }
 
-/// Tries with the package lists that are there first, and fetches new ones only when that fails.
+/// Tries the present package lists first, and fetches new lists only when this fails.
 fn install(packages: &[&str]) -> Result<()> {
     if run(apt_get(&["install", "--yes", "--no-install-recommends"]).args(packages)).is_ok() {
         return Ok(());
@@ -168,8 +168,8 @@ fn apt_get(arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether the program is there and runs.
-fn answers(probe: &[&str]) -> bool {
+/// Whether the program is installed and runs.
+fn runs(probe: &[&str]) -> bool {
     let (program, arguments) = probe.split_first().expect("a probe names a program");
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -179,16 +179,16 @@ fn answers(probe: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::steps::shown;
+    use crate::steps::render_command;
 
     #[test]
-    fn a_missing_program_does_not_answer() {
-        assert!(!answers(&["lessor-no-such-program", "--version"]));
-        assert!(answers(&["cargo", "--version"]));
+    fn a_missing_program_does_not_run() {
+        assert!(!runs(&["lessor-no-such-program", "--version"]));
+        assert!(runs(&["cargo", "--version"]));
     }
 
     #[test]
-    fn commands_are_shown_as_one_would_type_them() {
-        assert_eq!(shown(&apt_get(&["update"])), "`apt-get -qq -o Acquire::Retries=3 update`");
+    fn commands_are_rendered_as_a_user_would_type_them() {
+        assert_eq!(render_command(&apt_get(&["update"])), "`apt-get -qq -o Acquire::Retries=3 update`");
     }
 }

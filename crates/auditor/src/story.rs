@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use authority::event::{ExpiryCause, NextStep, TaskCreated};
 use authority::{CancelCause, Event, Position, TaskId, TaskState, Time};
-use ledger::explain::{DiscardReason, FinalReason, Step, Story, What};
+use ledger::explain::{DiscardReason, FinalReason, Step, StepKind, Timeline};
 
 use super::records::DEFAULT_MAX_ATTEMPTS;
 use super::truth::{LeaseTruth, Over, TaskTruth, Version};
@@ -21,24 +21,24 @@ impl Auditor {
         self.tasks.keys().copied()
     }
 
-    /// Judges the story of a task that was told from the records at or after `first`.
-    pub fn explained(&mut self, story: &Story, first: Position) -> Result<(), String> {
-        let id = story.task;
-        let wrong = |what: String| format!("the story of task {id}: {what}");
+    /// Judges the timeline of a task that was told from the records at or after `first`.
+    pub fn explained(&mut self, timeline: &Timeline, first: Position) -> Result<(), String> {
+        let id = timeline.task;
+        let wrong = |what: String| format!("the timeline of task {id}: {what}");
         let truth = self.tasks.get(&id).ok_or_else(|| wrong("nobody created the task".into()))?;
         let teller = Truth { auditor: self, id, task: truth, first };
-        teller.compare(story).map_err(wrong)?;
-        words(story).map_err(wrong)?;
-        if story.attempts > 1 {
+        teller.compare(timeline).map_err(wrong)?;
+        words(timeline).map_err(wrong)?;
+        if timeline.attempts > 1 {
             self.see(Reached::ExplainedRepeat);
         }
-        if story.is_purged {
+        if timeline.is_purged {
             self.see(Reached::ExplainedPurged);
         }
-        if story.is_truncated {
+        if timeline.is_truncated {
             self.see(Reached::ExplainedTruncated);
         }
-        if story.steps.iter().any(|step| matches!(step.what, What::Restarted { .. })) {
+        if timeline.steps.iter().any(|step| matches!(step.kind, StepKind::Restarted { .. })) {
             self.see(Reached::ExplainedRestart);
         }
         Ok(())
@@ -54,36 +54,36 @@ struct Truth<'a> {
 }
 
 impl<'a> Truth<'a> {
-    fn compare(&self, story: &Story) -> Result<(), String> {
+    fn compare(&self, timeline: &Timeline) -> Result<(), String> {
         let expected = self.steps();
-        for (told, true_one) in story.steps.iter().zip(&expected) {
+        for (told, true_one) in timeline.steps.iter().zip(&expected) {
             ensure(told == true_one, format!("it tells {told:?}, but what happened is {true_one:?}"))?;
         }
-        if let Some(missing) = expected.get(story.steps.len()) {
+        if let Some(missing) = expected.get(timeline.steps.len()) {
             return Err(format!("it leaves out {missing:?}"));
         }
-        if let Some(invented) = story.steps.get(expected.len()) {
+        if let Some(invented) = timeline.steps.get(expected.len()) {
             return Err(format!("it makes up {invented:?}"));
         }
         let kept: Vec<&Recorded> = self.own().collect();
         let created = kept.iter().rev().find_map(|record| creation(record));
         let queue = created.map(|event| &event.queue);
-        ensure(story.queue.as_ref() == queue, format!("its queue is {queue:?}"))?;
+        ensure(timeline.queue.as_ref() == queue, format!("its queue is {queue:?}"))?;
         let state = kept.iter().any(|record| tells_state(record)).then_some(self.task.state);
-        ensure(story.state == state, format!("it is said to be {:?}, but is {state:?}", story.state))?;
+        ensure(timeline.state == state, format!("it is said to be {:?}, but is {state:?}", timeline.state))?;
         let purged = self.task.purged_at.is_some_and(|position| position >= self.first);
-        ensure(story.is_purged == purged, "whether it was purged is wrong")?;
+        ensure(timeline.is_purged == purged, "whether it was purged is wrong")?;
         let begins = self.positions().first().and_then(|position| self.record(*position));
         let truncated = begins.is_some_and(|record| creation(record).is_none());
-        ensure(story.is_truncated == truncated, "whether its beginning is kept is wrong")?;
+        ensure(timeline.is_truncated == truncated, "whether its beginning is kept is wrong")?;
 
         let life = self.task.created().max(self.first);
         let grants = || self.task.leases.range(life..);
         let attempts = grants().map(|(_, lease)| lease.attempt).max().unwrap_or(0);
-        ensure(story.attempts == attempts, format!("it was granted {attempts} times"))?;
+        ensure(timeline.attempts == attempts, format!("it was granted {attempts} times"))?;
         let in_life = || kept.iter().filter(|record| record.position >= life);
         let releases = in_life().filter(|record| matches!(record.event, Event::LeaseReleased(_))).count();
-        ensure(story.releases as usize == releases, format!("it was given back {releases} times"))?;
+        ensure(timeline.releases as usize == releases, format!("it was given back {releases} times"))?;
         let for_a_lease = grants().filter_map(|(at, lease)| self.waited_ms(*at, lease.granted_at));
         let in_vain = in_life()
             .filter(|record| {
@@ -91,10 +91,10 @@ impl<'a> Truth<'a> {
             })
             .filter_map(|record| self.waited_ms(record.position, record.at));
         let waited: u64 = for_a_lease.chain(in_vain).sum();
-        ensure(story.waited_ms == waited, format!("it waited {waited} ms"))?;
+        ensure(timeline.waited_ms == waited, format!("it waited {waited} ms"))?;
         let ran: u64 =
             grants().filter_map(|(_, lease)| Some(self.end(lease)?.since_ms(lease.granted_at))).sum();
-        ensure(story.ran_ms == ran, format!("it ran {ran} ms"))
+        ensure(timeline.ran_ms == ran, format!("it ran {ran} ms"))
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -107,36 +107,36 @@ impl<'a> Truth<'a> {
         let held = self.held(position);
         let silent_ms = held.map(|(number, _)| at.since_ms(self.heard_at(number, position)));
         let what = match &record.event {
-            Event::TaskCreated(event) => What::Submitted {
+            Event::TaskCreated(event) => StepKind::Submitted {
                 queue: event.queue.name.clone(),
                 priority: event.priority,
                 delay_ms: event.not_before.map(|time| time.since_ms(at)).filter(|ms| *ms > 0),
-                redrive_of: event.extras.as_ref().and_then(|extras| extras.redrive_of),
+                redrive_of: event.options.as_ref().and_then(|options| options.redrive_of),
             },
             Event::LeaseGranted(event) => {
-                What::Leased { waited_ms: self.waited_ms(position, at), lease_ms: event.length_ms }
+                StepKind::Leased { waited_ms: self.waited_ms(position, at), lease_ms: event.length_ms }
             }
             Event::LeaseExtended(_) => return None,
-            Event::AttemptStarted(event) => What::Started { by: event.worker.clone() },
+            Event::AttemptStarted(event) => StepKind::Started { by: event.worker.clone() },
             Event::LeaseExpired(event) => {
-                let lease = self.task.leases.get(&event.lease)?;
-                What::Lost {
-                    cause: self.expiry_cause(event.lease, lease),
+                let lease = self.task.leases.get(&event.fencing_token)?;
+                StepKind::Lost {
+                    cause: self.expiry_cause(event.fencing_token, lease),
                     silent_ms,
                     is_last: event.exhausted,
                 }
             }
-            Event::LeaseReleased(event) => What::Released { cause: event.cause },
+            Event::LeaseReleased(event) => StepKind::Released { cause: event.cause },
             Event::TaskFailed(event) => match event.next {
                 NextStep::RetryAt(time) => {
-                    What::Failed { error: event.error.clone(), retry_ms: time.since_ms(at) }
+                    StepKind::Failed { error: event.error.clone(), retry_ms: time.since_ms(at) }
                 }
                 NextStep::Final => {
-                    What::FailedForGood { error: event.error.clone(), why: self.why_final(position) }
+                    StepKind::FailedForGood { error: event.error.clone(), why: self.why_final(position) }
                 }
             },
-            Event::TaskCompleted(event) => What::Completed { result_bytes: event.result.len() },
-            Event::TaskDead(event) => What::Dead {
+            Event::TaskCompleted(event) => StepKind::Completed { result_bytes: event.result.len() },
+            Event::TaskDead(event) => StepKind::Dead {
                 reason: event.reason,
                 detail: event.detail.clone(),
                 error: event.report.as_ref().map(|report| report.error.clone()),
@@ -144,20 +144,21 @@ impl<'a> Truth<'a> {
                 cancel: self.cancel_before(position),
             },
             Event::TaskCancelled(event) => {
-                let lease = self.known_lease(event.lease);
-                let step = self.bare(record, What::Discarded { why: self.why_discarded(event.lease) });
+                let lease = self.known_lease(event.fencing_token);
+                let step =
+                    self.bare(record, StepKind::Discarded { why: self.why_discarded(event.fencing_token) });
                 let worker = lease.map(|lease| lease.worker.clone());
                 return Some(Step { attempt: Some(event.attempt), worker, ..step });
             }
-            Event::CancelRequested(event) => What::AskedToStop {
+            Event::CancelRequested(event) => StepKind::AskedToStop {
                 cause: event.cause,
                 reason: event.reason.clone(),
                 grace_ms: event.grace_until.since_ms(at),
             },
-            Event::OperationAttached(event) => What::WaiterJoined { operation: event.operation.clone() },
-            Event::OperationDetached(event) => What::WaiterLeft { operation: event.operation.clone() },
-            Event::TasksPurged(_) => What::Purged,
-            Event::OwnerTookOver(event) => What::Restarted { epoch: event.epoch },
+            Event::OperationAttached(event) => StepKind::WaiterJoined { operation: event.operation.clone() },
+            Event::OperationDetached(event) => StepKind::WaiterLeft { operation: event.operation.clone() },
+            Event::TasksPurged(_) => StepKind::Purged,
+            Event::OwnerTookOver(event) => StepKind::Restarted { epoch: event.epoch },
             Event::QueueConfigured(_) | Event::TokenKeyRotated(_) => return None,
         };
         let mut step = self.bare(record, what);
@@ -166,16 +167,16 @@ impl<'a> Truth<'a> {
             step.worker = Some(lease.worker.clone());
             if lease.over.is_some_and(|(over, _)| over == position) {
                 step.ran_ms = Some(at.since_ms(lease.granted_at));
-                let extended = |record: &&Recorded| matches!(&record.event, Event::LeaseExtended(event) if event.lease == number);
+                let extended = |record: &&Recorded| matches!(&record.event, Event::LeaseExtended(event) if event.fencing_token == number);
                 step.extensions = Some(self.own().filter(extended).count() as u32);
             }
         }
         Some(step)
     }
 
-    fn bare(&self, record: &Recorded, what: What) -> Step {
+    fn bare(&self, record: &Recorded, kind: StepKind) -> Step {
         let (position, at) = (record.position, record.at);
-        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, what }
+        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, kind }
     }
 
     fn record(&self, position: Position) -> Option<&'a Recorded> {
@@ -233,8 +234,8 @@ impl<'a> Truth<'a> {
             record.position < before
                 && match &record.event {
                     Event::LeaseGranted(_) => record.position == lease,
-                    Event::LeaseExtended(event) => event.lease == lease,
-                    Event::AttemptStarted(event) => event.lease == lease,
+                    Event::LeaseExtended(event) => event.fencing_token == lease,
+                    Event::AttemptStarted(event) => event.fencing_token == lease,
                     _ => false,
                 }
         });
@@ -270,7 +271,7 @@ impl<'a> Truth<'a> {
 
     fn expiry_cause(&self, number: Position, lease: &LeaseTruth) -> ExpiryCause {
         let created = self.created_before(number).and_then(creation);
-        let timeout_ms = created.and_then(|event| event.extras.as_ref()?.timeout_ms);
+        let timeout_ms = created.and_then(|event| event.options.as_ref()?.timeout_ms);
         let limit = timeout_ms.map(|ms| lease.granted_at.plus_ms(ms));
         match limit.is_some_and(|limit| lease.expires_at() >= limit) {
             true => ExpiryCause::Timeout,
@@ -313,7 +314,7 @@ impl<'a> Truth<'a> {
         else {
             return FinalReason::Unknown;
         };
-        let own = created.extras.as_ref().and_then(|extras| extras.max_attempts);
+        let own = created.options.as_ref().and_then(|options| options.max_attempts);
         let configured = self.general().filter(|record| record.position < position).filter_map(|record| {
             match &record.event {
                 Event::QueueConfigured(event) if event.queue == created.queue => {
@@ -354,12 +355,12 @@ fn tells_state(record: &Recorded) -> bool {
 }
 
 /// The words name the attempt and the worker of every step that is about one, and the summary says why it ran again.
-fn words(story: &Story) -> Result<(), String> {
-    for step in &story.steps {
-        let words = step.words();
+fn words(timeline: &Timeline) -> Result<(), String> {
+    for step in &timeline.steps {
+        let words = step.render();
         ensure(!words.is_empty(), format!("there are no words for {step:?}"))?;
-        let about_an_attempt = match &step.what {
-            What::Leased { .. } | What::Discarded { .. } | What::Restarted { .. } => true,
+        let about_an_attempt = match &step.kind {
+            StepKind::Leased { .. } | StepKind::Discarded { .. } | StepKind::Restarted { .. } => true,
             what => what.ends_an_attempt() && step.attempt.is_some(),
         };
         if let Some(attempt) = step.attempt.filter(|_| about_an_attempt) {
@@ -372,12 +373,12 @@ fn words(story: &Story) -> Result<(), String> {
             ensure(words.contains(&**worker), format!("\"{words}\" does not name {worker}"))?;
         }
     }
-    let summary = story.summary();
+    let summary = timeline.summary();
     ensure(!summary.is_empty(), "there is no summary")?;
-    if story.attempts > 1 {
-        let times = format!("{} times", story.attempts);
+    if timeline.attempts > 1 {
+        let times = format!("{} times", timeline.attempts);
         ensure(summary.contains(&times), format!("\"{summary}\" does not say {times}"))?;
     }
-    let finished = matches!(story.state, Some(TaskState::Completed | TaskState::Failed | TaskState::Dead));
+    let finished = matches!(timeline.state, Some(TaskState::Completed | TaskState::Failed | TaskState::Dead));
     ensure(!finished || !summary.contains("it waits"), format!("\"{summary}\" says that it goes on"))
 }

@@ -267,7 +267,7 @@ fn unexpected(reply: impl fmt::Debug) -> Unavailable {
 
 #[cfg(test)]
 mod tests {
-    use authority::{Digest, Extras, Outcome, Properties};
+    use authority::{Digest, Outcome, Properties, TaskOptions};
 
     use super::*;
     use crate::{ClusterId, Options};
@@ -323,7 +323,7 @@ mod tests {
             priority: 0,
             delay_ms: 0,
             properties: Arc::new(Properties::default()),
-            extras: Some(Arc::new(Extras { lease_ms: Some(500), ..Extras::default() })),
+            options: Some(Arc::new(TaskOptions { lease_ms: Some(500), ..TaskOptions::default() })),
             operation: None,
         }
     }

@@ -1,8 +1,8 @@
 //! A task's history: a walk back from its last record, each naming the one before it.
 
-use authority::{Event, Position, Time};
+use authority::Position;
 use ledger::file::Reader;
-use ledger::record;
+use ledger::{HistoryRecord, record};
 
 use crate::request::Unavailable;
 
@@ -15,13 +15,6 @@ pub struct History {
     pub records: Vec<HistoryRecord>,
     /// Whether older records exist or existed that are not shown.
     pub truncated: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HistoryRecord {
-    pub position: Position,
-    pub at: Time,
-    pub event: Event,
 }
 
 #[derive(Debug, thiserror::Error)]

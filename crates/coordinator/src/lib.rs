@@ -3,31 +3,31 @@
 //! It takes everything that has arrived since the last batch, decides and applies each, makes the records durable
 //! with one sync, and only then lets the answers out.
 
+mod batch_stats;
 mod clock;
 mod driver;
-mod effects;
 pub mod engine;
-mod follower;
 mod handle;
 mod history;
 mod journal_line;
 mod metrics;
+mod projection;
+mod projection_runner;
 mod request;
-mod tally;
 mod waiting;
 
+pub use batch_stats::BatchStats;
 pub use clock::{Clock, first_time, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};
-pub use effects::Effect;
 pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
-pub use follower::Follower;
 pub use handle::Handle;
-pub use history::{History, HistoryError, HistoryReader, HistoryRecord, MAX_HISTORY_RECORDS};
+pub use history::{History, HistoryError, HistoryReader, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;
-pub use ledger::file::ClusterId;
+pub use ledger::{HistoryRecord, file::ClusterId};
 pub use metrics::Metrics;
+pub use projection::Projection;
+pub use projection_runner::ProjectionRunner;
 pub use request::{
     Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
     WaitCondition, WorkerView,
 };
-pub use tally::Tally;

@@ -10,8 +10,8 @@ use authority::{Answer, DeadReason};
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets};
 
+use crate::batch_stats::BatchStats;
 use crate::request::Reply;
-use crate::tally::Tally;
 
 /// From a millisecond to about nine hours.
 const TASK_BUCKETS: (f64, f64, usize) = (0.001, 4.0, 13);
@@ -109,24 +109,24 @@ impl Metrics {
     }
 
     /// A batch is durable.
-    pub(crate) fn batch(&self, bytes: usize, took: Duration, tally: &Tally) {
+    pub(crate) fn batch(&self, bytes: usize, took: Duration, stats: &BatchStats) {
         self.sync.observe(took.as_secs_f64());
         self.batch_bytes.observe(bytes as f64);
-        self.batch_records.observe(tally.records as f64);
-        self.submitted.inc_by(tally.submitted);
-        self.completed.inc_by(tally.completed);
-        self.failed.inc_by(tally.failed);
-        self.retried.inc_by(tally.retried);
-        self.granted.inc_by(tally.granted);
-        self.extended.inc_by(tally.extended);
-        self.released.inc_by(tally.released);
-        add(&self.expired, "silence", tally.expired_by_silence);
-        add(&self.expired, "timeout", tally.expired_by_timeout);
-        for (reason, count) in DeadReason::ALL.iter().zip(tally.dead) {
+        self.batch_records.observe(stats.records as f64);
+        self.submitted.inc_by(stats.submitted);
+        self.completed.inc_by(stats.completed);
+        self.failed.inc_by(stats.failed);
+        self.retried.inc_by(stats.retried);
+        self.granted.inc_by(stats.granted);
+        self.extended.inc_by(stats.extended);
+        self.released.inc_by(stats.released);
+        add(&self.expired, "silence", stats.expired_by_silence);
+        add(&self.expired, "timeout", stats.expired_by_timeout);
+        for (reason, count) in DeadReason::ALL.iter().zip(stats.dead) {
             add(&self.dead, reason.name(), count);
         }
-        tally.waited_ms.iter().for_each(|ms| self.queue_time.observe(seconds(*ms)));
-        tally.ran_ms.iter().for_each(|ms| self.execution_time.observe(seconds(*ms)));
+        stats.waited_ms.iter().for_each(|ms| self.queue_time.observe(seconds(*ms)));
+        stats.ran_ms.iter().for_each(|ms| self.execution_time.observe(seconds(*ms)));
     }
 
     /// An answer is out.
@@ -182,9 +182,14 @@ mod tests {
         metrics.register(&registry).unwrap();
         assert_eq!(registry.gather().len(), 15);
         assert!(metrics.register(&registry).is_err(), "nothing is shown twice");
-        let tally =
-            Tally { records: 3, submitted: 2, dead: [0, 0, 1, 0, 0], waited_ms: vec![5], ..Tally::default() };
-        metrics.batch(700, Duration::from_millis(1), &tally);
+        let stats = BatchStats {
+            records: 3,
+            submitted: 2,
+            dead: [0, 0, 1, 0, 0],
+            waited_ms: vec![5],
+            ..BatchStats::default()
+        };
+        metrics.batch(700, Duration::from_millis(1), &stats);
         assert_eq!((metrics.submitted.get(), metrics.completed.get()), (2, 0));
         assert_eq!(metrics.dead.with_label_values(&[DeadReason::ALL[2].name()]).get(), 1);
         assert_eq!((metrics.queue_time.get_sample_count(), metrics.sync.get_sample_count()), (1, 1));

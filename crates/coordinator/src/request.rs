@@ -10,7 +10,7 @@ use authority::{
 };
 use smallvec::{SmallVec, smallvec};
 
-use crate::engine::{Registered, Room};
+use crate::engine::{DiskSpace, Registered};
 
 #[derive(Clone, Debug)]
 pub enum Request {
@@ -216,7 +216,7 @@ pub struct Status {
     pub state_bytes: usize,
     pub max_state_bytes: usize,
     pub polls: usize,
-    pub room: Room,
+    pub disk_space: DiskSpace,
 }
 
 /// How much waits and runs in some queues.

@@ -11,7 +11,7 @@ use authority::command::{
     Verdict,
 };
 use authority::{Answer, Command, Digest, Outcome, Properties, QueueConfig, State, TaskId, TaskState, Time};
-use coordinator::engine::{Engine, ReplyTo, Room};
+use coordinator::engine::{DiskSpace, Engine, ReplyTo};
 use coordinator::{BatchItem, Read, Reply, Request, Unavailable, WaitCondition};
 use support::{completion, lease, lease_ref, queue, scope, submit};
 
@@ -360,7 +360,7 @@ fn d4_on_a_full_disk_the_running_finish_and_nothing_new_begins() {
     engine.receive(poll("w", 0), Time(0), caller(3));
     sync(&mut engine);
     let grant = grants(&answers(&mut engine)[2].1).remove(0);
-    engine.set_room(Room::FinishOnly);
+    engine.set_disk_space(DiskSpace::FinishOnly);
     engine.receive(submit_request(submit(3, "q")), Time(1), caller(4));
     engine.receive(poll("w", 9_000), Time(1), caller(5));
     engine.receive(complete(completion("w", &grant)), Time(2), caller(6));
@@ -371,10 +371,10 @@ fn d4_on_a_full_disk_the_running_finish_and_nothing_new_begins() {
     let refused = Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace));
     assert_eq!(answer(0), (4, Some(refused)));
     assert_eq!(answer(1), (6, Some(Answer::Reported(Verdict::Committed(Outcome::Completed)))));
-    engine.set_room(Room::Nothing);
+    engine.set_disk_space(DiskSpace::Nothing);
     engine.receive(complete(completion("w", &grant)), Time(3), caller(7));
     assert!(matches!(answers(&mut engine)[0], (7, Reply::Unavailable(Unavailable::NoSpace))));
-    engine.set_room(Room::Plenty);
+    engine.set_disk_space(DiskSpace::Plenty);
     engine.tick(Time(4));
     sync(&mut engine);
     assert_eq!(callers(&mut engine), [5], "the poll is served as soon as there is room");

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{State, TaskId};
-use ledger::Rebuild;
+use ledger::Recovery;
 use ledger::digest::state_digest;
 use ledger::file::{FileLedger, Inspection};
-use ledger::past::verify;
+use ledger::time_travel::verify;
 use support::{completion, lease, options, submit};
 
 fn ledger(directory: &std::path::Path) -> FileLedger {
@@ -18,9 +18,9 @@ fn ledger(directory: &std::path::Path) -> FileLedger {
 
 /// Replays a whole ledger without its snapshots.
 fn full_replay(directory: &std::path::Path) -> State {
-    let mut rebuild = Rebuild::new();
-    ledger(directory).replay(rebuild.next(), |at, bytes| rebuild.apply(at, bytes).map(|_| ())).unwrap();
-    rebuild.into_state()
+    let mut recovery = Recovery::new();
+    ledger(directory).replay(recovery.next(), |at, bytes| recovery.apply(at, bytes).map(|_| ())).unwrap();
+    recovery.into_state()
 }
 
 fn count_snapshots(directory: &std::path::Path) -> usize {
@@ -59,7 +59,7 @@ async fn a_restart_from_a_snapshot_taken_under_load_equals_a_full_replay() {
 
     let replayed = full_replay(dir.path());
     replayed.check_invariants().unwrap();
-    let restored = Rebuild::newest(&ledger(dir.path())).unwrap().into_state();
+    let restored = Recovery::newest(&ledger(dir.path())).unwrap().into_state();
     restored.check_invariants().unwrap();
     assert_eq!(state_digest(&restored), state_digest(&replayed));
 

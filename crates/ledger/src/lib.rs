@@ -8,11 +8,13 @@ pub mod digest;
 pub mod disk;
 pub mod explain;
 pub mod file;
+mod history_record;
 mod ledger;
-pub mod past;
-mod rebuild;
 pub mod record;
+mod recovery;
+pub mod time_travel;
 
 pub use authority::Position;
+pub use history_record::HistoryRecord;
 pub use ledger::{Ledger, SnapshotSink, SnapshotSource};
-pub use rebuild::{Rebuild, RebuildError};
+pub use recovery::{Recovery, RecoveryError};

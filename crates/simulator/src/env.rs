@@ -169,7 +169,7 @@ impl<'a> Env<'a> {
         self.note(&[2, ask], || format!("tell {ask}: {}", short(&reply)));
         self.auditor.read(&Entry::Told { ask, reply: reply.clone(), kept })?;
         if let Reply::Leased(grants) = &reply {
-            self.issued.extend(grants.iter().map(|grant| (grant.lease, grant.lease_ref())));
+            self.issued.extend(grants.iter().map(|grant| (grant.fencing_token, grant.lease_ref())));
         }
         if self.is_lost(ticket.actor, false) {
             self.reach.bump(Reached::LostAnswer);
@@ -214,7 +214,8 @@ impl<'a> Env<'a> {
     }
 
     fn is_issued(&self, lease: Option<&LeaseRef>) -> bool {
-        self.swarm.edge_broken || lease.is_none_or(|lease| self.issued.get(&lease.lease) == Some(lease))
+        self.swarm.edge_broken
+            || lease.is_none_or(|lease| self.issued.get(&lease.fencing_token) == Some(lease))
     }
 
     fn is_lost(&mut self, actor: usize, to_coordinator: bool) -> bool {

@@ -5,21 +5,22 @@ use auditor::Auditor;
 use auditor::history::Entry;
 use authority::event::{ExpiryCause, ReleaseCause};
 use authority::{Event, Position, TaskState};
-use ledger::explain::{DiscardReason, FinalReason, Past, Story, What, explain};
+use ledger::HistoryRecord;
+use ledger::explain::{DiscardReason, FinalReason, StepKind, Timeline, explain};
 
-/// Histories that are searched for a story that the change fits.
+/// Histories that are searched for a timeline that the change fits.
 const MOST_SEEDS: u64 = 80;
 
-/// Changes a story, unless the change does not fit it.
-type Change = fn(&mut Story) -> bool;
+/// Changes a timeline, unless the change does not fit it.
+type Change = fn(&mut Timeline) -> bool;
 
 /// The records of a history, and an auditor that has read it.
-fn past(seed: u64) -> (Auditor, Vec<Past>) {
+fn past(seed: u64) -> (Auditor, Vec<HistoryRecord>) {
     let (rules, history) = simulator::record(seed).expect("a history without fault");
     let auditor = Auditor::audit(rules, &history).expect("a history without fault");
     let records = history.into_iter().filter_map(|entry| match entry {
         Entry::Recorded(record) => {
-            Some(Past { position: record.position, at: record.at, event: record.event })
+            Some(HistoryRecord { position: record.position, at: record.at, event: record.event })
         }
         _ => None,
     });
@@ -30,10 +31,10 @@ fn must_be_found(change: Change) {
     for seed in 0..MOST_SEEDS {
         let (mut auditor, records) = past(seed);
         for task in auditor.tasks().collect::<Vec<_>>() {
-            let mut story = explain(task, &records);
-            assert_eq!(auditor.explained(&story, Position(1)), Ok(()), "seed {seed}: before the change");
-            if change(&mut story) {
-                assert!(auditor.explained(&story, Position(1)).is_err(), "seed {seed}: task {task}");
+            let mut timeline = explain(task, &records);
+            assert_eq!(auditor.explained(&timeline, Position(1)), Ok(()), "seed {seed}: before the change");
+            if change(&mut timeline) {
+                assert!(auditor.explained(&timeline, Position(1)).is_err(), "seed {seed}: task {task}");
                 return;
             }
         }
@@ -42,42 +43,44 @@ fn must_be_found(change: Change) {
 }
 
 /// Changes the first step that `change` wants to change.
-fn change_step(story: &mut Story, change: impl Fn(&mut What) -> bool) -> bool {
-    story.steps.iter_mut().any(|step| change(&mut step.what))
+fn change_step(timeline: &mut Timeline, change: impl Fn(&mut StepKind) -> bool) -> bool {
+    timeline.steps.iter_mut().any(|step| change(&mut step.kind))
 }
 
-fn leased_again(what: &What) -> bool {
-    matches!(what, What::Leased { .. })
+fn leased_again(what: &StepKind) -> bool {
+    matches!(what, StepKind::Leased { .. })
 }
 
 #[test]
 fn an_attempt_that_is_left_out_is_found() {
-    must_be_found(|story| {
-        let again = story.steps.iter().rposition(|step| leased_again(&step.what));
-        let Some(again) = again.filter(|_| story.attempts > 1) else { return false };
-        story.steps.remove(again);
+    must_be_found(|timeline| {
+        let again = timeline.steps.iter().rposition(|step| leased_again(&step.kind));
+        let Some(again) = again.filter(|_| timeline.attempts > 1) else { return false };
+        timeline.steps.remove(again);
         true
     });
 }
 
 #[test]
 fn an_attempt_that_never_was_is_found() {
-    must_be_found(|story| {
-        let Some(last) = story.steps.iter().rposition(|step| leased_again(&step.what)) else { return false };
-        let mut again = story.steps[last].clone();
+    must_be_found(|timeline| {
+        let Some(last) = timeline.steps.iter().rposition(|step| leased_again(&step.kind)) else {
+            return false;
+        };
+        let mut again = timeline.steps[last].clone();
         again.attempt = again.attempt.map(|attempt| attempt + 1);
-        story.steps.push(again);
+        timeline.steps.push(again);
         true
     });
 }
 
 #[test]
 fn another_cause_for_the_repeat_is_found() {
-    must_be_found(|story| {
-        story.attempts > 1
-            && change_step(story, |what| match what {
-                What::Lost { .. } => {
-                    *what = What::Released { cause: ReleaseCause::Worker };
+    must_be_found(|timeline| {
+        timeline.attempts > 1
+            && change_step(timeline, |what| match what {
+                StepKind::Lost { .. } => {
+                    *what = StepKind::Released { cause: ReleaseCause::Worker };
                     true
                 }
                 _ => false,
@@ -87,9 +90,9 @@ fn another_cause_for_the_repeat_is_found() {
 
 #[test]
 fn a_time_limit_told_as_silence_is_found() {
-    must_be_found(|story| {
-        change_step(story, |what| match what {
-            What::Lost { cause, .. } if *cause == ExpiryCause::Timeout => {
+    must_be_found(|timeline| {
+        change_step(timeline, |what| match what {
+            StepKind::Lost { cause, .. } if *cause == ExpiryCause::Timeout => {
                 *cause = ExpiryCause::Silence;
                 true
             }
@@ -100,8 +103,8 @@ fn a_time_limit_told_as_silence_is_found() {
 
 #[test]
 fn another_worker_is_found() {
-    must_be_found(|story| {
-        let Some(step) = story.steps.iter_mut().find(|step| step.worker.is_some()) else { return false };
+    must_be_found(|timeline| {
+        let Some(step) = timeline.steps.iter_mut().find(|step| step.worker.is_some()) else { return false };
         step.worker = Some("somebody".into());
         true
     });
@@ -109,8 +112,10 @@ fn another_worker_is_found() {
 
 #[test]
 fn another_lease_is_found() {
-    must_be_found(|story| {
-        let Some(step) = story.steps.iter_mut().find(|step| leased_again(&step.what)) else { return false };
+    must_be_found(|timeline| {
+        let Some(step) = timeline.steps.iter_mut().find(|step| leased_again(&step.kind)) else {
+            return false;
+        };
         step.position = step.position.next();
         true
     });
@@ -118,10 +123,10 @@ fn another_lease_is_found() {
 
 #[test]
 fn steps_out_of_order_are_found() {
-    must_be_found(|story| {
-        let swaps = story.steps.len() > 3;
+    must_be_found(|timeline| {
+        let swaps = timeline.steps.len() > 3;
         if swaps {
-            story.steps.swap(1, 2);
+            timeline.steps.swap(1, 2);
         }
         swaps
     });
@@ -129,9 +134,9 @@ fn steps_out_of_order_are_found() {
 
 #[test]
 fn a_last_attempt_told_as_not_worth_another_is_found() {
-    must_be_found(|story| {
-        change_step(story, |what| match what {
-            What::FailedForGood { why, .. } if matches!(why, FinalReason::LastAttempt { .. }) => {
+    must_be_found(|timeline| {
+        change_step(timeline, |what| match what {
+            StepKind::FailedForGood { why, .. } if matches!(why, FinalReason::LastAttempt { .. }) => {
                 *why = FinalReason::NotRetryable;
                 true
             }
@@ -142,9 +147,9 @@ fn a_last_attempt_told_as_not_worth_another_is_found() {
 
 #[test]
 fn a_discarded_report_with_another_reason_is_found() {
-    must_be_found(|story| {
-        change_step(story, |what| match what {
-            What::Discarded { why } if *why == DiscardReason::Lost => {
+    must_be_found(|timeline| {
+        change_step(timeline, |what| match what {
+            StepKind::Discarded { why } if *why == DiscardReason::Lost => {
                 *why = DiscardReason::Released;
                 true
             }
@@ -155,10 +160,10 @@ fn a_discarded_report_with_another_reason_is_found() {
 
 #[test]
 fn another_end_is_found() {
-    must_be_found(|story| {
-        let completed = story.state == Some(TaskState::Completed);
+    must_be_found(|timeline| {
+        let completed = timeline.state == Some(TaskState::Completed);
         if completed {
-            story.state = Some(TaskState::Failed);
+            timeline.state = Some(TaskState::Failed);
         }
         completed
     });
@@ -166,25 +171,25 @@ fn another_end_is_found() {
 
 #[test]
 fn totals_that_do_not_add_up_are_found() {
-    must_be_found(|story| {
-        story.attempts += 1;
+    must_be_found(|timeline| {
+        timeline.attempts += 1;
         true
     });
-    must_be_found(|story| {
-        story.waited_ms += 1;
+    must_be_found(|timeline| {
+        timeline.waited_ms += 1;
         true
     });
-    must_be_found(|story| {
-        story.ran_ms += 1;
+    must_be_found(|timeline| {
+        timeline.ran_ms += 1;
         true
     });
-    must_be_found(|story| {
-        story.is_purged = !story.is_purged;
+    must_be_found(|timeline| {
+        timeline.is_purged = !timeline.is_purged;
         true
     });
 }
 
-/// An `explain` that passes over one kind of record tells a story that is found wrong wherever there is such a record.
+/// An `explain` that passes over one kind of record tells a timeline that is found wrong wherever there is such a record.
 #[test]
 fn an_explain_that_passes_over_a_kind_of_record_is_found() {
     let kinds = [
@@ -206,7 +211,7 @@ fn an_explain_that_passes_over_a_kind_of_record_is_found() {
     for kind in kinds {
         let found = (0..MOST_SEEDS).any(|seed| {
             let (mut auditor, records) = past(seed);
-            let concerned = |record: &&Past| record.event.name() == kind;
+            let concerned = |record: &&HistoryRecord| record.event.name() == kind;
             let Some(task) = records.iter().find(concerned).and_then(task_of) else { return false };
             let passed: Vec<_> = records.iter().filter(|record| !concerned(record)).cloned().collect();
             assert!(
@@ -219,7 +224,7 @@ fn an_explain_that_passes_over_a_kind_of_record_is_found() {
     }
 }
 
-fn task_of(record: &Past) -> Option<authority::TaskId> {
+fn task_of(record: &HistoryRecord) -> Option<authority::TaskId> {
     match &record.event {
         Event::TasksPurged(event) => event.tasks.first().copied(),
         event => event.task(),

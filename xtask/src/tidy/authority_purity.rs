@@ -1,13 +1,12 @@
-//! The authority's sources name no clock, no I/O, no threads: what its dependencies cannot bring in, the
-//! standard library could.
+//! Checks that the authority's sources use no clock, I/O, threads or randomness. `dependency_direction` checks its
+//! dependencies; this rule checks its use of the standard library.
 
 use super::Finding;
 use super::repository::Repository;
 
 const SOURCES: &str = "crates/authority/src/";
-/// The switch by which a test plants bugs keeps what is planted. Nothing else remembers anything, and without the test
-/// neither does it: see `planted_bugs`.
-const SWITCH: &str = "crates/authority/src/quirk.rs";
+/// Injected bugs are switched on by a thread-local in this file, only with the feature that `injected_bugs` checks.
+const SWITCH: &str = "crates/authority/src/injected_bug.rs";
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::io",

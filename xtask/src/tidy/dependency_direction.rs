@@ -1,10 +1,10 @@
-//! Which of our crates may use which: the arrows of the architecture, from the inside out.
+//! Checks which of our crates may depend on which, from the inside out.
 
 use super::Finding;
 use super::repository::{Package, Repository};
 
-/// A crate and those of our own crates that it may use. A crate that is not here is an error, so that a new
-/// one gets its place on the day it appears.
+/// Each crate and our own crates that it may use. A crate that is not listed is an error, so a new crate must be
+/// added here.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("authority", &[]),
     ("ledger", &["authority"]),
@@ -25,14 +25,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// Crates that exist for tests and never become part of the product.
+/// Crates for tests only, never part of the product.
 const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos"];
 
-/// Outer crates that a crate's own tests may use: both ends of a contract, where one cannot be tested without the other.
+/// Outer crates that a crate's own tests may use, because one end of a contract cannot be tested without the other.
 const MAY_TEST_WITH: &[(&str, &[&str])] = &[("worker", &["coordinator", "server"])];
 
-/// The only foreign crates that the authority may use: data structures and derives, nothing that does I/O,
-/// tells time or draws random numbers.
+/// The only external crates that the authority may use: data structures and derives, nothing that does I/O, reads a
+/// clock or draws random numbers.
 const AUTHORITY_MAY_USE: &[&str] =
     &["arrayvec", "bitflags", "foldhash", "hashbrown", "indexmap", "slab", "smallvec", "thiserror"];
 
@@ -44,7 +44,7 @@ fn check_package(package: &Package) -> Vec<Finding> {
     let manifest = if package.name == "xtask" { "xtask".into() } else { format!("crates/{}", package.name) };
     let finding = |message: String| Finding::new(format!("{manifest}/Cargo.toml"), 0, message);
     let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == package.name) else {
-        return vec![finding(format!("`{}` has no place in dependency_direction.rs", package.name))];
+        return vec![finding(format!("`{}` is not listed in dependency_direction.rs", package.name))];
     };
     let mut findings = Vec::new();
     for dependency in &package.dependencies {
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_from_inner_to_outer_is_found() {
+    fn a_dependency_on_an_outer_crate_is_found() {
         assert_eq!(messages(own_package("ledger", &["./server"])), ["`ledger` may not use `server`"]);
         assert_eq!(messages(own_package("authority", &["./wire"])), ["`authority` may not use `wire`"]);
         assert_eq!(messages(own_package("server", &["./coordinator", "./wire", "axum"])), [""; 0]);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_place_is_found() {
+    fn a_crate_that_is_not_listed_is_found() {
         assert_eq!(messages(own_package("gadgets", &[])).len(), 1);
     }
 }

@@ -1,4 +1,5 @@
-//! docs/dependencies.md and the workspace name the same crates, and no crate of ours uses another.
+//! Checks that docs/dependencies.md and `[workspace.dependencies]` list the same crates, and that our crates take every
+//! dependency from the workspace.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +20,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
             continue;
         };
         if !declared.contains(name) {
-            findings.push(Finding::new(DOCUMENT, number, format!("`{name}` is no dependency")));
+            findings.push(Finding::new(DOCUMENT, number, format!("`{name}` is not a dependency")));
         }
         if reason.trim_matches([':', ' ']).is_empty() {
             findings.push(Finding::new(DOCUMENT, number, format!("`{name}` has no reason")));
@@ -34,7 +35,8 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
     for package in repository.own_packages() {
         for dependency in package.dependencies.iter().filter(|dependency| dependency.path.is_none()) {
             if !declared.contains(&dependency.name) {
-                let message = format!("`{}` uses `{}` past the workspace", package.name, dependency.name);
+                let message =
+                    format!("`{}` does not take `{}` from the workspace", package.name, dependency.name);
                 findings.push(Finding::new("Cargo.toml", 0, message));
             }
         }
@@ -55,20 +57,20 @@ mod tests {
     }
 
     #[test]
-    fn a_document_in_step_with_the_manifests_is_fine() {
+    fn a_document_that_matches_the_manifests_is_fine() {
         assert_eq!(messages("- `serde`: derives.\n", &["serde"], &["serde", "./wire"]), [""; 0]);
     }
 
     #[test]
     fn a_missing_line_a_stale_line_and_an_empty_reason_are_found() {
         assert_eq!(messages("", &["serde"], &[]), ["`serde` has no line: why this crate?"]);
-        assert_eq!(messages("- `serde`: derives.\n", &[], &[]), ["`serde` is no dependency"]);
+        assert_eq!(messages("- `serde`: derives.\n", &[], &[]), ["`serde` is not a dependency"]);
         assert_eq!(messages("- `serde`:\n", &["serde"], &[]), ["`serde` has no reason"]);
         assert_eq!(messages("- `a`: b.\n- `a`: c.\n", &["a"], &[]), ["`a` is listed twice"]);
     }
 
     #[test]
-    fn a_dependency_past_the_workspace_is_found() {
-        assert_eq!(messages("", &[], &["rand"]), ["`server` uses `rand` past the workspace"]);
+    fn a_dependency_that_bypasses_the_workspace_is_found() {
+        assert_eq!(messages("", &[], &["rand"]), ["`server` does not take `rand` from the workspace"]);
     }
 }

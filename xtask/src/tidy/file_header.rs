@@ -1,4 +1,4 @@
-//! Every Rust file opens with a `//!` that says what it is for.
+//! Checks that every Rust file starts with a `//!` comment that states its purpose.
 
 use super::Finding;
 use super::repository::Repository;

@@ -1,4 +1,4 @@
-//! No source or document is longer than one can read in a sitting.
+//! Checks that no source file or document is too long to read in one sitting.
 
 use super::Finding;
 use super::repository::Repository;
@@ -24,7 +24,11 @@ fn check_with(repository: &Repository, allowed: &[(&str, &str)]) -> Vec<Finding>
             findings.push(Finding::new(&file.path, 0, format!("{lines} lines, more than {MAX_LINES}")));
         }
         if is_allowed && lines <= MAX_LINES {
-            findings.push(Finding::new(&file.path, 0, "short enough: take it off the list of long files"));
+            findings.push(Finding::new(
+                &file.path,
+                0,
+                "is short enough: remove it from the list of long files",
+            ));
         }
     }
     findings

@@ -1,9 +1,9 @@
-//! No marks of unfinished work: a reader cannot tell a known gap from a forgotten one.
+//! Checks for marks of unfinished work: a reader cannot tell a known gap from a forgotten one.
 
 use super::Finding;
 use super::repository::Repository;
 
-/// Written in two halves, so that this file does not break its own rule.
+/// Each mark is written in two halves, so that this file does not break its own rule.
 const LEFTOVERS: &[&str] = &[
     concat!("to", "do!("),
     concat!("unimplem", "ented!("),
@@ -25,10 +25,10 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Whether the text holds the word with no letter, digit or underscore right before or after it.
+/// Whether the text contains the word with no letter, digit or underscore next to it.
 fn contains_word(text: &str, word: &str) -> bool {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
-    // `#[…]` and `…!(` are whole by themselves, whatever follows.
+    // `#[…` and `…!(` match whatever follows.
     let ends_open = word.ends_with(is_word);
     text.match_indices(word).any(|(start, _)| {
         let continues_before = text[..start].ends_with(is_word);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_word_is_no_leftover() {
+    fn a_longer_word_is_not_a_leftover() {
         let template = format!("mktemp lessor.{}\nmy_{}x)\n", "X".repeat(6), LEFTOVERS[0]);
         assert_eq!(check(&with_file("a.sh", &template)), []);
     }

@@ -1,8 +1,8 @@
-//! Every foreign crate comes from crates.io under a licence that Apache-2.0 products may ship, and none is
-//! one that we decided against.
+//! Checks that every external crate comes from crates.io under a licence that an Apache-2.0 product may ship, and that no
+//! crate is banned.
 //!
-//! This is what `cargo deny` checks under bans, licenses and sources. It is done here from `cargo metadata`,
-//! so that a fresh machine need not build another tool before it can run the tests.
+//! `cargo deny` makes the same checks. This rule reads `cargo metadata` instead, so that a fresh machine need not build
+//! another tool before it can run the tests.
 
 use super::Finding;
 use super::repository::{Package, Repository};
@@ -23,12 +23,12 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Crates that may not come in, not even through another one, and the reason.
+/// Crates that are not allowed, not even as an indirect dependency, with the reason.
 const BANNED: &[(&str, &str)] = &[
-    ("openssl-sys", "the build needs no library of the system: use rustls"),
-    ("native-tls", "the build needs no library of the system: use rustls"),
-    ("protobuf-src", "the build needs no C++ compiler"),
-    ("chrono", "times are jiff's: one library for one idea"),
+    ("openssl-sys", "the build must not need a system library: use rustls"),
+    ("native-tls", "the build must not need a system library: use rustls"),
+    ("protobuf-src", "the build must not need a C++ compiler"),
+    ("chrono", "use jiff for times: one library for one purpose"),
 ];
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
@@ -54,7 +54,7 @@ fn check_package(package: &Package) -> Vec<String> {
     messages
 }
 
-/// Reads the expression loosely (`MIT/Apache-2.0` is an old way to say OR); an unreadable one is not allowed.
+/// Parses the expression leniently (`MIT/Apache-2.0` is an old spelling of OR). An invalid expression is not allowed.
 fn is_allowed(licence: &str) -> bool {
     spdx::Expression::parse_mode(licence, spdx::ParseMode::LAX).is_ok_and(|expression| {
         expression

@@ -1,4 +1,4 @@
-//! Every local link in a Markdown document leads to a file, and its fragment to a heading there.
+//! Checks that every local link in a Markdown document resolves to a file, and its fragment to a heading of that file.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -24,7 +24,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// What is wrong with a link in this file; links to other hosts are not followed.
+/// Finds the problem with a link in this file. Links to other hosts are not followed.
 fn problem_of(repository: &Repository, file: &File, target: &str) -> Option<&'static str> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -40,7 +40,7 @@ fn problem_of(repository: &Repository, file: &File, target: &str) -> Option<&'st
     is_missing.then_some("there is no such heading")
 }
 
-/// The path from the root that a relative link means; the document itself for an empty one.
+/// Resolves a relative link to a path from the root. An empty link is the document itself.
 fn resolve(document: &str, link: &str) -> Option<String> {
     if link.is_empty() {
         return Some(document.to_string());
@@ -57,7 +57,7 @@ fn resolve(document: &str, link: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// The fragments that GitHub gives to the headings of a document.
+/// The fragments that GitHub generates for the headings of a document.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     let mut seen: HashMap<String, usize> = HashMap::new();

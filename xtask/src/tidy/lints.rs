@@ -1,4 +1,4 @@
-//! Every crate takes the workspace's lints; without that line its `unsafe` would pass unseen.
+//! Checks that every crate inherits the workspace's lints; otherwise `unsafe` would be allowed there.
 
 use super::Finding;
 use super::repository::{File, Repository};

@@ -1,9 +1,9 @@
-//! No path that exists on one machine only.
+//! Checks for paths that exist on one machine only.
 
 use super::Finding;
 use super::repository::Repository;
 
-/// Roots of personal or temporary directories. Written in two halves, so that this file keeps its own rule.
+/// Roots of personal or temporary directories. Written in two halves, so that this file does not break its own rule.
 const ROOTS: &[&str] = &[
     concat!("/ro", "ot/"),
     concat!("/ho", "me/"),
@@ -28,7 +28,7 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
     findings
 }
 
-/// Whether an absolute path in the line begins with the root; the middle of a longer path does not count.
+/// Whether an absolute path in the line starts with the root. The middle of a longer path does not count.
 fn starts_path(line: &str, root: &str) -> bool {
     line.match_indices(root).any(|(start, _)| {
         let before = line[..start].chars().next_back();
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_are_free() {
+    fn relative_paths_are_allowed() {
         for root in ROOTS {
             assert_eq!(check(&with_file("README.md", &format!("see docs{root}a.md and .{root}b\n"))), []);
         }

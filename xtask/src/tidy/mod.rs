@@ -1,19 +1,18 @@
-//! Tidy: the house rules as code. Each rule is one file, says why it exists, and has a test that breaks it.
+//! Tidy: checks the project's rules. Each rule is one file, states its reason, and has a test that breaks the rule.
 //!
-//! Rules see the repository as a value (`Repository`), so that a test is a few lines of text and no rule
-//! reads the disk on its own.
+//! A rule gets the repository as a value (`Repository`), so a test is a few lines of text and no rule reads the disk.
 
 mod authority_purity;
 mod dependency_direction;
 mod dependency_list;
 mod file_header;
 mod file_length;
+mod injected_bugs;
 mod leftovers;
 mod licences;
 mod links;
 mod lints;
 mod machine_paths;
-mod planted_bugs;
 mod repository;
 mod requirements;
 mod server_layers;
@@ -25,7 +24,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use repository::Repository;
 
-/// A house rule: its name, the reason for it, and the function that finds what breaks it.
+/// A rule: its name, the reason for it, and the function that finds violations.
 struct Rule {
     name: &'static str,
     why: &'static str,
@@ -35,13 +34,13 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         name: "file-length",
-        why: "a long file is really two: split it, or name the reason in file_length.rs",
+        why: "a long file does two things: split it, or state the reason in file_length.rs",
         check: file_length::check,
     },
-    Rule { name: "leftovers", why: "unfinished work is finished or removed", check: leftovers::check },
+    Rule { name: "leftovers", why: "finish unfinished work or remove it", check: leftovers::check },
     Rule {
         name: "machine-paths",
-        why: "a path of one machine breaks on every other",
+        why: "a path of one machine breaks on every other machine",
         check: machine_paths::check,
     },
     Rule {
@@ -51,12 +50,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "file-header",
-        why: "a file opens with what it is for, what it guarantees and what it must not do",
+        why: "a file starts with its purpose, its guarantees and what it must not do",
         check: file_header::check,
     },
     Rule {
         name: "dependency-direction",
-        why: "an inner crate never knows an outer one",
+        why: "an inner crate never depends on an outer crate",
         check: dependency_direction::check,
     },
     Rule {
@@ -66,13 +65,13 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "authority-purity",
-        why: "the authority decides from its arguments alone, or replay would differ",
+        why: "the authority decides from its arguments alone; otherwise replay would differ",
         check: authority_purity::check,
     },
     Rule {
-        name: "planted-bugs",
-        why: "bugs that tests plant stay out of everything that is shipped",
-        check: planted_bugs::check,
+        name: "injected-bugs",
+        why: "injected bugs must not be part of a shipped build",
+        check: injected_bugs::check,
     },
     Rule {
         name: "dependency-list",
@@ -81,23 +80,23 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "licences",
-        why: "the product ships under Apache-2.0, from crates that allow it and come from crates.io",
+        why: "the product ships under Apache-2.0: dependencies must allow this and come from crates.io",
         check: licences::check,
     },
     Rule {
         name: "lints",
-        why: "the workspace's lints, `unsafe` forbidden among them, hold in every crate",
+        why: "the workspace's lints, including `unsafe_code = \"forbid\"`, apply to every crate",
         check: lints::check,
     },
     Rule {
         name: "requirements",
-        why: "each requirement of the contracts has its row in docs/contracts.md, and each test named there exists",
+        why: "each requirement has one row in docs/requirements.md, and each test named there exists",
         check: requirements::check,
     },
-    Rule { name: "links", why: "a link in a document leads somewhere", check: links::check },
+    Rule { name: "links", why: "a link in a document resolves", check: links::check },
 ];
 
-/// One place that breaks a rule. Line 0 stands for the file as a whole.
+/// One violation of a rule. Line 0 means the whole file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Finding {
     path: String,
@@ -120,7 +119,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Applies every rule and prints every finding, with the reason of its rule once.
+/// Applies every rule and prints every finding below its rule's reason.
 pub fn run(root: &Path) -> Result<()> {
     let repository = Repository::load(root)?;
     let mut count = 0;
@@ -135,7 +134,7 @@ pub fn run(root: &Path) -> Result<()> {
         count += findings.len();
     }
     if count > 0 {
-        bail!("{count} breaches of the house rules");
+        bail!("{count} violations of the rules");
     }
     println!("{} rules hold in {} files", RULES.len(), repository.files.len());
     Ok(())

@@ -1,4 +1,4 @@
-//! The repository as the rules see it: its text files, its packages, its declared dependencies.
+//! Loads the repository for the rules: text files, packages and declared dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,14 +8,14 @@ use serde::Deserialize;
 
 use crate::steps::{cargo, output};
 
-/// Names that hold no sources: build output, data of a local run, version control.
+/// Directories without sources: build output, data of a local run, version control.
 const SKIPPED: &[&str] = &["target", ".git", ".lessor", "node_modules"];
 
 #[derive(Default)]
 pub struct Repository {
-    /// Every UTF-8 file; binary fixtures have no rules.
+    /// Every UTF-8 file. No rule applies to binary fixtures.
     pub files: Vec<File>,
-    /// Every path, binary files and directories included, for links.
+    /// Every path, including binary files and directories, to resolve links.
     pub paths: BTreeSet<String>,
     pub packages: Vec<Package>,
     /// The crates named in `[workspace.dependencies]` that are not our own.
@@ -28,7 +28,7 @@ pub struct File {
     pub text: String,
 }
 
-/// What `cargo metadata` tells of a package, ours or another's.
+/// A package from `cargo metadata`, ours or external.
 #[derive(Deserialize)]
 pub struct Package {
     pub name: String,
@@ -37,7 +37,7 @@ pub struct Package {
     /// None for our own packages.
     pub source: Option<String>,
     pub dependencies: Vec<Dependency>,
-    /// Its own features, each with what it brings along.
+    /// The package's features, each with the features that it enables.
     pub features: BTreeMap<String, Vec<String>>,
 }
 
@@ -46,9 +46,9 @@ pub struct Dependency {
     pub name: String,
     /// None for a normal dependency, otherwise `dev` or `build`.
     pub kind: Option<String>,
-    /// The directory of one of our own packages.
+    /// The directory, for our own packages only.
     pub path: Option<String>,
-    /// What is enabled of it.
+    /// The features that are enabled.
     pub features: Vec<String>,
 }
 
@@ -129,7 +129,7 @@ impl File {
     }
 }
 
-/// Asks for this machine's platform only, so that nothing is fetched that the build does not fetch anyway.
+/// Filters by this machine's platform, so that cargo fetches only what the build needs anyway.
 fn load_packages(root: &Path) -> Result<Vec<Package>> {
     #[derive(Deserialize)]
     struct Metadata {

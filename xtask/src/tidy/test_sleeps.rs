@@ -1,9 +1,9 @@
-//! No test waits by sleeping.
+//! Checks that no test waits by sleeping.
 
 use super::Finding;
 use super::repository::Repository;
 
-/// Calls that let time pass. Written in two halves, so that this file keeps its own rule.
+/// Calls that sleep. Written in two halves, so that this file does not break its own rule.
 const CALLS: &[&str] = &[concat!("sle", "ep("), concat!("sle", "ep_until("), concat!("sle", "ep_ms(")];
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_outside_tests_is_free() {
+    fn a_timer_outside_tests_is_allowed() {
         let source = format!("fn a() {{\n    tokio::time::{}deadline).await\n}}\n", CALLS[1]);
         assert_eq!(check(&with_file("crates/a/src/a.rs", &source)), []);
     }

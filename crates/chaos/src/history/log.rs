@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use auditor::history::Recorded;
 use authority::Position;
 use ledger::file::Inspection;
-use ledger::past;
+use ledger::time_travel;
 
 use crate::facts::At;
 
@@ -26,7 +26,7 @@ impl Cut {
     /// Looks at the directory of a server that is dead, at this time.
     pub fn look(data: &Path, at: At) -> Result<Cut> {
         let inspection = open(data)?;
-        let last = past::last(&inspection).context("the ledger of a dead server cannot be read")?;
+        let last = time_travel::last(&inspection).context("the ledger of a dead server cannot be read")?;
         Ok(Cut { at, last: read_from(&inspection, last.max(Position(1)))?.pop() })
     }
 
@@ -54,7 +54,7 @@ fn open(data: &Path) -> Result<Inspection> {
 
 fn read_from(inspection: &Inspection, from: Position) -> Result<Vec<Recorded>> {
     let mut records = Vec::new();
-    past::records(inspection, from, &mut |position, record| {
+    time_travel::records(inspection, from, &mut |position, record| {
         records.push(Recorded { position, at: record.at, prev: record.prev, event: record.event });
         ControlFlow::Continue(())
     })

@@ -126,7 +126,7 @@ fn causes(request: &Request) -> Vec<Cause> {
             .iter()
             .flat_map(|item| match item {
                 BatchItem::Command(command) => causes_in(command),
-                BatchItem::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.lease)],
+                BatchItem::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.fencing_token)],
             })
             .collect(),
         Request::Read(_) | Request::Wait { .. } => Vec::new(),
@@ -137,10 +137,10 @@ fn causes_in(command: &Command) -> Vec<Cause> {
     match command {
         Command::SubmitTask(task) => vec![Cause::Submit(task.id)],
         Command::RedriveTask(redrive) => vec![Cause::Submit(redrive.id)],
-        Command::ReportCompletion(report) => vec![Cause::Report(report.lease.lease, report.digest)],
-        Command::ReportFailure(report) => vec![Cause::Report(report.lease.lease, report.digest)],
-        Command::ReleaseLease(release) => vec![Cause::Release(release.lease.lease)],
-        Command::StartAttempt(start) => vec![Cause::Start(start.lease.lease)],
+        Command::ReportCompletion(report) => vec![Cause::Report(report.lease.fencing_token, report.digest)],
+        Command::ReportFailure(report) => vec![Cause::Report(report.lease.fencing_token, report.digest)],
+        Command::ReleaseLease(release) => vec![Cause::Release(release.lease.fencing_token)],
+        Command::StartAttempt(start) => vec![Cause::Start(start.lease.fencing_token)],
         Command::CancelTask(cancel) => vec![Cause::End(cancel.task)],
         Command::KillTask(kill) => vec![Cause::End(kill.task)],
         Command::ConfigureQueue(configure) => vec![Cause::Configure(configure.queue.clone())],
@@ -159,10 +159,10 @@ fn causes_of(event: &Event) -> Vec<Cause> {
             let by_name = event.request.map(|digest| Cause::Request(event.worker.clone(), digest));
             by_name.into_iter().chain([Cause::Poll(event.worker.clone())]).collect()
         }
-        Event::LeaseExtended(event) => vec![Cause::Heartbeat(event.lease)],
-        Event::AttemptStarted(event) => vec![Cause::Start(event.lease)],
+        Event::LeaseExtended(event) => vec![Cause::Heartbeat(event.fencing_token)],
+        Event::AttemptStarted(event) => vec![Cause::Start(event.fencing_token)],
         Event::LeaseReleased(event) if event.cause == ReleaseCause::Worker => {
-            vec![Cause::Release(event.lease)]
+            vec![Cause::Release(event.fencing_token)]
         }
         Event::TaskDead(event) if matches!(event.reason, DeadReason::Cancelled | DeadReason::Killed) => {
             vec![Cause::End(event.task)]
@@ -176,10 +176,10 @@ fn causes_of(event: &Event) -> Vec<Cause> {
 /// The report that a record decides, by its lease and its digest.
 fn report_of(event: &Event) -> Option<(Position, Digest)> {
     match event {
-        Event::TaskCompleted(event) => Some((event.lease, event.digest)),
-        Event::TaskFailed(event) => Some((event.lease, event.digest)),
-        Event::TaskCancelled(event) => Some((event.lease, event.digest)),
-        Event::TaskDead(event) => event.report.as_ref().map(|report| (report.lease, report.digest)),
+        Event::TaskCompleted(event) => Some((event.fencing_token, event.digest)),
+        Event::TaskFailed(event) => Some((event.fencing_token, event.digest)),
+        Event::TaskCancelled(event) => Some((event.fencing_token, event.digest)),
+        Event::TaskDead(event) => event.report.as_ref().map(|report| (report.fencing_token, report.digest)),
         _ => None,
     }
 }
@@ -208,10 +208,10 @@ impl Places {
                     places.created.insert(event.task, position);
                 }
                 Event::LeaseExtended(event) => {
-                    places.expiries.insert((event.lease, event.expires_at), position);
+                    places.expiries.insert((event.fencing_token, event.expires_at), position);
                 }
                 Event::LeaseReleased(event) => {
-                    places.released.insert(event.lease, position);
+                    places.released.insert(event.fencing_token, position);
                 }
                 _ => {}
             }
@@ -222,7 +222,7 @@ impl Places {
     /// The records that an answer tells of.
     fn told(&self, request: &Request, reply: &Reply) -> Vec<Position> {
         match (request, reply) {
-            (_, Reply::Leased(grants)) => grants.iter().map(|grant| grant.lease).collect(),
+            (_, Reply::Leased(grants)) => grants.iter().map(|grant| grant.fencing_token).collect(),
             (Request::Decide(batch), Reply::Decided(answers)) => {
                 batch.iter().zip(answers).filter_map(|(item, answer)| self.told_by(item, answer)).collect()
             }
@@ -237,20 +237,22 @@ impl Places {
             (
                 BatchItem::Heartbeat { extend, .. },
                 Answer::Extended(ExtendAnswer::Extended { expires_at, .. }),
-            ) => self.expiries.get(&(extend.lease.lease, *expires_at)),
+            ) => self.expiries.get(&(extend.lease.fencing_token, *expires_at)),
             (BatchItem::Command(command), Answer::Reported(Verdict::Committed(_) | Verdict::Cancelled)) => {
                 match command {
                     Command::ReportCompletion(report) => {
-                        self.reports.get(&(report.lease.lease, report.digest))
+                        self.reports.get(&(report.lease.fencing_token, report.digest))
                     }
-                    Command::ReportFailure(report) => self.reports.get(&(report.lease.lease, report.digest)),
+                    Command::ReportFailure(report) => {
+                        self.reports.get(&(report.lease.fencing_token, report.digest))
+                    }
                     _ => None,
                 }
             }
             (
                 BatchItem::Command(Command::ReleaseLease(release)),
                 Answer::Released(ReleaseAnswer::Over(_)),
-            ) => self.released.get(&release.lease.lease),
+            ) => self.released.get(&release.lease.fencing_token),
             _ => None,
         };
         record.copied()
@@ -279,7 +281,7 @@ mod tests {
             priority: 0,
             delay_ms: 0,
             properties: Arc::default(),
-            extras: None,
+            options: None,
             operation: None,
         };
         Exchange {
@@ -300,7 +302,7 @@ mod tests {
             priority: 0,
             not_before: None,
             properties: Arc::default(),
-            extras: None,
+            options: None,
             operation: None,
         }));
         Recorded { position: Position(position), at: Time(position), prev: None, event }

@@ -12,7 +12,7 @@ use ledger::file::{AppendError, Batch, FileLedger, Refusal, Reserved, Space, Tri
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::snapshots::{SnapshotEvent, SnapshotThread};
-use crate::engine::Room;
+use crate::engine::DiskSpace;
 
 /// The time between two attempts to find space on a full disk.
 const RETRY_SPACE: Duration = Duration::from_secs(1);
@@ -28,13 +28,13 @@ const MAX_RESERVE_WAIT: Duration = Duration::from_secs(1);
 pub enum DiskEvent {
     Appended {
         batch: Batch,
-        room: Room,
+        disk_space: DiskSpace,
         /// What its write and its sync took.
         took: Duration,
     },
     /// The batch found no space and waits for some.
     Held,
-    Room(Room),
+    Space(DiskSpace),
     Snapshot(SnapshotEvent),
     Failed(String),
 }
@@ -86,7 +86,7 @@ pub fn spawn(
     let (sender, tasks) = channel();
     let own = sender.clone();
     let thread = thread::Builder::new().name("lessor-disk".into()).spawn(move || {
-        let _mourner = Mourner(events.clone());
+        let _panic_notifier = PanicNotifier(events.clone());
         let mut owner = Owner {
             ledger,
             events,
@@ -105,9 +105,9 @@ pub fn spawn(
 }
 
 /// Tells of a panic. Others can send events too, so the end of this thread alone does not show in them.
-struct Mourner(UnboundedSender<DiskEvent>);
+struct PanicNotifier(UnboundedSender<DiskEvent>);
 
-impl Drop for Mourner {
+impl Drop for PanicNotifier {
     fn drop(&mut self) {
         if thread::panicking() {
             let what = "the thread that owns the ledger ended in a panic";
@@ -159,7 +159,7 @@ impl Owner {
                 let took = begun.elapsed();
                 self.prepare_reserve();
                 self.know_the_reserve(tasks);
-                self.tell(DiskEvent::Appended { batch, room: self.room(), took });
+                self.tell(DiskEvent::Appended { batch, disk_space: self.disk_space(), took });
             }
             Err(AppendError::Refused(Refusal::NoSpace)) => {
                 tracing::error!("the disk is full; a batch waits for space");
@@ -196,7 +196,7 @@ impl Owner {
             Some(batch) if !self.full => self.append(batch, tasks),
             held => {
                 self.held = held;
-                self.tell(DiskEvent::Room(self.room()));
+                self.tell(DiskEvent::Space(self.disk_space()));
             }
         }
     }
@@ -214,13 +214,13 @@ impl Owner {
         self.ledger.reserve_done(result);
     }
 
-    fn room(&self) -> Room {
+    fn disk_space(&self) -> DiskSpace {
         match self.ledger.space() {
-            Space::Plenty => Room::Plenty,
+            Space::Plenty => DiskSpace::Plenty,
             _ if self.held.is_some() || self.ledger.room_bytes() < ROOM_FOR_TWO_BATCHES_BYTES => {
-                Room::Nothing
+                DiskSpace::Nothing
             }
-            _ => Room::FinishOnly,
+            _ => DiskSpace::FinishOnly,
         }
     }
 

@@ -17,7 +17,7 @@ use authority::{Position, Time};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::clock::Clock;
-use crate::engine::{Engine, Room};
+use crate::engine::{DiskSpace, Engine};
 use crate::handle::Envelope;
 use crate::journal_line::JournalLine;
 use crate::metrics::Metrics;
@@ -70,7 +70,7 @@ struct Driver {
     metrics: Metrics,
     /// Tells whether new work can be recorded.
     takes_work: watch::Sender<bool>,
-    room: Room,
+    disk_space: DiskSpace,
     in_flight: bool,
     /// When the batch in flight was sent off.
     sent_at: Time,
@@ -213,13 +213,13 @@ impl Driver {
 
     fn tell_takes_work(&self) {
         let is_stalled = self.stalls_at().is_some_and(|at| at <= self.clock.now());
-        let takes_work = self.room == Room::Plenty && !is_stalled;
+        let takes_work = self.disk_space == DiskSpace::Plenty && !is_stalled;
         self.takes_work.send_if_modified(|told| std::mem::replace(told, takes_work) != takes_work);
     }
 
-    fn set_room(&mut self, room: Room) {
-        self.room = room;
-        self.engine.set_room(room);
+    fn set_disk_space(&mut self, disk_space: DiskSpace) {
+        self.disk_space = disk_space;
+        self.engine.set_disk_space(disk_space);
     }
 
     /// Nobody knows when there will be space, so neither a start nor a stop waits for it.
@@ -232,12 +232,12 @@ impl Driver {
 
     fn disk_event(&mut self, event: DiskEvent) -> Result<(), Failure> {
         match event {
-            DiskEvent::Appended { batch, room, took } => {
+            DiskEvent::Appended { batch, disk_space, took } => {
                 (self.in_flight, self.held) = (false, false);
-                self.set_room(room);
+                self.set_disk_space(disk_space);
                 let bytes = batch.body_bytes();
                 let notes = self.engine.batch_durable(batch);
-                self.metrics.batch(bytes, took, &notes.tally);
+                self.metrics.batch(bytes, took, &notes.stats);
                 notes.lines.iter().for_each(JournalLine::log);
                 self.durable.send_replace(self.engine.durable());
                 self.snapshots.durable(self.engine.durable());
@@ -248,9 +248,9 @@ impl Driver {
             }
             DiskEvent::Held => {
                 self.held = true;
-                self.set_room(Room::Nothing);
+                self.set_disk_space(DiskSpace::Nothing);
             }
-            DiskEvent::Room(room) => self.set_room(room),
+            DiskEvent::Space(disk_space) => self.set_disk_space(disk_space),
             DiskEvent::Snapshot(event) => self.snapshots.event(event, &mut self.engine, &self.disk),
             DiskEvent::Failed(what) => {
                 tracing::error!(%what, "the ledger failed; stopping, because what is on disk is unknown until the next start");

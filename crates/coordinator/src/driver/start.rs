@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use authority::command::TakeOver;
 use authority::{Command, Position, State, Time};
 use ledger::file::{self, FileLedger, OpenReport};
-use ledger::{Rebuild, RebuildError};
+use ledger::{Recovery, RecoveryError};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use super::disk;
 use super::snapshots::{SNAPSHOT_AFTER_BYTES, SnapshotThread, Snapshots};
 use super::{Driver, Failure, INBOX_REQUESTS};
 use crate::clock::{Clock, wall};
-use crate::effects::{self, Effect};
-use crate::engine::{Engine, Room};
+use crate::engine::{DiskSpace, Engine};
 use crate::handle::{Handle, INBOX_KIB, WAITING_KIB};
 use crate::history::LedgerHistory;
 use crate::metrics::Metrics;
+use crate::projection::{self, Projection};
 use crate::request::Request;
 use crate::waiting::Waiting;
 
@@ -32,8 +32,8 @@ pub struct Options {
     /// The ledger's directory.
     pub directory: PathBuf,
     /// Where effects remember their places, and the effects that follow the ledger.
-    pub effects_directory: PathBuf,
-    pub effects: Vec<Box<dyn Effect>>,
+    pub offsets_directory: PathBuf,
+    pub projections: Vec<Box<dyn Projection>>,
     pub ledger: file::Options,
     /// Memory for tasks: near it old final tasks are purged early, at it submits are refused.
     pub max_state_bytes: usize,
@@ -47,8 +47,8 @@ impl Options {
     pub fn new(data: &Path) -> Options {
         Options {
             directory: data.join("ledger"),
-            effects_directory: data.join("effects"),
-            effects: Vec::new(),
+            offsets_directory: data.join("effects"),
+            projections: Vec::new(),
             ledger: file::Options::default(),
             max_state_bytes: usize::MAX,
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
@@ -78,7 +78,7 @@ pub enum StartError {
     #[error(transparent)]
     Ledger(#[from] file::Error),
     #[error(transparent)]
-    Rebuild(#[from] RebuildError),
+    Recovery(#[from] RecoveryError),
     #[error("a thread could not be started: {0}")]
     Thread(#[from] std::io::Error),
     #[error(transparent)]
@@ -132,10 +132,10 @@ fn begin(
 ) -> Result<Running, StartError> {
     let snapshot = ledger.snapshots().last().map(|snapshot| snapshot.end);
     let replay_began = Instant::now();
-    let rebuild = Rebuild::newest(&ledger)?;
+    let recovery = Recovery::newest(&ledger)?;
     let replay_took = replay_began.elapsed();
-    let (replayed, replayed_bytes) = (rebuild.records(), rebuild.bytes());
-    let mut state = rebuild.into_state();
+    let (replayed, replayed_bytes) = (recovery.records(), recovery.bytes());
+    let mut state = recovery.into_state();
     state.set_max_bytes(options.max_state_bytes);
     let clock = Arc::new(Clock::start(state.time()));
     let hold = purge_hold(&state);
@@ -166,17 +166,17 @@ fn begin(
         decided_up_to: Time::ZERO,
         metrics: metrics.clone(),
         takes_work,
-        room: Room::Plenty,
+        disk_space: DiskSpace::Plenty,
         in_flight: false,
         sent_at: Time::ZERO,
         held: false,
         outbox: Vec::new(),
     };
-    let followers = options
-        .effects
+    let runners = options
+        .projections
         .into_iter()
-        .map(|effect| {
-            effects::follow(effect, &options.effects_directory, reader.clone(), follow_durable.clone())
+        .map(|projection| {
+            projection::spawn(projection, &options.offsets_directory, reader.clone(), follow_durable.clone())
         })
         .collect::<Result<Vec<_>, _>>()?;
     drop(follow_durable);
@@ -198,7 +198,7 @@ fn begin(
         };
         // The driver is gone, and with it the ways to these threads and the positions that the effects follow. When
         // all have ended, the lock is given back and nothing of ours touches the directory any more.
-        let threads = [disk_thread, snapshot_thread].into_iter().chain(followers);
+        let threads = [disk_thread, snapshot_thread].into_iter().chain(runners);
         threads.for_each(|thread| drop(thread.join()));
         let _ = ended_sender.send(result);
     })?;

@@ -6,7 +6,7 @@ use authority::command::{
 use authority::{Answer, Command, Event, Time};
 
 use super::polls::Offer;
-use super::{Engine, ReplyTo, Room};
+use super::{DiskSpace, Engine, ReplyTo};
 use crate::request::{Answers, Batch, BatchItem, Progress, Reply, Unavailable};
 
 /// How often one poll may go on behind tasks that have passed their deadline. Ticks end those, so few are ever left.
@@ -99,12 +99,12 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     fn lease(&mut self, lease: &LeaseTasks, now: Time) -> Vec<Grant> {
-        if self.room != Room::Plenty {
+        if self.disk_space != DiskSpace::Plenty {
             return self.leases_again(lease, now);
         }
         // What is ready may have become so later than this poll was received, or than the last record was written.
         let now = now.max(self.state.ready_until());
-        self.state.know_kind(&lease.scope, &lease.queues, &lease.properties);
+        self.state.index_worker_profile(&lease.scope, &lease.queues, &lease.properties);
         let command = Command::LeaseTasks(lease.clone());
         for _ in 0..MAX_LEASE_ROUNDS {
             let decision = self.state.decide(&command, now);
@@ -165,12 +165,12 @@ impl<T: ReplyTo> Engine<T> {
 
     /// What is not decided for lack of room on the disk: nothing was written, so nothing happened.
     fn refuse(&self, command: &Command) -> Option<Result<Answer, Unavailable>> {
-        let refused = match (self.room, command) {
-            (Room::Plenty, _) => return None,
+        let refused = match (self.disk_space, command) {
+            (DiskSpace::Plenty, _) => return None,
             (_, Command::SubmitTask(_)) => Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace)),
             (_, Command::RedriveTask(_)) => Answer::Redriven(RedriveAnswer::Refused(Refusal::NoSpace)),
-            (Room::FinishOnly, _) => return None,
-            (Room::Nothing, _) => return Some(Err(Unavailable::NoSpace)),
+            (DiskSpace::FinishOnly, _) => return None,
+            (DiskSpace::Nothing, _) => return Some(Err(Unavailable::NoSpace)),
         };
         Some(Ok(refused))
     }

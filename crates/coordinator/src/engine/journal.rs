@@ -7,14 +7,14 @@ use authority::{Event, Position, State, Time};
 use ledger::file::{Batch, BatchBuilder};
 use ledger::record;
 
+use crate::batch_stats::BatchStats;
 use crate::journal_line::JournalLine;
-use crate::tally::Tally;
 
 /// What there is to say about a batch once it is durable.
 #[derive(Default)]
 pub struct Notes {
     pub lines: Vec<JournalLine>,
-    pub tally: Tally,
+    pub stats: BatchStats,
 }
 
 pub struct Journal {
@@ -55,7 +55,7 @@ impl Journal {
             let full = self.close(now);
             self.full.push_back(full);
         }
-        self.notes.tally.note(before, event, now);
+        self.notes.stats.note(before, event, now);
         let position = state.apply(now, event).unwrap_or_else(|illegal| panic!("{illegal}: {event:?}"));
         let written = self.open.push(&self.scratch).unwrap_or_else(|full| panic!("{full:?}: {event:?}"));
         assert_eq!(written, position, "the ledger and the state count the same");

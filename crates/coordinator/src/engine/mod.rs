@@ -46,7 +46,7 @@ const PURGE_STEP_MS: u64 = 100;
 
 /// What the disk has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum DiskSpace {
     Plenty,
     /// What is running may finish; nothing new begins.
     FinishOnly,
@@ -61,7 +61,7 @@ pub struct Engine<T> {
     task_watchers: TaskWatchers<T>,
     registry: Arc<Registry>,
     progress: HashMap<TaskId, Progress>,
-    room: Room,
+    disk_space: DiskSpace,
     next_purge: Time,
     /// No task is purged for its age before this time.
     purge_by_age_from: Time,
@@ -82,7 +82,7 @@ impl<T: ReplyTo> Engine<T> {
             task_watchers: TaskWatchers::default(),
             registry: Arc::default(),
             progress: HashMap::new(),
-            room: Room::Plenty,
+            disk_space: DiskSpace::Plenty,
             next_purge: Time::ZERO,
             purge_by_age_from,
             snapshot: None,
@@ -112,7 +112,7 @@ impl<T: ReplyTo> Engine<T> {
     /// Whether more may be decided before what was decided is on its way to the disk. A full disk takes nothing, but
     /// then nothing is decided either, and everyone can be told so.
     pub fn takes_requests(&self) -> bool {
-        (!self.is_full() || self.room == Room::Nothing) && self.answers.len() < MAX_ANSWERS
+        (!self.is_full() || self.disk_space == DiskSpace::Nothing) && self.answers.len() < MAX_ANSWERS
     }
 
     /// Whether the open batch should be written before more is added to it.
@@ -121,12 +121,12 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     /// The disk has this much room now. Polls that got nothing for lack of it are served again with the next step.
-    pub fn set_room(&mut self, room: Room) {
-        if room == Room::Plenty && self.room != Room::Plenty {
+    pub fn set_disk_space(&mut self, disk_space: DiskSpace) {
+        if disk_space == DiskSpace::Plenty && self.disk_space != DiskSpace::Plenty {
             self.polls.touch_all();
             self.next_purge = Time::ZERO;
         }
-        self.room = room;
+        self.disk_space = disk_space;
     }
 
     /// Handles one request that was received at `received_at`.
@@ -161,7 +161,7 @@ impl<T: ReplyTo> Engine<T> {
     /// Does what time alone asks for. `now` must not be later than the receipt of any request that is still to come.
     pub fn tick(&mut self, now: Time) {
         let now = self.arrive_at(now);
-        if self.room != Room::Nothing {
+        if self.disk_space != DiskSpace::Nothing {
             while self.state.next_due().is_some_and(|due| due <= now) && !self.is_full() {
                 if !self.run_quietly(Command::Tick(Tick), now) {
                     break;
@@ -183,7 +183,7 @@ impl<T: ReplyTo> Engine<T> {
 
     /// When a tick is next needed.
     pub fn next_due(&self) -> Time {
-        let task = self.state.next_due().filter(|_| self.room != Room::Nothing);
+        let task = self.state.next_due().filter(|_| self.disk_space != DiskSpace::Nothing);
         let parked = [self.polls.next_due(), self.task_watchers.next_due()].into_iter().flatten().min();
         [task, parked].into_iter().flatten().min().map_or(self.next_purge, |due| due.min(self.next_purge))
     }
@@ -231,7 +231,7 @@ impl<T: ReplyTo> Engine<T> {
         let now = self.arrive_at(now);
         for grant in grants {
             let Some(lease) = self.state.task(grant.task).and_then(|task| task.lease()) else { continue };
-            if lease.number != grant.lease || lease.request.is_some() {
+            if lease.fencing_token != grant.fencing_token || lease.request.is_some() {
                 continue;
             }
             let release = ReleaseLease { lease: grant.lease_ref(), cause: ReleaseCause::Undelivered };
@@ -289,7 +289,7 @@ impl<T: ReplyTo> Engine<T> {
                 state_bytes: self.state.bytes(),
                 max_state_bytes: self.state.max_bytes(),
                 polls: self.polls.len(),
-                room: self.room,
+                disk_space: self.disk_space,
             }),
         }
     }

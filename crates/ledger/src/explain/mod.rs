@@ -3,29 +3,23 @@
 //! A pure function from records to steps: no clock, no policy, nothing but what was recorded. The words are made
 //! from the steps, so both tell the same.
 
+mod render;
 mod step;
 #[cfg(test)]
 mod tests;
-mod words;
 
 use std::sync::Arc;
 
 use authority::event::{ExpiryCause, NextStep, TaskCreated, TaskDead, TaskFailed};
 use authority::{CancelCause, Event, Position, QueueConfig, QueueKey, TaskId, TaskState, Time};
 
-pub use step::{DiscardReason, FinalReason, Step, What};
+use crate::HistoryRecord;
 
-/// A record, where and when it was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Past {
-    pub position: Position,
-    pub at: Time,
-    pub event: Event,
-}
+pub use step::{DiscardReason, FinalReason, Step, StepKind};
 
-/// The story of a task, as far as its records are known.
+/// The timeline of a task, as far as its records are known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Story {
+pub struct Timeline {
     pub task: TaskId,
     /// Unknown when the record of its creation is no longer kept.
     pub queue: Option<Arc<QueueKey>>,
@@ -55,10 +49,10 @@ pub fn concerns(task: TaskId, event: &Event) -> bool {
     }
 }
 
-/// Tells the story of a task from its records, oldest first. Records that do not concern it are passed over.
-pub fn explain(task: TaskId, records: &[Past]) -> Story {
-    let mut teller = Teller {
-        story: Story {
+/// Tells the timeline of a task from its records, oldest first. Records that do not concern it are passed over.
+pub fn explain(task: TaskId, records: &[HistoryRecord]) -> Timeline {
+    let mut explainer = Explainer {
+        timeline: Timeline {
             task,
             queue: None,
             state: None,
@@ -79,15 +73,15 @@ pub fn explain(task: TaskId, records: &[Past]) -> Story {
         cancel: None,
     };
     for record in records.iter().filter(|record| concerns(task, &record.event)) {
-        teller.tell(record);
+        explainer.tell(record);
     }
-    teller.story
+    explainer.timeline
 }
 
 /// The lease that the task is under.
 #[derive(Clone)]
 struct Held {
-    number: Position,
+    fencing_token: Position,
     attempt: u32,
     worker: Arc<str>,
     granted_at: Time,
@@ -99,13 +93,13 @@ struct Held {
 /// How an earlier attempt ended, so that a late report can be told from it.
 #[derive(Clone)]
 struct Over {
-    number: Position,
+    fencing_token: Position,
     worker: Arc<str>,
     why: DiscardReason,
 }
 
-struct Teller {
-    story: Story,
+struct Explainer {
+    timeline: Timeline,
     /// Whether the records reach back to the first of all, so that no setting of a queue is missing.
     is_whole: bool,
     configs: Vec<(Arc<QueueKey>, QueueConfig)>,
@@ -117,8 +111,8 @@ struct Teller {
     cancel: Option<(CancelCause, Arc<str>)>,
 }
 
-impl Teller {
-    fn tell(&mut self, record: &Past) {
+impl Explainer {
+    fn tell(&mut self, record: &HistoryRecord) {
         let (position, at) = (record.position, record.at);
         match &record.event {
             Event::QueueConfigured(event) => {
@@ -128,75 +122,79 @@ impl Teller {
             }
             Event::OwnerTookOver(event) => {
                 // Only of interest while somebody worked on the task.
-                if self.story.state == Some(TaskState::Leased) {
-                    self.step(position, at, What::Restarted { epoch: event.epoch });
+                if self.timeline.state == Some(TaskState::Leased) {
+                    self.step(position, at, StepKind::Restarted { epoch: event.epoch });
                 }
                 return;
             }
             Event::TaskCreated(event) => return self.created(position, at, event),
             _ => {}
         }
-        if self.story.state.is_none() {
-            self.story.is_truncated = true;
+        if self.timeline.state.is_none() {
+            self.timeline.is_truncated = true;
         }
         if let Event::LeaseExtended(_) | Event::AttemptStarted(_) | Event::CancelRequested(_) = &record.event
         {
             // True of any such record, also when the one that granted the lease is no longer kept.
-            self.story.state = Some(TaskState::Leased);
+            self.timeline.state = Some(TaskState::Leased);
         }
         match &record.event {
             Event::LeaseGranted(event) => {
                 let waited_ms = self.ready_at.take().map(|ready| at.since_ms(ready));
-                self.story.waited_ms += waited_ms.unwrap_or(0);
-                self.story.attempts = self.story.attempts.max(event.attempt);
-                self.story.state = Some(TaskState::Leased);
+                self.timeline.waited_ms += waited_ms.unwrap_or(0);
+                self.timeline.attempts = self.timeline.attempts.max(event.attempt);
+                self.timeline.state = Some(TaskState::Leased);
                 self.lease = Some(Held {
-                    number: position,
+                    fencing_token: position,
                     attempt: event.attempt,
                     worker: event.worker.clone(),
                     granted_at: at,
                     heard_at: at,
                     extensions: 0,
                 });
-                self.step(position, at, What::Leased { waited_ms, lease_ms: event.length_ms });
+                self.step(position, at, StepKind::Leased { waited_ms, lease_ms: event.length_ms });
             }
             Event::LeaseExtended(event) => {
-                if let Some(lease) = self.lease.as_mut().filter(|lease| lease.number == event.lease) {
+                if let Some(lease) =
+                    self.lease.as_mut().filter(|lease| lease.fencing_token == event.fencing_token)
+                {
                     lease.heard_at = at;
                     lease.extensions += 1;
                 }
             }
             Event::AttemptStarted(event) => {
-                if let Some(lease) = self.lease.as_mut().filter(|lease| lease.number == event.lease) {
+                if let Some(lease) =
+                    self.lease.as_mut().filter(|lease| lease.fencing_token == event.fencing_token)
+                {
                     lease.heard_at = at;
                 }
-                self.step(position, at, What::Started { by: event.worker.clone() });
+                self.step(position, at, StepKind::Started { by: event.worker.clone() });
             }
             Event::LeaseExpired(event) => {
                 let silent_ms = self.lease.as_ref().map(|lease| at.since_ms(lease.heard_at));
                 let (cause, is_last) = (event.cause, event.exhausted);
-                let what = What::Lost { cause, silent_ms, is_last };
+                let kind = StepKind::Lost { cause, silent_ms, is_last };
                 let why = match event.cause {
                     ExpiryCause::Silence => DiscardReason::Lost,
                     ExpiryCause::Timeout => DiscardReason::TimedOut,
                 };
-                self.wait_again(position, at, what, why, at);
+                self.wait_again(position, at, kind, why, at);
             }
             Event::LeaseReleased(event) => {
-                self.story.releases += 1;
-                let what = What::Released { cause: event.cause };
-                self.wait_again(position, at, what, DiscardReason::Released, at);
+                self.timeline.releases += 1;
+                let kind = StepKind::Released { cause: event.cause };
+                self.wait_again(position, at, kind, DiscardReason::Released, at);
             }
             Event::TaskFailed(event) => self.failed(position, at, event),
             Event::TaskCompleted(event) => {
                 let result_bytes = event.result.len();
-                self.end(position, at, TaskState::Completed, What::Completed { result_bytes });
+                self.end(position, at, TaskState::Completed, StepKind::Completed { result_bytes });
             }
             Event::TaskDead(event) => self.dead(position, at, event),
             Event::TaskCancelled(event) => {
-                let over = self.past.iter().find(|over| over.number == event.lease).cloned();
+                let over = self.past.iter().find(|over| over.fencing_token == event.fencing_token).cloned();
                 let why = over.as_ref().map_or(DiscardReason::Unknown, |over| over.why);
-                let mut step = Step::new(position, at, What::Discarded { why });
+                let mut step = Step::new(position, at, StepKind::Discarded { why });
                 step.attempt = Some(event.attempt);
                 step.worker = over.map(|over| over.worker);
                 self.push(step);
@@ -206,7 +204,7 @@ impl Teller {
                 self.step(
                     position,
                     at,
-                    What::AskedToStop {
+                    StepKind::AskedToStop {
                         cause: event.cause,
                         reason: event.reason.clone(),
                         grace_ms: event.grace_until.since_ms(at),
@@ -214,14 +212,14 @@ impl Teller {
                 );
             }
             Event::OperationAttached(event) => {
-                self.step(position, at, What::WaiterJoined { operation: event.operation.clone() });
+                self.step(position, at, StepKind::WaiterJoined { operation: event.operation.clone() });
             }
             Event::OperationDetached(event) => {
-                self.step(position, at, What::WaiterLeft { operation: event.operation.clone() });
+                self.step(position, at, StepKind::WaiterLeft { operation: event.operation.clone() });
             }
             Event::TasksPurged(_) => {
-                self.story.is_purged = true;
-                self.step(position, at, What::Purged);
+                self.timeline.is_purged = true;
+                self.step(position, at, StepKind::Purged);
             }
             Event::TaskCreated(_)
             | Event::QueueConfigured(_)
@@ -231,92 +229,99 @@ impl Teller {
     }
 
     fn created(&mut self, position: Position, at: Time, event: &TaskCreated) {
-        self.story.queue = Some(event.queue.clone());
-        self.story.state = Some(TaskState::Waiting);
-        self.story.is_purged = false;
-        (self.story.attempts, self.story.releases) = (0, 0);
-        (self.story.waited_ms, self.story.ran_ms) = (0, 0);
+        self.timeline.queue = Some(event.queue.clone());
+        self.timeline.state = Some(TaskState::Waiting);
+        self.timeline.is_purged = false;
+        (self.timeline.attempts, self.timeline.releases) = (0, 0);
+        (self.timeline.waited_ms, self.timeline.ran_ms) = (0, 0);
         (self.lease, self.cancel) = (None, None);
-        let extras = event.extras.as_deref();
-        self.own_max_attempts = extras.and_then(|extras| extras.max_attempts);
+        let options = event.options.as_deref();
+        self.own_max_attempts = options.and_then(|options| options.max_attempts);
         self.ready_at = Some(event.not_before.map_or(at, |time| time.max(at)));
         let delay_ms = event.not_before.map(|time| time.since_ms(at)).filter(|ms| *ms > 0);
-        let what = What::Submitted {
+        let kind = StepKind::Submitted {
             queue: event.queue.name.clone(),
             priority: event.priority,
             delay_ms,
-            redrive_of: extras.and_then(|extras| extras.redrive_of),
+            redrive_of: options.and_then(|options| options.redrive_of),
         };
-        self.step(position, at, what);
+        self.step(position, at, kind);
     }
 
     fn failed(&mut self, position: Position, at: Time, event: &TaskFailed) {
         match event.next {
             NextStep::RetryAt(retry_at) => {
-                let what = What::Failed { error: event.error.clone(), retry_ms: retry_at.since_ms(at) };
-                self.wait_again(position, at, what, DiscardReason::Reported, retry_at);
+                let kind = StepKind::Failed { error: event.error.clone(), retry_ms: retry_at.since_ms(at) };
+                self.wait_again(position, at, kind, DiscardReason::Reported, retry_at);
             }
             NextStep::Final => {
                 let why = self.why_final();
-                let what = What::FailedForGood { error: event.error.clone(), why };
-                self.end(position, at, TaskState::Failed, what);
+                let kind = StepKind::FailedForGood { error: event.error.clone(), why };
+                self.end(position, at, TaskState::Failed, kind);
             }
         }
     }
 
     fn dead(&mut self, position: Position, at: Time, event: &TaskDead) {
         let silent_ms = self.lease.as_ref().map(|lease| at.since_ms(lease.heard_at));
-        let what = What::Dead {
+        let kind = StepKind::Dead {
             reason: event.reason,
             detail: event.detail.clone(),
             error: event.report.as_ref().map(|report| report.error.clone()),
             silent_ms: silent_ms.filter(|_| event.report.is_none()),
             cancel: self.cancel.as_ref().map(|(cause, _)| *cause),
         };
-        self.end(position, at, TaskState::Dead, what);
+        self.end(position, at, TaskState::Dead, kind);
     }
 
     /// Why a failure was not tried again: no attempt was left, or it was not worth one.
     fn why_final(&self) -> FinalReason {
-        let Some(queue) = &self.story.queue else { return FinalReason::Unknown };
+        let Some(queue) = &self.timeline.queue else { return FinalReason::Unknown };
         let config = self.configs.iter().find(|(key, _)| key == queue).map(|(_, config)| config.clone());
         if config.is_none() && self.own_max_attempts.is_none() && !self.is_whole {
             return FinalReason::Unknown;
         }
         let settings = config.unwrap_or_default().settings(&queue.name);
         let allowed = self.own_max_attempts.unwrap_or(settings.max_attempts);
-        let used = self.story.attempts.saturating_sub(self.story.releases);
+        let used = self.timeline.attempts.saturating_sub(self.timeline.releases);
         if used >= allowed { FinalReason::LastAttempt { allowed } } else { FinalReason::NotRetryable }
     }
 
-    fn wait_again(&mut self, position: Position, at: Time, what: What, why: DiscardReason, ready_at: Time) {
-        self.step(position, at, what);
+    fn wait_again(
+        &mut self,
+        position: Position,
+        at: Time,
+        kind: StepKind,
+        why: DiscardReason,
+        ready_at: Time,
+    ) {
+        self.step(position, at, kind);
         self.leave_lease(at, why);
-        self.story.state = Some(TaskState::Waiting);
+        self.timeline.state = Some(TaskState::Waiting);
         self.ready_at = Some(ready_at);
     }
 
-    fn end(&mut self, position: Position, at: Time, state: TaskState, what: What) {
-        self.step(position, at, what);
+    fn end(&mut self, position: Position, at: Time, state: TaskState, kind: StepKind) {
+        self.step(position, at, kind);
         self.leave_lease(at, DiscardReason::Ended);
-        self.story.state = Some(state);
-        self.story.waited_ms += self.ready_at.take().map_or(0, |ready| at.since_ms(ready));
+        self.timeline.state = Some(state);
+        self.timeline.waited_ms += self.ready_at.take().map_or(0, |ready| at.since_ms(ready));
     }
 
     fn leave_lease(&mut self, at: Time, why: DiscardReason) {
         if let Some(lease) = self.lease.take() {
-            self.story.ran_ms += at.since_ms(lease.granted_at);
-            self.past.push(Over { number: lease.number, worker: lease.worker, why });
+            self.timeline.ran_ms += at.since_ms(lease.granted_at);
+            self.past.push(Over { fencing_token: lease.fencing_token, worker: lease.worker, why });
         }
     }
 
     /// Adds a step about the attempt that is under way, if one is.
-    fn step(&mut self, position: Position, at: Time, what: What) {
-        let mut step = Step::new(position, at, what);
+    fn step(&mut self, position: Position, at: Time, kind: StepKind) {
+        let mut step = Step::new(position, at, kind);
         if let Some(lease) = &self.lease {
             step.attempt = Some(lease.attempt);
             step.worker = Some(lease.worker.clone());
-            if step.what.ends_an_attempt() {
+            if step.kind.ends_an_attempt() {
                 step.ran_ms = Some(at.since_ms(lease.granted_at));
                 step.extensions = Some(lease.extensions);
             }
@@ -325,6 +330,6 @@ impl Teller {
     }
 
     fn push(&mut self, step: Step) {
-        self.story.steps.push(step);
+        self.timeline.steps.push(step);
     }
 }

@@ -1,4 +1,4 @@
-//! One step of a task's story.
+//! One step of a task's timeline.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub struct Step {
     pub ran_ms: Option<u64>,
     /// How often its lease was extended, when this ended it.
     pub extensions: Option<u32>,
-    pub what: What,
+    pub kind: StepKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum StepKind {
     Submitted {
         queue: Arc<str>,
         priority: i32,
@@ -143,30 +143,30 @@ impl DiscardReason {
 }
 
 impl Step {
-    pub(super) fn new(position: Position, at: Time, what: What) -> Step {
-        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, what }
+    pub(super) fn new(position: Position, at: Time, kind: StepKind) -> Step {
+        Step { position, at, attempt: None, worker: None, ran_ms: None, extensions: None, kind }
     }
 }
 
-impl What {
+impl StepKind {
     /// A name for scripts.
     pub fn name(&self) -> &'static str {
         match self {
-            What::Submitted { .. } => "SUBMITTED",
-            What::Leased { .. } => "LEASED",
-            What::Started { .. } => "STARTED",
-            What::Lost { .. } => "LOST",
-            What::Released { .. } => "RELEASED",
-            What::Failed { .. } => "FAILED_AND_RETRIED",
-            What::FailedForGood { .. } => "FAILED",
-            What::Completed { .. } => "COMPLETED",
-            What::Dead { .. } => "DEAD",
-            What::AskedToStop { .. } => "ASKED_TO_STOP",
-            What::Discarded { .. } => "REPORT_DISCARDED",
-            What::Restarted { .. } => "COORDINATOR_RESTARTED",
-            What::WaiterJoined { .. } => "WAITER_JOINED",
-            What::WaiterLeft { .. } => "WAITER_LEFT",
-            What::Purged => "PURGED",
+            StepKind::Submitted { .. } => "SUBMITTED",
+            StepKind::Leased { .. } => "LEASED",
+            StepKind::Started { .. } => "STARTED",
+            StepKind::Lost { .. } => "LOST",
+            StepKind::Released { .. } => "RELEASED",
+            StepKind::Failed { .. } => "FAILED_AND_RETRIED",
+            StepKind::FailedForGood { .. } => "FAILED",
+            StepKind::Completed { .. } => "COMPLETED",
+            StepKind::Dead { .. } => "DEAD",
+            StepKind::AskedToStop { .. } => "ASKED_TO_STOP",
+            StepKind::Discarded { .. } => "REPORT_DISCARDED",
+            StepKind::Restarted { .. } => "COORDINATOR_RESTARTED",
+            StepKind::WaiterJoined { .. } => "WAITER_JOINED",
+            StepKind::WaiterLeft { .. } => "WAITER_LEFT",
+            StepKind::Purged => "PURGED",
         }
     }
 
@@ -174,12 +174,12 @@ impl What {
     pub fn ends_an_attempt(&self) -> bool {
         matches!(
             self,
-            What::Lost { .. }
-                | What::Released { .. }
-                | What::Failed { .. }
-                | What::FailedForGood { .. }
-                | What::Completed { .. }
-                | What::Dead { .. }
+            StepKind::Lost { .. }
+                | StepKind::Released { .. }
+                | StepKind::Failed { .. }
+                | StepKind::FailedForGood { .. }
+                | StepKind::Completed { .. }
+                | StepKind::Dead { .. }
         )
     }
 }

@@ -1,14 +1,14 @@
-//! One test for each kind of story. The events are those that the authority would record.
+//! One test for each kind of timeline. The events are those that the authority would record.
 
 use authority::event::*;
-use authority::{Category, DeadReason, Digest, Extras, Properties, Scope, TaskError};
+use authority::{Category, DeadReason, Digest, Properties, Scope, TaskError, TaskOptions};
 
 use super::*;
 
 const TASK: TaskId = TaskId(7);
 
 /// Records at consecutive positions, each a number of seconds after the first.
-struct Script(Vec<Past>);
+struct Script(Vec<HistoryRecord>);
 
 impl Script {
     /// A task that was submitted at second 0.
@@ -18,7 +18,7 @@ impl Script {
 
     fn at(mut self, second: u64, event: Event) -> Script {
         let position = Position(self.0.last().map_or(1, |record| record.position.0 + 1));
-        self.0.push(Past { position, at: Time(second * 1_000), event });
+        self.0.push(HistoryRecord { position, at: Time(second * 1_000), event });
         self
     }
 
@@ -33,33 +33,42 @@ impl Script {
 
     /// The position of the newest lease.
     fn lease(&self) -> Position {
-        let granted = |record: &&Past| matches!(record.event, Event::LeaseGranted(_));
+        let granted = |record: &&HistoryRecord| matches!(record.event, Event::LeaseGranted(_));
         self.0.iter().rev().find(granted).unwrap().position
     }
 
     fn extended(self, second: u64) -> Script {
         let (lease, expires_at) = (self.lease(), Time(second * 1_000 + 66_000));
-        self.at(second, Event::LeaseExtended(LeaseExtended { task: TASK, lease, expires_at }))
+        self.at(second, Event::LeaseExtended(LeaseExtended { task: TASK, fencing_token: lease, expires_at }))
     }
 
     fn expired(self, second: u64, cause: ExpiryCause, exhausted: bool) -> Script {
         let lease = self.lease();
-        self.at(second, Event::LeaseExpired(LeaseExpired { task: TASK, lease, cause, exhausted }))
+        self.at(
+            second,
+            Event::LeaseExpired(LeaseExpired { task: TASK, fencing_token: lease, cause, exhausted }),
+        )
     }
 
     fn released(self, second: u64, cause: ReleaseCause) -> Script {
         let lease = self.lease();
-        self.at(second, Event::LeaseReleased(LeaseReleased { task: TASK, lease, cause }))
+        self.at(second, Event::LeaseReleased(LeaseReleased { task: TASK, fencing_token: lease, cause }))
     }
 
     fn failed(self, second: u64, next: NextStep) -> Script {
         let (lease, digest) = (self.lease(), Digest([1; 16]));
-        self.at(second, Event::TaskFailed(TaskFailed { task: TASK, lease, digest, error: error(), next }))
+        self.at(
+            second,
+            Event::TaskFailed(TaskFailed { task: TASK, fencing_token: lease, digest, error: error(), next }),
+        )
     }
 
     fn completed(self, second: u64) -> Script {
         let (lease, digest, result) = (self.lease(), Digest([1; 16]), Arc::from(*b"42"));
-        self.at(second, Event::TaskCompleted(TaskCompleted { task: TASK, lease, digest, result }))
+        self.at(
+            second,
+            Event::TaskCompleted(TaskCompleted { task: TASK, fencing_token: lease, digest, result }),
+        )
     }
 
     fn dead(self, second: u64, reason: DeadReason, detail: Option<&str>) -> Script {
@@ -75,16 +84,19 @@ impl Script {
 
     fn discarded(self, second: u64, attempt: u32, lease: Position) -> Script {
         let digest = Digest([2; 16]);
-        self.at(second, Event::TaskCancelled(TaskCancelled { task: TASK, lease, attempt, digest }))
+        self.at(
+            second,
+            Event::TaskCancelled(TaskCancelled { task: TASK, fencing_token: lease, attempt, digest }),
+        )
     }
 
-    fn story(&self) -> Story {
+    fn timeline(&self) -> Timeline {
         explain(TASK, &self.0)
     }
 
     /// The words of every step after the first.
-    fn words(&self) -> Vec<String> {
-        self.story().steps.iter().skip(1).map(Step::words).collect()
+    fn render(&self) -> Vec<String> {
+        self.timeline().steps.iter().skip(1).map(Step::render).collect()
     }
 }
 
@@ -93,7 +105,7 @@ fn queue() -> Arc<QueueKey> {
     Arc::new(QueueKey { scope, name: Arc::from("mail") })
 }
 
-fn created(not_before: Option<Time>, extras: Option<Extras>) -> Event {
+fn created(not_before: Option<Time>, options: Option<TaskOptions>) -> Event {
     Event::TaskCreated(Box::new(TaskCreated {
         task: TASK,
         queue: queue(),
@@ -101,7 +113,7 @@ fn created(not_before: Option<Time>, extras: Option<Extras>) -> Event {
         priority: 0,
         not_before,
         properties: Arc::new(Properties::default()),
-        extras: extras.map(Arc::new),
+        options: options.map(Arc::new),
         operation: None,
     }))
 }
@@ -113,18 +125,18 @@ fn error() -> TaskError {
 #[test]
 fn a_plain_completion() {
     let script = Script::new().leased(5, 1, "w1").completed(17);
-    assert_eq!(script.story().steps[0].words(), "submitted to queue mail");
+    assert_eq!(script.timeline().steps[0].render(), "submitted to queue mail");
     assert_eq!(
-        script.words(),
+        script.render(),
         [
             "attempt 1 was given to w1 after waiting 5 s, with a lease of 60 s",
             "attempt 1 was completed by w1 after 12 s, with a result of 2 bytes",
         ]
     );
-    let story = script.story();
-    assert_eq!((story.waited_ms, story.ran_ms, story.attempts), (5_000, 12_000, 1));
+    let timeline = script.timeline();
+    assert_eq!((timeline.waited_ms, timeline.ran_ms, timeline.attempts), (5_000, 12_000, 1));
     assert_eq!(
-        story.summary(),
+        timeline.summary(),
         "The task was given to a worker once; it was completed. It waited 5 s and ran 12 s in all."
     );
 }
@@ -138,14 +150,14 @@ fn a_lost_attempt_is_why_it_ran_twice() {
         .leased(100, 2, "w2")
         .completed(110);
     assert_eq!(
-        script.words()[1],
+        script.render()[1],
         "attempt 1 was lost after 97 s: w1 was not heard of for 67 s; the task waits again"
     );
-    let story = script.story();
-    assert_eq!(story.steps[2].extensions, Some(1));
-    assert_eq!((story.waited_ms, story.ran_ms), (3_000, 107_000));
+    let timeline = script.timeline();
+    assert_eq!(timeline.steps[2].extensions, Some(1));
+    assert_eq!((timeline.waited_ms, timeline.ran_ms), (3_000, 107_000));
     assert!(
-        story.summary().starts_with("The task was given to a worker 2 times (1 lost); it was completed.")
+        timeline.summary().starts_with("The task was given to a worker 2 times (1 lost); it was completed.")
     );
 }
 
@@ -153,10 +165,10 @@ fn a_lost_attempt_is_why_it_ran_twice() {
 fn the_time_limit_of_an_attempt() {
     let script = Script::new().leased(0, 1, "w1").expired(10, ExpiryCause::Timeout, false);
     assert_eq!(
-        script.words()[1],
+        script.render()[1],
         "attempt 1 was lost after 10 s: w1 reached the time limit of one attempt; the task waits again"
     );
-    assert_eq!(script.story().state, Some(TaskState::Waiting));
+    assert_eq!(script.timeline().state, Some(TaskState::Waiting));
 }
 
 #[test]
@@ -166,8 +178,8 @@ fn the_last_attempt_lost_is_death() {
         DeadReason::HeartbeatTimeout,
         None,
     );
-    assert!(script.words()[1].ends_with("no attempt is left"));
-    assert_eq!(script.words()[2], "the task is DEAD: its last attempt was lost, and none is left");
+    assert!(script.render()[1].ends_with("no attempt is left"));
+    assert_eq!(script.render()[2], "the task is DEAD: its last attempt was lost, and none is left");
 }
 
 #[test]
@@ -178,21 +190,21 @@ fn a_failure_that_is_tried_again_waits_for_its_backoff_at_no_blame() {
         .leased(9, 2, "w1")
         .failed(10, NextStep::RetryAt(Time(10_000)));
     assert_eq!(
-        script.words()[1],
+        script.render()[1],
         "attempt 1 failed after 4 s: w1 reported USER_CODE E7: boom; it is tried again in 2 s"
     );
-    assert!(script.words()[2].contains("after waiting 3 s"), "the backoff is not waiting");
-    assert!(script.words()[3].ends_with("it is tried again at once"));
+    assert!(script.render()[2].contains("after waiting 3 s"), "the backoff is not waiting");
+    assert!(script.render()[3].ends_with("it is tried again at once"));
 }
 
 #[test]
 fn a_final_failure_says_whether_attempts_were_left() {
     let not_retryable = Script::new().leased(0, 1, "w1").failed(4, NextStep::Final);
-    assert!(not_retryable.words()[1].ends_with("this error is not tried again, so the task is FAILED"));
+    assert!(not_retryable.render()[1].ends_with("this error is not tried again, so the task is FAILED"));
 
-    let extras = Extras { max_attempts: Some(1), ..Extras::default() };
-    let only = Script(Vec::new()).at(0, created(None, Some(extras))).leased(0, 1, "w1");
-    assert!(only.failed(1, NextStep::Final).words()[1].contains("the only attempt allowed"));
+    let options = TaskOptions { max_attempts: Some(1), ..TaskOptions::default() };
+    let only = Script(Vec::new()).at(0, created(None, Some(options))).leased(0, 1, "w1");
+    assert!(only.failed(1, NextStep::Final).render()[1].contains("the only attempt allowed"));
 
     let config = QueueConfig { max_attempts: Some(2), ..QueueConfig::default() };
     let configured = Event::QueueConfigured(QueueConfigured { queue: queue(), config });
@@ -203,7 +215,7 @@ fn a_final_failure_says_whether_attempts_were_left() {
         .failed(1, NextStep::RetryAt(Time(1_000)))
         .leased(2, 2, "w1")
         .failed(3, NextStep::Final);
-    assert!(last.words()[3].ends_with("it was the last of 2 attempts, so the task is FAILED"));
+    assert!(last.render()[3].ends_with("it was the last of 2 attempts, so the task is FAILED"));
 }
 
 #[test]
@@ -215,29 +227,29 @@ fn a_release_costs_no_attempt() {
     ] {
         let script = Script::new().leased(0, 1, "w1").released(1, cause).leased(2, 2, "w1");
         let script = script.failed(3, NextStep::Final);
-        assert!(script.words()[1].contains(why) && script.words()[1].contains("does not count"));
-        assert_eq!((script.story().attempts, script.story().releases), (2, 1));
-        assert!(script.words()[3].contains("not tried again"), "one of three attempts was used");
+        assert!(script.render()[1].contains(why) && script.render()[1].contains("does not count"));
+        assert_eq!((script.timeline().attempts, script.timeline().releases), (2, 1));
+        assert!(script.render()[3].contains("not tried again"), "one of three attempts was used");
     }
 }
 
 #[test]
 fn a_cancel_while_it_waits() {
     let script = Script::new().dead(3, DeadReason::Cancelled, Some("user_requested"));
-    assert_eq!(script.words(), ["the task is DEAD: it was cancelled while it waited (user_requested)"]);
-    assert!(script.story().summary().contains("was never given to a worker; it is dead"));
+    assert_eq!(script.render(), ["the task is DEAD: it was cancelled while it waited (user_requested)"]);
+    assert!(script.timeline().summary().contains("was never given to a worker; it is dead"));
 }
 
 #[test]
 fn a_cancel_that_the_worker_obeys() {
     let script = Script::new().leased(0, 1, "w1").cancel_requested(5, CancelCause::User, "budget");
-    assert_eq!(script.words()[1], "a cancel was asked for (budget); w1 has 30 s to stop");
+    assert_eq!(script.render()[1], "a cancel was asked for (budget); w1 has 30 s to stop");
     let (lease, digest) = (script.lease(), Digest([1; 16]));
-    let report = Some(DeadReport { lease, digest, error: error() });
+    let report = Some(DeadReport { fencing_token: lease, digest, error: error() });
     let (reason, detail) = (DeadReason::Cancelled, Some(Arc::from("budget")));
     let script = script.at(8, Event::TaskDead(TaskDead { task: TASK, reason, detail, report }));
     assert_eq!(
-        script.words()[2],
+        script.render()[2],
         "the task is DEAD: it was cancelled (budget); attempt 1 ended after 8 s: w1 reported USER_CODE E7: boom"
     );
 }
@@ -247,40 +259,40 @@ fn a_cancel_that_the_worker_ignores_or_does_not_live_to_see() {
     let asked = || Script::new().leased(0, 1, "w1").cancel_requested(5, CancelCause::User, "budget");
     let ignored = asked().dead(35, DeadReason::CancelTimeout, Some("budget"));
     assert_eq!(
-        ignored.words()[2],
+        ignored.render()[2],
         "the task is DEAD: it was asked to stop (budget) and did not within its grace period; \
          attempt 1 by w1 was cut off after 35 s"
     );
     let silent = asked().dead(67, DeadReason::Cancelled, Some("budget"));
-    assert!(silent.words()[2].ends_with("attempt 1 ended after 67 s: w1 was not heard of for 67 s"));
+    assert!(silent.render()[2].ends_with("attempt 1 ended after 67 s: w1 was not heard of for 67 s"));
 }
 
 #[test]
 fn a_completion_wins_over_a_cancel() {
     let script =
         Script::new().leased(0, 1, "w1").cancel_requested(5, CancelCause::User, "budget").completed(6);
-    assert_eq!(script.story().state, Some(TaskState::Completed));
-    assert!(script.words()[2].starts_with("attempt 1 was completed by w1"));
+    assert_eq!(script.timeline().state, Some(TaskState::Completed));
+    assert!(script.render()[2].starts_with("attempt 1 was completed by w1"));
 }
 
 #[test]
 fn a_deadline_waiting_and_leased() {
     let waiting = Script::new().dead(60, DeadReason::Deadline, None);
     assert!(
-        waiting.story().summary().ends_with("It waited 60 s and ran 0 ms in all."),
+        waiting.timeline().summary().ends_with("It waited 60 s and ran 0 ms in all."),
         "{}",
-        waiting.story().summary()
+        waiting.timeline().summary()
     );
-    assert_eq!(waiting.words(), ["the task is DEAD: its deadline passed"]);
+    assert_eq!(waiting.render(), ["the task is DEAD: its deadline passed"]);
     let leased = Script::new().leased(0, 1, "w1").cancel_requested(60, CancelCause::Deadline, "deadline");
-    assert_eq!(leased.words()[1], "the deadline passed; w1 has 30 s to stop");
+    assert_eq!(leased.render()[1], "the deadline passed; w1 has 30 s to stop");
 }
 
 #[test]
 fn an_operator_ends_it() {
     let script = Script::new().leased(0, 1, "w1").dead(9, DeadReason::Killed, Some("runaway"));
     assert_eq!(
-        script.words()[1],
+        script.render()[1],
         "the task is DEAD: it was ended from outside (runaway); attempt 1 by w1 was cut off after 9 s"
     );
 }
@@ -295,9 +307,9 @@ fn a_late_report_is_discarded_and_says_why() {
         .leased(72, 2, "w2")
         .completed(80)
         .discarded(90, 9, Position(999));
-    assert_eq!(script.words()[2], "a late report of attempt 1 by w1 was discarded: its lease had run out");
-    assert!(script.words()[5].ends_with("it had no authority any more"));
-    assert_eq!(script.story().state, Some(TaskState::Completed), "a discarded report changes nothing");
+    assert_eq!(script.render()[2], "a late report of attempt 1 by w1 was discarded: its lease had run out");
+    assert!(script.render()[5].ends_with("it had no authority any more"));
+    assert_eq!(script.timeline().state, Some(TaskState::Completed), "a discarded report changes nothing");
 }
 
 #[test]
@@ -310,22 +322,22 @@ fn a_restart_is_told_only_while_somebody_works_on_the_task() {
         .at(2, restart(2))
         .completed(3)
         .at(4, restart(3));
-    assert_eq!(script.story().steps.len(), 4);
+    assert_eq!(script.timeline().steps.len(), 4);
     assert_eq!(
-        script.words()[1],
+        script.render()[1],
         "the coordinator was started again (epoch 2); attempt 1 by w1 kept its lease"
     );
 }
 
 #[test]
 fn a_delay_that_was_asked_for_is_not_waiting() {
-    let extras = Extras { redrive_of: Some(TaskId(6)), ..Extras::default() };
-    let script = Script(Vec::new()).at(0, created(Some(Time(60_000)), Some(extras))).leased(61, 1, "w1");
+    let options = TaskOptions { redrive_of: Some(TaskId(6)), ..TaskOptions::default() };
+    let script = Script(Vec::new()).at(0, created(Some(Time(60_000)), Some(options))).leased(61, 1, "w1");
     assert_eq!(
-        script.story().steps[0].words(),
+        script.timeline().steps[0].render(),
         "submitted to queue mail, not to be leased for 60 s, to do task 00000000-0000-0000-0000-000000000006 again"
     );
-    assert_eq!(script.story().waited_ms, 1_000);
+    assert_eq!(script.timeline().waited_ms, 1_000);
 }
 
 #[test]
@@ -333,11 +345,18 @@ fn started_by_another_and_joined_by_waiters() {
     let script = Script::new().leased(0, 1, "push");
     let lease = script.lease();
     let script = script
-        .at(1, Event::AttemptStarted(AttemptStarted { task: TASK, lease, worker: Arc::from("pod-3") }))
+        .at(
+            1,
+            Event::AttemptStarted(AttemptStarted {
+                task: TASK,
+                fencing_token: lease,
+                worker: Arc::from("pod-3"),
+            }),
+        )
         .at(2, Event::OperationAttached(OperationAttached { task: TASK, operation: Arc::from("op1") }))
         .at(3, Event::OperationDetached(OperationDetached { task: TASK, operation: Arc::from("op1") }));
     assert_eq!(
-        script.words()[1..],
+        script.render()[1..],
         [
             "pod-3 began attempt 1",
             "op1 joined to wait for the outcome",
@@ -350,27 +369,27 @@ fn started_by_another_and_joined_by_waiters() {
 fn a_purged_task_and_one_whose_beginning_is_trimmed() {
     let purged = Event::TasksPurged(TasksPurged { tasks: vec![TaskId(1), TASK] });
     let script = Script::new().leased(0, 1, "w1").completed(1).at(90_000, purged);
-    assert!(script.story().is_purged && script.story().summary().contains("has been forgotten since"));
+    assert!(script.timeline().is_purged && script.timeline().summary().contains("has been forgotten since"));
 
     let failed = Script::new().leased(0, 1, "w1").failed(1, NextStep::Final);
     let mut later = failed.0.clone();
     later.iter_mut().for_each(|record| record.position.0 += 10);
-    let words = explain(TASK, &later).steps[2].words();
+    let words = explain(TASK, &later).steps[2].render();
     assert!(words.ends_with("it is not tried again, so the task is FAILED"), "the settings may be trimmed");
 
-    let rest = Script(script.0[1..].to_vec()).story();
+    let rest = Script(script.0[1..].to_vec()).timeline();
     assert!(rest.is_truncated && rest.queue.is_none());
-    assert_eq!(rest.steps[0].words(), "attempt 1 was given to w1, with a lease of 60 s");
+    assert_eq!(rest.steps[0].render(), "attempt 1 was given to w1, with a lease of 60 s");
 }
 
 #[test]
 fn nothing_is_made_up_about_what_is_trimmed() {
     let purged = Event::TasksPurged(TasksPurged { tasks: vec![TASK] });
     let script = Script::new().leased(0, 1, "w1").completed(1).at(90_000, purged);
-    let story = Script(script.0[3..].to_vec()).story();
-    assert_eq!((story.state, story.is_purged, story.is_truncated), (None, true, true));
+    let timeline = Script(script.0[3..].to_vec()).timeline();
+    assert_eq!((timeline.state, timeline.is_purged, timeline.is_truncated), (None, true, true));
     assert_eq!(
-        story.summary(),
+        timeline.summary(),
         "The task is older than the records that are kept; how it stood is no longer known, and has been forgotten \
          since. It waited 0 ms and ran 0 ms as far as is known."
     );
@@ -378,10 +397,10 @@ fn nothing_is_made_up_about_what_is_trimmed() {
     let held =
         Script::new().leased(0, 1, "w1").extended(30).cancel_requested(40, CancelCause::User, "budget");
     for kept in 2..=3 {
-        let story = Script(held.0[kept..].to_vec()).story();
-        assert_eq!(story.state, Some(TaskState::Leased), "it still is, whoever has it");
+        let timeline = Script(held.0[kept..].to_vec()).timeline();
+        assert_eq!(timeline.state, Some(TaskState::Leased), "it still is, whoever has it");
         assert!(
-            story.summary().starts_with("The task is older than the records that are kept; it is leased.")
+            timeline.summary().starts_with("The task is older than the records that are kept; it is leased.")
         );
     }
 
@@ -389,7 +408,7 @@ fn nothing_is_made_up_about_what_is_trimmed() {
     let lease = script.lease();
     let late = script.completed(1).discarded(2, 1, lease);
     assert_eq!(
-        Script(late.0[3..].to_vec()).story().state,
+        Script(late.0[3..].to_vec()).timeline().state,
         None,
         "a discarded report says nothing of the task"
     );
@@ -408,11 +427,14 @@ fn a_task_that_is_created_again_after_its_purge_begins_a_new_life() {
         .at(90_001, created(None, None))
         .leased(90_002, 1, "w2")
         .dead(90_003, DeadReason::Killed, None);
-    let story = script.story();
-    assert_eq!((story.state, story.is_purged), (Some(TaskState::Dead), false));
-    assert_eq!((story.attempts, story.releases, story.waited_ms, story.ran_ms), (1, 0, 1_000, 1_000));
-    assert!(matches!(story.steps.last().unwrap().what, What::Dead { cancel: None, .. }));
-    assert_eq!(story.steps.len(), 10, "the first life is still told");
+    let timeline = script.timeline();
+    assert_eq!((timeline.state, timeline.is_purged), (Some(TaskState::Dead), false));
+    assert_eq!(
+        (timeline.attempts, timeline.releases, timeline.waited_ms, timeline.ran_ms),
+        (1, 0, 1_000, 1_000)
+    );
+    assert!(matches!(timeline.steps.last().unwrap().kind, StepKind::Dead { cancel: None, .. }));
+    assert_eq!(timeline.steps.len(), 10, "the first life is still told");
 }
 
 #[test]
@@ -423,8 +445,8 @@ fn other_tasks_are_none_of_its_business() {
             event.task = TaskId(8);
         }
     }
-    let story = explain(TaskId(8), &other);
-    assert_eq!((story.steps.len(), story.state), (1, Some(TaskState::Waiting)));
+    let timeline = explain(TaskId(8), &other);
+    assert_eq!((timeline.steps.len(), timeline.state), (1, Some(TaskState::Waiting)));
     assert_eq!(explain(TaskId(9), &other).summary(), "no record is about this task");
 }
 
@@ -441,6 +463,6 @@ fn spans_are_told_in_their_two_largest_units() {
         (3_660_000, "1 h 1 min"),
         (90_000_000, "1 d 1 h"),
     ] {
-        assert_eq!(words::span(ms), told);
+        assert_eq!(render::span(ms), told);
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use authority::{Position, TaskId};
 use clap::builder::PossibleValuesParser;
 use ledger::file::Inspection;
-use ledger::past::{records, state_at};
+use ledger::time_travel::{records, state_at};
 
 use super::fields::Fields;
 use super::filter::{Filter, QueueTasks, TYPES};

@@ -15,9 +15,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use authority::TaskId;
-use ledger::RebuildError;
+use ledger::RecoveryError;
 use ledger::file::{Error, Inspection};
-use ledger::past::PastError;
+use ledger::time_travel::TimeTravelError;
 
 use crate::data_dir::LEDGER;
 
@@ -95,8 +95,8 @@ fn open(data: &Path) -> Result<Inspection> {
 /// Whether the directory cannot be read as a ledger, rather than that it gives no answer.
 pub fn is_refusal(error: &anyhow::Error) -> bool {
     error.is::<Error>()
-        || error.is::<RebuildError>()
-        || matches!(error.downcast_ref(), Some(PastError::Rebuild(_)))
+        || error.is::<RecoveryError>()
+        || matches!(error.downcast_ref(), Some(TimeTravelError::Recovery(_)))
 }
 
 /// A task's id on the command line.

@@ -4,7 +4,7 @@ use anyhow::Result;
 use authority::{Position, Time};
 use jiff::Timestamp;
 use ledger::file::Inspection;
-use ledger::past::first_at_or_after;
+use ledger::time_travel::first_at_or_after;
 
 use crate::client::duration::parse_ms;
 

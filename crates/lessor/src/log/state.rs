@@ -7,7 +7,7 @@ use authority::{QueueView, Scope, State, TaskId};
 use coordinator::TaskDetail;
 use jiff::Timestamp;
 use ledger::file::Inspection;
-use ledger::past::{last, state_at};
+use ledger::time_travel::{last, state_at};
 use serde_json::{Value, json};
 
 use super::moment::{self, Moment};

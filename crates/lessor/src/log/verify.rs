@@ -6,7 +6,7 @@ use anyhow::Result;
 use authority::{Position, Time};
 use jiff::Timestamp;
 use ledger::file::Inspection;
-use ledger::past::{Finding, VerifyReport, verify};
+use ledger::time_travel::{Finding, VerifyReport, verify};
 use serde_json::{Value, json};
 
 use super::progress::Progress;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use coordinator::Unavailable;
-use coordinator::engine::Room;
+use coordinator::engine::DiskSpace;
 use serde::Serialize;
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -55,10 +55,10 @@ pub async fn ready(State(app): State<App>) -> Result<Out<Readiness>, Problem> {
     }
     let status = timeout(MAX_READY_WAIT, app.handle().status()).await;
     let status = status.map_err(|_| Problem::new(Code::NotServing, "the coordinator does not answer"))??;
-    let status_name = match status.room {
-        Room::Plenty => "ready",
-        Room::FinishOnly => "disk_full",
-        Room::Nothing => return Err(Unavailable::NoSpace.into()),
+    let status_name = match status.disk_space {
+        DiskSpace::Plenty => "ready",
+        DiskSpace::FinishOnly => "disk_full",
+        DiskSpace::Nothing => return Err(Unavailable::NoSpace.into()),
     };
     let ready = Readiness {
         status: status_name,

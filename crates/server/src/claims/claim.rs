@@ -79,6 +79,6 @@ async fn claimed(app: &App, grant: Grant) -> Result<ClaimedJob, Problem> {
         heartbeat_interval_seconds: Some(Seconds { ms: grant.heartbeat_interval_ms }),
         attempt: Some(grant.attempt),
         lease_expires_at: Some(to_timestamp(grant.expires_at)),
-        fencing_token: Some(grant.lease.0),
+        fencing_token: Some(grant.fencing_token.0),
     })
 }

@@ -13,7 +13,7 @@ use super::time::to_timestamp;
 pub fn to_wire(detail: TaskDetail) -> wire::Task {
     let TaskDetail { view, progress } = detail;
     let task = view.task;
-    let extras = task.extras.as_deref().cloned().unwrap_or_default();
+    let options = task.options.as_deref().cloned().unwrap_or_default();
     let error = task.last_error.as_deref().map(error_to_wire);
     let (reason, reason_detail) = match &task.phase {
         Phase::Dead { reason, detail, .. } => {
@@ -44,14 +44,14 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
             .iter()
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),
-        dedup_key: extras.dedup.map(|dedup| dedup.key.to_string()),
+        dedup_key: options.dedup.map(|dedup| dedup.key.to_string()),
         created_at: to_timestamp(task.created_at),
         not_before: match task.phase {
             Phase::Waiting { not_before, .. } => not_before.map(to_timestamp),
             _ => None,
         },
-        deadline: extras.deadline.map(to_timestamp),
-        timeout_ms: extras.timeout_ms,
+        deadline: options.deadline.map(to_timestamp),
+        timeout_ms: options.timeout_ms,
         finished_at: task.ended().map(|(at, _)| to_timestamp(at)),
         lease: task.lease().map(|lease| wire::TaskLease {
             worker_id: lease.worker.to_string(),
@@ -65,11 +65,11 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
             at: to_timestamp(cancel.requested_at),
             grace_until: to_timestamp(cancel.grace_until),
         }),
-        run_id: to_text(&extras.run_id),
-        asset_id: to_text(&extras.asset_id),
-        task_key: to_text(&extras.task_key),
-        resources: extras.resources.as_deref().map(to_json),
-        redrive_of: extras.redrive_of.map(|task| task.to_string()),
+        run_id: to_text(&options.run_id),
+        asset_id: to_text(&options.asset_id),
+        task_key: to_text(&options.task_key),
+        resources: options.resources.as_deref().map(to_json),
+        redrive_of: options.redrive_of.map(|task| task.to_string()),
         progress: progress.map(|progress| wire::Progress {
             progress_pct: progress.percent,
             message: to_text(&progress.message),

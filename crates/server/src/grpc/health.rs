@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use coordinator::engine::Room;
+use coordinator::engine::DiskSpace;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
@@ -77,7 +77,7 @@ impl Serving {
     /// Whether the coordinator answers, and says that it takes work.
     async fn answers(&self) -> bool {
         let status = timeout(MAX_WAIT, self.app.handle().status()).await;
-        matches!(status, Ok(Ok(status)) if status.room == Room::Plenty)
+        matches!(status, Ok(Ok(status)) if status.disk_space == DiskSpace::Plenty)
     }
 
     /// Waits until the registered workers have been silent for too long, should they say nothing more.

@@ -64,7 +64,7 @@ fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Prob
 }
 
 fn to_wire(app: &App, grant: &Grant) -> Lease {
-    let extras = grant.extras.as_deref();
+    let options = grant.options.as_deref();
     Lease {
         lease_id: app.lease_ids().make(&grant.lease_ref()),
         task_id: grant.task.to_string(),
@@ -74,13 +74,13 @@ fn to_wire(app: &App, grant: &Grant) -> Lease {
         granted_at: to_timestamp(grant.granted_at),
         expires_at: to_timestamp(grant.expires_at),
         heartbeat_interval_ms: grant.heartbeat_interval_ms,
-        fencing_token: grant.lease.0,
-        deadline: extras.and_then(|extras| extras.deadline).map(to_timestamp),
-        timeout_ms: extras.and_then(|extras| extras.timeout_ms),
-        run_id: extras.and_then(|extras| to_text(&extras.run_id)),
-        asset_id: extras.and_then(|extras| to_text(&extras.asset_id)),
-        task_key: extras.and_then(|extras| to_text(&extras.task_key)),
-        resources: extras.and_then(|extras| extras.resources.as_deref()).map(to_json),
+        fencing_token: grant.fencing_token.0,
+        deadline: options.and_then(|options| options.deadline).map(to_timestamp),
+        timeout_ms: options.and_then(|options| options.timeout_ms),
+        run_id: options.and_then(|options| to_text(&options.run_id)),
+        asset_id: options.and_then(|options| to_text(&options.asset_id)),
+        task_key: options.and_then(|options| to_text(&options.task_key)),
+        resources: options.and_then(|options| options.resources.as_deref()).map(to_json),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use coordinator::engine::Room;
+use coordinator::engine::DiskSpace;
 use coordinator::{Depth, Status};
 use prometheus::{Encoder, TextEncoder};
 use tokio::time::timeout;
@@ -52,7 +52,7 @@ impl Metrics {
         now.max_state_bytes.set(whole(status.max_state_bytes as u64));
         now.polls.set(whole(status.polls as u64));
         now.position.set(whole(status.position.0));
-        now.disk_full.set(i64::from(status.room != Room::Plenty));
+        now.disk_full.set(i64::from(status.disk_space != DiskSpace::Plenty));
         let names = self.0.named.iter().map(String::as_str).chain([OTHERS]);
         for (name, depth) in names.zip(depths) {
             let age_ms = depth.oldest_waiting.map_or(0, |oldest| time.since_ms(oldest));

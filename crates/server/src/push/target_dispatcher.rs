@@ -149,7 +149,8 @@ async fn held(app: &App, queue: &Arc<QueueKey>) -> Result<Vec<(LeaseRef, TaskVie
     let mut held = Vec::with_capacity(leases.len());
     for one in leases {
         let Some(detail) = app.handle().task(scope.clone(), one.lease.task).await? else { continue };
-        let current = detail.view.task.lease().is_some_and(|lease| lease.number == one.lease.lease);
+        let current =
+            detail.view.task.lease().is_some_and(|lease| lease.fencing_token == one.lease.fencing_token);
         if current && detail.view.queue == *queue {
             held.push((one.lease, detail.view));
         }
@@ -165,7 +166,7 @@ fn has_begun(view: &TaskView) -> bool {
 fn grant_of(view: &TaskView) -> Option<Grant> {
     let (task, lease) = (&view.task, view.task.lease()?);
     Some(Grant {
-        lease: lease.number,
+        fencing_token: lease.fencing_token,
         worker: lease.worker.clone(),
         task: task.id,
         attempt: task.attempt,
@@ -178,6 +179,6 @@ fn grant_of(view: &TaskView) -> Option<Grant> {
         expires_at: lease.expires_at,
         heartbeat_interval_ms: view.settings.heartbeat_interval_ms,
         cancel_grace_ms: view.settings.cancel_grace_ms,
-        extras: task.extras.clone(),
+        options: task.options.clone(),
     })
 }

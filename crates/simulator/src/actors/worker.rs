@@ -114,7 +114,7 @@ impl Worker {
     }
 
     fn take(&mut self, grant: &Grant, out: &mut Out) {
-        if self.jobs.values().any(|job| job.lease.lease == grant.lease) {
+        if self.jobs.values().any(|job| job.lease.fencing_token == grant.fencing_token) {
             return;
         }
         let job = self.number();

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use authority::Position;
-use coordinator::{Effect, Follower, HistoryReader, HistoryRecord};
+use coordinator::{HistoryReader, HistoryRecord, Projection, ProjectionRunner};
 use ledger::disk::fake::FakeDisk;
 use ledger::file::Reader;
 
@@ -17,7 +17,7 @@ use auditor::history::Entry;
 const RETRY_MS: u64 = 100;
 
 pub struct Effects {
-    follower: Follower,
+    follower: ProjectionRunner,
     consumer: Arc<Mutex<Consumer>>,
     disk: FakeDisk,
     life: u64,
@@ -37,7 +37,7 @@ struct Consumer {
 
 struct Shared(Arc<Mutex<Consumer>>);
 
-impl Effect for Shared {
+impl Projection for Shared {
     fn name(&self) -> &str {
         "simulated"
     }
@@ -60,8 +60,9 @@ impl Effect for Shared {
 impl Effects {
     pub fn open(disk: &FakeDisk, reader: Reader, life: u64) -> Result<Effects, String> {
         let consumer = Arc::new(Mutex::new(Consumer::default()));
-        let follower = Follower::open(Box::new(Shared(consumer.clone())), Arc::new(disk.clone()), reader)
-            .map_err(|error| format!("an effect cannot find its place: {error}"))?;
+        let follower =
+            ProjectionRunner::open(Box::new(Shared(consumer.clone())), Arc::new(disk.clone()), reader)
+                .map_err(|error| format!("an effect cannot find its place: {error}"))?;
         let disk = disk.clone();
         Ok(Effects { follower, consumer, disk, life, is_planned: false, behind: true, down_until: 0 })
     }

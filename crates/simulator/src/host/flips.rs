@@ -8,7 +8,7 @@ use std::sync::Arc;
 use authority::Position;
 use ledger::digest::state_digest;
 use ledger::file::{Error, FileLedger, Inspection, OpenReport, Options, Seen, SnapshotInfo};
-use ledger::{Rebuild, RebuildError};
+use ledger::{Recovery, RecoveryError};
 
 use super::Host;
 use crate::env::Env;
@@ -132,11 +132,13 @@ impl Host {
         right: impl Fn(&Error) -> bool,
     ) -> Result<(), String> {
         let opened = FileLedger::open(plant::disk(env.plant, &self.disk), options.clone());
-        let started = opened.map_err(RebuildError::from).and_then(|(ledger, _)| Rebuild::newest(&ledger));
+        let started = opened.map_err(RecoveryError::from).and_then(|(ledger, _)| Recovery::newest(&ledger));
         match started {
-            Err(RebuildError::Ledger(error)) if right(&error) => Ok(()),
+            Err(RecoveryError::Ledger(error)) if right(&error) => Ok(()),
             Err(error) => Err(format!("the start is refused, but for something else: {error}")),
-            Ok(rebuild) => Err(format!("a start serves all the same, up to {}", rebuild.state().position())),
+            Ok(recovery) => {
+                Err(format!("a start serves all the same, up to {}", recovery.state().position()))
+            }
         }
     }
 
@@ -144,17 +146,17 @@ impl Host {
     fn judge_history(&self, frame: &Frame, options: &Options, env: &mut Env) -> Result<(), String> {
         let (ledger, _) = FileLedger::open(plant::disk(env.plant, &self.disk), options.clone())
             .map_err(|error| format!("a start does not need it, but is refused: {error}"))?;
-        let rebuild = Rebuild::newest(&ledger).map_err(|error| error.to_string())?;
+        let recovery = Recovery::newest(&ledger).map_err(|error| error.to_string())?;
         let mut whole = self.replayed()?;
-        if rebuild.state().position() < whole.position() {
-            return Err(format!("a start recovers no more than {}", rebuild.state().position()));
+        if recovery.state().position() < whole.position() {
+            return Err(format!("a start recovers no more than {}", recovery.state().position()));
         }
         // Records that nobody was told of may have survived too.
-        for bytes in self.open.iter().take((rebuild.state().position().0 - whole.position().0) as usize) {
+        for bytes in self.open.iter().take((recovery.state().position().0 - whole.position().0) as usize) {
             let record = ledger::record::decode(bytes).map_err(|error| error.to_string())?;
             whole.apply(record.at, &record.event).map_err(|illegal| illegal.to_string())?;
         }
-        if state_digest(rebuild.state()) != state_digest(&whole) {
+        if state_digest(recovery.state()) != state_digest(&whole) {
             return Err("what a start recovered is not what all records give".into());
         }
         let read = ledger.reader().read_from(frame.first, frame.last).map_err(|error| error.to_string());

@@ -4,20 +4,20 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use authority::Position;
-use ledger::explain::Past;
+use ledger::HistoryRecord;
 use ledger::file::Inspection;
-use ledger::past;
+use ledger::time_travel;
 
 use super::Host;
 
 impl Host {
     /// Every record that is kept, and the position of the first.
-    pub fn past(&self) -> Result<(Position, Vec<Past>), String> {
+    pub fn past(&self) -> Result<(Position, Vec<HistoryRecord>), String> {
         let inspection = Inspection::open(Arc::new(self.disk.clone()))
             .map_err(|error| format!("the ledger cannot be inspected: {error}"))?;
         let (first, mut records) = (inspection.first(), Vec::new());
-        past::records(&inspection, first, &mut |position, record| {
-            records.push(Past { position, at: record.at, event: record.event });
+        time_travel::records(&inspection, first, &mut |position, record| {
+            records.push(HistoryRecord { position, at: record.at, event: record.event });
             ControlFlow::Continue(())
         })
         .map_err(|error| format!("the past cannot be read: {error}"))?;

@@ -7,7 +7,7 @@ mod stopping;
 use std::collections::VecDeque;
 
 use authority::{Position, Time};
-use coordinator::engine::{Engine, Room};
+use coordinator::engine::{DiskSpace, Engine};
 use coordinator::{Reply, Request, Unavailable};
 use ledger::disk::fake::{Errno, FakeDisk};
 use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal, SECTOR_BYTES};
@@ -249,7 +249,7 @@ impl Process {
                     // As in production: a start does not wait for space.
                     return Err(Stop::Failed);
                 }
-                self.engine.set_room(Room::Nothing);
+                self.engine.set_disk_space(DiskSpace::Nothing);
                 env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
                 self.step(env)
             }
@@ -269,7 +269,7 @@ impl Process {
             show(Position(first.0 + index as u64), &record, env)?;
             self.durable.push(record);
         }
-        self.engine.set_room(self.room());
+        self.engine.set_disk_space(self.room());
         if !env.planted(Plant::AnswerBeforeSync) {
             self.engine.batch_durable(batch);
         }

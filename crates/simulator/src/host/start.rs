@@ -8,7 +8,7 @@ use coordinator::engine::{Engine, SliceSize};
 use ledger::digest::state_digest;
 use ledger::disk::fake::Errno;
 use ledger::file::{DropReason, Error, FileLedger, OpenReport, Options};
-use ledger::{Rebuild, record};
+use ledger::{Recovery, record};
 
 use super::effects::Effects;
 use super::one_short::OneShort;
@@ -178,8 +178,8 @@ impl Host {
             env.reach.bump(Reached::SnapshotUsed);
         }
         let rebuild = match env.planted(Plant::ReplayOneShort) {
-            true => Rebuild::newest(&OneShort(ledger)),
-            false => Rebuild::newest(ledger),
+            true => Recovery::newest(&OneShort(ledger)),
+            false => Recovery::newest(ledger),
         };
         let rebuild = rebuild.map_err(|error| format!("the tail does not replay: {error}"))?;
         let bytes = rebuild.bytes();

@@ -1,6 +1,6 @@
 //! Room on the disk: the next segment, batches that wait for space, and old history that goes.
 
-use coordinator::engine::Room;
+use coordinator::engine::DiskSpace;
 use ledger::file::Space;
 
 use super::{Process, RETRY_SPACE_MS};
@@ -34,7 +34,7 @@ impl Process {
         if self.held && !failed {
             return self.append(env);
         }
-        self.engine.set_room(self.room());
+        self.engine.set_disk_space(self.room());
         self.step(env)
     }
 
@@ -48,11 +48,11 @@ impl Process {
         env.after(delay, Happening::Host(HostEvent::Reserve { life: self.life }));
     }
 
-    pub(super) fn room(&self) -> Room {
+    pub(super) fn room(&self) -> DiskSpace {
         match self.ledger.space() {
-            Space::Plenty => Room::Plenty,
-            _ if self.held || self.ledger.room_bytes() < self.room_bytes => Room::Nothing,
-            _ => Room::FinishOnly,
+            Space::Plenty => DiskSpace::Plenty,
+            _ if self.held || self.ledger.room_bytes() < self.room_bytes => DiskSpace::Nothing,
+            _ => DiskSpace::FinishOnly,
         }
     }
 

@@ -1,11 +1,11 @@
-//! An effect's place: after a power cut it is an older one or the newest, never a wrong one, and nothing that it still
+//! A projection's offset: after a power cut it is an older one or the newest, never a wrong one, and nothing that it still
 //! needs is trimmed.
 
 mod support;
 
 use std::sync::{Arc, Mutex};
 
-use coordinator::{Effect, Follower, HistoryReader, HistoryRecord};
+use coordinator::{HistoryReader, HistoryRecord, Projection, ProjectionRunner};
 use ledger::disk::fake::{FakeDisk, Fate};
 use ledger::file::{BatchBuilder, ClusterId, FileLedger, Options};
 use ledger::{Position, record};
@@ -14,7 +14,7 @@ const LAST: u64 = 12;
 
 struct Notes(Arc<Mutex<Vec<u64>>>);
 
-impl Effect for Notes {
+impl Projection for Notes {
     fn name(&self) -> &str {
         "notes"
     }
@@ -53,24 +53,24 @@ fn append(ledger: &mut FileLedger, position: u64, name_bytes: usize) {
     ledger.append(&mut batch.finish(position)).unwrap();
 }
 
-fn follow(places: &FakeDisk, ledger: &FileLedger) -> (Follower, Arc<Mutex<Vec<u64>>>) {
+fn follow(places: &FakeDisk, ledger: &FileLedger) -> (ProjectionRunner, Arc<Mutex<Vec<u64>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
-    let effect = Box::new(Notes(shown.clone()));
-    (Follower::open(effect, Arc::new(places.clone()), ledger.reader()).unwrap(), shown)
+    let projection = Box::new(Notes(shown.clone()));
+    (ProjectionRunner::open(projection, Arc::new(places.clone()), ledger.reader()).unwrap(), shown)
 }
 
 #[test]
-fn a_power_cut_at_any_call_leaves_the_old_place_or_the_new_one() {
+fn a_power_cut_at_any_call_leaves_the_old_offset_or_the_new_one() {
     let ledger = written(&FakeDisk::new());
     for call in 0.. {
         let places = FakeDisk::new();
-        let (mut follower, _) = follow(&places, &ledger);
-        follower.catch_up(Position(5)).unwrap();
-        follower.save().unwrap();
-        follower.catch_up(Position(9)).unwrap();
+        let (mut runner, _) = follow(&places, &ledger);
+        runner.catch_up(Position(5)).unwrap();
+        runner.save().unwrap();
+        runner.catch_up(Position(9)).unwrap();
         places.heal();
         places.halt_after(call);
-        let saved = follower.save();
+        let saved = runner.save();
         let calls = places.calls();
         places.heal();
         for fate in [Fate::Kept, Fate::Lost, Fate::Torn(1), Fate::Torn(2), Fate::Garbage] {
@@ -104,29 +104,29 @@ fn fill_and_trim(ledger: &mut FileLedger) -> u64 {
 }
 
 #[test]
-fn an_effect_that_is_new_on_a_trimmed_ledger_begins_with_the_oldest_record() {
+fn a_projection_that_is_new_on_a_trimmed_ledger_begins_with_the_oldest_record() {
     let mut ledger = written(&FakeDisk::new());
     let next = fill_and_trim(&mut ledger);
     let oldest = ledger.reader().first().0;
     assert!(oldest > 1, "something was trimmed");
-    let (mut follower, shown) = follow(&FakeDisk::new(), &ledger);
-    follower.catch_up(Position(next - 1)).unwrap();
+    let (mut runner, shown) = follow(&FakeDisk::new(), &ledger);
+    runner.catch_up(Position(next - 1)).unwrap();
     assert_eq!(*shown.lock().unwrap(), (oldest..next).collect::<Vec<_>>());
 }
 
 #[test]
-fn what_an_effect_has_not_seen_is_not_trimmed() {
+fn what_a_projection_has_not_seen_is_not_trimmed() {
     let (disk, places) = (FakeDisk::new(), FakeDisk::new());
     let mut ledger = written(&disk);
-    let (mut follower, _) = follow(&places, &ledger);
+    let (mut runner, _) = follow(&places, &ledger);
     let next = fill_and_trim(&mut ledger);
     assert_eq!(ledger.reader().first(), Position(1), "nothing was seen yet");
-    follower.catch_up(Position(next - 1)).unwrap();
+    runner.catch_up(Position(next - 1)).unwrap();
     assert!(
         ledger.trim_job(u64::MAX).is_none(),
         "what was seen may be needed again until the place is saved"
     );
-    follower.save().unwrap();
+    runner.save().unwrap();
     ledger.trim_job(u64::MAX).unwrap().run().unwrap();
     assert!(ledger.reader().first() > Position(1));
 }

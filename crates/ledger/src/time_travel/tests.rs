@@ -58,7 +58,7 @@ impl Book {
             expires_at,
         }));
         let (task, digest, result) = (TaskId(id), Digest([7; 16]), Arc::from(*b"1"));
-        self.write(Event::TaskCompleted(TaskCompleted { task, lease, digest, result }));
+        self.write(Event::TaskCompleted(TaskCompleted { task, fencing_token: lease, digest, result }));
     }
 
     /// Stores a snapshot of the state, in slices between which `more` happens.
@@ -94,7 +94,7 @@ fn created(id: u128) -> Event {
         priority: 0,
         not_before: None,
         properties: Arc::new(Properties::default()),
-        extras: None,
+        options: None,
         operation: None,
     }))
 }
@@ -185,7 +185,7 @@ fn a_trimmed_log_is_verified_from_its_oldest_snapshot() {
     assert_eq!(report.snapshots.iter().map(|snapshot| snapshot.is_proven).collect::<Vec<_>>(), [false, true]);
     assert_eq!(report.digest, Some(state_digest(&book.state)));
     let inspection = book.inspect();
-    assert!(matches!(state_at(&inspection, Position(5)), Err(PastError::Trimmed { .. })));
+    assert!(matches!(state_at(&inspection, Position(5)), Err(TimeTravelError::Trimmed { .. })));
     assert_eq!(state_at(&inspection, Position(90)).unwrap().len(), 30);
 
     let snapshots: Vec<_> = inspection.snapshots().map(|info| info.name.clone()).collect();
@@ -220,7 +220,10 @@ fn the_state_is_told_at_any_position_with_and_without_a_snapshot() {
     assert_eq!(state_of(&state_at(&inspection, Position(2)).unwrap(), 1), Some(TaskState::Leased));
     assert_eq!(state_of(&state_at(&inspection, Position(20)).unwrap(), 7), Some(TaskState::Leased));
     assert_eq!(state_digest(&state_at(&inspection, Position(21)).unwrap()), state_digest(&book.state));
-    assert!(matches!(state_at(&inspection, Position(22)), Err(PastError::Beyond { last: Position(21), .. })));
+    assert!(matches!(
+        state_at(&inspection, Position(22)),
+        Err(TimeTravelError::Beyond { last: Position(21), .. })
+    ));
     assert_eq!(last(&inspection).unwrap(), Position(21));
 }
 

@@ -1,20 +1,20 @@
 //! An effect and its durable place in the ledger. It has no thread and no clock, so that production and a simulator
 //! drive the same code.
 //!
-//! Every durable record is shown to the effect, in order and at least once: the place is saved only after the effect
+//! Every durable record is shown to the projection, in order and at least once: the place is saved only after the effect
 //! of everything before it is true, and history from the saved place on is not trimmed.
 
 use std::io;
 use std::sync::Arc;
 
 use authority::Position;
-use authority::quirk::{self, Quirk};
+use authority::injected_bug::{self, InjectedBug};
 use ledger::disk::{Disk, read_up_to, write_all_at};
 use ledger::file::{Hold, Reader};
-use ledger::record;
+use ledger::{HistoryRecord, record};
 
-use crate::effects::Effect;
-use crate::history::{HistoryRecord, LedgerHistory};
+use crate::history::LedgerHistory;
+use crate::projection::Projection;
 
 /// The place is saved at least this often while catching up. Seldom, because that takes two syncs, and a second look at
 /// so many records takes a tenth of a second.
@@ -22,27 +22,31 @@ const SAVE_AFTER_RECORDS: u64 = 100_000;
 /// A position takes no more than this in its file.
 const MAX_PLACE_BYTES: usize = 64;
 
-pub struct Follower {
-    effect: Box<dyn Effect>,
+pub struct ProjectionRunner {
+    projection: Box<dyn Projection>,
     reader: Reader,
     past: LedgerHistory,
     place: Place,
     hold: Hold,
 }
 
-impl Follower {
+impl ProjectionRunner {
     /// Goes on where the effect left off, as the file of its name on this disk says. One that never began begins with
     /// the oldest record that is kept: what was trimmed before it cannot be told any more.
-    pub fn open(effect: Box<dyn Effect>, disk: Arc<dyn Disk>, reader: Reader) -> io::Result<Follower> {
+    pub fn open(
+        projection: Box<dyn Projection>,
+        disk: Arc<dyn Disk>,
+        reader: Reader,
+    ) -> io::Result<ProjectionRunner> {
         let oldest = Position(reader.first().0.saturating_sub(1));
-        let place = Place::load(disk, effect.name(), oldest)?;
+        let place = Place::load(disk, projection.name(), oldest)?;
         let hold = reader.hold(place.saved.next());
         let past = LedgerHistory::new(reader.clone());
-        Ok(Follower { effect, reader, past, place, hold })
+        Ok(ProjectionRunner { projection, reader, past, place, hold })
     }
 
     pub fn name(&self) -> &str {
-        self.effect.name()
+        self.projection.name()
     }
 
     pub fn applied_up_to(&self) -> Position {
@@ -66,8 +70,8 @@ impl Follower {
             let (position, bytes) = read.map_err(|error| error.to_string())?;
             let decoded = record::decode(&bytes).map_err(|error| error.to_string())?;
             let record = HistoryRecord { position, at: decoded.at, event: decoded.event };
-            match self.effect.apply(&record, &self.past) {
-                Err(_) if quirk::is(Quirk::FailedEffectPassed) => {}
+            match self.projection.apply(&record, &self.past) {
+                Err(_) if injected_bug::is(InjectedBug::FailedEffectPassed) => {}
                 applied => applied?,
             }
             self.place.applied_up_to = position;
@@ -78,7 +82,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Makes the place durable. Whoever drives the follower does this when there is nothing else to do; what is shown
+    /// Makes the place durable. Whoever drives the runner does this when there is nothing else to do; what is shown
     /// again after a crash is what came after.
     pub fn save(&mut self) -> io::Result<()> {
         if !self.is_saved() {

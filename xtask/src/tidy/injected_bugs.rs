@@ -1,13 +1,13 @@
-//! Bugs can be planted in the simulator and nowhere else: no other crate switches on the feature that lets them in,
-//! not even for its tests, so that every other build of the product is without them.
+//! Checks that only the simulator enables the feature for injected bugs: no other crate may enable it, not even for its
+//! tests, so that no other build contains them.
 
 use super::Finding;
 use super::repository::{Package, Repository};
 
-/// The feature that lets bugs in.
-const FEATURE: &str = "planted";
-/// The one crate that may enable it.
-const MAY_PLANT: &str = "simulator";
+/// The feature that compiles injected bugs in.
+const FEATURE: &str = "injected-bugs";
+/// The only crate that may enable the feature.
+const MAY_ENABLE: &str = "simulator";
 
 pub fn check(repository: &Repository) -> Vec<Finding> {
     repository.own_packages().flat_map(check_package).collect()
@@ -15,21 +15,21 @@ pub fn check(repository: &Repository) -> Vec<Finding> {
 
 fn check_package(package: &Package) -> Vec<Finding> {
     let finding = |message: String| Finding::new(format!("crates/{}/Cargo.toml", package.name), 0, message);
-    let enabled = package.dependencies.iter().filter(|dependency| is_ours(&dependency.features));
-    let asked = enabled
-        .filter(|_| package.name != MAY_PLANT)
+    let enabled = package.dependencies.iter().filter(|dependency| contains_feature(&dependency.features));
+    let direct = enabled
+        .filter(|_| package.name != MAY_ENABLE)
         .map(|dependency| format!("`{}` enables `{FEATURE}` of `{}`", package.name, dependency.name));
-    // A feature that brings it along, the default one before all, would enable it behind the manifests' back.
-    let passed_on = package
+    // A feature that enables it in turn, such as `default`, would hide this from the manifests.
+    let indirect = package
         .features
         .iter()
-        .filter(|(_, brings)| is_ours(brings))
-        .map(|(name, _)| format!("the feature `{name}` of `{}` brings `{FEATURE}` along", package.name));
-    asked.chain(passed_on).map(finding).collect()
+        .filter(|(_, enables)| contains_feature(enables))
+        .map(|(name, _)| format!("the feature `{name}` of `{}` enables `{FEATURE}`", package.name));
+    direct.chain(indirect).map(finding).collect()
 }
 
-/// Whether the feature is among these, by itself or as another crate's.
-fn is_ours(features: &[String]) -> bool {
+/// Whether the list contains the feature, of this crate or of another.
+fn contains_feature(features: &[String]) -> bool {
     features.iter().any(|feature| feature.rsplit(['/', ':']).next() == Some(FEATURE))
 }
 
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_simulator_may_plant_bugs() {
+    fn only_the_simulator_may_inject_bugs() {
         assert_eq!(check_package(&with_feature("simulator", None)), []);
         for name in ["ledger", "coordinator", "server", "lessor", "chaos"] {
             assert_eq!(check_package(&with_feature(name, None)).len(), 1, "{name}");
@@ -55,11 +55,11 @@ mod tests {
     }
 
     #[test]
-    fn no_feature_brings_bugs_along() {
-        for brings in ["authority/planted", "planted", "authority?/planted"] {
+    fn no_feature_enables_injected_bugs() {
+        for enabled in ["authority/injected-bugs", "injected-bugs", "authority?/injected-bugs"] {
             let mut package = own_package("ledger", &["./authority"]);
-            package.features.insert("default".into(), vec![brings.into()]);
-            assert_eq!(check_package(&package).len(), 1, "{brings}");
+            package.features.insert("default".into(), vec![enabled.into()]);
+            assert_eq!(check_package(&package).len(), 1, "{enabled}");
         }
         let mut package = own_package("authority", &[]);
         package.features.insert(FEATURE.into(), vec![]);

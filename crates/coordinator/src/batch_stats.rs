@@ -5,7 +5,7 @@ use authority::event::{ExpiryCause, NextStep};
 use authority::{DeadReason, Event, Phase, Task, Time};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct BatchStats {
     pub records: u64,
     pub submitted: u64,
     pub granted: u64,
@@ -25,7 +25,7 @@ pub struct Tally {
     pub ran_ms: Vec<u64>,
 }
 
-impl Tally {
+impl BatchStats {
     /// Counts an event of a task as it was before it.
     pub fn note(&mut self, before: Option<&Task>, event: &Event, now: Time) {
         self.records += 1;

@@ -3,7 +3,7 @@
 //! The one way in which records become state, for a start, for offline tools and for tests. It knows nothing of
 //! where the bytes come from, so whoever reads decides how far to go.
 
-use authority::{Illegal, Position, State};
+use authority::{InvalidTransition, Position, State};
 
 use crate::file;
 use crate::record::snapshot::{LoadError, Loader};
@@ -12,7 +12,7 @@ use crate::{Ledger, SnapshotSource};
 
 /// A state that is being put together.
 #[derive(Debug, Default)]
-pub struct Rebuild {
+pub struct Recovery {
     state: State,
     reader: record::Reader,
     records: u64,
@@ -21,11 +21,11 @@ pub struct Rebuild {
 
 /// Why stored bytes do not give a state. The state begun from them must be dropped.
 #[derive(Debug, thiserror::Error)]
-pub enum RebuildError {
+pub enum RecoveryError {
     #[error(transparent)]
     Ledger(#[from] file::Error),
     #[error("the ledger holds a record that does not fit and may have been tampered with: {0}")]
-    Illegal(#[from] Illegal),
+    InvalidTransition(#[from] InvalidTransition),
     #[error("the record at position {0} cannot be read: {1}")]
     Record(Position, DecodeError),
     #[error("the record at position {found} was given where {expected} should follow")]
@@ -34,14 +34,14 @@ pub enum RebuildError {
     Snapshot(#[from] LoadError),
 }
 
-impl Rebuild {
+impl Recovery {
     /// Begins with nothing, for a log that is there from its first record.
-    pub fn new() -> Rebuild {
-        Rebuild::default()
+    pub fn new() -> Recovery {
+        Recovery::default()
     }
 
     /// Begins with what a snapshot holds.
-    pub fn from_snapshot(snapshot: &mut dyn SnapshotSource) -> Result<Rebuild, RebuildError> {
+    pub fn from_snapshot(snapshot: &mut dyn SnapshotSource) -> Result<Recovery, RecoveryError> {
         let mut loader = Loader::new();
         let mut block = Vec::new();
         while snapshot.next_block(&mut block)? {
@@ -50,26 +50,26 @@ impl Rebuild {
         let state = loader.finish(snapshot.end())?;
         if state.position() != snapshot.begin() {
             let (expected, found) = (snapshot.begin(), state.position());
-            return Err(RebuildError::Gap { expected, found });
+            return Err(RecoveryError::Gap { expected, found });
         }
-        Ok(Rebuild { state, ..Rebuild::default() })
+        Ok(Recovery { state, ..Recovery::default() })
     }
 
     /// Restores the newest state of a ledger: its newest snapshot, if it has one, and all records after that.
-    pub fn newest(ledger: &dyn Ledger) -> Result<Rebuild, RebuildError> {
-        let mut rebuild = match ledger.load_snapshot()? {
-            Some(mut snapshot) => Rebuild::from_snapshot(&mut *snapshot)?,
-            None => Rebuild::new(),
+    pub fn newest(ledger: &dyn Ledger) -> Result<Recovery, RecoveryError> {
+        let mut recovery = match ledger.load_snapshot()? {
+            Some(mut snapshot) => Recovery::from_snapshot(&mut *snapshot)?,
+            None => Recovery::new(),
         };
         let mut failed = Ok(());
-        ledger.read(rebuild.next(), &mut |position, bytes| match rebuild.apply(position, bytes) {
+        ledger.read(recovery.next(), &mut |position, bytes| match recovery.apply(position, bytes) {
             Ok(_) => std::ops::ControlFlow::Continue(()),
             Err(error) => {
                 failed = Err(error);
                 std::ops::ControlFlow::Break(())
             }
         })?;
-        failed.map(|()| rebuild)
+        failed.map(|()| recovery)
     }
 
     /// The position of the record that must come next.
@@ -78,17 +78,17 @@ impl Rebuild {
     }
 
     /// Applies the record at the next position, and hands it back.
-    pub fn apply(&mut self, position: Position, bytes: &[u8]) -> Result<Record, RebuildError> {
-        let record = self.reader.decode(bytes).map_err(|error| RebuildError::Record(position, error))?;
+    pub fn apply(&mut self, position: Position, bytes: &[u8]) -> Result<Record, RecoveryError> {
+        let record = self.reader.decode(bytes).map_err(|error| RecoveryError::Record(position, error))?;
         self.apply_record(position, &record)?;
         self.bytes += bytes.len() as u64;
         Ok(record)
     }
 
     /// Applies a record that was decoded before.
-    pub fn apply_record(&mut self, position: Position, record: &Record) -> Result<(), RebuildError> {
+    pub fn apply_record(&mut self, position: Position, record: &Record) -> Result<(), RecoveryError> {
         if position != self.next() {
-            return Err(RebuildError::Gap { expected: self.next(), found: position });
+            return Err(RecoveryError::Gap { expected: self.next(), found: position });
         }
         self.state.apply(record.at, &record.event)?;
         self.records += 1;

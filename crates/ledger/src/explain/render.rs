@@ -1,9 +1,9 @@
-//! A story in words. Texts of workers and users are quoted as they are; whoever prints them makes them safe.
+//! A timeline in words. Texts of workers and users are quoted as they are; whoever prints them makes them safe.
 
 use authority::event::{ExpiryCause, ReleaseCause};
 use authority::{CancelCause, DeadReason, TaskError, TaskState};
 
-use super::{DiscardReason, FinalReason, Step, Story, What};
+use super::{DiscardReason, FinalReason, Step, StepKind, Timeline};
 
 const SECOND_MS: u64 = 1_000;
 const MINUTE_MS: u64 = 60 * SECOND_MS;
@@ -13,12 +13,12 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 
 impl Step {
     /// What happened, in one sentence.
-    pub fn words(&self) -> String {
+    pub fn render(&self) -> String {
         let attempt = self.attempt.map_or("the attempt".to_owned(), |attempt| format!("attempt {attempt}"));
         let worker = self.worker.as_deref().unwrap_or("its worker");
         let ran = self.ran_ms.map_or(String::new(), |ms| format!(" after {}", span(ms)));
-        match &self.what {
-            What::Submitted { queue, priority, delay_ms, redrive_of } => {
+        match &self.kind {
+            StepKind::Submitted { queue, priority, delay_ms, redrive_of } => {
                 let mut text = format!("submitted to queue {queue}");
                 if *priority != 0 {
                     text.push_str(&format!(" with priority {priority}"));
@@ -31,12 +31,12 @@ impl Step {
                 }
                 text
             }
-            What::Leased { waited_ms, lease_ms } => {
+            StepKind::Leased { waited_ms, lease_ms } => {
                 let waited = waited_ms.map_or(String::new(), |ms| format!(" after waiting {}", span(ms)));
                 format!("{attempt} was given to {worker}{waited}, with a lease of {}", span(*lease_ms))
             }
-            What::Started { by } => format!("{by} began {attempt}"),
-            What::Lost { cause, silent_ms, is_last } => {
+            StepKind::Started { by } => format!("{by} began {attempt}"),
+            StepKind::Lost { cause, silent_ms, is_last } => {
                 let why = match (cause, silent_ms) {
                     (ExpiryCause::Silence, Some(ms)) => {
                         format!("{worker} was not heard of for {}", span(*ms))
@@ -47,7 +47,7 @@ impl Step {
                 let next = if *is_last { "no attempt is left" } else { "the task waits again" };
                 format!("{attempt} was lost{ran}: {why}; {next}")
             }
-            What::Released { cause } => {
+            StepKind::Released { cause } => {
                 let why = match cause {
                     ReleaseCause::Worker => format!("{worker} gave it back"),
                     ReleaseCause::Undelivered => format!("the lease could not be delivered to {worker}"),
@@ -57,17 +57,17 @@ impl Step {
                     "{attempt} was released{ran}: {why}; the task waits again, and this attempt does not count"
                 )
             }
-            What::Failed { error, retry_ms } => {
+            StepKind::Failed { error, retry_ms } => {
                 let next = match retry_ms {
                     0 => "at once".to_owned(),
                     ms => format!("in {}", span(*ms)),
                 };
                 format!(
                     "{attempt} failed{ran}: {worker} reported {}; it is tried again {next}",
-                    error_words(error)
+                    render_error(error)
                 )
             }
-            What::FailedForGood { error, why } => {
+            StepKind::FailedForGood { error, why } => {
                 let why = match why {
                     FinalReason::LastAttempt { allowed: 1 } => {
                         "it was the only attempt allowed, so the task is FAILED".to_owned()
@@ -80,24 +80,24 @@ impl Step {
                     }
                     FinalReason::Unknown => "it is not tried again, so the task is FAILED".to_owned(),
                 };
-                format!("{attempt} failed{ran}: {worker} reported {}; {why}", error_words(error))
+                format!("{attempt} failed{ran}: {worker} reported {}; {why}", render_error(error))
             }
-            What::Completed { result_bytes } => {
+            StepKind::Completed { result_bytes } => {
                 let bytes = match result_bytes {
                     1 => "1 byte".to_owned(),
                     many => format!("{many} bytes"),
                 };
                 format!("{attempt} was completed by {worker}{ran}, with a result of {bytes}")
             }
-            What::Dead { .. } => self.dead_words(&attempt, worker, &ran),
-            What::AskedToStop { cause, reason, grace_ms } => {
+            StepKind::Dead { .. } => self.render_dead(&attempt, worker, &ran),
+            StepKind::AskedToStop { cause, reason, grace_ms } => {
                 let who = match cause {
                     CancelCause::User => format!("a cancel was asked for ({reason})"),
                     CancelCause::Deadline => "the deadline passed".to_owned(),
                 };
                 format!("{who}; {worker} has {} to stop", span(*grace_ms))
             }
-            What::Discarded { why } => {
+            StepKind::Discarded { why } => {
                 let why = match why {
                     DiscardReason::Lost => "its lease had run out",
                     DiscardReason::TimedOut => "it had passed the time limit of one attempt",
@@ -108,24 +108,24 @@ impl Step {
                 };
                 format!("a late report of {attempt} by {worker} was discarded: {why}")
             }
-            What::Restarted { epoch } => {
+            StepKind::Restarted { epoch } => {
                 format!(
                     "the coordinator was started again (epoch {epoch}); {attempt} by {worker} kept its lease"
                 )
             }
-            What::WaiterJoined { operation } => format!("{operation} joined to wait for the outcome"),
-            What::WaiterLeft { operation } => format!("{operation} no longer waits for the outcome"),
-            What::Purged => "its retention was over, and it was forgotten".to_owned(),
+            StepKind::WaiterJoined { operation } => format!("{operation} joined to wait for the outcome"),
+            StepKind::WaiterLeft { operation } => format!("{operation} no longer waits for the outcome"),
+            StepKind::Purged => "its retention was over, and it was forgotten".to_owned(),
         }
     }
 
-    fn dead_words(&self, attempt: &str, worker: &str, ran: &str) -> String {
-        let What::Dead { reason, detail, error, silent_ms, cancel } = &self.what else {
+    fn render_dead(&self, attempt: &str, worker: &str, ran: &str) -> String {
+        let StepKind::Dead { reason, detail, error, silent_ms, cancel } = &self.kind else {
             return String::new();
         };
         let detail = detail.as_ref().map_or(String::new(), |detail| format!(" ({detail})"));
         let held = self.attempt.is_some();
-        let report = error.as_ref().map(|error| format!("{worker} reported {}", error_words(error)));
+        let report = error.as_ref().map(|error| format!("{worker} reported {}", render_error(error)));
         let stopped = match (report, silent_ms, cancel) {
             (Some(report), _, _) => format!("; {attempt} ended{ran}: {report}"),
             (None, Some(ms), Some(_)) if held && *reason != DeadReason::CancelTimeout => {
@@ -148,8 +148,8 @@ impl Step {
     }
 }
 
-impl Story {
-    /// The whole story in a sentence or two: how it stands, how often it ran, and why more than once.
+impl Timeline {
+    /// The whole timeline in a sentence or two: how it stands, how often it ran, and why more than once.
     pub fn summary(&self) -> String {
         let ended = match self.state {
             None if self.steps.is_empty() => return "no record is about this task".to_owned(),
@@ -174,22 +174,22 @@ impl Story {
 
     /// What made further attempts necessary.
     fn why_again(&self) -> String {
-        let count = |is: fn(&What) -> bool| self.steps.iter().filter(|step| is(&step.what)).count();
+        let count = |is: fn(&StepKind) -> bool| self.steps.iter().filter(|step| is(&step.kind)).count();
         let causes = [
-            (count(|what| matches!(what, What::Lost { .. })), "lost"),
-            (count(|what| matches!(what, What::Failed { .. })), "failed"),
-            (count(|what| matches!(what, What::Released { .. })), "released"),
+            (count(|kind| matches!(kind, StepKind::Lost { .. })), "lost"),
+            (count(|kind| matches!(kind, StepKind::Failed { .. })), "failed"),
+            (count(|kind| matches!(kind, StepKind::Released { .. })), "released"),
         ];
         let told: Vec<_> = causes
             .into_iter()
             .filter(|(times, _)| *times > 0)
-            .map(|(times, what)| format!("{times} {what}"))
+            .map(|(times, kind)| format!("{times} {kind}"))
             .collect();
         if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
     }
 }
 
-fn error_words(error: &TaskError) -> String {
+fn render_error(error: &TaskError) -> String {
     let code = error.code.as_ref().map_or(String::new(), |code| format!(" {code}"));
     format!("{}{code}: {}", error.category.name(), error.message)
 }

@@ -13,22 +13,22 @@ pub use verify::{Finding, SnapshotReport, VerifyReport, verify};
 
 use crate::file::{self, Inspection, Seen};
 use crate::record::{self, Record};
-use crate::{Rebuild, RebuildError};
+use crate::{Recovery, RecoveryError};
 
 /// Why a question about the past has no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum PastError {
+pub enum TimeTravelError {
     #[error(transparent)]
-    Rebuild(#[from] RebuildError),
+    Recovery(#[from] RecoveryError),
     #[error("the log begins at position {first}; what was true at {wanted} is no longer kept")]
     Trimmed { wanted: Position, first: Position },
     #[error("the log ends at position {last}, before {wanted}")]
     Beyond { wanted: Position, last: Position },
 }
 
-impl From<file::Error> for PastError {
-    fn from(error: file::Error) -> PastError {
-        PastError::Rebuild(error.into())
+impl From<file::Error> for TimeTravelError {
+    fn from(error: file::Error) -> TimeTravelError {
+        TimeTravelError::Recovery(error.into())
     }
 }
 
@@ -37,12 +37,12 @@ pub fn records(
     inspection: &Inspection,
     from: Position,
     visit: &mut dyn FnMut(Position, Record) -> ControlFlow<()>,
-) -> Result<(), RebuildError> {
+) -> Result<(), RecoveryError> {
     let mut failed = Ok(());
     inspection.read(from, &mut |position, bytes| match record::decode(bytes) {
         Ok(record) => visit(position, record),
         Err(error) => {
-            failed = Err(RebuildError::Record(position, error));
+            failed = Err(RecoveryError::Record(position, error));
             ControlFlow::Break(())
         }
     })?;
@@ -50,7 +50,7 @@ pub fn records(
 }
 
 /// The first position whose record was made at `time` or later: the end of the log when there is none.
-pub fn first_at_or_after(inspection: &Inspection, time: Time) -> Result<Position, RebuildError> {
+pub fn first_at_or_after(inspection: &Inspection, time: Time) -> Result<Position, RecoveryError> {
     // Time never falls, so what stands before the last segment begun earlier was made earlier too.
     let earlier = inspection.segments().take_while(|segment| segment.time_ms < time.0);
     let from = earlier.last().map_or(inspection.first(), |segment| segment.first);
@@ -67,38 +67,38 @@ pub fn first_at_or_after(inspection: &Inspection, time: Time) -> Result<Position
 }
 
 /// The last position of the log; 0 when it is empty.
-pub fn last(inspection: &Inspection) -> Result<Position, RebuildError> {
+pub fn last(inspection: &Inspection) -> Result<Position, RecoveryError> {
     let newest = inspection.segments().last().map_or(Position(1), |segment| segment.first);
     let end = inspection.read(newest, &mut |_, _| ControlFlow::Continue(()))?;
     Ok(Position(end.next.0.saturating_sub(1)))
 }
 
 /// The state after the record at `wanted`: from the newest usable snapshot that ended by then, or from the start.
-pub fn state_at(inspection: &Inspection, wanted: Position) -> Result<State, PastError> {
+pub fn state_at(inspection: &Inspection, wanted: Position) -> Result<State, TimeTravelError> {
     let first = inspection.first();
-    let mut rebuild = None;
+    let mut recovery = None;
     for info in inspection.snapshots().rev().filter(|info| info.end <= wanted) {
         // A snapshot that cannot be used is the business of `verify`; an older one, or the log, does as well.
         if let Ok(mut reader) = inspection.snapshot(info)
-            && let Ok(loaded) = Rebuild::from_snapshot(&mut reader)
+            && let Ok(loaded) = Recovery::from_snapshot(&mut reader)
         {
-            rebuild = Some(loaded);
+            recovery = Some(loaded);
             break;
         }
     }
-    let mut rebuild = match rebuild {
-        Some(rebuild) => rebuild,
-        None if first == Position(1) => Rebuild::new(),
-        None => return Err(PastError::Trimmed { wanted, first }),
+    let mut recovery = match recovery {
+        Some(recovery) => recovery,
+        None if first == Position(1) => Recovery::new(),
+        None => return Err(TimeTravelError::Trimmed { wanted, first }),
     };
     let mut failed = Ok(());
-    inspection.walk(rebuild.next(), &mut |seen| {
-        if rebuild.next() > wanted {
+    inspection.walk(recovery.next(), &mut |seen| {
+        if recovery.next() > wanted {
             return ControlFlow::Break(());
         }
         let applied = match seen {
             Seen::Frame(_) => Ok(()),
-            Seen::Record(position, bytes) => rebuild.apply(position, bytes).map(|_| ()),
+            Seen::Record(position, bytes) => recovery.apply(position, bytes).map(|_| ()),
             Seen::Damage(damage) => Err(file::Error::Damaged(damage).into()),
         };
         match applied {
@@ -110,8 +110,8 @@ pub fn state_at(inspection: &Inspection, wanted: Position) -> Result<State, Past
         }
     })?;
     failed?;
-    match rebuild.state().position() {
-        last if last < wanted => Err(PastError::Beyond { wanted, last }),
-        _ => Ok(rebuild.into_state()),
+    match recovery.state().position() {
+        last if last < wanted => Err(TimeTravelError::Beyond { wanted, last }),
+        _ => Ok(recovery.into_state()),
     }
 }

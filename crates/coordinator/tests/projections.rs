@@ -1,10 +1,10 @@
-//! Effects follow what is durable, in order, and go on where they left off.
+//! Projections follow what is durable, in order, and go on where they left off.
 
 mod support;
 
 use std::sync::{Arc, Mutex};
 
-use coordinator::{Effect, HistoryReader, HistoryRecord};
+use coordinator::{HistoryReader, HistoryRecord, Projection};
 use support::{options, submit};
 
 /// Writes down the positions it was shown, and fails when it is told to.
@@ -14,7 +14,7 @@ struct Recorder {
     fail_once_at: Option<u64>,
 }
 
-impl Effect for Recorder {
+impl Projection for Recorder {
     fn name(&self) -> &str {
         "recorder"
     }
@@ -35,14 +35,14 @@ async fn run(
     fail_once_at: Option<u64>,
 ) -> (Vec<u64>, u64) {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let mut with_effect = options(directory);
-    with_effect.effects.push(Box::new(Recorder { seen: seen.clone(), fail_once_at }));
-    let running = coordinator::start(with_effect).unwrap();
+    let mut with_projection = options(directory);
+    with_projection.projections.push(Box::new(Recorder { seen: seen.clone(), fail_once_at }));
+    let running = coordinator::start(with_projection).unwrap();
     for id in ids {
         running.handle.submit(submit(id, "q")).await.unwrap();
     }
     let position = running.handle.status().await.unwrap().position.0;
-    // Stopping does not wait for effects; they are caught up with here, as they would be in a longer life.
+    // Stopping does not wait for projections; they are caught up with here, as they would be in a longer life.
     while seen.lock().unwrap().last() != Some(&position) {
         tokio::task::yield_now().await;
     }
@@ -52,7 +52,7 @@ async fn run(
 }
 
 #[tokio::test]
-async fn an_effect_is_shown_every_record_once_and_goes_on_after_a_restart() {
+async fn a_projection_is_shown_every_record_once_and_goes_on_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let (first, end) = run(dir.path(), 1..20, None).await;
     assert_eq!(first, (1..=end).collect::<Vec<_>>());
@@ -61,14 +61,14 @@ async fn an_effect_is_shown_every_record_once_and_goes_on_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_failed_effect_is_tried_again_and_nothing_is_skipped() {
+async fn a_failed_projection_is_tried_again_and_nothing_is_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let (seen, end) = run(dir.path(), 1..10, Some(5)).await;
     assert_eq!(seen, (1..=end).collect::<Vec<_>>());
 }
 
 #[tokio::test]
-async fn an_effect_whose_place_was_lost_is_shown_everything_again() {
+async fn a_projection_whose_offset_was_lost_is_shown_everything_again() {
     let dir = tempfile::tempdir().unwrap();
     run(dir.path(), 1..10, None).await;
     std::fs::remove_file(dir.path().join("effects").join("recorder")).unwrap();

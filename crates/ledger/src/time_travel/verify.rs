@@ -12,7 +12,7 @@ use authority::{Position, Time};
 use crate::digest::state_digest;
 use crate::file::{ClusterId, Damage, Error, Inspection, Seen, SnapshotInfo, Unfinished};
 use crate::record;
-use crate::{Rebuild, RebuildError};
+use crate::{Recovery, RecoveryError};
 
 /// What a directory holds, and all that is wrong with it.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ pub fn verify(inspection: &Inspection, progress: &mut dyn FnMut(u64)) -> Result<
         inspection,
         report,
         place: (String::new(), 0),
-        base: is_whole.then(Rebuild::new),
+        base: is_whole.then(Recovery::new),
         to_join: by_begin.into_iter().peekable(),
         joined: Vec::new(),
     };
@@ -133,10 +133,10 @@ struct Pass<'a> {
     /// The frame that is being read.
     place: (String, u64),
     /// The replay, while it is unbroken.
-    base: Option<Rebuild>,
+    base: Option<Recovery>,
     to_join: std::iter::Peekable<std::vec::IntoIter<SnapshotInfo>>,
     /// States from snapshots that are not compared yet, with their place in the report.
-    joined: Vec<(usize, Rebuild)>,
+    joined: Vec<(usize, Recovery)>,
 }
 
 impl Pass<'_> {
@@ -201,21 +201,21 @@ impl Pass<'_> {
     }
 
     /// Reads a snapshot from end to end. `None` when it is damaged, which is then reported.
-    fn load(&mut self, info: &SnapshotInfo) -> Result<Option<(u64, Rebuild)>, Error> {
+    fn load(&mut self, info: &SnapshotInfo) -> Result<Option<(u64, Recovery)>, Error> {
         let mut reader = match self.inspection.snapshot(info) {
             Ok(reader) => reader,
             Err(error) => return self.refused(info, error.into()),
         };
-        match Rebuild::from_snapshot(&mut reader) {
+        match Recovery::from_snapshot(&mut reader) {
             Ok(state) => Ok(Some((reader.blocks(), state))),
             Err(error) => self.refused(info, error),
         }
     }
 
-    fn refused<T>(&mut self, info: &SnapshotInfo, error: RebuildError) -> Result<Option<T>, Error> {
+    fn refused<T>(&mut self, info: &SnapshotInfo, error: RecoveryError) -> Result<Option<T>, Error> {
         match error {
-            RebuildError::Ledger(Error::Damaged(damage)) => self.report.findings.push(damage.into()),
-            RebuildError::Ledger(error) => return Err(error),
+            RecoveryError::Ledger(Error::Damaged(damage)) => self.report.findings.push(damage.into()),
+            RecoveryError::Ledger(error) => return Err(error),
             other => self.found_in_snapshot(info, other.to_string()),
         }
         Ok(None)
@@ -224,7 +224,7 @@ impl Pass<'_> {
     /// Compares the snapshots that end here with the replay.
     fn compare(&mut self, position: Position) {
         let is_due =
-            |(at, _): &(usize, Rebuild), report: &VerifyReport| report.snapshots[*at].info.end == position;
+            |(at, _): &(usize, Recovery), report: &VerifyReport| report.snapshots[*at].info.end == position;
         let (due, rest) = std::mem::take(&mut self.joined)
             .into_iter()
             .partition::<Vec<_>, _>(|one| is_due(one, &self.report));

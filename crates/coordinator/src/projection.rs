@@ -10,13 +10,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use authority::Position;
+use ledger::HistoryRecord;
 use ledger::disk::RealDisk;
 use ledger::file::Reader;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use crate::follower::Follower;
-use crate::history::{HistoryReader, HistoryRecord};
+use crate::history::HistoryReader;
+use crate::projection_runner::ProjectionRunner;
 
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 const MAX_RETRY: Duration = Duration::from_secs(30);
@@ -29,7 +30,7 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 const GATHER: Duration = Duration::from_millis(10);
 
 /// Something that follows from records. Shown every record in order, from where it left off.
-pub trait Effect: Send {
+pub trait Projection: Send {
     /// Names the file that remembers its place.
     fn name(&self) -> &str;
 
@@ -39,14 +40,14 @@ pub trait Effect: Send {
 }
 
 /// Follows the ledger until the sender of `durable` is gone and everything durable is applied.
-pub fn follow(
-    effect: Box<dyn Effect>,
+pub fn spawn(
+    projection: Box<dyn Projection>,
     directory: &Path,
     reader: Reader,
     mut durable: watch::Receiver<Position>,
 ) -> std::io::Result<JoinHandle<()>> {
-    let mut follower = Follower::open(effect, Arc::new(RealDisk::create(directory)?), reader)?;
-    std::thread::Builder::new().name(format!("lessor-{}", follower.name())).spawn(move || {
+    let mut runner = ProjectionRunner::open(projection, Arc::new(RealDisk::create(directory)?), reader)?;
+    std::thread::Builder::new().name(format!("lessor-{}", runner.name())).spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
             return tracing::error!("no runtime could be built to follow the ledger");
         };
@@ -55,15 +56,15 @@ pub fn follow(
             let mut saved_at = Instant::now();
             loop {
                 let target = *durable.borrow_and_update();
-                match follower.catch_up(target) {
+                match runner.catch_up(target) {
                     Ok(()) => {
                         retry = FIRST_RETRY;
-                        let changed = match follower.is_saved() {
+                        let changed = match runner.is_saved() {
                             true => Ok(durable.changed().await),
                             false => timeout(SAVE_PAUSE, durable.changed()).await,
                         };
                         if !matches!(changed, Ok(Ok(()))) || saved_at.elapsed() >= SAVE_INTERVAL {
-                            save(&mut follower);
+                            save(&mut runner);
                             saved_at = Instant::now();
                         }
                         match changed {
@@ -73,15 +74,15 @@ pub fn follow(
                         }
                     }
                     Err(error) => {
-                        let applied_up_to = follower.applied_up_to().0;
+                        let applied_up_to = runner.applied_up_to().0;
                         tracing::error!(
-                            effect = follower.name(),
+                            effect = runner.name(),
                             applied_up_to,
                             error,
                             "an effect failed and is tried again"
                         );
                         if durable.has_changed().is_err() {
-                            return save(&mut follower);
+                            return save(&mut runner);
                         }
                         sleep(retry).await;
                         retry = (retry * 2).min(MAX_RETRY);
@@ -93,8 +94,8 @@ pub fn follow(
 }
 
 /// An older place only means that records are shown again.
-fn save(follower: &mut Follower) {
-    if let Err(error) = follower.save() {
-        tracing::error!(effect = follower.name(), %error, "the place of an effect could not be saved");
+fn save(runner: &mut ProjectionRunner) {
+    if let Err(error) = runner.save() {
+        tracing::error!(effect = runner.name(), %error, "the place of an effect could not be saved");
     }
 }
