@@ -121,7 +121,7 @@ struct Holder {
 
 impl From<&LeaseRef> for Holder {
     fn from(named: &LeaseRef) -> Holder {
-        let LeaseRef { scope, worker, task, attempt, lease } = named.clone();
+        let LeaseRef { scope, worker, task, attempt, fencing_token: lease } = named.clone();
         Holder { lease, task, attempt, worker, scope }
     }
 }
@@ -287,11 +287,11 @@ impl Causes {
                 self.redrives.insert(redrive.id, redrive.task);
             }
             Command::ReportCompletion(report) => {
-                self.reports.insert((report.lease.lease, report.digest));
+                self.reports.insert((report.lease.fencing_token, report.digest));
                 self.completions.insert(((&report.lease).into(), report.digest), report.result.clone());
             }
             Command::ReportFailure(report) => {
-                self.reports.insert((report.lease.lease, report.digest));
+                self.reports.insert((report.lease.fencing_token, report.digest));
                 let claims = self.failures.entry(((&report.lease).into(), report.digest)).or_default();
                 claims.push(Claim { category: report.error.category, retryable: report.retryable });
             }

@@ -213,7 +213,7 @@ fn rejected(why: Rejection) -> &'static str {
         Rejection::UnknownTask => "rejected: unknown task",
         Rejection::NeverGranted => "rejected: never granted",
         Rejection::WrongWorker => "rejected: wrong worker",
-        Rejection::AnotherStory => "rejected: another story",
+        Rejection::ConflictingReport => "rejected: another story",
     }
 }
 

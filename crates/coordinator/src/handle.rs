@@ -249,7 +249,7 @@ fn unexpected(reply: Reply) -> Unavailable {
 
 #[cfg(test)]
 mod tests {
-    use authority::{Digest, Extras, LeaseRef, Outcome, Properties};
+    use authority::{Digest, LeaseRef, Outcome, Properties, TaskOptions};
 
     use super::*;
     use crate::{ClusterId, Options};
@@ -273,7 +273,7 @@ mod tests {
                 worker: worker.clone(),
                 task: grant.task,
                 attempt: grant.attempt,
-                lease: grant.lease,
+                fencing_token: grant.fencing_token,
             };
             let no_room = handle.inbox_kib.clone().acquire_many_owned(INBOX_KIB as u32).await.unwrap();
             let result = Arc::from(&b"1"[..]);
@@ -311,7 +311,7 @@ mod tests {
             priority: 0,
             delay_ms: 0,
             properties: Arc::new(Properties::default()),
-            extras: Some(Arc::new(Extras { lease_ms: Some(500), ..Extras::default() })),
+            options: Some(Arc::new(TaskOptions { lease_ms: Some(500), ..TaskOptions::default() })),
             operation: None,
         }
     }

@@ -39,7 +39,7 @@ async fn each_step_has_its_own_answer_and_sees_what_the_steps_before_it_did() {
     let committed = Answer::Reported(Verdict::Committed(Outcome::Completed));
     assert_eq!(answers[0], committed);
     assert_eq!(answers[1], committed);
-    assert_eq!(answers[2], Answer::Reported(Verdict::Rejected(Rejection::AnotherStory)));
+    assert_eq!(answers[2], Answer::Reported(Verdict::Rejected(Rejection::ConflictingReport)));
     assert_eq!(answers[3], Answer::Extended(ExtendAnswer::Lost));
     assert!(matches!(answers[4], Answer::Extended(ExtendAnswer::Extended { .. })));
     assert_eq!(answers[5], Answer::Released(ReleaseAnswer::Over(TaskState::Waiting)));

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use authority::Scope;
 use blobs::{ActionCache, Blobs, Bounded, Local, OpenError, Options, Store};
 use server::Metrics;
-use server::reapi::{Content, Keeper, Results, Settings};
+use server::reapi::{ActionCacheWriter, Content, Results, Settings};
 use tokio::sync::mpsc;
 
 use crate::data_dir::{DataDir, Refused};
@@ -45,7 +45,7 @@ impl Default for Place {
 }
 
 /// Opens the stores, and makes what turns commits into entries of the action cache.
-pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
+pub fn open(data: &DataDir, place: Place) -> Result<(Content, ActionCacheWriter)> {
     let own = data.path().join(DIRECTORY);
     let cas = place.cas.unwrap_or_else(|| own.clone());
     let local = open_at(&cas, place.cache_mib).map_err(|error| match error.downcast_ref() {
@@ -61,7 +61,7 @@ pub fn open(data: &DataDir, place: Place) -> Result<(Content, Keeper)> {
     };
     let metrics = &place.metrics;
     let results = Results::counted(results as Arc<dyn ActionCache>, metrics.clone());
-    let keeper = Keeper::new(results.clone(), tokio::runtime::Handle::current());
+    let keeper = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
     let blobs = metrics.blobs(Arc::new(Bounded::new(local.clone())) as Arc<dyn Blobs>);
     let action_cache = metrics.action_cache(local as Arc<dyn ActionCache>);
     let (settings, instances) = (place.settings, place.instances);

@@ -32,7 +32,7 @@ impl LeaseIds {
         id[0] = VERSION;
         id[1..17].copy_from_slice(&lease.task.0.to_be_bytes());
         id[17..21].copy_from_slice(&lease.attempt.to_be_bytes());
-        id[21..29].copy_from_slice(&lease.lease.0.to_be_bytes());
+        id[21..29].copy_from_slice(&lease.fencing_token.0.to_be_bytes());
         let mac = self.mac(&id[..CLAIM_BYTES], &lease.scope, &lease.worker);
         id[CLAIM_BYTES..].copy_from_slice(&mac);
         URL_SAFE_NO_PAD.encode(id)
@@ -53,7 +53,7 @@ impl LeaseIds {
             worker: worker.clone(),
             task: TaskId(u128::from_be_bytes(claim[1..17].try_into().ok()?)),
             attempt: u32::from_be_bytes(claim[17..21].try_into().ok()?),
-            lease: Position(u64::from_be_bytes(claim[21..29].try_into().ok()?)),
+            fencing_token: Position(u64::from_be_bytes(claim[21..29].try_into().ok()?)),
         })
     }
 
@@ -105,7 +105,7 @@ mod tests {
             worker: "w".into(),
             task: TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001),
             attempt: 3,
-            lease: Position(77),
+            fencing_token: Position(77),
         }
     }
 

@@ -37,7 +37,7 @@ pub enum Code {
     MethodNotAllowed,
     RequestTimeout,
     DedupConflict,
-    AnotherStory,
+    ConflictingReport,
     LeaseLost,
     NotADeadLetter,
     LeaseGone,
@@ -79,7 +79,9 @@ impl Code {
             Code::DedupConflict => {
                 ("dedup_conflict", 409, "The dedup key belongs to a task with other content")
             }
-            Code::AnotherStory => ("another_story", 409, "The attempt already reported something else"),
+            Code::ConflictingReport => {
+                ("conflicting_report", 409, "The attempt already reported something else")
+            }
             Code::LeaseLost => ("lease_lost", 409, "The attempt has lost its authority"),
             Code::NotADeadLetter => ("not_a_dead_letter", 409, "Only FAILED and DEAD tasks can be redriven"),
             Code::LeaseGone => ("lease_gone", 410, "The lease is over"),
@@ -219,8 +221,8 @@ impl From<Rejection> for Problem {
             ),
             Rejection::NeverGranted => Problem::new(Code::BadLeaseId, "the task never granted this lease"),
             Rejection::WrongWorker => Problem::new(Code::WrongWorker, "the lease belongs to another worker"),
-            Rejection::AnotherStory => Problem::new(
-                Code::AnotherStory,
+            Rejection::ConflictingReport => Problem::new(
+                Code::ConflictingReport,
                 "this attempt already reported something else, and the first report stands",
             ),
         }
@@ -286,7 +288,7 @@ mod tests {
         (Code::MethodNotAllowed, "method_not_allowed", 405, "This path has other methods"),
         (Code::RequestTimeout, "request_timeout", 408, "The body did not arrive in time"),
         (Code::DedupConflict, "dedup_conflict", 409, "The dedup key belongs to a task with other content"),
-        (Code::AnotherStory, "another_story", 409, "The attempt already reported something else"),
+        (Code::ConflictingReport, "conflicting_report", 409, "The attempt already reported something else"),
         (Code::LeaseLost, "lease_lost", 409, "The attempt has lost its authority"),
         (Code::NotADeadLetter, "not_a_dead_letter", 409, "Only FAILED and DEAD tasks can be redriven"),
         (Code::LeaseGone, "lease_gone", 410, "The lease is over"),
@@ -352,7 +354,7 @@ mod tests {
             (Rejection::UnknownTask, 404),
             (Rejection::NeverGranted, 403),
             (Rejection::WrongWorker, 403),
-            (Rejection::AnotherStory, 409),
+            (Rejection::ConflictingReport, 409),
         ];
         for (rejection, status) in table {
             let problem = Problem::from(rejection);

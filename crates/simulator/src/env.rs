@@ -191,9 +191,9 @@ impl<'a> Env<'a> {
             worker,
             task: grant.task,
             attempt: grant.attempt,
-            lease: grant.lease,
+            fencing_token: grant.fencing_token,
         };
-        self.issued.insert(grant.lease, lease);
+        self.issued.insert(grant.fencing_token, lease);
     }
 
     /// What the edge lets through: a lease reference must be one that was issued. Of many steps those go on that may,
@@ -237,7 +237,8 @@ impl<'a> Env<'a> {
     }
 
     fn is_issued(&self, lease: Option<&LeaseRef>) -> bool {
-        self.swarm.edge_broken || lease.is_none_or(|lease| self.issued.get(&lease.lease) == Some(lease))
+        self.swarm.edge_broken
+            || lease.is_none_or(|lease| self.issued.get(&lease.fencing_token) == Some(lease))
     }
 
     fn is_lost(&mut self, actor: usize, to_coordinator: bool) -> bool {

@@ -53,8 +53,10 @@ fn learn_outcome(names: &mut Names, spoken: &Spoken) {
         _ => return,
     };
     match spoken.heard {
-        Heard::Cancelled => names.learnt.claim_discarded(lease.lease, &story),
-        Heard::Rejected(Rejection::AnotherStory) => drop(names.contradicted.insert((lease.lease, story))),
+        Heard::Cancelled => names.learnt.claim_discarded(lease.fencing_token, &story),
+        Heard::Rejected(Rejection::ConflictingReport) => {
+            names.contradicted.insert((lease.fencing_token, story));
+        }
         _ => {}
     }
 }
@@ -96,10 +98,10 @@ fn request(names: &mut Names, spoken: &Spoken) -> Request {
 
 /// The digest by which the coordinator knows a report. One that nobody was told of may be the one that was discarded.
 fn digest(names: &mut Names, lease: &LeaseRef, story: Story, heard: &Heard) -> Digest {
-    if heard.is_undecided() && !names.contradicted.contains(&(lease.lease, story.clone())) {
-        names.learnt.claim_discarded(lease.lease, &story);
+    if heard.is_undecided() && !names.contradicted.contains(&(lease.fencing_token, story.clone())) {
+        names.learnt.claim_discarded(lease.fencing_token, &story);
     }
-    names.learnt.story(lease.lease, story)
+    names.learnt.story(lease.fencing_token, story)
 }
 
 fn lease_tasks(names: &mut Names, poll: &Poll) -> LeaseTasks {
@@ -124,7 +126,8 @@ fn reply(names: &Names, spoken: &Spoken) -> Option<Reply> {
         (Asked::Heartbeat(lease), heard) => Answer::Extended(match heard {
             Heard::Extended { expires_at, cancel } => {
                 // Where the contract does not say until when, the lease still was there.
-                let known = || names.learnt.granted(names.lease(lease).lease).map(|(_, expiry)| expiry);
+                let known =
+                    || names.learnt.granted(names.lease(lease).fencing_token).map(|(_, expiry)| expiry);
                 let expires_at = expires_at.or_else(known).unwrap_or_default();
                 ExtendAnswer::Extended { expires_at, cancel: cancel.clone() }
             }
@@ -139,7 +142,9 @@ fn reply(names: &Names, spoken: &Spoken) -> Option<Reply> {
             _ => return None,
         }),
         (Asked::Complete { lease, .. } | Asked::Fail { lease, .. }, heard) => Answer::Reported(match heard {
-            Heard::Committed(became) => Verdict::Committed(outcome(names, names.lease(lease).lease, *became)),
+            Heard::Committed(became) => {
+                Verdict::Committed(outcome(names, names.lease(lease).fencing_token, *became))
+            }
             Heard::Cancelled => Verdict::Cancelled,
             Heard::Rejected(why) => Verdict::Rejected(*why),
             _ => return None,
@@ -170,7 +175,7 @@ fn outcome(names: &Names, lease: Position, became: Became) -> Outcome {
 fn grant(names: &Names, leased: &Leased) -> Grant {
     let known = names.learnt.granted(leased.lease);
     Grant {
-        lease: leased.lease,
+        fencing_token: leased.lease,
         task: leased.task,
         attempt: leased.attempt,
         queue: names.queue(&leased.queue),
@@ -182,6 +187,6 @@ fn grant(names: &Names, leased: &Leased) -> Grant {
         expires_at: leased.expires_at.or(known.map(|(_, expiry)| expiry)).unwrap_or_default(),
         heartbeat_interval_ms: leased.heartbeat_interval_ms,
         cancel_grace_ms: 0,
-        extras: None,
+        options: None,
     }
 }

@@ -123,12 +123,12 @@ fn causes(request: &Request) -> Vec<Cause> {
             let by_name = lease.request.map(|digest| Cause::Request(lease.worker.clone(), digest));
             by_name.into_iter().chain([Cause::Poll(lease.worker.clone())]).collect()
         }
-        Request::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.lease)],
+        Request::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.fencing_token)],
         Request::Together(steps) => steps
             .iter()
             .flat_map(|step| match step {
                 Step::Decide(command) => causes_in(command),
-                Step::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.lease)],
+                Step::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.fencing_token)],
             })
             .collect(),
         Request::Decide(command) => causes_in(command),
@@ -140,10 +140,10 @@ fn causes_in(command: &Command) -> Vec<Cause> {
     match command {
         Command::SubmitTask(task) => vec![Cause::Submit(task.id)],
         Command::RedriveTask(redrive) => vec![Cause::Submit(redrive.id)],
-        Command::ReportCompletion(report) => vec![Cause::Report(report.lease.lease, report.digest)],
-        Command::ReportFailure(report) => vec![Cause::Report(report.lease.lease, report.digest)],
-        Command::ReleaseLease(release) => vec![Cause::Release(release.lease.lease)],
-        Command::StartAttempt(start) => vec![Cause::Start(start.lease.lease)],
+        Command::ReportCompletion(report) => vec![Cause::Report(report.lease.fencing_token, report.digest)],
+        Command::ReportFailure(report) => vec![Cause::Report(report.lease.fencing_token, report.digest)],
+        Command::ReleaseLease(release) => vec![Cause::Release(release.lease.fencing_token)],
+        Command::StartAttempt(start) => vec![Cause::Start(start.lease.fencing_token)],
         Command::CancelTask(cancel) => vec![Cause::End(cancel.task)],
         Command::KillTask(kill) => vec![Cause::End(kill.task)],
         Command::ConfigureQueue(configure) => vec![Cause::Configure(configure.queue.clone())],
@@ -162,10 +162,10 @@ fn causes_of(event: &Event) -> Vec<Cause> {
             let by_name = event.request.map(|digest| Cause::Request(event.worker.clone(), digest));
             by_name.into_iter().chain([Cause::Poll(event.worker.clone())]).collect()
         }
-        Event::LeaseExtended(event) => vec![Cause::Heartbeat(event.lease)],
-        Event::AttemptStarted(event) => vec![Cause::Start(event.lease)],
+        Event::LeaseExtended(event) => vec![Cause::Heartbeat(event.fencing_token)],
+        Event::AttemptStarted(event) => vec![Cause::Start(event.fencing_token)],
         Event::LeaseReleased(event) if event.cause == ReleaseCause::Worker => {
-            vec![Cause::Release(event.lease)]
+            vec![Cause::Release(event.fencing_token)]
         }
         Event::TaskDead(event) if matches!(event.reason, DeadReason::Cancelled | DeadReason::Killed) => {
             vec![Cause::End(event.task)]
@@ -179,10 +179,10 @@ fn causes_of(event: &Event) -> Vec<Cause> {
 /// The report that a record decides, by its lease and its digest.
 fn report_of(event: &Event) -> Option<(Position, Digest)> {
     match event {
-        Event::TaskCompleted(event) => Some((event.lease, event.digest)),
-        Event::TaskFailed(event) => Some((event.lease, event.digest)),
-        Event::TaskCancelled(event) => Some((event.lease, event.digest)),
-        Event::TaskDead(event) => event.report.as_ref().map(|report| (report.lease, report.digest)),
+        Event::TaskCompleted(event) => Some((event.fencing_token, event.digest)),
+        Event::TaskFailed(event) => Some((event.fencing_token, event.digest)),
+        Event::TaskCancelled(event) => Some((event.fencing_token, event.digest)),
+        Event::TaskDead(event) => event.report.as_ref().map(|report| (report.fencing_token, report.digest)),
         _ => None,
     }
 }
@@ -211,10 +211,10 @@ impl Places {
                     places.created.insert(event.task, position);
                 }
                 Event::LeaseExtended(event) => {
-                    places.expiries.insert((event.lease, event.expires_at), position);
+                    places.expiries.insert((event.fencing_token, event.expires_at), position);
                 }
                 Event::LeaseReleased(event) => {
-                    places.released.insert(event.lease, position);
+                    places.released.insert(event.fencing_token, position);
                 }
                 _ => {}
             }
@@ -231,15 +231,17 @@ impl Places {
         match (request, reply) {
             (_, Reply::Batch(answers)) => answers.iter().filter_map(created).collect(),
             (_, Reply::Answer(Answer::Submitted(answer))) => created(answer).into_iter().collect(),
-            (_, Reply::Answer(Answer::Leased(grants))) => grants.iter().map(|grant| grant.lease).collect(),
+            (_, Reply::Answer(Answer::Leased(grants))) => {
+                grants.iter().map(|grant| grant.fencing_token).collect()
+            }
             (
                 Request::Heartbeat { extend, .. },
                 Reply::Answer(Answer::Extended(ExtendAnswer::Extended { expires_at, .. })),
-            ) => self.expiries.get(&(extend.lease.lease, *expires_at)).copied().into_iter().collect(),
+            ) => self.expiries.get(&(extend.lease.fencing_token, *expires_at)).copied().into_iter().collect(),
             (Request::Decide(command), Reply::Answer(Answer::Reported(verdict))) => {
                 let report = match command {
-                    Command::ReportCompletion(report) => (report.lease.lease, report.digest),
-                    Command::ReportFailure(report) => (report.lease.lease, report.digest),
+                    Command::ReportCompletion(report) => (report.lease.fencing_token, report.digest),
+                    Command::ReportFailure(report) => (report.lease.fencing_token, report.digest),
                     _ => return Vec::new(),
                 };
                 let is_recorded = matches!(verdict, Verdict::Committed(_) | Verdict::Cancelled);
@@ -248,7 +250,7 @@ impl Places {
             (
                 Request::Decide(Command::ReleaseLease(release)),
                 Reply::Answer(Answer::Released(ReleaseAnswer::Over(_))),
-            ) => self.released.get(&release.lease.lease).copied().into_iter().collect(),
+            ) => self.released.get(&release.lease.fencing_token).copied().into_iter().collect(),
             _ => Vec::new(),
         }
     }
@@ -276,7 +278,7 @@ mod tests {
             priority: 0,
             delay_ms: 0,
             properties: Arc::default(),
-            extras: None,
+            options: None,
             operation: None,
         };
         Exchange {
@@ -297,7 +299,7 @@ mod tests {
             priority: 0,
             not_before: None,
             properties: Arc::default(),
-            extras: None,
+            options: None,
             operation: None,
         }));
         Recorded { position: Position(position), at: Time(position), prev: None, event }

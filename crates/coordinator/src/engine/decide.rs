@@ -111,7 +111,7 @@ impl<T: ReplyTo> Engine<T> {
         }
         // What is ready may have become so later than this poll was received, or than the last record was written.
         let now = now.max(self.state.ready_until());
-        self.state.know_kind(&lease.scope, &lease.queues, &lease.properties);
+        self.state.index_worker_profile(&lease.scope, &lease.queues, &lease.properties);
         let command = Command::LeaseTasks(lease.clone());
         for _ in 0..MAX_LEASE_ROUNDS {
             let decision = self.state.decide(&command, now);

@@ -244,7 +244,7 @@ impl<T: ReplyTo> Engine<T> {
         let now = self.arrive_at(now);
         for grant in grants {
             let Some(lease) = self.state.task(grant.task).and_then(|task| task.lease()) else { continue };
-            if lease.number != grant.lease || lease.request.is_some() {
+            if lease.fencing_token != grant.fencing_token || lease.request.is_some() {
                 continue;
             }
             let lease = LeaseRef {
@@ -252,7 +252,7 @@ impl<T: ReplyTo> Engine<T> {
                 worker: lease.worker.clone(),
                 task: grant.task,
                 attempt: grant.attempt,
-                lease: grant.lease,
+                fencing_token: grant.fencing_token,
             };
             self.run(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Undelivered }), now);
         }

@@ -122,7 +122,7 @@ fn accepted(exchange: &Exchange) -> Option<Position> {
         (
             Request::Decide(Command::ReportCompletion(report)),
             Reply::Answer(Answer::Reported(Verdict::Committed(Outcome::Completed))),
-        ) => Some(report.lease.lease),
+        ) => Some(report.lease.fencing_token),
         _ => None,
     }
 }
@@ -170,7 +170,8 @@ fn an_accepted_report_that_is_lost_is_missed_in_every_contract() {
         let told = recording.exchanges.iter().enumerate().filter(|(_, it)| it.contract == contract);
         let mut accepted = told.filter_map(|(ask, exchange)| Some((ask, accepted(exchange)?)));
         let (ask, lease) = accepted.next_back().expect("a completion was accepted");
-        let is_its_end = |event: &Event| matches!(event, Event::TaskCompleted(end) if end.lease == lease);
+        let is_its_end =
+            |event: &Event| matches!(event, Event::TaskCompleted(end) if end.fencing_token == lease);
         let place = recording.records.iter().position(|record| is_its_end(&record.event));
         recording.records.truncate(place.expect("it was recorded"));
         recording.cuts.clear();

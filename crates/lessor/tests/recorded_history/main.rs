@@ -185,23 +185,27 @@ fn a_lease_that_was_told_to_last_longer_expired_too_early() {
         // The changed record may be the very one that the kill left last.
         it.cuts.clear();
         let extended = |lease: Position| {
-            it.records
-                .iter()
-                .any(|record| matches!(&record.event, Event::LeaseExtended(event) if event.lease == lease))
+            it.records.iter().any(
+                |record| matches!(&record.event, Event::LeaseExtended(event) if event.fencing_token == lease),
+            )
         };
         let told: Vec<Position> = it
             .exchanges
             .iter_mut()
             .filter_map(answer)
             .filter_map(|answer| match answer {
-                Answer::Leased(grants) => Some(grants.iter().map(|grant| grant.lease).collect::<Vec<_>>()),
+                Answer::Leased(grants) => {
+                    Some(grants.iter().map(|grant| grant.fencing_token).collect::<Vec<_>>())
+                }
                 _ => None,
             })
             .flatten()
             .collect();
         let expired = it.records.iter().find_map(|record| match &record.event {
-            Event::LeaseExpired(event) if told.contains(&event.lease) && !extended(event.lease) => {
-                Some(event.lease)
+            Event::LeaseExpired(event)
+                if told.contains(&event.fencing_token) && !extended(event.fencing_token) =>
+            {
+                Some(event.fencing_token)
             }
             _ => None,
         });
@@ -212,7 +216,7 @@ fn a_lease_that_was_told_to_last_longer_expired_too_early() {
         granted.expires_at = granted.expires_at.plus_ms(HOUR_MS);
         for grants in it.exchanges.iter_mut().filter_map(answer) {
             let Answer::Leased(grants) = grants else { continue };
-            for grant in grants.iter_mut().filter(|grant| grant.lease == lease) {
+            for grant in grants.iter_mut().filter(|grant| grant.fencing_token == lease) {
                 grant.expires_at = grant.expires_at.plus_ms(HOUR_MS);
             }
         }

@@ -148,7 +148,7 @@ async fn s0_15_rejected_is_logged_surfaced_and_not_repeated() {
     }));
     let End { verdict, code, .. } = stage.ended.wait(1).await.remove(0);
     working.end().await;
-    assert_eq!((verdict, code.as_deref()), ("REJECTED", Some("another_story")));
+    assert_eq!((verdict, code.as_deref()), ("REJECTED", Some("conflicting_report")));
     assert_eq!(reports(&proxy.exchanges()), ["complete"]);
     assert_eq!(stage.result(&id).await, "another story");
     let lines = log.lines();

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use blobs::{Digest, DigestFunction, RawKey, Tenant};
 use futures_util::stream::try_unfold;
 
-use super::{Place, problem, tenant};
+use super::{Location, problem, tenant};
 use crate::app::App;
 use crate::json::InPath;
 use crate::problem::{Code, Problem};
@@ -24,9 +24,9 @@ pub async fn blob(
     Extension(content): Extension<Content>,
     method: Method,
     headers: HeaderMap,
-    InPath(place): InPath<Place>,
+    InPath(location): InPath<Location>,
 ) -> Result<Response, Problem> {
-    let (tenant, hash) = (tenant(&headers)?, place.hash()?);
+    let (tenant, hash) = (tenant(&headers)?, location.hash()?);
     let digest = content.blobs.find(&tenant, DigestFunction::Sha256, hash).await;
     match digest.map_err(|error| problem(&error))? {
         Some(digest) => answer(&app, &content, &tenant, digest, &method).await,
@@ -39,10 +39,10 @@ pub async fn raw(
     Extension(content): Extension<Content>,
     method: Method,
     headers: HeaderMap,
-    InPath(place): InPath<Place>,
+    InPath(location): InPath<Location>,
 ) -> Result<Response, Problem> {
-    let (tenant, key) = (tenant(&headers)?, place.hash()?);
-    let raw = RawKey { prefix: place.prefix.as_str().into(), key };
+    let (tenant, key) = (tenant(&headers)?, location.hash()?);
+    let raw = RawKey { prefix: location.prefix.as_str().into(), key };
     let digest = content.action_cache.get_raw(&tenant, &raw).await.map_err(|error| problem(&error))?;
     match digest {
         Some(digest) => answer(&app, &content, &tenant, digest, &method).await,

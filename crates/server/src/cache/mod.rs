@@ -47,13 +47,13 @@ async fn status() -> Out<Status> {
 
 /// The parts of a path: a hash, perhaps below a prefix.
 #[derive(serde::Deserialize)]
-struct Place {
+struct Location {
     #[serde(default)]
     prefix: String,
     hash: String,
 }
 
-impl Place {
+impl Location {
     fn hash(&self) -> Result<Hash, Problem> {
         let reserved = RESERVED_PREFIXES.contains(&self.prefix.as_str());
         if reserved || self.prefix.len() > MAX_PREFIX_BYTES {

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::{Instant, timeout};
 
-use super::{Place, problem, tenant};
+use super::{Location, problem, tenant};
 use crate::app::App;
 use crate::bodies;
 use crate::json::InPath;
@@ -21,10 +21,10 @@ pub async fn blob(
     State(app): State<App>,
     Extension(content): Extension<Content>,
     headers: HeaderMap,
-    InPath(place): InPath<Place>,
+    InPath(location): InPath<Location>,
     body: Body,
 ) -> Result<StatusCode, Problem> {
-    let (tenant, hash) = (tenant(&headers)?, place.hash()?);
+    let (tenant, hash) = (tenant(&headers)?, location.hash()?);
     receive(&app, &content, &tenant, Expect::Hash(DigestFunction::Sha256, hash), body).await?;
     Ok(StatusCode::OK)
 }
@@ -33,13 +33,13 @@ pub async fn raw(
     State(app): State<App>,
     Extension(content): Extension<Content>,
     headers: HeaderMap,
-    InPath(place): InPath<Place>,
+    InPath(location): InPath<Location>,
     body: Body,
 ) -> Result<StatusCode, Problem> {
-    let (tenant, key) = (tenant(&headers)?, place.hash()?);
+    let (tenant, key) = (tenant(&headers)?, location.hash()?);
     let stored = receive(&app, &content, &tenant, Expect::Anything(DigestFunction::Sha256), body).await?;
     let Some(digest) = stored else { return Err(Problem::new(Code::Internal, "the body has no digest")) };
-    let raw = RawKey { prefix: place.prefix.as_str().into(), key };
+    let raw = RawKey { prefix: location.prefix.as_str().into(), key };
     content.action_cache.put_raw(&tenant, &raw, digest).await.map_err(|error| problem(&error))?;
     Ok(StatusCode::OK)
 }

@@ -27,26 +27,26 @@ impl App {
             worker: holder.clone(),
             task: grant.task,
             attempt: grant.attempt,
-            lease: grant.lease,
+            fencing_token: grant.fencing_token,
         };
-        let extras = grant.extras.as_deref().cloned().unwrap_or_default();
-        let run_id = text(&extras.run_id).unwrap_or_else(|| format!("run_{}", grant.task));
+        let options = grant.options.as_deref().cloned().unwrap_or_default();
+        let run_id = text(&options.run_id).unwrap_or_else(|| format!("run_{}", grant.task));
         let ring = self.task_tokens().ring(self.handle()).await?;
         let now = self.handle().now();
-        let issued = ring.issue(&lease, &run_id, extras.deadline, grant.cancel_grace_ms, now);
+        let issued = ring.issue(&lease, &run_id, options.deadline, grant.cancel_grace_ms, now);
         let no_resources: &[u8] = b"{}";
         Ok(TaskEnvelope {
             task_id: grant.task.to_string(),
             run_id,
-            asset_id: text(&extras.asset_id),
-            task_key: text(&extras.task_key).unwrap_or_else(|| grant.queue.name.to_string()),
+            asset_id: text(&options.asset_id),
+            task_key: text(&options.task_key).unwrap_or_else(|| grant.queue.name.to_string()),
             queue: Some(grant.queue.name.to_string()),
             tenant_id: scope.tenant.to_string(),
             workspace_id: scope.workspace.to_string(),
             attempt: grant.attempt,
-            resources: json(extras.resources.as_deref().unwrap_or(no_resources)),
+            resources: json(options.resources.as_deref().unwrap_or(no_resources)),
             enqueued_at: shown(grant.created_at),
-            deadline: extras.deadline.map(shown),
+            deadline: options.deadline.map(shown),
             callback_base_url: callback_base_url.to_owned(),
             task_token: issued.token,
             token_expires_at: shown(issued.expires_at),
@@ -54,7 +54,7 @@ impl App {
             heartbeat_timeout_ms: grant.length_ms,
             cancel_grace_period_ms: grant.cancel_grace_ms,
             payload: json(&grant.payload),
-            fencing_token: grant.lease.0,
+            fencing_token: grant.fencing_token.0,
             dispatch_id: dispatch_id.to_owned(),
         })
     }

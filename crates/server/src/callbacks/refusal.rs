@@ -104,7 +104,7 @@ impl From<Rejection> for Refusal {
         match why {
             Rejection::UnknownTask => Refusal::task_not_found(),
             Rejection::NeverGranted | Rejection::WrongWorker => Refusal::invalid_token(),
-            Rejection::AnotherStory => Refusal::already_completed(),
+            Rejection::ConflictingReport => Refusal::already_completed(),
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
             (Rejection::NeverGranted.into(), 401, "invalid_token"),
             (Rejection::WrongWorker.into(), 401, "invalid_token"),
             (Rejection::UnknownTask.into(), 404, "task_not_found"),
-            (Rejection::AnotherStory.into(), 409, "attempt_already_completed"),
+            (Rejection::ConflictingReport.into(), 409, "attempt_already_completed"),
             (Refusal::attempt_mismatch(2, 1), 409, "attempt_mismatch"),
             (Refusal::already_started(), 409, "attempt_already_started"),
             (Refusal::already_terminal(CallbackState::Failed, "x"), 409, "task_already_terminal"),

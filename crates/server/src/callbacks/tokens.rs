@@ -162,7 +162,7 @@ impl Ring<'_> {
             run_id: run_id.to_owned(),
             task_id: lease.task.to_string(),
             attempt: lease.attempt,
-            lease: lease.lease.0,
+            lease: lease.fencing_token.0,
             holder: lease.worker.to_string(),
             iat,
             nbf: iat,
@@ -194,7 +194,7 @@ impl Claims {
             worker: self.holder.as_str().into(),
             task: parse_task_id(&self.task_id)?,
             attempt: self.attempt,
-            lease: Position(self.lease),
+            fencing_token: Position(self.lease),
         })
     }
 
@@ -223,7 +223,7 @@ mod tests {
             worker: "push:q".into(),
             task: TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001),
             attempt: 3,
-            lease: Position(77),
+            fencing_token: Position(77),
         }
     }
 

@@ -73,7 +73,7 @@ async fn claimed(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> R
         worker: worker.clone(),
         task: grant.task,
         attempt: grant.attempt,
-        lease: grant.lease,
+        fencing_token: grant.fencing_token,
     };
     // An attempt with a time limit may be shorter than its lease.
     let ttl_ms = grant.length_ms.min(grant.expires_at.since_ms(grant.granted_at));
@@ -89,6 +89,6 @@ async fn claimed(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> R
         heartbeat_interval_seconds: Some(Seconds { ms: grant.heartbeat_interval_ms }),
         attempt: Some(grant.attempt),
         lease_expires_at: Some(shown(grant.expires_at)),
-        fencing_token: Some(grant.lease.0),
+        fencing_token: Some(grant.fencing_token.0),
     })
 }

@@ -26,7 +26,7 @@ use crate::time::shown;
         (status = 400, body = wire::ClaimProblem),
         (status = 403, description = "Not this worker's lease, job or attempt", body = wire::ClaimProblem),
         (status = 404, description = "Unknown job", body = wire::ClaimProblem),
-        (status = 409, description = "The lease is over (`ack` is true); or another story", body = wire::ClaimProblem),
+        (status = 409, description = "The lease is over (`ack` is true); or a conflicting report", body = wire::ClaimProblem),
         (status = 503, body = wire::ClaimProblem)
     )
 )]

@@ -17,7 +17,7 @@ pub async fn id(app: &App, scope: &Scope, grant: &Grant) -> Result<Option<String
         // A lease that is told again no longer knows, but the ledger does.
         None => {
             let history = app.handle().history(scope.clone(), grant.task).await?;
-            history.and_then(|history| waited_since(&history.records, grant.lease))
+            history.and_then(|history| waited_since(&history.records, grant.fencing_token))
         }
     };
     Ok(since.map(|since| format!("{}-0", since.0)))

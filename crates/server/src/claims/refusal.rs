@@ -57,7 +57,7 @@ mod tests {
     async fn s2_13_only_a_report_that_came_too_late_is_acknowledged_without_being_accepted() {
         let table = [
             (Problem::cancelled(), 409, true),
-            (Problem::from(authority::Rejection::AnotherStory), 409, false),
+            (Problem::from(authority::Rejection::ConflictingReport), 409, false),
             (authority::Rejection::NeverGranted.into(), 403, false),
             (authority::Rejection::UnknownTask.into(), 404, false),
             (Problem::new(Code::MalformedJson, "x"), 400, false),

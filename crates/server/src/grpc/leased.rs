@@ -24,7 +24,7 @@ struct Execution {
 }
 
 pub fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> LeasedTask {
-    let extras = grant.extras.as_deref();
+    let options = grant.options.as_deref();
     let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
     let execution = match &*grant.queue.name == EXECUTION_QUEUE {
         true => serde_json::from_slice(&grant.payload).unwrap_or_default(),
@@ -34,21 +34,21 @@ pub fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: &Grant) -> Lease
         task_id: grant.task.to_string(),
         operation_name: execution.operation_name,
         action_digest: execution.action_digest,
-        timeout: extras.and_then(|extras| extras.timeout_ms).map(millis),
+        timeout: options.and_then(|options| options.timeout_ms).map(millis),
         lease_expires_at: Some(timestamp(grant.expires_at)),
         lease_id: app.lease_ids().make(&reference(scope, worker, grant)),
         attempt: grant.attempt,
         queue: grant.queue.name.to_string(),
         payload: Bytes::copy_from_slice(&grant.payload),
-        fencing_token: grant.lease.0,
+        fencing_token: grant.fencing_token.0,
         granted_at: Some(timestamp(grant.granted_at)),
         heartbeat_interval: Some(millis(grant.heartbeat_interval_ms)),
-        deadline: extras.and_then(|extras| extras.deadline).map(timestamp),
-        run_id: text(extras.and_then(|extras| extras.run_id.as_ref())),
-        asset_id: text(extras.and_then(|extras| extras.asset_id.as_ref())),
-        task_key: text(extras.and_then(|extras| extras.task_key.as_ref())),
-        resources_json: extras
-            .and_then(|extras| extras.resources.as_deref())
+        deadline: options.and_then(|options| options.deadline).map(timestamp),
+        run_id: text(options.and_then(|options| options.run_id.as_ref())),
+        asset_id: text(options.and_then(|options| options.asset_id.as_ref())),
+        task_key: text(options.and_then(|options| options.task_key.as_ref())),
+        resources_json: options
+            .and_then(|options| options.resources.as_deref())
             .map(Bytes::copy_from_slice)
             .unwrap_or_default(),
         created_at: Some(timestamp(grant.created_at)),
@@ -62,7 +62,7 @@ pub fn reference(scope: &Scope, worker: &Arc<str>, grant: &Grant) -> LeaseRef {
         worker: worker.clone(),
         task: grant.task,
         attempt: grant.attempt,
-        lease: grant.lease,
+        fencing_token: grant.fencing_token,
     }
 }
 
@@ -80,6 +80,6 @@ pub fn how_many_fit(grants: &[Grant]) -> usize {
 /// What a grant adds to a message: its contents, and room for all else.
 fn bytes(grant: &Grant) -> usize {
     const OTHER_BYTES: usize = 4 * 1_024;
-    let resources = grant.extras.as_ref().and_then(|extras| extras.resources.as_ref());
+    let resources = grant.options.as_ref().and_then(|options| options.resources.as_ref());
     OTHER_BYTES + grant.payload.len() + resources.map_or(0, |json| json.len())
 }

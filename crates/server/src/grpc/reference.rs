@@ -46,14 +46,14 @@ pub async fn by_grants(
         worker: worker.clone(),
         task,
         attempt,
-        lease,
+        fencing_token: lease,
     };
     let current = detail.view.task.lease().filter(|lease| lease.worker == worker);
     let attempt = detail.view.task.attempt;
     if let Some(lease) = current
         && (attempt == 1 || report.attempt == attempt)
     {
-        return Ok(reference((attempt, lease.number)));
+        return Ok(reference((attempt, lease.fencing_token)));
     }
     let granted = grants(app, scope, task, &worker, report.attempt).await?;
     match granted[..] {

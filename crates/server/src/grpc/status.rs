@@ -98,7 +98,7 @@ mod tests {
             (Rejection::UnknownTask.into(), Code::NotFound),
             (Rejection::NeverGranted.into(), Code::PermissionDenied),
             (Rejection::WrongWorker.into(), Code::PermissionDenied),
-            (Rejection::AnotherStory.into(), Code::FailedPrecondition),
+            (Rejection::ConflictingReport.into(), Code::FailedPrecondition),
             (Unavailable::Stopped.into(), Code::Unavailable),
             (Unavailable::OutcomeUnknown.into(), Code::Unavailable),
             (Unavailable::NoSpace.into(), Code::Unavailable),
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_rejected_report_says_so_in_its_details() {
-        let status = Status::from(Problem::from(Rejection::AnotherStory));
+        let status = Status::from(Problem::from(Rejection::ConflictingReport));
         assert_eq!(status.get_error_details().error_info().unwrap().metadata["verdict"], "REJECTED");
     }
 }

@@ -27,7 +27,7 @@ use crate::tasks::answer::authority_category;
         (status = 400, description = "REJECTED: malformed", body = wire::Problem),
         (status = 403, description = "REJECTED: not this worker's lease", body = wire::Problem),
         (status = 404, description = "REJECTED: unknown task", body = wire::Problem),
-        (status = 409, description = "CANCELLED: authority lost; or REJECTED: another story", body = wire::Problem),
+        (status = 409, description = "CANCELLED: authority lost; or REJECTED: a conflicting report", body = wire::Problem),
         (status = 503, body = wire::Problem)
     )
 )]

@@ -72,9 +72,9 @@ fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Lease {
         worker: worker.clone(),
         task: grant.task,
         attempt: grant.attempt,
-        lease: grant.lease,
+        fencing_token: grant.fencing_token,
     };
-    let extras = grant.extras.as_deref();
+    let options = grant.options.as_deref();
     Lease {
         lease_id: app.lease_ids().make(&reference),
         task_id: grant.task.to_string(),
@@ -84,13 +84,13 @@ fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Lease {
         granted_at: shown(grant.granted_at),
         expires_at: shown(grant.expires_at),
         heartbeat_interval_ms: grant.heartbeat_interval_ms,
-        fencing_token: grant.lease.0,
-        deadline: extras.and_then(|extras| extras.deadline).map(shown),
-        timeout_ms: extras.and_then(|extras| extras.timeout_ms),
-        run_id: extras.and_then(|extras| text(&extras.run_id)),
-        asset_id: extras.and_then(|extras| text(&extras.asset_id)),
-        task_key: extras.and_then(|extras| text(&extras.task_key)),
-        resources: extras.and_then(|extras| extras.resources.as_deref()).map(json),
+        fencing_token: grant.fencing_token.0,
+        deadline: options.and_then(|options| options.deadline).map(shown),
+        timeout_ms: options.and_then(|options| options.timeout_ms),
+        run_id: options.and_then(|options| text(&options.run_id)),
+        asset_id: options.and_then(|options| text(&options.asset_id)),
+        task_key: options.and_then(|options| text(&options.task_key)),
+        resources: options.and_then(|options| options.resources.as_deref()).map(json),
     }
 }
 

@@ -49,7 +49,7 @@ mod tests {
             (Verdict::Rejected(Rejection::UnknownTask), 404, wire::Verdict::Rejected),
             (Verdict::Rejected(Rejection::NeverGranted), 403, wire::Verdict::Rejected),
             (Verdict::Rejected(Rejection::WrongWorker), 403, wire::Verdict::Rejected),
-            (Verdict::Rejected(Rejection::AnotherStory), 409, wire::Verdict::Rejected),
+            (Verdict::Rejected(Rejection::ConflictingReport), 409, wire::Verdict::Rejected),
         ];
         for (verdict, status, told) in refused {
             let problem = answer(verdict).err().unwrap();

@@ -156,7 +156,7 @@ impl Dispatch {
         let last_beat = Instant::now() + length.max(self.lane.shared().options.begin_within) - length;
         let mut ours = self.grant.expires_at;
         let mut next_beat = Instant::now();
-        let mut seen = self.lease.lease;
+        let mut seen = self.lease.fencing_token;
         loop {
             if keep_alive && Instant::now() >= next_beat {
                 match self.extend().await {
@@ -208,7 +208,7 @@ impl Dispatch {
 
     fn own(&self, detail: &TaskDetail) -> Option<(Position, Lease)> {
         let task = &detail.view.task;
-        let lease = task.lease().filter(|lease| lease.number == self.lease.lease)?;
+        let lease = task.lease().filter(|lease| lease.fencing_token == self.lease.fencing_token)?;
         Some((task.last, lease.clone()))
     }
 

@@ -135,7 +135,7 @@ impl Lane {
             worker: self.holder.clone(),
             task: grant.task,
             attempt: grant.attempt,
-            lease: grant.lease,
+            fencing_token: grant.fencing_token,
         }
     }
 }
@@ -157,7 +157,8 @@ async fn held(app: &App, queue: &Arc<QueueKey>) -> Result<Vec<(LeaseRef, TaskVie
     let mut held = Vec::with_capacity(leases.len());
     for one in leases {
         let Some(detail) = app.handle().task(scope.clone(), one.lease.task).await? else { continue };
-        let current = detail.view.task.lease().is_some_and(|lease| lease.number == one.lease.lease);
+        let current =
+            detail.view.task.lease().is_some_and(|lease| lease.fencing_token == one.lease.fencing_token);
         if current && detail.view.queue == *queue {
             held.push((one.lease, detail.view));
         }
@@ -173,7 +174,7 @@ fn has_begun(view: &TaskView) -> bool {
 fn told_again(view: &TaskView, settings: &QueueSettings) -> Option<Grant> {
     let (task, lease) = (&view.task, view.task.lease()?);
     Some(Grant {
-        lease: lease.number,
+        fencing_token: lease.fencing_token,
         task: task.id,
         attempt: task.attempt,
         queue: view.queue.clone(),
@@ -183,8 +184,8 @@ fn told_again(view: &TaskView, settings: &QueueSettings) -> Option<Grant> {
         granted_at: lease.granted_at,
         length_ms: lease.length_ms,
         expires_at: lease.expires_at,
-        heartbeat_interval_ms: settings.told_interval_ms(lease.length_ms),
+        heartbeat_interval_ms: settings.heartbeat_interval_for(lease.length_ms),
         cancel_grace_ms: settings.cancel_grace_ms,
-        extras: task.extras.clone(),
+        options: task.options.clone(),
     })
 }

@@ -13,7 +13,7 @@ use crate::time::shown;
 
 /// The task, with the defaults of its queue looked up where it has none of its own.
 pub async fn of(app: &App, detail: TaskDetail) -> Result<wire::Task, Problem> {
-    let own = detail.view.task.extras.as_ref().and_then(|extras| extras.max_attempts);
+    let own = detail.view.task.options.as_ref().and_then(|options| options.max_attempts);
     let default = match own {
         Some(own) => own,
         None => default_attempts(app, &detail.view.queue).await?,
@@ -35,7 +35,7 @@ pub async fn settings(app: &App, queue: &QueueKey) -> Result<QueueSettings, Prob
 pub fn task(detail: TaskDetail, default_attempts: u32) -> wire::Task {
     let TaskDetail { view, progress } = detail;
     let task = view.task;
-    let extras = task.extras.as_deref().cloned().unwrap_or_default();
+    let options = task.options.as_deref().cloned().unwrap_or_default();
     let error = task.last_error.as_deref().map(self::error);
     let (reason, reason_detail) = match &task.phase {
         Phase::Dead { reason, detail, .. } => {
@@ -53,7 +53,7 @@ pub fn task(detail: TaskDetail, default_attempts: u32) -> wire::Task {
         reason,
         reason_detail,
         attempt: task.attempt,
-        max_attempts: extras.max_attempts.unwrap_or(default_attempts),
+        max_attempts: options.max_attempts.unwrap_or(default_attempts),
         priority: task.priority,
         payload: json(&task.payload),
         result: match &task.phase {
@@ -66,14 +66,14 @@ pub fn task(detail: TaskDetail, default_attempts: u32) -> wire::Task {
             .iter()
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),
-        dedup_key: extras.dedup.map(|dedup| dedup.key.to_string()),
+        dedup_key: options.dedup.map(|dedup| dedup.key.to_string()),
         created_at: shown(task.created_at),
         not_before: match task.phase {
             Phase::Waiting { not_before, .. } => not_before.map(shown),
             _ => None,
         },
-        deadline: extras.deadline.map(shown),
-        timeout_ms: extras.timeout_ms,
+        deadline: options.deadline.map(shown),
+        timeout_ms: options.timeout_ms,
         finished_at: task.ended().map(|(at, _)| shown(at)),
         lease: task.lease().map(|lease| wire::TaskLease {
             worker_id: lease.worker.to_string(),
@@ -87,11 +87,11 @@ pub fn task(detail: TaskDetail, default_attempts: u32) -> wire::Task {
             at: shown(cancel.requested_at),
             grace_until: shown(cancel.grace_until),
         }),
-        run_id: text(&extras.run_id),
-        asset_id: text(&extras.asset_id),
-        task_key: text(&extras.task_key),
-        resources: extras.resources.as_deref().map(json),
-        redrive_of: extras.redrive_of.map(|task| task.to_string()),
+        run_id: text(&options.run_id),
+        asset_id: text(&options.asset_id),
+        task_key: text(&options.task_key),
+        resources: options.resources.as_deref().map(json),
+        redrive_of: options.redrive_of.map(|task| task.to_string()),
         progress: progress.map(|progress| wire::Progress {
             progress_pct: progress.percent,
             message: text(&progress.message),

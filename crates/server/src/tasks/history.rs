@@ -52,7 +52,7 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             priority: Some(created.priority),
             payload_bytes: Some(created.payload.len()),
             not_before: created.not_before.map(shown),
-            redrive_of: created.extras.and_then(|extras| extras.redrive_of).map(|task| task.to_string()),
+            redrive_of: created.options.and_then(|options| options.redrive_of).map(|task| task.to_string()),
             operation: created.operation.map(|operation| operation.to_string()),
             ..base
         },
@@ -65,33 +65,33 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             ..base
         },
         Event::LeaseExtended(extended) => HistoryEvent {
-            fencing_token: Some(extended.lease.0),
+            fencing_token: Some(extended.fencing_token.0),
             expires_at: Some(shown(extended.expires_at)),
             ..base
         },
         Event::LeaseExpired(expired) => HistoryEvent {
-            fencing_token: Some(expired.lease.0),
+            fencing_token: Some(expired.fencing_token.0),
             cause: Some(expiry_cause(expired.cause).to_owned()),
             exhausted: Some(expired.exhausted),
             ..base
         },
         Event::LeaseReleased(released) => HistoryEvent {
-            fencing_token: Some(released.lease.0),
+            fencing_token: Some(released.fencing_token.0),
             cause: Some(release_cause(released.cause).to_owned()),
             ..base
         },
         Event::AttemptStarted(started) => HistoryEvent {
-            fencing_token: Some(started.lease.0),
+            fencing_token: Some(started.fencing_token.0),
             worker_id: Some(started.worker.to_string()),
             ..base
         },
         Event::TaskCompleted(completed) => HistoryEvent {
-            fencing_token: Some(completed.lease.0),
+            fencing_token: Some(completed.fencing_token.0),
             result_bytes: Some(completed.result.len()),
             ..base
         },
         Event::TaskFailed(failed) => HistoryEvent {
-            fencing_token: Some(failed.lease.0),
+            fencing_token: Some(failed.fencing_token.0),
             error: Some(answer::error(&failed.error)),
             retry_at: match failed.next {
                 NextStep::RetryAt(at) => Some(shown(at)),
@@ -102,13 +102,15 @@ fn event(record: HistoryRecord) -> HistoryEvent {
         Event::TaskDead(dead) => HistoryEvent {
             reason: Some(dead.reason.name().to_owned()),
             reason_detail: dead.detail.map(|detail| detail.to_string()),
-            fencing_token: dead.report.as_ref().map(|report| report.lease.0),
+            fencing_token: dead.report.as_ref().map(|report| report.fencing_token.0),
             error: dead.report.as_ref().map(|report| answer::error(&report.error)),
             ..base
         },
-        Event::TaskCancelled(cancelled) => {
-            HistoryEvent { attempt: Some(cancelled.attempt), fencing_token: Some(cancelled.lease.0), ..base }
-        }
+        Event::TaskCancelled(cancelled) => HistoryEvent {
+            attempt: Some(cancelled.attempt),
+            fencing_token: Some(cancelled.fencing_token.0),
+            ..base
+        },
         Event::CancelRequested(requested) => HistoryEvent {
             cause: Some(cancel_cause(requested.cause).to_owned()),
             reason: Some(requested.reason.to_string()),

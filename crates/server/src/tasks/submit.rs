@@ -6,7 +6,7 @@ use authority::command::{SubmitAnswer, SubmitTask};
 use authority::limits::{
     MAX_ATTEMPTS, MAX_INLINE_BYTES, MAX_LEASE_MS, MAX_RESOURCES_BYTES, MAX_SPAN_MS, MIN_LEASE_MS,
 };
-use authority::{Backoff, Dedup, Extras, QueueKey, Scope, TaskId, TaskState, TaskView};
+use authority::{Backoff, Dedup, QueueKey, Scope, TaskId, TaskOptions, TaskState, TaskView};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -82,7 +82,7 @@ pub fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Result<Subm
             Some(Dedup { key, content })
         }
     };
-    let extras = Extras {
+    let options = TaskOptions {
         dedup,
         deadline: task.deadline.map(|deadline| time::read("deadline", deadline)).transpose()?,
         timeout_ms: optional_within("timeoutMs", task.timeout_ms, 1..=MAX_SPAN_MS)?,
@@ -102,7 +102,7 @@ pub fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Result<Subm
         priority: task.priority.unwrap_or(0),
         delay_ms,
         properties,
-        extras: (extras != Extras::default()).then(|| Arc::new(extras)),
+        options: (options != TaskOptions::default()).then(|| Arc::new(options)),
         operation: None,
     })
 }

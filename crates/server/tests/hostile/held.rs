@@ -123,7 +123,7 @@ impl Held {
             worker: Arc::from(self.holder),
             task: server::shown::parse_task_id(&self.task).unwrap(),
             attempt: self.attempt,
-            lease: Position(self.lease),
+            fencing_token: Position(self.lease),
         };
         served.running.handle.release(ReleaseLease { lease, cause: ReleaseCause::Worker }).await.unwrap();
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use authority::command::{CancelTask, ConfigureQueue, KillTask, RedriveTask, SubmitTask};
 use authority::{
-    Backoff, Category, Command, Dedup, Extras, QueueConfig, QueueKey, Scope, TaskId, TaskState, Time,
+    Backoff, Category, Command, Dedup, QueueConfig, QueueKey, Scope, TaskId, TaskOptions, TaskState, Time,
 };
 use coordinator::{Read, Reply, Request, Wanted};
 
@@ -60,19 +60,19 @@ impl Client {
     fn task(&mut self, out: &mut Out) -> SubmitTask {
         let id = self.id();
         self.tasks.push(id);
-        let mut extras = Extras::default();
+        let mut options = TaskOptions::default();
         if out.rng.chance(250) {
             let content = digest(4, out.rng.below(2));
-            extras.dedup = Some(Dedup { key: Arc::from(format!("k{}", out.rng.below(6))), content });
+            options.dedup = Some(Dedup { key: Arc::from(format!("k{}", out.rng.below(6))), content });
         }
         if out.rng.chance(80) {
-            extras.deadline = Some(Time(out.now + out.rng.between(100, 20_000)));
+            options.deadline = Some(Time(out.now + out.rng.between(100, 20_000)));
         }
         if out.rng.chance(80) {
-            extras.timeout_ms = Some(out.rng.between(100, 4_000));
+            options.timeout_ms = Some(out.rng.between(100, 4_000));
         }
         if out.rng.chance(100) {
-            extras.max_attempts = Some(out.rng.between(1, 4) as u32);
+            options.max_attempts = Some(out.rng.between(1, 4) as u32);
         }
         SubmitTask {
             id,
@@ -81,7 +81,7 @@ impl Client {
             priority: out.rng.below(3) as i32,
             delay_ms: if out.rng.chance(200) { out.rng.between(1, 4_000) } else { 0 },
             properties: if self.requires && out.rng.chance(250) { linux() } else { Default::default() },
-            extras: (extras != Extras::default()).then(|| Arc::new(extras)),
+            options: (options != TaskOptions::default()).then(|| Arc::new(options)),
             operation: None,
         }
     }

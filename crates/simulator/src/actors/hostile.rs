@@ -34,7 +34,7 @@ impl Hostile {
         match out.rng.below(10) {
             0 => lease.worker = Arc::from("mallory"),
             1 => lease.scope = scope(u64::from(*lease.scope.tenant == *"acme")),
-            2 => lease.lease = Position(lease.lease.0.saturating_add(out.rng.between(1, 3))),
+            2 => lease.fencing_token = Position(lease.fencing_token.0.saturating_add(out.rng.between(1, 3))),
             3 => lease.attempt = lease.attempt.wrapping_add(out.rng.between(0, 2) as u32).wrapping_sub(1),
             // As it was granted: a twin with the same name, or a report from long ago.
             _ => {}

@@ -142,7 +142,7 @@ impl Operator {
             priority: -1,
             delay_ms: 0,
             properties: Arc::new(Properties::default()),
-            extras: None,
+            options: None,
             operation: Some(Arc::from("operation-0")),
         })))
     }

@@ -114,7 +114,7 @@ impl Worker {
     }
 
     fn take(&mut self, grant: &Grant, out: &mut Out) {
-        if self.jobs.values().any(|job| job.lease.lease == grant.lease) {
+        if self.jobs.values().any(|job| job.lease.fencing_token == grant.fencing_token) {
             return;
         }
         let job = self.number();
@@ -128,7 +128,7 @@ impl Worker {
             worker: self.name.clone(),
             task: grant.task,
             attempt: grant.attempt,
-            lease: grant.lease,
+            fencing_token: grant.fencing_token,
         };
         if self.says_start {
             let call = self.number();

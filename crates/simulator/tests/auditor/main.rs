@@ -103,9 +103,9 @@ fn an_expired_lease_that_is_revived_is_found() {
     must_be_found(|history| {
         change_record(history, |recorded| {
             let Event::LeaseExpired(expired) = &recorded.event else { return false };
-            let (task, lease) = (expired.task, expired.lease);
+            let (task, lease) = (expired.task, expired.fencing_token);
             let expires_at = recorded.at.plus_ms(1_000);
-            recorded.event = Event::LeaseExtended(LeaseExtended { task, lease, expires_at });
+            recorded.event = Event::LeaseExtended(LeaseExtended { task, fencing_token: lease, expires_at });
             true
         })
     });
@@ -156,7 +156,8 @@ fn a_task_that_waits_again_after_a_cancel_is_found() {
         let lease = lease.next_back().map(|recorded| recorded.position)?;
         insert_after(history, |before| match &before.event {
             Event::CancelRequested(event) if event.task == current => {
-                let released = LeaseReleased { task: current, lease, cause: ReleaseCause::Undelivered };
+                let released =
+                    LeaseReleased { task: current, fencing_token: lease, cause: ReleaseCause::Undelivered };
                 Some((Event::LeaseReleased(released), true))
             }
             _ => None,
@@ -263,7 +264,7 @@ fn a_result_that_nobody_reported_is_found() {
 fn other_content_that_is_accepted_as_a_repeat_is_found() {
     must_be_found(|history| {
         change_answer(history, |answer| {
-            let other = *answer == Answer::Reported(Verdict::Rejected(Rejection::AnotherStory));
+            let other = *answer == Answer::Reported(Verdict::Rejected(Rejection::ConflictingReport));
             if other {
                 *answer = Answer::Reported(Verdict::Committed(Outcome::Completed));
             }

@@ -72,7 +72,7 @@ fn view(names: &Names, shown: &wire::Task) -> Option<TaskView> {
         wire::TaskState::Leased => {
             let lease = shown.lease.as_ref()?;
             Phase::Leased(Box::new(Lease {
-                number: hidden,
+                fencing_token: hidden,
                 worker: lease.worker_id.as_str().into(),
                 session: None,
                 request: None,
@@ -115,7 +115,7 @@ fn view(names: &Names, shown: &wire::Task) -> Option<TaskView> {
         reports: Vec::new(),
         last_error: None,
         properties: Arc::default(),
-        extras: None,
+        options: None,
         operations: Vec::new(),
     };
     let queue = names.queue(&shown.queue);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::command::{CancelTask, ConfigureQueue, SubmitTask};
-use authority::{Backoff, Command, Dedup, Extras, PushTarget, QueueConfig, TaskId};
+use authority::{Backoff, Command, Dedup, PushTarget, QueueConfig, TaskId, TaskOptions};
 use coordinator::{Read, Request};
 
 use super::super::names::{Names, task_id, text};
@@ -65,7 +65,7 @@ fn submit(
         let content = names.learnt.dedup(&queue, &key, &payload);
         Dedup { key, content }
     });
-    let extras = Extras { dedup, max_attempts: task.max_attempts, ..Extras::default() };
+    let options = TaskOptions { dedup, max_attempts: task.max_attempts, ..TaskOptions::default() };
     let id = match told {
         Some(id) => id,
         None if is_undecided => names.learnt.claim_untold(&queue, &payload),
@@ -78,7 +78,7 @@ fn submit(
         priority: task.priority.unwrap_or(0),
         delay_ms: task.delay_ms.unwrap_or(0),
         properties: Arc::default(),
-        extras: (extras != Extras::default()).then(|| Arc::new(extras)),
+        options: (options != TaskOptions::default()).then(|| Arc::new(options)),
         operation: None,
     }
 }

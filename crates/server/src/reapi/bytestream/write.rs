@@ -31,9 +31,9 @@ pub async fn write(
         Compression::Zstd => UploadRequest::new(blobs::Expect::Digest(name.digest)),
     };
     let patience = reapi.app().bodies().receiving().max_pause;
-    let _place = match name.compression {
+    let _permit = match name.compression {
         Compression::None => None,
-        Compression::Zstd => Some(store.places.decompressor(patience).await?),
+        Compression::Zstd => Some(store.limits.decompressor(patience).await?),
     };
     let begun = store.blobs.write(&store.tenant, upload).await.map_err(|error| store::status(&error))?;
     let Begun::Writer(writer) = begun else { return Ok(present(&name)) };

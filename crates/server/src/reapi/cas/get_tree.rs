@@ -37,7 +37,7 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
         }
     };
     let store = reapi.store(&scope)?;
-    let place = store.places.tree()?;
+    let permit = store.limits.tree()?;
     let missing = store.missing(&[root]).await?;
     if !missing.is_empty() {
         return Err(Status::not_found(format!("directory {root} is not here")));
@@ -45,8 +45,8 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
     let mut walk =
         Walk { store, page, told: 0, bytes: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
     walk.pass_over(skip).await?;
-    let pages = try_unfold((walk, place), |(mut walk, place)| async move {
-        Ok(walk.next_page().await?.map(|page| (page, (walk, place))))
+    let pages = try_unfold((walk, permit), |(mut walk, permit)| async move {
+        Ok(walk.next_page().await?.map(|page| (page, (walk, permit))))
     });
     let max_stall = reapi.app().bodies().receiving().max_stall;
     Ok(at_pace(pages, max_stall, || Status::deadline_exceeded("the tree was taken too slowly")))

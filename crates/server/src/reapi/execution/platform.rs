@@ -33,7 +33,7 @@ pub fn explain(required: &Properties, offered: &[Arc<Properties>]) -> String {
         .iter()
         .filter(|(name, value)| {
             let one = Properties::new([((*name).clone(), (*value).clone())]);
-            !offered.iter().any(|offered| one.fit(offered))
+            !offered.iter().any(|offered| one.satisfied_by(offered))
         })
         .map(|(name, value)| format!("{name}={value}"))
         .collect();

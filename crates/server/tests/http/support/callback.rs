@@ -60,7 +60,7 @@ impl Served {
             worker: HOLDER.into(),
             task: server::shown::parse_task_id(&pushed.task).unwrap(),
             attempt: pushed.attempt() as u32,
-            lease: Position(claims["lease"].as_u64().unwrap()),
+            fencing_token: Position(claims["lease"].as_u64().unwrap()),
         };
         let release = ReleaseLease { lease, cause: ReleaseCause::Worker };
         let over = self.running.handle.release(release).await.unwrap();

@@ -1,23 +1,23 @@
-//! Bugs that a test plants on purpose, to show that it would find them. They exist only with the feature `planted`,
-//! which nothing of the product enables: without it no bug can be planted, nothing is stored, and the compiler
-//! removes every question about one.
+//! Bugs that a test injects to show that it finds them. They exist only with the feature `injected-bugs`, which nothing
+//! in the product enables: without the feature no bug can be injected, nothing is stored, and the compiler removes every
+//! question about a bug.
 //!
 //! The crates around the authority ask here too, so that there is one list and one switch.
 
-macro_rules! quirks {
+macro_rules! injected_bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A bug, by what it does wrong.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Quirk { $($(#[$doc])* $name,)* }
+        pub enum InjectedBug { $($(#[$doc])* $name,)* }
 
-        #[cfg(feature = "planted")]
-        impl Quirk {
-            pub const ALL: &[Quirk] = &[$(Quirk::$name,)*];
+        #[cfg(feature = "injected-bugs")]
+        impl InjectedBug {
+            pub const ALL: &[InjectedBug] = &[$(InjectedBug::$name,)*];
         }
     };
 }
 
-quirks! {
+injected_bugs! {
     /// A report commits although its lease has expired.
     LateReportCommits,
     /// A report commits although the grace of the task's cancel is over.
@@ -27,7 +27,7 @@ quirks! {
     /// A task that had an attempt never gets ready again.
     RequeueForgotten,
     /// A second report with other content is taken for a repeat.
-    OtherStoryAccepted,
+    ConflictingReportAccepted,
     /// A repeated report is taken for a late one.
     RepeatCalledStale,
     /// A task that is being cancelled waits again when its lease expires.
@@ -80,30 +80,30 @@ quirks! {
     FailedEffectPassed,
 }
 
-#[cfg(feature = "planted")]
+#[cfg(feature = "injected-bugs")]
 mod switch {
-    use super::Quirk;
+    use super::InjectedBug;
 
     thread_local! {
-        static PLANTED: std::cell::Cell<Option<Quirk>> = const { std::cell::Cell::new(None) };
+        static INJECTED: std::cell::Cell<Option<InjectedBug>> = const { std::cell::Cell::new(None) };
     }
 
-    /// Plants a bug in this thread, or takes it out again.
-    pub fn plant(quirk: Option<Quirk>) {
-        PLANTED.set(quirk);
+    /// Injects a bug into this thread, or removes it.
+    pub fn inject(bug: Option<InjectedBug>) {
+        INJECTED.set(bug);
     }
 
-    /// Whether this bug is planted.
-    pub fn is(quirk: Quirk) -> bool {
-        PLANTED.get() == Some(quirk)
+    /// Whether this bug is injected.
+    pub fn is(bug: InjectedBug) -> bool {
+        INJECTED.get() == Some(bug)
     }
 }
 
-#[cfg(feature = "planted")]
-pub use switch::{is, plant};
+#[cfg(feature = "injected-bugs")]
+pub use switch::{inject, is};
 
-/// Whether this bug is planted, which it never is.
-#[cfg(not(feature = "planted"))]
-pub const fn is(_: Quirk) -> bool {
+/// Whether this bug is injected: never without the feature.
+#[cfg(not(feature = "injected-bugs"))]
+pub const fn is(_: InjectedBug) -> bool {
     false
 }

@@ -24,7 +24,7 @@ pub fn of_cached(instance: &str) -> Result<String, Status> {
 }
 
 /// The instance and the task that a name speaks of.
-pub fn read(name: &str) -> Option<(&str, TaskId)> {
+pub fn parse(name: &str) -> Option<(&str, TaskId)> {
     let at = name.rfind(COLLECTION)?;
     let (instance, rest) = name.split_at(at);
     let instance = match instance.strip_suffix('/') {
@@ -58,7 +58,7 @@ mod tests {
         let task = ids::new_task_id(authority::Time(1_700_000_000_000)).unwrap();
         for instance in ["", "main", "a/b", "operations"] {
             let name = make(instance, task).unwrap();
-            assert_eq!(read(&name), Some((instance, task)), "{name}");
+            assert_eq!(parse(&name), Some((instance, task)), "{name}");
         }
         assert_ne!(make("", task).unwrap(), make("", task).unwrap());
     }
@@ -67,14 +67,14 @@ mod tests {
     fn other_names_lead_nowhere() {
         let cached = of_cached("main").unwrap();
         for bad in ["", "operations/", "operations/x-y", "/operations/1", &cached] {
-            assert_eq!(read(bad), None, "{bad}");
+            assert_eq!(parse(bad), None, "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn no_name_makes_it_panic(name in "(operations/|[a-f0-9-]{0,40}|/){0,6}") {
-            let _ = read(&name);
+            let _ = parse(&name);
         }
     }
 }

@@ -136,8 +136,8 @@ fn metadata(
         "ExecuteOperationMetadata",
         &ExecuteOperationMetadata {
             stage: stage.into(),
-            action_digest: action.map(digest::told),
-            digest_function: action.map_or(0, |action| digest::function_told(action.function).into()),
+            action_digest: action.map(digest::to_proto),
+            digest_function: action.map_or(0, |action| digest::function_to_proto(action.function).into()),
             partial_execution_metadata,
             ..ExecuteOperationMetadata::default()
         },

@@ -12,15 +12,15 @@ use super::results::{Commit, Results};
 /// What every result of an action begins with, as the worker service keeps it.
 const RESULT_BEGINS: &[u8] = b"{\"exitCode\":";
 
-pub struct Keeper {
+pub struct ActionCacheWriter {
     results: Results,
     /// Where the store's work is done; this effect has a thread of its own that only waits.
     runtime: Handle,
 }
 
-impl Keeper {
-    pub fn new(results: Results, runtime: Handle) -> Keeper {
-        Keeper { results, runtime }
+impl ActionCacheWriter {
+    pub fn new(results: Results, runtime: Handle) -> ActionCacheWriter {
+        ActionCacheWriter { results, runtime }
     }
 
     /// Whose execution it was that completed, if it was one. The task's first record says so.
@@ -41,14 +41,14 @@ impl Keeper {
     }
 }
 
-impl Projection for Keeper {
+impl Projection for ActionCacheWriter {
     fn name(&self) -> &str {
         "action-cache"
     }
 
     fn apply(&mut self, record: &HistoryRecord, past: &dyn HistoryReader) -> Result<(), String> {
         let Event::TaskCompleted(completed) = &record.event else { return Ok(()) };
-        let Some((scope, payload, queued_at)) = Keeper::execution(completed, record, past)? else {
+        let Some((scope, payload, queued_at)) = ActionCacheWriter::execution(completed, record, past)? else {
             return Ok(());
         };
         let (done, is_done) = std::sync::mpsc::channel();

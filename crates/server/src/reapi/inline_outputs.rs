@@ -14,23 +14,23 @@ use super::store::Store;
 const MAX_INLINED_BYTES: u64 = 1_024 * 1_024;
 
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct InlineOutputs {
     stdout: bool,
     stderr: bool,
     files: HashSet<String>,
 }
 
-impl Wanted {
-    pub fn of_execution(asked: &ExecuteRequest) -> Wanted {
-        Wanted {
+impl InlineOutputs {
+    pub fn of_execution(asked: &ExecuteRequest) -> InlineOutputs {
+        InlineOutputs {
             stdout: asked.inline_stdout,
             stderr: asked.inline_stderr,
             files: asked.inline_output_files.iter().cloned().collect(),
         }
     }
 
-    pub fn of_lookup(asked: &GetActionResultRequest) -> Wanted {
-        Wanted {
+    pub fn of_lookup(asked: &GetActionResultRequest) -> InlineOutputs {
+        InlineOutputs {
             stdout: asked.inline_stdout,
             stderr: asked.inline_stderr,
             files: asked.inline_output_files.iter().cloned().collect(),

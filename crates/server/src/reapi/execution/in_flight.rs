@@ -18,9 +18,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tonic::Status;
 
-use super::alone::Alone;
+use super::no_worker_timer::NoWorkerTimer;
 use super::payload::{Payload, QUEUE};
-use super::pins::{Held, Pins};
+use super::pins::{PinGuard, Pins};
 use super::platform;
 use crate::problem::Problem;
 
@@ -28,13 +28,13 @@ use crate::problem::Problem;
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 /// Locks that keep equal executions from being begun twice; unequal ones seldom share one.
-const TURNS: usize = 256;
+const DEDUP_LOCKS: usize = 256;
 
 type Key = (Scope, Digest);
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Running(Arc<Inner>);
+pub struct InFlightExecutions(Arc<Inner>);
 
 struct Inner {
     handle: Handle,
@@ -42,26 +42,26 @@ struct Inner {
     instances: Option<mpsc::Sender<Scope>>,
     /// How long an execution may wait while no registered worker could run it.
     worker_grace: Duration,
-    turns: Vec<tokio::sync::Mutex<()>>,
+    dedup_locks: Vec<tokio::sync::Mutex<()>>,
     hasher: RandomState,
     tasks: Mutex<HashMap<Key, TaskId>>,
     loaded: tokio::sync::Mutex<HashSet<Scope>>,
 }
 
-impl Running {
+impl InFlightExecutions {
     /// `instances` hears of each instance that has executions, again with each of them.
     pub fn new(
         handle: Handle,
         pins: Pins,
         worker_grace: Duration,
         instances: Option<mpsc::Sender<Scope>>,
-    ) -> Running {
-        Running(Arc::new(Inner {
+    ) -> InFlightExecutions {
+        InFlightExecutions(Arc::new(Inner {
             handle,
             pins,
             instances,
             worker_grace,
-            turns: (0..TURNS).map(|_| tokio::sync::Mutex::default()).collect(),
+            dedup_locks: (0..DEDUP_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
             hasher: RandomState::new(),
             tasks: Mutex::default(),
             loaded: tokio::sync::Mutex::default(),
@@ -69,9 +69,9 @@ impl Running {
     }
 
     /// Held while something is decided about an action, so that equal ones take turns.
-    pub async fn turn(&self, scope: &Scope, digest: &Digest) -> tokio::sync::MutexGuard<'_, ()> {
-        let number = self.0.hasher.hash_one((scope, digest)) as usize % TURNS;
-        self.0.turns[number].lock().await
+    pub async fn dedup_lock(&self, scope: &Scope, digest: &Digest) -> tokio::sync::MutexGuard<'_, ()> {
+        let number = self.0.hasher.hash_one((scope, digest)) as usize % DEDUP_LOCKS;
+        self.0.dedup_locks[number].lock().await
     }
 
     /// Lets a further client wait for an equal execution, if one is on its way. `name` makes its operation's name.
@@ -104,7 +104,7 @@ impl Running {
         &self,
         submit: SubmitTask,
         digest: Option<Digest>,
-        held: Option<Held>,
+        held: Option<PinGuard>,
     ) -> Result<(), Status> {
         let (scope, task, properties) = (submit.queue.scope.clone(), submit.id, submit.properties.clone());
         match self.0.handle.submit(submit).await.map_err(Problem::from)? {
@@ -130,18 +130,18 @@ impl Running {
         digest: Option<Digest>,
         task: TaskId,
         properties: Arc<Properties>,
-        held: impl Future<Output = Option<Held>> + Send + 'static,
+        held: impl Future<Output = Option<PinGuard>> + Send + 'static,
     ) {
         let key = digest.map(|digest| (scope.clone(), digest));
         if let Some(key) = &key {
             self.tasks().insert(key.clone(), task);
         }
-        let running = self.clone();
+        let in_flight = self.clone();
         tokio::spawn(async move {
             let _held = held.await;
-            running.until_over(&scope, task, &properties).await;
+            in_flight.until_over(&scope, task, &properties).await;
             if let Some(key) = key {
-                running.forget(&key, task);
+                in_flight.forget(&key, task);
             }
         });
     }
@@ -149,11 +149,11 @@ impl Running {
     /// Resolves when the task is over or the coordinator stops.
     async fn until_over(&self, scope: &Scope, task: TaskId, required: &Properties) {
         let handle = &self.0.handle;
-        let mut alone = Alone::new(self.0.worker_grace);
+        let mut timer = NoWorkerTimer::new(self.0.worker_grace);
         let mut changes = handle.registry().watch();
         let mut pause = MIN_PAUSE;
         loop {
-            let detail = match self.next_look(scope, task, required, &mut alone, &mut changes).await {
+            let detail = match self.next_check(scope, task, required, &mut timer, &mut changes).await {
                 Ok(Some(detail)) => detail,
                 Ok(None) | Err(Unavailable::Stopped) => return,
                 // The task lives on, so what it needs is kept and others may join it.
@@ -169,31 +169,31 @@ impl Running {
             }
             let waits = matches!(detail.view.task.phase, Phase::Waiting { .. });
             let why = if waits { self.nobody_fits(scope, required) } else { None };
-            if alone.look(why.is_some(), handle.now()) {
+            if timer.observe(why.is_some(), handle.now()) {
                 let kill = KillTask { scope: scope.clone(), task, detail: why.map(Arc::from) };
                 let _ = handle.kill(kill).await;
-                alone = Alone::new(self.0.worker_grace);
+                timer = NoWorkerTimer::new(self.0.worker_grace);
             }
         }
     }
 
     /// The task when it is over, or when it is time to look who could run it. Somebody who comes before that is noticed.
-    async fn next_look(
+    async fn next_check(
         &self,
         scope: &Scope,
         task: TaskId,
         required: &Properties,
-        alone: &mut Alone,
+        timer: &mut NoWorkerTimer,
         changes: &mut watch::Receiver<()>,
     ) -> Result<Option<Box<TaskDetail>>, Unavailable> {
         let handle = &self.0.handle;
-        let next_look = alone.next_look(handle.now());
-        let mut wait = pin!(handle.wait_task(scope.clone(), task, Wanted::FinalForServer, next_look));
+        let next_check = timer.next_check(handle.now());
+        let mut wait = pin!(handle.wait_task(scope.clone(), task, Wanted::FinalForServer, next_check));
         loop {
             tokio::select! {
                 detail = &mut wait => return detail,
-                Ok(()) = changes.changed(), if alone.is() => {
-                    alone.look(self.nobody_fits(scope, required).is_some(), handle.now());
+                Ok(()) = changes.changed(), if timer.is_running() => {
+                    timer.observe(self.nobody_fits(scope, required).is_some(), handle.now());
                 }
             }
         }
@@ -202,7 +202,7 @@ impl Running {
     /// Why no worker that is registered now could run it, if so.
     fn nobody_fits(&self, scope: &Scope, required: &Properties) -> Option<String> {
         let offered = self.0.handle.registry().offered(scope, self.0.handle.now());
-        let fits = offered.iter().any(|offered| required.fit(offered));
+        let fits = offered.iter().any(|offered| required.satisfied_by(offered));
         (!fits).then(|| platform::explain(required, &offered))
     }
 

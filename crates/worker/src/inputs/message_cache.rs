@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use blobs::Digest;
 
-pub struct Remembered<T> {
+pub struct MessageCache<T> {
     /// Most bytes, as they came over the network, in each of two generations.
     max_generation_bytes: usize,
     known: Mutex<Generations<T>>,
@@ -22,10 +22,10 @@ struct Generations<T> {
 
 type Known<T> = (Arc<T>, usize);
 
-impl<T> Remembered<T> {
-    pub fn new(max_generation_bytes: usize) -> Remembered<T> {
+impl<T> MessageCache<T> {
+    pub fn new(max_generation_bytes: usize) -> MessageCache<T> {
         let known = Generations { young: HashMap::new(), young_bytes: 0, old: HashMap::new() };
-        Remembered { max_generation_bytes, known: Mutex::new(known) }
+        MessageCache { max_generation_bytes, known: Mutex::new(known) }
     }
 
     pub fn get(&self, digest: &Digest) -> Option<Arc<T>> {
@@ -66,12 +66,12 @@ mod tests {
 
     #[test]
     fn what_is_used_stays_and_what_is_not_is_forgotten() {
-        let remembered = Remembered::new(10);
+        let cache = MessageCache::new(10);
         let digest = |n: u32| Digest::of(Sha256, &n.to_le_bytes());
         for n in 0..100 {
-            assert_eq!(*remembered.add(digest(n), n, 4), n);
-            assert_eq!(remembered.get(&digest(0)).as_deref(), Some(&0), "used after {n}");
+            assert_eq!(*cache.add(digest(n), n, 4), n);
+            assert_eq!(cache.get(&digest(0)).as_deref(), Some(&0), "used after {n}");
         }
-        assert!(remembered.get(&digest(99)).is_some() && remembered.get(&digest(1)).is_none());
+        assert!(cache.get(&digest(99)).is_some() && cache.get(&digest(1)).is_none());
     }
 }

@@ -12,12 +12,12 @@ use crate::cache::{Cache, Key};
 use crate::work_dir::WorkDir;
 
 /// Most directories that wait; more than most workers run at a time.
-const MAX_KEPT: usize = 32;
+const MAX_WORKSPACES: usize = 32;
 /// Most files, directories and links in all of them, which bounds the memory for their trees to some ten megabytes.
-const MAX_KEPT_ENTRIES: u64 = 200_000;
+const MAX_WORKSPACE_ENTRIES: u64 = 200_000;
 
 #[derive(Debug, Default)]
-pub struct Kept(Mutex<Pool>);
+pub struct WorkspaceCache(Mutex<Pool>);
 
 #[derive(Debug, Default)]
 struct Pool {
@@ -27,7 +27,7 @@ struct Pool {
     evictions: u64,
 }
 
-impl Kept {
+impl WorkspaceCache {
     /// Keeps a directory in which nothing is but what was laid out, unless there is no use for it.
     pub fn keep(&self, dir: WorkDir, tree: Arc<Tree>) {
         if tree.entries() == 0 {
@@ -38,7 +38,7 @@ impl Kept {
         let mut entries: u64 = pool.dirs.iter().map(|(_, tree)| tree.entries()).sum();
         let mut count = pool.dirs.len();
         let is_too_much = |(_, tree): &(WorkDir, Arc<Tree>)| {
-            let is_too_much = count > MAX_KEPT || entries > MAX_KEPT_ENTRIES;
+            let is_too_much = count > MAX_WORKSPACES || entries > MAX_WORKSPACE_ENTRIES;
             count -= 1;
             entries -= tree.entries();
             is_too_much
@@ -126,7 +126,7 @@ mod tests {
         _dir: tempfile::TempDir,
         dirs: Arc<WorkDirs>,
         cache: Cache,
-        kept: Kept,
+        workspaces: WorkspaceCache,
     }
 
     impl Setting {
@@ -134,7 +134,7 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let dirs = WorkDirs::take(&dir.path().join("work"), "w").unwrap().clear().unwrap();
             let cache = Cache::open(&dir.path().join("cache"), 100).unwrap();
-            Setting { _dir: dir, dirs, cache, kept: Kept::default() }
+            Setting { _dir: dir, dirs, cache, workspaces: WorkspaceCache::default() }
         }
 
         /// Keeps a directory with a tree, and says where it is.
@@ -142,7 +142,7 @@ mod tests {
             let dir = self.dirs.make().unwrap();
             let path = dir.path().to_owned();
             std::fs::write(dir.root().join("laid out"), "").unwrap();
-            self.kept.keep(dir, tree.clone());
+            self.workspaces.keep(dir, tree.clone());
             path
         }
     }
@@ -172,11 +172,11 @@ mod tests {
         let [abc, abd] = [tree(&["a", "b", "c"]), tree(&["a", "b", "d"])];
         at.keep(&abc);
         let other = at.keep(&abd);
-        assert!(at.kept.take(&tree(&["a", "x", "y"]), &at.cache).is_none(), "a third of it");
-        let taken = at.kept.take(&abc, &at.cache).unwrap();
+        assert!(at.workspaces.take(&tree(&["a", "x", "y"]), &at.cache).is_none(), "a third of it");
+        let taken = at.workspaces.take(&abc, &at.cache).unwrap();
         assert!(is_kept(&other) && taken.path() != other);
-        assert!(at.kept.take(&abc, &at.cache).is_some(), "two thirds of the other");
-        assert!(at.kept.take(&abc, &at.cache).is_none(), "each is used by one attempt at a time");
+        assert!(at.workspaces.take(&abc, &at.cache).is_some(), "two thirds of the other");
+        assert!(at.workspaces.take(&abc, &at.cache).is_none(), "each is used by one attempt at a time");
         assert!(!is_kept(&other), "no attempt has the path of an earlier one");
     }
 
@@ -184,16 +184,16 @@ mod tests {
     fn the_least_recently_used_go_when_there_are_too_many() {
         let at = Setting::new();
         let tree = tree(&["a"]);
-        let paths: Vec<_> = (0..MAX_KEPT + 2).map(|_| at.keep(&tree)).collect();
-        assert_eq!(paths.iter().filter(|path| is_kept(path)).count(), MAX_KEPT);
+        let paths: Vec<_> = (0..MAX_WORKSPACES + 2).map(|_| at.keep(&tree)).collect();
+        assert_eq!(paths.iter().filter(|path| is_kept(path)).count(), MAX_WORKSPACES);
         assert!(!is_kept(&paths[1]) && is_kept(&paths[2]));
-        let names: Vec<String> = (0..MAX_KEPT_ENTRIES / 2).map(|n| n.to_string()).collect();
+        let names: Vec<String> = (0..MAX_WORKSPACE_ENTRIES / 2).map(|n| n.to_string()).collect();
         let large = self::tree(&names.iter().map(String::as_str).collect::<Vec<_>>());
         at.keep(&large);
         assert!(is_kept(&paths[33]) && !is_kept(&paths[2]), "one for the number of them");
         let [second, third] = [at.keep(&large), at.keep(&large)];
         assert!(!is_kept(&paths[33]) && is_kept(&second) && is_kept(&third));
-        at.kept.remove_all();
+        at.workspaces.remove_all();
         assert!(!is_kept(&second) && !is_kept(&third));
     }
 
@@ -206,7 +206,7 @@ mod tests {
         let path = at.keep(&first_tree);
         at.cache.add_bytes(&key(&second), second.as_bytes()).unwrap();
         let other = at.keep(&second_tree);
-        assert!(at.kept.take(&tree(&["x"]), &at.cache).is_none());
+        assert!(at.workspaces.take(&tree(&["x"]), &at.cache).is_none());
         assert!(!is_kept(&path) && is_kept(&other));
     }
 
@@ -216,7 +216,7 @@ mod tests {
         let tree = tree(&["a"]);
         let path = at.keep(&tree);
         std::fs::write(path.join("beside"), "").unwrap();
-        assert!(at.kept.take(&tree, &at.cache).is_none());
+        assert!(at.workspaces.take(&tree, &at.cache).is_none());
         assert!(!is_kept(&path));
     }
 }

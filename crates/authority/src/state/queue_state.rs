@@ -1,4 +1,4 @@
-//! One queue's line: its settings and the indexes over its tasks.
+//! The state of one queue: its settings and the indexes over its tasks.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use super::ready::Ready;
+use super::ready::ReadyIndex;
 use super::slab::{Slab, Slot};
 use crate::{Position, QueueConfig, QueueKey, QueueSettings, Task, TaskState};
 
 #[derive(Debug)]
-pub struct Line {
+pub struct QueueState {
     pub key: Arc<QueueKey>,
     pub config: QueueConfig,
     pub settings: QueueSettings,
     /// The record that configured the queue, if one did.
     pub configured: Option<Position>,
-    pub ready: Ready,
+    pub ready: ReadyIndex,
     /// How many tasks wait for their time.
     pub delayed: usize,
     /// Every task of the queue by its creation.
@@ -30,15 +30,15 @@ pub struct Line {
     hasher: FixedState,
 }
 
-impl Line {
-    pub fn new(key: Arc<QueueKey>) -> Line {
+impl QueueState {
+    pub fn new(key: Arc<QueueKey>) -> QueueState {
         let config = QueueConfig::default();
-        Line {
+        QueueState {
             settings: config.settings(&key.name),
             key,
             config,
             configured: None,
-            ready: Ready::default(),
+            ready: ReadyIndex::default(),
             delayed: 0,
             created: BTreeSet::new(),
             ended: VecDeque::new(),
@@ -62,7 +62,7 @@ impl Line {
     }
 
     /// The most tasks that may still be added, or no limit.
-    pub fn room(&self) -> Option<u64> {
+    pub fn remaining_capacity(&self) -> Option<u64> {
         let open = self.count(TaskState::Waiting) + self.count(TaskState::Leased);
         self.settings.max_queue_size.map(|max| max.saturating_sub(open))
     }
@@ -92,5 +92,5 @@ impl Line {
 }
 
 fn dedup_key(task: &Task) -> Option<&str> {
-    task.extras.as_ref()?.dedup.as_ref().map(|dedup| &*dedup.key)
+    task.options.as_ref()?.dedup.as_ref().map(|dedup| &*dedup.key)
 }

@@ -16,7 +16,7 @@ const MAX_ENTRIES: u64 = 1_000_000;
 const MAX_BYTES: u64 = 1 << 40;
 
 #[derive(Default)]
-pub struct Expansion {
+pub struct TreeSize {
     directories: HashMap<Digest, Node>,
     /// Of all directories, each counted once.
     entries: u64,
@@ -33,13 +33,13 @@ struct Node {
 
 /// Where a directory stands in the tree: on so many paths, the longest of which has so many steps.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct PathCount {
     paths: u64,
     depth: usize,
     seen: usize,
 }
 
-impl Expansion {
+impl TreeSize {
     /// Takes in a directory; `below` are the directories in it, in order.
     pub fn add(
         &mut self,
@@ -62,26 +62,27 @@ impl Expansion {
                 node.named += 1;
             }
         }
-        let mut places = HashMap::from([(*root, Place { paths: 1, ..Place::default() })]);
+        let mut path_counts = HashMap::from([(*root, PathCount { paths: 1, ..PathCount::default() })]);
         // A directory's turn comes after that of all which name it: digests cannot go round in a circle.
         let mut ready = vec![*root];
         let (mut entries, mut bytes) = (0_u64, 0_u64);
         while let Some(digest) = ready.pop() {
-            let (Some(node), Some(at)) = (self.directories.get(&digest), places.get(&digest).copied()) else {
+            let (Some(node), Some(here)) = (self.directories.get(&digest), path_counts.get(&digest).copied())
+            else {
                 continue;
             };
-            entries = entries.saturating_add(node.entries.saturating_mul(at.paths));
-            bytes = bytes.saturating_add(node.bytes.saturating_mul(at.paths));
+            entries = entries.saturating_add(node.entries.saturating_mul(here.paths));
+            bytes = bytes.saturating_add(node.bytes.saturating_mul(here.paths));
             for below in &node.below {
                 let Some(named) = self.directories.get(below).map(|node| node.named) else { continue };
-                let place = places.entry(*below).or_default();
-                place.paths = place.paths.saturating_add(at.paths);
-                place.depth = place.depth.max(at.depth + 1);
-                place.seen += 1;
-                if place.depth > MAX_DEPTH {
+                let count = path_counts.entry(*below).or_default();
+                count.paths = count.paths.saturating_add(here.paths);
+                count.depth = count.depth.max(here.depth + 1);
+                count.seen += 1;
+                if count.depth > MAX_DEPTH {
                     return Err(too_deep());
                 }
-                if place.seen == named {
+                if count.seen == named {
                     ready.push(*below);
                 }
             }
@@ -113,7 +114,7 @@ mod tests {
 
     /// A chain of directories, each of which names the next one so often.
     fn chain(length: usize, width: usize) -> Result<(), Status> {
-        let mut tree = Expansion::default();
+        let mut tree = TreeSize::default();
         for n in 0..length {
             let width = if n + 1 < length { width } else { 0 };
             let directory =
@@ -135,7 +136,7 @@ mod tests {
         assert!(chain(MAX_DEPTH + 1, 1).is_ok());
         assert!(chain(MAX_DEPTH + 2, 1).unwrap_err().message().contains("levels"));
         // Every directory is also named by the root, so that a look at levels alone finds one level.
-        let mut tree = Expansion::default();
+        let mut tree = TreeSize::default();
         let all: Vec<Digest> = (1..1_000).map(digest).collect();
         tree.add(digest(0), &Directory::default(), 0, all).unwrap();
         for n in 1..1_000 {
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn i9_bytes_are_counted_on_every_path() {
-        let mut tree = Expansion::default();
+        let mut tree = TreeSize::default();
         let leaf = Directory { files: vec![FileNode::default()], ..Directory::default() };
         tree.add(digest(0), &Directory::default(), 0, vec![digest(1); 100]).unwrap();
         tree.add(digest(1), &leaf, 1 << 35, Vec::new()).unwrap();
@@ -155,7 +156,7 @@ mod tests {
 
     #[test]
     fn a6_a_tree_of_too_many_entries_is_refused_while_it_is_read() {
-        let mut tree = Expansion::default();
+        let mut tree = TreeSize::default();
         let wide = Directory { files: vec![FileNode::default(); 99_999], ..Directory::default() };
         assert!((0..10).all(|n| tree.add(digest(n), &wide, 0, Vec::new()).is_ok()));
         assert!(tree.add(digest(10), &wide, 0, Vec::new()).unwrap_err().message().contains("entries"));

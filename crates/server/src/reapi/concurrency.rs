@@ -19,20 +19,20 @@ const MAX_DECOMPRESSORS: usize = 64;
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Places {
+pub struct ConcurrencyLimits {
     trees: Arc<Semaphore>,
     walks: Arc<Semaphore>,
     decompressors: Arc<Semaphore>,
 }
 
 /// A place that is free again when this is dropped.
-pub struct Place {
+pub struct Permit {
     _permit: OwnedSemaphorePermit,
 }
 
-impl Default for Places {
-    fn default() -> Places {
-        Places {
+impl Default for ConcurrencyLimits {
+    fn default() -> ConcurrencyLimits {
+        ConcurrencyLimits {
             trees: Arc::new(Semaphore::new(MAX_TREES)),
             walks: Arc::new(Semaphore::new(MAX_WALKS)),
             decompressors: Arc::new(Semaphore::new(MAX_DECOMPRESSORS)),
@@ -40,26 +40,26 @@ impl Default for Places {
     }
 }
 
-impl Places {
+impl ConcurrencyLimits {
     /// To tell a tree to a client, who decides how long that takes; so nobody waits for this.
-    pub fn tree(&self) -> Result<Place, Status> {
+    pub fn tree(&self) -> Result<Permit, Status> {
         match self.trees.clone().try_acquire_owned() {
-            Ok(permit) => Ok(Place { _permit: permit }),
+            Ok(permit) => Ok(Permit { _permit: permit }),
             Err(_) => Err(Status::resource_exhausted("too many trees are being read at once")),
         }
     }
 
     /// To follow an action or a result to what it names. Others end soon, and are waited for as long as the call may last.
-    pub async fn walk(&self) -> Result<Place, Status> {
+    pub async fn walk(&self) -> Result<Permit, Status> {
         let permit = self.walks.clone().acquire_owned().await;
-        permit.map(|permit| Place { _permit: permit }).map_err(|_| Status::unavailable("the server stops"))
+        permit.map(|permit| Permit { _permit: permit }).map_err(|_| Status::unavailable("the server stops"))
     }
 
     /// To decompress an upload. Those who have a place must send at a pace to keep it, so others come to theirs; whoever
     /// waited for so long without is told to come back.
-    pub async fn decompressor(&self, patience: Duration) -> Result<Place, Status> {
+    pub async fn decompressor(&self, patience: Duration) -> Result<Permit, Status> {
         match timeout(patience, self.decompressors.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Place { _permit: permit }),
+            Ok(Ok(permit)) => Ok(Permit { _permit: permit }),
             _ => {
                 let detail = "too many compressed blobs are being received at once";
                 Err(Problem::new(Code::Overloaded, detail).into())
@@ -77,12 +77,12 @@ mod tests {
 
     #[tokio::test]
     async fn a6_walks_beyond_the_places_wait_for_one() {
-        let places = Places::default();
+        let limits = ConcurrencyLimits::default();
         let mut taken = Vec::new();
         for _ in 0..MAX_WALKS {
-            taken.push(places.walk().await.unwrap());
+            taken.push(limits.walk().await.unwrap());
         }
-        let mut next = Box::pin(places.walk());
+        let mut next = Box::pin(limits.walk());
         assert!((&mut next).now_or_never().is_none());
         taken.pop();
         assert!(next.await.is_ok());
@@ -90,15 +90,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn i15_whoever_gets_no_place_to_decompress_in_time_is_told_to_come_back() {
-        let (places, patience) = (Places::default(), Duration::from_secs(10));
+        let (limits, patience) = (ConcurrencyLimits::default(), Duration::from_secs(10));
         let mut taken = Vec::new();
         for _ in 0..MAX_DECOMPRESSORS {
-            taken.push(places.decompressor(patience).await.unwrap());
+            taken.push(limits.decompressor(patience).await.unwrap());
         }
-        let refused = places.decompressor(patience).await.err().unwrap();
+        let refused = limits.decompressor(patience).await.err().unwrap();
         assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
         assert!(refused.get_error_details().retry_info().is_some());
         taken.pop();
-        assert!(places.decompressor(patience).await.is_ok());
+        assert!(limits.decompressor(patience).await.is_ok());
     }
 }

@@ -9,7 +9,7 @@ use super::{Backoff, Id, shared};
 use crate::record::error::{DecodeError, need};
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Extras {
+pub struct TaskOptions {
     #[prost(message, optional, tag = "1")]
     pub dedup: Option<Dedup>,
     #[prost(uint64, optional, tag = "2")]
@@ -42,40 +42,40 @@ pub struct Dedup {
     pub content: Option<Id>,
 }
 
-impl From<&authority::Extras> for Extras {
-    fn from(extras: &authority::Extras) -> Extras {
-        Extras {
-            dedup: extras.dedup.as_ref().map(Dedup::from),
-            deadline: extras.deadline.map(|time| time.0),
-            timeout_ms: extras.timeout_ms,
-            lease_ms: extras.lease_ms,
-            max_attempts: extras.max_attempts,
-            backoff: extras.backoff.map(Backoff::from),
-            run_id: extras.run_id.as_deref().map(str::to_owned),
-            asset_id: extras.asset_id.as_deref().map(str::to_owned),
-            task_key: extras.task_key.as_deref().map(str::to_owned),
-            resources: extras.resources.as_ref().map(shared),
-            redrive_of: extras.redrive_of.map(Id::from),
+impl From<&authority::TaskOptions> for TaskOptions {
+    fn from(options: &authority::TaskOptions) -> TaskOptions {
+        TaskOptions {
+            dedup: options.dedup.as_ref().map(Dedup::from),
+            deadline: options.deadline.map(|time| time.0),
+            timeout_ms: options.timeout_ms,
+            lease_ms: options.lease_ms,
+            max_attempts: options.max_attempts,
+            backoff: options.backoff.map(Backoff::from),
+            run_id: options.run_id.as_deref().map(str::to_owned),
+            asset_id: options.asset_id.as_deref().map(str::to_owned),
+            task_key: options.task_key.as_deref().map(str::to_owned),
+            resources: options.resources.as_ref().map(shared),
+            redrive_of: options.redrive_of.map(Id::from),
         }
     }
 }
 
-impl TryFrom<Extras> for authority::Extras {
+impl TryFrom<TaskOptions> for authority::TaskOptions {
     type Error = DecodeError;
 
-    fn try_from(extras: Extras) -> Result<authority::Extras, DecodeError> {
-        Ok(authority::Extras {
-            dedup: extras.dedup.map(authority::Dedup::try_from).transpose()?,
-            deadline: extras.deadline.map(Time),
-            timeout_ms: extras.timeout_ms,
-            lease_ms: extras.lease_ms,
-            max_attempts: extras.max_attempts,
-            backoff: extras.backoff.map(authority::Backoff::from),
-            run_id: extras.run_id.map(Arc::from),
-            asset_id: extras.asset_id.map(Arc::from),
-            task_key: extras.task_key.map(Arc::from),
-            resources: extras.resources.map(|json| Arc::from(&json[..])),
-            redrive_of: extras.redrive_of.map(Into::into),
+    fn try_from(options: TaskOptions) -> Result<authority::TaskOptions, DecodeError> {
+        Ok(authority::TaskOptions {
+            dedup: options.dedup.map(authority::Dedup::try_from).transpose()?,
+            deadline: options.deadline.map(Time),
+            timeout_ms: options.timeout_ms,
+            lease_ms: options.lease_ms,
+            max_attempts: options.max_attempts,
+            backoff: options.backoff.map(authority::Backoff::from),
+            run_id: options.run_id.map(Arc::from),
+            asset_id: options.asset_id.map(Arc::from),
+            task_key: options.task_key.map(Arc::from),
+            resources: options.resources.map(|json| Arc::from(&json[..])),
+            redrive_of: options.redrive_of.map(Into::into),
         })
     }
 }
