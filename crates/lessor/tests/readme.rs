@@ -41,7 +41,8 @@ fn repository() -> PathBuf {
 
 /// The fenced blocks of one language.
 fn blocks(readme: &str, language: &str) -> Vec<String> {
-    let parts = readme.split(&format!("```{language}\n")).skip(1);
+    let opening = format!("```{language}\n");
+    let parts = readme.split(&opening).skip(1);
     parts.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
 }
 
