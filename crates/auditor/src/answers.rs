@@ -5,7 +5,7 @@ use authority::command::{
     StartSession, SubmitAnswer, SubmitTask, Verdict,
 };
 use authority::{Answer, Command, Digest, LeaseRef, Outcome, Rejection, TaskId};
-use coordinator::{Reply, Request, Step};
+use coordinator::{BatchItem, Reply, Request};
 
 use super::truth::{LeaseTruth, Over, TaskTruth};
 use super::{Asked, Auditor, Reached, ensure};
@@ -18,34 +18,26 @@ impl Auditor {
         match (request, reply) {
             // Nothing is claimed.
             (_, Reply::Unavailable(_)) => Ok(()),
-            (Request::SubmitBatch(tasks), Reply::Batch(answers)) => {
-                ensure(tasks.len() == answers.len(), "not every task has its answer")?;
-                tasks.iter().zip(answers).try_for_each(|(task, answer)| self.submitted(asked, task, answer))
-            }
-            (Request::Poll { lease, .. }, Reply::Answer(Answer::Leased(grants))) => {
+            (Request::Poll { lease, .. }, Reply::Leased(grants)) => {
                 grants.iter().try_for_each(|grant| self.leased(asked, lease, grant))
             }
-            (Request::Heartbeat { extend, .. }, Reply::Answer(Answer::Extended(answer))) => {
-                self.extended(asked, &extend.lease, answer)
-            }
-            (Request::Together(steps), Reply::Together(answers)) => {
-                ensure(steps.len() == answers.len(), "not every step has its answer")?;
-                steps.iter().zip(answers).try_for_each(|(step, answer)| match (step, answer) {
-                    (Step::Decide(command), answer) => self.decided(asked, command, answer),
-                    (Step::Heartbeat { extend, .. }, Answer::Extended(answer)) => {
+            (Request::Decide(batch), Reply::Decided(answers)) => {
+                ensure(batch.len() == answers.len(), "not every item has its answer")?;
+                batch.iter().zip(answers).try_for_each(|(item, answer)| match (item, answer) {
+                    (BatchItem::Command(command), answer) => self.decided(asked, command, answer),
+                    (BatchItem::Heartbeat { extend, .. }, Answer::Extended(answer)) => {
                         self.extended(asked, &extend.lease, answer)
                     }
                     _ => Err("it is no answer to what was asked".into()),
                 })
             }
             (Request::Read(read), reply) => self.shown(asked, read, reply),
-            (Request::WaitTask { scope, task, .. }, Reply::Task(detail)) => {
+            (Request::Wait { scope, task, .. }, Reply::Task(detail)) => {
                 if detail.as_ref().is_some_and(|detail| detail.view.task.is_final()) {
                     self.see(Reached::WaitMet);
                 }
                 self.shown_task(asked, scope, *task, detail.as_deref())
             }
-            (Request::Decide(command), Reply::Answer(answer)) => self.decided(asked, command, answer),
             _ => Err("it is no answer to what was asked".into()),
         }
     }
@@ -95,7 +87,7 @@ impl Auditor {
             SubmitAnswer::Existing(view) => {
                 self.see(Reached::Deduplicated);
                 let truth = self.tasks.get(&view.task.id).ok_or("no durable record creates it")?;
-                let dedup = task.extras.as_ref().and_then(|extras| extras.dedup.as_ref());
+                let dedup = task.options.as_ref().and_then(|options| options.dedup.as_ref());
                 let same = dedup.is_some() && truth.dedup.as_ref() == dedup && truth.queue == task.queue;
                 ensure(same || view.task.id == task.id, "it is another task")?;
                 self.shown_view(asked, view)
@@ -103,7 +95,7 @@ impl Auditor {
             SubmitAnswer::DedupConflict(id) => {
                 self.see(Reached::DedupConflict);
                 let truth = self.tasks.get(id).ok_or("no durable record creates the task that it names")?;
-                let dedup = task.extras.as_ref().and_then(|extras| extras.dedup.as_ref());
+                let dedup = task.options.as_ref().and_then(|options| options.dedup.as_ref());
                 let other = match (dedup, &truth.dedup) {
                     (Some(mine), Some(theirs)) => mine.key == theirs.key && mine.content != theirs.content,
                     _ => truth.queue.scope != task.queue.scope,
@@ -116,9 +108,9 @@ impl Auditor {
 
     fn leased(&mut self, asked: &Asked, lease: &LeaseTasks, grant: &Grant) -> Result<(), String> {
         let task = self.tasks.get(&grant.task).ok_or("there is no such task")?;
-        let truth = task.leases.get(&grant.lease).ok_or("no durable record grants it")?;
+        let truth = task.leases.get(&grant.fencing_token).ok_or("no durable record grants it")?;
         ensure(
-            truth.worker == lease.worker && truth.attempt == grant.attempt,
+            truth.worker == lease.worker && truth.worker == grant.worker && truth.attempt == grant.attempt,
             "it was granted to somebody else",
         )?;
         ensure(task.queue == grant.queue && task.queue.scope == lease.scope, "it is from another queue")?;
@@ -126,14 +118,14 @@ impl Auditor {
         ensure(task.payload == grant.payload, "its payload is not what was submitted")?;
         ensure(truth.granted_at == grant.granted_at, "it was granted at another time")?;
         ensure(truth.expiries.contains(&grant.expires_at), "it ends at a time that was never recorded")?;
-        let before = self.told_leases.insert(grant.lease, asked.ask);
+        let before = self.told_leases.insert(grant.fencing_token, asked.ask);
         match before {
             None => Ok(()),
             Some(_) if lease.request.is_some() && truth.request == lease.request => {
                 self.see(Reached::PollRepeated);
                 Ok(())
             }
-            Some(other) => Err(format!("lease {} was told to ask {other} already", grant.lease)),
+            Some(other) => Err(format!("lease {} was told to ask {other} already", grant.fencing_token)),
         }
     }
 
@@ -174,7 +166,7 @@ impl Auditor {
                     if self.restarts_after(over) {
                         self.see(Reached::RepeatAfterRestart);
                     }
-                } else if self.restarts_after(lease.lease) {
+                } else if self.restarts_after(lease.fencing_token) {
                     self.see(Reached::CommitAfterRestart);
                 }
                 Ok(())
@@ -196,7 +188,7 @@ impl Auditor {
                 }
                 self.not_killed_by_a_stall(asked, lease)
             }
-            Verdict::Rejected(Rejection::AnotherStory) => {
+            Verdict::Rejected(Rejection::ConflictingReport) => {
                 self.see(Reached::ConflictingReport);
                 match found {
                     Some((Some((recorded, _)), ..)) => ensure(recorded != digest, "it is the same story"),
@@ -224,7 +216,7 @@ impl Auditor {
                 let (_, truth) = self.find(lease).ok_or("the lease was never granted")?;
                 ensure(truth.worker != lease.worker, "the lease is this worker's")
             }
-            Rejection::AnotherStory => Err("no story was told".into()),
+            Rejection::ConflictingReport => Err("no story was told".into()),
         }
     }
 
@@ -281,7 +273,7 @@ impl Auditor {
 
     pub(super) fn find(&self, lease: &LeaseRef) -> Option<(&TaskTruth, &LeaseTruth)> {
         let task = self.tasks.get(&lease.task)?;
-        Some((task, task.leases.get(&lease.lease)?))
+        Some((task, task.leases.get(&lease.fencing_token)?))
     }
 
     fn over(&self, lease: &LeaseRef) -> Option<(authority::Position, Over)> {

@@ -114,7 +114,7 @@ impl Causes {
     pub(super) fn note_further(&mut self, command: &Command) {
         match command {
             Command::StartAttempt(start) => {
-                self.starts.insert((start.lease.lease, start.started_by.clone()));
+                self.starts.insert((start.lease.fencing_token, start.started_by.clone()));
             }
             Command::AttachOperation(attach) => {
                 self.attaches.insert((attach.task, attach.operation.clone()));
@@ -147,7 +147,7 @@ fn requirements_met(required: &Properties, offered: &Properties) -> bool {
 /// Judges a start, or the coming or going of a waiter.
 pub(super) fn further_record(task: &mut TaskTruth, event: &Event, causes: &Causes) -> Result<(), String> {
     match event {
-        Event::AttemptStarted(AttemptStarted { lease, worker, .. }) => {
+        Event::AttemptStarted(AttemptStarted { fencing_token: lease, worker, .. }) => {
             ensure(causes.starts.contains(&(*lease, worker.clone())), "nobody said that it begins")?;
             ensure(task.cancel_grace.is_none(), "it was to stop, not to begin")?;
             let lease = task.leases.get_mut(lease).ok_or("there is no such lease")?;

@@ -93,7 +93,7 @@ impl Auditor {
             task.current.is_some_and(|number| number <= asked.asked_at)
                 && task.lease().is_some_and(|lease| lease.worker == *worker)
         });
-        let shown = |number| held.iter().any(|held| Some(held.lease.lease) == number);
+        let shown = |number| held.iter().any(|held| Some(held.lease.fencing_token) == number);
         let missing = all_along.map(|task| task.current).find(|number| !shown(*number)).flatten();
         ensure(missing.is_none(), format!("lease {missing:?} is left out"))
     }

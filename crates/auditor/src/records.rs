@@ -71,8 +71,8 @@ impl Auditor {
             Some(_) => return Err("the task exists already".into()),
             None => Default::default(),
         };
-        let extras = event.extras.as_deref().cloned().unwrap_or_default();
-        match extras.redrive_of {
+        let options = event.options.as_deref().cloned().unwrap_or_default();
+        match options.redrive_of {
             Some(old) => {
                 ensure(self.causes.redrives.get(&event.task) == Some(&old), "nobody asked for this redrive")?;
                 let dead = self
@@ -95,14 +95,14 @@ impl Auditor {
                     && asked.priority == event.priority
                     && asked.properties == event.properties
                     && asked.operation == event.operation;
-                ensure(same && asked.extras == event.extras, "something else was submitted")?;
+                ensure(same && asked.options == event.options, "something else was submitted")?;
                 ensure(
                     (asked.delay_ms > 0) == event.not_before.is_some(),
                     "its delay is not what was asked",
                 )?;
             }
         }
-        if let Some(dedup) = &extras.dedup {
+        if let Some(dedup) = &options.dedup {
             let key = (event.queue.clone(), dedup.key.clone());
             let taken =
                 self.dedup.get(&key).and_then(|id| self.tasks.get(id)).is_some_and(|task| !task.purged);
@@ -122,13 +122,13 @@ impl Auditor {
             was_delayed: event.not_before.is_some(),
             exhausted: false,
             cancel_grace: None,
-            deadline: extras.deadline,
-            timeout_ms: extras.timeout_ms,
-            lease_ms: extras.lease_ms,
-            max_attempts: extras.max_attempts,
-            backoff: extras.backoff,
-            dedup: extras.dedup,
-            redrive_of: extras.redrive_of,
+            deadline: options.deadline,
+            timeout_ms: options.timeout_ms,
+            lease_ms: options.lease_ms,
+            max_attempts: options.max_attempts,
+            backoff: options.backoff,
+            dedup: options.dedup,
+            redrive_of: options.redrive_of,
             result: None,
             ended_at: None,
             purged: false,
@@ -237,11 +237,11 @@ impl Auditor {
                 task.leases.insert(position, lease);
             }
             Event::LeaseExtended(event) => {
-                in_time(task, event.lease)?;
+                in_time(task, event.fencing_token)?;
                 let asked = holder.is_some_and(|holder| causes.heartbeats.contains(&holder));
                 ensure(asked, "its holder sent no heartbeat")?;
                 let limit = task.timeout_ms;
-                let lease = task.leases.get_mut(&event.lease).ok_or("there is no such lease")?;
+                let lease = task.leases.get_mut(&event.fencing_token).ok_or("there is no such lease")?;
                 ensure(event.expires_at > lease.expires_at(), "it does not extend the lease")?;
                 let limit = limit.map(|ms| lease.granted_at.plus_ms(ms));
                 ensure(
@@ -252,7 +252,7 @@ impl Auditor {
                 reach.bump(Reached::Extended);
             }
             Event::LeaseExpired(event) => {
-                ensure(task.current == Some(event.lease), "the lease is not the current one")?;
+                ensure(task.current == Some(event.fencing_token), "the lease is not the current one")?;
                 ensure(task.lease().is_some_and(|lease| at > lease.expires_at()), "the lease has time left")?;
                 let exhausted = task.used_attempts() >= max_attempts;
                 ensure(event.exhausted == exhausted, "it counts the attempts in another way")?;
@@ -261,7 +261,7 @@ impl Auditor {
                 task.wait(None);
             }
             Event::LeaseReleased(event) => {
-                in_time(task, event.lease)?;
+                in_time(task, event.fencing_token)?;
                 match event.cause {
                     authority::event::ReleaseCause::Worker => ensure(
                         holder.is_some_and(|holder| causes.releases.contains(&holder)),
@@ -274,7 +274,10 @@ impl Auditor {
                         ensure(began, "its worker began no session")?;
                     }
                     authority::event::ReleaseCause::Undelivered => {
-                        ensure(!self.told_leases.contains_key(&event.lease), "it was told to its worker")?;
+                        ensure(
+                            !self.told_leases.contains_key(&event.fencing_token),
+                            "it was told to its worker",
+                        )?;
                     }
                 }
                 reach.bump(Reached::Released);
@@ -283,11 +286,11 @@ impl Auditor {
                 task.wait(None);
             }
             Event::AttemptStarted(started) => {
-                in_time(task, started.lease)?;
+                in_time(task, started.fencing_token)?;
                 further_record(task, event, causes)?;
             }
             Event::TaskCompleted(event) => {
-                in_time(task, event.lease)?;
+                in_time(task, event.fencing_token)?;
                 let result = said(event.digest).and_then(|said| causes.completions.get(&said));
                 ensure(result == Some(&event.result), "its holder reported no such result")?;
                 if task.cancel_grace.is_some() {
@@ -296,13 +299,13 @@ impl Auditor {
                 if task.attempt >= 3 {
                     reach.bump(Reached::ThirdAttempt);
                 }
-                report(task, event.lease, (event.digest, Outcome::Completed))?;
+                report(task, event.fencing_token, (event.digest, Outcome::Completed))?;
                 task.result = Some(event.result.clone());
                 task.end_lease(position, Over::Reported);
                 task.end(TaskState::Completed, at);
             }
             Event::TaskFailed(event) => {
-                in_time(task, event.lease)?;
+                in_time(task, event.fencing_token)?;
                 let claims = said(event.digest).and_then(|said| causes.failures.get(&said));
                 let claims = claims.ok_or("its holder reported no such failure")?;
                 let mut retries = claims.iter().map(|claim| claim.may_retry(config));
@@ -320,7 +323,7 @@ impl Auditor {
                     NextStep::RetryAt(time) => Outcome::RetryAt(time),
                     NextStep::Final => Outcome::Failed,
                 };
-                report(task, event.lease, (event.digest, outcome))?;
+                report(task, event.fencing_token, (event.digest, outcome))?;
                 task.end_lease(position, Over::Reported);
                 match event.next {
                     NextStep::RetryAt(time) => {
@@ -337,11 +340,11 @@ impl Auditor {
             }
             Event::TaskDead(event) => {
                 if let Some(dead) = &event.report {
-                    in_time(task, dead.lease)?;
+                    in_time(task, dead.fencing_token)?;
                     ensure(task.cancel_grace.is_some(), "the task was not being cancelled")?;
                     let claimed = said(dead.digest).is_some_and(|said| causes.failures.contains_key(&said));
                     ensure(claimed, "its holder reported no such failure")?;
-                    report(task, dead.lease, (dead.digest, Outcome::Dead(event.reason)))?;
+                    report(task, dead.fencing_token, (dead.digest, Outcome::Dead(event.reason)))?;
                 }
                 ensure(dead_for(task, event.reason, id, at, causes), "there is no reason for this end")?;
                 reach.bump(match event.reason {
@@ -356,10 +359,13 @@ impl Auditor {
                 task.end(TaskState::Dead, at);
             }
             Event::TaskCancelled(event) => {
-                ensure(task.current != Some(event.lease), "the lease is the current one")?;
-                ensure(causes.reports.contains(&(event.lease, event.digest)), "nobody reported anything")?;
+                ensure(task.current != Some(event.fencing_token), "the lease is the current one")?;
+                ensure(
+                    causes.reports.contains(&(event.fencing_token, event.digest)),
+                    "nobody reported anything",
+                )?;
                 task.reports += 1;
-                match task.leases.get_mut(&event.lease) {
+                match task.leases.get_mut(&event.fencing_token) {
                     Some(lease) => {
                         let same = lease.attempt == event.attempt;
                         ensure(same || self.rules.edge_broken, "the lease was another attempt's")?;

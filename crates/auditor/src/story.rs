@@ -111,7 +111,7 @@ impl<'a> Truth<'a> {
                 queue: event.queue.name.clone(),
                 priority: event.priority,
                 delay_ms: event.not_before.map(|time| time.since_ms(at)).filter(|ms| *ms > 0),
-                redrive_of: event.extras.as_ref().and_then(|extras| extras.redrive_of),
+                redrive_of: event.options.as_ref().and_then(|options| options.redrive_of),
             },
             Event::LeaseGranted(event) => {
                 StepKind::Leased { waited_ms: self.waited_ms(position, at), lease_ms: event.length_ms }
@@ -119,9 +119,9 @@ impl<'a> Truth<'a> {
             Event::LeaseExtended(_) => return None,
             Event::AttemptStarted(event) => StepKind::Started { by: event.worker.clone() },
             Event::LeaseExpired(event) => {
-                let lease = self.task.leases.get(&event.lease)?;
+                let lease = self.task.leases.get(&event.fencing_token)?;
                 StepKind::Lost {
-                    cause: self.expiry_cause(event.lease, lease),
+                    cause: self.expiry_cause(event.fencing_token, lease),
                     silent_ms,
                     is_last: event.exhausted,
                 }
@@ -144,8 +144,9 @@ impl<'a> Truth<'a> {
                 cancel: self.cancel_before(position),
             },
             Event::TaskCancelled(event) => {
-                let lease = self.known_lease(event.lease);
-                let step = self.bare(record, StepKind::Discarded { why: self.why_discarded(event.lease) });
+                let lease = self.known_lease(event.fencing_token);
+                let step =
+                    self.bare(record, StepKind::Discarded { why: self.why_discarded(event.fencing_token) });
                 let worker = lease.map(|lease| lease.worker.clone());
                 return Some(Step { attempt: Some(event.attempt), worker, ..step });
             }
@@ -166,7 +167,7 @@ impl<'a> Truth<'a> {
             step.worker = Some(lease.worker.clone());
             if lease.over.is_some_and(|(over, _)| over == position) {
                 step.ran_ms = Some(at.since_ms(lease.granted_at));
-                let extended = |record: &&Recorded| matches!(&record.event, Event::LeaseExtended(event) if event.lease == number);
+                let extended = |record: &&Recorded| matches!(&record.event, Event::LeaseExtended(event) if event.fencing_token == number);
                 step.extensions = Some(self.own().filter(extended).count() as u32);
             }
         }
@@ -233,8 +234,8 @@ impl<'a> Truth<'a> {
             record.position < before
                 && match &record.event {
                     Event::LeaseGranted(_) => record.position == lease,
-                    Event::LeaseExtended(event) => event.lease == lease,
-                    Event::AttemptStarted(event) => event.lease == lease,
+                    Event::LeaseExtended(event) => event.fencing_token == lease,
+                    Event::AttemptStarted(event) => event.fencing_token == lease,
                     _ => false,
                 }
         });
@@ -270,7 +271,7 @@ impl<'a> Truth<'a> {
 
     fn expiry_cause(&self, number: Position, lease: &LeaseTruth) -> ExpiryCause {
         let created = self.created_before(number).and_then(creation);
-        let timeout_ms = created.and_then(|event| event.extras.as_ref()?.timeout_ms);
+        let timeout_ms = created.and_then(|event| event.options.as_ref()?.timeout_ms);
         let limit = timeout_ms.map(|ms| lease.granted_at.plus_ms(ms));
         match limit.is_some_and(|limit| lease.expires_at() >= limit) {
             true => ExpiryCause::Timeout,
@@ -313,7 +314,7 @@ impl<'a> Truth<'a> {
         else {
             return FinalReason::Unknown;
         };
-        let own = created.extras.as_ref().and_then(|extras| extras.max_attempts);
+        let own = created.options.as_ref().and_then(|options| options.max_attempts);
         let configured = self.general().filter(|record| record.position < position).filter_map(|record| {
             match &record.event {
                 Event::QueueConfigured(event) if event.queue == created.queue => {

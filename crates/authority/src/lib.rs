@@ -8,26 +8,27 @@
 pub mod command;
 pub mod event;
 mod ids;
+pub mod injected_bug;
+mod lease_ref;
 pub mod limits;
-mod lookup;
 mod properties;
 mod push;
 mod queue;
-pub mod quirk;
 mod retry;
+mod rules;
 mod state;
 mod task;
 
 pub use command::{Answer, Command, Decision};
-pub use event::{Event, Illegal};
+pub use event::{Event, InvalidTransition};
 pub use ids::{Digest, Position, TaskId, Time};
-pub use lookup::{LeaseRef, Rejection};
+pub use lease_ref::{LeaseRef, Rejection};
 pub use properties::Properties;
 pub use push::PushTarget;
 pub use queue::{QueueConfig, QueueKey, QueueSettings, QueueView, Scope};
 pub use retry::{Backoff, Category, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
 pub use task::{
-    CancelCause, CancelRequest, DeadReason, Dedup, Extras, HeldLease, Lease, Outcome, Phase, Report, Task,
-    TaskState, TaskView,
+    CancelCause, CancelRequest, DeadReason, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task,
+    TaskOptions, TaskSettings, TaskState, TaskView,
 };

@@ -13,10 +13,10 @@ pub const MAX_PROPERTIES: usize = 64;
 
 /// Most queues at one time, over all tenants.
 pub const MAX_QUEUES: usize = 10_000;
-/// Most requirement classes with waiting tasks in one queue, checked at submit.
-pub const MAX_CLASSES: usize = 1_024;
-/// Most kinds of workers that have an index in one queue; further ones are matched by a scan of the classes.
-pub const MAX_KINDS: usize = 1_024;
+/// Most requirement sets with waiting tasks in one queue, checked at submit.
+pub const MAX_REQUIREMENT_SETS: usize = 1_024;
+/// Most worker profiles with an index in one queue; a task for any other profile is found by a scan of the requirement sets.
+pub const MAX_WORKER_PROFILES: usize = 1_024;
 
 /// Longest address of a push target.
 pub const MAX_PUSH_URL_BYTES: usize = 2_048;

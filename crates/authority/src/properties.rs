@@ -22,7 +22,7 @@ impl Properties {
     }
 
     /// Whether a worker that offers `offered` may run a task that requires `self`.
-    pub fn fit(&self, offered: &Properties) -> bool {
+    pub fn satisfied_by(&self, offered: &Properties) -> bool {
         self.0.iter().all(|(name, value)| {
             offered.0.binary_search_by(|(n, _)| n.cmp(name)).is_ok_and(|at| offered.0[at].1 == *value)
         })
@@ -44,9 +44,9 @@ mod tests {
     #[test]
     fn every_required_property_must_be_offered_with_the_same_value() {
         let worker = properties(&[("os", "linux"), ("arch", "x86_64")]);
-        assert!(properties(&[]).fit(&worker));
-        assert!(properties(&[("arch", "x86_64")]).fit(&worker));
-        assert!(!properties(&[("arch", "arm64")]).fit(&worker));
-        assert!(!properties(&[("os", "linux"), ("gpu", "1")]).fit(&worker));
+        assert!(properties(&[]).satisfied_by(&worker));
+        assert!(properties(&[("arch", "x86_64")]).satisfied_by(&worker));
+        assert!(!properties(&[("arch", "arm64")]).satisfied_by(&worker));
+        assert!(!properties(&[("os", "linux"), ("gpu", "1")]).satisfied_by(&worker));
     }
 }

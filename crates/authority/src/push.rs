@@ -7,7 +7,7 @@ use crate::limits::{
     MAX_PUSH_CONCURRENCY, MAX_PUSH_HEADER_BYTES, MAX_PUSH_HEADERS, MAX_PUSH_SECRET_BYTES, MAX_PUSH_URL_BYTES,
     MIN_PUSH_SECRET_BYTES,
 };
-use crate::queue::within;
+use crate::queue::check_range;
 
 #[derive(Clone, PartialEq, Eq)]
 pub struct PushTarget {
@@ -24,17 +24,17 @@ impl PushTarget {
     /// Says what is wrong with the target, naming the setting, or nothing. Whether its address may be called is for
     /// whoever calls it to say.
     pub(crate) fn check(&self) -> Result<(), String> {
-        within("push.url (its length)", self.url.len() as u64, 1, MAX_PUSH_URL_BYTES as u64)?;
-        within("push.concurrency", u64::from(self.concurrency), 1, u64::from(MAX_PUSH_CONCURRENCY))?;
-        within("push.headers (how many)", self.headers.len() as u64, 0, MAX_PUSH_HEADERS as u64)?;
+        check_range("push.url (its length)", self.url.len() as u64, 1, MAX_PUSH_URL_BYTES as u64)?;
+        check_range("push.concurrency", u64::from(self.concurrency), 1, u64::from(MAX_PUSH_CONCURRENCY))?;
+        check_range("push.headers (how many)", self.headers.len() as u64, 0, MAX_PUSH_HEADERS as u64)?;
         let bytes: usize = self.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        within("push.headers (in bytes)", bytes as u64, 0, MAX_PUSH_HEADER_BYTES as u64)?;
+        check_range("push.headers (in bytes)", bytes as u64, 0, MAX_PUSH_HEADER_BYTES as u64)?;
         if self.headers.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
             return Err("push.headers must have each name once, in order".to_owned());
         }
         let secret_bytes = self.secret.as_ref().map_or(MIN_PUSH_SECRET_BYTES, |secret| secret.len());
         let (least, most) = (MIN_PUSH_SECRET_BYTES as u64, MAX_PUSH_SECRET_BYTES as u64);
-        within("push.secret (in bytes)", secret_bytes as u64, least, most)
+        check_range("push.secret (in bytes)", secret_bytes as u64, least, most)
     }
 }
 

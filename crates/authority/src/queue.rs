@@ -82,7 +82,7 @@ impl QueueConfig {
         QueueSettings {
             max_attempts: self.max_attempts.unwrap_or(3),
             lease_ms,
-            // A lease shorter than usual brings the interval down with it; see `told_interval_ms`.
+            // A lease shorter than usual brings the interval down with it; see `heartbeat_interval_for`.
             heartbeat_interval_ms: self
                 .heartbeat_interval_ms
                 .unwrap_or(interval_ms.min((lease_ms / 3).max(1))),
@@ -97,9 +97,9 @@ impl QueueConfig {
     /// Says what is wrong with the configuration, naming the setting, or nothing.
     pub fn check(&self, name: &str) -> Result<(), String> {
         let settings = self.settings(name);
-        within("maxAttempts", u64::from(settings.max_attempts), 1, u64::from(MAX_ATTEMPTS))?;
-        within("leaseMs", settings.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)?;
-        within("heartbeatIntervalMs", settings.heartbeat_interval_ms, 1, MAX_LEASE_MS)?;
+        check_range("maxAttempts", u64::from(settings.max_attempts), 1, u64::from(MAX_ATTEMPTS))?;
+        check_range("leaseMs", settings.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)?;
+        check_range("heartbeatIntervalMs", settings.heartbeat_interval_ms, 1, MAX_LEASE_MS)?;
         if settings.lease_ms < 2 * settings.heartbeat_interval_ms {
             return Err(format!(
                 "leaseMs (heartbeatTimeoutMs) must be at least twice heartbeatIntervalMs, but {} is less than 2 × {}",
@@ -113,9 +113,9 @@ impl QueueConfig {
                 settings.heartbeat_interval_ms
             ));
         }
-        within("cancelGracePeriodMs", settings.cancel_grace_ms, 0, MAX_SPAN_MS)?;
-        within("maxQueueSize", settings.max_queue_size.unwrap_or(1), 1, u64::MAX)?;
-        within("retentionMs", settings.retention_ms, 0, MAX_SPAN_MS)?;
+        check_range("cancelGracePeriodMs", settings.cancel_grace_ms, 0, MAX_SPAN_MS)?;
+        check_range("maxQueueSize", settings.max_queue_size.unwrap_or(1), 1, u64::MAX)?;
+        check_range("retentionMs", settings.retention_ms, 0, MAX_SPAN_MS)?;
         check_backoff(&settings.backoff)?;
         self.push.as_ref().map_or(Ok(()), |target| target.check())
     }
@@ -123,19 +123,19 @@ impl QueueConfig {
 
 impl QueueSettings {
     /// The heartbeat interval that a worker is told: never more than a third of its lease.
-    pub fn told_interval_ms(&self, lease_ms: u64) -> u64 {
+    pub fn heartbeat_interval_for(&self, lease_ms: u64) -> u64 {
         self.heartbeat_interval_ms.min((lease_ms / 3).max(1))
     }
 }
 
 pub(crate) fn check_backoff(backoff: &Backoff) -> Result<(), String> {
-    within("backoff.initialMs", backoff.initial_ms, 0, MAX_SPAN_MS)?;
-    within("backoff.maxMs", backoff.max_ms, 0, MAX_SPAN_MS)?;
-    within("backoff.factor (in thousandths)", u64::from(backoff.factor_permille), 1_000, 100_000)?;
-    within("backoff.jitter (in thousandths)", u64::from(backoff.jitter_permille), 0, 1_000)
+    check_range("backoff.initialMs", backoff.initial_ms, 0, MAX_SPAN_MS)?;
+    check_range("backoff.maxMs", backoff.max_ms, 0, MAX_SPAN_MS)?;
+    check_range("backoff.factor (in thousandths)", u64::from(backoff.factor_permille), 1_000, 100_000)?;
+    check_range("backoff.jitter (in thousandths)", u64::from(backoff.jitter_permille), 0, 1_000)
 }
 
-pub(crate) fn within(name: &str, value: u64, low: u64, high: u64) -> Result<(), String> {
+pub(crate) fn check_range(name: &str, value: u64, low: u64, high: u64) -> Result<(), String> {
     if (low..=high).contains(&value) {
         Ok(())
     } else {

@@ -39,7 +39,7 @@ pub struct Task {
     pub last_error: Option<Box<TaskError>>,
     pub properties: Arc<Properties>,
     /// What most tasks do not have.
-    pub extras: Option<Arc<Extras>>,
+    pub options: Option<Arc<TaskOptions>>,
     /// Waiters of a merged execution.
     pub operations: Vec<Arc<str>>,
 }
@@ -75,7 +75,7 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The position of its LeaseGranted: unique and ever increasing.
-    pub number: Position,
+    pub fencing_token: Position,
     pub worker: Arc<str>,
     pub session: Option<Arc<str>>,
     /// A digest of the request that asked for it, so that a repeated request gets the same lease.
@@ -149,7 +149,7 @@ impl CancelCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     pub attempt: u32,
-    pub lease: Position,
+    pub fencing_token: Position,
     pub digest: Digest,
     pub outcome: Outcome,
 }
@@ -166,7 +166,7 @@ pub enum Outcome {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extras {
+pub struct TaskOptions {
     pub dedup: Option<Dedup>,
     pub deadline: Option<Time>,
     /// Bounds one attempt: no extension passes grant + timeout.
@@ -197,11 +197,20 @@ pub struct HeldLease {
     pub session: Option<Arc<str>>,
 }
 
-/// A task with its queue's name, for answers.
+/// A task with its queue's name and the settings in force for it, for answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskView {
     pub queue: Arc<QueueKey>,
     pub task: Task,
+    pub settings: TaskSettings,
+}
+
+/// The settings in force for a task: its own, and its queue's where the task has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskSettings {
+    pub max_attempts: u32,
+    pub heartbeat_interval_ms: u64,
+    pub cancel_grace_ms: u64,
 }
 
 impl Task {
@@ -237,23 +246,33 @@ impl Task {
     }
 
     pub fn deadline(&self) -> Option<Time> {
-        self.extras.as_ref().and_then(|extras| extras.deadline)
+        self.options.as_ref().and_then(|options| options.deadline)
     }
 
     pub fn timeout_ms(&self) -> Option<u64> {
-        self.extras.as_ref().and_then(|extras| extras.timeout_ms)
+        self.options.as_ref().and_then(|options| options.timeout_ms)
     }
 
     pub fn lease_ms(&self, settings: &QueueSettings) -> u64 {
-        self.extras.as_ref().and_then(|extras| extras.lease_ms).unwrap_or(settings.lease_ms)
+        self.options.as_ref().and_then(|options| options.lease_ms).unwrap_or(settings.lease_ms)
     }
 
     pub fn max_attempts(&self, settings: &QueueSettings) -> u32 {
-        self.extras.as_ref().and_then(|extras| extras.max_attempts).unwrap_or(settings.max_attempts)
+        self.options.as_ref().and_then(|options| options.max_attempts).unwrap_or(settings.max_attempts)
+    }
+
+    /// The settings in force for the task.
+    pub fn settings(&self, queue: &QueueSettings) -> TaskSettings {
+        let lease_ms = self.lease().map_or_else(|| self.lease_ms(queue), |lease| lease.length_ms);
+        TaskSettings {
+            max_attempts: self.max_attempts(queue),
+            heartbeat_interval_ms: queue.heartbeat_interval_for(lease_ms),
+            cancel_grace_ms: queue.cancel_grace_ms,
+        }
     }
 
     pub fn backoff(&self, settings: &QueueSettings) -> Backoff {
-        self.extras.as_ref().and_then(|extras| extras.backoff).unwrap_or(settings.backoff)
+        self.options.as_ref().and_then(|options| options.backoff).unwrap_or(settings.backoff)
     }
 
     /// Attempts that count against the limit.
@@ -262,7 +281,7 @@ impl Task {
     }
 
     pub fn report_of(&self, lease: Position) -> Option<&Report> {
-        self.reports.iter().find(|report| report.lease == lease)
+        self.reports.iter().find(|report| report.fencing_token == lease)
     }
 
     /// A fair estimate of the memory that the task takes, indexes included.
@@ -278,16 +297,16 @@ impl Task {
             Phase::Dead { detail: Some(detail), .. } => detail.len() + 16,
             _ => 0,
         };
-        let extras = self.extras.as_ref().map_or(0, |extras| {
-            let texts = [&extras.run_id, &extras.asset_id, &extras.task_key];
+        let options = self.options.as_ref().map_or(0, |options| {
+            let texts = [&options.run_id, &options.asset_id, &options.task_key];
             288 + texts.into_iter().flatten().map(|text| text.len() + 16).sum::<usize>()
-                + extras.dedup.as_ref().map_or(0, |dedup| dedup.key.len() + 32)
-                + extras.resources.as_ref().map_or(0, |json| json.len() + 16)
+                + options.dedup.as_ref().map_or(0, |dedup| dedup.key.len() + 32)
+                + options.resources.as_ref().map_or(0, |json| json.len() + 16)
         });
         FIXED_BYTES
             + self.payload.len()
             + phase
-            + extras
+            + options
             + self.reports.len() * size_of::<Report>()
             + self.cancel.as_ref().map_or(0, |cancel| cancel.reason.len() + 64)
             + self.last_error.as_ref().map_or(0, |error| error.heap_bytes())

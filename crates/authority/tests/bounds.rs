@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::command::*;
 use authority::limits::{MAX_GRANT_BYTES, MAX_GRANTS, MAX_INLINE_BYTES, MAX_TICK_TASKS};
-use authority::{Answer, Command, Event, Extras, State, TaskId, TaskState, Time};
+use authority::{Answer, Command, Event, State, TaskId, TaskOptions, TaskState, Time};
 
 use crate::support::commands;
 
@@ -17,7 +17,7 @@ fn a_tick_ends_a_thousand_tasks_at_a_time() {
     let mut state = State::new();
     let deadline = Some(Time(10));
     for id in 0..MANY as u128 {
-        run(&mut state, commands::submit_with(id, Extras { deadline, ..Extras::default() }), 0);
+        run(&mut state, commands::submit_with(id, TaskOptions { deadline, ..TaskOptions::default() }), 0);
     }
     let steps = repeat(&mut state, commands::tick(), 10);
     assert_eq!(steps, [MAX_TICK_TASKS, MAX_TICK_TASKS, 10]);
@@ -79,7 +79,7 @@ fn a_worker_gets_past_any_number_of_passed_deadlines() {
     let mut state = State::new();
     let deadline = Some(Time(10));
     for id in 0..500 {
-        run(&mut state, commands::submit_with(id, Extras { deadline, ..Extras::default() }), 0);
+        run(&mut state, commands::submit_with(id, TaskOptions { deadline, ..TaskOptions::default() }), 0);
     }
     run(&mut state, commands::submit(500), 0);
     let granted = (0..10).find_map(|_| match run(&mut state, commands::lease("w1", 1), 10) {
@@ -100,7 +100,7 @@ fn leases_that_ended_first_wait_again_first() {
     for (id, lease_ms) in [(1, 900), (2, 300), (3, 600)] {
         run(
             &mut state,
-            commands::submit_with(id, Extras { lease_ms: Some(lease_ms), ..Extras::default() }),
+            commands::submit_with(id, TaskOptions { lease_ms: Some(lease_ms), ..TaskOptions::default() }),
             0,
         );
     }

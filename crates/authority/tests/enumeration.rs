@@ -9,7 +9,8 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use authority::command::Verdict;
 use authority::{
-    Answer, Backoff, Category, Command, Extras, LeaseRef, Outcome, Phase, QueueConfig, Task, TaskId, Time,
+    Answer, Backoff, Category, Command, LeaseRef, Outcome, Phase, QueueConfig, Task, TaskId, TaskOptions,
+    Time,
 };
 
 use crate::support::{Stopped, World, commands, replay, same_state};
@@ -72,9 +73,12 @@ fn start() -> Node {
             ..QueueConfig::default()
         },
     ));
-    world.run(commands::submit_with(1, Extras { max_attempts: Some(2), ..Extras::default() }));
+    world.run(commands::submit_with(1, TaskOptions { max_attempts: Some(2), ..TaskOptions::default() }));
     let deadline = Some(Time(1_200));
-    world.run(commands::submit_with(2, Extras { max_attempts: Some(1), deadline, ..Extras::default() }));
+    world.run(commands::submit_with(
+        2,
+        TaskOptions { max_attempts: Some(1), deadline, ..TaskOptions::default() },
+    ));
     Node { world, leases: Vec::new() }
 }
 

@@ -6,7 +6,7 @@ use authority::command::*;
 use authority::event::{Event, QueueConfigured};
 use authority::limits::MAX_GRANTS;
 use authority::{
-    Answer, Backoff, Category, Command, Extras, LeaseRef, Position, QueueConfig, Restore, State, TaskId,
+    Answer, Backoff, Category, Command, LeaseRef, Position, QueueConfig, Restore, State, TaskId, TaskOptions,
     TaskState, Time,
 };
 
@@ -90,19 +90,19 @@ fn absurd_command(prng: &mut Prng, world: &World) -> Command {
 }
 
 fn absurd_submit(prng: &mut Prng, world: &World) -> Command {
-    let extras = Extras {
+    let options = TaskOptions {
         deadline: prng.one_in(2).then(|| Time(prng.pick(&TIMES))),
         timeout_ms: prng.one_in(3).then(|| prng.pick(&SPANS)),
         lease_ms: prng.one_in(2).then(|| prng.pick(&SPANS)),
         max_attempts: prng.one_in(2).then(|| prng.pick(&COUNTS)),
         backoff: prng.one_in(2).then(|| absurd_backoff(prng)),
-        ..Extras::default()
+        ..TaskOptions::default()
     };
     Command::SubmitTask(Box::new(SubmitTask {
         id: TaskId(u128::from(world.state.position().0)),
         priority: prng.pick(&[i32::MIN, 0, i32::MAX]),
         delay_ms: prng.pick(&[0, 0, 0, 1, u64::MAX]),
-        extras: Some(Arc::new(extras)),
+        options: Some(Arc::new(options)),
         ..commands::submit_task(0)
     }))
 }
@@ -118,7 +118,7 @@ fn absurd_lease(prng: &mut Prng, world: &World) -> LeaseRef {
                 worker: lease.worker.clone(),
                 task: task.id,
                 attempt: task.attempt,
-                lease: lease.number,
+                fencing_token: lease.fencing_token,
             })
         })
         .collect();
@@ -127,7 +127,7 @@ fn absurd_lease(prng: &mut Prng, world: &World) -> LeaseRef {
         worker: Arc::from("w1"),
         task: TaskId(u128::from(prng.below(12))),
         attempt: prng.pick(&COUNTS),
-        lease: Position(prng.pick(&SPANS)),
+        fencing_token: Position(prng.pick(&SPANS)),
     });
     leases[prng.below(leases.len() as u64) as usize].clone()
 }

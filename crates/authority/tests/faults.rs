@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use authority::command::*;
-use authority::limits::{MAX_CLASSES, MAX_OPERATIONS, MAX_QUEUES, MAX_REPORTS};
+use authority::limits::{MAX_OPERATIONS, MAX_QUEUES, MAX_REPORTS, MAX_REQUIREMENT_SETS};
 use authority::{
-    Answer, Category, Command, Dedup, Extras, LeaseRef, Outcome, QueueConfig, QueueKey, Rejection, Scope,
-    State, TaskId, TaskState, Time,
+    Answer, Category, Command, Dedup, LeaseRef, Outcome, QueueConfig, QueueKey, Rejection, Scope, State,
+    TaskId, TaskOptions, TaskState, Time,
 };
 
 use crate::support::{World, commands};
@@ -46,8 +46,8 @@ fn w2_a_completion_twice_with_the_same_content_and_with_other_content() {
     let lease = world.lease("w1");
     assert_eq!(world.complete(&lease, "1"), Verdict::Committed(Outcome::Completed));
     assert_eq!(world.complete(&lease, "1"), Verdict::Committed(Outcome::Completed));
-    assert_eq!(world.complete(&lease, "2"), Verdict::Rejected(Rejection::AnotherStory));
-    assert_eq!(world.fail(&lease, "no"), Verdict::Rejected(Rejection::AnotherStory));
+    assert_eq!(world.complete(&lease, "2"), Verdict::Rejected(Rejection::ConflictingReport));
+    assert_eq!(world.fail(&lease, "no"), Verdict::Rejected(Rejection::ConflictingReport));
     assert_eq!(world.log.len(), 4, "configured, created, granted, completed");
 }
 
@@ -56,7 +56,7 @@ fn i4_the_same_key_with_other_content_is_a_conflict_and_records_nothing() {
     let mut world = World::quick();
     let with = |content: &str| {
         let dedup = Some(Dedup { key: Arc::from("k"), content: commands::digest(content) });
-        Extras { dedup, ..Extras::default() }
+        TaskOptions { dedup, ..TaskOptions::default() }
     };
     world.run(commands::submit_with(1, with("a")));
     let (events, answer) = world.trace(commands::submit_with(2, with("b")));
@@ -210,13 +210,13 @@ fn kinds_of_requirements_beyond_their_bound_are_refused_and_known_ones_go_on() {
         let properties = commands::properties(&[("n", &n.to_string())]);
         Command::SubmitTask(Box::new(SubmitTask { properties, ..commands::submit_task(id as u128) }))
     };
-    for n in 0..MAX_CLASSES {
+    for n in 0..MAX_REQUIREMENT_SETS {
         let decision = state.decide(&submit(n, n), Time::ZERO);
         state.apply(Time::ZERO, &decision.events[0]).expect("a new task");
     }
     let refused = Answer::Submitted(SubmitAnswer::Refused(Refusal::TooManyRequirements));
-    assert_eq!(state.decide(&submit(MAX_CLASSES, MAX_CLASSES), Time::ZERO).answer, refused);
-    assert_eq!(state.decide(&submit(MAX_CLASSES, 7), Time::ZERO).events.len(), 1);
+    assert_eq!(state.decide(&submit(MAX_REQUIREMENT_SETS, MAX_REQUIREMENT_SETS), Time::ZERO).answer, refused);
+    assert_eq!(state.decide(&submit(MAX_REQUIREMENT_SETS, 7), Time::ZERO).events.len(), 1);
     assert_eq!(state.check_invariants(), Ok(()));
 }
 
@@ -291,5 +291,5 @@ fn a_repeat_is_told_by_its_content_alone() {
     // What the worker thinks of a retry, and the draw, are no part of the content.
     assert_eq!(world.run(commands::fail_as(&lease, Category::Timeout, "slow", Some(false))), first);
     let other = world.run(commands::fail_as(&lease, Category::UserCode, "slow", None));
-    assert_eq!(other, Answer::Reported(Verdict::Rejected(Rejection::AnotherStory)));
+    assert_eq!(other, Answer::Reported(Verdict::Rejected(Rejection::ConflictingReport)));
 }

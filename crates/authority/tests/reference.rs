@@ -31,7 +31,7 @@ fn live_through(seed: u64, steps: usize) {
         world.at(when.0);
         let command = actor.command();
         if let (Command::LeaseTasks(asked), 0) = (&command, step % 3) {
-            world.state.know_kind(&asked.scope, &asked.queues, &asked.properties);
+            world.state.index_worker_profile(&asked.scope, &asked.queues, &asked.properties);
         }
         let answer = world.run(command.clone());
         let before = model.turns();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::command::*;
 use authority::{
-    Answer, Category, Command, Extras, LeaseRef, Outcome, Position, QueueConfig, Rejection, TaskId,
+    Answer, Category, Command, LeaseRef, Outcome, Position, QueueConfig, Rejection, TaskId, TaskOptions,
     TaskState, Time,
 };
 
@@ -31,7 +31,7 @@ fn s0_2_a_worker_that_breaks_the_contract_harms_no_other() {
         commands::complete(&LeaseRef { worker: Arc::from("bad"), ..good.clone() }, "lie"),
         commands::complete(&LeaseRef { task: good.task, ..bad.clone() }, "lie"),
         commands::release(&LeaseRef { worker: Arc::from("bad"), ..good.clone() }),
-        commands::heartbeat(&LeaseRef { lease: Position(u64::MAX), ..good.clone() }),
+        commands::heartbeat(&LeaseRef { fencing_token: Position(u64::MAX), ..good.clone() }),
         commands::session("bad", "s"),
     ] {
         world.run(command);
@@ -107,7 +107,7 @@ fn s0_7_committed_means_a_valid_lease_an_accepted_result_and_an_end() {
     assert_eq!(world.complete(&lease, "1"), Verdict::Committed(Outcome::Completed));
     assert_eq!(world.state_of(lease.task), TaskState::Completed);
     // For a failure the answer says what became of the task: the end, or another wait (C31).
-    world.run(commands::submit_with(2, Extras { max_attempts: Some(1), ..Extras::default() }));
+    world.run(commands::submit_with(2, TaskOptions { max_attempts: Some(1), ..TaskOptions::default() }));
     let lease = world.lease("w1");
     assert_eq!(world.fail(&lease, "boom"), Verdict::Committed(Outcome::Failed));
     assert_eq!(world.state_of(lease.task), TaskState::Failed);
@@ -165,7 +165,7 @@ fn s0_14_rejected_means_that_the_request_itself_is_invalid() {
     for (lie, why) in [
         (LeaseRef { task: TaskId(9), ..lease.clone() }, Rejection::UnknownTask),
         (LeaseRef { scope: commands::scope_of("evil"), ..lease.clone() }, Rejection::UnknownTask),
-        (LeaseRef { lease: Position(99), ..lease.clone() }, Rejection::NeverGranted),
+        (LeaseRef { fencing_token: Position(99), ..lease.clone() }, Rejection::NeverGranted),
         (LeaseRef { attempt: 2, ..lease.clone() }, Rejection::NeverGranted),
         (LeaseRef { worker: Arc::from("w2"), ..lease.clone() }, Rejection::WrongWorker),
     ] {
@@ -175,7 +175,7 @@ fn s0_14_rejected_means_that_the_request_itself_is_invalid() {
     assert_eq!(world.log.len(), records, "nothing is recorded");
     world.complete(&lease, "1");
     let duplicate = world.complete(&lease, "something else");
-    assert_eq!(duplicate, Verdict::Rejected(Rejection::AnotherStory));
+    assert_eq!(duplicate, Verdict::Rejected(Rejection::ConflictingReport));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn s0_20_an_expired_lease_is_never_revived() {
     assert_eq!(world.heartbeat(&lease), ExtendAnswer::Lost, "also before anybody recorded the expiry");
     assert_eq!(world.heartbeat(&lease), ExtendAnswer::Lost);
     let next = world.lease("w1");
-    assert_ne!(next.lease, lease.lease);
+    assert_ne!(next.fencing_token, lease.fencing_token);
     assert_eq!(world.heartbeat(&lease), ExtendAnswer::Lost);
     assert_eq!(world.run(commands::start(&lease, "w1")), Answer::Started(StartAnswer::Lost));
     assert_eq!(world.lease_ref(TaskId(1)), next, "the same worker's new lease is another one");

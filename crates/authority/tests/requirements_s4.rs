@@ -41,7 +41,7 @@ fn s4_2_a_later_owner_fences_every_earlier_one() {
 fn s4_3_memory_that_is_not_from_the_ledger_may_be_lost() {
     let mut world = World::quick();
     world.submit_all(1..=3);
-    world.state.know_kind(&commands::scope(), &[Arc::from("q")], &commands::properties(&[]));
+    world.state.index_worker_profile(&commands::scope(), &[Arc::from("q")], &commands::properties(&[]));
     let forgetful = replay(&world.log);
     let ask = commands::lease("w1", 2);
     assert_eq!(world.state.decide(&ask, world.now), forgetful.decide(&ask, world.now));
@@ -95,7 +95,7 @@ fn s4_6_a_task_has_id_payload_state_attempt_and_a_lease_or_none() {
     let task = world.task(lease.task);
     assert_eq!((task.id, &*task.payload), (TaskId(1), &b"{}"[..]));
     assert_eq!((task.state(), task.attempt), (TaskState::Leased, 1));
-    assert_eq!(task.lease().map(|lease| lease.number), Some(lease.lease));
+    assert_eq!(task.lease().map(|lease| lease.fencing_token), Some(lease.fencing_token));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn s4_8_replay_of_the_same_records_gives_the_same_state() {
 fn s4_9_a_lease_has_its_number_task_worker_and_expiry() {
     let (world, lease) = World::leased();
     let current = world.task(lease.task).lease().expect("leased");
-    assert_eq!(current.number, Position(3), "the position of its LeaseGranted");
+    assert_eq!(current.fencing_token, Position(3), "the position of its LeaseGranted");
     assert_eq!((&*current.worker, current.expires_at), ("w1", Time(1_100)));
 }
 
@@ -185,7 +185,8 @@ fn s4_37_a_task_has_at_most_one_active_lease() {
 fn s4_38_a_lease_belongs_to_one_task() {
     let mut world = World::quick();
     world.submit_all(1..=5);
-    let numbers: BTreeSet<Position> = world.lease_all("w1", 5).iter().map(|grant| grant.lease).collect();
+    let numbers: BTreeSet<Position> =
+        world.lease_all("w1", 5).iter().map(|grant| grant.fencing_token).collect();
     assert_eq!(numbers.len(), 5);
     let lease = world.lease_ref(TaskId(1));
     world.refuses(completed(&LeaseRef { task: TaskId(2), ..lease }));

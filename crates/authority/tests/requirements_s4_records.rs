@@ -7,7 +7,8 @@ use std::sync::Arc;
 use authority::command::*;
 use authority::event::*;
 use authority::{
-    Answer, CancelCause, Category, Extras, LeaseRef, Outcome, Phase, Position, State, TaskId, TaskState, Time,
+    Answer, CancelCause, Category, LeaseRef, Outcome, Phase, Position, State, TaskId, TaskOptions, TaskState,
+    Time,
 };
 
 use crate::support::events::{completed, created, grant};
@@ -70,13 +71,13 @@ fn owned(state: &State) -> BTreeSet<TaskId> {
 fn s4_21_only_a_lease_in_time_is_extended() {
     let (mut world, lease) = World::leased();
     let extend = |lease: Position| {
-        Event::LeaseExtended(LeaseExtended { task: TaskId(1), lease, expires_at: Time(9_000) })
+        Event::LeaseExtended(LeaseExtended { task: TaskId(1), fencing_token: lease, expires_at: Time(9_000) })
     };
     world.refuses(extend(Position(2)));
     world.at(1_101);
-    world.refuses(extend(lease.lease));
+    world.refuses(extend(lease.fencing_token));
     world.at(1_101).run(commands::tick());
-    world.refuses(extend(lease.lease));
+    world.refuses(extend(lease.fencing_token));
 }
 
 #[test]
@@ -108,7 +109,8 @@ fn s4_24_no_worker_can_ask_for_an_expiry_and_none_comes_before_its_time() {
     }
     let (mut world, lease) = World::leased();
     let cause = ExpiryCause::Silence;
-    let early = LeaseExpired { task: lease.task, lease: lease.lease, cause, exhausted: false };
+    let early =
+        LeaseExpired { task: lease.task, fencing_token: lease.fencing_token, cause, exhausted: false };
     world.at(1_100);
     world.refuses(Event::LeaseExpired(early));
 }
@@ -116,7 +118,7 @@ fn s4_24_no_worker_can_ask_for_an_expiry_and_none_comes_before_its_time() {
 #[test]
 fn s4_25_a_completion_needs_a_leased_task_its_lease_and_its_time() {
     let (mut world, lease) = World::leased();
-    world.refuses(completed(&LeaseRef { lease: Position(2), ..lease.clone() }));
+    world.refuses(completed(&LeaseRef { fencing_token: Position(2), ..lease.clone() }));
     world.at(1_101);
     world.refuses(completed(&lease));
     world.run(commands::tick());
@@ -139,8 +141,12 @@ fn s4_27_a_report_under_a_stale_lease_is_recorded_as_cancelled() {
     world.at(1_101).run(commands::tick());
     assert_eq!(world.names(commands::complete(&lease, "1")), ["TaskCancelled"]);
     assert_eq!(world.names(commands::complete(&lease, "1")), [""; 0], "at most once for each lease");
-    let discarded =
-        TaskCancelled { task: lease.task, lease: lease.lease, attempt: 1, digest: commands::digest("x") };
+    let discarded = TaskCancelled {
+        task: lease.task,
+        fencing_token: lease.fencing_token,
+        attempt: 1,
+        digest: commands::digest("x"),
+    };
     world.refuses(Event::TaskCancelled(discarded));
 }
 
@@ -157,7 +163,7 @@ fn s4_28_a_cancelled_report_changes_no_state_and_is_no_failure() {
 #[test]
 fn s4_29_a_failure_waits_or_ends_by_policy_and_ends_the_lease() {
     let mut world = World::quick();
-    world.run(commands::submit_with(1, Extras { max_attempts: Some(2), ..Extras::default() }));
+    world.run(commands::submit_with(1, TaskOptions { max_attempts: Some(2), ..TaskOptions::default() }));
     let first = world.lease("w1");
     assert_eq!(world.fail(&first, "boom"), Verdict::Committed(Outcome::RetryAt(Time(1_000))));
     assert_eq!((world.state_of(TaskId(1)), world.task(TaskId(1)).lease()), (TaskState::Waiting, None));
@@ -187,20 +193,24 @@ fn s4_30_a_record_has_its_whole_effect_or_none() {
     let digest = commands::digest("m");
     world.refuses(Event::TaskFailed(TaskFailed {
         task: lease.task,
-        lease: lease.lease,
+        fencing_token: lease.fencing_token,
         digest,
         error,
         next,
     }));
     let cause = ReleaseCause::Worker;
-    world.refuses(Event::LeaseReleased(LeaseReleased { task: lease.task, lease: lease.lease, cause }));
+    world.refuses(Event::LeaseReleased(LeaseReleased {
+        task: lease.task,
+        fencing_token: lease.fencing_token,
+        cause,
+    }));
 }
 
 /// The authority's part: where a decision takes two records, each alone leaves a consistent state.
 #[test]
 fn s4_32_no_two_records_depend_on_each_other() {
     let mut world = World::quick();
-    world.run(commands::submit_with(1, Extras { max_attempts: Some(1), ..Extras::default() }));
+    world.run(commands::submit_with(1, TaskOptions { max_attempts: Some(1), ..TaskOptions::default() }));
     let lease = world.lease("w1");
     let (events, _) = world.at(1_101).trace(commands::complete(&lease, "1"));
     assert_eq!(events.len(), 3, "expired, dead, discarded");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use authority::command::*;
 use authority::event::{Event, ExpiryCause, LeaseExpired};
-use authority::{Answer, Category, Command, Extras, LeaseRef, Phase, Position, TaskId};
+use authority::{Answer, Category, Command, LeaseRef, Phase, Position, TaskId, TaskOptions};
 
 use crate::support::{World, commands};
 
@@ -58,11 +58,11 @@ fn every_command_in_every_state_does_what_the_table_says() {
 pub fn build(state: &str) -> (World, LeaseRef) {
     let mut world = World::new();
     world.run(commands::configure("q", commands::quick_queue()));
-    world.run(commands::submit_with(1, Extras { max_attempts: Some(2), ..Extras::default() }));
+    world.run(commands::submit_with(1, TaskOptions { max_attempts: Some(2), ..TaskOptions::default() }));
     if state == "WAITING new" {
         let (scope, worker) = (commands::scope(), Arc::from("w1"));
         world.at(500);
-        return (world, LeaseRef { scope, worker, task: TASK, attempt: 1, lease: Position(3) });
+        return (world, LeaseRef { scope, worker, task: TASK, attempt: 1, fencing_token: Position(3) });
     }
     let ask = LeaseTasks { session: Some(Arc::from("s1")), ..commands::lease_tasks("w1", 1) };
     let Answer::Leased(grants) = world.run(Command::LeaseTasks(ask)) else { panic!("not leased") };
@@ -81,7 +81,8 @@ pub fn build(state: &str) -> (World, LeaseRef) {
         "WAITING exhausted" => {
             // Only a ledger that was cut between the two records of an end leaves such a task.
             let cause = ExpiryCause::Silence;
-            let expired = LeaseExpired { task: TASK, lease: lease.lease, cause, exhausted: true };
+            let expired =
+                LeaseExpired { task: TASK, fencing_token: lease.fencing_token, cause, exhausted: true };
             world.at(1_101).append(Event::LeaseExpired(expired));
         }
         "LEASED overdue" | "LEASED stopping, overdue" => drop(world.at(1_101)),

@@ -38,19 +38,25 @@ fn fits(world: &mut World, event: Event) -> bool {
 }
 
 fn all_events(lease: &LeaseRef) -> Vec<(&'static str, Event)> {
-    let (number, digest) = (lease.lease, commands::digest("e"));
+    let (number, digest) = (lease.fencing_token, commands::digest("e"));
     let error = TaskError { category: Category::UserCode, code: None, message: Arc::from("e") };
     let fail = |next: NextStep| {
-        Event::TaskFailed(TaskFailed { task: TASK, lease: number, digest, error: error.clone(), next })
+        Event::TaskFailed(TaskFailed {
+            task: TASK,
+            fencing_token: number,
+            digest,
+            error: error.clone(),
+            next,
+        })
     };
     let dead = |report: Option<DeadReport>| {
         Event::TaskDead(TaskDead { task: TASK, reason: DeadReason::Killed, detail: None, report })
     };
     let discard = |attempt: u32, lease: Position| {
-        Event::TaskCancelled(TaskCancelled { task: TASK, lease, attempt, digest })
+        Event::TaskCancelled(TaskCancelled { task: TASK, fencing_token: lease, attempt, digest })
     };
     let (cause, exhausted) = (ExpiryCause::Silence, false);
-    let release = LeaseReleased { task: TASK, lease: number, cause: ReleaseCause::Worker };
+    let release = LeaseReleased { task: TASK, fencing_token: number, cause: ReleaseCause::Worker };
     let stop = CancelRequested {
         task: TASK,
         cause: CancelCause::User,
@@ -63,24 +69,45 @@ fn all_events(lease: &LeaseRef) -> Vec<(&'static str, Event)> {
         ("LeaseGranted, attempt 2", events::grant(TASK, 2)),
         (
             "LeaseExtended",
-            Event::LeaseExtended(LeaseExtended { task: TASK, lease: number, expires_at: Time(9_000) }),
+            Event::LeaseExtended(LeaseExtended {
+                task: TASK,
+                fencing_token: number,
+                expires_at: Time(9_000),
+            }),
         ),
         (
             "LeaseExtended, backwards",
-            Event::LeaseExtended(LeaseExtended { task: TASK, lease: number, expires_at: Time(1_100) }),
+            Event::LeaseExtended(LeaseExtended {
+                task: TASK,
+                fencing_token: number,
+                expires_at: Time(1_100),
+            }),
         ),
-        ("LeaseExpired", Event::LeaseExpired(LeaseExpired { task: TASK, lease: number, cause, exhausted })),
+        (
+            "LeaseExpired",
+            Event::LeaseExpired(LeaseExpired { task: TASK, fencing_token: number, cause, exhausted }),
+        ),
         ("LeaseReleased", Event::LeaseReleased(release)),
         (
             "AttemptStarted",
-            Event::AttemptStarted(AttemptStarted { task: TASK, lease: number, worker: Arc::from("w1") }),
+            Event::AttemptStarted(AttemptStarted {
+                task: TASK,
+                fencing_token: number,
+                worker: Arc::from("w1"),
+            }),
         ),
         ("TaskCompleted", events::completed(lease)),
-        ("TaskCompleted, other lease", events::completed(&LeaseRef { lease: Position(2), ..lease.clone() })),
+        (
+            "TaskCompleted, other lease",
+            events::completed(&LeaseRef { fencing_token: Position(2), ..lease.clone() }),
+        ),
         ("TaskFailed, again", fail(NextStep::RetryAt(Time(9_000)))),
         ("TaskFailed, final", fail(NextStep::Final)),
         ("TaskDead", dead(None)),
-        ("TaskDead with a report", dead(Some(DeadReport { lease: number, digest, error: error.clone() }))),
+        (
+            "TaskDead with a report",
+            dead(Some(DeadReport { fencing_token: number, digest, error: error.clone() })),
+        ),
         ("TaskCancelled", discard(1, number)),
         ("TaskCancelled, attempt 7", discard(7, number)),
         ("CancelRequested", Event::CancelRequested(stop)),

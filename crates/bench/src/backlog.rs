@@ -147,7 +147,7 @@ fn pure_lease_us(tasks: usize, bench: &InProcess) -> f64 {
     }
     let worker: Arc<str> = Arc::from("w");
     let ask: LeaseTasks = bench.ask(&worker, 1);
-    state.know_kind(&ask.scope, &ask.queues, &ask.properties);
+    state.index_worker_profile(&ask.scope, &ask.queues, &ask.properties);
     let leases = PURE_LEASES.min(tasks);
     let began = Instant::now();
     for _ in 0..leases {

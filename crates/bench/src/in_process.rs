@@ -48,7 +48,7 @@ impl InProcess {
             priority: 0,
             delay_ms: 0,
             properties: self.properties.clone(),
-            extras: None,
+            options: None,
             operation: None,
         }
     }
@@ -90,7 +90,7 @@ impl InProcess {
             worker: worker.clone(),
             task: grant.task,
             attempt: grant.attempt,
-            lease: grant.lease,
+            fencing_token: grant.fencing_token,
         };
         let report = ReportCompletion { lease, digest: Digest([0; 16]), result: Arc::from(&b"1"[..]) };
         match self.handle.complete(report).await? {

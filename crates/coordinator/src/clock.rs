@@ -4,7 +4,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use authority::Time;
-use authority::quirk::{self, Quirk};
+use authority::injected_bug::{self, InjectedBug};
 use rustix::time::{ClockId, clock_gettime};
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Clock {
 
 /// The time of a start, from the newest time in the ledger and the wall clock.
 pub fn first_time(newest: Time, wall: Time) -> Time {
-    if quirk::is(Quirk::ClockFromWall) { wall } else { newest.max(wall) }
+    if injected_bug::is(InjectedBug::ClockFromWall) { wall } else { newest.max(wall) }
 }
 
 /// What the wall clock says. For people and for the start; no decision reads it.

@@ -35,23 +35,24 @@ impl JournalLine {
             Event::LeaseGranted(event) if info() => {
                 (Some(state.position()), What::Granted { worker: event.worker.clone() })
             }
-            Event::TaskCompleted(event) if info() => (Some(event.lease), What::Completed),
-            Event::LeaseReleased(event) if info() => (Some(event.lease), What::Released),
+            Event::TaskCompleted(event) if info() => (Some(event.fencing_token), What::Completed),
+            Event::LeaseReleased(event) if info() => (Some(event.fencing_token), What::Released),
             Event::CancelRequested(event) if info() => {
                 (None, What::CancelAsked { reason: event.reason.clone() })
             }
-            Event::LeaseExpired(event) => (Some(event.lease), What::Expired { cause: event.cause }),
+            Event::LeaseExpired(event) => (Some(event.fencing_token), What::Expired { cause: event.cause }),
             Event::TaskFailed(event) => {
                 let message = event.error.message.clone();
                 let what = match event.next {
                     NextStep::RetryAt(_) => What::Retrying { message },
                     NextStep::Final => What::Failed { message },
                 };
-                (Some(event.lease), what)
+                (Some(event.fencing_token), what)
             }
-            Event::TaskDead(event) => {
-                (event.report.as_ref().map(|report| report.lease), What::Dead { reason: event.reason })
-            }
+            Event::TaskDead(event) => (
+                event.report.as_ref().map(|report| report.fencing_token),
+                What::Dead { reason: event.reason },
+            ),
             _ => return None,
         };
         let task = event.task()?;

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use authority::Position;
-use authority::quirk::{self, Quirk};
+use authority::injected_bug::{self, InjectedBug};
 use ledger::disk::{Disk, read_up_to, write_all_at};
 use ledger::file::{Hold, Reader};
 use ledger::{HistoryRecord, record};
@@ -71,7 +71,7 @@ impl ProjectionRunner {
             let decoded = record::decode(&bytes).map_err(|error| error.to_string())?;
             let record = HistoryRecord { position, at: decoded.at, event: decoded.event };
             match self.projection.apply(&record, &self.past) {
-                Err(_) if quirk::is(Quirk::FailedEffectPassed) => {}
+                Err(_) if injected_bug::is(InjectedBug::FailedEffectPassed) => {}
                 applied => applied?,
             }
             self.place.applied_up_to = position;

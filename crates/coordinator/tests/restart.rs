@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::command::{SubmitAnswer, Verdict};
-use authority::{Extras, Outcome, Rejection, TaskId, TaskState};
-use coordinator::Wanted;
+use authority::{Outcome, Rejection, TaskId, TaskOptions, TaskState};
+use coordinator::WaitCondition;
 use support::{completion, lease, scope, start, submit};
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -33,7 +33,7 @@ async fn s4_4_after_a_restart_the_ledger_alone_tells_what_is_true() {
     let mut other = completion("w", &grant);
     other.digest = authority::Digest([8; 16]);
     let verdict = second.handle.complete(other).await.unwrap();
-    assert_eq!(verdict, Verdict::Rejected(Rejection::AnotherStory));
+    assert_eq!(verdict, Verdict::Rejected(Rejection::ConflictingReport));
     second.stop().await.unwrap();
 }
 
@@ -63,7 +63,7 @@ async fn a_waiting_poll_is_leased_the_task_in_the_batch_that_created_it() {
     running.handle.submit(submit(1, "q")).await.unwrap();
     let grant = poll.await.unwrap().unwrap().remove(0);
     let task = running.handle.task(scope(), TaskId(1)).await.unwrap().unwrap().view.task;
-    assert_eq!(grant.lease.0, task.created.0 + 1);
+    assert_eq!(grant.fencing_token.0, task.created.0 + 1);
     running.stop().await.unwrap();
 }
 
@@ -74,7 +74,8 @@ async fn a_waiter_wakes_when_its_task_is_final() {
     running.handle.submit(submit(1, "q")).await.unwrap();
     let grant = running.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
     let handle = running.handle.clone();
-    let waiter = tokio::spawn(async move { handle.wait_task(scope(), TaskId(1), Wanted::Final, LONG).await });
+    let waiter =
+        tokio::spawn(async move { handle.wait_task(scope(), TaskId(1), WaitCondition::Final, LONG).await });
     running.handle.complete(completion("w", &grant)).await.unwrap();
     let task = waiter.await.unwrap().unwrap().unwrap().view.task;
     assert_eq!(task.state(), TaskState::Completed);
@@ -101,7 +102,7 @@ async fn s4_35_leases_that_ran_out_meanwhile_expire_before_anything_is_served() 
     let dir = tempfile::tempdir().unwrap();
     let first = start(dir.path());
     let mut short = submit(1, "q");
-    short.extras = Some(Arc::new(Extras { lease_ms: Some(5_000), ..Extras::default() }));
+    short.options = Some(Arc::new(TaskOptions { lease_ms: Some(5_000), ..TaskOptions::default() }));
     first.handle.submit(short).await.unwrap();
     let grant = first.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
     first.stop().await.unwrap();
@@ -117,7 +118,7 @@ async fn s4_35_leases_that_ran_out_meanwhile_expire_before_anything_is_served() 
     assert_eq!(expired.event.name(), "LeaseExpired");
     assert_eq!(
         expired.position.0,
-        grant.lease.0 + 2,
+        grant.fencing_token.0 + 2,
         "after the record of the new owner, before any request"
     );
     let late = second.handle.complete(completion("w", &grant)).await.unwrap();

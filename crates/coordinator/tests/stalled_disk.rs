@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::command::{CancelTask, ExtendAnswer, ExtendLease, Refusal, SubmitAnswer};
-use authority::{Extras, TaskId};
+use authority::{TaskId, TaskOptions};
 use coordinator::{Running, Unavailable, start_on};
 use support::stalling_disk::StallingDisk;
 use support::{lease, lease_ref, options, scope, submit};
@@ -104,7 +104,7 @@ async fn d21_an_undelivered_lease_does_not_overtake_a_heartbeat_that_was_receive
     let running = start(&disk).await;
     let handle = &running.handle;
     let mut short = submit(1, "short");
-    short.extras = Some(Arc::new(Extras { lease_ms: Some(5_000), ..Extras::default() }));
+    short.options = Some(Arc::new(TaskOptions { lease_ms: Some(5_000), ..TaskOptions::default() }));
     handle.submit(short).await.unwrap();
     handle.submit(submit(2, "q")).await.unwrap();
     let grant = handle.lease(lease("w", "short"), Duration::ZERO).await.unwrap().remove(0);

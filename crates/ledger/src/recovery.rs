@@ -3,7 +3,7 @@
 //! The one way in which records become state, for a start, for offline tools and for tests. It knows nothing of
 //! where the bytes come from, so whoever reads decides how far to go.
 
-use authority::{Illegal, Position, State};
+use authority::{InvalidTransition, Position, State};
 
 use crate::file;
 use crate::record::snapshot::{LoadError, Loader};
@@ -25,7 +25,7 @@ pub enum RecoveryError {
     #[error(transparent)]
     Ledger(#[from] file::Error),
     #[error("the ledger holds a record that does not fit and may have been tampered with: {0}")]
-    Illegal(#[from] Illegal),
+    InvalidTransition(#[from] InvalidTransition),
     #[error("the record at position {0} cannot be read: {1}")]
     Record(Position, DecodeError),
     #[error("the record at position {found} was given where {expected} should follow")]

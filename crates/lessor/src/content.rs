@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use authority::Scope;
 use blobs::{ActionCache, Blobs, Local, OpenError, Options, ReadLimiter, Store};
 use server::Metrics;
-use server::reapi::{Content, Keeper, Results, Settings};
+use server::reapi::{ActionCacheWriter, Content, Results, Settings};
 use tokio::sync::mpsc;
 
 use crate::data_dir::{DataDir, Refused};
@@ -45,7 +45,7 @@ impl Default for ContentOptions {
 }
 
 /// Opens the stores, and makes what turns commits into entries of the action cache.
-pub fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, Keeper)> {
+pub fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, ActionCacheWriter)> {
     let own = data.path().join(DIRECTORY);
     let cas = options.cas.unwrap_or_else(|| own.clone());
     let local = open_at(&cas, options.cache_mib).map_err(|error| match error.downcast_ref() {
@@ -61,7 +61,7 @@ pub fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, Keeper)
     };
     let metrics = &options.metrics;
     let results = Results::counted(results as Arc<dyn ActionCache>, metrics.clone());
-    let keeper = Keeper::new(results.clone(), tokio::runtime::Handle::current());
+    let keeper = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
     let blobs = metrics.blobs(Arc::new(ReadLimiter::new(local.clone())) as Arc<dyn Blobs>);
     let action_cache = metrics.action_cache(local as Arc<dyn ActionCache>);
     let (settings, instances) = (options.settings, options.instances);

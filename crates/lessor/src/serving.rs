@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use authority::command::{ConfigureAnswer, ConfigureQueue};
 use authority::{QueueConfig, QueueKey};
-use server::reapi::Keeper;
+use server::reapi::ActionCacheWriter;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -162,7 +162,11 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-fn coordinator_options(settings: &Settings, data: &DataDir, keeper: Keeper) -> Result<coordinator::Options> {
+fn coordinator_options(
+    settings: &Settings,
+    data: &DataDir,
+    keeper: ActionCacheWriter,
+) -> Result<coordinator::Options> {
     let mut cluster = [0; 16];
     getrandom::fill(&mut cluster)
         .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use authority::quirk::Quirk;
+use authority::injected_bug::InjectedBug;
 use ledger::disk::fake::FakeDisk;
 use ledger::disk::{Disk, File};
 use ledger::file::{Batch, BatchBuilder};
@@ -11,7 +11,7 @@ use ledger::file::{Batch, BatchBuilder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A bug within the product's own code.
-    Inside(Quirk),
+    Inside(InjectedBug),
     /// Answers leave when their batch is taken, not when it is durable.
     AnswerBeforeSync,
     /// After a failed sync the coordinator carries on as if it had worked.
@@ -54,7 +54,7 @@ impl Plant {
 
     /// Every bug that there is.
     pub fn all() -> impl Iterator<Item = Plant> {
-        Plant::AROUND.iter().copied().chain(Quirk::ALL.iter().copied().map(Plant::Inside))
+        Plant::AROUND.iter().copied().chain(InjectedBug::ALL.iter().copied().map(Plant::Inside))
     }
 
     /// What is said of a history with this bug: words of the rule that it breaks, or of one of them.
@@ -73,43 +73,43 @@ impl Plant {
             Plant::UndeliveredAtClockTime => &["may not be leased yet", "received before the lease ran out"],
             Plant::AnswersSwapped => &["it is no answer to what was asked"],
             Plant::DeliveredTakenBack => &["it was told to its worker"],
-            Plant::Inside(quirk) => match quirk {
-                Quirk::LateReportCommits => &["the lease had passed its time"],
-                Quirk::GraceNotChecked => &["the grace of its cancel was over"],
-                Quirk::ExpiredLeaseRevived => &["the lease had passed its time"],
-                Quirk::RequeueForgotten => &["never ends"],
-                Quirk::OtherStoryAccepted => &["what is recorded is"],
-                Quirk::RepeatCalledStale => &["no record discards it"],
-                Quirk::CancelledWaitsAgain => &["it waits again after a cancel"],
-                Quirk::LeaseGrantedTwice => &["the task does not wait"],
-                Quirk::WaitingTaskPurged => &["has not ended, or is purged already"],
-                Quirk::DedupKeyForgotten => &["its dedup key belongs to another task"],
-                Quirk::TokenRepeated => &["no durable record grants it"],
-                Quirk::ExpiryCostsNothing => &["counts the attempts in another way"],
-                Quirk::RetryDelayIgnored => &["the task may not be leased yet"],
-                Quirk::RetryForgotten => &["the policy asks for another end"],
-                Quirk::BackoffForgotten => &["its next attempt is not when the backoff says"],
-                Quirk::ReadyOrderReversed => &["stood before it in the queue"],
-                Quirk::WrongWorkerAccepted => &["its holder", "the lease is another worker's"],
-                Quirk::StaleLeaseAccepted => &["is not the task's current one"],
-                Quirk::ReportLostToCancel => &["no record discards it"],
-                Quirk::CancelForgotten => &["the task goes on"],
-                Quirk::TimersLostAtRestore => &["the due index differs from the tasks"],
-                Quirk::SettingsLostAtRestore => &["is not what all records give"],
-                Quirk::WindowAppliedTwice => &["does not fit"],
-                Quirk::TornFrameApplied => &["was never on its way to the disk", "do not add up"],
-                Quirk::ChecksumIgnored | Quirk::DamagedFrameSkipped => FLIPPED,
-                Quirk::FailedSyncRetried => LOST,
-                Quirk::TrimmedTooFar => &["is trimmed, and no usable snapshot stands for it"],
-                Quirk::ClockFromWall => &["which the ledger had seen"],
-                Quirk::FailedEffectPassed => &["is left out", "had their effect"],
+            Plant::Inside(injected_bug) => match injected_bug {
+                InjectedBug::LateReportCommits => &["the lease had passed its time"],
+                InjectedBug::GraceNotChecked => &["the grace of its cancel was over"],
+                InjectedBug::ExpiredLeaseRevived => &["the lease had passed its time"],
+                InjectedBug::RequeueForgotten => &["never ends"],
+                InjectedBug::ConflictingReportAccepted => &["what is recorded is"],
+                InjectedBug::RepeatCalledStale => &["no record discards it"],
+                InjectedBug::CancelledWaitsAgain => &["it waits again after a cancel"],
+                InjectedBug::LeaseGrantedTwice => &["the task does not wait"],
+                InjectedBug::WaitingTaskPurged => &["has not ended, or is purged already"],
+                InjectedBug::DedupKeyForgotten => &["its dedup key belongs to another task"],
+                InjectedBug::TokenRepeated => &["no durable record grants it"],
+                InjectedBug::ExpiryCostsNothing => &["counts the attempts in another way"],
+                InjectedBug::RetryDelayIgnored => &["the task may not be leased yet"],
+                InjectedBug::RetryForgotten => &["the policy asks for another end"],
+                InjectedBug::BackoffForgotten => &["its next attempt is not when the backoff says"],
+                InjectedBug::ReadyOrderReversed => &["stood before it in the queue"],
+                InjectedBug::WrongWorkerAccepted => &["its holder", "the lease is another worker's"],
+                InjectedBug::StaleLeaseAccepted => &["is not the task's current one"],
+                InjectedBug::ReportLostToCancel => &["no record discards it"],
+                InjectedBug::CancelForgotten => &["the task goes on"],
+                InjectedBug::TimersLostAtRestore => &["the due index differs from the tasks"],
+                InjectedBug::SettingsLostAtRestore => &["is not what all records give"],
+                InjectedBug::WindowAppliedTwice => &["does not fit"],
+                InjectedBug::TornFrameApplied => &["was never on its way to the disk", "do not add up"],
+                InjectedBug::ChecksumIgnored | InjectedBug::DamagedFrameSkipped => FLIPPED,
+                InjectedBug::FailedSyncRetried => LOST,
+                InjectedBug::TrimmedTooFar => &["is trimmed, and no usable snapshot stands for it"],
+                InjectedBug::ClockFromWall => &["which the ledger had seen"],
+                InjectedBug::FailedEffectPassed => &["is left out", "had their effect"],
             },
         }
     }
 
-    pub fn quirk(self) -> Option<Quirk> {
+    pub fn injected_bug(self) -> Option<InjectedBug> {
         match self {
-            Plant::Inside(quirk) => Some(quirk),
+            Plant::Inside(injected_bug) => Some(injected_bug),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use crate::world::World;
 use auditor::Reach;
 use auditor::Rules;
 use auditor::history::Entry;
-use authority::quirk;
+use authority::injected_bug;
 
 /// A history without fault.
 #[derive(Clone, Debug)]
@@ -91,9 +91,9 @@ pub fn run_many(
 }
 
 fn attempt(seed: u64, swarm: &Swarm, plant: Option<Plant>, trace: &mut Trace) -> Result<Reach, String> {
-    quirk::plant(plant.and_then(Plant::quirk));
+    injected_bug::inject(plant.and_then(Plant::injected_bug));
     let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, swarm, plant, trace).run()));
-    quirk::plant(None);
+    injected_bug::inject(None);
     result.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);
         let words = words.or_else(|| panic.downcast_ref::<&str>().copied());

@@ -69,7 +69,7 @@ class WorkerDuties(Case):
                 outcome = self.ended.wait()[0]
         self.assertEqual(outcome.verdict, Verdict.REJECTED)
         assert isinstance(outcome.error, lessor.Problem)
-        self.assertEqual((outcome.error.status, outcome.error.code), (409, "another_story"))
+        self.assertEqual((outcome.error.status, outcome.error.code), (409, "conflicting_report"))
         self.assertIn(f"task {task_id} attempt 1: rejected", logs.output[0])
         self.assertEqual(self.reports(proxy.exchanges), ["complete"])
         self.assertEqual(self.final(task_id).result, "another story")

@@ -6,7 +6,7 @@ use super::repository::Repository;
 
 const SOURCES: &str = "crates/authority/src/";
 /// Injected bugs are switched on by a thread-local in this file, only with the feature that `injected_bugs` checks.
-const SWITCH: &str = "crates/authority/src/quirk.rs";
+const SWITCH: &str = "crates/authority/src/injected_bug.rs";
 const IMPURE: &[&str] = &[
     "std::fs",
     "std::io",

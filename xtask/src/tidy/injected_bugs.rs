@@ -5,7 +5,7 @@ use super::Finding;
 use super::repository::{Package, Repository};
 
 /// The feature that compiles injected bugs in.
-const FEATURE: &str = "planted";
+const FEATURE: &str = "injected-bugs";
 /// The only crate that may enable the feature.
 const MAY_ENABLE: &str = "simulator";
 
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn no_feature_enables_injected_bugs() {
-        for enabled in ["authority/planted", "planted", "authority?/planted"] {
+        for enabled in ["authority/injected-bugs", "injected-bugs", "authority?/injected-bugs"] {
             let mut package = own_package("ledger", &["./authority"]);
             package.features.insert("default".into(), vec![enabled.into()]);
             assert_eq!(check_package(&package).len(), 1, "{enabled}");

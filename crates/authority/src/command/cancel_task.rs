@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Decision;
 use super::verdict::expire;
 use crate::event::{CancelRequested, Event, TaskDead};
-use crate::quirk::{self, Quirk};
+use crate::rules;
 use crate::{CancelCause, DeadReason, Phase, Scope, State, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl CancelTask {
                 }
                 events
             }
-            Phase::Leased(_) if task.cancel.is_none() && !quirk::is(Quirk::CancelForgotten) => {
-                let grace_until = now.plus_ms(state.line(slot).settings.cancel_grace_ms);
+            Phase::Leased(_) if rules::is_new_cancel(task) => {
+                let grace_until = now.plus_ms(state.queue_at(slot).settings.cancel_grace_ms);
                 let (cause, reason) = (CancelCause::User, self.reason.clone());
                 vec![Event::CancelRequested(CancelRequested { task: task.id, cause, reason, grace_until })]
             }

@@ -27,11 +27,11 @@ impl ConfigureQueue {
         if let Err(what) = self.config.check(&self.queue.name) {
             return Decision::only(ConfigureAnswer::Invalid(what));
         }
-        match state.line_of_key(&self.queue) {
-            None if state.queues() >= MAX_QUEUES => {
+        match state.queue_by_key(&self.queue) {
+            None if state.queue_count() >= MAX_QUEUES => {
                 Decision::only(ConfigureAnswer::Refused(Refusal::TooManyQueues))
             }
-            Some(line) if line.configured.is_some() && line.config == self.config => {
+            Some(queue) if queue.configured.is_some() && queue.config == self.config => {
                 Decision::only(ConfigureAnswer::Configured)
             }
             _ => {

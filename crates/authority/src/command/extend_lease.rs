@@ -6,8 +6,8 @@ use super::Decision;
 use super::lease_tasks::lease_end;
 use super::verdict::expire;
 use crate::event::{Event, LeaseExtended};
-use crate::lookup::Found;
-use crate::quirk::{self, Quirk};
+use crate::lease_ref::LeaseStatus;
+use crate::rules;
 use crate::{LeaseRef, Rejection, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,13 +29,13 @@ pub enum ExtendAnswer {
 
 impl ExtendLease {
     pub(super) fn decide(&self, state: &State, now: Time) -> Decision<ExtendAnswer> {
-        let task = match self.lease.find(state, now) {
-            Found::Rejected(why) => return Decision::only(ExtendAnswer::Rejected(why)),
-            Found::Past(..) => return Decision::only(ExtendAnswer::Lost),
-            Found::Overdue(slot, task) if task.cancel.is_some() || !quirk::is(Quirk::ExpiredLeaseRevived) => {
+        let task = match rules::status_for_heartbeat(self.lease.status(state, now)) {
+            LeaseStatus::Rejected(why) => return Decision::only(ExtendAnswer::Rejected(why)),
+            LeaseStatus::Stale(..) => return Decision::only(ExtendAnswer::Lost),
+            LeaseStatus::Expired(slot, _) => {
                 return Decision { events: expire(state, slot, now), answer: ExtendAnswer::Lost };
             }
-            Found::Current(_, task) | Found::Overdue(_, task) => task,
+            LeaseStatus::Live(_, task) => task,
         };
         let Some(lease) = task.lease() else { return Decision::only(ExtendAnswer::Lost) };
         let cancel = task.cancel.as_ref().map(|cancel| cancel.reason.clone());
@@ -45,7 +45,7 @@ impl ExtendLease {
         if young || expires_at <= lease.expires_at {
             return Decision::only(ExtendAnswer::Extended { expires_at: lease.expires_at, cancel });
         }
-        let extended = LeaseExtended { task: task.id, lease: lease.number, expires_at };
+        let extended = LeaseExtended { task: task.id, fencing_token: lease.fencing_token, expires_at };
         Decision::with(Event::LeaseExtended(extended), ExtendAnswer::Extended { expires_at, cancel })
     }
 }

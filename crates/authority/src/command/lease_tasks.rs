@@ -6,10 +6,11 @@ use super::Decision;
 use super::verdict::attempts_lost;
 use crate::event::{Event, ExpiryCause, LeaseGranted, TaskDead};
 use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
-use crate::quirk::{self, Quirk};
+use crate::rules;
 use crate::state::Slot;
 use crate::{
-    DeadReason, Digest, Extras, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId, Time,
+    DeadReason, Digest, LeaseRef, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId,
+    TaskOptions, Time,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +28,8 @@ pub struct LeaseTasks {
 /// A lease as it is told to its worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    pub lease: Position,
+    pub fencing_token: Position,
+    pub worker: Arc<str>,
     pub task: TaskId,
     pub attempt: u32,
     pub queue: Arc<QueueKey>,
@@ -42,7 +44,20 @@ pub struct Grant {
     pub expires_at: Time,
     pub heartbeat_interval_ms: u64,
     pub cancel_grace_ms: u64,
-    pub extras: Option<Arc<Extras>>,
+    pub options: Option<Arc<TaskOptions>>,
+}
+
+impl Grant {
+    /// The reference by which the worker names the lease.
+    pub fn lease_ref(&self) -> LeaseRef {
+        LeaseRef {
+            scope: self.queue.scope.clone(),
+            worker: self.worker.clone(),
+            task: self.task,
+            attempt: self.attempt,
+            fencing_token: self.fencing_token,
+        }
+    }
 }
 
 impl LeaseTasks {
@@ -56,17 +71,16 @@ impl LeaseTasks {
         let mut granted_bytes = 0;
         let max_tasks = self.max_tasks.min(MAX_GRANTS);
         for (at, name) in self.queues.iter().enumerate() {
-            // A queue named again would give its tasks again: nothing is applied between two grants.
-            if self.queues[..at].contains(name) && !quirk::is(Quirk::LeaseGrantedTwice) {
+            if rules::is_polled_already(&self.queues[..at], name) {
                 continue;
             }
             let key = QueueKey { scope: self.scope.clone(), name: name.clone() };
-            let Some(line) = state.line_of_key(&key) else { continue };
-            let mut turns = line.ready.turns(&self.properties);
+            let Some(queue) = state.queue_by_key(&key) else { continue };
+            let mut entries = queue.ready.entries(&self.properties);
             while grants.len() < max_tasks && granted_bytes < MAX_GRANT_BYTES && events.len() < 2 * MAX_GRANTS
             {
-                let Some(turn) = turns.next() else { break };
-                let task = state.task_at(turn.slot);
+                let Some(entry) = entries.next() else { break };
+                let task = state.task_at(entry.slot);
                 if task.deadline().is_some_and(|deadline| now >= deadline) {
                     events.push(past_deadline(task));
                     continue;
@@ -76,9 +90,8 @@ impl LeaseTasks {
                     events.push(attempts_lost(task, ExpiryCause::Silence));
                     continue;
                 }
-                let before = if quirk::is(Quirk::TokenRepeated) { 0 } else { events.len() as u64 };
-                let lease = Position(state.position().0 + 1 + before);
-                let (event, grant) = self.grant(state, turn.slot, lease, now);
+                let fencing_token = rules::next_fencing_token(state.position(), events.len());
+                let (event, grant) = self.grant(state, entry.slot, fencing_token, now);
                 granted_bytes += grant.payload.len();
                 events.push(event);
                 grants.push(grant);
@@ -96,15 +109,15 @@ impl LeaseTasks {
                 .lease()
                 .is_some_and(|lease| lease.request == Some(request) && !lease.is_over(now))
         });
-        live.filter(|slot| state.line(*slot).key.scope == self.scope)
-            .filter_map(|slot| told(state, slot))
+        live.filter(|slot| state.queue_at(*slot).key.scope == self.scope)
+            .filter_map(|slot| to_grant(state, slot))
             .collect()
     }
 
-    fn grant(&self, state: &State, slot: Slot, lease: Position, now: Time) -> (Event, Grant) {
+    fn grant(&self, state: &State, slot: Slot, fencing_token: Position, now: Time) -> (Event, Grant) {
         let task = state.task_at(slot);
-        let line = state.line(slot);
-        let length_ms = task.lease_ms(&line.settings);
+        let queue = state.queue_at(slot);
+        let length_ms = task.lease_ms(&queue.settings);
         let expires_at = lease_end(task, length_ms, now, now);
         let granted = LeaseGranted {
             task: task.id,
@@ -116,10 +129,11 @@ impl LeaseTasks {
             expires_at,
         };
         let grant = Grant {
-            lease,
+            fencing_token,
+            worker: self.worker.clone(),
             task: task.id,
             attempt: task.attempt + 1,
-            queue: line.key.clone(),
+            queue: queue.key.clone(),
             payload: task.payload.clone(),
             created_at: task.created_at,
             since: match task.phase {
@@ -129,9 +143,9 @@ impl LeaseTasks {
             granted_at: now,
             length_ms,
             expires_at,
-            heartbeat_interval_ms: line.settings.told_interval_ms(length_ms),
-            cancel_grace_ms: line.settings.cancel_grace_ms,
-            extras: task.extras.clone(),
+            heartbeat_interval_ms: queue.settings.heartbeat_interval_for(length_ms),
+            cancel_grace_ms: queue.settings.cancel_grace_ms,
+            options: task.options.clone(),
         };
         (Event::LeaseGranted(granted), grant)
     }
@@ -153,23 +167,24 @@ pub(super) fn past_deadline(task: &Task) -> Event {
 }
 
 /// A live lease, told again.
-fn told(state: &State, slot: Slot) -> Option<Grant> {
+fn to_grant(state: &State, slot: Slot) -> Option<Grant> {
     let task = state.task_at(slot);
-    let line = state.line(slot);
+    let queue = state.queue_at(slot);
     let lease = task.lease()?;
     Some(Grant {
-        lease: lease.number,
+        fencing_token: lease.fencing_token,
+        worker: lease.worker.clone(),
         task: task.id,
         attempt: task.attempt,
-        queue: line.key.clone(),
+        queue: queue.key.clone(),
         payload: task.payload.clone(),
         created_at: task.created_at,
         since: None,
         granted_at: lease.granted_at,
         length_ms: lease.length_ms,
         expires_at: lease.expires_at,
-        heartbeat_interval_ms: line.settings.told_interval_ms(lease.length_ms),
-        cancel_grace_ms: line.settings.cancel_grace_ms,
-        extras: task.extras.clone(),
+        heartbeat_interval_ms: queue.settings.heartbeat_interval_for(lease.length_ms),
+        cancel_grace_ms: queue.settings.cancel_grace_ms,
+        options: task.options.clone(),
     })
 }

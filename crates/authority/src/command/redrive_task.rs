@@ -6,7 +6,7 @@ use super::Decision;
 use super::submit_task::{Refusal, admit};
 use crate::Time;
 use crate::event::{Event, TaskCreated};
-use crate::{Extras, Scope, State, TaskId, TaskState};
+use crate::{Scope, State, TaskId, TaskOptions, TaskState};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedriveTask {
@@ -39,13 +39,13 @@ impl RedriveTask {
         if let Some(existing) = state.redrive_of(self.task) {
             return Decision::only(RedriveAnswer::Existing(existing));
         }
-        let queue = &state.line(slot).key;
+        let queue = &state.queue_at(slot).key;
         if let Err(refusal) = admit(state, queue, &task.properties) {
             return Decision::only(RedriveAnswer::Refused(refusal));
         }
         // The dedup key stays with the old task, and a deadline that has passed would kill the new one at once.
-        let old = task.extras.as_deref().cloned().unwrap_or_default();
-        let extras = Extras { dedup: None, deadline: None, redrive_of: Some(task.id), ..old };
+        let old = task.options.as_deref().cloned().unwrap_or_default();
+        let options = TaskOptions { dedup: None, deadline: None, redrive_of: Some(task.id), ..old };
         let created = TaskCreated {
             task: self.id,
             queue: queue.clone(),
@@ -53,7 +53,7 @@ impl RedriveTask {
             priority: task.priority,
             not_before: None,
             properties: task.properties.clone(),
-            extras: Some(Arc::new(extras)),
+            options: Some(Arc::new(options)),
             operation: None,
         };
         Decision::with(Event::TaskCreated(Box::new(created)), RedriveAnswer::Created(self.id))

@@ -3,7 +3,7 @@
 use super::Decision;
 use super::verdict::expire;
 use crate::event::{Event, LeaseReleased, ReleaseCause, TaskDead};
-use crate::lookup::Found;
+use crate::lease_ref::LeaseStatus;
 use crate::{LeaseRef, Rejection, State, Task, TaskState, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,16 +21,16 @@ pub enum ReleaseAnswer {
 
 impl ReleaseLease {
     pub(super) fn decide(&self, state: &State, now: Time) -> Decision<ReleaseAnswer> {
-        match self.lease.find(state, now) {
-            Found::Rejected(why) => Decision::only(ReleaseAnswer::Rejected(why)),
-            Found::Past(task, _) => Decision::only(ReleaseAnswer::Over(task.state())),
-            Found::Overdue(slot, _) => {
+        match self.lease.status(state, now) {
+            LeaseStatus::Rejected(why) => Decision::only(ReleaseAnswer::Rejected(why)),
+            LeaseStatus::Stale(task, _) => Decision::only(ReleaseAnswer::Over(task.state())),
+            LeaseStatus::Expired(slot, _) => {
                 let events = expire(state, slot, now);
                 let dead = events.iter().any(|event| matches!(event, Event::TaskDead(_)));
                 let after = if dead { TaskState::Dead } else { TaskState::Waiting };
                 Decision { events, answer: ReleaseAnswer::Over(after) }
             }
-            Found::Current(_, task) => {
+            LeaseStatus::Live(_, task) => {
                 let (event, after) = release(task, self.cause);
                 Decision::with(event, ReleaseAnswer::Over(after))
             }
@@ -40,9 +40,12 @@ impl ReleaseLease {
 
 /// The task waits again, or ends when it was being cancelled.
 pub(super) fn release(task: &Task, cause: ReleaseCause) -> (Event, TaskState) {
-    let lease = task.lease().map_or_else(Default::default, |lease| lease.number);
+    let lease = task.lease().map_or_else(Default::default, |lease| lease.fencing_token);
     match &task.cancel {
-        None => (Event::LeaseReleased(LeaseReleased { task: task.id, lease, cause }), TaskState::Waiting),
+        None => (
+            Event::LeaseReleased(LeaseReleased { task: task.id, fencing_token: lease, cause }),
+            TaskState::Waiting,
+        ),
         Some(cancel) => {
             let (reason, detail) = (cancel.cause.dead_reason(), Some(cancel.reason.clone()));
             (Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None }), TaskState::Dead)

@@ -20,7 +20,7 @@ impl ReportCompletion {
         judge(state, &self.lease, self.digest, now, |_, task| {
             let completed = TaskCompleted {
                 task: task.id,
-                lease: self.lease.lease,
+                fencing_token: self.lease.fencing_token,
                 digest: self.digest,
                 result: self.result.clone(),
             };

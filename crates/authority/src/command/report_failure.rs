@@ -3,7 +3,7 @@
 use super::Decision;
 use super::verdict::{Verdict, judge};
 use crate::event::{DeadReport, Event, NextStep, TaskDead, TaskFailed};
-use crate::quirk::{self, Quirk};
+use crate::rules;
 use crate::{Category, Digest, LeaseRef, Outcome, QueueSettings, State, Task, TaskError, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub struct ReportFailure {
 impl ReportFailure {
     pub(super) fn decide(&self, state: &State, now: Time) -> Decision<Verdict> {
         judge(state, &self.lease, self.digest, now, |slot, task| {
-            let settings = &state.line(slot).settings;
+            let settings = &state.queue_at(slot).settings;
             let retry = self.may_retry(settings);
             match &task.cancel {
                 Some(cancel) if retry || self.error.category == Category::Cancelled => {
                     let reason = cancel.cause.dead_reason();
                     let report = DeadReport {
-                        lease: self.lease.lease,
+                        fencing_token: self.lease.fencing_token,
                         digest: self.digest,
                         error: self.error.clone(),
                     };
@@ -42,20 +42,15 @@ impl ReportFailure {
 
     fn fail(&self, task: &Task, settings: &QueueSettings, retry: bool, now: Time) -> (Event, Outcome) {
         let used = task.used_attempts();
-        let (next, outcome) =
-            if retry && used < task.max_attempts(settings) && !quirk::is(Quirk::RetryForgotten) {
-                let delay_ms = match quirk::is(Quirk::BackoffForgotten) {
-                    true => 0,
-                    false => task.backoff(settings).delay_ms(used, self.draw),
-                };
-                let at = now.plus_ms(delay_ms);
-                (NextStep::RetryAt(at), Outcome::RetryAt(at))
-            } else {
-                (NextStep::Final, Outcome::Failed)
-            };
+        let (next, outcome) = if rules::is_retried(retry, used, task.max_attempts(settings)) {
+            let at = now.plus_ms(rules::retry_delay_ms(task.backoff(settings), used, self.draw));
+            (NextStep::RetryAt(at), Outcome::RetryAt(at))
+        } else {
+            (NextStep::Final, Outcome::Failed)
+        };
         let failed = TaskFailed {
             task: task.id,
-            lease: self.lease.lease,
+            fencing_token: self.lease.fencing_token,
             digest: self.digest,
             error: self.error.clone(),
             next,

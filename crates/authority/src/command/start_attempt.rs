@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Decision;
 use super::verdict::expire;
 use crate::event::{AttemptStarted, Event};
-use crate::lookup::Found;
+use crate::lease_ref::LeaseStatus;
 use crate::{LeaseRef, Rejection, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,13 +28,13 @@ pub enum StartAnswer {
 
 impl StartAttempt {
     pub(super) fn decide(&self, state: &State, now: Time) -> Decision<StartAnswer> {
-        let task = match self.lease.find(state, now) {
-            Found::Rejected(why) => return Decision::only(StartAnswer::Rejected(why)),
-            Found::Past(..) => return Decision::only(StartAnswer::Lost),
-            Found::Overdue(slot, _) => {
+        let task = match self.lease.status(state, now) {
+            LeaseStatus::Rejected(why) => return Decision::only(StartAnswer::Rejected(why)),
+            LeaseStatus::Stale(..) => return Decision::only(StartAnswer::Lost),
+            LeaseStatus::Expired(slot, _) => {
                 return Decision { events: expire(state, slot, now), answer: StartAnswer::Lost };
             }
-            Found::Current(_, task) => task,
+            LeaseStatus::Live(_, task) => task,
         };
         if let Some(cancel) = &task.cancel {
             return Decision::only(StartAnswer::Cancelled(cancel.reason.clone()));
@@ -44,7 +44,8 @@ impl StartAttempt {
             Some(worker) => Decision::only(StartAnswer::AlreadyStarted(worker.clone())),
             None => {
                 let worker = self.started_by.clone();
-                let started = AttemptStarted { task: task.id, lease: self.lease.lease, worker };
+                let started =
+                    AttemptStarted { task: task.id, fencing_token: self.lease.fencing_token, worker };
                 Decision::with(Event::AttemptStarted(started), StartAnswer::Started)
             }
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::Decision;
 use crate::event::{Event, TaskCreated};
-use crate::limits::{MAX_CLASSES, MAX_QUEUES};
-use crate::quirk::{self, Quirk};
-use crate::{Extras, Properties, QueueKey, State, TaskId, TaskView, Time};
+use crate::limits::{MAX_QUEUES, MAX_REQUIREMENT_SETS};
+use crate::rules;
+use crate::{Properties, QueueKey, State, TaskId, TaskOptions, TaskView, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubmitTask {
@@ -17,7 +17,7 @@ pub struct SubmitTask {
     pub priority: i32,
     pub delay_ms: u64,
     pub properties: Arc<Properties>,
-    pub extras: Option<Arc<Extras>>,
+    pub options: Option<Arc<TaskOptions>>,
     /// The first waiter of an execution.
     pub operation: Option<Arc<str>>,
 }
@@ -50,12 +50,12 @@ pub enum Refusal {
 
 impl SubmitTask {
     pub(super) fn decide(&self, state: &State, now: Time) -> Decision<SubmitAnswer> {
-        if let Some(dedup) = self.extras.as_ref().and_then(|extras| extras.dedup.as_ref())
+        if let Some(dedup) = self.options.as_ref().and_then(|options| options.dedup.as_ref())
             && let Some(slot) = state.dedup(&self.queue, &dedup.key)
-            && !(state.task_at(slot).is_final() && quirk::is(Quirk::DedupKeyForgotten))
+            && rules::keeps_dedup_key(state.task_at(slot))
         {
             let existing = state.task_at(slot);
-            let same = existing.extras.as_ref().is_some_and(|extras| extras.dedup.as_ref() == Some(dedup));
+            let same = existing.options.as_ref().is_some_and(|options| options.dedup.as_ref() == Some(dedup));
             return Decision::only(match same {
                 true => SubmitAnswer::Existing(Box::new(state.view_at(slot))),
                 false => SubmitAnswer::DedupConflict(existing.id),
@@ -74,12 +74,14 @@ impl SubmitTask {
         }
         let created = TaskCreated {
             task: self.id,
-            queue: state.line_of_key(&self.queue).map_or_else(|| self.queue.clone(), |line| line.key.clone()),
+            queue: state
+                .queue_by_key(&self.queue)
+                .map_or_else(|| self.queue.clone(), |queue| queue.key.clone()),
             payload: self.payload.clone(),
             priority: self.priority,
             not_before: (self.delay_ms > 0).then(|| now.plus_ms(self.delay_ms)),
             properties: self.properties.clone(),
-            extras: self.extras.clone(),
+            options: self.options.clone(),
             operation: self.operation.clone(),
         };
         Decision::with(Event::TaskCreated(Box::new(created)), SubmitAnswer::Created(self.id))
@@ -91,13 +93,16 @@ pub(super) fn admit(state: &State, queue: &QueueKey, properties: &Arc<Properties
     if state.bytes() >= state.max_bytes() {
         return Err(Refusal::StateFull);
     }
-    match state.line_of_key(queue) {
-        None if state.queues() >= MAX_QUEUES => Err(Refusal::TooManyQueues),
+    match state.queue_by_key(queue) {
+        None if state.queue_count() >= MAX_QUEUES => Err(Refusal::TooManyQueues),
         None => Ok(()),
-        Some(line) if line.room() == Some(0) => {
-            Err(Refusal::QueueFull { max: line.settings.max_queue_size.unwrap_or(u64::MAX) })
+        Some(queue) if queue.remaining_capacity() == Some(0) => {
+            Err(Refusal::QueueFull { max: queue.settings.max_queue_size.unwrap_or(u64::MAX) })
         }
-        Some(line) if line.ready.classes() >= MAX_CLASSES && !line.ready.has_class(properties) => {
+        Some(queue)
+            if queue.ready.requirement_sets() >= MAX_REQUIREMENT_SETS
+                && !queue.ready.has_requirement_set(properties) =>
+        {
             Err(Refusal::TooManyRequirements)
         }
         Some(_) => Ok(()),

@@ -20,14 +20,14 @@ impl Tick {
         let mut events = Vec::new();
         let mut due = state.due(now);
         for slot in due.by_ref().take(MAX_TICK_TASKS) {
-            look_at(state, slot, now, &mut events);
+            decide_due_task(state, slot, now, &mut events);
         }
         let more = due.next().is_some();
         Decision { events, answer: more }
     }
 }
 
-fn look_at(state: &State, slot: Slot, now: Time, events: &mut Vec<Event>) {
+fn decide_due_task(state: &State, slot: Slot, now: Time, events: &mut Vec<Event>) {
     let task = state.task_at(slot);
     match &task.phase {
         Phase::Waiting { exhausted: true, .. } => events.push(attempts_lost(task, ExpiryCause::Silence)),
@@ -45,7 +45,7 @@ fn look_at(state: &State, slot: Slot, now: Time, events: &mut Vec<Event>) {
                 task: task.id,
                 cause: CancelCause::Deadline,
                 reason: Arc::from("deadline"),
-                grace_until: now.plus_ms(state.line(slot).settings.cancel_grace_ms),
+                grace_until: now.plus_ms(state.queue_at(slot).settings.cancel_grace_ms),
             })),
         },
         Phase::Completed { .. } | Phase::Failed { .. } | Phase::Dead { .. } => {}

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::lease_tasks::past_deadline;
 use crate::event::{Event, ExpiryCause, LeaseExpired, TaskCancelled, TaskDead};
+use crate::lease_ref::{LeaseRef, LeaseStatus};
 use crate::limits::MAX_REPORTS;
-use crate::lookup::{Found, LeaseRef};
-use crate::quirk::{self, Quirk};
+use crate::rules;
 use crate::state::Slot;
 use crate::{DeadReason, Decision, Digest, Outcome, Rejection, State, Task, Time};
 
@@ -21,7 +21,7 @@ pub enum Verdict {
     Rejected(Rejection),
 }
 
-/// Judges a report in the order of the model. `accept` is called for the first report under a live lease.
+/// Judges a report by the verdict table of the model. `accept` is called for the first report under a live lease.
 pub(super) fn judge(
     state: &State,
     lease: &LeaseRef,
@@ -29,38 +29,32 @@ pub(super) fn judge(
     now: Time,
     accept: impl FnOnce(Slot, &Task) -> (Event, Outcome),
 ) -> Decision<Verdict> {
-    match lease.find(state, now) {
-        Found::Rejected(why) => Decision::only(Verdict::Rejected(why)),
-        Found::Past(_, Some(report)) => Decision::only(match report.outcome {
-            _ if report.digest != digest && !quirk::is(Quirk::OtherStoryAccepted) => {
-                Verdict::Rejected(Rejection::AnotherStory)
-            }
-            Outcome::Discarded => Verdict::Cancelled,
-            _ if quirk::is(Quirk::RepeatCalledStale) => Verdict::Cancelled,
-            outcome => Verdict::Committed(outcome),
-        }),
-        Found::Past(task, None) => {
-            let events = discard(task, lease, digest).into_iter().collect();
-            Decision { events, answer: Verdict::Cancelled }
+    match rules::status_for_report(lease.status(state, now), digest) {
+        LeaseStatus::Stale(_, Some(first)) if rules::is_repeat(&first, digest) => {
+            Decision::only(rules::recorded_verdict(&first))
         }
-        Found::Overdue(slot, task) if task.cancel.is_some() || !quirk::is(Quirk::LateReportCommits) => {
+        LeaseStatus::Stale(_, Some(_)) => Decision::only(Verdict::Rejected(Rejection::ConflictingReport)),
+        LeaseStatus::Live(slot, task) => {
+            let (event, outcome) = accept(slot, task);
+            Decision::with(event, Verdict::Committed(outcome))
+        }
+        LeaseStatus::Expired(slot, task) => {
             let mut events = expire(state, slot, now);
             events.extend(discard(task, lease, digest));
             Decision { events, answer: Verdict::Cancelled }
         }
-        Found::Current(_, task) if task.cancel.is_some() && quirk::is(Quirk::ReportLostToCancel) => {
-            Decision::only(Verdict::Cancelled)
+        LeaseStatus::Stale(task, None) => {
+            let events = discard(task, lease, digest).into_iter().collect();
+            Decision { events, answer: Verdict::Cancelled }
         }
-        Found::Current(slot, task) | Found::Overdue(slot, task) => {
-            let (event, outcome) = accept(slot, task);
-            Decision::with(event, Verdict::Committed(outcome))
-        }
+        LeaseStatus::Rejected(why) => Decision::only(Verdict::Rejected(why)),
     }
 }
 
 /// The record that a report came without authority, unless the task remembers too many already.
 fn discard(task: &Task, lease: &LeaseRef, digest: Digest) -> Option<Event> {
-    let cancelled = TaskCancelled { task: task.id, lease: lease.lease, attempt: lease.attempt, digest };
+    let cancelled =
+        TaskCancelled { task: task.id, fencing_token: lease.fencing_token, attempt: lease.attempt, digest };
     (task.reports.len() < MAX_REPORTS).then_some(Event::TaskCancelled(cancelled))
 }
 
@@ -69,22 +63,25 @@ fn discard(task: &Task, lease: &LeaseRef, digest: Digest) -> Option<Event> {
 pub(super) fn expire(state: &State, slot: Slot, now: Time) -> Vec<Event> {
     let task = state.task_at(slot);
     let Some(lease) = task.lease() else { return Vec::new() };
-    if let Some(cancel) = &task.cancel
-        && !quirk::is(Quirk::CancelledWaitsAgain)
-    {
-        // What ended first counts, however late somebody looks.
-        let reason = match lease.expires_at >= cancel.grace_until {
-            true => DeadReason::CancelTimeout,
-            false => cancel.cause.dead_reason(),
+    if let Some(cancel) = rules::cancel_at_expiry(task) {
+        // The earlier end counts, however late the expiry is noticed.
+        let reason = if lease.expires_at >= cancel.grace_until {
+            DeadReason::CancelTimeout
+        } else {
+            cancel.cause.dead_reason()
         };
         let detail = Some(cancel.reason.clone());
         return vec![Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None })];
     }
     let timed_out = task.timeout_ms().is_some_and(|ms| lease.expires_at >= lease.granted_at.plus_ms(ms));
     let cause = if timed_out { ExpiryCause::Timeout } else { ExpiryCause::Silence };
-    let exhausted = task.used_attempts() >= task.max_attempts(&state.line(slot).settings);
-    let mut events =
-        vec![Event::LeaseExpired(LeaseExpired { task: task.id, lease: lease.number, cause, exhausted })];
+    let exhausted = task.used_attempts() >= task.max_attempts(&state.queue_at(slot).settings);
+    let mut events = vec![Event::LeaseExpired(LeaseExpired {
+        task: task.id,
+        fencing_token: lease.fencing_token,
+        cause,
+        exhausted,
+    })];
     if exhausted {
         events.push(attempts_lost(task, cause));
     } else if task.deadline().is_some_and(|deadline| now >= deadline) {

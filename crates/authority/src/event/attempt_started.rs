@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 use crate::{Phase, Position, TaskId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptStarted {
     pub task: TaskId,
-    pub lease: Position,
+    pub fencing_token: Position,
     pub worker: Arc<str>,
 }
 
 impl AttemptStarted {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
-        let (slot, task) = at.leased_in_time(state, self.task, self.lease)?;
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
+        let (slot, task) = at.leased_in_time(state, self.task, self.fencing_token)?;
         if task.lease().is_some_and(|lease| lease.started_by.is_some()) {
             return Err(
-                at.illegal(format!("attempt {} of task {} was started already", task.attempt, self.task))
+                at.invalid(format!("attempt {} of task {} was started already", task.attempt, self.task))
             );
         }
         state.change(slot, at, |task| {

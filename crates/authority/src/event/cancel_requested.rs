@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 use crate::{CancelCause, CancelRequest, TaskId, TaskState, Time};
 
@@ -15,11 +15,11 @@ pub struct CancelRequested {
 }
 
 impl CancelRequested {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         let slot = at.task(state, self.task)?;
         let task = state.task_at(slot);
         if task.state() != TaskState::Leased || task.cancel.is_some() {
-            return Err(at.illegal(format!(
+            return Err(at.invalid(format!(
                 "task {} is {:?} and cannot be asked to stop",
                 self.task,
                 task.state()

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
-use crate::quirk::{self, Quirk};
+use super::{At, InvalidTransition};
+use crate::rules;
 use crate::state::State;
-use crate::{Digest, Lease, Phase, TaskId, TaskState, Time};
+use crate::{Digest, Lease, Phase, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseGranted {
@@ -20,21 +20,20 @@ pub struct LeaseGranted {
 }
 
 impl LeaseGranted {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         let slot = at.task(state, self.task)?;
         let task = state.task_at(slot);
-        let twice = quirk::is(Quirk::LeaseGrantedTwice);
-        if task.state() != TaskState::Waiting && !twice {
-            return Err(at.illegal(format!("task {} is {:?}, not waiting", self.task, task.state())));
+        if !rules::may_be_granted(task) {
+            return Err(at.invalid(format!("task {} is {:?}, not waiting", self.task, task.state())));
         }
         if matches!(task.phase, Phase::Waiting { exhausted: true, .. }) {
-            return Err(at.illegal(format!("task {} has no attempt left", self.task)));
+            return Err(at.invalid(format!("task {} has no attempt left", self.task)));
         }
-        if Some(self.attempt) != task.attempt.checked_add(1) && !twice {
-            return Err(at.illegal(format!("attempt {} does not follow {}", self.attempt, task.attempt)));
+        if !rules::is_next_attempt(task, self.attempt) {
+            return Err(at.invalid(format!("attempt {} does not follow {}", self.attempt, task.attempt)));
         }
         let lease = Lease {
-            number: at.position,
+            fencing_token: at.position,
             worker: self.worker.clone(),
             session: self.session.clone(),
             request: self.request,

@@ -1,13 +1,13 @@
 //! A lease was given back before its time: the task waits again, at no cost to its attempts.
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 use crate::{Phase, Position, TaskId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseReleased {
     pub task: TaskId,
-    pub lease: Position,
+    pub fencing_token: Position,
     pub cause: ReleaseCause,
 }
 
@@ -22,10 +22,10 @@ pub enum ReleaseCause {
 }
 
 impl LeaseReleased {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
-        let (slot, task) = at.leased_in_time(state, self.task, self.lease)?;
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
+        let (slot, task) = at.leased_in_time(state, self.task, self.fencing_token)?;
         if task.cancel.is_some() {
-            return Err(at.illegal(format!("task {} is being cancelled and cannot wait again", self.task)));
+            return Err(at.invalid(format!("task {} is being cancelled and cannot wait again", self.task)));
         }
         state.change(slot, at, |task| {
             task.releases += 1;

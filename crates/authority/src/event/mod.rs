@@ -40,7 +40,7 @@ pub use task_failed::{NextStep, TaskFailed};
 pub use tasks_purged::TasksPurged;
 pub use token_key_rotated::TokenKeyRotated;
 
-use crate::quirk::{self, Quirk};
+use crate::rules;
 use crate::state::{Slot, State};
 use crate::{Position, Task, TaskId, Time};
 
@@ -68,7 +68,7 @@ pub enum Event {
 /// An event that does not fit the state: a bug, or a ledger that was tampered with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("record {position} does not fit: {what}")]
-pub struct Illegal {
+pub struct InvalidTransition {
     pub position: Position,
     pub what: String,
 }
@@ -119,7 +119,7 @@ impl Event {
         }
     }
 
-    pub(crate) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(crate) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         match self {
             Event::TaskCreated(event) => event.apply(state, at),
             Event::LeaseGranted(event) => event.apply(state, at),
@@ -150,35 +150,38 @@ pub(crate) struct At {
 }
 
 impl At {
-    pub fn illegal(self, what: impl Into<String>) -> Illegal {
-        Illegal { position: self.position, what: what.into() }
+    pub fn invalid(self, what: impl Into<String>) -> InvalidTransition {
+        InvalidTransition { position: self.position, what: what.into() }
     }
 
     /// The task that the event is about, or why there is none.
-    fn task(self, state: &State, id: TaskId) -> Result<Slot, Illegal> {
-        state.slot_of(id).ok_or_else(|| self.illegal(format!("there is no task {id}")))
+    fn task(self, state: &State, id: TaskId) -> Result<Slot, InvalidTransition> {
+        state.slot_of(id).ok_or_else(|| self.invalid(format!("there is no task {id}")))
     }
 
     /// The task, which must be leased under this lease.
-    fn leased(self, state: &State, id: TaskId, lease: Position) -> Result<(Slot, &Task), Illegal> {
+    fn leased(self, state: &State, id: TaskId, lease: Position) -> Result<(Slot, &Task), InvalidTransition> {
         let slot = self.task(state, id)?;
         let task = state.task_at(slot);
         match task.lease() {
-            Some(current) if current.number == lease => Ok((slot, task)),
-            Some(_) if quirk::is(Quirk::StaleLeaseAccepted) => Ok((slot, task)),
+            Some(current) if rules::is_current(current, lease) => Ok((slot, task)),
             Some(current) => {
-                Err(self.illegal(format!("task {id} is leased under {}, not {lease}", current.number)))
+                Err(self.invalid(format!("task {id} is leased under {}, not {lease}", current.fencing_token)))
             }
-            None => Err(self.illegal(format!("task {id} is {:?}, not leased", task.state()))),
+            None => Err(self.invalid(format!("task {id} is {:?}, not leased", task.state()))),
         }
     }
 
     /// As `leased`, and the lease must not have passed its time.
-    fn leased_in_time(self, state: &State, id: TaskId, lease: Position) -> Result<(Slot, &Task), Illegal> {
+    fn leased_in_time(
+        self,
+        state: &State,
+        id: TaskId,
+        lease: Position,
+    ) -> Result<(Slot, &Task), InvalidTransition> {
         let (slot, task) = self.leased(state, id, lease)?;
-        let forgiven = quirk::is(Quirk::LateReportCommits) || quirk::is(Quirk::ExpiredLeaseRevived);
-        if task.lease().is_some_and(|lease| lease.is_over(self.time)) && !forgiven {
-            return Err(self.illegal(format!("lease {lease} of task {id} had passed its time")));
+        if task.lease().is_some_and(|lease| !rules::is_in_time(lease, self.time)) {
+            return Err(self.invalid(format!("lease {lease} of task {id} had passed its time")));
         }
         Ok((slot, task))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::TaskId;
 use crate::state::State;
 
@@ -13,10 +13,10 @@ pub struct OperationAttached {
 }
 
 impl OperationAttached {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         let slot = at.task(state, self.task)?;
         if state.task_at(slot).operations.contains(&self.operation) {
-            return Err(at.illegal(format!("{} waits for task {} already", self.operation, self.task)));
+            return Err(at.invalid(format!("{} waits for task {} already", self.operation, self.task)));
         }
         state.change(slot, at, |task| task.operations.push(self.operation.clone()));
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::TaskId;
 use crate::state::State;
 
@@ -13,10 +13,10 @@ pub struct OperationDetached {
 }
 
 impl OperationDetached {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         let slot = at.task(state, self.task)?;
         if !state.task_at(slot).operations.contains(&self.operation) {
-            return Err(at.illegal(format!("{} does not wait for task {}", self.operation, self.task)));
+            return Err(at.invalid(format!("{} does not wait for task {}", self.operation, self.task)));
         }
         state.change(slot, at, |task| task.operations.retain(|name| *name != self.operation));
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,9 +12,9 @@ pub struct OwnerTookOver {
 }
 
 impl OwnerTookOver {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         if state.owner().is_some_and(|owner| owner.epoch >= self.epoch) {
-            return Err(at.illegal(format!("epoch {} does not rise", self.epoch)));
+            return Err(at.invalid(format!("epoch {} does not rise", self.epoch)));
         }
         state.set_owner(self.epoch, self.node.clone(), at.position);
         Ok(())

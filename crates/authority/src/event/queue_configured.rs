@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 use crate::{QueueConfig, QueueKey};
 
@@ -13,7 +13,7 @@ pub struct QueueConfigured {
 }
 
 impl QueueConfigured {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         state.configure(&self.queue, self.config.clone(), at.position);
         Ok(())
     }

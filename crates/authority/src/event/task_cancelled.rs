@@ -1,36 +1,36 @@
 //! A report came without authority and was discarded. The task does not change, whatever its state; only the
 //! answer is remembered, once for each lease. This is not a user's cancel, which is [`super::CancelRequested`].
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 use crate::{Digest, Outcome, Position, Report, TaskId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCancelled {
     pub task: TaskId,
-    pub lease: Position,
+    pub fencing_token: Position,
     pub attempt: u32,
     pub digest: Digest,
 }
 
 impl TaskCancelled {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         let slot = at.task(state, self.task)?;
         let task = state.task_at(slot);
-        if task.lease().is_some_and(|lease| lease.number == self.lease) {
-            return Err(at.illegal(format!("lease {} is the task's current one", self.lease)));
+        if task.lease().is_some_and(|lease| lease.fencing_token == self.fencing_token) {
+            return Err(at.invalid(format!("lease {} is the task's current one", self.fencing_token)));
         }
         let granted = (1..=task.attempt).contains(&self.attempt);
-        if !granted || self.lease <= task.created || self.lease > task.last {
-            return Err(at.illegal(format!("task {} never granted lease {}", self.task, self.lease)));
+        if !granted || self.fencing_token <= task.created || self.fencing_token > task.last {
+            return Err(at.invalid(format!("task {} never granted lease {}", self.task, self.fencing_token)));
         }
-        if task.report_of(self.lease).is_some() {
-            return Err(at.illegal(format!("lease {} was reported on already", self.lease)));
+        if task.report_of(self.fencing_token).is_some() {
+            return Err(at.invalid(format!("lease {} was reported on already", self.fencing_token)));
         }
         state.change(slot, at, |task| {
             task.reports.push(Report {
                 attempt: self.attempt,
-                lease: self.lease,
+                fencing_token: self.fencing_token,
                 digest: self.digest,
                 outcome: Outcome::Discarded,
             });

@@ -2,26 +2,26 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 use crate::{Digest, Outcome, Phase, Position, Report, TaskId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCompleted {
     pub task: TaskId,
-    pub lease: Position,
+    pub fencing_token: Position,
     pub digest: Digest,
     pub result: Arc<[u8]>,
 }
 
 impl TaskCompleted {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
-        let (slot, _) = at.leased_in_time(state, self.task, self.lease)?;
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
+        let (slot, _) = at.leased_in_time(state, self.task, self.fencing_token)?;
         state.change(slot, at, |task| {
             let outcome = Outcome::Completed;
             task.reports.push(Report {
                 attempt: task.attempt,
-                lease: self.lease,
+                fencing_token: self.fencing_token,
                 digest: self.digest,
                 outcome,
             });

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
-use crate::{Extras, Phase, Properties, QueueKey, Task, TaskId, Time};
+use crate::{Phase, Properties, QueueKey, Task, TaskId, TaskOptions, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskCreated {
@@ -14,15 +14,15 @@ pub struct TaskCreated {
     pub priority: i32,
     pub not_before: Option<Time>,
     pub properties: Arc<Properties>,
-    pub extras: Option<Arc<Extras>>,
+    pub options: Option<Arc<TaskOptions>>,
     /// The first waiter of an execution.
     pub operation: Option<Arc<str>>,
 }
 
 impl TaskCreated {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         if state.slot_of(self.task).is_some() {
-            return Err(at.illegal(format!("task {} exists already", self.task)));
+            return Err(at.invalid(format!("task {} exists already", self.task)));
         }
         let task = Task {
             id: self.task,
@@ -38,7 +38,7 @@ impl TaskCreated {
             reports: Vec::new(),
             last_error: None,
             properties: self.properties.clone(),
-            extras: self.extras.clone(),
+            options: self.options.clone(),
             operations: self.operation.iter().cloned().collect(),
         };
         state.insert(&self.queue, task);

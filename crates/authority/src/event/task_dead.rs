@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 use crate::{DeadReason, Digest, Outcome, Phase, Position, Report, TaskError, TaskId};
 
@@ -18,25 +18,25 @@ pub struct TaskDead {
 /// The report of a cancelled attempt, accepted with the end of the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadReport {
-    pub lease: Position,
+    pub fencing_token: Position,
     pub digest: Digest,
     pub error: TaskError,
 }
 
 impl TaskDead {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         let slot = match &self.report {
-            Some(report) => at.leased_in_time(state, self.task, report.lease)?.0,
+            Some(report) => at.leased_in_time(state, self.task, report.fencing_token)?.0,
             None => at.task(state, self.task)?,
         };
         if state.task_at(slot).is_final() {
-            return Err(at.illegal(format!("task {} is final already", self.task)));
+            return Err(at.invalid(format!("task {} is final already", self.task)));
         }
         state.change(slot, at, |task| {
             if let Some(report) = &self.report {
                 let outcome = Outcome::Dead(self.reason);
-                let (lease, digest) = (report.lease, report.digest);
-                task.reports.push(Report { attempt: task.attempt, lease, digest, outcome });
+                let (fencing_token, digest) = (report.fencing_token, report.digest);
+                task.reports.push(Report { attempt: task.attempt, fencing_token, digest, outcome });
                 task.last_error = Some(Box::new(report.error.clone()));
             }
             task.phase = Phase::Dead {

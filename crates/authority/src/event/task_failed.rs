@@ -1,13 +1,13 @@
 //! A worker with authority reported that its attempt failed. The event says what follows; replay runs no policy.
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::state::State;
 use crate::{Digest, Outcome, Phase, Position, Report, TaskError, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskFailed {
     pub task: TaskId,
-    pub lease: Position,
+    pub fencing_token: Position,
     pub digest: Digest,
     pub error: TaskError,
     pub next: NextStep,
@@ -20,10 +20,10 @@ pub enum NextStep {
 }
 
 impl TaskFailed {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
-        let (slot, task) = at.leased_in_time(state, self.task, self.lease)?;
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
+        let (slot, task) = at.leased_in_time(state, self.task, self.fencing_token)?;
         if task.cancel.is_some() && self.next != NextStep::Final {
-            return Err(at.illegal(format!("task {} is being cancelled and cannot wait again", self.task)));
+            return Err(at.invalid(format!("task {} is being cancelled and cannot wait again", self.task)));
         }
         let (outcome, phase) = match self.next {
             NextStep::RetryAt(time) => (
@@ -35,7 +35,7 @@ impl TaskFailed {
         state.change(slot, at, |task| {
             task.reports.push(Report {
                 attempt: task.attempt,
-                lease: self.lease,
+                fencing_token: self.fencing_token,
                 digest: self.digest,
                 outcome,
             });

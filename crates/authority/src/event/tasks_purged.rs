@@ -1,8 +1,8 @@
 //! Final tasks were forgotten after their retention.
 
-use super::{At, Illegal};
+use super::{At, InvalidTransition};
 use crate::TaskId;
-use crate::quirk::{self, Quirk};
+use crate::rules;
 use crate::state::State;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,11 +11,11 @@ pub struct TasksPurged {
 }
 
 impl TasksPurged {
-    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         for &id in &self.tasks {
             let slot = at.task(state, id)?;
-            if !state.task_at(slot).is_final() && !quirk::is(Quirk::WaitingTaskPurged) {
-                return Err(at.illegal(format!("task {id} is not final and cannot be purged")));
+            if !rules::may_be_purged(state.task_at(slot)) {
+                return Err(at.invalid(format!("task {id} is not final and cannot be purged")));
             }
         }
         for &id in &self.tasks {

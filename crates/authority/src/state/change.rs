@@ -2,31 +2,31 @@
 
 use std::sync::Arc;
 
-use super::keys::{Keys, Place};
-use super::line::Line;
+use super::keys::{Eligibility, IndexKeys};
+use super::queue_state::QueueState;
 use super::{Owner, Slot, State, TokenKey};
 use crate::event::At;
 use crate::{Position, QueueConfig, QueueKey, Task};
 
 impl State {
     pub(crate) fn insert(&mut self, key: &Arc<QueueKey>, task: Task) {
-        let line_id = self.line_id(key);
+        let queue_id = self.queue_id(key);
         let (id, created) = (task.id, task.created);
-        if let Some(old) = task.extras.as_ref().and_then(|extras| extras.redrive_of) {
+        if let Some(old) = task.options.as_ref().and_then(|options| options.redrive_of) {
             self.redrives.insert(old, id);
         }
         let slot = self.tasks.insert(task);
-        if self.line_of.len() <= slot.0 as usize {
-            self.line_of.resize(slot.0 as usize + 1, 0);
+        if self.queue_by_slot.len() <= slot.0 as usize {
+            self.queue_by_slot.resize(slot.0 as usize + 1, 0);
         }
-        self.line_of[slot.0 as usize] = line_id;
+        self.queue_by_slot[slot.0 as usize] = queue_id;
         self.ids.insert(id, slot);
-        let line = self.lines.get_mut(&line_id).expect("the line was just made");
-        line.created.insert((created, slot));
-        line.dedup_insert(&self.tasks, slot);
+        let queue = self.queues.get_mut(&queue_id).expect("the queue was just made");
+        queue.created.insert((created, slot));
+        queue.dedup_insert(&self.tasks, slot);
         let task = self.tasks.at(slot);
         self.bytes += task.bytes();
-        let keys = Keys::of(slot, task, self.ready_until);
+        let keys = IndexKeys::of(slot, task, self.ready_until);
         self.add_keys(slot, &keys);
     }
 
@@ -47,29 +47,29 @@ impl State {
     pub(crate) fn remove(&mut self, slot: Slot) {
         let keys = self.keys(slot);
         self.remove_keys(slot, &keys);
-        let line_id = self.line_of[slot.0 as usize];
-        let line = self.lines.get_mut(&line_id).expect("every task has its line");
+        let queue_id = self.queue_by_slot[slot.0 as usize];
+        let queue = self.queues.get_mut(&queue_id).expect("every task has its queue");
         let task = self.tasks.at(slot);
         let id = task.id;
         self.bytes -= task.bytes();
-        if let Some(old) = task.extras.as_ref().and_then(|extras| extras.redrive_of)
+        if let Some(old) = task.options.as_ref().and_then(|options| options.redrive_of)
             && self.redrives.get(&old) == Some(&id)
         {
             self.redrives.remove(&old);
         }
-        line.created.remove(&(task.created, slot));
-        line.dedup_remove(&self.tasks, slot);
+        queue.created.remove(&(task.created, slot));
+        queue.dedup_remove(&self.tasks, slot);
         self.ids.remove(id, slot);
         self.tasks.remove(slot);
-        self.drop_if_unused(line_id);
+        self.drop_if_unused(queue_id);
     }
 
     pub(crate) fn configure(&mut self, key: &Arc<QueueKey>, config: QueueConfig, position: Position) {
-        let id = self.line_id(key);
-        let line = self.lines.get_mut(&id).expect("the line was just made");
-        line.settings = config.settings(&key.name);
-        line.config = config;
-        line.configured = Some(position);
+        let id = self.queue_id(key);
+        let queue = self.queues.get_mut(&id).expect("the queue was just made");
+        queue.settings = config.settings(&key.name);
+        queue.config = config;
+        queue.configured = Some(position);
     }
 
     pub(crate) fn set_owner(&mut self, epoch: u64, node: Arc<str>, since: Position) {
@@ -80,18 +80,19 @@ impl State {
         self.token_key = Some(TokenKey { id, since });
     }
 
-    fn keys(&self, slot: Slot) -> Keys {
-        Keys::of(slot, self.tasks.at(slot), self.ready_until)
+    fn keys(&self, slot: Slot) -> IndexKeys {
+        IndexKeys::of(slot, self.tasks.at(slot), self.ready_until)
     }
 
-    fn add_keys(&mut self, slot: Slot, keys: &Keys) {
-        let line = self.lines.get_mut(&self.line_of[slot.0 as usize]).expect("every task has its line");
-        *line.count_mut(keys.state) += 1;
-        match keys.place {
-            Place::Nowhere => {}
-            Place::Ready(turn) => line.ready.insert(&self.tasks.at(slot).properties, turn),
-            Place::Delayed(time, _) => {
-                line.delayed += 1;
+    fn add_keys(&mut self, slot: Slot, keys: &IndexKeys) {
+        let queue =
+            self.queues.get_mut(&self.queue_by_slot[slot.0 as usize]).expect("every task has its queue");
+        *queue.count_mut(keys.state) += 1;
+        match keys.eligibility {
+            Eligibility::NotLeasable => {}
+            Eligibility::Ready(entry) => queue.ready.insert(&self.tasks.at(slot).properties, entry),
+            Eligibility::Delayed(time, _) => {
+                queue.delayed += 1;
                 self.delayed.insert((time, slot));
             }
         }
@@ -99,10 +100,10 @@ impl State {
             // Events come in order, so the newest end goes to the back. Only a snapshot brings them unordered, and
             // `Restore::finish` sorts them; the records of its window end some tasks before others in it.
             let at = match self.position < self.window_end {
-                true => line.ended.partition_point(|ended| *ended < (position, slot)),
-                false => line.ended.len(),
+                true => queue.ended.partition_point(|ended| *ended < (position, slot)),
+                false => queue.ended.len(),
             };
-            line.ended.insert(at, (position, slot));
+            queue.ended.insert(at, (position, slot));
         }
         if let Some(due) = keys.due {
             self.due.insert((due, slot));
@@ -112,23 +113,24 @@ impl State {
         }
     }
 
-    fn remove_keys(&mut self, slot: Slot, keys: &Keys) {
-        let line = self.lines.get_mut(&self.line_of[slot.0 as usize]).expect("every task has its line");
-        *line.count_mut(keys.state) -= 1;
-        match keys.place {
-            Place::Nowhere => {}
-            Place::Ready(turn) => line.ready.remove(&self.tasks.at(slot).properties, turn),
-            Place::Delayed(time, _) => {
-                line.delayed -= 1;
+    fn remove_keys(&mut self, slot: Slot, keys: &IndexKeys) {
+        let queue =
+            self.queues.get_mut(&self.queue_by_slot[slot.0 as usize]).expect("every task has its queue");
+        *queue.count_mut(keys.state) -= 1;
+        match keys.eligibility {
+            Eligibility::NotLeasable => {}
+            Eligibility::Ready(entry) => queue.ready.remove(&self.tasks.at(slot).properties, entry),
+            Eligibility::Delayed(time, _) => {
+                queue.delayed -= 1;
                 self.delayed.remove(&(time, slot));
             }
         }
         if let Some(position) = keys.ended {
-            match line.ended.front() {
-                Some(front) if *front == (position, slot) => drop(line.ended.pop_front()),
+            match queue.ended.front() {
+                Some(front) if *front == (position, slot) => drop(queue.ended.pop_front()),
                 _ => {
-                    if let Ok(at) = line.ended.binary_search(&(position, slot)) {
-                        line.ended.remove(at);
+                    if let Ok(at) = queue.ended.binary_search(&(position, slot)) {
+                        queue.ended.remove(at);
                     }
                 }
             }
@@ -141,22 +143,22 @@ impl State {
         }
     }
 
-    fn line_id(&mut self, key: &Arc<QueueKey>) -> u32 {
-        if let Some(&id) = self.line_ids.get(key) {
+    fn queue_id(&mut self, key: &Arc<QueueKey>) -> u32 {
+        if let Some(&id) = self.queue_ids.get(key) {
             return id;
         }
-        let id = self.next_line;
-        self.next_line += 1;
-        self.line_ids.insert(key.clone(), id);
-        self.lines.insert(id, Line::new(key.clone()));
+        let id = self.next_queue_id;
+        self.next_queue_id += 1;
+        self.queue_ids.insert(key.clone(), id);
+        self.queues.insert(id, QueueState::new(key.clone()));
         id
     }
 
     fn drop_if_unused(&mut self, id: u32) {
-        if self.lines.get(&id).is_some_and(Line::is_unused)
-            && let Some(line) = self.lines.remove(&id)
+        if self.queues.get(&id).is_some_and(QueueState::is_unused)
+            && let Some(queue) = self.queues.remove(&id)
         {
-            self.line_ids.remove(&line.key);
+            self.queue_ids.remove(&queue.key);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::keys::{Keys, Place};
+use super::keys::{Eligibility, IndexKeys};
 use super::{Slot, State};
 use crate::{Outcome, Phase, TaskState, Time};
 
@@ -24,8 +24,11 @@ impl State {
         // Invariant 2: LEASED has exactly one lease, granted by a record of this task.
         if let Phase::Leased(lease) = &task.phase {
             ensure(task.attempt > 0, "is leased without an attempt")?;
-            ensure(lease.number > task.created && lease.number <= task.last, "has a lease out of range")?;
-            ensure(task.report_of(lease.number).is_none(), "has a report on its live lease")?;
+            ensure(
+                lease.fencing_token > task.created && lease.fencing_token <= task.last,
+                "has a lease out of range",
+            )?;
+            ensure(task.report_of(lease.fencing_token).is_none(), "has a report on its live lease")?;
         }
         // Invariant 4: at most one report was accepted as the end, and it is the end that the task shows.
         let ends: Vec<Outcome> = task
@@ -49,7 +52,7 @@ impl State {
             task.cancel.is_none() || task.state() != TaskState::Waiting,
             "waits although it is being cancelled",
         )?;
-        let leases: BTreeSet<_> = task.reports.iter().map(|report| report.lease).collect();
+        let leases: BTreeSet<_> = task.reports.iter().map(|report| report.fencing_token).collect();
         ensure(leases.len() == task.reports.len(), "has two reports on one lease")?;
         ensure(
             task.reports.iter().all(|report| report.attempt <= task.attempt),
@@ -63,8 +66,8 @@ impl State {
         for (_, task) in self.tasks.iter() {
             if let Some(lease) = task.lease() {
                 ensure(
-                    numbers.insert(lease.number),
-                    &format!("lease {} belongs to two tasks", lease.number),
+                    numbers.insert(lease.fencing_token),
+                    &format!("lease {} belongs to two tasks", lease.fencing_token),
                 )?;
             }
         }
@@ -78,20 +81,20 @@ impl State {
         let (mut ready, mut ended, mut created) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let (mut bytes, mut redrives) = (0, BTreeMap::new());
         for (slot, task) in self.tasks.iter() {
-            let line = self.line_of[slot.0 as usize];
-            let keys = Keys::of(slot, task, self.ready_until);
-            *counts.entry((line, keys.state)).or_default() += 1;
+            let queue = self.queue_by_slot[slot.0 as usize];
+            let keys = IndexKeys::of(slot, task, self.ready_until);
+            *counts.entry((queue, keys.state)).or_default() += 1;
             due.extend(keys.due.map(|time: Time| (time, slot)));
             workers.extend(keys.worker.map(|worker| (worker, slot)));
-            ended.extend(keys.ended.map(|position| (line, position, slot)));
-            created.insert((line, task.created, slot));
-            match keys.place {
-                Place::Nowhere => {}
-                Place::Ready(turn) => drop(ready.insert((line, task.properties.clone(), turn))),
-                Place::Delayed(time, _) => drop(delayed.insert((time, slot))),
+            ended.extend(keys.ended.map(|position| (queue, position, slot)));
+            created.insert((queue, task.created, slot));
+            match keys.eligibility {
+                Eligibility::NotLeasable => {}
+                Eligibility::Ready(entry) => drop(ready.insert((queue, task.properties.clone(), entry))),
+                Eligibility::Delayed(time, _) => drop(delayed.insert((time, slot))),
             }
             bytes += task.bytes();
-            if let Some(old) = task.extras.as_ref().and_then(|extras| extras.redrive_of) {
+            if let Some(old) = task.options.as_ref().and_then(|options| options.redrive_of) {
                 redrives.insert(old, task.id);
             }
         }
@@ -101,19 +104,23 @@ impl State {
         ensure(redrives == self.redrives, "the redrive index differs from the tasks")?;
         ensure(bytes == self.bytes, "the byte count differs from the tasks")?;
         ensure(self.ids.len() == self.tasks.len(), "the id index differs from the tasks")?;
-        let (mut line_ready, mut line_ended, mut line_created) =
+        let (mut queue_ready, mut queue_ended, mut queue_created) =
             (BTreeSet::new(), Vec::new(), BTreeSet::new());
-        for (id, line) in &self.lines {
-            line_ready.extend(line.ready.iter().map(|(properties, turn)| (*id, properties.clone(), *turn)));
-            line_ended.extend(line.ended.iter().map(|(position, slot)| (*id, *position, *slot)));
-            line_created.extend(line.created.iter().map(|(position, slot)| (*id, *position, *slot)));
-            ensure(line.ready.kinds_are_right(), "the heads for a kind of worker differ from the classes")?;
-            ensure(line.ready.iter().count() == line.ready.len(), "the ready count differs")?;
-            ensure(!line.is_unused(), "an unused queue was kept")?;
-            let slots = line.created.iter().map(|(_, slot)| self.tasks.at(*slot));
+        for (id, queue) in &self.queues {
+            queue_ready
+                .extend(queue.ready.iter().map(|(properties, entry)| (*id, properties.clone(), *entry)));
+            queue_ended.extend(queue.ended.iter().map(|(position, slot)| (*id, *position, *slot)));
+            queue_created.extend(queue.created.iter().map(|(position, slot)| (*id, *position, *slot)));
+            ensure(
+                queue.ready.worker_profiles_match_scan(),
+                "the heads of a worker profile differ from the requirement sets",
+            )?;
+            ensure(queue.ready.iter().count() == queue.ready.len(), "the ready count differs")?;
+            ensure(!queue.is_unused(), "an unused queue was kept")?;
+            let slots = queue.created.iter().map(|(_, slot)| self.tasks.at(*slot));
             let with_key =
-                slots.filter(|task| task.extras.as_ref().is_some_and(|extras| extras.dedup.is_some()));
-            ensure(with_key.count() == line.dedup_len(), "the dedup index differs from the tasks")?;
+                slots.filter(|task| task.options.as_ref().is_some_and(|options| options.dedup.is_some()));
+            ensure(with_key.count() == queue.dedup_len(), "the dedup index differs from the tasks")?;
             for state in [
                 TaskState::Waiting,
                 TaskState::Leased,
@@ -122,15 +129,15 @@ impl State {
                 TaskState::Dead,
             ] {
                 let scanned = counts.get(&(*id, state)).copied().unwrap_or(0);
-                ensure(scanned == line.count(state), "a count by state differs from the tasks")?;
+                ensure(scanned == queue.count(state), "a count by state differs from the tasks")?;
             }
         }
-        ensure(line_ready == ready, "the ready index differs from the tasks")?;
+        ensure(queue_ready == ready, "the ready index differs from the tasks")?;
         ensure(
-            line_ended.iter().copied().eq(ended),
+            queue_ended.iter().copied().eq(ended),
             "the ended index differs from the tasks or is out of order",
         )?;
-        ensure(line_created == created, "the created index differs from the tasks")
+        ensure(queue_created == created, "the created index differs from the tasks")
     }
 }
 

@@ -3,15 +3,15 @@
 
 use std::sync::Arc;
 
-use super::ready::Turn;
+use super::ready::QueueEntry;
 use super::slab::Slot;
-use crate::quirk::{self, Quirk};
+use crate::rules;
 use crate::{Phase, Position, Task, TaskState, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keys {
+pub struct IndexKeys {
     pub state: TaskState,
-    pub place: Place,
+    pub eligibility: Eligibility,
     /// When a tick must look at the task.
     pub due: Option<Time>,
     pub worker: Option<Arc<str>>,
@@ -20,18 +20,18 @@ pub struct Keys {
 
 /// Where a task waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    Nowhere,
-    Ready(Turn),
-    Delayed(Time, Turn),
+pub enum Eligibility {
+    NotLeasable,
+    Ready(QueueEntry),
+    Delayed(Time, QueueEntry),
 }
 
-impl Keys {
+impl IndexKeys {
     /// `ready_until` is the time up to which delayed tasks have become ready.
-    pub fn of(slot: Slot, task: &Task, ready_until: Time) -> Keys {
-        Keys {
+    pub fn of(slot: Slot, task: &Task, ready_until: Time) -> IndexKeys {
+        IndexKeys {
             state: task.state(),
-            place: place(slot, task, ready_until),
+            eligibility: eligibility(slot, task, ready_until),
             due: due(task),
             worker: task.lease().map(|lease| lease.worker.clone()),
             ended: task.ended().map(|(_, position)| position),
@@ -39,18 +39,17 @@ impl Keys {
     }
 }
 
-fn place(slot: Slot, task: &Task, ready_until: Time) -> Place {
-    let Phase::Waiting { since, not_before, exhausted: false } = task.phase else { return Place::Nowhere };
-    if task.attempt > 0 && quirk::is(Quirk::RequeueForgotten) {
-        return Place::Nowhere;
+fn eligibility(slot: Slot, task: &Task, ready_until: Time) -> Eligibility {
+    let Phase::Waiting { since, not_before, exhausted: false } = task.phase else {
+        return Eligibility::NotLeasable;
+    };
+    if !rules::is_queued_again(task) {
+        return Eligibility::NotLeasable;
     }
-    let since = if quirk::is(Quirk::ReadyOrderReversed) { Position(u64::MAX - since.0) } else { since };
-    let turn = Turn { priority: task.priority, since, slot };
+    let entry = QueueEntry { priority: task.priority, since: rules::queue_order(since), slot };
     match not_before {
-        Some(time) if time > ready_until && !quirk::is(Quirk::RetryDelayIgnored) => {
-            Place::Delayed(time, turn)
-        }
-        _ => Place::Ready(turn),
+        Some(time) if rules::is_delayed(time, ready_until) => Eligibility::Delayed(time, entry),
+        _ => Eligibility::Ready(entry),
     }
 }
 

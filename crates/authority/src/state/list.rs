@@ -30,7 +30,7 @@ impl State {
         let from = QueueKey { scope: scope.clone(), name: start.cloned().unwrap_or_else(|| Arc::from("")) };
         let mut page = ListPage { tasks: Vec::new(), next: None };
         let mut looked_at = 0;
-        for (key, id) in self.line_ids.range::<QueueKey, _>(&from..) {
+        for (key, id) in self.queue_ids.range::<QueueKey, _>(&from..) {
             if key.scope != *scope || queue.is_some_and(|queue| *queue != key.name) {
                 break;
             }
@@ -38,7 +38,7 @@ impl State {
                 Some((name, position)) if *name == key.name => *position,
                 _ => Position(u64::MAX),
             };
-            let older = self.lines[id].created.range(..(end, super::Slot(0)));
+            let older = self.queues[id].created.range(..(end, super::Slot(0)));
             for (position, slot) in older.rev() {
                 looked_at += 1;
                 if state.is_none_or(|state| state == self.tasks.at(*slot).state()) {

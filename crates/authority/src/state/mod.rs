@@ -6,28 +6,29 @@ mod ended;
 mod id_index;
 mod invariants;
 mod keys;
-mod line;
 mod list;
+mod queue_state;
 
 mod ready;
 mod restore;
 mod slab;
 
 pub use list::ListPage;
+pub(crate) use ready::{QueueEntry, ReadyIndex};
 pub use restore::Restore;
 pub use slab::Slot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::event::{At, Event, Illegal};
+use crate::event::{At, Event, InvalidTransition};
 use crate::{
     HeldLease, LeaseRef, Position, Properties, PushTarget, QueueKey, QueueView, Scope, Task, TaskId,
     TaskState, TaskView, Time,
 };
 use id_index::IdIndex;
-use keys::{Keys, Place};
-use line::Line;
+use keys::{Eligibility, IndexKeys};
+use queue_state::QueueState;
 use slab::Slab;
 
 #[derive(Debug, Default)]
@@ -40,11 +41,11 @@ pub struct State {
     window_end: Position,
     tasks: Slab,
     ids: IdIndex,
-    lines: BTreeMap<u32, Line>,
-    line_ids: BTreeMap<Arc<QueueKey>, u32>,
-    next_line: u32,
-    /// The line of each task, by slot.
-    line_of: Vec<u32>,
+    queues: BTreeMap<u32, QueueState>,
+    queue_ids: BTreeMap<Arc<QueueKey>, u32>,
+    next_queue_id: u32,
+    /// The queue of each task, by slot.
+    queue_by_slot: Vec<u32>,
     delayed: BTreeSet<(Time, Slot)>,
     due: BTreeSet<(Time, Slot)>,
     /// Leased tasks by the worker's name, over all tenants; see `leases_of`.
@@ -134,39 +135,42 @@ impl State {
     /// Whether the task may be leased now.
     pub fn is_ready(&self, id: TaskId) -> bool {
         self.slot_of(id).is_some_and(|slot| {
-            matches!(Keys::of(slot, self.tasks.at(slot), self.ready_until).place, Place::Ready(_))
+            matches!(
+                IndexKeys::of(slot, self.tasks.at(slot), self.ready_until).eligibility,
+                Eligibility::Ready(_)
+            )
         })
     }
 
     pub fn queue_of(&self, id: TaskId) -> Option<&Arc<QueueKey>> {
-        self.slot_of(id).map(|slot| &self.line(slot).key)
+        self.slot_of(id).map(|slot| &self.queue_at(slot).key)
     }
 
     pub fn queue_view(&self, key: &QueueKey) -> Option<QueueView> {
-        self.line_of_key(key).map(|line| self.show(line))
+        self.queue_by_key(key).map(|queue| self.to_view(queue))
     }
 
     /// The queues of a scope, by name.
     pub fn queue_views(&self, scope: &Scope) -> Vec<QueueView> {
-        let mine = self.line_ids.iter().filter(|(key, _)| key.scope == *scope);
-        mine.map(|(_, id)| self.show(&self.lines[id])).collect()
+        let mine = self.queue_ids.iter().filter(|(key, _)| key.scope == *scope);
+        mine.map(|(_, id)| self.to_view(&self.queues[id])).collect()
     }
 
     /// All queues, by name, over all scopes.
     pub fn all_queue_views(&self) -> impl Iterator<Item = QueueView> {
-        self.line_ids.values().map(|id| self.show(&self.lines[id]))
+        self.queue_ids.values().map(|id| self.to_view(&self.queues[id]))
     }
 
     /// The scopes that have a queue of this name.
     pub fn scopes_with(&self, queue: &str) -> Vec<Scope> {
-        let named = self.line_ids.keys().filter(|key| *key.name == *queue);
+        let named = self.queue_ids.keys().filter(|key| *key.name == *queue);
         named.map(|key| key.scope.clone()).collect()
     }
 
     /// The queues whose tasks are pushed, by name, over all scopes.
     pub fn push_targets(&self) -> Vec<(Arc<QueueKey>, Arc<PushTarget>)> {
-        let lines = self.line_ids.iter().map(|(key, id)| (key, &self.lines[id]));
-        lines.filter_map(|(key, line)| Some((key.clone(), line.config.push.clone()?))).collect()
+        let queues = self.queue_ids.iter().map(|(key, id)| (key, &self.queues[id]));
+        queues.filter_map(|(key, queue)| Some((key.clone(), queue.config.push.clone()?))).collect()
     }
 
     /// When time alone next changes something: a tick is due, or a delayed task becomes ready.
@@ -186,12 +190,13 @@ impl State {
                 break;
             }
             self.delayed.pop_first();
-            let line = self.lines.get_mut(&self.line_of[slot.0 as usize]).expect("every task has its line");
-            line.delayed -= 1;
+            let queue =
+                self.queues.get_mut(&self.queue_by_slot[slot.0 as usize]).expect("every task has its queue");
+            queue.delayed -= 1;
             let task = self.tasks.at(slot);
-            if let Place::Ready(turn) = Keys::of(slot, task, self.ready_until).place {
-                line.ready.insert(&task.properties, turn);
-                queues.insert(line.key.clone());
+            if let Eligibility::Ready(entry) = IndexKeys::of(slot, task, self.ready_until).eligibility {
+                queue.ready.insert(&task.properties, entry);
+                queues.insert(queue.key.clone());
             }
         }
         queues
@@ -204,38 +209,44 @@ impl State {
 
     /// How many tasks of a scope a worker holds.
     pub fn lease_count(&self, scope: &Scope, worker: &Arc<str>) -> usize {
-        self.leases_of(&scope.tenant, worker).filter(|slot| self.line(*slot).key.scope == *scope).count()
+        self.leases_of(&scope.tenant, worker).filter(|slot| self.queue_at(*slot).key.scope == *scope).count()
     }
 
     /// What a worker holds in a scope.
     pub fn leases_held(&self, scope: &Scope, worker: &Arc<str>) -> Vec<HeldLease> {
-        let mine = self.leases_of(&scope.tenant, worker).filter(|slot| self.line(*slot).key.scope == *scope);
+        let mine =
+            self.leases_of(&scope.tenant, worker).filter(|slot| self.queue_at(*slot).key.scope == *scope);
         mine.filter_map(|slot| {
             let task = self.tasks.at(slot);
             let lease = task.lease()?;
             let (scope, worker) = (scope.clone(), worker.clone());
-            let lease_ref =
-                LeaseRef { scope, worker, task: task.id, attempt: task.attempt, lease: lease.number };
+            let lease_ref = LeaseRef {
+                scope,
+                worker,
+                task: task.id,
+                attempt: task.attempt,
+                fencing_token: lease.fencing_token,
+            };
             Some(HeldLease { lease: lease_ref, session: lease.session.clone() })
         })
         .collect()
     }
 
-    /// Builds the index for a kind of worker in these queues, which may be lost at any time.
-    pub fn know_kind(&mut self, scope: &Scope, queues: &[Arc<str>], offered: &Arc<Properties>) {
+    /// Builds the index for a worker profile in these queues. The index may be dropped at any time.
+    pub fn index_worker_profile(&mut self, scope: &Scope, queues: &[Arc<str>], offered: &Arc<Properties>) {
         for name in queues {
             let key = QueueKey { scope: scope.clone(), name: name.clone() };
-            if let Some(line) = self.line_ids.get(&key).and_then(|id| self.lines.get_mut(id)) {
-                line.ready.know_kind(offered);
+            if let Some(queue) = self.queue_ids.get(&key).and_then(|id| self.queues.get_mut(id)) {
+                queue.ready.index_worker_profile(offered);
             }
         }
     }
 
     /// Applies the event at the next position. On `Err` nothing has changed.
-    pub fn apply(&mut self, time: Time, event: &Event) -> Result<Position, Illegal> {
+    pub fn apply(&mut self, time: Time, event: &Event) -> Result<Position, InvalidTransition> {
         let at = At { position: self.position.next(), time };
         if time < self.time {
-            return Err(at.illegal(format!("time falls from {} to {time}", self.time)));
+            return Err(at.invalid(format!("time falls from {} to {time}", self.time)));
         }
         if at.position > self.window_end {
             event.apply(self, at)?;
@@ -253,31 +264,33 @@ impl State {
 
     /// The task, if it is in this scope. A foreign task and an absent one look the same.
     pub(crate) fn find(&self, scope: &Scope, id: TaskId) -> Option<Slot> {
-        self.slot_of(id).filter(|slot| self.line(*slot).key.scope == *scope)
+        self.slot_of(id).filter(|slot| self.queue_at(*slot).key.scope == *scope)
     }
 
     pub(crate) fn task_at(&self, slot: Slot) -> &Task {
         self.tasks.at(slot)
     }
 
-    pub(crate) fn line(&self, slot: Slot) -> &Line {
-        &self.lines[&self.line_of[slot.0 as usize]]
+    pub(crate) fn queue_at(&self, slot: Slot) -> &QueueState {
+        &self.queues[&self.queue_by_slot[slot.0 as usize]]
     }
 
-    pub(crate) fn line_of_key(&self, key: &QueueKey) -> Option<&Line> {
-        self.line_ids.get(key).map(|id| &self.lines[id])
+    pub(crate) fn queue_by_key(&self, key: &QueueKey) -> Option<&QueueState> {
+        self.queue_ids.get(key).map(|id| &self.queues[id])
     }
 
-    pub(crate) fn queues(&self) -> usize {
-        self.lines.len()
+    pub(crate) fn queue_count(&self) -> usize {
+        self.queues.len()
     }
 
     pub(crate) fn dedup(&self, key: &QueueKey, dedup_key: &str) -> Option<Slot> {
-        self.line_of_key(key)?.dedup_get(&self.tasks, dedup_key)
+        self.queue_by_key(key)?.dedup_get(&self.tasks, dedup_key)
     }
 
     pub(crate) fn view_at(&self, slot: Slot) -> TaskView {
-        TaskView { queue: self.line(slot).key.clone(), task: self.tasks.at(slot).clone() }
+        let (task, queue) = (self.tasks.at(slot), self.queue_at(slot));
+        let settings = task.settings(&queue.settings);
+        TaskView { queue: queue.key.clone(), task: task.clone(), settings }
     }
 
     pub(crate) fn redrive_of(&self, id: TaskId) -> Option<TaskId> {
@@ -300,21 +313,21 @@ impl State {
             .range(from..)
             .take_while(move |(name, _)| name == worker)
             .map(|(_, slot)| *slot)
-            .filter(move |slot| *self.line(*slot).key.scope.tenant == *tenant)
+            .filter(move |slot| *self.queue_at(*slot).key.scope.tenant == *tenant)
     }
 
-    fn show(&self, line: &Line) -> QueueView {
+    fn to_view(&self, queue: &QueueState) -> QueueView {
         QueueView {
-            key: line.key.clone(),
-            config: line.config.clone(),
-            settings: line.settings.clone(),
-            waiting: line.count(TaskState::Waiting),
-            delayed: line.delayed as u64,
-            leased: line.count(TaskState::Leased),
-            completed: line.count(TaskState::Completed),
-            failed: line.count(TaskState::Failed),
-            dead: line.count(TaskState::Dead),
-            oldest_waiting: line.ready.oldest().map(|turn| self.tasks.at(turn.slot).created_at),
+            key: queue.key.clone(),
+            config: queue.config.clone(),
+            settings: queue.settings.clone(),
+            waiting: queue.count(TaskState::Waiting),
+            delayed: queue.delayed as u64,
+            leased: queue.count(TaskState::Leased),
+            completed: queue.count(TaskState::Completed),
+            failed: queue.count(TaskState::Failed),
+            dead: queue.count(TaskState::Dead),
+            oldest_waiting: queue.ready.oldest().map(|entry| self.tasks.at(entry.slot).created_at),
         }
     }
 }

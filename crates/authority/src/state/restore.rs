@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::{Owner, State, TokenKey};
-use crate::event::{At, Event, Illegal, TasksPurged};
-use crate::quirk::{self, Quirk};
+use crate::event::{At, Event, InvalidTransition, TasksPurged};
+use crate::rules;
 use crate::{Position, QueueConfig, QueueKey, Task, TaskId, Time};
 
 pub struct Restore {
@@ -21,9 +21,9 @@ impl Restore {
         Restore { state: State { position: begin, time, ..State::default() } }
     }
 
-    pub fn task(&mut self, queue: &Arc<QueueKey>, task: Task) -> Result<(), Illegal> {
+    pub fn task(&mut self, queue: &Arc<QueueKey>, task: Task) -> Result<(), InvalidTransition> {
         if self.state.slot_of(task.id).is_some() {
-            return Err(Illegal {
+            return Err(InvalidTransition {
                 position: task.last,
                 what: format!("task {} is in the snapshot twice", task.id),
             });
@@ -33,8 +33,7 @@ impl Restore {
     }
 
     pub fn queue(&mut self, key: &Arc<QueueKey>, config: QueueConfig, configured: Position) {
-        let config = if quirk::is(Quirk::SettingsLostAtRestore) { QueueConfig::default() } else { config };
-        self.state.configure(key, config, configured);
+        self.state.configure(key, rules::restored_config(config), configured);
     }
 
     pub fn owner(&mut self, owner: Owner) {
@@ -47,10 +46,10 @@ impl Restore {
 
     /// The state, ready for the records after `begin`. Until `end` they may be part of it already.
     pub fn finish(mut self, end: Position) -> State {
-        for line in self.state.lines.values_mut() {
-            line.ended.make_contiguous().sort_unstable();
+        for queue in self.state.queues.values_mut() {
+            queue.ended.make_contiguous().sort_unstable();
         }
-        if quirk::is(Quirk::TimersLostAtRestore) {
+        if !rules::restores_timers() {
             self.state.due.clear();
         }
         self.state.window_end = end;
@@ -67,18 +66,18 @@ impl State {
     /// The task in a slot, with its queue, if there is one.
     pub fn in_slot(&self, slot: u32) -> Option<(&Arc<QueueKey>, &Task)> {
         let slot = super::Slot(slot);
-        self.tasks.get(slot).map(|task| (&self.line(slot).key, task))
+        self.tasks.get(slot).map(|task| (&self.queue_at(slot).key, task))
     }
 
     /// The queues that were configured, by name.
     pub fn configured_queues(&self) -> impl Iterator<Item = (&Arc<QueueKey>, &QueueConfig, Position)> {
-        self.line_ids.iter().filter_map(|(key, id)| {
-            let line = &self.lines[id];
-            line.configured.map(|position| (key, &line.config, position))
+        self.queue_ids.iter().filter_map(|(key, id)| {
+            let queue = &self.queues[id];
+            queue.configured.map(|position| (key, &queue.config, position))
         })
     }
 
-    pub(super) fn apply_in_window(&mut self, event: &Event, at: At) -> Result<(), Illegal> {
+    pub(super) fn apply_in_window(&mut self, event: &Event, at: At) -> Result<(), InvalidTransition> {
         let seen = match event {
             Event::TasksPurged(purged) => {
                 // A task with a later record was created again after it was purged.
@@ -86,7 +85,9 @@ impl State {
                 let tasks = purged.tasks.iter().copied().filter(older).collect();
                 return Event::TasksPurged(TasksPurged { tasks }).apply(self, at);
             }
-            Event::QueueConfigured(event) => self.line_of_key(&event.queue).and_then(|line| line.configured),
+            Event::QueueConfigured(event) => {
+                self.queue_by_key(&event.queue).and_then(|queue| queue.configured)
+            }
             Event::TokenKeyRotated(_) => self.token_key.as_ref().map(|key| key.since),
             Event::OwnerTookOver(_) => self.owner.as_ref().map(|owner| owner.since),
             about_a_task => match about_a_task.task().and_then(|id| self.task(id)) {
@@ -95,7 +96,6 @@ impl State {
                 None => return Ok(()),
             },
         };
-        let again = seen.is_some_and(|seen| seen >= at.position) && !quirk::is(Quirk::WindowAppliedTwice);
-        if again { Ok(()) } else { event.apply(self, at) }
+        if rules::is_applied_already(seen, at.position) { Ok(()) } else { event.apply(self, at) }
     }
 }

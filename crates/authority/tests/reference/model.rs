@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use authority::command::*;
 use authority::{
-    Answer, Category, Command, DeadReason, Digest, Extras, LeaseRef, Outcome, Position, QueueSettings,
-    Rejection, TaskId, TaskState, Time,
+    Answer, Category, Command, DeadReason, Digest, LeaseRef, Outcome, Position, QueueSettings, Rejection,
+    TaskId, TaskOptions, TaskState, Time,
 };
 
 use super::notebook::{Check, Held, Model, Note, bounded, same};
@@ -97,13 +97,13 @@ impl Model {
     }
 
     fn submit(&mut self, command: &SubmitTask, answer: &SubmitAnswer, now: Time) -> Check {
-        let dedup = command.extras.as_ref().and_then(|extras| extras.dedup.as_ref());
+        let dedup = command.options.as_ref().and_then(|options| options.dedup.as_ref());
         let holder = self.tasks.iter().find(|note| {
-            let theirs = note.extras.dedup.as_ref().map(|dedup| &dedup.key);
+            let theirs = note.options.dedup.as_ref().map(|dedup| &dedup.key);
             note.queue == command.queue && dedup.is_some() && theirs == dedup.map(|dedup| &dedup.key)
         });
         if let Some(note) = holder {
-            return match (note.extras.dedup.as_ref() == dedup, answer) {
+            return match (note.options.dedup.as_ref() == dedup, answer) {
                 (true, SubmitAnswer::Existing(view)) => same(note.id, view.task.id),
                 (false, SubmitAnswer::DedupConflict(id)) => same(note.id, *id),
                 _ => Err(format!("{} holds the dedup key", note.id)),
@@ -118,7 +118,7 @@ impl Model {
             queue: command.queue.clone(),
             priority: command.priority,
             needs: command.properties.clone(),
-            extras: command.extras.as_deref().cloned().unwrap_or_default(),
+            options: command.options.as_deref().cloned().unwrap_or_default(),
             state: TaskState::Waiting,
             turn: self.turns,
             not_before: if command.delay_ms == 0 { Time::ZERO } else { now.plus_ms(command.delay_ms) },
@@ -147,7 +147,7 @@ impl Model {
         if !again.is_empty() {
             let mut told: Vec<_> = grants
                 .iter()
-                .map(|grant| (grant.task, grant.attempt, grant.lease, grant.expires_at))
+                .map(|grant| (grant.task, grant.attempt, grant.fencing_token, grant.expires_at))
                 .collect();
             again.sort();
             told.sort();
@@ -181,18 +181,18 @@ impl Model {
             && note.queue.name == *name
             && note.state == TaskState::Waiting
             && note.not_before <= now
-            && note.needs.fit(&command.properties)
+            && note.needs.satisfied_by(&command.properties)
     }
 
     fn grant(&mut self, at: usize, command: &LeaseTasks, grant: &Grant, now: Time) -> Check {
-        let length = self.tasks[at].extras.lease_ms.unwrap_or(self.settings(at).lease_ms);
+        let length = self.tasks[at].options.lease_ms.unwrap_or(self.settings(at).lease_ms);
         let note = &mut self.tasks[at];
         let until = bounded(note, now, now.plus_ms(length + length / 10));
         note.attempt += 1;
-        note.granted.push(grant.lease);
+        note.granted.push(grant.fencing_token);
         note.state = TaskState::Leased;
         note.lease = Some(Held {
-            number: grant.lease,
+            number: grant.fencing_token,
             worker: command.worker.clone(),
             session: command.session.clone(),
             request: command.request,
@@ -272,7 +272,7 @@ impl Model {
             }
         };
         if let Some(at) = self.in_scope(&lease.scope, lease.task) {
-            self.tasks[at].reports.push((lease.lease, digest, verdict));
+            self.tasks[at].reports.push((lease.fencing_token, digest, verdict));
         }
         verdict
     }
@@ -280,11 +280,11 @@ impl Model {
     /// What a report of this lease was told before, or that the worker now tells another story.
     fn reported(&self, lease: &LeaseRef, digest: Digest) -> Option<Verdict> {
         let note = &self.tasks[self.in_scope(&lease.scope, lease.task)?];
-        let (_, known, verdict) = note.reports.iter().find(|(number, ..)| *number == lease.lease)?;
-        let ours = note.granted.get(lease.attempt.checked_sub(1)? as usize) == Some(&lease.lease);
+        let (_, known, verdict) = note.reports.iter().find(|(number, ..)| *number == lease.fencing_token)?;
+        let ours = note.granted.get(lease.attempt.checked_sub(1)? as usize) == Some(&lease.fencing_token);
         Some(match (ours, *known == digest) {
             (false, _) => Verdict::Rejected(Rejection::NeverGranted),
-            (true, false) => Verdict::Rejected(Rejection::AnotherStory),
+            (true, false) => Verdict::Rejected(Rejection::ConflictingReport),
             (true, true) => *verdict,
         })
     }
@@ -305,7 +305,7 @@ impl Model {
         if !matches!(old.state, TaskState::Failed | TaskState::Dead) {
             return RedriveAnswer::NotADeadLetter(old.state);
         }
-        let again = self.tasks.iter().find(|note| note.extras.redrive_of == Some(old.id));
+        let again = self.tasks.iter().find(|note| note.options.redrive_of == Some(old.id));
         if let Some(again) = again {
             return RedriveAnswer::Existing(again.id);
         }
@@ -313,13 +313,14 @@ impl Model {
             return RedriveAnswer::Refused(Refusal::QueueFull { max });
         }
         self.turns += 1;
-        let extras = Extras { dedup: None, deadline: None, redrive_of: Some(old.id), ..old.extras.clone() };
+        let options =
+            TaskOptions { dedup: None, deadline: None, redrive_of: Some(old.id), ..old.options.clone() };
         let note = Note {
             id: command.id,
             queue: old.queue.clone(),
             needs: old.needs.clone(),
             priority: old.priority,
-            extras,
+            options,
             state: TaskState::Waiting,
             turn: self.turns,
             not_before: Time::ZERO,
@@ -341,16 +342,16 @@ impl Model {
         let at = self.in_scope(&lease.scope, lease.task).ok_or(Rejection::UnknownTask)?;
         let granted =
             (lease.attempt.checked_sub(1)).and_then(|index| self.tasks[at].granted.get(index as usize));
-        if granted != Some(&lease.lease) {
+        if granted != Some(&lease.fencing_token) {
             return Err(Rejection::NeverGranted);
         }
         match &self.tasks[at].lease {
-            Some(held) if held.number == lease.lease && held.worker != lease.worker => {
+            Some(held) if held.number == lease.fencing_token && held.worker != lease.worker => {
                 return Err(Rejection::WrongWorker);
             }
             _ => {}
         }
-        let current = self.tasks[at].lease.as_ref().is_some_and(|held| held.number == lease.lease);
+        let current = self.tasks[at].lease.as_ref().is_some_and(|held| held.number == lease.fencing_token);
         if !current {
             return Ok(None);
         }
@@ -372,7 +373,7 @@ fn judge_failure(command: &ReportFailure, note: &Note, settings: &QueueSettings,
     let used = note.attempt - note.releases;
     match note.stop {
         Some((_, reason)) if again || category == Category::Cancelled => Outcome::Dead(reason),
-        None if again && used < note.extras.max_attempts.unwrap_or(settings.max_attempts) => {
+        None if again && used < note.options.max_attempts.unwrap_or(settings.max_attempts) => {
             // Every draw of these histories is zero: the shortest wait that the jitter allows.
             let backoff = &settings.backoff;
             let wait_ms = (backoff.initial_ms << (used - 1).min(20)).min(backoff.max_ms);

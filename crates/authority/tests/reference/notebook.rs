@@ -5,8 +5,8 @@ use std::sync::Arc;
 use authority::Phase;
 use authority::command::Verdict;
 use authority::{
-    DeadReason, Digest, Extras, Position, Properties, QueueConfig, QueueKey, QueueSettings, Scope, State,
-    TaskId, TaskState, Time,
+    DeadReason, Digest, Position, Properties, QueueConfig, QueueKey, QueueSettings, Scope, State, TaskId,
+    TaskOptions, TaskState, Time,
 };
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ pub struct Note {
     pub queue: Arc<QueueKey>,
     pub priority: i32,
     pub needs: Arc<Properties>,
-    pub extras: Extras,
+    pub options: TaskOptions,
     pub state: TaskState,
     pub turn: u64,
     pub not_before: Time,
@@ -76,7 +76,7 @@ impl Model {
         for note in &self.tasks {
             let task = state.task(note.id).ok_or_else(|| format!("{} is missing", note.id))?;
             let (until, wait, reason) = match &task.phase {
-                Phase::Leased(lease) => (Some((lease.number, lease.expires_at)), None, None),
+                Phase::Leased(lease) => (Some((lease.fencing_token, lease.expires_at)), None, None),
                 Phase::Waiting { not_before, .. } => (None, *not_before, None),
                 Phase::Dead { reason, .. } => (None, None, Some(*reason)),
                 _ => (None, None, None),
@@ -122,7 +122,7 @@ impl Model {
         match note.stop {
             Some((until, _)) if held.until >= until => self.kill(at, DeadReason::CancelTimeout, now),
             Some((_, reason)) => self.kill(at, reason, now),
-            None if used >= note.extras.max_attempts.unwrap_or(settings.max_attempts) => {
+            None if used >= note.options.max_attempts.unwrap_or(settings.max_attempts) => {
                 self.kill(at, DeadReason::HeartbeatTimeout, now);
             }
             None if self.past_deadline(at, now) => self.kill(at, DeadReason::Deadline, now),
@@ -160,7 +160,7 @@ impl Model {
     }
 
     pub fn past_deadline(&self, at: usize, now: Time) -> bool {
-        self.tasks[at].extras.deadline.is_some_and(|deadline| now >= deadline)
+        self.tasks[at].options.deadline.is_some_and(|deadline| now >= deadline)
     }
 
     pub fn in_scope(&self, scope: &Scope, id: TaskId) -> Option<usize> {
@@ -186,7 +186,7 @@ impl Model {
 
 /// No lease passes the time limit of its attempt.
 pub fn bounded(note: &Note, granted: Time, until: Time) -> Time {
-    note.extras.timeout_ms.map_or(until, |timeout_ms| until.min(granted.plus_ms(timeout_ms)))
+    note.options.timeout_ms.map_or(until, |timeout_ms| until.min(granted.plus_ms(timeout_ms)))
 }
 
 pub type Check = Result<(), String>;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use authority::command::*;
 use authority::event::ReleaseCause;
 use authority::{
-    Answer, Category, Command, Dedup, Event, Extras, LeaseRef, QueueConfig, QueueKey, Scope, Time,
+    Answer, Category, Command, Dedup, Event, LeaseRef, QueueConfig, QueueKey, Scope, TaskOptions, Time,
 };
 use authority::{Position, TaskError, TaskId};
 
@@ -72,7 +72,7 @@ impl Script {
                     worker: event.worker.clone(),
                     task: event.task,
                     attempt: event.attempt,
-                    lease: Position(position),
+                    fencing_token: Position(position),
                 });
             }
         }
@@ -150,14 +150,14 @@ impl Script {
         let dedup = words
             .text("dedup")
             .map(|key| Dedup { key, content: commands::digest(words.take("content").unwrap_or("the same")) });
-        let extras = Extras {
+        let options = TaskOptions {
             dedup,
             deadline: words.number("deadline")?.map(Time),
             timeout_ms: words.number("timeoutMs")?,
             lease_ms: words.number("leaseMs")?,
             max_attempts: words.number("maxAttempts")?,
             backoff: words.backoff()?,
-            ..Extras::default()
+            ..TaskOptions::default()
         };
         let name = Arc::from(words.take("queue").unwrap_or("q"));
         Ok(Command::SubmitTask(Box::new(SubmitTask {
@@ -167,7 +167,7 @@ impl Script {
             priority: words.number("priority")?.unwrap_or(0),
             delay_ms: words.number("delayMs")?.unwrap_or(0),
             properties: words.properties("needs"),
-            extras: (extras != Extras::default()).then(|| Arc::new(extras)),
+            options: (options != TaskOptions::default()).then(|| Arc::new(options)),
             operation: words.text("operation"),
         })))
     }
@@ -213,7 +213,7 @@ impl Script {
             lease.task = self.names.task(task);
         }
         lease.attempt = words.number("attempt")?.unwrap_or(lease.attempt);
-        lease.lease = words.number("number")?.map_or(lease.lease, Position);
+        lease.fencing_token = words.number("number")?.map_or(lease.fencing_token, Position);
         if let Some(tenant) = words.text("tenant") {
             lease.scope.tenant = tenant;
         }
@@ -236,7 +236,7 @@ impl Names {
     }
 
     pub fn of_lease(&self, lease: Position) -> String {
-        match self.leases.iter().position(|known| known.lease == lease) {
+        match self.leases.iter().position(|known| known.fencing_token == lease) {
             Some(at) => format!("L{}", at + 1),
             None => format!("lease {lease}"),
         }

@@ -12,7 +12,7 @@ pub fn event(names: &Names, event: &Event) -> String {
     let rest = match event {
         Event::TaskCreated(event) => {
             let later = event.not_before.map(|time| format!(" not before {time}")).unwrap_or_default();
-            let redrive = event.extras.as_ref().and_then(|extras| extras.redrive_of);
+            let redrive = event.options.as_ref().and_then(|options| options.redrive_of);
             let redrive = redrive.map(|old| format!(" again for {}", names.of_task(old))).unwrap_or_default();
             format!(" {}{later}{redrive}", event.queue.name)
         }
@@ -20,7 +20,7 @@ pub fn event(names: &Names, event: &Event) -> String {
             format!(" attempt {} to {} until {}", event.attempt, event.worker, event.expires_at)
         }
         Event::LeaseExtended(event) => {
-            format!(" {} until {}", names.of_lease(event.lease), event.expires_at)
+            format!(" {} until {}", names.of_lease(event.fencing_token), event.expires_at)
         }
         Event::LeaseExpired(event) => {
             let cause = match event.cause {
@@ -28,12 +28,14 @@ pub fn event(names: &Names, event: &Event) -> String {
                 ExpiryCause::Timeout => "by timeout",
             };
             let last = if event.exhausted { ", the last" } else { "" };
-            format!(" {} {cause}{last}", names.of_lease(event.lease))
+            format!(" {} {cause}{last}", names.of_lease(event.fencing_token))
         }
-        Event::LeaseReleased(event) => format!(" {} {:?}", names.of_lease(event.lease), event.cause),
-        Event::AttemptStarted(event) => format!(" {} by {}", names.of_lease(event.lease), event.worker),
+        Event::LeaseReleased(event) => format!(" {} {:?}", names.of_lease(event.fencing_token), event.cause),
+        Event::AttemptStarted(event) => {
+            format!(" {} by {}", names.of_lease(event.fencing_token), event.worker)
+        }
         Event::TaskCompleted(event) => {
-            format!(" {} {}", names.of_lease(event.lease), String::from_utf8_lossy(&event.result))
+            format!(" {} {}", names.of_lease(event.fencing_token), String::from_utf8_lossy(&event.result))
         }
         Event::TaskFailed(event) => {
             let next = match event.next {
@@ -41,15 +43,15 @@ pub fn event(names: &Names, event: &Event) -> String {
                 NextStep::Final => "final".to_string(),
             };
             let error = format!("{} {}", event.error.category.name(), event.error.message);
-            format!(" {} {error}, {next}", names.of_lease(event.lease))
+            format!(" {} {error}, {next}", names.of_lease(event.fencing_token))
         }
         Event::TaskDead(event) => {
             let detail = event.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
-            let report = event.report.as_ref().map(|report| names.of_lease(report.lease));
+            let report = event.report.as_ref().map(|report| names.of_lease(report.fencing_token));
             let report = report.map(|lease| format!(" as {lease} reported")).unwrap_or_default();
             format!(" {}{detail}{report}", event.reason.name())
         }
-        Event::TaskCancelled(event) => format!(" {} discarded", names.of_lease(event.lease)),
+        Event::TaskCancelled(event) => format!(" {} discarded", names.of_lease(event.fencing_token)),
         Event::CancelRequested(event) => {
             format!(" {:?} ({}) until {}", event.cause, event.reason, event.grace_until)
         }
@@ -126,7 +128,12 @@ fn show_task(names: &Names, task: &Task) -> String {
             format!("WAITING{later}{}", if *exhausted { " exhausted" } else { "" })
         }
         Phase::Leased(lease) => {
-            format!("LEASED {} to {} until {}", names.of_lease(lease.number), lease.worker, lease.expires_at)
+            format!(
+                "LEASED {} to {} until {}",
+                names.of_lease(lease.fencing_token),
+                lease.worker,
+                lease.expires_at
+            )
         }
         Phase::Completed { at, result, .. } => {
             format!("COMPLETED at {at} {}", String::from_utf8_lossy(result))
@@ -143,7 +150,7 @@ fn show_task(names: &Names, task: &Task) -> String {
 }
 
 fn show_grant(names: &Names, grant: &Grant) -> String {
-    let lease = names.of_lease(grant.lease);
+    let lease = names.of_lease(grant.fencing_token);
     let (task, attempt, beat) = (names.of_task(grant.task), grant.attempt, grant.heartbeat_interval_ms);
     format!("{lease} {task} attempt {attempt} until {}, heartbeat every {beat}", grant.expires_at)
 }

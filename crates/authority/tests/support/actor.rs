@@ -5,8 +5,8 @@ use std::sync::Arc;
 use authority::command::*;
 use authority::event::ReleaseCause;
 use authority::{
-    Answer, Backoff, Category, Command, Dedup, Event, Extras, LeaseRef, Position, QueueConfig, QueueKey,
-    Scope, State, TaskId, Time,
+    Answer, Backoff, Category, Command, Dedup, Event, LeaseRef, Position, QueueConfig, QueueKey, Scope,
+    State, TaskId, TaskOptions, Time,
 };
 
 use super::{Prng, World, commands};
@@ -100,14 +100,14 @@ impl Actor {
             key: Arc::from(self.prng.pick(&["a", "b"])),
             content: commands::digest(self.prng.pick(&["x", "y"])),
         });
-        let extras = Extras {
+        let options = TaskOptions {
             dedup,
             deadline: self.prng.one_in(4).then(|| self.now.plus_ms(self.prng.below(600))),
             timeout_ms: self.prng.one_in(4).then(|| 50 + self.prng.below(300)),
             lease_ms: self.prng.one_in(4).then(|| 100 + self.prng.below(100)),
             max_attempts: self.prng.one_in(2).then(|| 1 + self.prng.below(3) as u32),
             backoff: None,
-            ..Extras::default()
+            ..TaskOptions::default()
         };
         let id = self.new_id();
         let name = Arc::from(self.prng.pick(&QUEUES));
@@ -118,7 +118,7 @@ impl Actor {
             priority: self.prng.below(3) as i32 - 1,
             delay_ms: if self.prng.one_in(3) { self.prng.below(200) } else { 0 },
             properties: commands::properties(self.prng.pick(&NEEDS)),
-            extras: (!self.prng.one_in(3)).then(|| Arc::new(extras)),
+            options: (!self.prng.one_in(3)).then(|| Arc::new(options)),
             operation: None,
         }))
     }
@@ -198,14 +198,14 @@ impl Actor {
         let known = if self.prng.one_in(4) { &self.leases[..] } else { &self.leases[newest..] };
         if known.is_empty() {
             let (scope, worker) = (self.scope(), Arc::from("w1"));
-            return LeaseRef { scope, worker, task: self.task(), attempt: 1, lease: Position(1) };
+            return LeaseRef { scope, worker, task: self.task(), attempt: 1, fencing_token: Position(1) };
         }
         let mut lease = known[self.prng.below(known.len() as u64) as usize].clone();
         match self.prng.below(24) {
             0 => lease.worker = Arc::from("thief"),
             1 => lease.scope = commands::scope_of("evil"),
             2 => lease.attempt += 1_000,
-            3 => lease.lease = Position(lease.lease.0 + 100_000),
+            3 => lease.fencing_token = Position(lease.fencing_token.0 + 100_000),
             _ => {}
         }
         lease

@@ -30,13 +30,18 @@ impl Auditor {
         };
         let Answer::Reported(verdict) = answer else { panic!("a report was answered {answer:?}") };
         if let Verdict::Committed(Outcome::Completed) = verdict {
-            let first = self.completions.entry(lease.task).or_insert((lease.lease, digest));
-            assert_eq!(*first, (lease.lease, digest), "two completions of {} were committed", lease.task);
+            let first = self.completions.entry(lease.task).or_insert((lease.fencing_token, digest));
+            assert_eq!(
+                *first,
+                (lease.fencing_token, digest),
+                "two completions of {} were committed",
+                lease.task
+            );
         }
         if matches!(verdict, Verdict::Rejected(_)) {
             return;
         }
-        let first = *self.told.entry((lease.task, lease.lease, digest)).or_insert(*verdict);
+        let first = *self.told.entry((lease.task, lease.fencing_token, digest)).or_insert(*verdict);
         assert_eq!(first, *verdict, "a repeat of the same report was told something else");
     }
 
@@ -52,10 +57,10 @@ impl Auditor {
                 for grant in grants {
                     let task = state.task(grant.task).expect("a task was granted");
                     let lease = task.lease().expect("what was granted is leased");
-                    let told = (grant.lease, grant.attempt, grant.expires_at, grant.granted_at);
-                    assert_eq!(told, (lease.number, task.attempt, lease.expires_at, lease.granted_at));
+                    let told = (grant.fencing_token, grant.attempt, grant.expires_at, grant.granted_at);
+                    assert_eq!(told, (lease.fencing_token, task.attempt, lease.expires_at, lease.granted_at));
                     assert_eq!((&lease.worker, &task.payload), (&asked.worker, &grant.payload));
-                    assert!(task.properties.fit(&asked.properties) || events.is_empty());
+                    assert!(task.properties.satisfied_by(&asked.properties) || events.is_empty());
                 }
             }
             Answer::Extended(ExtendAnswer::Extended { expires_at, cancel }) => {
@@ -106,7 +111,7 @@ fn check_attempts(event: &Event, before: &Task, after: &Task, position: Position
     let granted = matches!(event, Event::LeaseGranted(_));
     if granted {
         assert_eq!(before.state(), TaskState::Waiting, "a grant needs a waiting task");
-        assert_eq!(after.lease().map(|lease| lease.number), Some(position));
+        assert_eq!(after.lease().map(|lease| lease.fencing_token), Some(position));
     }
     assert_eq!(after.attempt, before.attempt + u32::from(granted), "attempts are grants");
     let released = matches!(event, Event::LeaseReleased(_));
@@ -134,16 +139,16 @@ fn check_ends(event: &Event, before: &Task, after: &Task, now: Time) {
 /// Only a lease in time may speak; only a lease past its time may expire.
 fn check_lease(event: &Event, before: &Task, now: Time) {
     let named = match event {
-        Event::TaskCompleted(event) => event.lease,
-        Event::TaskFailed(event) => event.lease,
-        Event::LeaseExtended(event) => event.lease,
-        Event::AttemptStarted(event) => event.lease,
-        Event::LeaseReleased(event) => event.lease,
-        Event::LeaseExpired(event) => event.lease,
+        Event::TaskCompleted(event) => event.fencing_token,
+        Event::TaskFailed(event) => event.fencing_token,
+        Event::LeaseExtended(event) => event.fencing_token,
+        Event::AttemptStarted(event) => event.fencing_token,
+        Event::LeaseReleased(event) => event.fencing_token,
+        Event::LeaseExpired(event) => event.fencing_token,
         _ => return,
     };
     let Phase::Leased(lease) = &before.phase else { panic!("{} of a task without a lease", event.name()) };
-    assert_eq!(lease.number, named, "{} under another lease", event.name());
+    assert_eq!(lease.fencing_token, named, "{} under another lease", event.name());
     let expired = matches!(event, Event::LeaseExpired(_));
     assert_eq!(
         now > lease.expires_at,

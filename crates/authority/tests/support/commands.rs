@@ -5,8 +5,8 @@ use std::sync::Arc;
 use authority::command::*;
 use authority::event::ReleaseCause;
 use authority::{
-    Backoff, Category, Command, Digest, Extras, LeaseRef, Properties, QueueConfig, QueueKey, Scope,
-    TaskError, TaskId,
+    Backoff, Category, Command, Digest, LeaseRef, Properties, QueueConfig, QueueKey, Scope, TaskError,
+    TaskId, TaskOptions,
 };
 
 pub fn scope() -> Scope {
@@ -43,7 +43,7 @@ pub fn submit_task(id: u128) -> SubmitTask {
         priority: 0,
         delay_ms: 0,
         properties: properties(&[]),
-        extras: None,
+        options: None,
         operation: None,
     }
 }
@@ -52,8 +52,8 @@ pub fn submit(id: u128) -> Command {
     Command::SubmitTask(Box::new(submit_task(id)))
 }
 
-pub fn submit_with(id: u128, extras: Extras) -> Command {
-    Command::SubmitTask(Box::new(SubmitTask { extras: Some(Arc::new(extras)), ..submit_task(id) }))
+pub fn submit_with(id: u128, options: TaskOptions) -> Command {
+    Command::SubmitTask(Box::new(SubmitTask { options: Some(Arc::new(options)), ..submit_task(id) }))
 }
 
 pub fn lease_tasks(worker: &str, max_tasks: usize) -> LeaseTasks {
@@ -78,7 +78,7 @@ pub fn reference(worker: &str, grant: &Grant) -> LeaseRef {
         worker: Arc::from(worker),
         task: grant.task,
         attempt: grant.attempt,
-        lease: grant.lease,
+        fencing_token: grant.fencing_token,
     }
 }
 

@@ -26,5 +26,10 @@ pub fn grant(task: TaskId, attempt: u32) -> Event {
 
 pub fn completed(lease: &LeaseRef) -> Event {
     let (digest, result) = (commands::digest("1"), Arc::from(*b"1"));
-    Event::TaskCompleted(TaskCompleted { task: lease.task, lease: lease.lease, digest, result })
+    Event::TaskCompleted(TaskCompleted {
+        task: lease.task,
+        fencing_token: lease.fencing_token,
+        digest,
+        result,
+    })
 }

@@ -148,8 +148,8 @@ impl World {
     pub fn lease_ref(&self, id: TaskId) -> LeaseRef {
         let (task, scope) = (self.task(id), commands::scope());
         let lease = task.lease().expect("the task is leased");
-        let (worker, lease) = (lease.worker.clone(), lease.number);
-        LeaseRef { scope, worker, task: id, attempt: task.attempt, lease }
+        let (worker, lease) = (lease.worker.clone(), lease.fencing_token);
+        LeaseRef { scope, worker, task: id, attempt: task.attempt, fencing_token: lease }
     }
 
     pub fn complete(&mut self, lease: &LeaseRef, result: &str) -> Verdict {

@@ -121,7 +121,7 @@ fn refused(asked: &Asked, status: u16, body: &Value) -> Heard {
             Asked::Complete { .. } | Asked::Fail { .. } => Heard::Cancelled,
             _ => Heard::Gone,
         },
-        (409, Some("attempt_already_completed")) => Heard::Rejected(Rejection::AnotherStory),
+        (409, Some("attempt_already_completed")) => Heard::Rejected(Rejection::ConflictingReport),
         (401, _) => Heard::Rejected(Rejection::NeverGranted),
         (404, _) => Heard::Rejected(Rejection::UnknownTask),
         _ => Heard::Nothing,
@@ -175,7 +175,7 @@ pub fn dispatched(
                     worker: granted.worker.clone(),
                     task: granted.task,
                     attempt: granted.attempt,
-                    lease: record.position,
+                    fencing_token: record.position,
                 });
                 if polled.insert(queue) {
                     all.push(spoken(since, Asked::Poll(poll(queue)), Heard::Lost));

@@ -53,8 +53,10 @@ fn learn_outcome(names: &mut Names, spoken: &Spoken) {
         _ => return,
     };
     match spoken.heard {
-        Heard::Cancelled => names.learnt.claim_discarded(lease.lease, &story),
-        Heard::Rejected(Rejection::AnotherStory) => drop(names.contradicted.insert((lease.lease, story))),
+        Heard::Cancelled => names.learnt.claim_discarded(lease.fencing_token, &story),
+        Heard::Rejected(Rejection::ConflictingReport) => {
+            names.contradicted.insert((lease.fencing_token, story));
+        }
         _ => {}
     }
 }
@@ -66,7 +68,7 @@ fn request(names: &mut Names, spoken: &Spoken) -> Request {
         }
         Asked::Heartbeat(lease) => {
             let extend = ExtendLease { lease: names.lease(lease) };
-            return Request::Heartbeat { extend, progress: None };
+            return Request::heartbeat(extend, None);
         }
         Asked::Start { lease, by } => {
             Command::StartAttempt(StartAttempt { lease: names.lease(lease), started_by: by.as_str().into() })
@@ -91,15 +93,15 @@ fn request(names: &mut Names, spoken: &Spoken) -> Request {
             Command::ReleaseLease(ReleaseLease { lease: names.lease(lease), cause: ReleaseCause::Worker })
         }
     };
-    Request::Decide(command)
+    Request::decide(command)
 }
 
 /// The digest by which the coordinator knows a report. One that nobody was told of may be the one that was discarded.
 fn digest(names: &mut Names, lease: &LeaseRef, story: Story, heard: &Heard) -> Digest {
-    if heard.is_undecided() && !names.contradicted.contains(&(lease.lease, story.clone())) {
-        names.learnt.claim_discarded(lease.lease, &story);
+    if heard.is_undecided() && !names.contradicted.contains(&(lease.fencing_token, story.clone())) {
+        names.learnt.claim_discarded(lease.fencing_token, &story);
     }
-    names.learnt.story(lease.lease, story)
+    names.learnt.story(lease.fencing_token, story)
 }
 
 fn lease_tasks(names: &mut Names, poll: &Poll) -> LeaseTasks {
@@ -118,13 +120,15 @@ fn lease_tasks(names: &mut Names, poll: &Poll) -> LeaseTasks {
 fn reply(names: &Names, spoken: &Spoken) -> Option<Reply> {
     let answer = match (&spoken.asked, &spoken.heard) {
         (_, Heard::Unavailable(why)) => return Some(Reply::Unavailable(*why)),
-        (Asked::Poll(_), Heard::Leased(told)) => {
-            Answer::Leased(told.iter().map(|leased| grant(names, leased)).collect())
+        (Asked::Poll(poll), Heard::Leased(told)) => {
+            let worker: Arc<str> = Arc::from(poll.worker.as_str());
+            return Some(Reply::Leased(told.iter().map(|leased| grant(names, &worker, leased)).collect()));
         }
         (Asked::Heartbeat(lease), heard) => Answer::Extended(match heard {
             Heard::Extended { expires_at, cancel } => {
                 // Where the contract does not say until when, the lease still was there.
-                let known = || names.learnt.granted(names.lease(lease).lease).map(|(_, expiry)| expiry);
+                let known =
+                    || names.learnt.granted(names.lease(lease).fencing_token).map(|(_, expiry)| expiry);
                 let expires_at = expires_at.or_else(known).unwrap_or_default();
                 ExtendAnswer::Extended { expires_at, cancel: cancel.clone() }
             }
@@ -139,7 +143,9 @@ fn reply(names: &Names, spoken: &Spoken) -> Option<Reply> {
             _ => return None,
         }),
         (Asked::Complete { lease, .. } | Asked::Fail { lease, .. }, heard) => Answer::Reported(match heard {
-            Heard::Committed(became) => Verdict::Committed(outcome(names, names.lease(lease).lease, *became)),
+            Heard::Committed(became) => {
+                Verdict::Committed(outcome(names, names.lease(lease).fencing_token, *became))
+            }
             Heard::Cancelled => Verdict::Cancelled,
             Heard::Rejected(why) => Verdict::Rejected(*why),
             _ => return None,
@@ -152,7 +158,7 @@ fn reply(names: &Names, spoken: &Spoken) -> Option<Reply> {
         (Asked::Session { .. } | Asked::RotateKey(_), Heard::Done) => Answer::Done(false),
         _ => return None,
     };
-    Some(Reply::Answer(answer))
+    Some(Reply::decided(answer))
 }
 
 fn outcome(names: &Names, lease: Position, became: Became) -> Outcome {
@@ -167,10 +173,11 @@ fn outcome(names: &Names, lease: Position, became: Became) -> Outcome {
 }
 
 /// A lease as it was told; what the contract does not tell is learnt or left blank.
-fn grant(names: &Names, leased: &Leased) -> Grant {
+fn grant(names: &Names, worker: &Arc<str>, leased: &Leased) -> Grant {
     let known = names.learnt.granted(leased.lease);
     Grant {
-        lease: leased.lease,
+        fencing_token: leased.lease,
+        worker: worker.clone(),
         task: leased.task,
         attempt: leased.attempt,
         queue: names.queue(&leased.queue),
@@ -182,6 +189,6 @@ fn grant(names: &Names, leased: &Leased) -> Grant {
         expires_at: leased.expires_at.or(known.map(|(_, expiry)| expiry)).unwrap_or_default(),
         heartbeat_interval_ms: leased.heartbeat_interval_ms,
         cancel_grace_ms: 0,
-        extras: None,
+        options: None,
     }
 }

@@ -96,7 +96,7 @@ fn refused(status: u16, reason: &str) -> Heard {
         (Code::Unavailable, "no_space") => Heard::Unavailable(Unavailable::NoSpace),
         (Code::Unavailable, "outcome_unknown") => Heard::Unavailable(Unavailable::OutcomeUnknown),
         (Code::Unavailable, _) => Heard::Unavailable(Unavailable::Stopped),
-        (Code::FailedPrecondition, "another_story") => Heard::Rejected(Rejection::AnotherStory),
+        (Code::FailedPrecondition, "conflicting_report") => Heard::Rejected(Rejection::ConflictingReport),
         (Code::PermissionDenied, _) => Heard::Rejected(Rejection::NeverGranted),
         (Code::NotFound, _) => Heard::Rejected(Rejection::UnknownTask),
         _ => Heard::Nothing,

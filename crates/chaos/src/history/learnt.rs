@@ -50,7 +50,7 @@ impl Learnt {
             Event::TaskCreated(event) => {
                 let submitted = (event.queue.clone(), event.payload.clone());
                 self.payloads.insert(event.payload.clone());
-                if let Some(dedup) = event.extras.as_ref().and_then(|extras| extras.dedup.as_ref()) {
+                if let Some(dedup) = event.options.as_ref().and_then(|options| options.dedup.as_ref()) {
                     self.dedups.insert((submitted.clone(), dedup.key.clone()), dedup.content);
                 }
                 self.created.entry(submitted).or_default().push(event.task);
@@ -60,18 +60,19 @@ impl Learnt {
                 self.granted.insert(record.position, (record.at, event.expires_at));
             }
             Event::TaskCompleted(event) => {
-                self.stories.insert((event.lease, Story::Completed(event.result.clone())), event.digest);
+                self.stories
+                    .insert((event.fencing_token, Story::Completed(event.result.clone())), event.digest);
             }
             Event::TaskFailed(event) => {
-                self.stories.insert((event.lease, Story::failed(&event.error)), event.digest);
+                self.stories.insert((event.fencing_token, Story::failed(&event.error)), event.digest);
             }
             Event::TaskDead(event) => {
                 if let Some(report) = &event.report {
-                    self.stories.insert((report.lease, Story::failed(&report.error)), report.digest);
-                    self.dead.insert(report.lease, event.reason);
+                    self.stories.insert((report.fencing_token, Story::failed(&report.error)), report.digest);
+                    self.dead.insert(report.fencing_token, event.reason);
                 }
             }
-            Event::TaskCancelled(event) => drop(self.discarded.insert(event.lease, event.digest)),
+            Event::TaskCancelled(event) => drop(self.discarded.insert(event.fencing_token, event.digest)),
             _ => {}
         }
     }

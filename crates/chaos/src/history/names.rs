@@ -48,7 +48,7 @@ impl Names {
             worker: poll.worker.as_str().into(),
             task: leased.task,
             attempt: leased.attempt,
-            lease: leased.lease,
+            fencing_token: leased.lease,
         };
         let before = self.leases.insert(leased.proof.clone(), granted.clone());
         if let Some(before) = before.filter(|before| *before != granted) {
@@ -56,12 +56,12 @@ impl Names {
         }
         // Of task tokens there may be several.
         if contract.has_lease_ids() {
-            let before = self.lease_ids.insert(granted.lease, leased.proof.clone());
+            let before = self.lease_ids.insert(granted.fencing_token, leased.proof.clone());
             if before.is_some_and(|before| before != leased.proof) {
                 return Err(format!("one lease has two lease ids: {granted:?}"));
             }
         }
-        if let (Some(id), Some(digest)) = (&poll.request, self.learnt.request(granted.lease)) {
+        if let (Some(id), Some(digest)) = (&poll.request, self.learnt.request(granted.fencing_token)) {
             self.requests.entry((poll.worker.clone(), id.clone())).or_insert(digest);
         }
         Ok(())
@@ -89,7 +89,7 @@ impl Names {
             worker: worker.unwrap_or_default().into(),
             task: task.unwrap_or(TaskId(0)),
             attempt: 0,
-            lease: Position::ZERO,
+            fencing_token: Position::ZERO,
         })
     }
 }

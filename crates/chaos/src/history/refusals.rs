@@ -20,7 +20,7 @@ pub fn unavailable(status: u16, code: Option<&str>) -> Option<Unavailable> {
 /// Whatever makes the edge refuse a lease id: to this worker, for this task, it was never granted.
 pub fn rejection(status: u16, code: Option<&str>) -> Option<Rejection> {
     match (status, code) {
-        (409, Some("another_story")) => Some(Rejection::AnotherStory),
+        (409, Some("conflicting_report")) => Some(Rejection::ConflictingReport),
         (403, _) => Some(Rejection::NeverGranted),
         (404, _) => Some(Rejection::UnknownTask),
         _ => None,

@@ -68,7 +68,7 @@ fn events() -> Vec<(u64, Event)> {
         priority: 0,
         not_before: None,
         properties: Default::default(),
-        extras: None,
+        options: None,
         operation: None,
     };
     let granted = |attempt| {
@@ -84,13 +84,14 @@ fn events() -> Vec<(u64, Event)> {
     };
     let lease = Position(10);
     let cause = authority::event::ExpiryCause::Silence;
-    let completed = TaskCompleted { task, lease: Position(20), digest, result: b"7".as_slice().into() };
+    let completed =
+        TaskCompleted { task, fencing_token: Position(20), digest, result: b"7".as_slice().into() };
     vec![
         (1, Event::TaskCreated(Box::new(created))),
         (10, granted(1)),
-        (11, Event::LeaseExpired(LeaseExpired { task, lease, cause, exhausted: false })),
+        (11, Event::LeaseExpired(LeaseExpired { task, fencing_token: lease, cause, exhausted: false })),
         (20, granted(2)),
-        (21, Event::TaskCancelled(TaskCancelled { task, lease, attempt: 1, digest })),
+        (21, Event::TaskCancelled(TaskCancelled { task, fencing_token: lease, attempt: 1, digest })),
         (22, Event::TaskCompleted(completed)),
     ]
 }

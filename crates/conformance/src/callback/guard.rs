@@ -16,9 +16,11 @@ pub const CHECKS: &[Check] = &[
     Check::new(&["S1-30"], "a repeated completion is answered alike, whatever came after", |s| {
         Box::pin(repeated(s))
     }),
-    Check::new(&["S1-30"], "another story of the same attempt is 409 attempt_already_completed", |s| {
-        Box::pin(another_story(s))
-    }),
+    Check::new(
+        &["S1-30"],
+        "a conflicting report of the same attempt is 409 attempt_already_completed",
+        |s| Box::pin(conflicting_report(s)),
+    ),
 ];
 
 /// A first attempt that was lost to silence, and the second.
@@ -74,7 +76,7 @@ async fn repeated(subject: &Subject) -> Result<(), Finding> {
     is_final(&first.completed(subject, &failure).await?, "RETRY_WAIT")
 }
 
-async fn another_story(subject: &Subject) -> Result<(), Finding> {
+async fn conflicting_report(subject: &Subject) -> Result<(), Finding> {
     let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     is_final(&pushed.completed(subject, &pushed.succeeded(json!(1))).await?, "SUCCEEDED")?;
     for body in [pushed.succeeded(json!(2)), pushed.failed("USER_CODE")] {

@@ -13,8 +13,8 @@ pub const CHECKS: &[Check] = &[
         Box::pin(failed_twice(s))
     }),
     Check::new(&["S2-26"], "a duplicate of the stream message does no harm", |s| Box::pin(duplicate(s))),
-    Check::new(&["S2-28"], "another story of the same attempt is 409 and not acknowledged", |s| {
-        Box::pin(another_story(s))
+    Check::new(&["S2-28"], "a conflicting report of the same attempt is 409 and not acknowledged", |s| {
+        Box::pin(conflicting_report(s))
     }),
     Check::new(
         &["S2-13", "S2-28"],
@@ -61,7 +61,7 @@ async fn duplicate(subject: &Subject) -> Result<(), Finding> {
     Ok(())
 }
 
-async fn another_story(subject: &Subject) -> Result<(), Finding> {
+async fn conflicting_report(subject: &Subject) -> Result<(), Finding> {
     let job = claimed(subject, &subject.queue()).await?;
     accepted(&job.complete(subject, json!(1)).await?)?;
     refused(&job.complete(subject, json!(2)).await?, &[409])?;

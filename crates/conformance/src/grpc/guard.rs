@@ -14,8 +14,8 @@ pub const CHECKS: &[Check] = &[
         Box::pin(forged(s))
     }),
     Check::new(&["S3-40"], "a report on an unknown task is NOT_FOUND", |s| Box::pin(unknown(s))),
-    Check::new(&["S3-40"], "another story of the same attempt is FAILED_PRECONDITION", |s| {
-        Box::pin(another_story(s))
+    Check::new(&["S3-40"], "a conflicting report of the same attempt is FAILED_PRECONDITION", |s| {
+        Box::pin(conflicting_report(s))
     }),
     Check::new(&["S3-22"], "a repeated report gets its verdict again", |s| Box::pin(repeated(s))),
     Check::new(&["S3-35"], "a lease is no good in another tenant", |s| Box::pin(other_tenant(s))),
@@ -54,12 +54,12 @@ async fn unknown(subject: &Subject) -> Result<(), Finding> {
     refused("a report on an unknown task", worker.try_send(report).await, &[Code::NotFound])
 }
 
-async fn another_story(subject: &Subject) -> Result<(), Finding> {
+async fn conflicting_report(subject: &Subject) -> Result<(), Finding> {
     let worker = Worker::register(subject).await?;
     let held = worker.leased(&subject.queue()).await?;
     committed(&worker.send(worker.completed(&held, "1")).await?, TaskState::Completed)?;
     for story in [worker.completed(&held, "2"), worker.failed(&held, "no", None)] {
-        refused("another story", worker.try_send(story).await, &[Code::FailedPrecondition])?;
+        refused("a conflicting report", worker.try_send(story).await, &[Code::FailedPrecondition])?;
     }
     subject.task(&held.task_id).await?.has("state", "COMPLETED")?.has("result", 1)?;
     Ok(())

@@ -23,8 +23,8 @@ pub const CHECKS: &[Check] = &[
     Check::new(&["S0-14"], "a lease that was never granted is REJECTED", |s| Box::pin(never_granted(s))),
     Check::new(&["S0-14"], "a report on another task is REJECTED", |s| Box::pin(other_task(s))),
     Check::new(&["S0-14"], "a malformed report is REJECTED", |s| Box::pin(malformed(s))),
-    Check::new(&["S0-14"], "another story of an attempt that already reported is REJECTED", |s| {
-        Box::pin(another_story(s))
+    Check::new(&["S0-14"], "a conflicting report of an attempt that already reported is REJECTED", |s| {
+        Box::pin(conflicting_report(s))
     }),
 ];
 
@@ -163,7 +163,7 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
     Ok(())
 }
 
-async fn another_story(subject: &Subject) -> Result<(), Finding> {
+async fn conflicting_report(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &subject.queue()).await?;
     committed(&held.complete(subject, json!(1)).await?, "COMPLETED")?;
     rejected(&held.complete(subject, json!(2)).await?, &[409])?;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use authority::command::LeaseTasks;
-use authority::limits::MAX_KINDS;
+use authority::limits::MAX_WORKER_PROFILES;
 use authority::{Properties, QueueKey, Time};
 
 use super::ReplyTo;
@@ -73,9 +73,9 @@ impl<T: ReplyTo> Polls<T> {
             }
         }
         let few_kinds = |key: QueueKey| {
-            self.by_queue
-                .get(&key)
-                .is_none_or(|kinds| kinds.len() < MAX_KINDS || kinds.contains_key(&lease.properties))
+            self.by_queue.get(&key).is_none_or(|kinds| {
+                kinds.len() < MAX_WORKER_PROFILES || kinds.contains_key(&lease.properties)
+            })
         };
         self.parked.len() < MAX_POLLS && queues(lease).all(few_kinds)
     }

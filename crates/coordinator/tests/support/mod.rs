@@ -31,7 +31,7 @@ pub fn submit(id: u128, queue_name: &str) -> SubmitTask {
         priority: 0,
         delay_ms: 0,
         properties: Arc::new(Properties::default()),
-        extras: None,
+        options: None,
         operation: None,
     }
 }
@@ -54,7 +54,7 @@ pub fn lease_ref(worker: &str, grant: &Grant) -> LeaseRef {
         worker: Arc::from(worker),
         task: grant.task,
         attempt: grant.attempt,
-        lease: grant.lease,
+        fencing_token: grant.fencing_token,
     }
 }
 

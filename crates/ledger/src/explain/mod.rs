@@ -81,7 +81,7 @@ pub fn explain(task: TaskId, records: &[HistoryRecord]) -> Timeline {
 /// The lease that the task is under.
 #[derive(Clone)]
 struct Held {
-    number: Position,
+    fencing_token: Position,
     attempt: u32,
     worker: Arc<str>,
     granted_at: Time,
@@ -93,7 +93,7 @@ struct Held {
 /// How an earlier attempt ended, so that a late report can be told from it.
 #[derive(Clone)]
 struct Over {
-    number: Position,
+    fencing_token: Position,
     worker: Arc<str>,
     why: DiscardReason,
 }
@@ -145,7 +145,7 @@ impl Explainer {
                 self.timeline.attempts = self.timeline.attempts.max(event.attempt);
                 self.timeline.state = Some(TaskState::Leased);
                 self.lease = Some(Held {
-                    number: position,
+                    fencing_token: position,
                     attempt: event.attempt,
                     worker: event.worker.clone(),
                     granted_at: at,
@@ -155,13 +155,17 @@ impl Explainer {
                 self.step(position, at, StepKind::Leased { waited_ms, lease_ms: event.length_ms });
             }
             Event::LeaseExtended(event) => {
-                if let Some(lease) = self.lease.as_mut().filter(|lease| lease.number == event.lease) {
+                if let Some(lease) =
+                    self.lease.as_mut().filter(|lease| lease.fencing_token == event.fencing_token)
+                {
                     lease.heard_at = at;
                     lease.extensions += 1;
                 }
             }
             Event::AttemptStarted(event) => {
-                if let Some(lease) = self.lease.as_mut().filter(|lease| lease.number == event.lease) {
+                if let Some(lease) =
+                    self.lease.as_mut().filter(|lease| lease.fencing_token == event.fencing_token)
+                {
                     lease.heard_at = at;
                 }
                 self.step(position, at, StepKind::Started { by: event.worker.clone() });
@@ -188,7 +192,7 @@ impl Explainer {
             }
             Event::TaskDead(event) => self.dead(position, at, event),
             Event::TaskCancelled(event) => {
-                let over = self.past.iter().find(|over| over.number == event.lease).cloned();
+                let over = self.past.iter().find(|over| over.fencing_token == event.fencing_token).cloned();
                 let why = over.as_ref().map_or(DiscardReason::Unknown, |over| over.why);
                 let mut step = Step::new(position, at, StepKind::Discarded { why });
                 step.attempt = Some(event.attempt);
@@ -231,15 +235,15 @@ impl Explainer {
         (self.timeline.attempts, self.timeline.releases) = (0, 0);
         (self.timeline.waited_ms, self.timeline.ran_ms) = (0, 0);
         (self.lease, self.cancel) = (None, None);
-        let extras = event.extras.as_deref();
-        self.own_max_attempts = extras.and_then(|extras| extras.max_attempts);
+        let options = event.options.as_deref();
+        self.own_max_attempts = options.and_then(|options| options.max_attempts);
         self.ready_at = Some(event.not_before.map_or(at, |time| time.max(at)));
         let delay_ms = event.not_before.map(|time| time.since_ms(at)).filter(|ms| *ms > 0);
         let kind = StepKind::Submitted {
             queue: event.queue.name.clone(),
             priority: event.priority,
             delay_ms,
-            redrive_of: extras.and_then(|extras| extras.redrive_of),
+            redrive_of: options.and_then(|options| options.redrive_of),
         };
         self.step(position, at, kind);
     }
@@ -307,7 +311,7 @@ impl Explainer {
     fn leave_lease(&mut self, at: Time, why: DiscardReason) {
         if let Some(lease) = self.lease.take() {
             self.timeline.ran_ms += at.since_ms(lease.granted_at);
-            self.past.push(Over { number: lease.number, worker: lease.worker, why });
+            self.past.push(Over { fencing_token: lease.fencing_token, worker: lease.worker, why });
         }
     }
 

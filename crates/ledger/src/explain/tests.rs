@@ -1,7 +1,7 @@
 //! One test for each kind of timeline. The events are those that the authority would record.
 
 use authority::event::*;
-use authority::{Category, DeadReason, Digest, Extras, Properties, Scope, TaskError};
+use authority::{Category, DeadReason, Digest, Properties, Scope, TaskError, TaskOptions};
 
 use super::*;
 
@@ -39,27 +39,36 @@ impl Script {
 
     fn extended(self, second: u64) -> Script {
         let (lease, expires_at) = (self.lease(), Time(second * 1_000 + 66_000));
-        self.at(second, Event::LeaseExtended(LeaseExtended { task: TASK, lease, expires_at }))
+        self.at(second, Event::LeaseExtended(LeaseExtended { task: TASK, fencing_token: lease, expires_at }))
     }
 
     fn expired(self, second: u64, cause: ExpiryCause, exhausted: bool) -> Script {
         let lease = self.lease();
-        self.at(second, Event::LeaseExpired(LeaseExpired { task: TASK, lease, cause, exhausted }))
+        self.at(
+            second,
+            Event::LeaseExpired(LeaseExpired { task: TASK, fencing_token: lease, cause, exhausted }),
+        )
     }
 
     fn released(self, second: u64, cause: ReleaseCause) -> Script {
         let lease = self.lease();
-        self.at(second, Event::LeaseReleased(LeaseReleased { task: TASK, lease, cause }))
+        self.at(second, Event::LeaseReleased(LeaseReleased { task: TASK, fencing_token: lease, cause }))
     }
 
     fn failed(self, second: u64, next: NextStep) -> Script {
         let (lease, digest) = (self.lease(), Digest([1; 16]));
-        self.at(second, Event::TaskFailed(TaskFailed { task: TASK, lease, digest, error: error(), next }))
+        self.at(
+            second,
+            Event::TaskFailed(TaskFailed { task: TASK, fencing_token: lease, digest, error: error(), next }),
+        )
     }
 
     fn completed(self, second: u64) -> Script {
         let (lease, digest, result) = (self.lease(), Digest([1; 16]), Arc::from(*b"42"));
-        self.at(second, Event::TaskCompleted(TaskCompleted { task: TASK, lease, digest, result }))
+        self.at(
+            second,
+            Event::TaskCompleted(TaskCompleted { task: TASK, fencing_token: lease, digest, result }),
+        )
     }
 
     fn dead(self, second: u64, reason: DeadReason, detail: Option<&str>) -> Script {
@@ -75,7 +84,10 @@ impl Script {
 
     fn discarded(self, second: u64, attempt: u32, lease: Position) -> Script {
         let digest = Digest([2; 16]);
-        self.at(second, Event::TaskCancelled(TaskCancelled { task: TASK, lease, attempt, digest }))
+        self.at(
+            second,
+            Event::TaskCancelled(TaskCancelled { task: TASK, fencing_token: lease, attempt, digest }),
+        )
     }
 
     fn timeline(&self) -> Timeline {
@@ -93,7 +105,7 @@ fn queue() -> Arc<QueueKey> {
     Arc::new(QueueKey { scope, name: Arc::from("mail") })
 }
 
-fn created(not_before: Option<Time>, extras: Option<Extras>) -> Event {
+fn created(not_before: Option<Time>, options: Option<TaskOptions>) -> Event {
     Event::TaskCreated(Box::new(TaskCreated {
         task: TASK,
         queue: queue(),
@@ -101,7 +113,7 @@ fn created(not_before: Option<Time>, extras: Option<Extras>) -> Event {
         priority: 0,
         not_before,
         properties: Arc::new(Properties::default()),
-        extras: extras.map(Arc::new),
+        options: options.map(Arc::new),
         operation: None,
     }))
 }
@@ -190,8 +202,8 @@ fn a_final_failure_says_whether_attempts_were_left() {
     let not_retryable = Script::new().leased(0, 1, "w1").failed(4, NextStep::Final);
     assert!(not_retryable.render()[1].ends_with("this error is not tried again, so the task is FAILED"));
 
-    let extras = Extras { max_attempts: Some(1), ..Extras::default() };
-    let only = Script(Vec::new()).at(0, created(None, Some(extras))).leased(0, 1, "w1");
+    let options = TaskOptions { max_attempts: Some(1), ..TaskOptions::default() };
+    let only = Script(Vec::new()).at(0, created(None, Some(options))).leased(0, 1, "w1");
     assert!(only.failed(1, NextStep::Final).render()[1].contains("the only attempt allowed"));
 
     let config = QueueConfig { max_attempts: Some(2), ..QueueConfig::default() };
@@ -233,7 +245,7 @@ fn a_cancel_that_the_worker_obeys() {
     let script = Script::new().leased(0, 1, "w1").cancel_requested(5, CancelCause::User, "budget");
     assert_eq!(script.render()[1], "a cancel was asked for (budget); w1 has 30 s to stop");
     let (lease, digest) = (script.lease(), Digest([1; 16]));
-    let report = Some(DeadReport { lease, digest, error: error() });
+    let report = Some(DeadReport { fencing_token: lease, digest, error: error() });
     let (reason, detail) = (DeadReason::Cancelled, Some(Arc::from("budget")));
     let script = script.at(8, Event::TaskDead(TaskDead { task: TASK, reason, detail, report }));
     assert_eq!(
@@ -319,8 +331,8 @@ fn a_restart_is_told_only_while_somebody_works_on_the_task() {
 
 #[test]
 fn a_delay_that_was_asked_for_is_not_waiting() {
-    let extras = Extras { redrive_of: Some(TaskId(6)), ..Extras::default() };
-    let script = Script(Vec::new()).at(0, created(Some(Time(60_000)), Some(extras))).leased(61, 1, "w1");
+    let options = TaskOptions { redrive_of: Some(TaskId(6)), ..TaskOptions::default() };
+    let script = Script(Vec::new()).at(0, created(Some(Time(60_000)), Some(options))).leased(61, 1, "w1");
     assert_eq!(
         script.timeline().steps[0].render(),
         "submitted to queue mail, not to be leased for 60 s, to do task 00000000-0000-0000-0000-000000000006 again"
@@ -333,7 +345,14 @@ fn started_by_another_and_joined_by_waiters() {
     let script = Script::new().leased(0, 1, "push");
     let lease = script.lease();
     let script = script
-        .at(1, Event::AttemptStarted(AttemptStarted { task: TASK, lease, worker: Arc::from("pod-3") }))
+        .at(
+            1,
+            Event::AttemptStarted(AttemptStarted {
+                task: TASK,
+                fencing_token: lease,
+                worker: Arc::from("pod-3"),
+            }),
+        )
         .at(2, Event::OperationAttached(OperationAttached { task: TASK, operation: Arc::from("op1") }))
         .at(3, Event::OperationDetached(OperationDetached { task: TASK, operation: Arc::from("op1") }));
     assert_eq!(

@@ -4,7 +4,7 @@
 //! a tag that is never zero, so a sector that was never written can be told from one that was damaged, and
 //! no payload can pass for a header. Decoding trusts nothing: it neither panics nor allocates.
 
-use authority::quirk::{self, Quirk};
+use authority::injected_bug::{self, InjectedBug};
 
 use crate::Position;
 
@@ -136,10 +136,14 @@ impl Header {
 
     /// Judges the sectors of this frame. `frame` is exactly [`Self::frame_bytes`] long.
     pub fn judge(&self, frame: &[u8]) -> Soundness {
-        if checksum(frame) == self.checksum || quirk::is(Quirk::ChecksumIgnored) {
+        if checksum(frame) == self.checksum || injected_bug::is(InjectedBug::ChecksumIgnored) {
             Soundness::Sound
         } else if frame.chunks_exact(SECTOR_BYTES).any(is_blank) {
-            if quirk::is(Quirk::TornFrameApplied) { Soundness::Sound } else { Soundness::Incomplete }
+            if injected_bug::is(InjectedBug::TornFrameApplied) {
+                Soundness::Sound
+            } else {
+                Soundness::Incomplete
+            }
         } else {
             Soundness::Damaged
         }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use authority::quirk::{self, Quirk};
+use authority::injected_bug::{self, InjectedBug};
 
 use super::{
     batch::Batch,
@@ -86,7 +86,7 @@ impl FileLedger {
             .map_err(Fault::of("write", &self.active.name))
             .and_then(|()| {
                 match file.sync_data() {
-                    Err(_) if quirk::is(Quirk::FailedSyncRetried) => file.sync_data(),
+                    Err(_) if injected_bug::is(InjectedBug::FailedSyncRetried) => file.sync_data(),
                     synced => synced,
                 }
                 .map_err(Fault::of("sync", &self.active.name))

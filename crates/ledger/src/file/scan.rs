@@ -12,7 +12,7 @@ use crate::{
     Position,
     disk::{File, read_exact_at},
 };
-use authority::quirk::{self, Quirk};
+use authority::injected_bug::{self, InjectedBug};
 use std::sync::Arc;
 
 const WINDOW_BYTES: u64 = 1 << 20;
@@ -134,7 +134,7 @@ impl Scanner {
         }
         match header.judge(self.load(self.offset, bytes)?) {
             Soundness::Sound => {}
-            Soundness::Damaged if quirk::is(Quirk::DamagedFrameSkipped) => {
+            Soundness::Damaged if injected_bug::is(InjectedBug::DamagedFrameSkipped) => {
                 self.pass(&header);
                 return self.step();
             }

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use authority::quirk::{self, Quirk};
+use authority::injected_bug::{self, InjectedBug};
 
 use super::{
     error::Fault,
@@ -33,7 +33,8 @@ impl TrimJob {
         let (floor, snapshots) = {
             let snapshots = shared.snapshots();
             let kept_from = snapshots.len().checked_sub(SNAPSHOTS_KEPT)?;
-            let floor = if quirk::is(Quirk::TrimmedTooFar) { snapshots.len() - 1 } else { kept_from };
+            let floor =
+                if injected_bug::is(InjectedBug::TrimmedTooFar) { snapshots.len() - 1 } else { kept_from };
             (snapshots[floor].begin, snapshots[..kept_from].iter().map(|s| s.name.clone()).collect())
         };
         let snapshots: Vec<String> = snapshots;

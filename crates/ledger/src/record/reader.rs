@@ -37,7 +37,7 @@ impl Reader {
             priority: 0,
             not_before: None,
             properties: properties::nothing(),
-            extras: None,
+            options: None,
             operation: None,
         };
         Some(Record { at, prev: None, event: Event::TaskCreated(Box::new(event)) })

@@ -58,7 +58,7 @@ impl Book {
             expires_at,
         }));
         let (task, digest, result) = (TaskId(id), Digest([7; 16]), Arc::from(*b"1"));
-        self.write(Event::TaskCompleted(TaskCompleted { task, lease, digest, result }));
+        self.write(Event::TaskCompleted(TaskCompleted { task, fencing_token: lease, digest, result }));
     }
 
     /// Stores a snapshot of the state, in slices between which `more` happens.
@@ -94,7 +94,7 @@ fn created(id: u128) -> Event {
         priority: 0,
         not_before: None,
         properties: Arc::new(Properties::default()),
-        extras: None,
+        options: None,
         operation: None,
     }))
 }

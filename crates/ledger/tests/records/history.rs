@@ -56,7 +56,7 @@ impl History {
                 worker: asked.worker.clone(),
                 task: grant.task,
                 attempt: grant.attempt,
-                lease: grant.lease,
+                fencing_token: grant.fencing_token,
             }));
         }
     }
@@ -129,14 +129,14 @@ impl History {
 
     fn submit(&mut self) -> Command {
         let id = self.new_id();
-        let extras = (self.draw(2) == 0).then(|| {
+        let options = (self.draw(2) == 0).then(|| {
             let key = self.name("d", 8);
-            Arc::new(Extras {
+            Arc::new(TaskOptions {
                 dedup: (self.draw(2) == 0).then_some(Dedup { key, content: Digest([1; 16]) }),
                 deadline: (self.draw(4) == 0).then(|| self.now.plus_ms(300)),
                 timeout_ms: (self.draw(4) == 0).then_some(150),
                 max_attempts: (self.draw(3) == 0).then_some(1),
-                ..Extras::default()
+                ..TaskOptions::default()
             })
         });
         let os = (self.draw(3) == 0).then(|| ("os".into(), "linux".into()));
@@ -147,7 +147,7 @@ impl History {
             priority: self.draw(3) as i32 - 1,
             delay_ms: self.draw(3) * 30,
             properties: Arc::new(Properties::new(os)),
-            extras,
+            options,
             operation: (self.draw(4) == 0).then(|| "o0".into()),
         }))
     }
@@ -211,8 +211,13 @@ impl History {
 
     fn a_lease(&mut self) -> LeaseRef {
         let back = self.draw(6) as usize;
-        let nothing =
-            LeaseRef { scope: scope(), worker: "w0".into(), task: TaskId(0), attempt: 1, lease: Position(1) };
+        let nothing = LeaseRef {
+            scope: scope(),
+            worker: "w0".into(),
+            task: TaskId(0),
+            attempt: 1,
+            fencing_token: Position(1),
+        };
         self.leases.iter().rev().nth(back).or(self.leases.first()).cloned().unwrap_or(nothing)
     }
 

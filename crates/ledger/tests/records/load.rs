@@ -37,7 +37,7 @@ fn a_task_that_comes_twice_is_refused() {
     let mut loader = Loader::new();
     assert_eq!(loader.entry(header()), Ok(()));
     assert_eq!(loader.entry(a_task()), Ok(()));
-    assert!(matches!(loader.entry(a_task()), Err(LoadError::Illegal(_))));
+    assert!(matches!(loader.entry(a_task()), Err(LoadError::InvalidTransition(_))));
 }
 
 #[test]

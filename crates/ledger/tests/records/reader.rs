@@ -19,7 +19,7 @@ fn plain_task(at: u64, id: (u64, u64), queue: &str, payload: &[u8]) -> Vec<u8> {
         priority: 0,
         not_before: None,
         properties: Arc::new(Properties::default()),
-        extras: None,
+        options: None,
         operation: None,
     };
     let mut bytes = Vec::new();

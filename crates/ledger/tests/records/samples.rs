@@ -68,7 +68,7 @@ fn events() -> Vec<Event> {
             priority: -3,
             not_before: Some(Time(1_790_000_005_000)),
             properties: properties(),
-            extras: Some(Arc::new(extras())),
+            options: Some(Arc::new(options())),
             operation: Some("operation-1".into()),
         })),
         Event::LeaseGranted(LeaseGranted {
@@ -80,24 +80,32 @@ fn events() -> Vec<Event> {
             length_ms: 60_000,
             expires_at: Time(1_790_000_066_000),
         }),
-        Event::LeaseExtended(LeaseExtended { task: TASK, lease: LEASE, expires_at: Time(1_790_000_099_000) }),
+        Event::LeaseExtended(LeaseExtended {
+            task: TASK,
+            fencing_token: LEASE,
+            expires_at: Time(1_790_000_099_000),
+        }),
         Event::LeaseExpired(LeaseExpired {
             task: TASK,
-            lease: LEASE,
+            fencing_token: LEASE,
             cause: ExpiryCause::Timeout,
             exhausted: true,
         }),
-        Event::LeaseReleased(LeaseReleased { task: TASK, lease: LEASE, cause: ReleaseCause::Session }),
-        Event::AttemptStarted(AttemptStarted { task: TASK, lease: LEASE, worker: "worker-2".into() }),
+        Event::LeaseReleased(LeaseReleased {
+            task: TASK,
+            fencing_token: LEASE,
+            cause: ReleaseCause::Session,
+        }),
+        Event::AttemptStarted(AttemptStarted { task: TASK, fencing_token: LEASE, worker: "worker-2".into() }),
         Event::TaskCompleted(TaskCompleted {
             task: TASK,
-            lease: LEASE,
+            fencing_token: LEASE,
             digest: DIGEST,
             result: Arc::from(&br#"{"ok":true}"#[..]),
         }),
         Event::TaskFailed(TaskFailed {
             task: TASK,
-            lease: LEASE,
+            fencing_token: LEASE,
             digest: DIGEST,
             error: error(),
             next: NextStep::RetryAt(Time(1_790_000_007_000)),
@@ -106,9 +114,9 @@ fn events() -> Vec<Event> {
             task: TASK,
             reason: DeadReason::Deadline,
             detail: Some("too late".into()),
-            report: Some(DeadReport { lease: LEASE, digest: DIGEST, error: error() }),
+            report: Some(DeadReport { fencing_token: LEASE, digest: DIGEST, error: error() }),
         }),
-        Event::TaskCancelled(TaskCancelled { task: TASK, lease: LEASE, attempt: 2, digest: DIGEST }),
+        Event::TaskCancelled(TaskCancelled { task: TASK, fencing_token: LEASE, attempt: 2, digest: DIGEST }),
         Event::CancelRequested(CancelRequested {
             task: TASK,
             cause: CancelCause::User,
@@ -127,7 +135,7 @@ fn events() -> Vec<Event> {
 fn task(phase: Phase) -> Task {
     let report = |attempt: u32, outcome| Report {
         attempt,
-        lease: Position(u64::from(attempt)),
+        fencing_token: Position(u64::from(attempt)),
         digest: DIGEST,
         outcome,
     };
@@ -156,7 +164,7 @@ fn task(phase: Phase) -> Task {
         ],
         last_error: Some(Box::new(error())),
         properties: properties(),
-        extras: Some(Arc::new(extras())),
+        options: Some(Arc::new(options())),
         operations: vec!["operation-1".into(), "operation-2".into()],
     }
 }
@@ -166,7 +174,7 @@ fn phases() -> Vec<Phase> {
     vec![
         Phase::Waiting { since: Position(90), not_before: Some(Time(1_790_000_004_000)), exhausted: true },
         Phase::Leased(Box::new(Lease {
-            number: LEASE,
+            fencing_token: LEASE,
             worker: "worker-1".into(),
             session: Some("session-1".into()),
             request: Some(DIGEST),
@@ -222,8 +230,8 @@ fn error() -> TaskError {
     }
 }
 
-fn extras() -> Extras {
-    Extras {
+fn options() -> TaskOptions {
+    TaskOptions {
         dedup: Some(Dedup { key: "order-42".into(), content: DIGEST }),
         deadline: Some(Time(1_790_000_900_000)),
         timeout_ms: Some(600_000),

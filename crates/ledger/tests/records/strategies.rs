@@ -23,11 +23,11 @@ pub fn event() -> impl Strategy<Value = Event> {
 pub fn task() -> impl Strategy<Value = (QueueKey, Task)> {
     let numbers = (any::<i32>(), any::<u32>(), any::<u32>(), time(), any::<u64>(), any::<u64>());
     let past = (option::of(cancel_request()), vec(report(), 0..4), option::of(task_error()));
-    let more = (properties(), option::of(extras()), vec(text(), 0..4));
+    let more = (properties(), option::of(options()), vec(text(), 0..4));
     (queue_key(), task_id(), content(), numbers, phase(), past, more).prop_map(
         |(queue, id, payload, numbers, phase, (cancel, reports, last_error), more)| {
             let (priority, grants, releases, created_at, created, last) = numbers;
-            let (properties, extras, operations) = more;
+            let (properties, options, operations) = more;
             let task = Task {
                 id,
                 payload,
@@ -42,7 +42,7 @@ pub fn task() -> impl Strategy<Value = (QueueKey, Task)> {
                 reports,
                 last_error: last_error.map(Box::new),
                 properties,
-                extras: extras.map(Arc::new),
+                options: options.map(Arc::new),
                 operations,
             };
             (queue, task)
@@ -104,34 +104,36 @@ fn about_leases() -> impl Strategy<Value = Event> {
             })
         }),
         (task_id(), position(), time()).prop_map(|(task, lease, expires_at)| Event::LeaseExtended(
-            LeaseExtended { task, lease, expires_at }
+            LeaseExtended { task, fencing_token: lease, expires_at }
         )),
         (task_id(), position(), expiry, any::<bool>()).prop_map(|(task, lease, cause, exhausted)| {
-            Event::LeaseExpired(LeaseExpired { task, lease, cause, exhausted })
+            Event::LeaseExpired(LeaseExpired { task, fencing_token: lease, cause, exhausted })
         }),
-        (task_id(), position(), release)
-            .prop_map(|(task, lease, cause)| Event::LeaseReleased(LeaseReleased { task, lease, cause })),
-        (task_id(), position(), text())
-            .prop_map(|(task, lease, worker)| Event::AttemptStarted(AttemptStarted { task, lease, worker })),
+        (task_id(), position(), release).prop_map(|(task, lease, cause)| Event::LeaseReleased(
+            LeaseReleased { task, fencing_token: lease, cause }
+        )),
+        (task_id(), position(), text()).prop_map(|(task, lease, worker)| Event::AttemptStarted(
+            AttemptStarted { task, fencing_token: lease, worker }
+        )),
     ]
 }
 
 fn about_tasks() -> impl Strategy<Value = Event> {
     let next = prop_oneof![Just(NextStep::Final), time().prop_map(NextStep::RetryAt)];
     let dead_report = (position(), digest(), task_error()).prop_map(|(lease, digest, error)| DeadReport {
-        lease,
+        fencing_token: lease,
         digest,
         error,
     });
     prop_oneof![
         task_created().prop_map(|created| Event::TaskCreated(Box::new(created))),
         (task_id(), position(), digest(), content()).prop_map(|(task, lease, digest, result)| {
-            Event::TaskCompleted(TaskCompleted { task, lease, digest, result })
+            Event::TaskCompleted(TaskCompleted { task, fencing_token: lease, digest, result })
         }),
         (task_id(), position(), digest(), task_error(), next).prop_map(
             |(task, lease, digest, error, next)| Event::TaskFailed(TaskFailed {
                 task,
-                lease,
+                fencing_token: lease,
                 digest,
                 error,
                 next
@@ -141,7 +143,7 @@ fn about_tasks() -> impl Strategy<Value = Event> {
             |(task, reason, detail, report)| Event::TaskDead(TaskDead { task, reason, detail, report })
         ),
         (task_id(), position(), any::<u32>(), digest()).prop_map(|(task, lease, attempt, digest)| {
-            Event::TaskCancelled(TaskCancelled { task, lease, attempt, digest })
+            Event::TaskCancelled(TaskCancelled { task, fencing_token: lease, attempt, digest })
         }),
         (task_id(), cancel_cause(), text(), time()).prop_map(|(task, cause, reason, grace_until)| {
             Event::CancelRequested(CancelRequested { task, cause, reason, grace_until })
@@ -166,28 +168,28 @@ fn about_the_rest() -> impl Strategy<Value = Event> {
 }
 
 fn task_created() -> impl Strategy<Value = TaskCreated> {
-    let optional = (option::of(time()), properties(), option::of(extras()), option::of(text()));
+    let optional = (option::of(time()), properties(), option::of(options()), option::of(text()));
     (task_id(), queue_key(), content(), any::<i32>(), optional).prop_map(
-        |(task, queue, payload, priority, (not_before, properties, extras, operation))| TaskCreated {
+        |(task, queue, payload, priority, (not_before, properties, options, operation))| TaskCreated {
             task,
             queue: Arc::new(queue),
             payload,
             priority,
             not_before,
             properties,
-            extras: extras.map(Arc::new),
+            options: options.map(Arc::new),
             operation,
         },
     )
 }
 
-fn extras() -> impl Strategy<Value = Extras> {
+fn options() -> impl Strategy<Value = TaskOptions> {
     let dedup = (text(), digest()).prop_map(|(key, content)| Dedup { key, content });
     let times = (option::of(time()), option::of(number()), option::of(number()));
     let names = (option::of(text()), option::of(text()), option::of(text()));
     let policy = (option::of(any::<u32>()), option::of(backoff()));
     (option::of(dedup), times, names, policy, option::of(content()), option::of(task_id())).prop_map(
-        |(dedup, times, names, (max_attempts, backoff), resources, redrive_of)| Extras {
+        |(dedup, times, names, (max_attempts, backoff), resources, redrive_of)| TaskOptions {
             dedup,
             deadline: times.0,
             timeout_ms: times.1,
@@ -214,7 +216,7 @@ fn phase() -> impl Strategy<Value = Phase> {
         lease.prop_map(|((number, worker, session, request, started_by), times)| {
             let (granted_at, length_ms, expires_at, extended_at) = times;
             Phase::Leased(Box::new(Lease {
-                number,
+                fencing_token: number,
                 worker,
                 session,
                 request,
@@ -246,7 +248,7 @@ fn report() -> impl Strategy<Value = Report> {
     ];
     (any::<u32>(), position(), digest(), outcome).prop_map(|(attempt, lease, digest, outcome)| Report {
         attempt,
-        lease,
+        fencing_token: lease,
         digest,
         outcome,
     })

@@ -109,7 +109,7 @@ fn created(task: TaskId) -> Event {
         priority: 0,
         not_before: None,
         properties: Default::default(),
-        extras: None,
+        options: None,
         operation: None,
     }))
 }

@@ -1,7 +1,7 @@
 //! A record as JSON, with every field that it has. Names are those of the HTTP contract where it has one.
 
 use authority::event::{ExpiryCause, NextStep, ReleaseCause, TaskCreated};
-use authority::{Backoff, CancelCause, Event, Extras, Position, QueueConfig, QueueKey, TaskError, Time};
+use authority::{Backoff, CancelCause, Event, Position, QueueConfig, QueueKey, TaskError, TaskOptions, Time};
 use ledger::record::Record;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
@@ -35,29 +35,29 @@ impl Fields {
                 self.time("expiresAt", Some(event.expires_at));
             }
             Event::LeaseExtended(event) => {
-                self.put("fencingToken", event.lease.0);
+                self.put("fencingToken", event.fencing_token.0);
                 self.time("expiresAt", Some(event.expires_at));
             }
             Event::LeaseExpired(event) => {
-                self.put("fencingToken", event.lease.0);
+                self.put("fencingToken", event.fencing_token.0);
                 self.put("cause", expiry_cause(event.cause));
                 self.put("exhausted", event.exhausted);
             }
             Event::LeaseReleased(event) => {
-                self.put("fencingToken", event.lease.0);
+                self.put("fencingToken", event.fencing_token.0);
                 self.put("cause", release_cause(event.cause));
             }
             Event::AttemptStarted(event) => {
-                self.put("fencingToken", event.lease.0);
+                self.put("fencingToken", event.fencing_token.0);
                 self.put("workerId", &*event.worker);
             }
             Event::TaskCompleted(event) => {
-                self.put("fencingToken", event.lease.0);
+                self.put("fencingToken", event.fencing_token.0);
                 self.put("digest", format!("{:?}", event.digest));
                 self.raw("result", &event.result);
             }
             Event::TaskFailed(event) => {
-                self.put("fencingToken", event.lease.0);
+                self.put("fencingToken", event.fencing_token.0);
                 self.put("digest", format!("{:?}", event.digest));
                 self.put("error", error(&event.error));
                 match event.next {
@@ -69,13 +69,13 @@ impl Fields {
                 self.put("reason", event.reason.name());
                 self.put("reasonDetail", event.detail.as_deref());
                 if let Some(report) = &event.report {
-                    self.put("fencingToken", report.lease.0);
+                    self.put("fencingToken", report.fencing_token.0);
                     self.put("digest", format!("{:?}", report.digest));
                     self.put("error", error(&report.error));
                 }
             }
             Event::TaskCancelled(event) => {
-                self.put("fencingToken", event.lease.0);
+                self.put("fencingToken", event.fencing_token.0);
                 self.put("attempt", event.attempt);
                 self.put("digest", format!("{:?}", event.digest));
             }
@@ -110,26 +110,26 @@ impl Fields {
             let pairs = event.properties.iter().map(|(name, value)| (name.to_string(), json!(**value)));
             self.put("properties", Value::Object(pairs.collect()));
         }
-        if let Some(extras) = &event.extras {
-            self.extras(extras);
+        if let Some(options) = &event.options {
+            self.options(options);
         }
         self.put("operation", event.operation.as_deref());
         self.raw("payload", &event.payload);
     }
 
-    fn extras(&mut self, extras: &Extras) {
-        self.put("dedupKey", extras.dedup.as_ref().map(|dedup| &*dedup.key));
-        self.put("contentDigest", extras.dedup.as_ref().map(|dedup| format!("{:?}", dedup.content)));
-        self.time("deadline", extras.deadline);
-        self.put("timeoutMs", extras.timeout_ms);
-        self.put("leaseMs", extras.lease_ms);
-        self.put("maxAttempts", extras.max_attempts);
-        self.put("backoff", extras.backoff.map(backoff));
-        self.put("runId", extras.run_id.as_deref());
-        self.put("assetId", extras.asset_id.as_deref());
-        self.put("taskKey", extras.task_key.as_deref());
-        self.put("redriveOf", extras.redrive_of.map(|task| task.to_string()));
-        if let Some(resources) = &extras.resources {
+    fn options(&mut self, options: &TaskOptions) {
+        self.put("dedupKey", options.dedup.as_ref().map(|dedup| &*dedup.key));
+        self.put("contentDigest", options.dedup.as_ref().map(|dedup| format!("{:?}", dedup.content)));
+        self.time("deadline", options.deadline);
+        self.put("timeoutMs", options.timeout_ms);
+        self.put("leaseMs", options.lease_ms);
+        self.put("maxAttempts", options.max_attempts);
+        self.put("backoff", options.backoff.map(backoff));
+        self.put("runId", options.run_id.as_deref());
+        self.put("assetId", options.asset_id.as_deref());
+        self.put("taskKey", options.task_key.as_deref());
+        self.put("redriveOf", options.redrive_of.map(|task| task.to_string()));
+        if let Some(resources) = &options.resources {
             self.raw("resources", resources);
         }
     }
@@ -141,7 +141,7 @@ impl Fields {
     }
 
     pub fn time(&mut self, name: &'static str, time: Option<Time>) {
-        self.put(name, time.map(server::shown::time));
+        self.put(name, time.map(server::to_wire::time));
     }
 
     /// Leaves out what is not set.
@@ -155,7 +155,7 @@ impl Fields {
 
     /// Content as it was sent; a null is kept.
     fn raw(&mut self, name: &'static str, bytes: &[u8]) {
-        self.0.push((name, server::shown::json(bytes)));
+        self.0.push((name, server::to_wire::json(bytes)));
     }
 }
 
@@ -184,7 +184,7 @@ fn config(config: &QueueConfig) -> Value {
     fields.put("backoff", config.backoff.map(backoff));
     let names = |list: &Vec<authority::Category>| list.iter().map(|one| one.name()).collect::<Vec<_>>();
     fields.put("retryOn", config.retry_on.as_ref().map(names));
-    fields.put("push", config.push.as_deref().map(server::shown::push_target));
+    fields.put("push", config.push.as_deref().map(server::to_wire::push_target));
     fields.put("maxQueueSize", config.max_queue_size);
     fields.put("retentionMs", config.retention_ms);
     serde_json::to_value(fields).unwrap_or_default()

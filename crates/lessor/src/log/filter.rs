@@ -98,7 +98,7 @@ mod tests {
             priority: 0,
             not_before: None,
             properties: Arc::default(),
-            extras: None,
+            options: None,
             operation: None,
         }))
     }

@@ -6,7 +6,6 @@ use authority::command::Verdict;
 use authority::{Answer, Command, Event, Outcome, Position};
 use chaos::rpc::{self, Rpc};
 use chaos::{Answer as Told, Call, Contract, Exchange, Plan, Recording, Testimony};
-use coordinator::{Reply, Request};
 use serde_json::{Value, json};
 use wire::grpc;
 
@@ -118,11 +117,10 @@ fn change_a_fencing_token(testimony: &mut Testimony, contract: Contract) {
 
 /// The lease of a completion that was told to be accepted.
 fn accepted(exchange: &Exchange) -> Option<Position> {
-    match (&exchange.request, exchange.reply.as_ref()?) {
-        (
-            Request::Decide(Command::ReportCompletion(report)),
-            Reply::Answer(Answer::Reported(Verdict::Committed(Outcome::Completed))),
-        ) => Some(report.lease.lease),
+    match (exchange.request.command()?, exchange.reply.as_ref()?.answer()?) {
+        (Command::ReportCompletion(report), Answer::Reported(Verdict::Committed(Outcome::Completed))) => {
+            Some(report.lease.fencing_token)
+        }
         _ => None,
     }
 }
@@ -170,7 +168,8 @@ fn an_accepted_report_that_is_lost_is_missed_in_every_contract() {
         let told = recording.exchanges.iter().enumerate().filter(|(_, it)| it.contract == contract);
         let mut accepted = told.filter_map(|(ask, exchange)| Some((ask, accepted(exchange)?)));
         let (ask, lease) = accepted.next_back().expect("a completion was accepted");
-        let is_its_end = |event: &Event| matches!(event, Event::TaskCompleted(end) if end.lease == lease);
+        let is_its_end =
+            |event: &Event| matches!(event, Event::TaskCompleted(end) if end.fencing_token == lease);
         let place = recording.records.iter().position(|record| is_its_end(&record.event));
         recording.records.truncate(place.expect("it was recorded"));
         recording.cuts.clear();

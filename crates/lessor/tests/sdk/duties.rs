@@ -151,7 +151,7 @@ async fn s0_15_rejected_is_logged_surfaced_and_not_repeated() {
     }));
     let End { verdict, code, .. } = fixture.ended.wait(1).await.remove(0);
     working.end().await;
-    assert_eq!((verdict, code.as_deref()), ("REJECTED", Some("another_story")));
+    assert_eq!((verdict, code.as_deref()), ("REJECTED", Some("conflicting_report")));
     assert_eq!(reports(&proxy.exchanges()), ["complete"]);
     assert_eq!(fixture.result(&id).await, "another story");
     let lines = log.lines();

@@ -29,7 +29,7 @@ pub async fn admit(app: &App, caller: &Caller, attempt: u32, worker: &Arc<str>) 
         let received = if attempt == expected { caller.lease.attempt } else { attempt };
         return Err(mismatch(caller, expected, received));
     }
-    let current = task.lease().filter(|lease| lease.number == caller.lease.lease);
+    let current = task.lease().filter(|lease| lease.fencing_token == caller.lease.fencing_token);
     let first = current.and_then(|lease| lease.started_by.as_ref());
     match first.is_some_and(|first| first != worker) {
         true => Err(Refusal::already_started()),

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use coordinator::Unavailable;
 use wire::{CallbackProblem, CallbackState};
 
-use crate::problem::{Problem, refusal, shortened};
+use crate::convert::problem::{Problem, refusal, shortened};
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -104,7 +104,7 @@ impl From<Rejection> for Refusal {
         match why {
             Rejection::UnknownTask => Refusal::task_not_found(),
             Rejection::NeverGranted | Rejection::WrongWorker => Refusal::invalid_token(),
-            Rejection::AnotherStory => Refusal::already_completed(),
+            Rejection::ConflictingReport => Refusal::already_completed(),
         }
     }
 }
@@ -123,7 +123,7 @@ impl IntoResponse for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Code;
+    use crate::convert::problem::Code;
 
     #[test]
     fn every_refusal_has_its_status_and_its_name() {
@@ -132,7 +132,7 @@ mod tests {
             (Rejection::NeverGranted.into(), 401, "invalid_token"),
             (Rejection::WrongWorker.into(), 401, "invalid_token"),
             (Rejection::UnknownTask.into(), 404, "task_not_found"),
-            (Rejection::AnotherStory.into(), 409, "attempt_already_completed"),
+            (Rejection::ConflictingReport.into(), 409, "attempt_already_completed"),
             (Refusal::attempt_mismatch(2, 1), 409, "attempt_mismatch"),
             (Refusal::already_started(), 409, "attempt_already_started"),
             (Refusal::already_terminal(CallbackState::Failed, "x"), 409, "task_already_terminal"),

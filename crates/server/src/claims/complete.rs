@@ -7,11 +7,11 @@ use wire::{CompleteJob, JobCompleted};
 use super::refusal::Refusal;
 use super::token;
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::reported_name;
-use crate::problem::Problem;
-use crate::report;
-use crate::scope::InScope;
+use crate::convert::names::reported_name;
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::scope::InScope;
+use crate::edge::json::{In, Out};
 
 /// Report that a job is done.
 #[utoipa::path(
@@ -24,7 +24,7 @@ use crate::scope::InScope;
         (status = 400, body = wire::ClaimProblem),
         (status = 403, description = "Not this worker's lease, job or attempt", body = wire::ClaimProblem),
         (status = 404, description = "Unknown job", body = wire::ClaimProblem),
-        (status = 409, description = "The lease is over (`ack` is true); or another story", body = wire::ClaimProblem),
+        (status = 409, description = "The lease is over (`ack` is true); or a conflicting report", body = wire::ClaimProblem),
         (status = 413, description = "The result is too large", body = wire::ClaimProblem),
         (status = 503, body = wire::ClaimProblem)
     )

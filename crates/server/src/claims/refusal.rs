@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use coordinator::Unavailable;
 use wire::{ClaimProblem, Verdict};
 
-use crate::problem::{Problem, refusal};
+use crate::convert::problem::{Problem, refusal};
 
 pub struct Refusal(Problem);
 
@@ -44,7 +44,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::problem::Code;
+    use crate::convert::problem::Code;
 
     async fn told(refusal: Refusal) -> (StatusCode, Value) {
         let response = refusal.into_response();
@@ -57,7 +57,7 @@ mod tests {
     async fn s2_13_only_a_report_that_came_too_late_is_acknowledged_without_being_accepted() {
         let table = [
             (Problem::cancelled(), 409, true),
-            (Problem::from(authority::Rejection::AnotherStory), 409, false),
+            (Problem::from(authority::Rejection::ConflictingReport), 409, false),
             (authority::Rejection::NeverGranted.into(), 403, false),
             (authority::Rejection::UnknownTask.into(), 404, false),
             (Problem::new(Code::MalformedJson, "x"), 400, false),

@@ -7,11 +7,11 @@ use wire::ReportAnswer;
 
 use super::verdict::answer;
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::problem::Problem;
-use crate::reference::reference;
-use crate::report;
-use crate::scope::InScope;
+use crate::convert::lease_ref::reference;
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::scope::InScope;
+use crate::edge::json::{In, InPath, Out};
 
 /// Report that an attempt is done.
 #[utoipa::path(
@@ -25,7 +25,7 @@ use crate::scope::InScope;
         (status = 400, description = "REJECTED: malformed", body = wire::Problem),
         (status = 403, description = "REJECTED: not this worker's lease", body = wire::Problem),
         (status = 404, description = "REJECTED: unknown task", body = wire::Problem),
-        (status = 409, description = "CANCELLED: authority lost; or REJECTED: another story", body = wire::Problem),
+        (status = 409, description = "CANCELLED: authority lost; or REJECTED: a conflicting report", body = wire::Problem),
         (status = 413, description = "REJECTED: the result is too large", body = wire::Problem),
         (status = 503, body = wire::Problem)
     )

@@ -2,7 +2,7 @@
 
 use tonic::{Request, Response, Status};
 
-use super::inlined::Wanted;
+use super::inline_outputs::InlineOutputs;
 use super::messages::action_cache_server::ActionCache;
 use super::messages::{ActionResult, GetActionResultRequest, UpdateActionResultRequest};
 use super::{Reapi, digest, instance};
@@ -21,7 +21,7 @@ impl ActionCache for Reapi {
         let Some(result) = self.results().any(&store, &scope, &action).await? else {
             return Err(Status::not_found(format!("no result of action {action} is known")));
         };
-        Wanted::of_lookup(asked).fill(&store, result, action.function).await.map(Response::new)
+        InlineOutputs::of_lookup(asked).fill(&store, result, action.function).await.map(Response::new)
     }
 
     async fn update_action_result(

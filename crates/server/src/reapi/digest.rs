@@ -25,7 +25,7 @@ fn unsupported(name: &str) -> Status {
     Status::invalid_argument(format!("the digest function {name} is not supported; SHA256 and BLAKE3 are"))
 }
 
-pub fn function_told(function: DigestFunction) -> Value {
+pub fn function_to_proto(function: DigestFunction) -> Value {
     match function {
         DigestFunction::Sha256 => Value::Sha256,
         DigestFunction::Blake3 => Value::Blake3,
@@ -48,7 +48,7 @@ pub fn named(digest: Option<&messages::Digest>, function: DigestFunction) -> Res
     asked(digest, Some(function), "a digest")
 }
 
-pub fn told(digest: &Digest) -> messages::Digest {
+pub fn to_proto(digest: &Digest) -> messages::Digest {
     messages::Digest {
         hash: digest.hash.to_string(),
         size_bytes: i64::try_from(digest.size).unwrap_or(i64::MAX),
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn r7_sha256_is_meant_where_no_function_is_named_and_others_are_refused() {
         let empty = Digest::of(DigestFunction::Sha256, b"");
-        assert_eq!(asked(Some(&told(&empty)), None, "x").unwrap(), empty);
+        assert_eq!(asked(Some(&to_proto(&empty)), None, "x").unwrap(), empty);
         assert_eq!(function(0).unwrap(), None);
         assert_eq!(function(Value::Blake3 as i32).unwrap(), Some(DigestFunction::Blake3));
         for other in [Value::Md5 as i32, Value::Sha1 as i32, 999, -1] {

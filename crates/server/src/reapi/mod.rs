@@ -2,28 +2,26 @@
 //! to a folder or file; each translates and decides nothing.
 
 mod action_cache;
+mod action_cache_writer;
 mod bytestream;
 mod capabilities;
 mod cas;
 mod compression;
+mod concurrency;
 mod digest;
 mod execution;
-mod inlined;
+mod inline_outputs;
 mod instance;
-mod keeper;
 mod messages;
 mod metadata;
 mod operations;
 mod operations_page;
-mod places;
 mod resource_name;
 mod results;
 mod store;
-mod streaming;
 
-pub use keeper::Keeper;
+pub use action_cache_writer::ActionCacheWriter;
 pub use results::Results;
-pub(crate) use streaming::at_pace;
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,8 +39,9 @@ use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
 
 use crate::app::App;
-use crate::grpc;
-use execution::{Pins, Running};
+use crate::edge::grpc_guard;
+use concurrency::ConcurrencyLimits;
+use execution::{InFlightExecutions, Pins};
 use messages::action_cache_server::ActionCacheServer;
 use messages::bytestream::byte_stream_server::ByteStreamServer;
 use messages::capabilities_server::{Capabilities, CapabilitiesServer};
@@ -50,7 +49,6 @@ use messages::content_addressable_storage_server::ContentAddressableStorageServe
 use messages::execution_server::ExecutionServer;
 use messages::longrunning::operations_server::OperationsServer;
 use messages::{GetCapabilitiesRequest, ServerCapabilities};
-use places::Places;
 use store::Store;
 
 /// Most bytes of blobs in one batch call.
@@ -120,18 +118,19 @@ impl fmt::Debug for Content {
 pub struct Reapi {
     app: App,
     content: Content,
-    running: Running,
+    in_flight: InFlightExecutions,
     pins: Pins,
-    places: Places,
+    limits: ConcurrencyLimits,
 }
 
 impl Reapi {
     pub fn new(app: App, content: Content) -> Reapi {
-        let places = Places::default();
-        let pins = Pins::new(content.blobs.clone(), places.clone());
+        let limits = ConcurrencyLimits::default();
+        let pins = Pins::new(content.blobs.clone(), limits.clone());
         let grace = content.settings.worker_grace;
-        let running = Running::new(app.handle().clone(), pins.clone(), grace, content.instances.clone());
-        Reapi { app, content, running, pins, places }
+        let in_flight =
+            InFlightExecutions::new(app.handle().clone(), pins.clone(), grace, content.instances.clone());
+        Reapi { app, content, in_flight, pins, limits }
     }
 
     fn app(&self) -> &App {
@@ -150,8 +149,8 @@ impl Reapi {
         &self.content.results
     }
 
-    fn running(&self) -> &Running {
-        &self.running
+    fn in_flight(&self) -> &InFlightExecutions {
+        &self.in_flight
     }
 
     fn pins(&self) -> &Pins {
@@ -160,8 +159,8 @@ impl Reapi {
 
     /// The content that belongs to the tenant of a call.
     fn store(&self, scope: &Scope) -> Result<Store, Status> {
-        let (tenant, places) = (tenant(scope)?, self.places.clone());
-        Ok(Store { blobs: self.content.blobs.clone(), tenant, places })
+        let (tenant, limits) = (tenant(scope)?, self.limits.clone());
+        Ok(Store { blobs: self.content.blobs.clone(), tenant, limits })
     }
 }
 
@@ -182,9 +181,9 @@ impl Capabilities for Reapi {
 /// Every service of the protocol, held to what all gRPC calls are held to.
 pub fn routes(app: &App, content: &Content) -> Router<App> {
     let reapi = Reapi::new(app.clone(), content.clone());
-    let running = reapi.running().clone();
+    let in_flight = reapi.in_flight().clone();
     tokio::spawn(async move {
-        if let Err(why) = running.load_all().await {
+        if let Err(why) = in_flight.load_all().await {
             tracing::warn!(why = why.message(), "what was on its way before is found when it is asked for");
         }
     });
@@ -208,7 +207,7 @@ pub fn routes(app: &App, content: &Content) -> Router<App> {
     router
         .route(bytestream::answer::PATH, post(read))
         .layer(map_response(blamed))
-        .layer(from_fn_with_state(app.clone(), grpc::guard))
+        .layer(from_fn_with_state(app.clone(), grpc_guard::guard))
 }
 
 /// Bytes that are no message are the sender's fault, which the codec of these services says is the server's.

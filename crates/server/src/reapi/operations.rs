@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use authority::command::{CancelTask, DetachOperation};
 use authority::{Scope, TaskId, TaskState};
-use coordinator::{TaskDetail, Wanted as Until};
+use coordinator::{TaskDetail, WaitCondition as Until};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
 use super::execution::follow::{self, Now, found, unknown};
-use super::execution::name;
+use super::execution::operation_name;
 use super::execution::payload::{Payload, QUEUE};
-use super::inlined::Wanted;
+use super::inline_outputs::InlineOutputs;
 use super::messages::Empty;
 use super::messages::longrunning::operations_server::Operations;
 use super::messages::longrunning::{
@@ -21,8 +21,8 @@ use super::messages::longrunning::{
 };
 use super::operations_page::{self, Start};
 use super::{Reapi, instance};
-use crate::page_token::List;
-use crate::problem::Problem;
+use crate::convert::page_token::List;
+use crate::convert::problem::Problem;
 
 /// Longest wait for an operation in one call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -40,7 +40,7 @@ pub struct Known {
 impl Reapi {
     /// The operation of this name, if the ledger knows that it waits for its task.
     pub async fn known(&self, metadata: &MetadataMap, operation: &str) -> Result<Known, Status> {
-        let (instance, task) = name::read(operation).ok_or_else(|| unknown(operation))?;
+        let (instance, task) = operation_name::parse(operation).ok_or_else(|| unknown(operation))?;
         let scope = instance::scope(metadata, instance)?;
         let detail = found(self.handle().task(scope.clone(), task).await, operation)?;
         match detail.view.task.operations.iter().any(|known| **known == *operation) {
@@ -50,7 +50,8 @@ impl Reapi {
     }
 
     async fn shown(&self, known: &Known, operation: &str) -> Result<Operation, Status> {
-        let now = follow::now(self, &known.scope, &known.detail, operation, &Wanted::default()).await?;
+        let now =
+            follow::now(self, &known.scope, &known.detail, operation, &InlineOutputs::default()).await?;
         Ok(match now {
             Now::Running(operation) | Now::Over(operation) => operation,
         })
@@ -123,8 +124,8 @@ impl Operations for Reapi {
         let operation = &request.get_ref().name;
         let known = self.known(request.metadata(), operation).await?;
         let digest = Payload::of(&known.detail.view.task).and_then(|payload| payload.digest());
-        let _turn = match &digest {
-            Some(digest) => Some(self.running().turn(&known.scope, digest).await),
+        let _dedup_lock = match &digest {
+            Some(digest) => Some(self.in_flight().dedup_lock(&known.scope, digest).await),
             None => None,
         };
         // Somebody may have joined, or left, while this waited for its turn.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use authority::{Position, TaskView};
 use prost::Message;
 
+use super::execution::operation;
 use super::execution::payload::{Payload, QUEUE};
-use super::execution::view;
 use super::messages::longrunning::Operation;
-use crate::page_token::{List, PageTokens};
+use crate::convert::page_token::{List, PageTokens};
 
 /// Bytes of operations on a page. Four megabytes are what clients take for a message.
 const PAGE_BYTES: usize = 2 * 1_024 * 1_024;
@@ -27,11 +27,11 @@ pub struct Start {
 impl Start {
     /// What a token says, if it was made for this list.
     pub fn read(token: &str, tokens: &PageTokens, list: List<'_>) -> Option<Start> {
-        let (place, told) = match token.split_once(TOLD) {
-            Some((place, told)) => (place, told.parse().ok()?),
+        let (offset, told) = match token.split_once(TOLD) {
+            Some((offset, told)) => (offset, told.parse().ok()?),
             None => (token, 0),
         };
-        Some(Start { after: Some(tokens.verify(list, place)?), told })
+        Some(Start { after: Some(tokens.verify(list, offset)?), told })
     }
 
     /// How many operations of this task came before.
@@ -47,9 +47,11 @@ pub fn operations(tasks: &[TaskView], start: &Start) -> (Vec<Operation>, Option<
     let mut bytes = 0;
     for TaskView { task, .. } in tasks {
         let Some(payload) = Payload::of(task) else { continue };
-        let shown = match view::outcome(task) {
-            Some(outcome) => view::done("", payload.digest().as_ref(), &view::response(outcome, false)),
-            None => view::running("", &payload, task),
+        let shown = match operation::outcome(task) {
+            Some(outcome) => {
+                operation::done("", payload.digest().as_ref(), &operation::response(outcome, false))
+            }
+            None => operation::running("", &payload, task),
         };
         for (told, name) in task.operations.iter().enumerate().skip(start.told_of(task)) {
             bytes += shown.encoded_len() + name.len();

@@ -10,9 +10,9 @@ use prost::Message;
 use tokio::sync::Mutex;
 use tonic::Status;
 
+use super::execution::operation;
 use super::execution::outputs;
 use super::execution::payload::Payload;
-use super::execution::view;
 use super::messages::ActionResult;
 use super::store::{self, Store};
 use crate::metrics::Metrics;
@@ -132,7 +132,7 @@ impl Results {
         payload: &Payload,
         committed: Commit<'_>,
     ) -> Result<(), Status> {
-        let result = view::result_of(committed.result, committed.queued_at);
+        let result = operation::result_of(committed.result, committed.queued_at);
         let (Ok(result), Some(action)) = (result, payload.digest()) else { return Ok(()) };
         if payload.do_not_cache || result.exit_code != 0 {
             return Ok(());

@@ -7,13 +7,13 @@ use blobs::{Blobs, Digest, Error, MAX_BATCH_BYTES, Tenant};
 use bytes::{Bytes, BytesMut};
 use tonic::Status;
 
-use super::places::Places;
+use super::concurrency::ConcurrencyLimits;
 
 #[derive(Clone)]
 pub struct Store {
     pub blobs: Arc<dyn Blobs>,
     pub tenant: Tenant,
-    pub places: Places,
+    pub limits: ConcurrencyLimits,
 }
 
 impl Store {

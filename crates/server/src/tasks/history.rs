@@ -7,13 +7,13 @@ use axum::http::StatusCode;
 use coordinator::HistoryRecord;
 use wire::{HistoryEvent, TaskHistory};
 
-use super::answer;
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::json::{InPath, Out};
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::ids::parse_task_id;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{InPath, Out};
 
 /// A task's history from the ledger, oldest first.
 #[utoipa::path(
@@ -42,7 +42,7 @@ pub async fn history(
 fn event(record: HistoryRecord) -> HistoryEvent {
     let base = HistoryEvent {
         position: record.position.0,
-        at: shown(record.at),
+        at: to_timestamp(record.at),
         kind: record.event.name().to_owned(),
         ..HistoryEvent::default()
     };
@@ -51,8 +51,8 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             queue: Some(created.queue.name.to_string()),
             priority: Some(created.priority),
             payload_bytes: Some(created.payload.len()),
-            not_before: created.not_before.map(shown),
-            redrive_of: created.extras.and_then(|extras| extras.redrive_of).map(|task| task.to_string()),
+            not_before: created.not_before.map(to_timestamp),
+            redrive_of: created.options.and_then(|options| options.redrive_of).map(|task| task.to_string()),
             operation: created.operation.map(|operation| operation.to_string()),
             ..base
         },
@@ -61,40 +61,40 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             fencing_token: Some(record.position.0),
             worker_id: Some(granted.worker.to_string()),
             lease_ms: Some(granted.length_ms),
-            expires_at: Some(shown(granted.expires_at)),
+            expires_at: Some(to_timestamp(granted.expires_at)),
             ..base
         },
         Event::LeaseExtended(extended) => HistoryEvent {
-            fencing_token: Some(extended.lease.0),
-            expires_at: Some(shown(extended.expires_at)),
+            fencing_token: Some(extended.fencing_token.0),
+            expires_at: Some(to_timestamp(extended.expires_at)),
             ..base
         },
         Event::LeaseExpired(expired) => HistoryEvent {
-            fencing_token: Some(expired.lease.0),
+            fencing_token: Some(expired.fencing_token.0),
             cause: Some(expiry_cause(expired.cause).to_owned()),
             exhausted: Some(expired.exhausted),
             ..base
         },
         Event::LeaseReleased(released) => HistoryEvent {
-            fencing_token: Some(released.lease.0),
+            fencing_token: Some(released.fencing_token.0),
             cause: Some(release_cause(released.cause).to_owned()),
             ..base
         },
         Event::AttemptStarted(started) => HistoryEvent {
-            fencing_token: Some(started.lease.0),
+            fencing_token: Some(started.fencing_token.0),
             worker_id: Some(started.worker.to_string()),
             ..base
         },
         Event::TaskCompleted(completed) => HistoryEvent {
-            fencing_token: Some(completed.lease.0),
+            fencing_token: Some(completed.fencing_token.0),
             result_bytes: Some(completed.result.len()),
             ..base
         },
         Event::TaskFailed(failed) => HistoryEvent {
-            fencing_token: Some(failed.lease.0),
-            error: Some(answer::error(&failed.error)),
+            fencing_token: Some(failed.fencing_token.0),
+            error: Some(task_json::error_to_wire(&failed.error)),
             retry_at: match failed.next {
-                NextStep::RetryAt(at) => Some(shown(at)),
+                NextStep::RetryAt(at) => Some(to_timestamp(at)),
                 NextStep::Final => None,
             },
             ..base
@@ -102,17 +102,19 @@ fn event(record: HistoryRecord) -> HistoryEvent {
         Event::TaskDead(dead) => HistoryEvent {
             reason: Some(dead.reason.name().to_owned()),
             reason_detail: dead.detail.map(|detail| detail.to_string()),
-            fencing_token: dead.report.as_ref().map(|report| report.lease.0),
-            error: dead.report.as_ref().map(|report| answer::error(&report.error)),
+            fencing_token: dead.report.as_ref().map(|report| report.fencing_token.0),
+            error: dead.report.as_ref().map(|report| task_json::error_to_wire(&report.error)),
             ..base
         },
-        Event::TaskCancelled(cancelled) => {
-            HistoryEvent { attempt: Some(cancelled.attempt), fencing_token: Some(cancelled.lease.0), ..base }
-        }
+        Event::TaskCancelled(cancelled) => HistoryEvent {
+            attempt: Some(cancelled.attempt),
+            fencing_token: Some(cancelled.fencing_token.0),
+            ..base
+        },
         Event::CancelRequested(requested) => HistoryEvent {
             cause: Some(cancel_cause(requested.cause).to_owned()),
             reason: Some(requested.reason.to_string()),
-            grace_until: Some(shown(requested.grace_until)),
+            grace_until: Some(to_timestamp(requested.grace_until)),
             ..base
         },
         Event::OperationAttached(attached) => {

@@ -236,7 +236,11 @@ async fn c17_a_repeat_without_a_lease_id_is_a_repeat_and_another_story_is_reject
     worker.update(&task, COMPLETED, None, "").await.unwrap();
     let position = served.position().await;
     worker.update(&task, COMPLETED, None, "").await.unwrap();
-    is_rejected(worker.update(&task, FAILED, None, "no").await, Code::FailedPrecondition, "another_story");
+    is_rejected(
+        worker.update(&task, FAILED, None, "no").await,
+        Code::FailedPrecondition,
+        "conflicting_report",
+    );
     assert_eq!(served.position().await, position);
 }
 

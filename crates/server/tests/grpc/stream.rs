@@ -142,7 +142,7 @@ async fn each_report_of_a_batch_is_judged_on_its_own() {
         (Verdict::Rejected, Some("invalid_field")),
         (Verdict::Committed, None),
         (Verdict::Committed, None),
-        (Verdict::Rejected, Some("another_story")),
+        (Verdict::Rejected, Some("conflicting_report")),
         (Verdict::Rejected, Some("bad_lease_id")),
         (Verdict::Unspecified, None),
         (Verdict::Cancelled, None),

@@ -49,8 +49,8 @@ async fn a12_a_report_is_the_same_report_through_every_contract() {
             says(&served, &one, first, Say::Complete(json!({"a": 1, "b": 2})), Kind::Committed).await;
             let position = served.position().await;
             says(&served, &one, second, Say::Complete(json!({"b": 2.0, "a": 1})), Kind::Committed).await;
-            says(&served, &one, second, Say::Complete(json!(3)), Kind::AnotherStory).await;
-            says(&served, &one, second, Say::Fail(false), Kind::AnotherStory).await;
+            says(&served, &one, second, Say::Complete(json!(3)), Kind::ConflictingReport).await;
+            says(&served, &one, second, Say::Fail(false), Kind::ConflictingReport).await;
 
             let other = held(&served).await;
             says(&served, &other, first, Say::Fail(false), Kind::Committed).await;
@@ -114,7 +114,7 @@ async fn a12_of_many_stories_at_once_one_is_accepted() {
         let (served, held, contract) = (served.clone(), held.clone(), CONTRACTS[n % CONTRACTS.len()]);
         stories.spawn(async move {
             let told = contract.say(&served, &held, Say::Complete(json!(n))).await;
-            let refused = words(Kind::AnotherStory, contract);
+            let refused = words(Kind::ConflictingReport, contract);
             assert!(told == "COMMITTED" || told == refused, "{contract:?}: {told}");
             told == "COMMITTED"
         });

@@ -121,9 +121,9 @@ impl Held {
         let lease = LeaseRef {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
             worker: Arc::from(self.holder),
-            task: server::shown::parse_task_id(&self.task).unwrap(),
+            task: server::parse_task_id(&self.task).unwrap(),
             attempt: self.attempt,
-            lease: Position(self.lease),
+            fencing_token: Position(self.lease),
         };
         served.running.handle.release(ReleaseLease { lease, cause: ReleaseCause::Worker }).await.unwrap();
     }

@@ -225,14 +225,14 @@ async fn conflicting(cell: Cell) {
     let held = cell.leased().await;
     cell.completes(&held, json!(1)).await;
     for story in [Say::Complete(json!(2)), Say::Fail(false), Say::Fail(true)] {
-        cell.says_in_vain(&held, story, Kind::AnotherStory).await;
+        cell.says_in_vain(&held, story, Kind::ConflictingReport).await;
     }
     cell.says_in_vain(&held, Say::Complete(json!(1)), Kind::Committed).await;
     cell.ended(&held, "COMPLETED", json!(1)).await;
 
     let failed = cell.leased().await;
     cell.says(&failed, Say::Fail(false), Kind::Committed).await;
-    cell.says_in_vain(&failed, Say::Complete(json!(1)), Kind::AnotherStory).await;
+    cell.says_in_vain(&failed, Say::Complete(json!(1)), Kind::ConflictingReport).await;
     cell.ended(&failed, "FAILED", Value::Null).await;
 }
 
@@ -250,7 +250,7 @@ async fn conflicting_at_once(cell: Cell) {
     let mut accepted: Vec<_> = told.iter().filter(|(_, told)| told == "COMMITTED").collect();
     let (winner, _) = accepted.pop().expect("one is accepted");
     assert!(accepted.is_empty(), "{told:?}");
-    let refused = crate::words::words(Kind::AnotherStory, cell.contract);
+    let refused = crate::words::words(Kind::ConflictingReport, cell.contract);
     assert_eq!(told.iter().filter(|(_, told)| told == refused).count(), 19, "{told:?}");
     cell.ended(&held, "COMPLETED", json!(winner)).await;
 }
@@ -260,7 +260,7 @@ async fn reordered(cell: Cell) {
     let held = cell.leased().await;
     cell.completes(&held, json!(1)).await;
     cell.says_in_vain(&held, Say::Beat, Kind::BeatOfEnded).await;
-    cell.says_in_vain(&held, Say::Fail(true), Kind::AnotherStory).await;
+    cell.says_in_vain(&held, Say::Fail(true), Kind::ConflictingReport).await;
     if cell.contract == Contract::Callback {
         let body = json!({"attempt": 1, "workerId": held.worker});
         let told = cell.served.call_with(&held.task, &held.token, "started", body).await;

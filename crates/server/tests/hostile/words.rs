@@ -24,7 +24,7 @@ pub enum Kind {
     /// The lease of one attempt, and the name of another.
     OtherAttempt,
     /// The attempt already told something else.
-    AnotherStory,
+    ConflictingReport,
     /// A server that never had the task.
     Unknown,
 }
@@ -102,13 +102,13 @@ const WORDS: [(Kind, [&str; 5]); 11] = [
         ],
     ),
     (
-        Kind::AnotherStory,
+        Kind::ConflictingReport,
         [
-            "REJECTED 409 another_story",
-            "REJECTED 409 another_story",
+            "REJECTED 409 conflicting_report",
+            "REJECTED 409 conflicting_report",
             "409 attempt_already_completed",
-            "REJECTED FailedPrecondition another_story",
-            "REJECTED another_story",
+            "REJECTED FailedPrecondition conflicting_report",
+            "REJECTED conflicting_report",
         ],
     ),
     (

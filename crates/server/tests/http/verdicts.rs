@@ -85,9 +85,9 @@ async fn s0_14_another_story_of_the_same_attempt_is_rejected() {
     let lease = leased(&served).await;
     is_committed(&served.report(&lease, "complete", done(&lease, json!(1))).await, "COMPLETED");
     let position = served.position().await;
-    is_rejected(&served.report(&lease, "complete", done(&lease, json!(2))).await, 409, "another_story");
+    is_rejected(&served.report(&lease, "complete", done(&lease, json!(2))).await, 409, "conflicting_report");
     let failed = json!({"workerId": "w", "reason": "no"});
-    is_rejected(&served.report(&lease, "fail", failed).await, 409, "another_story");
+    is_rejected(&served.report(&lease, "fail", failed).await, 409, "conflicting_report");
     assert_eq!(served.position().await, position);
 }
 

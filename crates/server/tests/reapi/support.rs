@@ -16,7 +16,7 @@ use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
 use bazel_remote_apis::google::longrunning::{Operation, operation};
 use coordinator::{ClusterId, Running};
 use prost::Message;
-use server::reapi::{Content, Keeper, Results, Settings};
+use server::reapi::{ActionCacheWriter, Content, Results, Settings};
 use server::{App, Drained, Limits};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -101,7 +101,8 @@ impl Served {
         let mut options = coordinator::Options::new(&directory.path().join("data"));
         options.ledger.create = is_new.then_some(ClusterId([1; 16]));
         options.ledger.segment_bytes = 32 << 20;
-        options.projections.push(Box::new(Keeper::new(results.clone(), tokio::runtime::Handle::current())));
+        let writer = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
+        options.projections.push(Box::new(writer));
         let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
         let bounded: Arc<dyn blobs::Blobs> = match setup.max_reads {
             Some(limit) => Arc::new(blobs::ReadLimiter::with_limit(blobs.clone(), limit, SHORT_WAIT)),

@@ -50,9 +50,17 @@ fn change_record(history: &mut [Entry], change: impl Fn(&mut Recorded) -> bool) 
 /// Changes the first answer that `change` wants to change.
 fn change_answer(history: &mut [Entry], change: impl Fn(&mut Answer) -> bool) -> Option<usize> {
     history.iter_mut().position(|entry| match entry {
-        Entry::Told { reply: Reply::Answer(answer), .. } => change(answer),
+        Entry::Told { reply: Reply::Decided(answers), .. } if answers.len() == 1 => change(&mut answers[0]),
         _ => false,
     })
+}
+
+/// The task that a reply says was created.
+fn created(reply: &Reply) -> Option<TaskId> {
+    match reply.answer() {
+        Some(Answer::Submitted(SubmitAnswer::Created(id))) => Some(*id),
+        _ => None,
+    }
 }
 
 /// Puts a record right after the first one for which `make` makes one.
@@ -103,9 +111,9 @@ fn an_expired_lease_that_is_revived_is_found() {
     must_be_found(|history| {
         change_record(history, |recorded| {
             let Event::LeaseExpired(expired) = &recorded.event else { return false };
-            let (task, lease) = (expired.task, expired.lease);
+            let (task, lease) = (expired.task, expired.fencing_token);
             let expires_at = recorded.at.plus_ms(1_000);
-            recorded.event = Event::LeaseExtended(LeaseExtended { task, lease, expires_at });
+            recorded.event = Event::LeaseExtended(LeaseExtended { task, fencing_token: lease, expires_at });
             true
         })
     });
@@ -156,7 +164,8 @@ fn a_task_that_waits_again_after_a_cancel_is_found() {
         let lease = lease.next_back().map(|recorded| recorded.position)?;
         insert_after(history, |before| match &before.event {
             Event::CancelRequested(event) if event.task == current => {
-                let released = LeaseReleased { task: current, lease, cause: ReleaseCause::Undelivered };
+                let released =
+                    LeaseReleased { task: current, fencing_token: lease, cause: ReleaseCause::Undelivered };
                 Some((Event::LeaseReleased(released), true))
             }
             _ => None,
@@ -263,7 +272,7 @@ fn a_result_that_nobody_reported_is_found() {
 fn other_content_that_is_accepted_as_a_repeat_is_found() {
     must_be_found(|history| {
         change_answer(history, |answer| {
-            let other = *answer == Answer::Reported(Verdict::Rejected(Rejection::AnotherStory));
+            let other = *answer == Answer::Reported(Verdict::Rejected(Rejection::ConflictingReport));
             if other {
                 *answer = Answer::Reported(Verdict::Committed(Outcome::Completed));
             }
@@ -301,19 +310,11 @@ fn a_verdict_other_than_the_recorded_one_is_found() {
 #[test]
 fn an_answer_that_comes_before_its_record_is_found() {
     must_be_found(|history| {
-        let told = history.iter().position(|entry| {
-            matches!(
-                entry,
-                Entry::Told {
-                    reply: Reply::Answer(Answer::Submitted(authority::command::SubmitAnswer::Created(_))),
-                    ..
-                }
-            )
-        })?;
-        let Entry::Told { reply: Reply::Answer(Answer::Submitted(answer)), .. } = &history[told] else {
-            return None;
-        };
-        let authority::command::SubmitAnswer::Created(id) = answer else { return None };
+        let told = history
+            .iter()
+            .position(|entry| matches!(entry, Entry::Told { reply, .. } if created(reply).is_some()))?;
+        let Entry::Told { reply, .. } = &history[told] else { return None };
+        let id = &created(reply)?;
         let recorded = history.iter().position(|entry| {
             record(entry).is_some_and(|r| matches!(&r.event, Event::TaskCreated(event) if event.task == *id))
         })?;

@@ -16,7 +16,7 @@ pub use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
 use crate::executors::Run;
-use crate::inputs::remembered::Remembered;
+use crate::inputs::message_cache::MessageCache;
 use crate::inputs::{Fetched, Inputs};
 use crate::outputs::{self, Collected, Destination, Expected};
 use crate::workshop::{Workshop, blocking_setup};
@@ -38,7 +38,7 @@ pub struct Actions {
     shop: Arc<Workshop>,
     allow_absolute_symlinks: bool,
     inputs: Arc<Inputs>,
-    commands: Remembered<Command>,
+    commands: MessageCache<Command>,
 }
 
 /// An action that can be run: everything it needs is here.
@@ -66,7 +66,7 @@ impl Actions {
         let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
         let inputs = Inputs::new(Arc::new(cache), shop.cas.clone(), options.allow_absolute_symlinks);
         let allow_absolute_symlinks = options.allow_absolute_symlinks;
-        let commands = Remembered::new(MAX_COMMAND_BYTES);
+        let commands = MessageCache::new(MAX_COMMAND_BYTES);
         Ok(Actions { shop, allow_absolute_symlinks, inputs: Arc::new(inputs), commands })
     }
 

@@ -32,7 +32,7 @@ impl Site {
         expected: &Expected,
     ) -> Result<Result<Site, Vec<Key>>, Failure> {
         let mut trash = Trash::new(dirs);
-        if let Some(dir) = inputs.kept() {
+        if let Some(dir) = inputs.reusable_workspace() {
             let site = Site::within(dir).map_err(broken)?;
             // What cannot be made right is given up.
             if let Ok(gone) = inputs.lay_out(&site.root, &mut trash) {

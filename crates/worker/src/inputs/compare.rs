@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Result;
 
-use super::directory::{Directory as Node, Place};
+use super::directory::{Directory as Node, Location};
 use crate::beneath::{Directory, kind};
 use crate::cache::Cache;
 
@@ -41,18 +41,18 @@ pub fn compare(directory: &Directory, node: &Node, cache: &Cache) -> Result<Comp
     for name in directory.names()? {
         let is_right = match node.find(&name) {
             None => None,
-            Some(Place::File(n)) => Some(&mut compared.files[n]).filter(|_| {
+            Some(Location::File(n)) => Some(&mut compared.files[n]).filter(|_| {
                 let file = &node.files[n];
                 // One with properties of its own is a copy, about which the cache knows nothing.
                 file.own.is_none()
                     && directory.stat(&file.name).is_ok_and(|found| cache.is_linked(&file.key, &found))
             }),
-            Some(Place::Directory(n)) => {
+            Some(Location::Directory(n)) => {
                 let below = directory.directory(&node.directories[n].0);
                 let is_as_made = below.and_then(|below| below.is_as_made()).unwrap_or(false);
                 Some(&mut compared.directories[n]).filter(|_| is_as_made)
             }
-            Some(Place::Symlink(n)) => {
+            Some(Location::Symlink(n)) => {
                 let (name, target) = &node.symlinks[n];
                 let is_link = |found: Stat| kind(&found) == FileType::Symlink;
                 let is_right = directory.stat(name).is_ok_and(is_link)

@@ -22,7 +22,7 @@ pub struct Directory {
 
 /// What a name of a directory is for: a place in one of its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     File(usize),
     Directory(usize),
     Symlink(usize),
@@ -77,12 +77,14 @@ impl Directory {
         Ok(directory)
     }
 
-    pub fn find(&self, name: &OsStr) -> Option<Place> {
+    pub fn find(&self, name: &OsStr) -> Option<Location> {
         let name = name.as_encoded_bytes();
-        let file = self.files.binary_search_by(|file| file.name.as_bytes().cmp(name)).ok().map(Place::File);
+        let file =
+            self.files.binary_search_by(|file| file.name.as_bytes().cmp(name)).ok().map(Location::File);
         let in_directories = || self.directories.binary_search_by(|(own, _)| own.as_bytes().cmp(name)).ok();
         let in_symlinks = || self.symlinks.binary_search_by(|(own, _)| own.as_bytes().cmp(name)).ok();
-        file.or_else(|| in_directories().map(Place::Directory)).or_else(|| in_symlinks().map(Place::Symlink))
+        file.or_else(|| in_directories().map(Location::Directory))
+            .or_else(|| in_symlinks().map(Location::Symlink))
     }
 
     fn check_unique(&self) -> Result<(), Failure> {

@@ -6,11 +6,11 @@
 mod compare;
 mod directory;
 mod fetch;
-mod kept;
 mod layout;
-pub mod remembered;
+pub mod message_cache;
 mod survey;
 mod tree;
+mod workspace_cache;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,19 +24,22 @@ use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
 use directory::Directory;
 use fetch::{Fetch, parts};
-use kept::Kept;
-use remembered::Remembered;
+use message_cache::MessageCache;
 use tree::Tree;
 use wire::grpc::ErrorCategory;
+use workspace_cache::WorkspaceCache;
+
+/// The directories of input trees that were decoded before.
+type DirectoryCache = MessageCache<Directory>;
 
 /// Of directories that are remembered, in each of two generations.
 const MAX_DIRECTORY_BYTES: usize = 32 * 1024 * 1024;
 
 pub struct Inputs {
     cache: Arc<Cache>,
-    directories: Remembered<Directory>,
+    directories: DirectoryCache,
     fetch: Fetch,
-    kept: Arc<Kept>,
+    workspaces: Arc<WorkspaceCache>,
     allow_absolute_symlinks: bool,
 }
 
@@ -45,15 +48,15 @@ pub struct Inputs {
 pub struct Fetched {
     tree: Arc<Tree>,
     cache: Arc<Cache>,
-    kept: Arc<Kept>,
+    workspaces: Arc<WorkspaceCache>,
     /// When it was begun to be laid out, which may be more than once.
     laid_out: Arc<Mutex<Moment>>,
 }
 
 impl Fetched {
     /// The directory of an earlier attempt, in which much of the tree is laid out already. Blocking.
-    pub fn kept(&self) -> Option<WorkDir> {
-        self.kept.take(&self.tree, &self.cache)
+    pub fn reusable_workspace(&self) -> Option<WorkDir> {
+        self.workspaces.take(&self.tree, &self.cache)
     }
 
     /// Lays the tree out in a directory, whatever is there. Gives the contents that were not in the cache any more; then
@@ -87,7 +90,7 @@ impl Fetched {
         match survey::survey(&self.tree, &self.cache, &dir.root(), trash) {
             Ok(unproven) => {
                 self.check_only(&unproven)?;
-                self.kept.keep(dir, self.tree.clone());
+                self.workspaces.keep(dir, self.tree.clone());
                 Ok(())
             }
             Err(_) => self.check(),
@@ -111,9 +114,9 @@ impl Inputs {
     pub fn new(cache: Arc<Cache>, cas: Arc<dyn Cas>, allow_absolute_symlinks: bool) -> Inputs {
         Inputs {
             fetch: Fetch::new(cas, cache.clone()),
-            directories: Remembered::new(MAX_DIRECTORY_BYTES),
+            directories: DirectoryCache::new(MAX_DIRECTORY_BYTES),
             cache,
-            kept: Arc::default(),
+            workspaces: Arc::default(),
             allow_absolute_symlinks,
         }
     }
@@ -121,13 +124,13 @@ impl Inputs {
     /// Gives up so many bytes of what was kept for later. Blocking.
     pub fn make_room(&self, bytes: u64) {
         // Contents take up their room for as long as a directory has them.
-        self.kept.remove_all();
+        self.workspaces.remove_all();
         self.cache.make_room(bytes);
     }
 
     /// Removes the directories that are kept. Blocking.
     pub fn clear(&self) {
-        self.kept.remove_all();
+        self.workspaces.remove_all();
     }
 
     /// Blobs that are messages of the protocol; nothing where there is none.
@@ -155,7 +158,12 @@ impl Inputs {
         let tree = self.tree(instance, root, missing).await?;
         missing.extend(self.fetch.contents(instance, tree.files()).await?);
         let laid_out = Arc::new(Mutex::new(self.cache.now()));
-        Ok(Fetched { tree: Arc::new(tree), cache: self.cache.clone(), kept: self.kept.clone(), laid_out })
+        Ok(Fetched {
+            tree: Arc::new(tree),
+            cache: self.cache.clone(),
+            workspaces: self.workspaces.clone(),
+            laid_out,
+        })
     }
 
     /// Brings back contents that have left the cache.

@@ -10,7 +10,7 @@ pub struct AttemptStarted {
     #[prost(message, optional, tag = "1")]
     pub task: Option<Id>,
     #[prost(uint64, tag = "2")]
-    pub lease: u64,
+    pub fencing_token: u64,
     #[prost(string, tag = "3")]
     pub worker: String,
 }
@@ -19,7 +19,7 @@ impl From<&event::AttemptStarted> for AttemptStarted {
     fn from(event: &event::AttemptStarted) -> AttemptStarted {
         AttemptStarted {
             task: Some(event.task.into()),
-            lease: event.lease.0,
+            fencing_token: event.fencing_token.0,
             worker: event.worker.to_string(),
         }
     }
@@ -31,7 +31,7 @@ impl TryFrom<AttemptStarted> for event::AttemptStarted {
     fn try_from(message: AttemptStarted) -> Result<event::AttemptStarted, DecodeError> {
         Ok(event::AttemptStarted {
             task: need(message.task, "the task's id")?.into(),
-            lease: Position(message.lease),
+            fencing_token: Position(message.fencing_token),
             worker: message.worker.into(),
         })
     }

@@ -10,7 +10,7 @@ pub struct LeaseExpired {
     #[prost(message, optional, tag = "1")]
     pub task: Option<Id>,
     #[prost(uint64, tag = "2")]
-    pub lease: u64,
+    pub fencing_token: u64,
     #[prost(uint32, tag = "3")]
     pub cause: u32,
     #[prost(bool, tag = "4")]
@@ -21,7 +21,7 @@ impl From<&event::LeaseExpired> for LeaseExpired {
     fn from(event: &event::LeaseExpired) -> LeaseExpired {
         LeaseExpired {
             task: Some(event.task.into()),
-            lease: event.lease.0,
+            fencing_token: event.fencing_token.0,
             cause: cause_number(event.cause),
             exhausted: event.exhausted,
         }
@@ -34,7 +34,7 @@ impl TryFrom<LeaseExpired> for event::LeaseExpired {
     fn try_from(message: LeaseExpired) -> Result<event::LeaseExpired, DecodeError> {
         Ok(event::LeaseExpired {
             task: need(message.task, "the task's id")?.into(),
-            lease: Position(message.lease),
+            fencing_token: Position(message.fencing_token),
             cause: cause_from_number(message.cause)?,
             exhausted: message.exhausted,
         })

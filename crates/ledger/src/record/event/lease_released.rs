@@ -10,7 +10,7 @@ pub struct LeaseReleased {
     #[prost(message, optional, tag = "1")]
     pub task: Option<Id>,
     #[prost(uint64, tag = "2")]
-    pub lease: u64,
+    pub fencing_token: u64,
     #[prost(uint32, tag = "3")]
     pub cause: u32,
 }
@@ -19,7 +19,7 @@ impl From<&event::LeaseReleased> for LeaseReleased {
     fn from(event: &event::LeaseReleased) -> LeaseReleased {
         LeaseReleased {
             task: Some(event.task.into()),
-            lease: event.lease.0,
+            fencing_token: event.fencing_token.0,
             cause: cause_number(event.cause),
         }
     }
@@ -31,7 +31,7 @@ impl TryFrom<LeaseReleased> for event::LeaseReleased {
     fn try_from(message: LeaseReleased) -> Result<event::LeaseReleased, DecodeError> {
         Ok(event::LeaseReleased {
             task: need(message.task, "the task's id")?.into(),
-            lease: Position(message.lease),
+            fencing_token: Position(message.fencing_token),
             cause: cause_from_number(message.cause)?,
         })
     }

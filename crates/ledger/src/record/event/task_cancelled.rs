@@ -10,7 +10,7 @@ pub struct TaskCancelled {
     #[prost(message, optional, tag = "1")]
     pub task: Option<Id>,
     #[prost(uint64, tag = "2")]
-    pub lease: u64,
+    pub fencing_token: u64,
     #[prost(uint32, tag = "3")]
     pub attempt: u32,
     #[prost(message, optional, tag = "4")]
@@ -21,7 +21,7 @@ impl From<&event::TaskCancelled> for TaskCancelled {
     fn from(event: &event::TaskCancelled) -> TaskCancelled {
         TaskCancelled {
             task: Some(event.task.into()),
-            lease: event.lease.0,
+            fencing_token: event.fencing_token.0,
             attempt: event.attempt,
             digest: Some(event.digest.into()),
         }
@@ -34,7 +34,7 @@ impl TryFrom<TaskCancelled> for event::TaskCancelled {
     fn try_from(message: TaskCancelled) -> Result<event::TaskCancelled, DecodeError> {
         Ok(event::TaskCancelled {
             task: need(message.task, "the task's id")?.into(),
-            lease: Position(message.lease),
+            fencing_token: Position(message.fencing_token),
             attempt: message.attempt,
             digest: need(message.digest, "the report's digest")?.into(),
         })

@@ -13,7 +13,7 @@ pub struct TaskCompleted {
     #[prost(message, optional, tag = "1")]
     pub task: Option<Id>,
     #[prost(uint64, tag = "2")]
-    pub lease: u64,
+    pub fencing_token: u64,
     #[prost(message, optional, tag = "3")]
     pub digest: Option<Id>,
     #[prost(bytes = "bytes", tag = "4")]
@@ -24,7 +24,7 @@ impl From<&event::TaskCompleted> for TaskCompleted {
     fn from(event: &event::TaskCompleted) -> TaskCompleted {
         TaskCompleted {
             task: Some(event.task.into()),
-            lease: event.lease.0,
+            fencing_token: event.fencing_token.0,
             digest: Some(event.digest.into()),
             result: shared(&event.result),
         }
@@ -37,7 +37,7 @@ impl TryFrom<TaskCompleted> for event::TaskCompleted {
     fn try_from(message: TaskCompleted) -> Result<event::TaskCompleted, DecodeError> {
         Ok(event::TaskCompleted {
             task: need(message.task, "the task's id")?.into(),
-            lease: Position(message.lease),
+            fencing_token: Position(message.fencing_token),
             digest: need(message.digest, "the report's digest")?.into(),
             result: Arc::from(&message.result[..]),
         })

@@ -6,7 +6,7 @@ use authority::{Time, event};
 use prost::bytes::Bytes;
 
 use crate::record::error::{DecodeError, need};
-use crate::record::value::{Extras, Id, Property, QueueKey, properties, shared};
+use crate::record::value::{Id, Property, QueueKey, TaskOptions, properties, shared};
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TaskCreated {
@@ -23,7 +23,7 @@ pub struct TaskCreated {
     #[prost(message, repeated, tag = "6")]
     pub properties: Vec<Property>,
     #[prost(message, optional, boxed, tag = "7")]
-    pub extras: Option<Box<Extras>>,
+    pub options: Option<Box<TaskOptions>>,
     #[prost(string, optional, tag = "8")]
     pub operation: Option<String>,
 }
@@ -37,7 +37,7 @@ impl From<&event::TaskCreated> for TaskCreated {
             priority: event.priority,
             not_before: event.not_before.map(|time| time.0),
             properties: properties::pairs(&event.properties),
-            extras: event.extras.as_deref().map(|extras| Box::new(extras.into())),
+            options: event.options.as_deref().map(|options| Box::new(options.into())),
             operation: event.operation.as_deref().map(str::to_owned),
         }
     }
@@ -54,7 +54,7 @@ impl TryFrom<TaskCreated> for event::TaskCreated {
             priority: message.priority,
             not_before: message.not_before.map(Time),
             properties: properties::from_pairs(message.properties)?,
-            extras: message.extras.map(|extras| (*extras).try_into().map(Arc::new)).transpose()?,
+            options: message.options.map(|options| (*options).try_into().map(Arc::new)).transpose()?,
             operation: message.operation.map(Arc::from),
         })
     }

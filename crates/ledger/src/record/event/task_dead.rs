@@ -46,7 +46,7 @@ impl TryFrom<TaskDead> for event::TaskDead {
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct DeadReport {
     #[prost(uint64, tag = "1")]
-    pub lease: u64,
+    pub fencing_token: u64,
     #[prost(message, optional, tag = "2")]
     pub digest: Option<Id>,
     #[prost(message, optional, tag = "3")]
@@ -56,7 +56,7 @@ pub struct DeadReport {
 impl From<&event::DeadReport> for DeadReport {
     fn from(report: &event::DeadReport) -> DeadReport {
         DeadReport {
-            lease: report.lease.0,
+            fencing_token: report.fencing_token.0,
             digest: Some(report.digest.into()),
             error: Some((&report.error).into()),
         }
@@ -68,7 +68,7 @@ impl TryFrom<DeadReport> for event::DeadReport {
 
     fn try_from(message: DeadReport) -> Result<event::DeadReport, DecodeError> {
         Ok(event::DeadReport {
-            lease: Position(message.lease),
+            fencing_token: Position(message.fencing_token),
             digest: need(message.digest, "the report's digest")?.into(),
             error: need(message.error, "the error")?.try_into()?,
         })

@@ -10,7 +10,7 @@ pub struct TaskFailed {
     #[prost(message, optional, tag = "1")]
     pub task: Option<Id>,
     #[prost(uint64, tag = "2")]
-    pub lease: u64,
+    pub fencing_token: u64,
     #[prost(message, optional, tag = "3")]
     pub digest: Option<Id>,
     #[prost(message, optional, tag = "4")]
@@ -24,7 +24,7 @@ impl From<&event::TaskFailed> for TaskFailed {
     fn from(event: &event::TaskFailed) -> TaskFailed {
         TaskFailed {
             task: Some(event.task.into()),
-            lease: event.lease.0,
+            fencing_token: event.fencing_token.0,
             digest: Some(event.digest.into()),
             error: Some((&event.error).into()),
             retry_at: match event.next {
@@ -41,7 +41,7 @@ impl TryFrom<TaskFailed> for event::TaskFailed {
     fn try_from(message: TaskFailed) -> Result<event::TaskFailed, DecodeError> {
         Ok(event::TaskFailed {
             task: need(message.task, "the task's id")?.into(),
-            lease: Position(message.lease),
+            fencing_token: Position(message.fencing_token),
             digest: need(message.digest, "the report's digest")?.into(),
             error: need(message.error, "the error")?.try_into()?,
             next: message.retry_at.map_or(NextStep::Final, |time| NextStep::RetryAt(Time(time))),

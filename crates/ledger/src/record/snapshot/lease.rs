@@ -9,7 +9,7 @@ use crate::record::value::Id;
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Lease {
     #[prost(uint64, tag = "1")]
-    pub number: u64,
+    pub fencing_token: u64,
     #[prost(string, tag = "2")]
     pub worker: String,
     #[prost(string, optional, tag = "3")]
@@ -31,7 +31,7 @@ pub struct Lease {
 impl From<&authority::Lease> for Lease {
     fn from(lease: &authority::Lease) -> Lease {
         Lease {
-            number: lease.number.0,
+            fencing_token: lease.fencing_token.0,
             worker: lease.worker.to_string(),
             session: lease.session.as_deref().map(str::to_owned),
             request: lease.request.map(Id::from),
@@ -47,7 +47,7 @@ impl From<&authority::Lease> for Lease {
 impl From<Lease> for authority::Lease {
     fn from(lease: Lease) -> authority::Lease {
         authority::Lease {
-            number: Position(lease.number),
+            fencing_token: Position(lease.fencing_token),
             worker: lease.worker.into(),
             session: lease.session.map(Arc::from),
             request: lease.request.map(Into::into),

@@ -1,6 +1,6 @@
 //! Feeds the blocks of a snapshot into a state.
 
-use authority::{Illegal, Position, Restore, State};
+use authority::{InvalidTransition, Position, Restore, State};
 
 use super::{FORMAT, SnapshotEntry, decode_block};
 use crate::record::DecodeError;
@@ -11,7 +11,7 @@ pub enum LoadError {
     #[error("a snapshot entry cannot be read: {0}")]
     Decode(#[from] DecodeError),
     #[error("the snapshot contradicts itself: {0}")]
-    Illegal(#[from] Illegal),
+    InvalidTransition(#[from] InvalidTransition),
     #[error("the snapshot has format {found}, but this version reads at most {FORMAT}")]
     NewerFormat { found: u32 },
     #[error("the snapshot does not begin with its one header")]

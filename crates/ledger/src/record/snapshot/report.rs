@@ -10,7 +10,7 @@ pub struct Report {
     #[prost(uint32, tag = "1")]
     pub attempt: u32,
     #[prost(uint64, tag = "2")]
-    pub lease: u64,
+    pub fencing_token: u64,
     #[prost(message, optional, tag = "3")]
     pub digest: Option<Id>,
     #[prost(uint32, tag = "4")]
@@ -40,7 +40,7 @@ impl From<&authority::Report> for Report {
         };
         Report {
             attempt: report.attempt,
-            lease: report.lease.0,
+            fencing_token: report.fencing_token.0,
             digest: Some(report.digest.into()),
             outcome,
             retry_at,
@@ -67,7 +67,7 @@ impl TryFrom<Report> for authority::Report {
         };
         Ok(authority::Report {
             attempt: report.attempt,
-            lease: Position(report.lease),
+            fencing_token: Position(report.fencing_token),
             digest: need(report.digest, "the report's digest")?.into(),
             outcome,
         })

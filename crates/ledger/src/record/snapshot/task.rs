@@ -8,7 +8,9 @@ use prost::bytes::Bytes;
 use super::phase::Phase;
 use super::report::Report;
 use crate::record::error::{DecodeError, need};
-use crate::record::value::{Extras, Id, Property, QueueKey, TaskError, cancel_cause, properties, shared};
+use crate::record::value::{
+    Id, Property, QueueKey, TaskError, TaskOptions, cancel_cause, properties, shared,
+};
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Task {
@@ -41,7 +43,7 @@ pub struct Task {
     #[prost(message, repeated, tag = "18")]
     pub properties: Vec<Property>,
     #[prost(message, optional, boxed, tag = "19")]
-    pub extras: Option<Box<Extras>>,
+    pub options: Option<Box<TaskOptions>>,
     #[prost(string, repeated, tag = "20")]
     pub operations: Vec<String>,
 }
@@ -75,7 +77,7 @@ impl Task {
             reports: task.reports.iter().map(Report::from).collect(),
             last_error: task.last_error.as_deref().map(TaskError::from),
             properties: properties::pairs(&task.properties),
-            extras: task.extras.as_deref().map(|extras| Box::new(extras.into())),
+            options: task.options.as_deref().map(|options| Box::new(options.into())),
             operations: task.operations.iter().map(|name| name.to_string()).collect(),
         }
     }
@@ -102,7 +104,7 @@ impl Task {
             reports: self.reports.into_iter().map(authority::Report::try_from).collect::<Result<_, _>>()?,
             last_error: self.last_error.map(|error| error.try_into().map(Box::new)).transpose()?,
             properties: properties::from_pairs(self.properties)?,
-            extras: self.extras.map(|extras| (*extras).try_into().map(Arc::new)).transpose()?,
+            options: self.options.map(|options| (*options).try_into().map(Arc::new)).transpose()?,
             operations: self.operations.into_iter().map(Arc::from).collect(),
         };
         Ok((need(self.queue, "the queue")?.into(), task))

@@ -29,7 +29,7 @@ pub async fn batch_read(
     let store = reapi.store(&scope)?;
     let found = store.blobs.get_many(&store.tenant, &digests).await;
     let responses = digests.iter().zip(found).map(|(digest, found)| {
-        let mut told = Told { digest: Some(digest::told(digest)), ..Told::default() };
+        let mut told = Told { digest: Some(digest::to_proto(digest)), ..Told::default() };
         match found {
             Ok(bytes) => {
                 told.status = Some(messages::rpc::Status::default());

@@ -34,11 +34,11 @@ pub async fn batch_update(
         };
         told.push(Told { digest: blob.digest, status });
     }
-    let places: Vec<usize> = accepted.iter().map(|(place, ..)| *place).collect();
+    let positions: Vec<usize> = accepted.iter().map(|(position, ..)| *position).collect();
     let blobs = accepted.into_iter().map(|(_, digest, bytes)| (digest, bytes)).collect();
     let store = reapi.store(&scope)?;
-    for (place, stored) in places.into_iter().zip(store.blobs.put_many(&store.tenant, blobs).await) {
-        told[place].status = Some(match stored {
+    for (position, stored) in positions.into_iter().zip(store.blobs.put_many(&store.tenant, blobs).await) {
+        told[position].status = Some(match stored {
             Ok(()) => messages::rpc::Status::default(),
             Err(error) => messages::status(&store::status(&error)),
         });

@@ -15,5 +15,5 @@ pub async fn find_missing(
     let digests = asked.blob_digests.iter().map(|asked| digest::asked(Some(asked), function, "blob_digests"));
     let digests = digests.collect::<Result<Vec<_>, _>>()?;
     let missing = reapi.store(&scope)?.missing(&digests).await?;
-    Ok(FindMissingBlobsResponse { missing_blob_digests: missing.iter().map(digest::told).collect() })
+    Ok(FindMissingBlobsResponse { missing_blob_digests: missing.iter().map(digest::to_proto).collect() })
 }

@@ -7,10 +7,11 @@ use blobs::Digest;
 use futures_util::stream::{BoxStream, try_unfold};
 use tonic::{Request, Status};
 
+use crate::edge::paced_stream::at_pace;
 use crate::reapi::execution::{directory, inputs};
 use crate::reapi::messages::{Directory, GetTreeRequest, GetTreeResponse};
 use crate::reapi::store::Store;
-use crate::reapi::{Reapi, at_pace, digest, instance};
+use crate::reapi::{Reapi, digest, instance};
 
 /// Directories on a page when the client does not say, and at most.
 const PAGE: usize = 1_000;
@@ -37,7 +38,7 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
         }
     };
     let store = reapi.store(&scope)?;
-    let place = store.places.tree()?;
+    let permit = store.limits.tree()?;
     let missing = store.missing(&[root]).await?;
     if !missing.is_empty() {
         return Err(Status::not_found(format!("directory {root} is not here")));
@@ -45,8 +46,8 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
     let mut walk =
         Walk { store, page, told: 0, bytes: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
     walk.pass_over(skip).await?;
-    let pages = try_unfold((walk, place), |(mut walk, place)| async move {
-        Ok(walk.next_page().await?.map(|page| (page, (walk, place))))
+    let pages = try_unfold((walk, permit), |(mut walk, permit)| async move {
+        Ok(walk.next_page().await?.map(|page| (page, (walk, permit))))
     });
     let max_stall = reapi.app().bodies().receiving().max_stall;
     Ok(at_pace(pages, max_stall, || Status::deadline_exceeded("the tree was taken too slowly")))

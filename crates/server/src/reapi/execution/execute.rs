@@ -9,11 +9,11 @@ use tonic::{Request, Status};
 
 use super::follow::{self, OperationStream};
 use super::payload::{Payload, QUEUE};
-use super::pins::Held;
-use super::{command, inputs, name, platform, view};
-use crate::ids;
+use super::pins::PinGuard;
+use super::{command, inputs, operation, operation_name, platform};
+use crate::convert::ids;
 use crate::reapi::capabilities::PRIORITIES;
-use crate::reapi::inlined::Wanted;
+use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::{Action, Command, ExecuteRequest};
 use crate::reapi::store::Store;
 use crate::reapi::{Reapi, digest, instance, metadata};
@@ -36,15 +36,15 @@ pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result
             PRIORITIES.end()
         )));
     }
-    let wanted = Wanted::of_execution(asked);
+    let wanted = InlineOutputs::of_execution(asked);
     let store = reapi.store(&scope)?;
     if !asked.skip_cache_lookup
         && let Some(result) = reapi.results().committed(&store, &scope, &action_digest).await?
     {
         let result = wanted.fill(&store, result, action_digest.function).await?;
-        let operation = name::of_cached(&asked.instance_name)?;
-        let response = view::response(Ok(result), true);
-        return Ok(follow::at_once(view::done(&operation, Some(&action_digest), &response)));
+        let operation = operation_name::of_cached(&asked.instance_name)?;
+        let response = operation::response(Ok(result), true);
+        return Ok(follow::at_once(operation::done(&operation, Some(&action_digest), &response)));
     }
     let Accepted { action, command, held } = match read(reapi, &store, &action_digest).await? {
         Read::Accepted(accepted) => *accepted,
@@ -63,8 +63,8 @@ fn lacks(instance: &str, action: &Digest, missing: &[Digest]) -> Result<Operatio
     if inputs::fits_headers(&status) {
         return Err(status);
     }
-    let response = view::response(Err(status), false);
-    Ok(follow::at_once(view::done(&name::of_cached(instance)?, Some(action), &response)))
+    let response = operation::response(Err(status), false);
+    Ok(follow::at_once(operation::done(&operation_name::of_cached(instance)?, Some(action), &response)))
 }
 
 struct Execution<'a> {
@@ -84,12 +84,12 @@ struct Accepted {
     action: Action,
     command: Command,
     /// Keeps all of it from eviction.
-    held: Option<Held>,
+    held: Option<PinGuard>,
 }
 
 /// The action and its command, if everything that they need is there.
 async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Status> {
-    let place = store.places.walk().await?;
+    let permit = store.limits.walk().await?;
     let Some(action) = inputs::message::<Action>(store, digest, "an action").await? else {
         return Ok(Read::Lacks(vec![*digest]));
     };
@@ -98,7 +98,7 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
         digest::asked(action.command_digest.as_ref(), Some(digest.function), "command_digest")?;
     let root = digest::asked(action.input_root_digest.as_ref(), Some(digest.function), "input_root_digest")?;
     let command = inputs::message::<Command>(store, &command_digest, "a command").await?;
-    let tree = inputs::tree(store, &place, &root).await?;
+    let tree = inputs::tree(store, &permit, &root).await?;
     let needed: Vec<Digest> =
         [*digest, command_digest].into_iter().chain(tree.directories).chain(tree.files).collect();
     // Pinned before it is looked for, so that what was found stays.
@@ -136,15 +136,15 @@ async fn begin(
     reapi: &Reapi,
     request: &Request<ExecuteRequest>,
     execution: &Execution<'_>,
-    held: Option<Held>,
+    held: Option<PinGuard>,
 ) -> Result<(authority::TaskId, Arc<str>), Status> {
     let asked = request.get_ref();
     let Execution { scope, digest, action, command, priority } = execution;
     let properties = platform::requirements(action, command)?;
-    let _turn = reapi.running().turn(scope, digest).await;
+    let _dedup_lock = reapi.in_flight().dedup_lock(scope, digest).await;
     let may_join = !asked.skip_cache_lookup && !action.do_not_cache;
-    let named = |task| name::make(&asked.instance_name, task);
-    if may_join && let Some(joined) = reapi.running().join(scope, digest, named).await? {
+    let named = |task| operation_name::make(&asked.instance_name, task);
+    if may_join && let Some(joined) = reapi.in_flight().join(scope, digest, named).await? {
         return Ok(joined);
     }
     let task = ids::new_task_id(reapi.handle().now())?;
@@ -152,7 +152,7 @@ async fn begin(
     let payload = Payload {
         operation_name: operation.to_string(),
         action_digest: digest.to_string(),
-        digest_function: digest::function_told(digest.function).as_str_name().to_owned(),
+        digest_function: digest::function_to_proto(digest.function).as_str_name().to_owned(),
         instance_name: asked.instance_name.clone(),
         do_not_cache: action.do_not_cache,
         skip_cache_lookup: asked.skip_cache_lookup,
@@ -166,9 +166,9 @@ async fn begin(
         priority: *priority,
         delay_ms: 0,
         properties,
-        extras: None,
+        options: None,
         operation: Some(operation.clone()),
     };
-    reapi.running().begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
+    reapi.in_flight().begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
     Ok((task, operation))
 }

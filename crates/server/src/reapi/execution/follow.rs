@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{Scope, TaskId, TaskState};
-use coordinator::{TaskDetail, Wanted as Until};
+use coordinator::{TaskDetail, WaitCondition as Until};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::payload::Payload;
-use super::{inputs, view};
-use crate::problem::Problem;
+use super::{inputs, operation};
+use crate::convert::problem::Problem;
 use crate::reapi::Reapi;
-use crate::reapi::inlined::Wanted;
+use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::longrunning::Operation;
 
 /// How often a client is told that nothing has changed.
@@ -33,7 +33,13 @@ pub fn at_once(operation: Operation) -> OperationStream {
 }
 
 /// Follows the operation until it is over, the client is gone, or the server stops, within the bound on all waits.
-pub fn follow(reapi: Reapi, scope: Scope, task: TaskId, name: Arc<str>, wanted: Wanted) -> OperationStream {
+pub fn follow(
+    reapi: Reapi,
+    scope: Scope,
+    task: TaskId,
+    name: Arc<str>,
+    wanted: InlineOutputs,
+) -> OperationStream {
     let (to_client, stream) = mpsc::channel(BUFFERED);
     tokio::spawn(async move {
         let work = tell(&reapi, &scope, task, &name, &wanted, &to_client);
@@ -58,7 +64,7 @@ async fn tell(
     scope: &Scope,
     task: TaskId,
     name: &str,
-    wanted: &Wanted,
+    wanted: &InlineOutputs,
     to_client: &mpsc::Sender<Result<Operation, Status>>,
 ) -> Result<(), Status> {
     let handle = reapi.handle();
@@ -99,17 +105,17 @@ pub async fn now(
     scope: &Scope,
     detail: &TaskDetail,
     name: &str,
-    wanted: &Wanted,
+    wanted: &InlineOutputs,
 ) -> Result<Now, Status> {
     let task = &detail.view.task;
     let payload = Payload::of(task).ok_or_else(|| unknown(name))?;
     let digest = payload.digest();
     if !task.operations.iter().any(|operation| **operation == *name) {
-        let response = view::response(Err(Status::cancelled("the operation was cancelled")), false);
-        return Ok(Now::Over(view::done(name, digest.as_ref(), &response)));
+        let response = operation::response(Err(Status::cancelled("the operation was cancelled")), false);
+        return Ok(Now::Over(operation::done(name, digest.as_ref(), &response)));
     }
-    let Some(mut outcome) = view::outcome(task) else {
-        return Ok(Now::Running(view::running(name, &payload, task)));
+    let Some(mut outcome) = operation::outcome(task) else {
+        return Ok(Now::Running(operation::running(name, &payload, task)));
     };
     let store = reapi.store(scope)?;
     if task.state() == TaskState::Completed {
@@ -120,14 +126,14 @@ pub async fn now(
         if let (Ok(result), Some(digest)) = (outcome, &digest) {
             outcome = wanted.fill(&store, result, digest.function).await;
         } else {
-            outcome = view::outcome(task).unwrap_or_else(|| Err(unknown(name)));
+            outcome = operation::outcome(task).unwrap_or_else(|| Err(unknown(name)));
         }
-    } else if view::lacks_inputs(task)
+    } else if operation::lacks_inputs(task)
         && let Some(digest) = &digest
     {
         outcome = Err(inputs::refusal(&inputs::missing_of_action(&store, digest).await?));
     }
-    Ok(Now::Over(view::done(name, digest.as_ref(), &view::response(outcome, false))))
+    Ok(Now::Over(operation::done(name, digest.as_ref(), &operation::response(outcome, false))))
 }
 
 /// The task of an operation, which must be there.

@@ -10,10 +10,10 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, PreconditionViolation, StatusExt};
 
 use super::directory::{self, MAX_DIRECTORY_BYTES};
-use super::expansion::{Expansion, MAX_DEPTH, too_deep};
+use super::tree_size::{MAX_DEPTH, TreeSize, too_deep};
+use crate::reapi::concurrency::Permit;
 use crate::reapi::digest;
 use crate::reapi::messages::Action;
-use crate::reapi::places::Place;
 use crate::reapi::store::{self, Store};
 
 /// Most directories of one input tree.
@@ -37,11 +37,11 @@ pub struct Tree {
 }
 
 /// Everything below `root`, as far as its directories are there. A few megabytes of them are in memory at one time.
-pub async fn tree(store: &Store, _place: &Place, root: &Digest) -> Result<Tree, Status> {
+pub async fn tree(store: &Store, _permit: &Permit, root: &Digest) -> Result<Tree, Status> {
     let mut seen = HashSet::from([*root]);
     let mut level = vec![*root];
     let mut files = HashSet::new();
-    let mut expansion = Expansion::default();
+    let mut tree_size = TreeSize::default();
     let mut depth = 0;
     let mut bytes_read = 0_u64;
     while !level.is_empty() {
@@ -69,30 +69,30 @@ pub async fn tree(store: &Store, _place: &Place, root: &Digest) -> Result<Tree, 
                         next.push(child);
                     }
                 }
-                expansion.add(*directory, &read, file_bytes, below)?;
+                tree_size.add(*directory, &read, file_bytes, below)?;
             }
         }
         within_bounds(seen.len(), files.len(), bytes_read)?;
         level = next;
         depth += 1;
     }
-    expansion.check(root)?;
+    tree_size.check(root)?;
     Ok(Tree { directories: seen.into_iter().collect(), files: files.into_iter().collect() })
 }
 
 /// Everything that an action needs, the action included, whether it is there or not.
-pub async fn needed(store: &Store, place: &Place, action: &Digest) -> Result<Vec<Digest>, Status> {
+pub async fn needed(store: &Store, permit: &Permit, action: &Digest) -> Result<Vec<Digest>, Status> {
     let Some(read) = message::<Action>(store, action, "an action").await? else { return Ok(vec![*action]) };
     let command = digest::named(read.command_digest.as_ref(), action.function)?;
     let root = digest::named(read.input_root_digest.as_ref(), action.function)?;
-    let tree = tree(store, place, &root).await?;
+    let tree = tree(store, permit, &root).await?;
     Ok([*action, command].into_iter().chain(tree.directories).chain(tree.files).collect())
 }
 
 /// What is missing of an action that was found to lack inputs when it ran.
 pub async fn missing_of_action(store: &Store, action: &Digest) -> Result<Vec<Digest>, Status> {
-    let place = store.places.walk().await?;
-    store.missing(&needed(store, &place, action).await?).await
+    let permit = store.limits.walk().await?;
+    store.missing(&needed(store, &permit, action).await?).await
 }
 
 /// The bytes of a batch of directories, in order; none for what is missing.

@@ -1,30 +1,30 @@
 //! Execution: actions become tasks, and operations are views of them.
 
-mod alone;
 mod command;
 pub mod directory;
 mod execute;
-mod expansion;
 pub mod follow;
+mod in_flight;
 pub mod inputs;
-pub mod name;
+mod no_worker_timer;
+pub mod operation;
+pub mod operation_name;
 pub mod outputs;
 pub mod payload;
 mod pins;
 mod platform;
-mod running;
-pub mod view;
+mod tree_size;
 
 pub use command::NODE_PROPERTIES;
+pub use in_flight::InFlightExecutions;
 pub use pins::Pins;
-pub use running::Running;
 
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
 use super::Reapi;
-use super::inlined::Wanted;
+use super::inline_outputs::InlineOutputs;
 use super::messages::execution_server::Execution;
 use super::messages::{ExecuteRequest, WaitExecutionRequest};
 use follow::OperationStream;
@@ -45,7 +45,8 @@ impl Execution for Reapi {
     ) -> Result<Response<OperationStream>, Status> {
         let operation: Arc<str> = Arc::from(request.get_ref().name.as_str());
         let known = self.known(request.metadata(), &operation).await?;
-        let stream = follow::follow(self.clone(), known.scope, known.task, operation, Wanted::default());
+        let stream =
+            follow::follow(self.clone(), known.scope, known.task, operation, InlineOutputs::default());
         Ok(Response::new(stream))
     }
 }

@@ -35,9 +35,9 @@ pub async fn is_any_missing(
     for tree in result.output_directories.iter().filter_map(|one| one.tree_digest.as_ref()) {
         trees.insert(digest::named(Some(tree), function)?);
     }
-    let _place = match trees.is_empty() {
+    let _permit = match trees.is_empty() {
         true => None,
-        false => Some(store.places.walk().await?),
+        false => Some(store.limits.walk().await?),
     };
     let bytes = trees.iter().fold(0_u64, |sum, tree| sum.saturating_add(tree.size));
     within_bounds(0, needed.len(), bytes)?;
@@ -83,8 +83,8 @@ mod tests {
 
     use super::*;
     use crate::metrics::Metrics;
+    use crate::reapi::concurrency::ConcurrencyLimits;
     use crate::reapi::messages::{self, Directory, FileNode, OutputDirectory, Tree};
-    use crate::reapi::places::Places;
 
     fn named(bytes: &[u8]) -> Digest {
         Digest::of(DigestFunction::Sha256, bytes)
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn r26_the_files_of_a_tree_are_those_of_its_root_and_of_all_others() {
         let directory = |content: &[u8]| {
-            let told: messages::Digest = digest::told(&named(content));
+            let told: messages::Digest = digest::to_proto(&named(content));
             let file = FileNode { name: "f".into(), digest: Some(told), ..FileNode::default() };
             Directory { files: vec![file], ..Directory::default() }
         };
@@ -113,7 +113,7 @@ mod tests {
     }
 
     fn result(trees: impl Iterator<Item = Digest>) -> ActionResult {
-        let output = |tree| OutputDirectory { tree_digest: Some(digest::told(&tree)), ..<_>::default() };
+        let output = |tree| OutputDirectory { tree_digest: Some(digest::to_proto(&tree)), ..<_>::default() };
         ActionResult { output_directories: trees.map(output).collect(), ..ActionResult::default() }
     }
 
@@ -126,7 +126,7 @@ mod tests {
         let child = Directory { files: vec![], ..Directory::default() };
         let tree = Tree { root: Some(child.clone()), children: vec![child; 500] }.encode_to_vec();
         assert!(blobs.put_many(&tenant, vec![(named(&tree), tree.clone().into())]).await[0].is_ok());
-        let store = Store { blobs, tenant, places: Places::default() };
+        let store = Store { blobs, tenant, limits: ConcurrencyLimits::default() };
         let many = result((0..40_000).map(|_| named(&tree)));
         assert!(!is_any_missing(&store, &many, DigestFunction::Sha256).await.unwrap());
         assert_eq!(metrics.content_read(), tree.len() as u64);

@@ -11,7 +11,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::Status;
 
 use super::inputs;
-use crate::reapi::places::Places;
+use crate::reapi::concurrency::ConcurrencyLimits;
 use crate::reapi::store::Store;
 use crate::reapi::tenant;
 
@@ -26,39 +26,39 @@ pub struct Pins {
     blobs: Arc<dyn Blobs>,
     room: Arc<Semaphore>,
     reading: Arc<Semaphore>,
-    places: Places,
+    limits: ConcurrencyLimits,
 }
 
 /// Keeps what one execution needs while it lives.
-pub struct Held {
+pub struct PinGuard {
     _pinned: Pinned,
     _room: OwnedSemaphorePermit,
 }
 
 impl Pins {
-    pub fn new(blobs: Arc<dyn Blobs>, places: Places) -> Pins {
+    pub fn new(blobs: Arc<dyn Blobs>, limits: ConcurrencyLimits) -> Pins {
         let reading = Arc::new(Semaphore::new(MAX_READ_AGAIN));
-        Pins { blobs, room: Arc::new(Semaphore::new(MAX_PINNED)), reading, places }
+        Pins { blobs, room: Arc::new(Semaphore::new(MAX_PINNED)), reading, limits }
     }
 
     /// Pins these; none when there is no room for so many.
-    pub fn pin(&self, store: &Store, needed: &[Digest]) -> Option<Held> {
+    pub fn pin(&self, store: &Store, needed: &[Digest]) -> Option<PinGuard> {
         let room = u32::try_from(needed.len()).ok();
         let Some(room) = room.and_then(|count| self.room.clone().try_acquire_many_owned(count).ok()) else {
             tracing::warn!(digests = needed.len(), "what an execution needs may be evicted before it is run");
             return None;
         };
-        Some(Held { _pinned: store.blobs.pin(&store.tenant, needed), _room: room })
+        Some(PinGuard { _pinned: store.blobs.pin(&store.tenant, needed), _room: room })
     }
 
     /// Pins what an action needs that was accepted before this process began.
-    pub async fn again(&self, scope: &Scope, action: &Digest) -> Option<Held> {
-        let _turn = self.reading.acquire().await.ok()?;
+    pub async fn again(&self, scope: &Scope, action: &Digest) -> Option<PinGuard> {
+        let _permit = self.reading.acquire().await.ok()?;
         let needed = async {
-            let (tenant, places) = (tenant(scope)?, self.places.clone());
-            let store = Store { blobs: self.blobs.clone(), tenant, places };
-            let place = store.places.walk().await?;
-            let needed = inputs::needed(&store, &place, action).await?;
+            let (tenant, limits) = (tenant(scope)?, self.limits.clone());
+            let store = Store { blobs: self.blobs.clone(), tenant, limits };
+            let permit = store.limits.walk().await?;
+            let needed = inputs::needed(&store, &permit, action).await?;
             Ok::<_, Status>(self.pin(&store, &needed))
         };
         match needed.await {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use authority::Properties;
 use tonic::Status;
 
-use crate::names;
+use crate::convert::names;
 use crate::reapi::messages::{Action, Command, Platform};
 
 #[allow(deprecated)]
@@ -33,7 +33,7 @@ pub fn explain(required: &Properties, offered: &[Arc<Properties>]) -> String {
         .iter()
         .filter(|(name, value)| {
             let one = Properties::new([((*name).clone(), (*value).clone())]);
-            !offered.iter().any(|offered| one.fit(offered))
+            !offered.iter().any(|offered| one.satisfied_by(offered))
         })
         .map(|(name, value)| format!("{name}={value}"))
         .collect();

@@ -1,0 +1,109 @@
+//! Bugs that a test injects to show that it finds them. They exist only with the feature `injected-bugs`, which nothing
+//! in the product enables: without the feature no bug can be injected, nothing is stored, and the compiler removes every
+//! question about a bug.
+//!
+//! The crates around the authority ask here too, so that there is one list and one switch.
+
+macro_rules! injected_bugs {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A bug, by what it does wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum InjectedBug { $($(#[$doc])* $name,)* }
+
+        #[cfg(feature = "injected-bugs")]
+        impl InjectedBug {
+            pub const ALL: &[InjectedBug] = &[$(InjectedBug::$name,)*];
+        }
+    };
+}
+
+injected_bugs! {
+    /// A report commits although its lease has expired.
+    LateReportCommits,
+    /// A report commits although the grace of the task's cancel is over.
+    GraceNotChecked,
+    /// A heartbeat brings an expired lease back.
+    ExpiredLeaseRevived,
+    /// A task that had an attempt never gets ready again.
+    RequeueForgotten,
+    /// A second report with other content is taken for a repeat.
+    ConflictingReportAccepted,
+    /// A repeated report is taken for a late one.
+    RepeatCalledStale,
+    /// A task that is being cancelled waits again when its lease expires.
+    CancelledWaitsAgain,
+    /// A queue that is named twice gives the same task twice.
+    LeaseGrantedTwice,
+    /// A purge takes a waiting task along.
+    WaitingTaskPurged,
+    /// A dedup key is free again when its task ends, not when it is purged.
+    DedupKeyForgotten,
+    /// All leases of one grant carry the number of the first.
+    TokenRepeated,
+    /// An attempt that is lost to expiry does not count.
+    ExpiryCostsNothing,
+    /// A task waits for its retry, but is leased before.
+    RetryDelayIgnored,
+    /// A failure that may be tried again ends its task.
+    RetryForgotten,
+    /// A failed task is to be tried again at once.
+    BackoffForgotten,
+    /// Waiting tasks are leased in the opposite order.
+    ReadyOrderReversed,
+    /// Another worker's report counts as the holder's.
+    WrongWorkerAccepted,
+    /// A report under an earlier lease counts as one under the current.
+    StaleLeaseAccepted,
+    /// A report on a task that is being cancelled is dropped.
+    ReportLostToCancel,
+    /// A cancel of a leased task is answered and not recorded.
+    CancelForgotten,
+    /// A restored state knows no timers.
+    TimersLostAtRestore,
+    /// A restored state knows no settings of queues.
+    SettingsLostAtRestore,
+    /// Records that a snapshot holds already are applied again.
+    WindowAppliedTwice,
+    /// A frame of which sectors are missing is taken for whole.
+    TornFrameApplied,
+    /// A frame is believed, whatever its checksum.
+    ChecksumIgnored,
+    /// A frame that does not verify is passed over.
+    DamagedFrameSkipped,
+    /// After a failed sync the ledger syncs again and goes on.
+    FailedSyncRetried,
+    /// The log that only the older snapshot needs is removed.
+    TrimmedTooFar,
+    /// A start believes the wall clock, also when the ledger is ahead of it.
+    ClockFromWall,
+    /// An effect that failed is taken for done.
+    FailedEffectPassed,
+}
+
+#[cfg(feature = "injected-bugs")]
+mod switch {
+    use super::InjectedBug;
+
+    thread_local! {
+        static INJECTED: std::cell::Cell<Option<InjectedBug>> = const { std::cell::Cell::new(None) };
+    }
+
+    /// Injects a bug into this thread, or removes it.
+    pub fn inject(bug: Option<InjectedBug>) {
+        INJECTED.set(bug);
+    }
+
+    /// Whether this bug is injected.
+    pub fn is(bug: InjectedBug) -> bool {
+        INJECTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "injected-bugs")]
+pub use switch::{inject, is};
+
+/// Whether this bug is injected: never without the feature.
+#[cfg(not(feature = "injected-bugs"))]
+pub const fn is(_: InjectedBug) -> bool {
+    false
+}

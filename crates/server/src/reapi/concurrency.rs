@@ -1,0 +1,104 @@
+//! How many things that take much memory are done at one time, over all calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+use tonic::Status;
+
+use crate::convert::problem::{Code, Problem};
+
+/// Most trees that are told at one time. Each may remember 200,000 digests while its client takes them.
+const MAX_TREES: usize = 128;
+/// Most actions and results that are followed to everything they name at one time. Each may remember a million digests,
+/// which take about 300 MiB; an ordinary one takes a millisecond, so that few places serve many.
+const MAX_WALKS: usize = 8;
+/// Most uploads that are decompressed at one time. Each may hold a window of 8 MiB while its client sends.
+const MAX_DECOMPRESSORS: usize = 64;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct ConcurrencyLimits {
+    trees: Arc<Semaphore>,
+    walks: Arc<Semaphore>,
+    decompressors: Arc<Semaphore>,
+}
+
+/// A place that is free again when this is dropped.
+pub struct Permit {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Default for ConcurrencyLimits {
+    fn default() -> ConcurrencyLimits {
+        ConcurrencyLimits {
+            trees: Arc::new(Semaphore::new(MAX_TREES)),
+            walks: Arc::new(Semaphore::new(MAX_WALKS)),
+            decompressors: Arc::new(Semaphore::new(MAX_DECOMPRESSORS)),
+        }
+    }
+}
+
+impl ConcurrencyLimits {
+    /// To tell a tree to a client, who decides how long that takes; so nobody waits for this.
+    pub fn tree(&self) -> Result<Permit, Status> {
+        match self.trees.clone().try_acquire_owned() {
+            Ok(permit) => Ok(Permit { _permit: permit }),
+            Err(_) => Err(Status::resource_exhausted("too many trees are being read at once")),
+        }
+    }
+
+    /// To follow an action or a result to what it names. Others end soon, and are waited for as long as the call may last.
+    pub async fn walk(&self) -> Result<Permit, Status> {
+        let permit = self.walks.clone().acquire_owned().await;
+        permit.map(|permit| Permit { _permit: permit }).map_err(|_| Status::unavailable("the server stops"))
+    }
+
+    /// To decompress an upload. Those who have a place must send at a pace to keep it, so others come to theirs; whoever
+    /// waited for so long without is told to come back.
+    pub async fn decompressor(&self, patience: Duration) -> Result<Permit, Status> {
+        match timeout(patience, self.decompressors.clone().acquire_owned()).await {
+            Ok(Ok(permit)) => Ok(Permit { _permit: permit }),
+            _ => {
+                let detail = "too many compressed blobs are being received at once";
+                Err(Problem::new(Code::Overloaded, detail).into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tonic_types::StatusExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a6_walks_beyond_the_places_wait_for_one() {
+        let limits = ConcurrencyLimits::default();
+        let mut taken = Vec::new();
+        for _ in 0..MAX_WALKS {
+            taken.push(limits.walk().await.unwrap());
+        }
+        let mut next = Box::pin(limits.walk());
+        assert!((&mut next).now_or_never().is_none());
+        taken.pop();
+        assert!(next.await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i15_whoever_gets_no_place_to_decompress_in_time_is_told_to_come_back() {
+        let (limits, patience) = (ConcurrencyLimits::default(), Duration::from_secs(10));
+        let mut taken = Vec::new();
+        for _ in 0..MAX_DECOMPRESSORS {
+            taken.push(limits.decompressor(patience).await.unwrap());
+        }
+        let refused = limits.decompressor(patience).await.err().unwrap();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        assert!(refused.get_error_details().retry_info().is_some());
+        taken.pop();
+        assert!(limits.decompressor(patience).await.is_ok());
+    }
+}

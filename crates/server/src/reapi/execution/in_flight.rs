@@ -1,0 +1,265 @@
+//! The executions on their way, so that equal ones are merged (R34, R35, R44).
+//!
+//! Soft: after a restart it is filled again from the ledger, before the first execution of an instance is looked up.
+//! Each execution has one keeper here, which forgets it when it is over and ends it when no worker could ever run it.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use authority::command::{AttachAnswer, AttachOperation, KillTask, SubmitAnswer, SubmitTask};
+use authority::limits::MAX_PAGE;
+use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
+use blobs::Digest;
+use coordinator::{Handle, TaskDetail, Unavailable, WaitCondition};
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep;
+use tonic::Status;
+
+use super::no_worker_timer::NoWorkerTimer;
+use super::payload::{Payload, QUEUE};
+use super::pins::{PinGuard, Pins};
+use super::platform;
+use crate::convert::problem::Problem;
+
+/// Shortest and longest pause before a coordinator is asked again that has too much to do.
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// Locks that keep equal executions from being begun twice; unequal ones seldom share one.
+const DEDUP_LOCKS: usize = 256;
+
+type Key = (Scope, Digest);
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct InFlightExecutions(Arc<Inner>);
+
+struct Inner {
+    handle: Handle,
+    pins: Pins,
+    instances: Option<mpsc::Sender<Scope>>,
+    /// How long an execution may wait while no registered worker could run it.
+    worker_grace: Duration,
+    dedup_locks: Vec<tokio::sync::Mutex<()>>,
+    hasher: RandomState,
+    tasks: Mutex<HashMap<Key, TaskId>>,
+    loaded: tokio::sync::Mutex<HashSet<Scope>>,
+}
+
+impl InFlightExecutions {
+    /// `instances` hears of each instance that has executions, again with each of them.
+    pub fn new(
+        handle: Handle,
+        pins: Pins,
+        worker_grace: Duration,
+        instances: Option<mpsc::Sender<Scope>>,
+    ) -> InFlightExecutions {
+        InFlightExecutions(Arc::new(Inner {
+            handle,
+            pins,
+            instances,
+            worker_grace,
+            dedup_locks: (0..DEDUP_LOCKS).map(|_| tokio::sync::Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            tasks: Mutex::default(),
+            loaded: tokio::sync::Mutex::default(),
+        }))
+    }
+
+    /// Held while something is decided about an action, so that equal ones take turns.
+    pub async fn dedup_lock(&self, scope: &Scope, digest: &Digest) -> tokio::sync::MutexGuard<'_, ()> {
+        let number = self.0.hasher.hash_one((scope, digest)) as usize % DEDUP_LOCKS;
+        self.0.dedup_locks[number].lock().await
+    }
+
+    /// Lets a further client wait for an equal execution, if one is on its way. `name` makes its operation's name.
+    pub async fn join(
+        &self,
+        scope: &Scope,
+        digest: &Digest,
+        name: impl Fn(TaskId) -> Result<Arc<str>, Status>,
+    ) -> Result<Option<(TaskId, Arc<str>)>, Status> {
+        self.load(scope).await?;
+        let key = (scope.clone(), *digest);
+        let Some(task) = self.tasks().get(&key).copied() else { return Ok(None) };
+        let detail = self.0.handle.task(scope.clone(), task).await.map_err(Problem::from)?;
+        let open =
+            detail.is_some_and(|detail| !detail.view.task.is_final() && detail.view.task.cancel.is_none());
+        if !open {
+            self.forget(&key, task);
+            return Ok(None);
+        }
+        let operation = name(task)?;
+        let attach = AttachOperation { scope: scope.clone(), task, operation: operation.clone() };
+        match self.0.handle.attach(attach).await.map_err(Problem::from)? {
+            AttachAnswer::Done => Ok(Some((task, operation))),
+            AttachAnswer::UnknownTask | AttachAnswer::TooMany => Ok(None),
+        }
+    }
+
+    /// Begins an execution. Further clients may join it when `digest` is given.
+    pub async fn begin(
+        &self,
+        submit: SubmitTask,
+        digest: Option<Digest>,
+        held: Option<PinGuard>,
+    ) -> Result<(), Status> {
+        let (scope, task, properties) = (submit.queue.scope.clone(), submit.id, submit.properties.clone());
+        match self.0.handle.submit(submit).await.map_err(Problem::from)? {
+            SubmitAnswer::Created(_) | SubmitAnswer::Existing(_) => {}
+            SubmitAnswer::DedupConflict(_) => return Err(Status::internal("the id of a new task was taken")),
+            SubmitAnswer::Refused(why) => return Err(Problem::from(why).into()),
+        }
+        self.announce(&scope);
+        self.keep(scope, digest, task, properties, async move { held });
+        Ok(())
+    }
+
+    /// Says that an instance has executions. Nobody who does not listen is waited for: the next one says it again.
+    fn announce(&self, scope: &Scope) {
+        if let Some(instances) = &self.0.instances {
+            let _ = instances.try_send(scope.clone());
+        }
+    }
+
+    fn keep(
+        &self,
+        scope: Scope,
+        digest: Option<Digest>,
+        task: TaskId,
+        properties: Arc<Properties>,
+        held: impl Future<Output = Option<PinGuard>> + Send + 'static,
+    ) {
+        let key = digest.map(|digest| (scope.clone(), digest));
+        if let Some(key) = &key {
+            self.tasks().insert(key.clone(), task);
+        }
+        let in_flight = self.clone();
+        tokio::spawn(async move {
+            let _held = held.await;
+            in_flight.until_over(&scope, task, &properties).await;
+            if let Some(key) = key {
+                in_flight.forget(&key, task);
+            }
+        });
+    }
+
+    /// Resolves when the task is over or the coordinator stops.
+    async fn until_over(&self, scope: &Scope, task: TaskId, required: &Properties) {
+        let handle = &self.0.handle;
+        let mut timer = NoWorkerTimer::new(self.0.worker_grace);
+        let mut changes = handle.registry().watch();
+        let mut pause = MIN_PAUSE;
+        loop {
+            let detail = match self.next_check(scope, task, required, &mut timer, &mut changes).await {
+                Ok(Some(detail)) => detail,
+                Ok(None) | Err(Unavailable::Stopped) => return,
+                // The task lives on, so what it needs is kept and others may join it.
+                Err(_) => {
+                    sleep(pause).await;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                    continue;
+                }
+            };
+            pause = MIN_PAUSE;
+            if detail.view.task.is_final() {
+                return;
+            }
+            let waits = matches!(detail.view.task.phase, Phase::Waiting { .. });
+            let why = if waits { self.nobody_fits(scope, required) } else { None };
+            if timer.observe(why.is_some(), handle.now()) {
+                let kill = KillTask { scope: scope.clone(), task, detail: why.map(Arc::from) };
+                let _ = handle.kill(kill).await;
+                timer = NoWorkerTimer::new(self.0.worker_grace);
+            }
+        }
+    }
+
+    /// The task when it is over, or when it is time to look who could run it. Somebody who comes before that is noticed.
+    async fn next_check(
+        &self,
+        scope: &Scope,
+        task: TaskId,
+        required: &Properties,
+        timer: &mut NoWorkerTimer,
+        changes: &mut watch::Receiver<()>,
+    ) -> Result<Option<Box<TaskDetail>>, Unavailable> {
+        let handle = &self.0.handle;
+        let next_check = timer.next_check(handle.now());
+        let mut wait = pin!(handle.wait_task(scope.clone(), task, WaitCondition::FinalForServer, next_check));
+        loop {
+            tokio::select! {
+                detail = &mut wait => return detail,
+                Ok(()) = changes.changed(), if timer.is_running() => {
+                    timer.observe(self.nobody_fits(scope, required).is_some(), handle.now());
+                }
+            }
+        }
+    }
+
+    /// Why no worker that is registered now could run it, if so.
+    fn nobody_fits(&self, scope: &Scope, required: &Properties) -> Option<String> {
+        let offered = self.0.handle.registry().offered(scope, self.0.handle.now());
+        let fits = offered.iter().any(|offered| required.satisfied_by(offered));
+        (!fits).then(|| platform::explain(required, &offered))
+    }
+
+    /// Finds the executions of every instance that were on their way before this process began.
+    pub async fn load_all(&self) -> Result<(), Status> {
+        for scope in self.0.handle.scopes_with(Arc::from(QUEUE)).await.map_err(Problem::from)? {
+            self.load(&scope).await?;
+        }
+        Ok(())
+    }
+
+    /// The same for one instance.
+    async fn load(&self, scope: &Scope) -> Result<(), Status> {
+        let mut loaded = self.0.loaded.lock().await;
+        let queue = QueueKey { scope: scope.clone(), name: Arc::from(QUEUE) };
+        // An instance that never had an execution is not remembered, because anybody may name any.
+        if loaded.contains(scope) || self.0.handle.queue(queue).await.map_err(Problem::from)?.is_none() {
+            return Ok(());
+        }
+        for state in [TaskState::Waiting, TaskState::Leased] {
+            let mut after = None;
+            loop {
+                let queue = Some(Arc::from(QUEUE));
+                let page = self.0.handle.list(scope.clone(), queue, Some(state), after, MAX_PAGE).await;
+                let page = page.map_err(Problem::from)?;
+                for view in &page.tasks {
+                    let payload = Payload::of(&view.task).filter(|_| !view.task.operations.is_empty());
+                    let Some(payload) = payload else { continue };
+                    let action = payload.digest();
+                    let digest = action.filter(|_| !payload.do_not_cache);
+                    if digest.is_some_and(|digest| self.tasks().contains_key(&(scope.clone(), digest))) {
+                        continue;
+                    }
+                    let (pins, of) = (self.0.pins.clone(), scope.clone());
+                    let held = async move { pins.again(&of, &action?).await };
+                    self.keep(scope.clone(), digest, view.task.id, view.task.properties.clone(), held);
+                    self.announce(scope);
+                }
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        loaded.insert(scope.clone());
+        Ok(())
+    }
+
+    fn forget(&self, key: &Key, task: TaskId) {
+        let mut tasks = self.tasks();
+        if tasks.get(key) == Some(&task) {
+            tasks.remove(key);
+        }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<Key, TaskId>> {
+        // Every change is one insertion or removal, so the map is whole also after a panic.
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

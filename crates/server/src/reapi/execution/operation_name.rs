@@ -1,0 +1,80 @@
+//! The name of an operation: who waits for which task. It is stable over restarts, because it names the task, and
+//! cannot be guessed, because it is good only while the ledger says that this very name waits for the task (R33).
+
+use std::sync::Arc;
+
+use authority::TaskId;
+use tonic::Status;
+
+use crate::convert::ids;
+
+const COLLECTION: &str = "operations/";
+
+/// A new name for a waiter of a task.
+pub fn make(instance: &str, task: TaskId) -> Result<Arc<str>, Status> {
+    let secret = secret()?;
+    let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
+    Ok(Arc::from(format!("{prefix}{COLLECTION}{task}-{secret}")))
+}
+
+/// A name for an operation that was over before it began, and waits for no task.
+pub fn of_cached(instance: &str) -> Result<String, Status> {
+    let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
+    Ok(format!("{prefix}{COLLECTION}cached-{}", secret()?))
+}
+
+/// The instance and the task that a name speaks of.
+pub fn parse(name: &str) -> Option<(&str, TaskId)> {
+    let at = name.rfind(COLLECTION)?;
+    let (instance, rest) = name.split_at(at);
+    let instance = match instance.strip_suffix('/') {
+        Some(instance) if !instance.is_empty() => instance,
+        None if instance.is_empty() => instance,
+        _ => return None,
+    };
+    let (task, secret) = rest[COLLECTION.len()..].rsplit_once('-')?;
+    match secret.is_empty() {
+        true => None,
+        false => ids::parse_task_id(task).map(|task| (instance, task)),
+    }
+}
+
+fn secret() -> Result<String, Status> {
+    let [a, b] = [getrandom::u64(), getrandom::u64()];
+    match (a, b) {
+        (Ok(a), Ok(b)) => Ok(format!("{a:016x}{b:016x}")),
+        _ => Err(Status::internal("the system gave no randomness")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn r33_a_name_leads_back_to_its_instance_and_task() {
+        let task = ids::new_task_id(authority::Time(1_700_000_000_000)).unwrap();
+        for instance in ["", "main", "a/b", "operations"] {
+            let name = make(instance, task).unwrap();
+            assert_eq!(parse(&name), Some((instance, task)), "{name}");
+        }
+        assert_ne!(make("", task).unwrap(), make("", task).unwrap());
+    }
+
+    #[test]
+    fn other_names_lead_nowhere() {
+        let cached = of_cached("main").unwrap();
+        for bad in ["", "operations/", "operations/x-y", "/operations/1", &cached] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_makes_it_panic(name in "(operations/|[a-f0-9-]{0,40}|/){0,6}") {
+            let _ = parse(&name);
+        }
+    }
+}

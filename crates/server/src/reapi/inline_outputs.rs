@@ -1,0 +1,69 @@
+//! Contents that a client wants inside the result, to save a round trip (R26, R39). A hint: what does not fit is left to
+//! be fetched.
+
+use std::collections::HashSet;
+
+use blobs::DigestFunction;
+use tonic::Status;
+
+use super::digest;
+use super::messages::{ActionResult, ExecuteRequest, GetActionResultRequest};
+use super::store::Store;
+
+/// Most bytes that are put into one result.
+const MAX_INLINED_BYTES: u64 = 1_024 * 1_024;
+
+#[derive(Clone, Debug, Default)]
+pub struct InlineOutputs {
+    stdout: bool,
+    stderr: bool,
+    files: HashSet<String>,
+}
+
+impl InlineOutputs {
+    pub fn of_execution(asked: &ExecuteRequest) -> InlineOutputs {
+        InlineOutputs {
+            stdout: asked.inline_stdout,
+            stderr: asked.inline_stderr,
+            files: asked.inline_output_files.iter().cloned().collect(),
+        }
+    }
+
+    pub fn of_lookup(asked: &GetActionResultRequest) -> InlineOutputs {
+        InlineOutputs {
+            stdout: asked.inline_stdout,
+            stderr: asked.inline_stderr,
+            files: asked.inline_output_files.iter().cloned().collect(),
+        }
+    }
+
+    /// Puts into the result what is wanted, as far as it fits.
+    pub async fn fill(
+        &self,
+        store: &Store,
+        mut result: ActionResult,
+        function: DigestFunction,
+    ) -> Result<ActionResult, Status> {
+        let mut room = MAX_INLINED_BYTES;
+        let raw = [
+            (self.stdout, &result.stdout_digest, &mut result.stdout_raw),
+            (self.stderr, &result.stderr_digest, &mut result.stderr_raw),
+        ];
+        let files = result.output_files.iter_mut().map(|file| {
+            let wanted = self.files.contains(&file.path);
+            (wanted, &file.digest, &mut file.contents)
+        });
+        for (wanted, of, into) in raw.into_iter().chain(files) {
+            let Some(of) = of.as_ref().filter(|_| wanted && into.is_empty()) else { continue };
+            let of = digest::named(Some(of), function)?;
+            if of.size > room {
+                continue;
+            }
+            if let Some(bytes) = store.get(&of, room).await? {
+                room -= of.size;
+                *into = bytes.to_vec();
+            }
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,77 @@
+//! Messages that were read before, by digest. Most of an input tree is that of the action before, and an action that is
+//! run again because an input changed has the command that it had.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use blobs::Digest;
+
+pub struct MessageCache<T> {
+    /// Most bytes, as they came over the network, in each of two generations.
+    max_generation_bytes: usize,
+    known: Mutex<Generations<T>>,
+}
+
+/// When the young are too many they become the old, and the old are forgotten: what is in use stays, because using
+/// makes young again.
+struct Generations<T> {
+    young: HashMap<Digest, Known<T>>,
+    young_bytes: usize,
+    old: HashMap<Digest, Known<T>>,
+}
+
+type Known<T> = (Arc<T>, usize);
+
+impl<T> MessageCache<T> {
+    pub fn new(max_generation_bytes: usize) -> MessageCache<T> {
+        let known = Generations { young: HashMap::new(), young_bytes: 0, old: HashMap::new() };
+        MessageCache { max_generation_bytes, known: Mutex::new(known) }
+    }
+
+    pub fn get(&self, digest: &Digest) -> Option<Arc<T>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((message, _)) = known.young.get(digest) {
+            return Some(message.clone());
+        }
+        let (message, bytes) = known.old.remove(digest)?;
+        known.add(*digest, message.clone(), bytes, self.max_generation_bytes);
+        Some(message)
+    }
+
+    /// What was read from content that is what its digest says.
+    pub fn add(&self, digest: Digest, message: T, bytes: usize) -> Arc<T> {
+        let message = Arc::new(message);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.add(digest, message.clone(), bytes, self.max_generation_bytes);
+        message
+    }
+}
+
+impl<T> Generations<T> {
+    fn add(&mut self, digest: Digest, message: Arc<T>, bytes: usize, max_bytes: usize) {
+        if self.young_bytes + bytes > max_bytes {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        self.young_bytes += bytes;
+        self.young.insert(digest, (message, bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use blobs::DigestFunction::Sha256;
+
+    use super::*;
+
+    #[test]
+    fn what_is_used_stays_and_what_is_not_is_forgotten() {
+        let cache = MessageCache::new(10);
+        let digest = |n: u32| Digest::of(Sha256, &n.to_le_bytes());
+        for n in 0..100 {
+            assert_eq!(*cache.add(digest(n), n, 4), n);
+            assert_eq!(cache.get(&digest(0)).as_deref(), Some(&0), "used after {n}");
+        }
+        assert!(cache.get(&digest(99)).is_some() && cache.get(&digest(1)).is_none());
+    }
+}
