@@ -7,14 +7,17 @@ use super::repository::{Package, Repository};
 /// added here.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("authority", &[]),
-    ("ledger", &["authority"]),
+    ("files", &[]),
+    ("ledger", &["authority", "files"]),
     ("coordinator", &["authority", "ledger"]),
-    ("blobs", &[]),
+    ("blobs", &["files"]),
     ("wire", &[]),
     ("server", &["authority", "coordinator", "blobs", "wire"]),
-    ("worker", &["blobs", "wire", "lessor-sdk"]),
+    ("worker", &["blobs", "files", "wire", "lessor-sdk"]),
     ("lessor-sdk", &["wire"]),
-    ("conformance", &["wire"]),
+    ("contract-clients", &["wire"]),
+    ("conformance", &["contract-clients", "wire"]),
+    ("bench", &["authority", "coordinator", "blobs", "contract-clients", "wire", "worker"]),
     (
         "lessor",
         &[
@@ -27,11 +30,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "worker",
             "lessor-sdk",
             "conformance",
+            "bench",
+            "files",
         ],
     ),
     ("auditor", &["authority", "ledger", "coordinator"]),
     ("simulator", &["authority", "ledger", "coordinator", "auditor"]),
-    ("chaos", &["authority", "ledger", "coordinator", "wire", "auditor"]),
+    ("chaos", &["authority", "ledger", "coordinator", "contract-clients", "wire", "auditor"]),
     ("xtask", &[]),
 ];
 

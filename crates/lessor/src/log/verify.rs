@@ -50,7 +50,7 @@ fn summary(report: &VerifyReport, now: Timestamp) -> String {
     };
     let mut record = Record::new("ledger", &verdict);
     let shown =
-        |(position, at): (Position, Time)| format!("{position} at {}", full(server::shown::time(at), now));
+        |(position, at): (Position, Time)| format!("{position} at {}", full(server::to_wire::time(at), now));
     record.field("cluster", report.cluster.to_string());
     record.field("segments", report.segments.to_string());
     record.field("frames", report.frames.to_string());
@@ -105,7 +105,7 @@ fn words(finding: &Finding) -> String {
 }
 
 fn as_json(report: &VerifyReport) -> Value {
-    let at = |(_, at): (Position, Time)| server::shown::time(at);
+    let at = |(_, at): (Position, Time)| server::to_wire::time(at);
     json!({
         "ok": report.findings.is_empty(),
         "cluster": report.cluster.to_string(),
