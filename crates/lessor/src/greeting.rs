@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use coordinator::StartReport;
+use ledger::file::OpenReport;
 
 use crate::data_dir::DataDir;
 
@@ -18,7 +19,12 @@ pub enum Execution {
 }
 
 /// Prints to standard output, and logs the same for machines. Nobody has to read it: a closed pipe is no error.
-pub fn say(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Execution) {
+pub fn say(
+    data: &DataDir,
+    address: SocketAddr,
+    (report, opened): (&StartReport, &OpenReport),
+    execution: Execution,
+) {
     let took_ms = report.took.as_millis() as u64;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -30,10 +36,15 @@ pub fn say(data: &DataDir, address: SocketAddr, report: &StartReport, execution:
         took_ms,
         "serving"
     );
-    let _ = std::io::stdout().lock().write_all(text(data, address, report, execution).as_bytes());
+    let _ = std::io::stdout().lock().write_all(text(data, address, (report, opened), execution).as_bytes());
 }
 
-fn text(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Execution) -> String {
+fn text(
+    data: &DataDir,
+    address: SocketAddr,
+    (report, opened): (&StartReport, &OpenReport),
+    execution: Execution,
+) -> String {
     let (directory, version, ms) =
         (data.path().display(), env!("CARGO_PKG_VERSION"), report.took.as_millis());
     let found = match data.is_new {
@@ -44,12 +55,12 @@ fn text(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Ex
         }
     };
     let mut text = format!("Lessor {version} serves http://{address} ({found}, {ms} ms)\n");
-    if let Some(dropped) = &report.opened.dropped {
+    if let Some(dropped) = &opened.dropped {
         text += &format!(
             "A last batch that nobody had been told of was cut off by a crash and dropped: {dropped}.\n"
         );
     }
-    for (name, why) in &report.opened.bad_snapshots {
+    for (name, why) in &opened.bad_snapshots {
         text +=
             &format!("Snapshot {name} cannot be used ({why}); an older one and the log were used instead.\n");
     }

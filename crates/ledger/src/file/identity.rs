@@ -4,22 +4,7 @@
 //! holds no ledger of ours (D26).
 
 use super::frame::{FORMAT_VERSION, u16_at, u32_at};
-
-/// A random number given to a cluster when its first directory is initialised.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClusterId(pub [u8; 16]);
-
-impl std::fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl std::fmt::Debug for ClusterId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ClusterId({self})")
-    }
-}
+use crate::ClusterId;
 
 pub const IDENTITY_BYTES: usize = 32;
 const MAGIC: [u8; 8] = *b"LESSOR-L";

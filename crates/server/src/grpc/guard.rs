@@ -210,11 +210,10 @@ mod tests {
         }
     }
 
-    fn metered(directory: &tempfile::TempDir, body: Silent) -> (App, Metered) {
-        let mut options = coordinator::Options::new(directory.path());
-        options.ledger.create = Some(coordinator::ClusterId([1; 16]));
-        options.ledger.segment_bytes = 1 << 20;
-        let app = App::new(coordinator::start(options).unwrap().handle, [7; 32]);
+    fn metered(body: Silent) -> (App, Metered) {
+        let storage = ledger::memory::MemoryStorage::default().open();
+        let running = coordinator::start(storage, coordinator::Options::default()).unwrap();
+        let app = App::new(running.handle, [7; 32]);
         let meter = Arc::new(Meter { app: app.clone(), held_bytes: Mutex::new(0) });
         (
             app,
@@ -230,8 +229,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a5_a_request_that_pauses_too_long_is_cut() {
-        let directory = tempfile::tempdir().unwrap();
-        let (_, mut body) = metered(&directory, Silent(Some(Bytes::from_static(b"x"))));
+        let (_, mut body) = metered(Silent(Some(Bytes::from_static(b"x"))));
         assert!(body.frame().await.unwrap().is_ok());
         let began = Instant::now();
         let status = body.frame().await.unwrap().unwrap_err();
@@ -241,8 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_requests_together_are_bounded_and_give_their_room_back() {
-        let directory = tempfile::tempdir().unwrap();
-        let (app, mut body) = metered(&directory, Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
+        let (app, mut body) = metered(Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
         let all_but_three = (256 * 1_024 - 3) * 1_024;
         assert!(app.bodies().take(0, all_but_three), "this much is there for all");
         assert!(body.frame().await.unwrap().is_ok());
