@@ -31,6 +31,12 @@ const TEST_TOOLS: &[Tool] = &[
         needed_for: "a small file system that can be filled",
     },
     Tool {
+        name: "curl",
+        probe: &["curl", "--version"],
+        package: "curl",
+        needed_for: "the commands of README.md",
+    },
+    Tool {
         name: "python3",
         probe: &["python3", "-c", "import ensurepip, venv"],
         package: "python3-venv",

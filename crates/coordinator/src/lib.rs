@@ -19,7 +19,7 @@ mod waiting;
 pub use batch_stats::BatchStats;
 pub use clock::{Clock, first_time, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start};
-pub use engine::{Activity, Beat, Registered, Registration, Registry, WorkerStatus};
+pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use handle::Handle;
 pub use history::{History, HistoryError, HistoryReader, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;
@@ -28,5 +28,6 @@ pub use metrics::Metrics;
 pub use projection::Projection;
 pub use projection_runner::ProjectionRunner;
 pub use request::{
-    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
+    Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
+    WaitCondition, WorkerView,
 };

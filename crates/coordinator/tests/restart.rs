@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use authority::command::{SubmitAnswer, Verdict};
 use authority::{Outcome, Rejection, TaskId, TaskOptions, TaskState};
-use coordinator::Wanted;
+use coordinator::WaitCondition;
 use ledger::file;
 use support::{completion, lease, scope, start, submit};
 
@@ -75,7 +75,8 @@ async fn a_waiter_wakes_when_its_task_is_final() {
     running.handle.submit(submit(1, "q")).await.unwrap();
     let grant = running.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
     let handle = running.handle.clone();
-    let waiter = tokio::spawn(async move { handle.wait_task(scope(), TaskId(1), Wanted::Final, LONG).await });
+    let waiter =
+        tokio::spawn(async move { handle.wait_task(scope(), TaskId(1), WaitCondition::Final, LONG).await });
     running.handle.complete(completion("w", &grant)).await.unwrap();
     let task = waiter.await.unwrap().unwrap().unwrap().view.task;
     assert_eq!(task.state(), TaskState::Completed);

@@ -7,15 +7,18 @@ use super::repository::{Package, Repository};
 /// added here.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("authority", &[]),
-    ("ledger", &["authority"]),
+    ("files", &[]),
+    ("ledger", &["authority", "files"]),
     ("history", &["authority", "ledger"]),
     ("coordinator", &["authority", "ledger"]),
-    ("blobs", &[]),
+    ("blobs", &["files"]),
     ("wire", &[]),
     ("server", &["authority", "coordinator", "history", "blobs", "wire"]),
-    ("worker", &["blobs", "wire"]),
+    ("worker", &["blobs", "files", "wire"]),
     ("sdk", &["wire"]),
-    ("conformance", &["wire"]),
+    ("contract-clients", &["wire"]),
+    ("conformance", &["contract-clients", "wire"]),
+    ("bench", &["authority", "ledger", "coordinator", "blobs", "contract-clients", "wire", "worker"]),
     (
         "lessor",
         &[
@@ -29,11 +32,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "worker",
             "sdk",
             "conformance",
+            "bench",
+            "files",
         ],
     ),
     ("auditor", &["authority", "ledger", "history", "coordinator"]),
     ("simulator", &["authority", "ledger", "history", "coordinator", "auditor"]),
-    ("chaos", &["authority", "ledger", "history", "coordinator", "wire", "auditor"]),
+    ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
     ("xtask", &[]),
 ];
 

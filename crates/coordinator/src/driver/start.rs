@@ -199,7 +199,7 @@ impl Driver {
     async fn take_over(&mut self, node: Arc<str>) -> Result<(), Failure> {
         let now = self.clock.now();
         let (nobody, _) = oneshot::channel();
-        self.engine.receive(Request::Decide(Command::TakeOver(TakeOver { node })), now, nobody);
+        self.engine.receive(Request::decide(Command::TakeOver(TakeOver { node })), now, nobody);
         self.engine.tick(now);
         self.step();
         while self.in_flight {

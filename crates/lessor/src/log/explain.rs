@@ -56,11 +56,11 @@ fn in_words(timeline: &Timeline, now: Timestamp) -> String {
     let mut head = Record::new("task", &timeline.task.to_string());
     head.optional("queue", timeline.queue.as_ref().map(|queue| queue.name.to_string()));
     if let Some(now) = timeline.state {
-        head.cell("state", state::cell(server::shown::state(now)));
+        head.cell("state", state::cell(server::to_wire::state(now)));
     }
     let mut table = Table::new(&["POSITION", "TIME", "", "WHAT HAPPENED"]);
     for step in &timeline.steps {
-        let at = server::shown::time(step.at);
+        let at = server::to_wire::time(step.at);
         table.row([
             Cell::number(step.position),
             Cell::text(format!("{at:.3}")),
@@ -77,7 +77,7 @@ fn as_fields(timeline: &Timeline) -> Fields {
     if let Some(queue) = &timeline.queue {
         out.queue(queue);
     }
-    out.put("state", timeline.state.map(|state| server::shown::state(state).name()));
+    out.put("state", timeline.state.map(|state| server::to_wire::state(state).name()));
     out.put("purged", timeline.is_purged);
     out.put("truncated", timeline.is_truncated);
     out.put("attempts", timeline.attempts);

@@ -103,6 +103,6 @@ pub fn is_refusal(error: &anyhow::Error) -> bool {
 
 /// A task's id on the command line.
 fn parse_task(text: &str) -> Result<TaskId, String> {
-    server::shown::parse_task_id(text)
+    server::parse_task_id(text)
         .ok_or_else(|| "a task's id looks like 019a8a3c-5b1e-7000-8000-0000000000aa".to_owned())
 }

@@ -69,8 +69,7 @@ pub fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
 
 fn task(state: &State, id: TaskId) -> Option<wire::Task> {
     let view = state.view(id)?;
-    let default_attempts = state.queue_view(&view.queue)?.settings.max_attempts;
-    Some(server::shown::task(TaskDetail { view, progress: None }, default_attempts))
+    Some(server::to_wire::task(TaskDetail { view, progress: None }))
 }
 
 /// The queues of all tenants.
@@ -82,7 +81,7 @@ fn queues(state: &State) -> Vec<QueueView> {
 }
 
 fn at(state: &State) -> Option<Timestamp> {
-    (state.position().0 > 0).then(|| server::shown::time(state.time()))
+    (state.position().0 > 0).then(|| server::to_wire::time(state.time()))
 }
 
 fn as_json(state: &State) -> Value {

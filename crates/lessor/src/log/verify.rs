@@ -52,7 +52,7 @@ fn summary(report: &FilesReport, now: Timestamp) -> String {
     };
     let mut record = Record::new("ledger", &verdict);
     let shown =
-        |(position, at): (Position, Time)| format!("{position} at {}", full(server::shown::time(at), now));
+        |(position, at): (Position, Time)| format!("{position} at {}", full(server::to_wire::time(at), now));
     record.field("cluster", report.cluster.to_string());
     record.field("segments", report.segments.to_string());
     record.field("frames", report.frames.to_string());
@@ -109,7 +109,7 @@ fn render_finding(finding: &Finding) -> String {
 
 fn as_json(report: &FilesReport) -> Value {
     let content = &report.content;
-    let at = |(_, at): (Position, Time)| server::shown::time(at);
+    let at = |(_, at): (Position, Time)| server::to_wire::time(at);
     json!({
         "ok": content.findings.is_empty(),
         "cluster": report.cluster.to_string(),

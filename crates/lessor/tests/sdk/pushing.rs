@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::stage::{Ended, QUEUE};
+use crate::fixture::{Ended, QUEUE};
 use crate::support::proxy::{Action, PATIENCE, Proxy, Request};
 
 const HOLDER: &str = "push:q";
@@ -72,10 +72,9 @@ impl Pushing {
 
     /// The envelope of the next task, as it is sent to a target; it calls back through the proxy.
     pub async fn envelope(&self) -> TaskEnvelope {
-        let holder: Arc<str> = HOLDER.into();
         let command = LeaseTasks {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
-            worker: holder.clone(),
+            worker: HOLDER.into(),
             session: None,
             queues: vec![QUEUE.into()],
             properties: Arc::default(),
@@ -84,7 +83,8 @@ impl Pushing {
         };
         let grants = self.running.handle.lease(command, Duration::from_secs(30)).await.unwrap();
         let dispatch_id = format!("d_{}_{}", grants[0].task, grants[0].attempt);
-        self.app.task_envelope(&holder, &grants[0], &self.proxy.url, &dispatch_id).await.unwrap()
+        let envelope = server::task_envelope(&self.app, &grants[0], &self.proxy.url).await.unwrap();
+        TaskEnvelope { dispatch_id, ..envelope }
     }
 
     /// Sends the next task to the target.

@@ -6,7 +6,7 @@ mod stopping;
 
 use std::collections::VecDeque;
 
-use authority::{Answer, Position, Time};
+use authority::{Position, Time};
 use coordinator::engine::{DiskSpace, Engine};
 use coordinator::{Reply, Request, Unavailable};
 use ledger::disk::fake::{Errno, FakeDisk};
@@ -131,8 +131,8 @@ impl Process {
         let request = match request {
             // Actors say how long they wait; the time comes from the coordinator's clock.
             Request::Poll { lease, until } => Request::Poll { lease, until: now.plus_ms(until.0) },
-            Request::WaitTask { scope, task, wanted, until } => {
-                Request::WaitTask { scope, task, wanted, until: now.plus_ms(until.0) }
+            Request::Wait { scope, task, condition, until } => {
+                Request::Wait { scope, task, condition, until: now.plus_ms(until.0) }
             }
             other => other,
         };
@@ -314,7 +314,7 @@ impl Process {
                 env.reach.bump(Reached::FullDisk);
             }
             if ticket.gone.get() {
-                if matches!(&reply, Reply::Answer(Answer::Leased(grants)) if !grants.is_empty()) {
+                if matches!(&reply, Reply::Leased(grants) if !grants.is_empty()) {
                     env.reach.bump(Reached::Undelivered);
                 }
                 let clock = env.planted(Plant::UndeliveredAtClockTime);
