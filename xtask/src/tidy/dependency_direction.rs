@@ -9,20 +9,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("authority", &[]),
     ("files", &[]),
     ("ledger", &["authority", "files"]),
+    ("history", &["authority", "ledger"]),
     ("coordinator", &["authority", "ledger"]),
     ("blobs", &["files"]),
     ("wire", &[]),
-    ("server", &["authority", "coordinator", "blobs", "wire"]),
+    ("server", &["authority", "coordinator", "history", "blobs", "wire"]),
     ("worker", &["blobs", "files", "wire", "lessor-sdk"]),
     ("lessor-sdk", &["wire"]),
     ("contract-clients", &["wire"]),
     ("conformance", &["contract-clients", "wire"]),
-    ("bench", &["authority", "coordinator", "blobs", "contract-clients", "wire", "worker"]),
+    ("bench", &["authority", "ledger", "coordinator", "blobs", "contract-clients", "wire", "worker"]),
     (
         "lessor",
         &[
             "authority",
             "ledger",
+            "history",
             "coordinator",
             "blobs",
             "wire",
@@ -34,9 +36,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "files",
         ],
     ),
-    ("auditor", &["authority", "ledger", "coordinator"]),
-    ("simulator", &["authority", "ledger", "coordinator", "auditor"]),
-    ("chaos", &["authority", "ledger", "coordinator", "contract-clients", "wire", "auditor"]),
+    ("auditor", &["authority", "ledger", "history", "coordinator"]),
+    ("simulator", &["authority", "ledger", "history", "coordinator", "auditor"]),
+    ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
     ("xtask", &[]),
 ];
 
@@ -44,7 +46,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos"];
 
 /// Outer crates that a crate's own tests may use, because one end of a contract cannot be tested without the other.
-const MAY_TEST_WITH: &[(&str, &[&str])] = &[("worker", &["coordinator", "server"])];
+const MAY_TEST_WITH: &[(&str, &[&str])] = &[
+    ("coordinator", &["history"]),
+    ("server", &["ledger"]),
+    ("worker", &["coordinator", "ledger", "server"]),
+];
 
 /// The only external crates that the authority may use: data structures and derives, nothing that does I/O, reads a
 /// clock or draws random numbers.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use authority::Scope;
 use authority::command::LeaseTasks;
-use coordinator::{ClusterId, Options, Running};
+use coordinator::Running;
 use lessor_sdk::{Accept, Client, Submit, Target, TargetOptions, Task, TaskEnvelope, TaskInfo};
 use serde_json::Value;
 use server::{App, Limits};
@@ -33,10 +33,9 @@ impl Pushing {
     /// A server, and a proxy with a rule that callbacks go through.
     pub async fn start(rule: impl Fn(&Request, usize) -> Action + Send + Sync + 'static) -> Pushing {
         let directory = tempfile::tempdir().unwrap();
-        let mut options = Options::new(directory.path());
-        options.ledger.create = Some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let storage = ledger::memory::MemoryStorage::default().open();
+        let start = || coordinator::start(storage, coordinator::Options::default());
+        let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let app = App::new(running.handle.clone(), [7; 32]);

@@ -1,41 +1,36 @@
-//! Checks everything that a directory holds: every frame, every record and what it does to the state, every
-//! snapshot, and that a snapshot with the records behind it gives the state that never stopped.
+//! Verifies a ledger: every record and its effect on the state, every snapshot, and that a snapshot and the records
+//! after it lead to the same state as a replay of everything.
 //!
-//! One pass over the log, from beginning to end. A snapshot joins where it begins, gets the same records as the
-//! replay, and is compared where it ends: from there on both would only do the same. Damage is collected, and the
-//! pass goes on behind it from the next snapshot.
+//! The verification is one pass over the log. A snapshot joins the pass where it begins, gets the same records as the
+//! replay, and is compared where it ends: after that point both would only do the same. Damage is collected, and the
+//! pass continues after the damage from the next snapshot.
+
+mod files;
+
+pub use files::{FilesReport, verify_files};
 
 use std::ops::ControlFlow;
 
 use authority::{Position, Time};
+use ledger::digest::state_digest;
+use ledger::record;
+use ledger::{Error, ErrorKind, Reader, Recovery, RecoveryError, SnapshotInfo};
 
-use crate::digest::state_digest;
-use crate::file::{ClusterId, Damage, Error, Inspection, Seen, SnapshotInfo, Unfinished};
-use crate::record;
-use crate::{Recovery, RecoveryError};
-
-/// What a directory holds, and all that is wrong with it.
+/// The content of a ledger, and everything that is wrong with it.
 #[derive(Clone, Debug)]
 pub struct VerifyReport {
-    pub cluster: ClusterId,
-    pub segments: u64,
-    pub frames: u64,
     pub records: u64,
-    /// Of the frames.
-    pub bytes: u64,
     /// The first and the last record, with their times.
     pub first: Option<(Position, Time)>,
     pub last: Option<(Position, Time)>,
-    /// Whether the log is there from its first record.
+    /// Whether the log is kept from its first record on.
     pub is_whole: bool,
-    /// Every record after this position was applied; `None` when damage left no state to apply the last ones to.
+    /// Every record after this position was applied; `None` when damage left no state to apply the last records to.
     pub replayed_from: Option<Position>,
-    /// Of the state at the end, when it could be reached.
+    /// The digest of the state at the end, if the state could be restored.
     pub digest: Option<blake3::Hash>,
     pub tasks: usize,
     pub snapshots: Vec<SnapshotReport>,
-    /// No damage: a writer has it in hand, or a crash cut it off before it was acknowledged.
-    pub unfinished: Option<Unfinished>,
     pub findings: Vec<Finding>,
 }
 
@@ -43,103 +38,84 @@ pub struct VerifyReport {
 pub struct SnapshotReport {
     pub info: SnapshotInfo,
     pub blocks: u64,
-    /// Whether it was compared with a replay, and was the same.
+    /// Whether the snapshot was compared with a replay, and led to the same state.
     pub is_proven: bool,
 }
 
-/// Something that is not as it was written.
+/// Something that differs from what was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
+    /// The file, or the backend's name of what is damaged.
     pub file: String,
     pub offset: u64,
     pub what: String,
-    /// The first position at risk, and the last when it is known.
+    /// The first position at risk, and the last if it is known.
     pub from: Position,
     pub to: Option<Position>,
 }
 
-impl From<Damage> for Finding {
-    fn from(damage: Damage) -> Finding {
-        let Damage { file, offset, what, from, to } = damage;
-        Finding { file, offset, what: what.to_owned(), from, to }
-    }
-}
-
-/// Checks everything. `progress` is told how many bytes of frames were read. An error means that something could
-/// not be read at all.
-pub fn verify(inspection: &Inspection, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport, Error> {
-    let is_whole = inspection.first() == Position(1);
-    let report = VerifyReport {
-        cluster: inspection.cluster(),
-        segments: inspection.segments().count() as u64,
-        frames: 0,
-        records: 0,
-        bytes: 0,
-        first: None,
-        last: None,
-        is_whole,
-        replayed_from: is_whole.then_some(Position::ZERO),
-        digest: None,
-        tasks: 0,
-        snapshots: Vec::new(),
-        unfinished: None,
-        findings: inspection.damages().iter().cloned().map(Finding::from).collect(),
-    };
-    let mut by_begin: Vec<_> = inspection.snapshots().cloned().collect();
-    by_begin.sort_by_key(|info| (info.begin, info.end));
-    let mut pass = Pass {
-        inspection,
-        report,
-        place: (String::new(), 0),
-        base: is_whole.then(Recovery::new),
-        to_join: by_begin.into_iter().peekable(),
-        joined: Vec::new(),
-    };
-    let mut failed = None;
-    let end = inspection.walk(Position(1), &mut |seen| {
-        let went = match seen {
-            Seen::Frame(frame) => {
-                pass.report.frames += 1;
-                pass.report.bytes += frame.bytes;
-                pass.place = (frame.file.to_owned(), frame.offset);
-                progress(pass.report.bytes);
-                Ok(())
-            }
-            Seen::Record(position, bytes) => pass.record(position, bytes),
-            Seen::Damage(damage) => {
-                pass.lose_base();
-                pass.report.findings.push(damage.into());
-                Ok(())
-            }
-        };
-        match went {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
-        }
+/// Verifies the records and snapshots of a ledger. An error means that the storage could not be read.
+pub fn verify(reader: &dyn Reader) -> Result<VerifyReport, Error> {
+    let mut verifier = Verifier::new(reader, Vec::new())?;
+    let (first, next) = (reader.first()?, reader.next()?);
+    let mut failed = Ok(());
+    reader.read(first, Position(u64::MAX), &mut |position, bytes| {
+        failed = verifier.record(position, bytes);
+        if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    pass.report.unfinished = end.unfinished;
-    pass.finish(end.next)
+    failed?;
+    verifier.finish(next)
 }
 
-struct Pass<'a> {
-    inspection: &'a Inspection,
+/// The pass over the log, fed with records in order.
+struct Verifier<'a> {
+    reader: &'a dyn Reader,
+    first: Position,
     report: VerifyReport,
-    /// The frame that is being read.
-    place: (String, u64),
+    /// Whether damage was known before the pass: then a missing beginning needs no finding of its own.
+    is_reported: bool,
+    /// Where the log begins.
+    first_file: String,
+    /// The file and the byte that the records come from.
+    location: (String, u64),
     /// The replay, while it is unbroken.
     base: Option<Recovery>,
     to_join: std::iter::Peekable<std::vec::IntoIter<SnapshotInfo>>,
-    /// States from snapshots that are not compared yet, with their place in the report.
+    /// States from snapshots that are not compared yet, with their index in the report.
     joined: Vec<(usize, Recovery)>,
 }
 
-impl Pass<'_> {
+impl<'a> Verifier<'a> {
+    /// Starts a pass. `findings` are already known.
+    fn new(reader: &'a dyn Reader, findings: Vec<Finding>) -> Result<Verifier<'a>, Error> {
+        let first = reader.first()?;
+        let is_whole = first == Position(1);
+        let mut by_begin = reader.snapshots()?;
+        by_begin.sort_by_key(|info| (info.begin, info.end));
+        let report = VerifyReport {
+            records: 0,
+            first: None,
+            last: None,
+            is_whole,
+            replayed_from: is_whole.then_some(Position::ZERO),
+            digest: None,
+            tasks: 0,
+            snapshots: Vec::new(),
+            findings,
+        };
+        Ok(Verifier {
+            reader,
+            first,
+            is_reported: !report.findings.is_empty(),
+            first_file: String::new(),
+            report,
+            location: (String::new(), 0),
+            base: is_whole.then(Recovery::new),
+            to_join: by_begin.into_iter().peekable(),
+            joined: Vec::new(),
+        })
+    }
+
     fn record(&mut self, position: Position, bytes: &[u8]) -> Result<(), Error> {
         if self.base.as_ref().is_some_and(|base| base.next() != position) {
             self.lose_base();
@@ -202,19 +178,22 @@ impl Pass<'_> {
 
     /// Reads a snapshot from end to end. `None` when it is damaged, which is then reported.
     fn load(&mut self, info: &SnapshotInfo) -> Result<Option<(u64, Recovery)>, Error> {
-        let mut reader = match self.inspection.snapshot(info) {
-            Ok(reader) => reader,
-            Err(error) => return self.refused(info, error.into()),
-        };
-        match Recovery::from_snapshot(&mut reader) {
-            Ok(state) => Ok(Some((reader.blocks(), state))),
+        let loaded = self.reader.load_snapshot(info).map_err(RecoveryError::from);
+        match loaded.and_then(|mut snapshot| Recovery::from_snapshot(&mut *snapshot)) {
+            Ok(state) => Ok(Some((state.blocks(), state))),
             Err(error) => self.refused(info, error),
         }
     }
 
     fn refused<T>(&mut self, info: &SnapshotInfo, error: RecoveryError) -> Result<Option<T>, Error> {
         match error {
-            RecoveryError::Ledger(Error::Damaged(damage)) => self.report.findings.push(damage.into()),
+            RecoveryError::Ledger(error) if error.kind() == ErrorKind::Damaged => {
+                let finding = files::finding(&error);
+                match finding {
+                    Some(finding) => self.report.findings.push(finding),
+                    None => self.found_in_snapshot(info, error.to_string()),
+                }
+            }
             RecoveryError::Ledger(error) => return Err(error),
             other => self.found_in_snapshot(info, other.to_string()),
         }
@@ -261,17 +240,15 @@ impl Pass<'_> {
         Ok(self.report)
     }
 
-    /// A log without its beginning needs a snapshot that stands for it.
+    /// A log without its beginning needs a snapshot in its place.
     fn check_beginning(&mut self) {
-        let first = self.inspection.first();
-        let stands_for_it = |snapshot: &SnapshotReport| snapshot.info.begin.next() >= first;
-        let told = !self.inspection.damages().is_empty();
-        if self.report.is_whole || told || self.report.snapshots.iter().any(stands_for_it) {
+        let replaces_it = |snapshot: &SnapshotReport| snapshot.info.begin.next() >= self.first;
+        if self.report.is_whole || self.is_reported || self.report.snapshots.iter().any(replaces_it) {
             return;
         }
-        let file = self.inspection.segments().next().map_or(String::new(), |segment| segment.name);
+        let file = self.first_file.clone();
         let what = "the log before this segment is trimmed, and no usable snapshot stands for it".to_owned();
-        let (from, to) = (Position(1), Some(Position(first.0.saturating_sub(1))));
+        let (from, to) = (Position(1), Some(Position(self.first.0.saturating_sub(1))));
         self.report.findings.push(Finding { file, offset: 0, what, from, to });
     }
 
@@ -283,7 +260,7 @@ impl Pass<'_> {
     }
 
     fn found_here(&mut self, position: Position, what: String) {
-        let (file, offset) = self.place.clone();
+        let (file, offset) = self.location.clone();
         self.report.findings.push(Finding { file, offset, what, from: position, to: Some(position) });
     }
 

@@ -1,7 +1,7 @@
-//! What happened to one task and why, told from its records alone.
+//! Explains what happened to one task, and why, from its records alone.
 //!
-//! A pure function from records to steps: no clock, no policy, nothing but what was recorded. The words are made
-//! from the steps, so both tell the same.
+//! `explain` is a pure function from records to steps: it reads no clock, no policy, nothing but what was recorded. The
+//! text is rendered from the steps, so both say the same.
 
 mod render;
 mod step;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use authority::event::{ExpiryCause, NextStep, TaskCreated, TaskDead, TaskFailed};
 use authority::{CancelCause, Event, Position, QueueConfig, QueueKey, TaskId, TaskState, Time};
 
-use crate::HistoryRecord;
+use ledger::HistoryRecord;
 
 pub use step::{DiscardReason, FinalReason, Step, StepKind};
 
