@@ -30,5 +30,5 @@ pub use retry::{Backoff, Category, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
 pub use task::{
     CancelCause, CancelRequest, DeadReason, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task,
-    TaskOptions, TaskState, TaskView,
+    TaskOptions, TaskSettings, TaskState, TaskView,
 };

@@ -141,7 +141,7 @@ impl Fields {
     }
 
     pub fn time(&mut self, name: &'static str, time: Option<Time>) {
-        self.put(name, time.map(server::shown::time));
+        self.put(name, time.map(server::to_wire::time));
     }
 
     /// Leaves out what is not set.
@@ -155,7 +155,7 @@ impl Fields {
 
     /// Content as it was sent; a null is kept.
     fn raw(&mut self, name: &'static str, bytes: &[u8]) {
-        self.0.push((name, server::shown::json(bytes)));
+        self.0.push((name, server::to_wire::json(bytes)));
     }
 }
 
@@ -184,7 +184,7 @@ fn config(config: &QueueConfig) -> Value {
     fields.put("backoff", config.backoff.map(backoff));
     let names = |list: &Vec<authority::Category>| list.iter().map(|one| one.name()).collect::<Vec<_>>();
     fields.put("retryOn", config.retry_on.as_ref().map(names));
-    fields.put("push", config.push.as_deref().map(server::shown::push_target));
+    fields.put("push", config.push.as_deref().map(server::to_wire::push_target));
     fields.put("maxQueueSize", config.max_queue_size);
     fields.put("retentionMs", config.retention_ms);
     serde_json::to_value(fields).unwrap_or_default()

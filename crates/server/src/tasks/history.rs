@@ -7,13 +7,13 @@ use axum::http::StatusCode;
 use coordinator::HistoryRecord;
 use wire::{HistoryEvent, TaskHistory};
 
-use super::answer;
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::json::{InPath, Out};
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::ids::parse_task_id;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{InPath, Out};
 
 /// A task's history from the ledger, oldest first.
 #[utoipa::path(
@@ -42,7 +42,7 @@ pub async fn history(
 fn event(record: HistoryRecord) -> HistoryEvent {
     let base = HistoryEvent {
         position: record.position.0,
-        at: shown(record.at),
+        at: to_timestamp(record.at),
         kind: record.event.name().to_owned(),
         ..HistoryEvent::default()
     };
@@ -51,7 +51,7 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             queue: Some(created.queue.name.to_string()),
             priority: Some(created.priority),
             payload_bytes: Some(created.payload.len()),
-            not_before: created.not_before.map(shown),
+            not_before: created.not_before.map(to_timestamp),
             redrive_of: created.options.and_then(|options| options.redrive_of).map(|task| task.to_string()),
             operation: created.operation.map(|operation| operation.to_string()),
             ..base
@@ -61,12 +61,12 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             fencing_token: Some(record.position.0),
             worker_id: Some(granted.worker.to_string()),
             lease_ms: Some(granted.length_ms),
-            expires_at: Some(shown(granted.expires_at)),
+            expires_at: Some(to_timestamp(granted.expires_at)),
             ..base
         },
         Event::LeaseExtended(extended) => HistoryEvent {
             fencing_token: Some(extended.fencing_token.0),
-            expires_at: Some(shown(extended.expires_at)),
+            expires_at: Some(to_timestamp(extended.expires_at)),
             ..base
         },
         Event::LeaseExpired(expired) => HistoryEvent {
@@ -92,9 +92,9 @@ fn event(record: HistoryRecord) -> HistoryEvent {
         },
         Event::TaskFailed(failed) => HistoryEvent {
             fencing_token: Some(failed.fencing_token.0),
-            error: Some(answer::error(&failed.error)),
+            error: Some(task_json::error_to_wire(&failed.error)),
             retry_at: match failed.next {
-                NextStep::RetryAt(at) => Some(shown(at)),
+                NextStep::RetryAt(at) => Some(to_timestamp(at)),
                 NextStep::Final => None,
             },
             ..base
@@ -103,7 +103,7 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             reason: Some(dead.reason.name().to_owned()),
             reason_detail: dead.detail.map(|detail| detail.to_string()),
             fencing_token: dead.report.as_ref().map(|report| report.fencing_token.0),
-            error: dead.report.as_ref().map(|report| answer::error(&report.error)),
+            error: dead.report.as_ref().map(|report| task_json::error_to_wire(&report.error)),
             ..base
         },
         Event::TaskCancelled(cancelled) => HistoryEvent {
@@ -114,7 +114,7 @@ fn event(record: HistoryRecord) -> HistoryEvent {
         Event::CancelRequested(requested) => HistoryEvent {
             cause: Some(cancel_cause(requested.cause).to_owned()),
             reason: Some(requested.reason.to_string()),
-            grace_until: Some(shown(requested.grace_until)),
+            grace_until: Some(to_timestamp(requested.grace_until)),
             ..base
         },
         Event::OperationAttached(attached) => {
