@@ -1,17 +1,17 @@
-//! What a push target answers to a dispatch.
+//! The answer of a push target to a dispatch.
 
 use std::time::Duration;
 
-/// How long a coordinator should wait before it offers more to a target that is full.
+/// How long a coordinator should wait before it sends more to a full target.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The answer to one dispatch, for whatever HTTP server the program has.
+/// The answer to one dispatch, for the program's HTTP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "the coordinator has to be told"]
+#[must_use = "the coordinator needs this answer"]
 pub enum Accept {
-    /// The work goes on in the background, and reports for itself.
+    /// The task runs in the background and is reported to the coordinator.
     Accepted,
-    /// Nothing was begun.
+    /// The task was not begun.
     Refused {
         status: u16,
         /// For the `retry-after` header.
@@ -34,7 +34,7 @@ impl Accept {
         *self == Accept::Accepted
     }
 
-    /// This envelope will never be acceptable.
+    /// No retry of this envelope will be accepted.
     pub(crate) fn bad(why: impl Into<String>) -> Accept {
         Accept::Refused { status: 400, retry_after: None, why: why.into() }
     }
@@ -49,7 +49,7 @@ impl Accept {
     }
 
     pub(crate) fn full() -> Accept {
-        let why = "as many tasks as may run do".to_owned();
+        let why = "the target runs as many tasks as it may".to_owned();
         Accept::Refused { status: 429, retry_after: Some(RETRY_AFTER), why }
     }
 

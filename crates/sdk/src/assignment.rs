@@ -1,11 +1,11 @@
-//! What a handler is given to do, whichever way it came.
+//! A task that was assigned to this worker, by a lease or by a dispatch.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use wire::{Json, Lease, TaskEnvelope};
 
-/// A heartbeat is not sent more often than this, whatever an envelope says.
+/// Heartbeats are not sent more often than this, whatever an envelope says.
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]

@@ -1,6 +1,6 @@
-//! The contract of a worker that work was pushed to: the attempt is spoken of by its task token.
+//! The callback contract of push targets, which authenticate with a task token.
 //!
-//! The token is renewed by the answers to heartbeats. It is never logged, and goes to the coordinator alone.
+//! Answers to heartbeats renew the token. It is never logged and is sent to the coordinator only.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -117,14 +117,14 @@ impl Contract for CallbackContract {
 
     fn parse_verdict(&self, answer: &Answer) -> Outcome {
         match parse::<CompletionAcknowledged>(answer) {
-            Ok(answer) => Outcome::Committed(state(answer.final_state)),
+            Ok(answer) => Outcome::Committed(to_task_state(answer.final_state)),
             Err(Error::Refused(problem)) if is_authority_lost(&problem) => Outcome::Cancelled,
             Err(error) => Outcome::refused(error),
         }
     }
 
-    /// This contract knows no release. A failure that another attempt may well not meet is the nearest: silence would
-    /// cost the task an attempt as well, and the time until it is noticed.
+    /// This contract has no release. A retryable failure is the nearest: silence would cost the task an attempt too, and
+    /// the time until the coordinator notices.
     fn release(&self) -> Result<Request, Error> {
         let failure = Failure::infrastructure("the worker is stopping").code("worker_stopping");
         self.report(Err(failure.retryable(true)), None)
@@ -139,7 +139,7 @@ fn is_authority_lost(problem: &Problem) -> bool {
     matches!(problem.code.as_str(), "attempt_mismatch" | "task_already_terminal" | "task_expired")
 }
 
-/// Reads what was asked for, or the coordinator's no in the words of this contract.
+/// Parses an acknowledgement, or a refusal in the form of this contract.
 fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     match answer.parse_body::<CallbackProblem>() {
         Ok(problem) if !answer.is_success() && is_code(&problem.error) => {
@@ -159,14 +159,14 @@ fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     }
 }
 
-/// Gateways also speak of an `error` and a `message`, but hardly in such words.
+/// Gateways also answer with an `error` and a `message`, but hardly with such a code.
 fn is_code(error: &str) -> bool {
     error.contains('_') && error.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
 }
 
-/// What became of the task. This contract does not tell every end by the coordinator from a failure.
-fn state(told: CallbackState) -> TaskState {
-    match told {
+/// The task's state. This contract does not distinguish every end by the coordinator from a failure.
+fn to_task_state(state: CallbackState) -> TaskState {
+    match state {
         CallbackState::Succeeded => TaskState::Completed,
         CallbackState::Failed => TaskState::Failed,
         CallbackState::Cancelled => TaskState::Dead,
@@ -178,16 +178,17 @@ fn state(told: CallbackState) -> TaskState {
 mod tests {
     use super::*;
 
-    fn told(status: u16, body: &str) -> Result<StartAcknowledged, Error> {
+    fn parse_body(status: u16, body: &str) -> Result<StartAcknowledged, Error> {
         parse(&Answer::new(status, body.as_bytes().to_vec()))
     }
 
     #[test]
-    fn a_refusal_is_told_from_the_page_of_a_gateway() {
-        let refused = told(409, r#"{"error":"task_already_terminal","state":"CANCELLED","message":"m"}"#);
+    fn a_refusal_is_distinguished_from_the_page_of_a_gateway() {
+        let refused =
+            parse_body(409, r#"{"error":"task_already_terminal","state":"CANCELLED","message":"m"}"#);
         assert!(matches!(refused, Err(Error::Refused(problem)) if problem.code == "task_already_terminal"));
         for foreign in [r#"{"error":"Not Found","message":"no route"}"#, "<html>", "{}"] {
-            assert!(matches!(told(404, foreign), Err(Error::Foreign { .. })), "{foreign}");
+            assert!(matches!(parse_body(404, foreign), Err(Error::Foreign { .. })), "{foreign}");
         }
     }
 
@@ -201,7 +202,7 @@ mod tests {
             ("attempt_already_started", false),
             ("invalid_token", false),
         ] {
-            let refused = told(409, &format!(r#"{{"error":"{code}","message":"m"}}"#)).unwrap_err();
+            let refused = parse_body(409, &format!(r#"{{"error":"{code}","message":"m"}}"#)).unwrap_err();
             assert_eq!(is_authority_lost(refused.problem().unwrap()), is_lost, "{code}");
         }
     }

@@ -1,4 +1,4 @@
-//! Submitting tasks and looking at them.
+//! The client: submits, reads, cancels and redrives tasks.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{Error, HistoryEvent, Submit, Submitted, TaskState, clock};
 /// A task as people and services see it.
 pub type TaskInfo = wire::Task;
 
-/// How long a request is repeated for: enough for a coordinator to be restarted.
+/// How long a request is retried: enough for a coordinator to restart.
 const RETRY_FOR: Duration = Duration::from_secs(30);
 
 /// A clone shares its connections.
@@ -33,7 +33,7 @@ impl Client {
         Client::with(&Address { url: Some(url.into()), ..Address::default() })
     }
 
-    /// The same, on behalf of a tenant and one of its workspaces.
+    /// A client for a tenant and one of its workspaces.
     pub fn scoped(
         url: impl Into<String>,
         tenant: impl Into<String>,
@@ -47,29 +47,29 @@ impl Client {
         Ok(Client { transport: Transport::new(address)?, retry_for: RETRY_FOR })
     }
 
-    /// How long a request that gets no answer is repeated for.
+    /// How long a request without an answer is retried.
     pub fn retry_for(self, retry_for: Duration) -> Client {
         Client { retry_for, ..self }
     }
 
-    /// Submits one task. The answer is the same for one that its dedup key found.
+    /// Submits one task. If its dedup key finds an existing task, that task is the answer.
     pub async fn submit(&self, task: Submit) -> Result<Submitted, Error> {
         let request = self.transport.post(&["tasks"], &task.into_wire()?)?;
         self.call(request).await?.parse()
     }
 
-    /// Submits many tasks, 1,000 with a request. Each is accepted or refused on its own: the answers are in the order of
-    /// the tasks.
+    /// Submits many tasks, 1,000 with each request. Each task is accepted or refused on its own; the answers are in the
+    /// order of the tasks.
     ///
-    /// It fails as a whole when the first request does. When a later one fails, what was accepted stays, and its error
-    /// is the answer for its tasks and for those after them, which are not sent any more.
+    /// If the first request fails, the call fails. If a later one fails, the accepted tasks stay, and its error is the
+    /// answer for its tasks and for all later ones, which are not sent.
     pub async fn submit_batch(
         &self,
         tasks: impl IntoIterator<Item = Submit>,
     ) -> Result<Vec<Result<Submitted, Error>>, Error> {
         let mut tasks = tasks.into_iter().map(Submit::into_wire).collect::<Result<Vec<_>, _>>()?;
         let count = tasks.len();
-        // What cannot be written is found out before anything is sent.
+        // Encodes everything first, so that nothing is sent if something cannot be encoded.
         let mut requests = Vec::with_capacity(count.div_ceil(MAX_BATCH_TASKS));
         while !tasks.is_empty() {
             let rest = tasks.split_off(tasks.len().min(MAX_BATCH_TASKS));
@@ -79,7 +79,7 @@ impl Client {
         let mut answers = Vec::with_capacity(count);
         for request in requests {
             match self.call(request).await.and_then(|answer| answer.parse::<SubmittedBatch>()) {
-                Ok(told) => answers.extend(told.tasks.into_iter().map(|item| self.submitted(item))),
+                Ok(batch) => answers.extend(batch.tasks.into_iter().map(|item| self.submitted(item))),
                 Err(error) if answers.is_empty() => return Err(error),
                 Err(error) => {
                     answers.resize_with(count, || Err(error.clone()));
@@ -107,7 +107,7 @@ impl Client {
         self.call(request).await?.parse()
     }
 
-    /// Waits for a task to become final. After `wait` it returns the task as it is then.
+    /// Waits for a task to become final. After `wait`, returns the task as it is.
     pub async fn wait(&self, task_id: &str, wait: Duration) -> Result<TaskInfo, Error> {
         let end = clock::now() + wait;
         loop {
@@ -123,21 +123,21 @@ impl Client {
         }
     }
 
-    /// Asks a task to stop. One that waits is dead at once; one that is leased, when its worker has stopped.
+    /// Cancels a task. A waiting task is dead at once; a leased one when its worker has stopped.
     pub async fn cancel(&self, task_id: &str, reason: Option<&str>) -> Result<TaskInfo, Error> {
         let body = CancelTask { reason: reason.map(str::to_owned) };
         let request = self.transport.post(&["tasks", task_id, "cancel"], &body)?;
         self.call(request).await?.parse()
     }
 
-    /// Makes a new task that does a FAILED or DEAD one again.
+    /// Redrives a FAILED or DEAD task as a new task.
     pub async fn redrive(&self, task_id: &str) -> Result<TaskInfo, Error> {
         let nothing = serde_json::Map::new();
         let request = self.transport.post(&["tasks", task_id, "redrive"], &nothing)?;
         self.call(request).await?.parse()
     }
 
-    /// All tasks that match: the queues by name, in each the newest task first.
+    /// Lists all matching tasks: queues by name, in each queue the newest task first.
     pub async fn list(&self, queue: Option<&str>, state: Option<TaskState>) -> Result<Vec<TaskInfo>, Error> {
         let mut query = ListTasks { queue: queue.map(str::to_owned), state, ..ListTasks::default() };
         let mut tasks = Vec::new();
@@ -151,12 +151,12 @@ impl Client {
         }
     }
 
-    /// One page of them, for lists that are too long to hold.
+    /// Lists one page, for lists that are too long for memory.
     pub async fn list_page(&self, query: &ListTasks) -> Result<TaskList, Error> {
         self.call(self.transport.get(&["tasks"], query)?).await?.parse()
     }
 
-    /// What the ledger says about a task, oldest first.
+    /// The ledger's records of a task, oldest first.
     pub async fn history(&self, task_id: &str) -> Result<Vec<HistoryEvent>, Error> {
         let request = self.transport.get(&["tasks", task_id, "history"], &())?;
         Ok(self.call(request).await?.parse::<TaskHistory>()?.events)

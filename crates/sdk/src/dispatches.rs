@@ -1,11 +1,11 @@
-//! Which dispatches run here and which have been here before, so that a repeat is accepted and not run again.
+//! Tracks running and recent dispatches, so that a repeated dispatch is accepted and not run again.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-/// Most dispatches that are remembered after they ended; the oldest are forgotten first.
+/// Most ended dispatches that are remembered; the oldest are dropped first.
 const MAX_REMEMBERED: usize = 10_000;
 
-/// What is to be done with a dispatch that arrives.
+/// What to do with a dispatch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
     New,
@@ -39,7 +39,7 @@ impl<T> Dispatches<T> {
         self.running.insert(id, running);
     }
 
-    /// One ended. It is remembered unless its work never began: then a repeat may try.
+    /// Ends a dispatch. It is remembered unless its work never began: then a repeat may run.
     pub fn end(&mut self, id: &str, began: bool) {
         if self.running.remove(id).is_none() || !began || !self.remembered.insert(id.to_owned()) {
             return;

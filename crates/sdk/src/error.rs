@@ -1,4 +1,4 @@
-//! Why a call to the coordinator did not bring what was asked for.
+//! Errors of calls to the coordinator.
 
 use std::sync::Arc;
 
@@ -7,23 +7,23 @@ use wire::Problem;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The coordinator said no; the problem's `code` is stable, for programs.
+    /// The coordinator refused the request; the problem's `code` is stable, for programs.
     #[error("{} ({}, HTTP {})", if .0.detail.is_empty() { &.0.title } else { &.0.detail }, .0.code, .0.status)]
     Refused(Box<Problem>),
 
-    /// Nobody answered, also when asked again. Whether the request was done is not known.
+    /// No answer, even after retries. The request may or may not have been carried out.
     #[error("{url}: {why}")]
     NoAnswer { url: String, why: String },
 
-    /// Something else than Lessor answers.
+    /// A server other than Lessor answered.
     #[error("{url} answered {status}, but not as Lessor does ({why}); is the URL right?")]
     Foreign { url: String, status: u16, why: String },
 
-    /// What was to be sent is not JSON.
-    #[error("it cannot be written as JSON: {0}")]
+    /// A value cannot be encoded as JSON.
+    #[error("it cannot be encoded as JSON: {0}")]
     NotJson(#[source] Arc<serde_json::Error>),
 
-    /// The worker or the client is not set up in a way that could work.
+    /// The worker or the client is misconfigured.
     #[error("{0}")]
     Setup(String),
 }
@@ -35,7 +35,7 @@ impl From<serde_json::Error> for Error {
 }
 
 impl Error {
-    /// What the coordinator said, if it said no.
+    /// The coordinator's problem, if it refused the request.
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Error::Refused(problem) => Some(problem),

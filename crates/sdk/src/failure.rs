@@ -1,13 +1,13 @@
-//! How an attempt fails, in words that the coordinator's retry policy understands. Whether there is another attempt is
-//! the coordinator's decision alone.
+//! The failure of an attempt, with the category that the coordinator's retry policy uses. Only the coordinator decides
+//! whether there is another attempt.
 
 use std::fmt::Display;
 
 use crate::Category;
 
-/// What a handler returns when it fails. Any error becomes one of category USER_CODE by `?`.
+/// A handler's error. The operator `?` converts any error into one of category USER_CODE.
 ///
-/// It is deliberately no `std::error::Error` itself, so that the conversion from all errors can exist.
+/// It is deliberately not a `std::error::Error`, so that the conversion from all errors can exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     category: Category,
@@ -26,7 +26,7 @@ impl Failure {
         Failure::new(Category::UserCode, reason)
     }
 
-    /// The payload, or the data that it names, is not as it should be.
+    /// The payload, or the data that it names, is invalid.
     pub fn data_quality(reason: impl Display) -> Failure {
         Failure::new(Category::DataQuality, reason)
     }
@@ -36,7 +36,7 @@ impl Failure {
         Failure::new(Category::Infrastructure, reason)
     }
 
-    /// Someone has to set something right first.
+    /// Someone must correct a setting first.
     pub fn configuration(reason: impl Display) -> Failure {
         Failure::new(Category::Configuration, reason)
     }
@@ -51,12 +51,12 @@ impl Failure {
         Failure::new(Category::Cancelled, reason)
     }
 
-    /// Says whether another attempt may help. Without it the category decides.
+    /// Whether another attempt may help. Without it the category decides.
     pub fn retryable(self, retryable: bool) -> Failure {
         Failure { retryable: Some(retryable), ..self }
     }
 
-    /// What went wrong, for programs.
+    /// A stable code, for programs.
     pub fn code(self, code: impl Into<String>) -> Failure {
         Failure { code: Some(code.into()), ..self }
     }
@@ -69,23 +69,21 @@ impl Failure {
         &self.reason
     }
 
-    /// The report that says so.
     pub(crate) fn into_report(self, worker_id: String, task_id: String) -> wire::ReportFailure {
         wire::ReportFailure {
             worker_id,
             task_id: Some(task_id),
-            reason: cut(self.reason),
+            reason: truncate(self.reason),
             category: Some(self.category),
             code: self.code,
             retryable: self.retryable,
         }
     }
 
-    /// The same, in the words of the callback contract.
     pub(crate) fn into_callback_error(self) -> wire::CallbackError {
         wire::CallbackError {
             category: self.category,
-            message: cut(self.reason),
+            message: truncate(self.reason),
             code: self.code,
             stack_trace: None,
             retryable: self.retryable,
@@ -94,7 +92,7 @@ impl Failure {
 }
 
 impl<E: std::error::Error> From<E> for Failure {
-    /// With everything that the error says about its causes.
+    /// Includes the error's causes.
     fn from(error: E) -> Failure {
         let mut reason = error.to_string();
         let mut cause = error.source();
@@ -107,11 +105,11 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Longest text that the coordinator takes.
+/// The longest text that the coordinator accepts.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 
-/// The text as far as the coordinator takes it.
-pub(crate) fn cut(mut text: String) -> String {
+/// Truncates a text to the length that the coordinator accepts.
+pub(crate) fn truncate(mut text: String) -> String {
     let mut end = text.len().min(MAX_MESSAGE_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -136,6 +134,6 @@ mod tests {
     fn a_long_reason_is_cut_at_a_characters_end() {
         let report = Failure::timeout("é".repeat(20_000)).into_report("w".into(), "t".into());
         assert_eq!(report.reason.len(), MAX_MESSAGE_BYTES);
-        assert_eq!(cut(format!("a{}", "é".repeat(20_000))).len(), MAX_MESSAGE_BYTES - 1);
+        assert_eq!(truncate(format!("a{}", "é".repeat(20_000))).len(), MAX_MESSAGE_BYTES - 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What a handler comes down to, for a worker that asks for work and for one that work is pushed to.
+//! The common form of handlers, for workers and push targets.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ where
     })
 }
 
-/// A handler's result as the coordinator takes it, or a failure that says why it would not.
+/// Encodes a handler's result, or fails if the coordinator would not accept it.
 fn result_json(result: &impl Serialize) -> Result<Json, Failure> {
     let not_json = |error: serde_json::Error| {
         Failure::configuration(format!("the result is not JSON: {error}")).code("result_not_json")

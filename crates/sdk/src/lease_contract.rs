@@ -1,4 +1,4 @@
-//! The contract of a worker that asks for its work: the attempt is spoken of by its lease.
+//! The lease contract of workers that poll; messages name the lease.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Contract for LeaseContract {
         }
     }
 
-    /// Metrics have no place in this contract.
+    /// This contract has no metrics.
     fn report(&self, ended: Result<Json, Failure>, _: Option<Metrics>) -> Result<Request, Error> {
         let (worker_id, task_id) = self.names();
         match ended {

@@ -1,9 +1,9 @@
 //! Workers and clients for the Lessor work coordinator.
 //!
-//! A worker is a handler for a queue; the loop around it (leases, heartbeats, repeats of what got lost, cancellation,
-//! draining) is kept here, as the worker contract asks for it. A [`Target`] does the same for tasks that are pushed to
-//! a program, with the same handlers. Workers do work, the coordinator decides the truth:
-//! nothing here schedules a retry, and nothing is reported after a lease is lost.
+//! A [`Worker`] has handlers for queues and implements the worker contract around them: leases, heartbeats, retries of
+//! lost requests, cancellation and draining. A [`Target`] does the same for tasks that are pushed to a program, with the
+//! same handlers. The coordinator alone decides: nothing here schedules another attempt, and nothing is reported after a
+//! lease is lost.
 //!
 //! ```no_run
 //! use lessor_sdk::{Failure, Task, Worker};

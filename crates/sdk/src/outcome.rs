@@ -1,4 +1,4 @@
-//! How an attempt ended for its worker.
+//! The outcome of an attempt, as its worker sees it.
 
 use wire::TaskState;
 
@@ -9,20 +9,20 @@ use crate::Error;
 pub enum Outcome {
     /// The report is accepted and the attempt is over.
     Committed(TaskState),
-    /// The attempt had no authority any more; its result was thrown away.
+    /// The attempt had lost its authority; its result was discarded.
     Cancelled,
     /// The report itself was invalid: a bug, or misuse of the protocol.
     Rejected(Error),
-    /// The lease was lost before anything was reported, so nothing was.
+    /// The lease was lost before the report, so nothing was reported.
     Lost,
-    /// No answer came while the lease lived; the coordinator knows what became of the task.
+    /// No answer came while the lease was valid; the coordinator knows the state of the task.
     Unknown(Error),
-    /// The worker stopped and gave the lease back.
+    /// The worker stopped and released the lease.
     Released(TaskState),
 }
 
 impl Outcome {
-    /// The coordinator's no to a report is a verdict; what somebody else says is none.
+    /// A refusal by the coordinator is a verdict; the answer of another server is not.
     pub(crate) fn refused(error: Error) -> Outcome {
         match error {
             Error::Refused(_) => Outcome::Rejected(error),

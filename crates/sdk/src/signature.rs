@@ -1,7 +1,7 @@
-//! Whether a dispatch comes from the coordinator that the target shares a secret with.
+//! Verifies the signature of a dispatch.
 //!
 //! `lessor-signature: t=<unix seconds>,v1=<lowercase hex HMAC-SHA256(secret, "<t>.<raw body>")>`. Signatures are compared
-//! in constant time, and an old one is worth nothing, so that what was overheard cannot be sent again later.
+//! in constant time, and old ones are refused, so that an intercepted dispatch cannot be replayed later.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,11 +11,11 @@ use sha2::Sha256;
 
 pub const SIGNATURE_HEADER: &str = "lessor-signature";
 
-/// How far the coordinator's clock and this one may differ, and how long a dispatch may be under way.
+/// How far the coordinator's clock and this one may differ, including the time in transit.
 const MAX_AGE: Duration = Duration::from_secs(300);
 const SIGNATURE_BYTES: usize = 32;
 
-/// Checks a signature against each of the secrets: while one is replaced, both are good.
+/// Checks a signature against each of the secrets: during a rotation both are valid.
 pub fn verify(secrets: &[Vec<u8>], header: &[u8], body: &[u8]) -> Result<(), &'static str> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     verify_at(now.as_secs(), secrets, header, body)

@@ -1,5 +1,5 @@
-//! What the coordinator asks of JSON beyond its grammar: a bound for its nesting, no key twice in an object, text that
-//! is Unicode and numbers that a double holds. A result that breaks it would be refused with the whole report.
+//! Validates JSON as the coordinator does, beyond its grammar: bounded nesting, no repeated keys, Unicode text, and numbers
+//! that a double holds. The coordinator would refuse the whole report with an invalid result.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,10 +7,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use wire::Json;
 
-/// The coordinator takes bodies of 64 levels, and the report around the result is one of them.
+/// The coordinator accepts bodies of 64 levels, and the report around the result is one of them.
 const MAX_RESULT_LEVELS: usize = 63;
 
-/// Says why a result would be refused.
+/// Checks a result.
 pub fn check(result: &Json) -> Result<(), serde_json::Error> {
     Walk { levels_left: MAX_RESULT_LEVELS }
         .deserialize(&mut serde_json::Deserializer::from_str(result.as_text()))

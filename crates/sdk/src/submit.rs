@@ -30,7 +30,7 @@ impl Submit {
         self
     }
 
-    /// The same key with the same payload and properties gives the same task; with others it is a conflict.
+    /// The same key with the same payload and properties finds the same task; with others it is a conflict.
     pub fn dedup_key(mut self, key: impl Into<String>) -> Submit {
         self.0.dedup_key = Some(key.into());
         self
@@ -52,7 +52,7 @@ impl Submit {
         self
     }
 
-    /// When the task is dead, or asked to stop, unless it is done.
+    /// When the task is dead, or canceled if it is leased, unless it is done.
     pub fn deadline(mut self, deadline: Timestamp) -> Submit {
         self.0.deadline = Some(deadline);
         self
@@ -64,7 +64,7 @@ impl Submit {
         self
     }
 
-    /// How long a lease lives without a heartbeat.
+    /// How long a lease is valid without a heartbeat.
     pub fn lease(mut self, lease: Duration) -> Submit {
         self.0.lease_ms = Some(ms(lease));
         self
@@ -91,8 +91,8 @@ impl Submit {
         Ok(self)
     }
 
-    /// As it is sent. A submit whose answer got lost is sent again; without a key the task would then be there twice,
-    /// so it gets one.
+    /// Converts to the wire type, with a generated dedup key if there is none: a submit whose answer is lost is sent
+    /// again, and without a key there would be two tasks.
     pub(crate) fn into_wire(self) -> Result<SubmitTask, Error> {
         let mut task = self.0;
         if task.dedup_key.is_none() {

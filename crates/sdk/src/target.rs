@@ -1,7 +1,7 @@
-//! A push target: tasks that the coordinator sends to a program, and the callbacks that keep the contract for them.
+//! A push target: takes the tasks that the coordinator sends, runs their handlers and calls the coordinator back.
 //!
-//! It knows no HTTP server. The program hands over the headers and the body of each POST, and answers with the status
-//! that it gets; the work goes on in the background.
+//! It is independent of the HTTP server. The program passes the headers and the body of each POST, and answers with the
+//! returned status; the task runs in the background.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,10 +20,10 @@ use crate::shutdown::{Stopper, stop_on_signals};
 use crate::transport::Transport;
 use crate::{Accept, Error, Failure, TargetOptions, Task, clock, ids, signature};
 
-/// Longer than the longest envelope: a payload and resources, with room for the rest.
+/// Larger than the largest envelope.
 pub const MAX_ENVELOPE_BYTES: usize = 4 * 1024 * 1024;
 const MAX_DISPATCH_ID_BYTES: usize = 128;
-/// How long the coordinator waits at least for the first sign of life after it was told that a dispatch is accepted.
+/// The coordinator waits at least so long for the first call after a dispatch is accepted.
 const MIN_BEGIN_WITHIN: Duration = Duration::from_secs(60);
 
 /// An open target; a clone is the same one.
@@ -46,8 +46,8 @@ struct State {
 }
 
 impl Target {
-    /// A target with a handler, the same as a worker's. What it returns is the task's result, or its failure; a panic
-    /// is a failure too.
+    /// A target with a handler like a worker's. The handler returns the task's result or its failure; a panic is a
+    /// failure too.
     pub fn with<H, F, R>(handler: H) -> TargetOptions
     where
         H: Fn(Task) -> F + Send + Sync + 'static,
@@ -83,8 +83,8 @@ impl Target {
         })))
     }
 
-    /// Takes a dispatch, or says why not, at once; call it with the headers and the raw body of a POST. A repeat of a
-    /// dispatch is accepted and not run again.
+    /// Accepts or refuses a dispatch at once. Call it with the headers and the raw body of a POST. A repeated dispatch
+    /// is accepted and not run again.
     pub fn accept<N, V>(&self, headers: impl IntoIterator<Item = (N, V)>, body: &[u8]) -> Accept
     where
         N: AsRef<str>,
@@ -96,11 +96,11 @@ impl Target {
         })
     }
 
-    /// Works until it is told to stop, by SIGTERM, SIGINT or its stopper; then nothing is accepted any more, running
-    /// handlers have their grace, and what is left is reported as not done. Keep the HTTP server up meanwhile.
+    /// Runs until SIGTERM, SIGINT or its stopper. Then it accepts no more dispatches, gives running handlers their grace
+    /// period, and reports the rest as failed. Keep the HTTP server running until this returns.
     pub async fn run(&self) -> Result<(), Error> {
         let stopper = self.stopper();
-        if self.0.options.hears_signals {
+        if self.0.options.handles_signals {
             tokio::select! {
                 () = self.drain() => {}
                 () = stop_on_signals(stopper)? => {}
@@ -129,7 +129,7 @@ impl Target {
         }
         self.check_signature(headers, body)?;
         let envelope: TaskEnvelope = serde_json::from_slice(body)
-            .map_err(|error| Accept::bad(format!("the envelope is not as it should be: {error}")))?;
+            .map_err(|error| Accept::bad(format!("the envelope is invalid: {error}")))?;
         if envelope.dispatch_id.is_empty() || envelope.dispatch_id.len() > MAX_DISPATCH_ID_BYTES {
             return Err(Accept::bad("the dispatch id is empty or too long"));
         }
@@ -139,7 +139,7 @@ impl Target {
                 .0
                 .transport
                 .to(&envelope.callback_base_url)
-                .map_err(|error| Accept::bad(format!("nobody can be called back: {error}")))?,
+                .map_err(|error| Accept::bad(format!("the callback URL is invalid: {error}")))?,
         };
         self.begin(transport, envelope)
     }
@@ -194,7 +194,7 @@ impl Target {
         let stopper = self.stopper();
         stopper.stop_requested().await;
         self.0.state().is_draining = true;
-        tracing::info!(worker_id = &*self.0.worker_id, "stops");
+        tracing::info!(worker_id = &*self.0.worker_id, "the target is draining");
         let mut is_idle = self.0.is_idle.subscribe();
         tokio::select! {
             // The sender lives as long as `self`.
@@ -202,19 +202,19 @@ impl Target {
             () = stopper.immediate_stop_requested() => {}
             () = tokio::time::sleep(self.0.options.grace) => {}
         }
-        let left: Vec<_> = self.0.state().dispatches.running().cloned().collect();
-        release_all(left, self.0.options.on_outcome.clone()).await;
+        let remaining: Vec<_> = self.0.state().dispatches.running().cloned().collect();
+        release_all(remaining, self.0.options.on_outcome.clone()).await;
     }
 }
 
 impl Inner {
-    /// Nobody panics while holding it, and what is behind it would still be whole.
+    /// No holder of the lock panics, and the state would still be consistent.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Frees the place of an attempt when it ends, also by a panic of its hook.
+/// Ends a dispatch when its attempt ends, also by a panic of its hook.
 struct Ending {
     target: Arc<Inner>,
     id: String,
@@ -225,7 +225,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         let mut state = self.target.state();
         state.dispatches.end(&self.id, self.attempt.has_begun());
-        // Under the lock, so that what is told last is what is true.
+        // Under the lock, so that the last value sent is the current one.
         self.target.is_idle.send_replace(state.dispatches.is_idle());
     }
 }

@@ -1,4 +1,4 @@
-//! How a push target is set up.
+//! The options of a push target.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct TargetOptions {
     pub(crate) grace: Duration,
     pub(crate) worker_id: Option<String>,
     pub(crate) callback_url: Option<String>,
-    pub(crate) hears_signals: bool,
+    pub(crate) handles_signals: bool,
     pub(crate) on_outcome: Option<OnOutcome>,
     pub(crate) stopper: Stopper,
 }
@@ -32,20 +32,19 @@ impl TargetOptions {
             grace: DEFAULT_GRACE,
             worker_id: None,
             callback_url: None,
-            hears_signals: true,
+            handles_signals: true,
             on_outcome: None,
             stopper: Stopper::new(),
         }
     }
 
-    /// The queue's secret: from then on a dispatch that is not signed with it is refused. While a secret is replaced,
-    /// both may be given.
+    /// The queue's secret: dispatches without a valid signature are refused. During a rotation, give both secrets.
     pub fn secret(mut self, secret: impl Into<Vec<u8>>) -> TargetOptions {
         self.secrets.push(secret.into());
         self
     }
 
-    /// How many handlers run at a time; 10 when left out, like a queue's.
+    /// How many handlers run at a time; 10 by default, like a queue's.
     pub fn concurrency(mut self, concurrency: usize) -> TargetOptions {
         self.concurrency = concurrency;
         self
@@ -57,31 +56,31 @@ impl TargetOptions {
         self
     }
 
-    /// A name of its own; a random one when left out.
+    /// A unique id; random by default.
     pub fn worker_id(mut self, worker_id: impl Into<String>) -> TargetOptions {
         self.worker_id = Some(worker_id.into());
         self
     }
 
-    /// Where the coordinator is called back, whatever the envelopes say.
+    /// The coordinator's URL for callbacks, instead of the one in the envelopes.
     pub fn callback_url(mut self, url: impl Into<String>) -> TargetOptions {
         self.callback_url = Some(url.into());
         self
     }
 
-    /// Leaves signals to the program; then its stopper stops the target.
+    /// Leaves signals to the program, which stops the target by its stopper.
     pub fn without_signals(mut self) -> TargetOptions {
-        self.hears_signals = false;
+        self.handles_signals = false;
         self
     }
 
-    /// Is told how each attempt ended.
+    /// Calls a hook with the outcome of each attempt.
     pub fn on_outcome(mut self, hook: impl Fn(&Task, &Outcome) + Send + Sync + 'static) -> TargetOptions {
         self.on_outcome = Some(Arc::new(hook));
         self
     }
 
-    /// Opens the target, inside a tokio runtime, in which the handlers run.
+    /// Opens the target. Call it inside the tokio runtime in which the handlers should run.
     pub fn open(self) -> Result<Target, Error> {
         Target::open(self)
     }

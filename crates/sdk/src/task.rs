@@ -11,17 +11,17 @@ use wire::Json;
 
 use crate::Metrics;
 use crate::assignment::Assignment;
-use crate::failure::{Failure, cut};
+use crate::failure::{Failure, truncate};
 use crate::lease_clock::LeaseClock;
 
-/// One attempt at a task, and the lease that allows it. A clone is the same attempt.
+/// One attempt of a task and its lease. A clone is the same attempt.
 #[derive(Clone, Debug)]
 pub struct Task(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     assignment: Assignment,
-    /// Cancelled when the handler should stop, for whatever reason.
+    /// Canceled when the handler should stop, for whatever reason.
     cancellation: CancellationToken,
     state: Mutex<Live>,
     progressed: Notify,
@@ -36,7 +36,7 @@ struct Live {
     metrics: Option<Metrics>,
 }
 
-/// How far the attempt is, for people.
+/// The attempt's progress, for people.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
     pub pct: Option<f64>,
@@ -64,10 +64,10 @@ impl Task {
         self.0.assignment.attempt
     }
 
-    /// The payload, read into a type. One that does not fit is a failure of category DATA_QUALITY.
+    /// Parses the payload into a type. A payload that does not fit is a failure of category DATA_QUALITY.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        let read = self.0.assignment.payload.read();
-        read.map_err(|error| Failure::data_quality(format!("the payload is not as it should be: {error}")))
+        let parsed = self.0.assignment.payload.read();
+        parsed.map_err(|error| Failure::data_quality(format!("the payload is not as it should be: {error}")))
     }
 
     pub fn payload_json(&self) -> &Json {
@@ -83,7 +83,7 @@ impl Task {
         self.0.assignment.deadline
     }
 
-    /// How long this attempt may take. A task that was pushed does not say.
+    /// How long this attempt may take. Pushed tasks do not say.
     pub fn timeout(&self) -> Option<Duration> {
         self.0.assignment.timeout
     }
@@ -104,13 +104,13 @@ impl Task {
         self.0.assignment.resources.as_ref()
     }
 
-    /// Opaque; whoever has it and the worker's id may report on this attempt. A task that was pushed has the id of
-    /// its dispatch here, which only names it.
+    /// Opaque. With the worker's id it gives the right to report on this attempt. For a pushed task it is the dispatch
+    /// id, which gives no right.
     pub fn lease_id(&self) -> &str {
         &self.0.assignment.lease_id
     }
 
-    /// Whether the handler should stop: the task was cancelled, the lease is lost, or the worker ends.
+    /// Whether the handler should stop: the task was canceled, the lease is lost, or the worker stops.
     pub fn is_cancelled(&self) -> bool {
         self.0.cancellation.is_cancelled() || self.is_lease_lost()
     }
@@ -120,7 +120,7 @@ impl Task {
         self.0.cancellation.cancelled().await;
     }
 
-    /// The same, to be handed on.
+    /// A token that is canceled when the handler should stop.
     pub fn cancellation(&self) -> CancellationToken {
         self.0.cancellation.clone()
     }
@@ -149,16 +149,16 @@ impl Task {
         }
     }
 
-    /// Tells people how far the attempt is, from 0 to 100; what lies outside is taken as the nearer end. It goes out
-    /// with a heartbeat and decides nothing.
+    /// Shows people the progress of the attempt, from 0 to 100; other values are clamped. It is sent with a heartbeat and
+    /// decides nothing.
     pub fn progress(&self, pct: f64, message: impl Into<String>) {
         let pct = (!pct.is_nan()).then(|| pct.clamp(0.0, 100.0));
-        self.live().progress = Some(Progress { pct, message: Some(cut(message.into())) });
+        self.live().progress = Some(Progress { pct, message: Some(truncate(message.into())) });
         self.0.progressed.notify_one();
     }
 
-    /// What the attempt took, told with its report where the contract has a place for it: a pushed task's has. It is
-    /// for people and decides nothing.
+    /// Sets the metrics of the attempt, which are sent with the report of a pushed task. They are for people and decide
+    /// nothing.
     pub fn metrics(&self, metrics: Metrics) {
         self.live().metrics = Some(metrics);
     }
@@ -189,17 +189,17 @@ impl Task {
         self.live().progress.take()
     }
 
-    /// What was not told after all; newer progress wins.
-    pub(crate) fn restore_progress(&self, untold: Option<Progress>) {
+    /// Restores progress that was not sent; newer progress wins.
+    pub(crate) fn restore_progress(&self, unsent: Option<Progress>) {
         let mut live = self.live();
-        live.progress = live.progress.take().or(untold);
+        live.progress = live.progress.take().or(unsent);
     }
 
     pub(crate) fn heartbeat_interval(&self) -> Duration {
         self.0.assignment.heartbeat_interval
     }
 
-    /// Nobody panics while holding it, and what is behind it would still be whole.
+    /// No holder of the lock panics, and the state would still be consistent.
     fn live(&self) -> MutexGuard<'_, Live> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

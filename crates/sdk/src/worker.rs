@@ -1,7 +1,7 @@
-//! A worker: handlers for queues, and the loop that keeps the contract with the coordinator for them.
+//! A worker: handlers for queues, and the loop that polls for leases, runs handlers and reports.
 //!
-//! Ask for leases, run the handlers, report, and obey the answer. On SIGTERM or SIGINT no more is asked for; running
-//! handlers get some time to end, and what is left then is given back.
+//! On SIGTERM or SIGINT the worker drains: it takes no more tasks, gives running handlers a grace period, and releases
+//! the leases that are left.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::{Error, Failure, Outcome, Task};
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
-/// Handlers for queues. What is not set here comes from the environment: LESSOR_URL, LESSOR_TENANT, LESSOR_WORKSPACE.
+/// Handlers for queues. Defaults come from the environment: LESSOR_URL, LESSOR_TENANT, LESSOR_WORKSPACE.
 #[must_use = "a worker does nothing until it runs"]
 pub struct Worker {
     address: Address,
@@ -28,7 +28,7 @@ pub struct Worker {
     pub(crate) properties: BTreeMap<String, String>,
     pub(crate) wait: Duration,
     pub(crate) grace: Duration,
-    hears_signals: bool,
+    handles_signals: bool,
     pub(crate) handlers: Vec<(String, Handler)>,
     pub(crate) on_outcome: Option<OnOutcome>,
     pub(crate) stopper: Stopper,
@@ -49,15 +49,14 @@ impl Worker {
             properties: BTreeMap::new(),
             wait: Duration::from_millis(DEFAULT_WAIT_MS),
             grace: DEFAULT_GRACE,
-            hears_signals: true,
+            handles_signals: true,
             handlers: Vec::new(),
             on_outcome: None,
             stopper: Stopper::new(),
         }
     }
 
-    /// Makes a function the handler of a queue. What it returns is the task's result, or its failure; a panic is a
-    /// failure too.
+    /// Makes a function the handler of a queue. It returns the task's result or its failure; a panic is a failure too.
     pub fn handler<H, F, R>(mut self, queue: impl Into<String>, handler: H) -> Worker
     where
         H: Fn(Task) -> F + Send + Sync + 'static,
@@ -83,25 +82,25 @@ impl Worker {
         self
     }
 
-    /// A name of its own; a random one when left out.
+    /// A unique id; random by default.
     pub fn worker_id(mut self, worker_id: impl Into<String>) -> Worker {
         self.worker_id = Some(worker_id.into());
         self
     }
 
-    /// How many handlers run at a time; 1 when left out.
+    /// How many handlers run at a time; 1 by default.
     pub fn concurrency(mut self, concurrency: usize) -> Worker {
         self.concurrency = concurrency;
         self
     }
 
-    /// What the worker offers to tasks that ask for it.
+    /// A property that tasks may require.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Worker {
         self.properties.insert(name.into(), value.into());
         self
     }
 
-    /// How long one poll waits for work.
+    /// How long one poll waits for tasks.
     pub fn wait(mut self, wait: Duration) -> Worker {
         self.wait = wait.min(Duration::from_millis(MAX_WAIT_MS));
         self
@@ -113,13 +112,13 @@ impl Worker {
         self
     }
 
-    /// Leaves signals to the program; then its stopper stops the worker.
+    /// Leaves signals to the program, which stops the worker by its stopper.
     pub fn without_signals(mut self) -> Worker {
-        self.hears_signals = false;
+        self.handles_signals = false;
         self
     }
 
-    /// Is told how each attempt ended.
+    /// Calls a hook with the outcome of each attempt.
     pub fn on_outcome(mut self, hook: impl Fn(&Task, &Outcome) + Send + Sync + 'static) -> Worker {
         self.on_outcome = Some(Arc::new(hook));
         self
@@ -129,11 +128,11 @@ impl Worker {
         self.stopper.clone()
     }
 
-    /// Works until it is told to stop, by SIGTERM, SIGINT or its stopper.
+    /// Runs until SIGTERM, SIGINT or its stopper.
     pub async fn run(self) -> Result<(), Error> {
         let transport = Transport::new(&self.address)?;
         let stopper = self.stopper.clone();
-        let signals: Pin<Box<dyn Future<Output = ()> + Send>> = if self.hears_signals {
+        let signals: Pin<Box<dyn Future<Output = ()> + Send>> = if self.handles_signals {
             Box::pin(stop_on_signals(stopper)?)
         } else {
             Box::pin(std::future::pending())

@@ -42,7 +42,7 @@ class UserCode(Failure):
 
 
 class DataQuality(Failure):
-    """The payload, or the data that it names, is not as it should be."""
+    """The payload, or the data that it names, is invalid."""
 
     category = Category.DATA_QUALITY
 

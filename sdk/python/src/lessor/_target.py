@@ -139,7 +139,7 @@ class Target:
             envelope = _envelope(body)
             url = self._callback_url or envelope["callbackBaseUrl"]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            return Refused(400, f"the envelope is not as it should be: {type(error).__name__}: {error}")
+            return Refused(400, f"the envelope is invalid: {type(error).__name__}: {error}")
         return self._begin(url, envelope)
 
     def _unsigned(self, headers: Headers, body: bytes) -> Optional[str]:
@@ -157,11 +157,11 @@ class Target:
             if self._is_draining:
                 return Refused(503, "the worker is stopping", RETRY_AFTER_S)
             if len(self._running) >= self._concurrency:
-                return Refused(429, "as many tasks as may run do", RETRY_AFTER_S)
+                return Refused(429, "the target runs as many tasks as it may", RETRY_AFTER_S)
             try:
                 contract = CallbackContract(self._transport(url), self.worker_id, envelope)
             except ValueError as error:
-                return Refused(400, f"nobody can be called back: {error}")
+                return Refused(400, f"the callback URL is invalid: {error}")
             timeout_s: float = envelope["heartbeatTimeoutMs"] / 1000
             clock = LeaseClock.pushed(timeout_s, max(timeout_s, MIN_BEGIN_WITHIN_S), now())
             attempt = Attempt(contract, _assignment(envelope), clock)
