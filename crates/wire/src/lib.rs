@@ -22,6 +22,8 @@ mod object;
 mod problem;
 mod push;
 mod queue;
+#[cfg(feature = "grpc")]
+pub mod reapi;
 mod report;
 mod seconds;
 mod submit;

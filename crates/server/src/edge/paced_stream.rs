@@ -1,5 +1,5 @@
-//! Answers in pieces to clients that may not take them (A5). What waits for a client is held for a bounded time: a
-//! connection that lives says nothing about each of its streams.
+//! Streams responses to clients that may stop reading (A5). A piece waits for its client for a limited time: a connection
+//! that is alive says nothing about each of its streams.
 
 use std::time::Duration;
 

@@ -25,9 +25,10 @@ struct Execution {
 pub fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
     let options = grant.options.as_deref();
     let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
-    let execution = match &*grant.queue.name == EXECUTION_QUEUE {
-        true => serde_json::from_slice(&grant.payload).unwrap_or_default(),
-        false => Execution::default(),
+    let execution = if &*grant.queue.name == EXECUTION_QUEUE {
+        serde_json::from_slice(&grant.payload).unwrap_or_default()
+    } else {
+        Execution::default()
     };
     LeasedTask {
         task_id: grant.task.to_string(),

@@ -1,4 +1,4 @@
-//! Which queues a worker asks for.
+//! Parses the queues that a worker polls.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A worker's word on an attempt, read into what the coordinator decides, and its answer. Shared by the call and the
-//! stream.
+//! Converts a worker's report into batch items for the coordinator, and their answers into the response. The call and
+//! the stream share it.
 
 use std::sync::Arc;
 

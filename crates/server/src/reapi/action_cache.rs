@@ -1,9 +1,9 @@
 //! ActionCache: results by the digest of their action (R26, R27).
 
 use tonic::{Request, Response, Status};
+use wire::reapi::action_cache_server::ActionCache;
 
 use super::inline_outputs::InlineOutputs;
-use super::messages::action_cache_server::ActionCache;
 use super::messages::{ActionResult, GetActionResultRequest, UpdateActionResultRequest};
 use super::{Reapi, digest, instance};
 

@@ -29,25 +29,24 @@ use std::time::Duration;
 
 use authority::Scope;
 use axum::Router;
-use axum::http::HeaderValue;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use blobs::{Blobs, Tenant};
 use coordinator::Handle;
 use tokio::sync::mpsc;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
+use wire::reapi::action_cache_server::ActionCacheServer;
+use wire::reapi::capabilities_server::{Capabilities, CapabilitiesServer};
+use wire::reapi::content_addressable_storage_server::ContentAddressableStorageServer;
+use wire::reapi::execution_server::ExecutionServer;
+use wire::reapi::operations_server::OperationsServer;
 
 use crate::app::App;
 use crate::edge::grpc_guard;
 use concurrency::ConcurrencyLimits;
 use execution::{InFlightExecutions, Pins};
-use messages::action_cache_server::ActionCacheServer;
 use messages::bytestream::byte_stream_server::ByteStreamServer;
-use messages::capabilities_server::{Capabilities, CapabilitiesServer};
-use messages::content_addressable_storage_server::ContentAddressableStorageServer;
-use messages::execution_server::ExecutionServer;
-use messages::longrunning::operations_server::OperationsServer;
 use messages::{GetCapabilitiesRequest, ServerCapabilities};
 use store::Store;
 
@@ -60,8 +59,6 @@ const MAX_REQUEST_BYTES: usize = 4 * 1_024 * 1_024;
 const MAX_BATCH_REQUEST_BYTES: usize = 2 * MAX_BATCH_BYTES;
 /// Largest message that is sent: a batch or a page, and what stands around it.
 const MAX_SENT_BYTES: usize = 4 * MAX_BATCH_BYTES;
-const GRPC_STATUS: &str = "grpc-status";
-const GRPC_MESSAGE: &str = "grpc-message";
 /// The services, for those who ask whether they serve.
 pub const SERVICE_NAMES: [&str; 6] = [
     CapabilitiesServer::<Reapi>::NAME,
@@ -206,18 +203,5 @@ pub fn routes(app: &App, content: &Content) -> Router<App> {
     let read = move |request: axum::extract::Request| bytestream::answer::serve(reapi.clone(), request);
     router
         .route(bytestream::answer::PATH, post(read))
-        .layer(map_response(blamed))
         .layer(from_fn_with_state(app.clone(), grpc_guard::guard))
-}
-
-/// Bytes that are no message are the sender's fault, which the codec of these services says is the server's.
-async fn blamed(mut response: axum::response::Response) -> axum::response::Response {
-    let unread = response.headers().get(GRPC_MESSAGE).is_some_and(|message| {
-        message.as_bytes().starts_with(b"failed to decode Protobuf message")
-            || message.as_bytes().starts_with(b"failed%20to%20decode%20Protobuf%20message")
-    });
-    if unread {
-        response.headers_mut().insert(GRPC_STATUS, HeaderValue::from(tonic::Code::InvalidArgument as i32));
-    }
-    response
 }

@@ -8,13 +8,13 @@ use authority::{Scope, TaskId, TaskState};
 use coordinator::{TaskDetail, WaitCondition as Until};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
+use wire::reapi::operations_server::Operations;
 
 use super::execution::follow::{self, Now, found, unknown};
 use super::execution::operation_name;
 use super::execution::payload::{Payload, QUEUE};
 use super::inline_outputs::InlineOutputs;
 use super::messages::Empty;
-use super::messages::longrunning::operations_server::Operations;
 use super::messages::longrunning::{
     CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
     ListOperationsResponse, Operation, WaitOperationRequest,

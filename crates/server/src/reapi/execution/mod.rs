@@ -22,10 +22,10 @@ pub use pins::Pins;
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
+use wire::reapi::execution_server::Execution;
 
 use super::Reapi;
 use super::inline_outputs::InlineOutputs;
-use super::messages::execution_server::Execution;
 use super::messages::{ExecuteRequest, WaitExecutionRequest};
 use follow::OperationStream;
 
