@@ -8,7 +8,7 @@ use std::{io::ErrorKind, path::Path, sync::Arc};
 use super::{
     error::{Damage, Error, Fault},
     frame::SECTOR_BYTES,
-    identity::{self, ClusterId, IDENTITY_BYTES, IdentityFault},
+    identity::{self, ClusterId, IdentityFault},
     init,
     ledger::{FileLedger, Reserve},
     names::{self, Name},
@@ -113,7 +113,7 @@ impl FileLedger {
 pub(super) fn read_identity(disk: &dyn Disk) -> Result<ClusterId, Error> {
     let file = disk.open(names::IDENTITY).map_err(Fault::of("open", names::IDENTITY))?;
     // One byte more than there should be, so that a longer file is noticed.
-    let mut bytes = [0; IDENTITY_BYTES + 1];
+    let mut bytes = [0; files::IDENTITY_BYTES + 1];
     let length = read_up_to(&*file, &mut bytes, 0).map_err(Fault::of("read", names::IDENTITY))?;
     identity::decode(&bytes[..length]).map_err(|fault| match fault {
         IdentityFault::NewerVersion(found) => Error::NewerVersion { file: names::IDENTITY.to_owned(), found },

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::stage::{Ended, QUEUE};
+use crate::fixture::{Ended, QUEUE};
 use crate::support::proxy::{Action, PATIENCE, Proxy, Request};
 
 const HOLDER: &str = "push:q";

@@ -105,8 +105,8 @@ impl Served {
         options.projections.push(Box::new(writer));
         let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
         let bounded: Arc<dyn blobs::Blobs> = match setup.max_reads {
-            Some(limit) => Arc::new(blobs::Bounded::with_limit(blobs.clone(), limit, SHORT_WAIT)),
-            None => Arc::new(blobs::Bounded::new(blobs.clone())),
+            Some(limit) => Arc::new(blobs::ReadLimiter::with_limit(blobs.clone(), limit, SHORT_WAIT)),
+            None => Arc::new(blobs::ReadLimiter::new(blobs.clone())),
         };
         let content = Content {
             blobs: bounded,
