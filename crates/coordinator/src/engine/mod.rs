@@ -16,6 +16,7 @@ mod task_watchers;
 
 pub use answers::ReplyTo;
 pub use journal::Notes;
+pub use ledger::DiskSpace;
 pub use registry::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::{Slice, SliceSize};
 pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use authority::command::{Purge, ReleaseLease, Tick};
 use authority::event::ReleaseCause;
 use authority::{Command, Position, State, TaskId, Time};
-use ledger::file::Batch;
+use ledger::Batch;
 use ledger::record::snapshot::Slices;
 
 use crate::request::{Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
@@ -43,15 +44,6 @@ const MAX_ANSWERS: usize = 16_384;
 const PURGE_PAUSE_MS: u64 = 5_000;
 /// The time between two purge steps while there is more to forget: deletion goes on beside the work, not before it.
 const PURGE_STEP_MS: u64 = 100;
-
-/// What the disk has room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiskSpace {
-    Plenty,
-    /// What is running may finish; nothing new begins.
-    FinishOnly,
-    Nothing,
-}
 
 pub struct Engine<T> {
     state: State,
