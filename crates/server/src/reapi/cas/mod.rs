@@ -1,4 +1,4 @@
-//! ContentAddressableStorage: blobs many at a time (R14 to R17).
+//! ContentAddressableStorage: reads and writes many blobs at a time (R14 to R17).
 
 mod batch_read;
 mod batch_update;
