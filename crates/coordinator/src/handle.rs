@@ -1,4 +1,4 @@
-//! How the rest of the program talks to the coordinator: a cheap clone, one method for each request.
+//! The handle by which the rest of the program calls the coordinator: a cheap clone with one method for each request.
 //!
 //! A request is stamped with its time of receipt here and waits for room in the bounded inbox. Its answer comes
 //! only after everything it rests on is durable.
@@ -270,16 +270,12 @@ mod tests {
     use authority::{Digest, Outcome, Properties, TaskOptions};
 
     use super::*;
-    use crate::{ClusterId, Options};
 
     /// Small requests pass a large one that waits for room, and must not let time pass for it.
     #[tokio::test]
     async fn a_report_that_came_in_time_and_waits_for_room_does_not_lose_its_lease() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut options = Options::new(directory.path());
-        options.ledger.create = Some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        let running = crate::start(options).unwrap();
+        let storage = ledger::memory::MemoryStorage::default().open();
+        let running = crate::start(storage, crate::Options::default()).unwrap();
         let handle = &running.handle;
         let worker: Arc<str> = Arc::from("w");
         // Until a report is begun in time, which it is at once unless the machine stood still.

@@ -408,10 +408,10 @@ fn s4_16_after_a_restart_the_registry_is_empty_and_leases_are_not() {
     engine.receive(poll("w", 0), Time(1), caller(2));
     let mut state = State::new();
     let batch = engine.take_batch().unwrap();
-    batch.for_each(|_, bytes| {
+    for (_, bytes) in batch.records() {
         let record = ledger::record::decode(bytes).unwrap();
         state.apply(record.at, &record.event).unwrap();
-    });
+    }
     let mut restarted: Engine<Caller> = Engine::new(state, Time::ZERO);
     restarted.receive(Request::Read(Read::Workers(scope())), Time(2), caller(3));
     assert!(matches!(&answers(&mut restarted)[0].1, Reply::Workers(workers) if workers.is_empty()));

@@ -8,6 +8,7 @@ use std::time::Duration;
 use authority::command::{SubmitAnswer, Verdict};
 use authority::{Outcome, Rejection, TaskId, TaskOptions, TaskState};
 use coordinator::WaitCondition;
+use ledger::file;
 use support::{completion, lease, scope, start, submit};
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -130,7 +131,7 @@ async fn s4_35_leases_that_ran_out_meanwhile_expire_before_anything_is_served() 
 async fn p10_a_second_coordinator_on_the_same_directory_refuses_to_start() {
     let dir = tempfile::tempdir().unwrap();
     let first = start(dir.path());
-    let second = coordinator::start(support::options(dir.path()));
+    let second = file::open_data_dir(dir.path(), support::ledger_options());
     assert!(second.err().unwrap().to_string().contains("in use"));
     first.stop().await.unwrap();
     start(dir.path()).stop().await.unwrap();

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use coordinator::StartReport;
+use ledger::file::OpenReport;
 
 use crate::data_dir::DataDir;
 
@@ -19,7 +20,12 @@ pub enum Execution {
 }
 
 /// Prints the banner to standard output and logs the same fields. A closed pipe is not an error.
-pub fn print(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Execution) {
+pub fn print(
+    data: &DataDir,
+    address: SocketAddr,
+    (report, opened): (&StartReport, &OpenReport),
+    execution: Execution,
+) {
     let took_ms = report.took.as_millis() as u64;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -31,10 +37,15 @@ pub fn print(data: &DataDir, address: SocketAddr, report: &StartReport, executio
         took_ms,
         "serving"
     );
-    let _ = std::io::stdout().lock().write_all(render(data, address, report, execution).as_bytes());
+    let _ = std::io::stdout().lock().write_all(render(data, address, (report, opened), execution).as_bytes());
 }
 
-fn render(data: &DataDir, address: SocketAddr, report: &StartReport, execution: Execution) -> String {
+fn render(
+    data: &DataDir,
+    address: SocketAddr,
+    (report, opened): (&StartReport, &OpenReport),
+    execution: Execution,
+) -> String {
     let (directory, version, ms) =
         (data.path().display(), env!("CARGO_PKG_VERSION"), report.took.as_millis());
     let found = if data.is_new {
@@ -44,12 +55,12 @@ fn render(data: &DataDir, address: SocketAddr, report: &StartReport, execution: 
         format!("{tasks} from {directory}, {records} replayed")
     };
     let mut text = format!("Lessor {version} serves http://{address} ({found}, {ms} ms)\n");
-    if let Some(dropped) = &report.opened.dropped {
+    if let Some(dropped) = &opened.dropped {
         text += &format!(
             "A crash cut off the last batch, which was never acknowledged. The batch was dropped: {dropped}.\n"
         );
     }
-    for (name, why) in &report.opened.bad_snapshots {
+    for (name, why) in &opened.bad_snapshots {
         text +=
             &format!("Snapshot {name} cannot be used ({why}); an older one and the log were used instead.\n");
     }

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use authority::command::{ConfigureAnswer, ConfigureQueue};
@@ -72,10 +73,17 @@ async fn serve(mut settings: Settings) -> Result<()> {
     let (content, keeper) = content::open(&data, std::mem::take(&mut settings.content))?;
     // A damaged key is refused before anything changes. A new key is made after the ledger is created.
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
-    let start = coordinator_options(&settings, &data, keeper)?;
-    let mut running = tokio::task::spawn_blocking(move || coordinator::start(start))
+    let began = Instant::now();
+    let (path, ledger_options) = (data.path().to_owned(), ledger_options(&settings)?);
+    let start_options = coordinator_options(&settings, keeper);
+    let started = tokio::task::spawn_blocking(move || -> Result<_> {
+        let (storage, opened) = ledger::file::open_data_dir(&path, ledger_options)?;
+        Ok((coordinator::start(storage, start_options)?, opened))
+    });
+    let (mut running, opened) = started
         .await?
         .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
+    running.report.took = began.elapsed();
     configure(&running.handle, settings.queues).await?;
     let mut options = settings.server;
     options.push.max_connections = connections.to_push_targets;
@@ -97,7 +105,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
     }
     let mut worker =
         instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
-    banner::print(&data, address, &running.report, execution);
+    banner::print(&data, address, (&running.report, &opened), execution);
 
     let leaving = app.clone();
     let mut worker_failed = None;
@@ -162,26 +170,27 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-fn coordinator_options(
-    settings: &Settings,
-    data: &DataDir,
-    keeper: ActionCacheWriter,
-) -> Result<coordinator::Options> {
+fn ledger_options(settings: &Settings) -> Result<ledger::file::Options> {
     let mut cluster = [0; 16];
     getrandom::fill(&mut cluster)
         .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
-    let mut start = coordinator::Options::new(data.path());
-    start.projections.push(Box::new(keeper));
-    start.ledger.create = settings.may_create.then_some(coordinator::ClusterId(cluster));
-    start.ledger.segment_bytes = settings.segment_mib << 20;
-    start.ledger.history_max_age_ms = settings.history_days.saturating_mul(24 * 60 * 60 * 1_000);
-    start.ledger.history_max_bytes = settings.history_mib.saturating_mul(1 << 20);
-    start.ledger.drop_unverified_tail = settings.drop_unverified_tail;
-    start.max_state_bytes = match settings.max_state_mib {
+    Ok(ledger::file::Options {
+        create: settings.may_create.then_some(ledger::ClusterId(cluster)),
+        segment_bytes: settings.segment_mib << 20,
+        history_max_age_ms: settings.history_days.saturating_mul(24 * 60 * 60 * 1_000),
+        history_max_bytes: settings.history_mib.saturating_mul(1 << 20),
+        drop_unverified_tail: settings.drop_unverified_tail,
+        ..ledger::file::Options::default()
+    })
+}
+
+fn coordinator_options(settings: &Settings, keeper: ActionCacheWriter) -> coordinator::Options {
+    let max_state_bytes = match settings.max_state_mib {
         Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),
         None => memory::half_bytes(),
     };
-    Ok(start)
+    let projections: Vec<Box<dyn coordinator::Projection>> = vec![Box::new(keeper)];
+    coordinator::Options { projections, max_state_bytes, ..coordinator::Options::default() }
 }
 
 /// Configures each queue. A queue that has this configuration already costs no record.

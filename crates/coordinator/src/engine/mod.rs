@@ -1,4 +1,4 @@
-//! The heart of the coordinator as a plain struct, driven from outside: requests go in, a batch of records comes
+//! The engine of the coordinator as a plain struct, driven from outside: requests go in, a batch of records comes
 //! out, "durable" goes in, answers come out. It has no thread, no clock and no disk, so that production and a
 //! simulator drive the same code.
 //!
@@ -16,6 +16,7 @@ mod task_watchers;
 
 pub use answers::ReplyTo;
 pub use journal::Notes;
+pub use ledger::DiskSpace;
 pub use registry::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::{Slice, SliceSize};
 pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use authority::command::{Purge, ReleaseLease, Tick};
 use authority::event::ReleaseCause;
 use authority::{Command, Position, State, TaskId, Time};
-use ledger::file::Batch;
+use ledger::Batch;
 use ledger::record::snapshot::Slices;
 
 use crate::request::{Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
@@ -43,15 +44,6 @@ const MAX_ANSWERS: usize = 16_384;
 const PURGE_PAUSE_MS: u64 = 5_000;
 /// The time between two purge steps while there is more to forget: deletion goes on beside the work, not before it.
 const PURGE_STEP_MS: u64 = 100;
-
-/// What the disk has room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiskSpace {
-    Plenty,
-    /// What is running may finish; nothing new begins.
-    FinishOnly,
-    Nothing,
-}
 
 pub struct Engine<T> {
     state: State,
@@ -255,12 +247,12 @@ impl<T: ReplyTo> Engine<T> {
             return;
         }
         let more = self.run_quietly(Command::Purge(Purge { by_age: now >= self.purge_by_age_from }), now);
-        let rest = match more {
-            true => PURGE_STEP_MS,
-            false => self
-                .state
+        let rest = if more {
+            PURGE_STEP_MS
+        } else {
+            self.state
                 .next_purge()
-                .map_or(PURGE_PAUSE_MS, |due| due.since_ms(now).clamp(1_000, PURGE_PAUSE_MS)),
+                .map_or(PURGE_PAUSE_MS, |due| due.since_ms(now).clamp(1_000, PURGE_PAUSE_MS))
         };
         self.next_purge = now.plus_ms(rest);
     }

@@ -3,26 +3,10 @@
 //! It is the last thing that initialising a directory makes, and it never changes. A directory without it
 //! holds no ledger of ours (D26).
 
-use data_encoding::HEXLOWER;
 use files::{IDENTITY_BYTES, Identity};
 
 use super::frame::FORMAT_VERSION;
-
-/// A random number given to a cluster when its first directory is initialised.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClusterId(pub [u8; 16]);
-
-impl std::fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", HEXLOWER.encode_display(&self.0))
-    }
-}
-
-impl std::fmt::Debug for ClusterId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ClusterId({self})")
-    }
-}
+use crate::ClusterId;
 
 const MAGIC: [u8; 8] = *b"LESSOR-L";
 

@@ -8,18 +8,18 @@ use std::{io::ErrorKind, path::Path, sync::Arc};
 use super::{
     error::{Damage, Error, Fault},
     frame::SECTOR_BYTES,
-    identity::{self, ClusterId, IdentityFault},
+    identity::{self, IdentityFault},
     init,
-    ledger::{FileLedger, Reserve},
+    ledger::FileLedger,
     names::{self, Name},
     options::Options,
     segment::{MIN_SEGMENT_BYTES, SectorFault, SegmentHeader},
-    shared::{Segment, Shared, SnapshotInfo},
+    shared::{Segment, Shared},
     snapshot,
     tail::{self, Dropped, Rewritten},
 };
 use crate::{
-    Position,
+    ClusterId, Position, SnapshotInfo,
     disk::{Disk, File, RealDisk, read_exact_at, read_up_to},
 };
 
@@ -100,7 +100,8 @@ impl FileLedger {
             next: tail.next,
             chain: tail.chain,
             vouchable: tail.vouchable,
-            reserve: Reserve::default(),
+            reserve: Arc::default(),
+            frame: Vec::new(),
             poison: None,
             _lock: lock,
         };

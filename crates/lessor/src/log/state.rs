@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow};
 use authority::{QueueView, Scope, State, TaskId};
 use coordinator::TaskDetail;
+use history::time_travel::{last, state_at};
 use jiff::Timestamp;
-use ledger::file::Inspection;
-use ledger::time_travel::{last, state_at};
+use ledger::Reader;
 use serde_json::{Value, json};
 
 use super::moment::{self, Moment};
@@ -38,12 +38,12 @@ pub struct Options {
     task: Option<TaskId>,
 }
 
-pub fn run(options: &Options, inspection: &Inspection, json: bool) -> Result<()> {
+pub fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
     let position = match options.at {
-        Some(moment) => moment.last(inspection)?,
-        None => last(inspection)?,
+        Some(moment) => moment.last(reader)?,
+        None => last(reader)?,
     };
-    let mut state = state_at(inspection, position)?;
+    let mut state = state_at(reader, position)?;
     if let Some(Moment::Time(time)) = options.at {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         state.advance(time.min(authority::Time(now)));

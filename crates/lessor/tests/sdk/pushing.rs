@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use authority::Scope;
 use authority::command::LeaseTasks;
-use coordinator::{ClusterId, Options, Running};
-use sdk::{Accept, Client, Submit, Target, TargetOptions, Task, TaskEnvelope, TaskInfo};
+use coordinator::Running;
+use lessor_sdk::{Accept, Client, Submit, Target, TargetOptions, Task, TaskEnvelope, TaskInfo};
 use serde_json::Value;
 use server::{App, Limits};
 use tempfile::TempDir;
@@ -33,10 +33,9 @@ impl Pushing {
     /// A server, and a proxy with a rule that callbacks go through.
     pub async fn start(rule: impl Fn(&Request, usize) -> Action + Send + Sync + 'static) -> Pushing {
         let directory = tempfile::tempdir().unwrap();
-        let mut options = Options::new(directory.path());
-        options.ledger.create = Some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let storage = ledger::memory::MemoryStorage::default().open();
+        let start = || coordinator::start(storage, coordinator::Options::default());
+        let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let app = App::new(running.handle.clone(), [7; 32]);
@@ -97,7 +96,7 @@ impl Pushing {
     /// A target that tells how its attempts end.
     pub fn target<F>(&self, handler: impl Fn(Task) -> F + Send + Sync + 'static) -> TargetOptions
     where
-        F: Future<Output = Result<Value, sdk::Failure>> + Send + 'static,
+        F: Future<Output = Result<Value, lessor_sdk::Failure>> + Send + 'static,
     {
         let ended = self.ended.clone();
         let options = Target::with(handler).worker_id("target-1").without_signals();

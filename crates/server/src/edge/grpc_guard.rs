@@ -1,5 +1,5 @@
-//! What every gRPC call is held to: its caller's deadline and ours, a request that arrives without long pauses, and a
-//! share of the memory for requests that are being received.
+//! The limits of every gRPC call: the caller's deadline and ours, no long pauses in the request, and a share of the
+//! memory for requests that are being received.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -150,11 +150,10 @@ impl HttpBody for BudgetedBody {
                     throughput.received(data.len(), waited);
                 }
                 let has_room = frame.data_ref().is_none_or(|data| self.budget.take(data.len()));
-                Poll::Ready(Some(match has_room {
-                    true => Ok(frame),
-                    false => {
-                        Err(Status::resource_exhausted("too many large requests are being received at once"))
-                    }
+                Poll::Ready(Some(if has_room {
+                    Ok(frame)
+                } else {
+                    Err(Status::resource_exhausted("too many large requests are being received at once"))
                 }))
             }
             Poll::Ready(Some(Err(error))) => {
@@ -211,11 +210,10 @@ mod tests {
         }
     }
 
-    fn budgeted(directory: &tempfile::TempDir, body: Silent) -> (App, BudgetedBody) {
-        let mut options = coordinator::Options::new(directory.path());
-        options.ledger.create = Some(coordinator::ClusterId([1; 16]));
-        options.ledger.segment_bytes = 1 << 20;
-        let app = App::new(coordinator::start(options).unwrap().handle, [7; 32]);
+    fn budgeted(body: Silent) -> (App, BudgetedBody) {
+        let storage = ledger::memory::MemoryStorage::default().open();
+        let running = coordinator::start(storage, coordinator::Options::default()).unwrap();
+        let app = App::new(running.handle, [7; 32]);
         let budget = Arc::new(BodyBudget { app: app.clone(), held_bytes: Mutex::new(0) });
         (
             app,
@@ -231,8 +229,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a5_a_request_that_pauses_too_long_is_cut() {
-        let directory = tempfile::tempdir().unwrap();
-        let (_, mut body) = budgeted(&directory, Silent(Some(Bytes::from_static(b"x"))));
+        let (_, mut body) = budgeted(Silent(Some(Bytes::from_static(b"x"))));
         assert!(body.frame().await.unwrap().is_ok());
         let began = Instant::now();
         let status = body.frame().await.unwrap().unwrap_err();
@@ -242,8 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn all_requests_together_are_bounded_and_give_their_room_back() {
-        let directory = tempfile::tempdir().unwrap();
-        let (app, mut body) = budgeted(&directory, Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
+        let (app, mut body) = budgeted(Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
         let all_but_three = (256 * 1_024 - 3) * 1_024;
         assert!(app.bodies().take(0, all_but_three), "this much is there for all");
         assert!(body.frame().await.unwrap().is_ok());

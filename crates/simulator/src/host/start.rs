@@ -66,7 +66,7 @@ impl Host {
         self.life += 1;
         let base = coordinator::first_time(state.time(), wall);
         let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, replayed_bytes);
-        let life = (self.life, base, env.now, env.swarm.room_bytes);
+        let life = (self.life, base, env.now);
         let mut engine = Engine::new(state, hold);
         engine.set_slice_size(SliceSize { slots: env.swarm.breadth.slice_slots, ..SliceSize::default() });
         let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use coordinator::{ClusterId, Options, Running};
+use coordinator::Running;
+use ledger::{ClusterId, file};
 use serde_json::Value;
 use server::{App, Drained, Limits};
 use tempfile::TempDir;
@@ -20,7 +21,7 @@ use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{SubmitTask, SubmitTasksRequest};
-use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Place, Pool, Stopper, Task};
+use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Permit, Pool, Stopper, Task};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -135,12 +136,14 @@ impl Down {
 /// Starts once the directory is free: a process that another test is about to start may hold it for a moment.
 async fn started(directory: &Path) -> Running {
     loop {
-        let mut options = Options::new(directory);
         let is_new = directory.read_dir().unwrap().next().is_none();
-        options.ledger.create = is_new.then_some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        match tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap() {
-            Ok(running) => return running,
+        let create = is_new.then_some(ClusterId([1; 16]));
+        let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+        match file::open_data_dir(directory, options) {
+            Ok((storage, _)) => {
+                let start = || coordinator::start(storage, coordinator::Options::default());
+                return tokio::task::spawn_blocking(start).await.unwrap().unwrap();
+            }
             Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
         }
     }
@@ -149,7 +152,7 @@ async fn started(directory: &Path) -> Running {
 /// An attempt that waits for the test to say how it ends.
 pub struct Begun {
     pub task: Task,
-    pub place: Place,
+    pub permit: Permit,
     end: oneshot::Sender<Outcome>,
 }
 
@@ -163,7 +166,7 @@ impl Begun {
     }
 
     pub async fn cancelled(&self) {
-        in_time(self.place.cancelled().cancelled()).await;
+        in_time(self.permit.cancelled().cancelled()).await;
     }
 }
 
@@ -171,10 +174,10 @@ struct Puppet(mpsc::UnboundedSender<Begun>);
 
 #[tonic::async_trait]
 impl Performer for Puppet {
-    async fn perform(&self, task: Task, place: Place) -> Outcome {
+    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
         let (end, ended) = oneshot::channel();
-        let cancel = place.cancelled().clone();
-        self.0.send(Begun { task, place, end }).unwrap();
+        let cancel = permit.cancelled().clone();
+        self.0.send(Begun { task, permit, end }).unwrap();
         tokio::select! {
             outcome = ended => outcome.expect("the test says how it ends"),
             () = cancel.cancelled() => Failure::cancelled().into(),
