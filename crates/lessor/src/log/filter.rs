@@ -1,4 +1,4 @@
-//! Which records somebody wants to see.
+//! Filters records by task, queue and type.
 
 use std::collections::HashSet;
 
