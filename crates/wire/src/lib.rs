@@ -19,9 +19,13 @@ mod json;
 mod lease;
 mod list;
 mod object;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod problem;
 mod push;
 mod queue;
+#[cfg(feature = "grpc")]
+pub mod reapi;
 mod report;
 mod seconds;
 mod submit;

@@ -1,13 +1,11 @@
-//! One action from its digest to its result: fetch, lay out, run, bring home.
+//! Runs actions: fetches the inputs, lays them out, runs the command, and uploads the outputs.
 
 mod once;
-mod payload;
 mod site;
 mod times;
 
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, ActionResult, Command, Platform};
 use blobs::{Digest, DigestFunction};
@@ -19,12 +17,13 @@ use crate::executors::Run;
 use crate::inputs::message_cache::MessageCache;
 use crate::inputs::{Fetched, Inputs};
 use crate::outputs::{self, Collected, Destination, Expected};
-use crate::workshop::{Workshop, blocking_setup};
-use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
+use crate::worker_context::{WorkerContext, blocking_setup};
+use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit, Task};
+use execution::action::timeout;
+use execution::{ExecutionPayload, any, digest};
 pub use once::{Once, OnceError, execute_once};
-use payload::Payload;
 pub(crate) use site::Site;
-use times::{Times, packed, timestamp};
+use times::{Times, timestamp};
 
 /// How often contents that vanished between their coming and their use are fetched again.
 const MAX_ROUNDS: u32 = 3;
@@ -35,7 +34,7 @@ const REQUEST_METADATA: &str = "build.bazel.remote.execution.v2.RequestMetadata"
 
 /// Runs actions; all that the work on them shares.
 pub struct Actions {
-    shop: Arc<Workshop>,
+    context: Arc<WorkerContext>,
     allow_absolute_symlinks: bool,
     inputs: Arc<Inputs>,
     commands: MessageCache<Command>,
@@ -57,17 +56,20 @@ impl Actions {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
-        let shop = Workshop::open(worker_id, options, executor, cas).await?;
-        Actions::open_in(shop, options).await
+        let context = WorkerContext::open(worker_id, options, executor, cas).await?;
+        Actions::open_in(context, options).await
     }
 
-    pub(crate) async fn open_in(shop: Arc<Workshop>, options: &ActionOptions) -> Result<Actions, Error> {
+    pub(crate) async fn open_in(
+        context: Arc<WorkerContext>,
+        options: &ActionOptions,
+    ) -> Result<Actions, Error> {
         let own = options.clone();
         let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
-        let inputs = Inputs::new(Arc::new(cache), shop.cas.clone(), options.allow_absolute_symlinks);
+        let inputs = Inputs::new(Arc::new(cache), context.cas.clone(), options.allow_absolute_symlinks);
         let allow_absolute_symlinks = options.allow_absolute_symlinks;
         let commands = MessageCache::new(MAX_COMMAND_BYTES);
-        Ok(Actions { shop, allow_absolute_symlinks, inputs: Arc::new(inputs), commands })
+        Ok(Actions { context, allow_absolute_symlinks, inputs: Arc::new(inputs), commands })
     }
 
     /// What was fetched for earlier actions, and what is left of them.
@@ -87,14 +89,14 @@ impl Actions {
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let site = unless(cancel, self.site(instance, &ready)).await?;
         times.inputs_fetched();
-        let ran = self.shop.execute(self.prepared(&ready, &site, cancel)?).await?;
+        let ran = self.context.execute(self.prepared(&ready, &site, cancel)?).await?;
         times.ran(&ran);
         freed();
-        let exit_code = self.shop.exit_code(&ran, timeout(&ready.action)?).await?;
+        let exit_code = self.context.exit_code(&ran, timeout(&ready.action)?).await?;
         let bring_home = self.bring_home(instance, action.function, &ready, site);
         let mut result = unless(cancel, bring_home).await?;
         result.exit_code = exit_code;
-        result.execution_metadata = Some(times.finish(&self.shop.worker_id));
+        result.execution_metadata = Some(times.finish(&self.context.worker_id));
         Ok(result)
     }
 
@@ -104,10 +106,10 @@ impl Actions {
         let content = self.inputs.messages(instance, &[action]).await?.pop().flatten();
         let content = content.ok_or_else(|| Failure::missing_inputs(&[action]))?;
         let action_digest = action;
-        let action: Action = read(&content, "the action")?;
+        let action: Action = decode(&content, "the action")?;
         let function = action_digest.function;
-        let command = digest::read(function, action.command_digest.as_ref(), "the command")?;
-        let root = digest::read(function, action.input_root_digest.as_ref(), "the input root")?;
+        let command = digest::from_proto(action.command_digest.as_ref(), function, "the command")?;
+        let root = digest::from_proto(action.input_root_digest.as_ref(), function, "the input root")?;
         let known = self.commands.get(&command);
         let mut wanted = Vec::new();
         wanted.extend(known.is_none().then_some(command));
@@ -117,7 +119,7 @@ impl Actions {
             Some(known) => Some(known),
             None => match contents.next().flatten() {
                 Some(content) => {
-                    Some(self.commands.add(command, read(&content, "the command")?, content.len()))
+                    Some(self.commands.add(command, decode(&content, "the command")?, content.len()))
                 }
                 None => {
                     missing.push(command);
@@ -131,21 +133,8 @@ impl Actions {
             missing.dedup();
             return Err(Failure::missing_inputs(&missing));
         };
-        if command.arguments.is_empty() {
-            return Err(Failure::invalid_action("the command has no arguments"));
-        }
-        let has_nul = |text: &String| text.contains('\0');
-        let environment = &command.environment_variables;
-        if command.arguments.iter().any(has_nul)
-            || environment.iter().any(|variable| {
-                variable.name.is_empty() || variable.name.contains(['=', '\0']) || has_nul(&variable.value)
-            })
-        {
-            return Err(Failure::invalid_action(
-                "the command's arguments or environment cannot be passed on",
-            ));
-        }
-        let expected = Arc::new(outputs::expected(&command, self.allow_absolute_symlinks)?);
+        execution::command::check(&command)?;
+        let expected = Arc::new(Expected::from_command(&command, self.allow_absolute_symlinks)?);
         Ok(Ready { action, command, expected, inputs })
     }
 
@@ -153,9 +142,11 @@ impl Actions {
     /// even if nobody waits for that.
     async fn site(&self, instance: &str, ready: &Ready) -> Result<Site, Failure> {
         for _ in 0..MAX_ROUNDS {
-            let (shop, inputs, expected) = (self.shop.clone(), ready.inputs.clone(), ready.expected.clone());
-            let make = move || shop.check_room().and_then(|()| Site::make(&shop.dirs, &inputs, &expected));
-            match self.shop.dirs.work(make).await? {
+            let (context, inputs, expected) =
+                (self.context.clone(), ready.inputs.clone(), ready.expected.clone());
+            let make =
+                move || context.check_disk().and_then(|()| Site::make(&context.dirs, &inputs, &expected));
+            match self.context.dirs.work(make).await? {
                 Ok(site) => return Ok(site),
                 Err(gone) => self.inputs.fetch_again(instance, &gone).await?,
             }
@@ -163,25 +154,25 @@ impl Actions {
         Err(Failure::broken("inputs leave the cache before they can be used: it is too small for the action"))
     }
 
-    #[allow(deprecated, reason = "clients before version 2.2 give the platform only there")]
     fn prepared(&self, ready: &Ready, site: &Site, cancel: &CancellationToken) -> Result<Run, Failure> {
         let clone =
             |file: &File| file.try_clone().map_err(|error| Failure::io("the command's output", error));
         let command = &ready.command;
-        let platform = ready.action.platform.as_ref().or(command.platform.as_ref());
+        let platform = execution::action::platform(&ready.action, command);
         let environment = command.environment_variables.iter();
         Ok(Run {
             arguments: command.arguments.clone(),
             environment: environment.map(|one| (one.name.clone(), one.value.clone())).collect(),
             input_root: site.root.clone(),
-            working_directory: match command.working_directory.is_empty() {
-                true => site.root.clone(),
-                false => site.root.join(&command.working_directory),
+            working_directory: if command.working_directory.is_empty() {
+                site.root.clone()
+            } else {
+                site.root.join(&command.working_directory)
             },
             timeout: timeout(&ready.action)?,
             stdout: clone(&site.stdout)?,
             stderr: clone(&site.stderr)?,
-            max_output_bytes: self.shop.max_output_bytes,
+            max_output_bytes: self.context.max_output_bytes,
             platform: platform.map(pairs).unwrap_or_default(),
             cancel: cancel.clone(),
         })
@@ -196,11 +187,11 @@ impl Actions {
     ) -> Result<ActionResult, Failure> {
         let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
         let collect = move || site.collect(&inputs, &expected, function).map(|collected| (collected, site));
-        let (Collected { result, found }, site) = self.shop.dirs.work(collect).await?;
-        outputs::upload(Destination { cas: &*self.shop.cas, instance }, found, &site.root).await?;
+        let (Collected { result, found }, site) = self.context.dirs.work(collect).await?;
+        outputs::upload(Destination { cas: &*self.context.cas, instance }, found, &site.root).await?;
         if !ready.inputs.is_empty() {
-            let (shop, inputs) = (self.shop.clone(), ready.inputs.clone());
-            self.shop.dirs.work(move || site.close(&shop.dirs, &inputs)).await?;
+            let (context, inputs) = (self.context.clone(), ready.inputs.clone());
+            self.context.dirs.work(move || site.close(&context.dirs, &inputs)).await?;
         }
         Ok(result)
     }
@@ -208,19 +199,21 @@ impl Actions {
 
 #[tonic::async_trait]
 impl Performer for Actions {
-    async fn perform(&self, task: Task, place: Place) -> Outcome {
-        let payload = match Payload::read(&task.payload) {
-            Ok(payload) => payload,
-            Err(failure) => return failure.into(),
+    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
+        let decoded =
+            ExecutionPayload::decode(&task.payload).and_then(|payload| Ok((payload.action()?, payload)));
+        let (action, payload) = match decoded {
+            Ok(decoded) => decoded,
+            Err(invalid) => return Failure::from(invalid).into(),
         };
-        match self.run(&payload.instance_name, payload.action, place.cancelled(), || place.free()).await {
+        match self.run(&payload.instance_name, action, permit.cancelled(), || permit.free()).await {
             Ok(mut result) => {
                 if let Some(metadata) = &mut result.execution_metadata {
                     metadata.queued_timestamp = task.created_at.and_then(timestamp);
-                    let origin = payload.origin.told();
+                    let origin = payload.origin.to_proto();
                     metadata
                         .auxiliary_metadata
-                        .extend(origin.map(|origin| packed(REQUEST_METADATA, &origin)));
+                        .extend(origin.map(|origin| any::pack(REQUEST_METADATA, &origin)));
                 }
                 Outcome::Action(Box::new(result))
             }
@@ -230,10 +223,10 @@ impl Performer for Actions {
 
     async fn settle(&self) {
         // What was cancelled may still leave a directory to others.
-        self.shop.dirs.pause().await;
+        self.context.dirs.pause().await;
         let inputs = self.inputs.clone();
         let _ = tokio::task::spawn_blocking(move || inputs.clear()).await;
-        self.shop.dirs.settle().await;
+        self.context.dirs.settle().await;
     }
 }
 
@@ -249,19 +242,10 @@ pub(crate) async fn unless<T>(
     }
 }
 
-fn timeout(action: &Action) -> Result<Option<Duration>, Failure> {
-    let Some(timeout) = &action.timeout else { return Ok(None) };
-    let bad = || Failure::invalid_action("the action's timeout is not a time");
-    let seconds = u64::try_from(timeout.seconds).map_err(|_| bad())?;
-    let nanos = u32::try_from(timeout.nanos).map_err(|_| bad())?;
-    Ok(Some(Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos.into())))
-        .filter(|t| !t.is_zero()))
-}
-
 fn pairs(platform: &Platform) -> Vec<(String, String)> {
     platform.properties.iter().map(|property| (property.name.clone(), property.value.clone())).collect()
 }
 
-fn read<M: Message + Default>(content: &[u8], what: &str) -> Result<M, Failure> {
-    M::decode(content).map_err(|error| Failure::invalid_action(format!("{what} cannot be read: {error}")))
+fn decode<M: Message + Default>(content: &[u8], what: &str) -> Result<M, Failure> {
+    M::decode(content).map_err(|error| Failure::invalid_action(format!("{what} cannot be decoded: {error}")))
 }

@@ -1,8 +1,10 @@
-//! One action, run to be looked at: with no coordinator, in a directory that stays, and nothing of it stored.
+//! Runs one action for inspection: without a coordinator, in a directory that stays, and without storing anything.
 
 use std::path::{Path, PathBuf};
 
-use super::{Actions, Site, timeout, unless};
+use execution::action::timeout;
+
+use super::{Actions, Site, unless};
 use crate::executors::Ran;
 use crate::inputs::blocking;
 use crate::work_dir::Trash;
@@ -45,7 +47,7 @@ pub async fn execute_once(
         ActionOptions { allow_absolute_symlinks: true, ..ActionOptions::below(directory.join(OWN)) };
     let actions = Actions::open("execute", &options, executor, cas).await?;
     let done = actions.once(directory, instance, action, cancel).await;
-    actions.shop.dirs.settle().await;
+    actions.context.dirs.settle().await;
     Ok(done?)
 }
 
@@ -68,9 +70,9 @@ impl Actions {
     ) -> Result<Once, Failure> {
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let (inputs, expected, below) = (ready.inputs.clone(), ready.expected.clone(), directory.to_owned());
-        let dirs = self.shop.dirs.clone();
+        let dirs = self.context.dirs.clone();
         let site = blocking(move || {
-            let site = Site::kept(&below.join(ROOT), &below.join("stdout"), &below.join("stderr"))?;
+            let site = Site::permanent(&below.join(ROOT), &below.join("stdout"), &below.join("stderr"))?;
             match inputs.lay_out(&site.root, &mut Trash::new(&dirs))? {
                 gone if gone.is_empty() => expected.prepare(&site.root).map(|()| site),
                 _ => Err(Failure::broken("inputs left the cache before they could be used")),
@@ -78,8 +80,8 @@ impl Actions {
         });
         let site = site.await?;
         let limit = timeout(&ready.action)?;
-        let ran = self.shop.execute(self.prepared(&ready, &site, cancel)?).await?;
-        let ended = match self.shop.exit_code(&ran, limit).await {
+        let ran = self.context.execute(self.prepared(&ready, &site, cancel)?).await?;
+        let ended = match self.context.exit_code(&ran, limit).await {
             Ok(exit_code) => {
                 let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
                 let collect = move || {

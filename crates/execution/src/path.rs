@@ -1,0 +1,139 @@
+//! Names and paths from the network. A checked name or path cannot lead out of the directory that it is used in.
+
+use std::fmt;
+
+/// Longest file name on common file systems.
+const MAX_NAME_BYTES: usize = 255;
+/// Most components of a path.
+const MAX_COMPONENTS: usize = 512;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidPath {
+    #[error("is empty")]
+    Empty,
+    #[error("is . or ..")]
+    Dots,
+    #[error("contains a slash or a NUL")]
+    Character,
+    #[error("is longer than 255 bytes")]
+    TooLong,
+    #[error("is absolute")]
+    Absolute,
+    #[error("is too deep")]
+    TooDeep,
+}
+
+/// Checks one path component: the name of one file within one directory, and nothing else.
+pub fn component(name: &str) -> Result<&str, InvalidPath> {
+    match name {
+        "" => Err(InvalidPath::Empty),
+        "." | ".." => Err(InvalidPath::Dots),
+        _ if name.contains(['/', '\0']) => Err(InvalidPath::Character),
+        _ if name.len() > MAX_NAME_BYTES => Err(InvalidPath::TooLong),
+        _ => Ok(name),
+    }
+}
+
+/// A path below some directory, or that directory itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RelativePath(Vec<String>);
+
+impl RelativePath {
+    /// Components are separated by single slashes; the empty text is the directory itself.
+    pub fn parse(text: &str) -> Result<RelativePath, InvalidPath> {
+        if text.is_empty() {
+            return Ok(RelativePath::default());
+        }
+        if text.starts_with('/') {
+            return Err(InvalidPath::Absolute);
+        }
+        let components = text.split('/').map(|name| component(name).map(str::to_owned));
+        let components = components.collect::<Result<Vec<_>, _>>()?;
+        if components.len() > MAX_COMPONENTS {
+            Err(InvalidPath::TooDeep)
+        } else {
+            Ok(RelativePath(components))
+        }
+    }
+
+    pub fn components(&self) -> &[String] {
+        &self.0
+    }
+
+    pub fn join(&self, below: &RelativePath) -> RelativePath {
+        RelativePath(self.0.iter().chain(&below.0).cloned().collect())
+    }
+
+    /// The path of an entry of this directory.
+    pub fn child(&self, name: &str) -> Result<RelativePath, InvalidPath> {
+        let name = component(name)?.to_owned();
+        Ok(RelativePath(self.0.iter().cloned().chain([name]).collect()))
+    }
+
+    /// The parent directory and the name in it; none for the directory itself.
+    pub fn split_last(&self) -> Option<(RelativePath, &str)> {
+        let (name, parent) = self.0.split_last()?;
+        Some((RelativePath(parent.to_vec()), name))
+    }
+}
+
+impl fmt::Display for RelativePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("/"))
+    }
+}
+
+/// Whether the target of a symbolic link, in a directory so many levels below the root, is relative and stays within
+/// the root by its text alone.
+pub fn stays_within(target: &str, depth: usize) -> bool {
+    if target.starts_with('/') {
+        return false;
+    }
+    let mut depth = depth;
+    for name in target.split('/') {
+        match name {
+            "" | "." => {}
+            ".." if depth == 0 => return false,
+            ".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r12_a_component_is_one_name_and_nothing_else() {
+        let bad = ["", ".", "..", "/", "a/b", "../a", "/etc", "a\0b"];
+        for name in bad {
+            assert!(component(name).is_err(), "{name:?}");
+        }
+        assert_eq!(component(&"x".repeat(256)), Err(InvalidPath::TooLong));
+        for name in ["a", "...", "a..b", ".hidden", "a b", "ü", "a\\b", "-"] {
+            assert_eq!(component(name), Ok(name));
+        }
+    }
+
+    #[test]
+    fn i10_a_path_stays_below_its_directory() {
+        for path in ["/a", "a//b", "a/", "../a", "a/../b", "a/./b", "a/..", "\0"] {
+            assert!(RelativePath::parse(path).is_err(), "{path:?}");
+        }
+        let path = RelativePath::parse("a/b/c").unwrap();
+        let (parent, name) = path.split_last().unwrap();
+        assert_eq!((parent, name), (RelativePath::parse("a/b").unwrap(), "c"));
+        assert_eq!(RelativePath::parse("").unwrap().split_last(), None);
+        assert_eq!(RelativePath::parse(&["a"; 513].join("/")), Err(InvalidPath::TooDeep));
+    }
+
+    #[test]
+    fn i12_a_link_may_climb_only_as_far_as_the_root() {
+        assert!(stays_within("b", 0) && stays_within("../b", 1) && stays_within("a/../b", 0));
+        for (target, depth) in [("..", 0), ("../..", 1), ("a/../..", 0), ("/a", 9), ("./../a", 0)] {
+            assert!(!stays_within(target, depth), "{target}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What all attempts of a worker share: the work directories, the executor, the content store and the disk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wire::grpc::ErrorCategory;
+
+use crate::disk::Disk;
+use crate::executors::{End, Ran, Run};
+use crate::inputs::blocking;
+use crate::work_dir::WorkDirs;
+use crate::{ActionOptions, Cas, Error, Executor, Failure};
+
+pub struct WorkerContext {
+    pub worker_id: String,
+    pub max_output_bytes: u64,
+    pub executor: Arc<dyn Executor>,
+    pub cas: Arc<dyn Cas>,
+    pub dirs: Arc<WorkDirs>,
+    pub disk: Disk,
+}
+
+impl WorkerContext {
+    /// Locks the worker's directories and removes what an earlier process of this worker left.
+    pub async fn open(
+        worker_id: &str,
+        options: &ActionOptions,
+        executor: Arc<dyn Executor>,
+        cas: Arc<dyn Cas>,
+    ) -> Result<Arc<WorkerContext>, Error> {
+        let (id, root) = (worker_id.to_owned(), options.work_dir.clone());
+        let taken = blocking_setup(move || WorkDirs::take(&root, &id)).await?;
+        // First, because processes that still run would write to the directories that are removed next.
+        executor.clear().await.map_err(|failure| Error::Setup(failure.message))?;
+        let dirs = blocking_setup(move || taken.clear()).await?;
+        Ok(Arc::new(WorkerContext {
+            worker_id: worker_id.to_owned(),
+            max_output_bytes: options.max_output_bytes,
+            executor,
+            cas,
+            dirs,
+            disk: Disk::new(&options.work_dir, options.disk_reserve_bytes),
+        }))
+    }
+
+    /// Fails while the disk is full, even after everything that earlier attempts left is removed. Blocking.
+    pub fn check_disk(&self) -> Result<(), Failure> {
+        self.disk.check().or_else(|_| {
+            self.dirs.wait_until_cleared();
+            self.disk.check()
+        })
+    }
+
+    /// Runs a command to its end.
+    pub async fn execute(&self, run: Run) -> Result<Ran, Failure> {
+        self.executor.execute(run).await
+    }
+
+    /// The exit code of a command that exited, or the attempt's failure. The exit code of a command that failed while the
+    /// disk was full does not count: the disk may be the cause (W16).
+    pub async fn exit_code(&self, ran: &Ran, timeout: Option<Duration>) -> Result<i32, Failure> {
+        match ran.end {
+            End::Exited(0) => Ok(0),
+            End::Exited(code) => {
+                let disk = self.disk.clone();
+                blocking(move || disk.check()).await.map(|()| code)
+            }
+            End::TimedOut => Err(Failure::timeout(timeout.unwrap_or(ran.run_time))),
+            End::Cancelled => Err(Failure::cancelled()),
+            End::TooMuchOutput => Err(self.too_much_output()),
+            End::OutOfMemory => Err(Failure::out_of_memory()),
+        }
+    }
+
+    fn too_much_output(&self) -> Failure {
+        let message = format!(
+            "the command wrote more than {} bytes to its standard output or standard error",
+            self.max_output_bytes
+        );
+        Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message)
+    }
+}
+
+pub async fn blocking_setup<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::Setup(error.to_string()))?
+}
