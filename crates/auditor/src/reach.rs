@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use authority::Event;
+
 use crate::vocabulary::WORDS;
 
 macro_rules! reached {
@@ -107,7 +109,7 @@ pub struct Reach {
 
 impl Default for Reach {
     fn default() -> Self {
-        let heard = WORDS.iter().map(|word| (*word, 0)).collect();
+        let heard = Event::NAMES.iter().chain(WORDS).map(|word| (*word, 0)).collect();
         Reach { counts: vec![0; Reached::ALL.len()], heard }
     }
 }

@@ -5,7 +5,7 @@ use authority::{DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskStat
 
 use super::further::{MIN_RETENTION_MS, further_record};
 use super::truth::{LeaseTruth, Over, TaskTruth, Version};
-use super::{Auditor, Holder, Reached, ensure, policy, vocabulary};
+use super::{Auditor, Holder, Reached, ensure, policy};
 use crate::history::Recorded;
 
 /// The defaults of a queue that nobody configured, as the contract tells them to people.
@@ -44,7 +44,7 @@ impl Auditor {
         self.position = position;
         self.time = at;
         self.log.push(record.clone());
-        self.reach.hear(vocabulary::record(&record.event));
+        self.reach.hear(record.event.name());
         if let Some(id) = record.event.task() {
             self.line_up(id, position);
         }
