@@ -88,7 +88,7 @@ fn print(output: &mut Output, fields: &Fields) -> Result<()> {
 
 /// The types as the events spell them, however they were typed.
 fn names(types: &[String]) -> Vec<String> {
-    let known = |given: &String| Event::NAMES.iter().find(|name| name.eq_ignore_ascii_case(given));
+    let known = |given: &String| Event::NAMES.iter().copied().find(|name| name.eq_ignore_ascii_case(given));
     types.iter().filter_map(known).map(str::to_owned).collect()
 }
 
