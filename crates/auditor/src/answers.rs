@@ -5,7 +5,7 @@ use authority::command::{
     StartSession, SubmitAnswer, SubmitTask, Verdict,
 };
 use authority::{Answer, Command, Digest, LeaseRef, Outcome, Rejection, TaskId};
-use coordinator::{Reply, Request, Step};
+use coordinator::{BatchItem, Reply, Request};
 
 use super::model::{LeaseModel, Over, TaskModel};
 use super::{Asked, Auditor, Covered, ensure};
@@ -18,34 +18,26 @@ impl Auditor {
         match (request, reply) {
             // Nothing is claimed.
             (_, Reply::Unavailable(_)) => Ok(()),
-            (Request::SubmitBatch(tasks), Reply::Batch(answers)) => {
-                ensure(tasks.len() == answers.len(), "not every task has its answer")?;
-                tasks.iter().zip(answers).try_for_each(|(task, answer)| self.submitted(asked, task, answer))
-            }
-            (Request::Poll { lease, .. }, Reply::Answer(Answer::Leased(grants))) => {
+            (Request::Poll { lease, .. }, Reply::Leased(grants)) => {
                 grants.iter().try_for_each(|grant| self.leased(asked, lease, grant))
             }
-            (Request::Heartbeat { extend, .. }, Reply::Answer(Answer::Extended(answer))) => {
-                self.extended(asked, &extend.lease, answer)
-            }
-            (Request::Together(steps), Reply::Together(answers)) => {
-                ensure(steps.len() == answers.len(), "not every step has its answer")?;
-                steps.iter().zip(answers).try_for_each(|(step, answer)| match (step, answer) {
-                    (Step::Decide(command), answer) => self.decided(asked, command, answer),
-                    (Step::Heartbeat { extend, .. }, Answer::Extended(answer)) => {
+            (Request::Decide(batch), Reply::Decided(answers)) => {
+                ensure(batch.len() == answers.len(), "not every item has its answer")?;
+                batch.iter().zip(answers).try_for_each(|(item, answer)| match (item, answer) {
+                    (BatchItem::Command(command), answer) => self.decided(asked, command, answer),
+                    (BatchItem::Heartbeat { extend, .. }, Answer::Extended(answer)) => {
                         self.extended(asked, &extend.lease, answer)
                     }
                     _ => Err("it is no answer to what was asked".into()),
                 })
             }
             (Request::Read(read), reply) => self.shown(asked, read, reply),
-            (Request::WaitTask { scope, task, .. }, Reply::Task(detail)) => {
+            (Request::Wait { scope, task, .. }, Reply::Task(detail)) => {
                 if detail.as_ref().is_some_and(|detail| detail.view.task.is_final()) {
                     self.see(Covered::WaitMet);
                 }
                 self.shown_task(asked, scope, *task, detail.as_deref())
             }
-            (Request::Decide(command), Reply::Answer(answer)) => self.decided(asked, command, answer),
             _ => Err("it is no answer to what was asked".into()),
         }
     }
@@ -118,7 +110,7 @@ impl Auditor {
         let task = self.tasks.get(&grant.task).ok_or("there is no such task")?;
         let model = task.leases.get(&grant.fencing_token).ok_or("no durable record grants it")?;
         ensure(
-            model.worker == lease.worker && model.attempt == grant.attempt,
+            model.worker == lease.worker && model.worker == grant.worker && truth.attempt == grant.attempt,
             "it was granted to somebody else",
         )?;
         ensure(task.queue == grant.queue && task.queue.scope == lease.scope, "it is from another queue")?;

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use authority::{
     Command, Digest, LeaseRef, Position, Properties, QueueConfig, QueueKey, Scope, TaskId, Time,
 };
-use coordinator::{Reply, Request, Step};
+use coordinator::{BatchItem, Reply, Request};
 
 pub use coverage::{Coverage, Covered};
 use history::{AskId, Entry, Recorded};
@@ -200,14 +200,6 @@ impl Auditor {
         }
     }
 
-    /// The worker that asked for leases.
-    pub fn poller(&self, ask: AskId) -> Option<Arc<str>> {
-        match &self.asks.get(&ask)?.request {
-            Request::Poll { lease, .. } => Some(lease.worker.clone()),
-            _ => None,
-        }
-    }
-
     /// The newest record that created a purged task again.
     pub fn created_again(&self) -> Position {
         self.created_again
@@ -257,24 +249,17 @@ struct Asked {
 impl Causes {
     fn note(&mut self, request: &Request) {
         match request {
-            Request::SubmitBatch(tasks) => {
-                self.submits.extend(tasks.iter().map(|task| (task.id, task.clone())));
-            }
             Request::Poll { lease, .. } => {
                 let offers = self.offers.entry((lease.scope.clone(), lease.worker.clone())).or_default();
                 offers.extend(lease.queues.iter().map(|queue| (queue.clone(), lease.properties.clone())));
             }
-            Request::Heartbeat { extend, .. } => {
-                self.heartbeats.insert(Holder::from(&extend.lease));
-            }
-            Request::Decide(command) => self.note_command(command),
-            Request::Together(steps) => steps.iter().for_each(|step| match step {
-                Step::Decide(command) => self.note_command(command),
-                Step::Heartbeat { extend, .. } => {
+            Request::Decide(batch) => batch.iter().for_each(|item| match item {
+                BatchItem::Command(command) => self.note_command(command),
+                BatchItem::Heartbeat { extend, .. } => {
                     self.heartbeats.insert(Holder::from(&extend.lease));
                 }
             }),
-            Request::Read(_) | Request::WaitTask { .. } => {}
+            Request::Read(_) | Request::Wait { .. } => {}
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use authority::event::{ExpiryCause, NextStep, TaskCreated};
 use authority::{CancelCause, Event, Position, TaskId, TaskState, Time};
-use ledger::explain::{DiscardReason, FinalReason, Step, StepKind, Timeline};
+use history::explain::{DiscardReason, FinalReason, Step, StepKind, Timeline};
 
 use super::model::{LeaseModel, Over, TaskModel, Version};
 use super::records::DEFAULT_MAX_ATTEMPTS;

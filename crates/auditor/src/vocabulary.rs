@@ -53,7 +53,6 @@ pub const WORDS: &[&str] = &[
     "attach: unknown task",
     "done",
     "batch",
-    "together",
     "leases held",
     "a task",
     "no task",
@@ -87,12 +86,13 @@ pub const UNHEARD: &[(&str, &str)] = &[
 /// The words of an answer, the first for its kind, further ones for what is in it.
 pub fn reply(reply: &Reply) -> Vec<&'static str> {
     match reply {
-        Reply::Answer(answer) => self::answer(answer),
-        Reply::Together(answers) => {
-            std::iter::once("together").chain(answers.iter().flat_map(self::answer)).collect()
+        Reply::Decided(answers) => {
+            let batch = (answers.len() > 1).then_some("batch");
+            batch.into_iter().chain(answers.iter().flat_map(self::answer)).collect()
         }
+        Reply::Leased(grants) if grants.is_empty() => vec!["nothing to lease"],
+        Reply::Leased(_) => vec!["leased"],
         Reply::Leases(_) => vec!["leases held"],
-        Reply::Batch(answers) => std::iter::once("batch").chain(answers.iter().map(submitted)).collect(),
         Reply::Task(Some(_)) => vec!["a task"],
         Reply::Task(None) => vec!["no task"],
         Reply::List(_) => vec!["a page"],

@@ -33,6 +33,6 @@ pub use retry::{Backoff, Category, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
 pub use tables::{QueueConfig, TaskOptions};
 pub use task::{
-    CancelCause, CancelRequest, DeadReason, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task, TaskState,
-    TaskView,
+    CancelCause, CancelRequest, DeadReason, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task,
+    TaskSettings, TaskState, TaskView,
 };

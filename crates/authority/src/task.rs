@@ -187,11 +187,20 @@ pub struct HeldLease {
     pub session: Option<Arc<str>>,
 }
 
-/// A task with its queue's name, for answers.
+/// A task with its queue's name and the settings in force for it, for answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskView {
     pub queue: Arc<QueueKey>,
     pub task: Task,
+    pub settings: TaskSettings,
+}
+
+/// The settings in force for a task: its own, and its queue's where the task has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskSettings {
+    pub max_attempts: u32,
+    pub heartbeat_interval_ms: u64,
+    pub cancel_grace_ms: u64,
 }
 
 impl Task {
@@ -240,6 +249,16 @@ impl Task {
 
     pub fn max_attempts(&self, settings: &QueueSettings) -> u32 {
         self.options.as_ref().and_then(|options| options.max_attempts).unwrap_or(settings.max_attempts)
+    }
+
+    /// The settings in force for the task.
+    pub fn settings(&self, queue: &QueueSettings) -> TaskSettings {
+        let lease_ms = self.lease().map_or_else(|| self.lease_ms(queue), |lease| lease.length_ms);
+        TaskSettings {
+            max_attempts: self.max_attempts(queue),
+            heartbeat_interval_ms: queue.heartbeat_interval_for(lease_ms),
+            cancel_grace_ms: queue.cancel_grace_ms,
+        }
     }
 
     pub fn backoff(&self, settings: &QueueSettings) -> Backoff {

@@ -98,7 +98,7 @@ fn small(root: &Path, tenant: &Tenant) {
     }
 }
 
-/// What a hop to a blocking thread costs, and what one upload at a time does.
+/// Measures the cost of a call to a blocking thread, and one upload at a time.
 fn hops(root: &Path, tenant: &Tenant) {
     let store = open(root);
     let local = Local::new(store.clone());

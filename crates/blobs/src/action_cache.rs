@@ -57,7 +57,7 @@ pub struct RawKey {
     pub key: Hash,
 }
 
-/// Who says that this is the action's result.
+/// The source of an action's result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
     /// The coordinator, when it committed an execution.
@@ -66,12 +66,12 @@ pub enum Origin {
     Uploaded,
 }
 
-/// Whose word is good enough.
+/// The sources whose results are served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Serve {
-    /// Only the coordinator's: what Execute serves.
+    /// Only results of the coordinator: what Execute serves.
     Committed,
-    /// Anybody's, the coordinator's first: what GetActionResult serves.
+    /// Results of any source, the coordinator's first: what GetActionResult serves.
     Any,
 }
 

@@ -62,7 +62,7 @@ pub trait Blobs: Send + Sync + 'static {
     /// Begins an upload, or continues one by its name.
     fn write<'a>(&'a self, tenant: &'a Tenant, upload: UploadRequest) -> BoxFuture<'a, Result<Begun>>;
 
-    /// How far a named upload has come (R24).
+    /// The progress of a named upload (R24).
     fn write_status<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -70,14 +70,14 @@ pub trait Blobs: Send + Sync + 'static {
         digest: Digest,
     ) -> BoxFuture<'a, WriteStatus>;
 
-    /// Keeps these from being evicted until the answer is dropped, also those that are yet to come.
+    /// Pins these blobs against eviction until the returned value is dropped, also blobs that do not exist yet.
     fn pin(&self, tenant: &Tenant, digests: &[Digest]) -> Pinned;
 
-    /// Largest blob that is taken.
+    /// The largest blob that is accepted.
     fn max_blob_bytes(&self) -> u64;
 }
 
-/// A blob on its way out, in pieces of bounded size.
+/// Reads a blob in pieces of bounded size.
 pub trait BlobReader: Send {
     /// The next piece, or `None` at the end. After an error nothing more comes.
     fn next(&mut self) -> BoxFuture<'_, Result<Option<Bytes>>>;
@@ -89,7 +89,7 @@ pub trait BlobWriter: Send {
     /// Where the next write must begin. Less may be left for a writer that comes back; see `leave`.
     fn committed(&self) -> u64;
 
-    /// Takes the piece that starts at `offset`. The answer says whether going on is of any use.
+    /// Writes the piece that starts at `offset`. The result says whether the rest is needed.
     fn write(&mut self, offset: u64, piece: Bytes) -> BoxFuture<'_, Result<Progress>>;
 
     /// Checks the content and makes the blob visible; its digest is the answer.
@@ -101,7 +101,7 @@ pub trait BlobWriter: Send {
     fn leave(self: Box<Self>) -> BoxFuture<'static, Result<u64>>;
 }
 
-/// What is about to be uploaded.
+/// A request to upload a blob.
 #[derive(Clone, Debug)]
 pub struct UploadRequest {
     pub expect: Expect,
@@ -124,13 +124,13 @@ impl UploadRequest {
     }
 }
 
-/// What is known about content before it has come.
+/// What is known about content before the upload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expect {
     Digest(Digest),
     /// Its hash, but not its size: a PUT in chunks.
     Hash(crate::DigestFunction, crate::Hash),
-    /// Nothing: the content gets the name that it deserves.
+    /// Nothing: the digest is computed from the content.
     Anything(crate::DigestFunction),
 }
 

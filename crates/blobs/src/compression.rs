@@ -1,4 +1,4 @@
-//! Zstandard, as it is used on the wire: in pieces, and never more than was announced.
+//! Zstandard compression on the wire: in pieces, and never more than the announced size.
 
 use bytes::Bytes;
 use zstd::stream::raw::{CParameter, DParameter, InBuffer, Operation, OutBuffer};

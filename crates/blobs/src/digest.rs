@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
+
 use crate::Hasher;
 
 /// Bytes of a hash; both functions have the same length.
@@ -38,29 +40,21 @@ impl DigestFunction {
 pub struct Hash(pub [u8; HASH_BYTES]);
 
 impl Hash {
-    /// Reads exactly 64 lower-case hexadecimal digits.
+    /// Parses exactly 64 lower-case hexadecimal digits.
     pub fn parse(text: &str) -> Result<Hash, DigestError> {
-        let text = text.as_bytes();
         if text.len() != 2 * HASH_BYTES {
             return Err(DigestError::HashLength(text.len()));
         }
         let mut hash = [0; HASH_BYTES];
-        for (byte, pair) in hash.iter_mut().zip(text.chunks_exact(2)) {
-            *byte = nibble(pair[0])? << 4 | nibble(pair[1])?;
-        }
+        HEXLOWER.decode_mut(text.as_bytes(), &mut hash).map_err(|_| DigestError::HashDigit)?;
         Ok(Hash(hash))
     }
 }
 
 impl fmt::Display for Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 2 * HASH_BYTES];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        f.write_str(str::from_utf8(&text).unwrap_or_default())
+        f.write_str(HEXLOWER.encode_mut_str(&self.0, &mut text))
     }
 }
 
@@ -92,7 +86,7 @@ impl Digest {
         hasher.finish()
     }
 
-    /// Reads `{hash}/{size}`, the way digests are written in resource names and on command lines.
+    /// Parses `{hash}/{size}`, the way digests are written in resource names and on command lines.
     pub fn parse(function: DigestFunction, text: &str) -> Result<Digest, DigestError> {
         let (hash, size) = text.split_once('/').ok_or(DigestError::NoSize)?;
         // `parse` would take a plus sign and leading zeros, which would give one blob several names.
@@ -137,14 +131,6 @@ pub enum DigestError {
     NoSize,
     #[error("a size is a plain decimal number of at most 63 bits")]
     BadSize,
-}
-
-fn nibble(digit: u8) -> Result<u8, DigestError> {
-    match digit {
-        b'0'..=b'9' => Ok(digit - b'0'),
-        b'a'..=b'f' => Ok(digit - b'a' + 10),
-        _ => Err(DigestError::HashDigit),
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What can go wrong with a blob, in words that an adapter can map to a status one by one.
+//! The errors of blobs; an adapter maps each to a status.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -43,7 +43,7 @@ pub enum Error {
     /// ABORTED: another writer has continued this upload.
     #[error("another writer has taken over this upload")]
     TakenOver,
-    /// DATA_LOSS: the disk gave back other bytes than it was given. The blob is missing from now on (D27).
+    /// DATA_LOSS: the disk returned other bytes than were written. The blob is missing from now on (D27).
     #[error("blob {0} was damaged on disk and has been removed")]
     Damaged(Digest),
     /// INTERNAL.
@@ -52,7 +52,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps a failure of the operating system. A full disk is told apart, since it is nobody's bug.
+    /// Wraps an error of the operating system. A full disk is a separate error, because it is not a bug.
     pub(crate) fn io<'a>(verb: &'a str, path: &'a Path) -> impl FnOnce(io::Error) -> Error + 'a {
         move |source| match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::DiskFull,

@@ -1,10 +1,10 @@
-//! Hashes content as it comes.
+//! Hashes content piece by piece.
 
 use sha2::Digest as _;
 
 use crate::{Digest, DigestFunction, Hash};
 
-/// The hash and the size of everything it was shown. A clone goes on from there on its own.
+/// The hash and the size of all updates so far. A clone continues independently.
 #[derive(Clone)]
 pub struct Hasher {
     state: State,

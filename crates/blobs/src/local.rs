@@ -1,8 +1,8 @@
 //! A store in a directory, for asynchronous code.
 //!
-//! What is answered from memory, the page cache included, is answered on the spot. Everything else goes to tokio's blocking threads, one
-//! hop for each batch or each stretch of a stream and never one for each blob of a batch: a hop costs as much
-//! as storing several small blobs.
+//! Answers that are in memory, the page cache included, are given on the spot. Everything else runs on tokio's blocking
+//! threads, one call for each batch or each stretch of a stream and never one for each blob of a batch: a call to a
+//! blocking thread costs as much as storing several small blobs.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     Upload, UploadRequest, WriteStatus,
 };
 
-/// Pieces that a reader fetches with one hop. They and the one being sent are all that it holds.
+/// Pieces that a reader fetches with one blocking call. The reader holds only these and the piece being sent.
 const READ_AHEAD_PIECES: usize = 4;
 /// Pieces of an upload are gathered up to this size before they go to the disk.
 const GATHER_BYTES: usize = 256 << 10;
@@ -53,7 +53,7 @@ impl Local {
     /// Runs something that waits for the disk.
     async fn run<T: Send + 'static>(&self, job: impl FnOnce(&Store) -> T + Send + 'static) -> Result<T> {
         let store = self.store.clone();
-        hop(move || job(&store)).await
+        run_blocking(move || job(&store)).await
     }
 }
 
@@ -203,7 +203,7 @@ impl ActionCache for Local {
 }
 
 struct LocalReader {
-    /// Away while a hop is under way, and for good after one that did not come back.
+    /// `None` during a blocking call, and for good after a blocking call that did not return.
     reader: Option<Reader>,
     ahead: Ahead,
 }
@@ -231,7 +231,7 @@ impl BlobReader for LocalReader {
         Box::pin(async move {
             if self.ahead.pieces.is_empty() && self.ahead.end.is_none() {
                 let mut reader = self.reader.take().ok_or_else(interrupted)?;
-                let (reader, ahead) = hop(move || {
+                let (reader, ahead) = run_blocking(move || {
                     let ahead = read_ahead(&mut reader);
                     (reader, ahead)
                 })
@@ -247,7 +247,7 @@ impl BlobReader for LocalReader {
 }
 
 struct LocalWriter {
-    /// Away while a hop is under way, and for good after one that did not come back.
+    /// `None` during a blocking call, and for good after a blocking call that did not return.
     upload: Option<Upload>,
     gathered: Vec<Bytes>,
     bytes: usize,
@@ -259,7 +259,7 @@ impl LocalWriter {
         let mut upload = self.upload.take().ok_or_else(interrupted)?;
         let gathered = std::mem::take(&mut self.gathered);
         self.bytes = 0;
-        let (upload, written) = hop(move || {
+        let (upload, written) = run_blocking(move || {
             let written = write_all(&mut upload, &gathered);
             (upload, written)
         })
@@ -302,7 +302,7 @@ impl BlobWriter for LocalWriter {
         Box::pin(async move {
             let mut upload = self.upload.take().ok_or_else(interrupted)?;
             let gathered = std::mem::take(&mut self.gathered);
-            hop(move || {
+            run_blocking(move || {
                 write_all(&mut upload, &gathered)?;
                 upload.finish()
             })
@@ -314,7 +314,7 @@ impl BlobWriter for LocalWriter {
         Box::pin(async move {
             let mut upload = self.upload.take().ok_or_else(interrupted)?;
             let gathered = std::mem::take(&mut self.gathered);
-            hop(move || {
+            run_blocking(move || {
                 write_all(&mut upload, &gathered)?;
                 Ok(upload.leave())
             })
@@ -335,8 +335,8 @@ impl Drop for LocalWriter {
     }
 }
 
-/// Runs something on a blocking thread.
-async fn hop<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+/// Runs a job on a blocking thread.
+async fn run_blocking<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     match spawn_blocking(job).await {
         Ok(value) => Ok(value),
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),

@@ -1,4 +1,4 @@
-//! Whose content it is.
+//! Tenants, which own content.
 
 use std::{fmt, sync::Arc};
 
@@ -7,8 +7,8 @@ pub const MAX_TENANT_BYTES: usize = 256;
 const FINGERPRINT_BYTES: usize = 16;
 const FINGERPRINT_CONTEXT: &str = "lessor 2026 blobs tenant";
 
-/// A tenant by name. Everything in a store belongs to exactly one, and none can see, or tell the existence
-/// of, what belongs to another. Cheap to clone.
+/// A tenant by name. Every blob and entry of a store belongs to exactly one tenant, and no tenant can see or detect
+/// content of another. Cheap to clone.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Tenant {
     name: Arc<str>,
@@ -30,7 +30,7 @@ impl Tenant {
         &self.name
     }
 
-    /// What stands for the tenant on disk: of fixed length and safe in a path, whatever the name is.
+    /// The name of the tenant on disk: of fixed length and safe in a path.
     pub(crate) fn fingerprint(&self) -> [u8; FINGERPRINT_BYTES] {
         self.fingerprint
     }

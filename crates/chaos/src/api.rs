@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use contract_clients::{HttpClient, HttpRequest, HttpResponse, Timeouts};
+use reqwest::Method;
 use serde_json::Value;
 
 use crate::facts::{At, Facts};
 
 /// Longer than any stop of the server, shorter than a test may hang.
-const CALL_TIMEOUT: Duration = Duration::from_secs(8);
+pub const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(2), call: Duration::from_secs(8) };
 /// How long a question is asked again that nobody answers although nothing is killed any more.
 const ASK_DEADLINE: Duration = Duration::from_secs(60);
 const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub struct Api {
-    client: reqwest::Client,
-    base: String,
+    client: HttpClient,
     /// Where calls are noted, except those that only ask whether the server is there.
     facts: Option<Arc<Facts>>,
 }
@@ -27,7 +28,7 @@ pub struct Api {
 /// A call that is over.
 #[derive(Clone, Debug)]
 pub struct Call {
-    pub method: &'static str,
+    pub method: Method,
     pub path: String,
     /// The bearer token, where the contract has one.
     pub token: Option<String>,
@@ -75,31 +76,20 @@ impl Answer {
 
 impl Api {
     pub fn new(address: &str, facts: Option<Arc<Facts>>) -> Result<Self> {
-        let client = reqwest::Client::builder()
-            .timeout(CALL_TIMEOUT)
-            .connect_timeout(Duration::from_secs(2))
-            .no_proxy()
-            .build()
-            .context("cannot build an HTTP client")?;
-        Ok(Self { client, base: format!("http://{address}"), facts })
+        let client = HttpClient::new(&format!("http://{address}"), "lessor-chaos", TIMEOUTS);
+        Ok(Self { client: client.context("cannot build an HTTP client")?, facts })
     }
 
     pub async fn get(&self, path: &str) -> Answer {
-        self.call("GET", self.client.get(self.url(path)), path, None, Value::Null).await
+        self.send(HttpRequest::get(path)).await
     }
 
     pub async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.call("POST", self.client.post(self.url(path)).json(body), path, None, body.clone()).await
-    }
-
-    /// A call by the bearer of a token.
-    pub async fn post_as(&self, token: &str, path: &str, body: &Value) -> Answer {
-        let request = self.client.post(self.url(path)).bearer_auth(token).json(body);
-        self.call("POST", request, path, Some(token.to_owned()), body.clone()).await
+        self.send(HttpRequest::post(path, body)).await
     }
 
     pub async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.call("PUT", self.client.put(self.url(path)).json(body), path, None, body.clone()).await
+        self.send(HttpRequest::put(path, body)).await
     }
 
     /// A question that is asked until it is answered.
@@ -107,47 +97,32 @@ impl Api {
         until(Answer::is_told, || self.get(path)).await
     }
 
-    pub fn base(&self) -> &str {
-        &self.base
+    pub fn base_url(&self) -> &str {
+        self.client.base_url()
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("{}{path}", self.base)
-    }
-
-    async fn call(
-        &self,
-        method: &'static str,
-        request: reqwest::RequestBuilder,
-        path: &str,
-        token: Option<String>,
-        body: Value,
-    ) -> Answer {
-        let Some(facts) = &self.facts else { return send(request).await };
+    /// Makes a call once and records it.
+    pub async fn send(&self, request: HttpRequest) -> Answer {
+        let Some(facts) = &self.facts else { return self.answer_to(&request).await };
         let sent_at = facts.now();
-        let answer = send(request).await;
-        let (path, ended_at) = (path.to_owned(), facts.now());
-        facts.book().calls.push(Call {
-            method,
-            path,
-            token,
-            body,
-            sent_at,
-            ended_at,
-            answer: answer.clone(),
-        });
+        let answer = self.answer_to(&request).await;
+        let ended_at = facts.now();
+        let HttpRequest { method, path, bearer_token, body } = request;
+        let call =
+            Call { method, path, token: bearer_token, body, sent_at, ended_at, answer: answer.clone() };
+        facts.book().calls.push(call);
         answer
     }
-}
 
-async fn send(request: reqwest::RequestBuilder) -> Answer {
-    let Ok(response) = request.send().await else { return Answer::Lost };
-    let status = response.status().as_u16();
-    let Ok(bytes) = response.bytes().await else { return Answer::Lost };
-    // A body that is no JSON is kept as text, so that an unexpected answer can be shown.
-    let body = serde_json::from_slice(&bytes)
-        .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
-    Answer::Told { status, body }
+    async fn answer_to(&self, request: &HttpRequest) -> Answer {
+        let Ok(request) = self.client.build(request).build() else { return Answer::Lost };
+        let Ok(HttpResponse { status, text, .. }) = self.client.send(request).await else {
+            return Answer::Lost;
+        };
+        // A body that is not JSON is kept as text, so that an unexpected answer can be shown.
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Answer::Told { status, body }
+    }
 }
 
 /// Makes a call again until its answer is one, or too much time has passed.

@@ -1,6 +1,6 @@
 //! The contracts that workers speak, and what each of them has words for.
 
-use crate::story::Word;
+use contract_clients::ReportKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Contract {
@@ -56,20 +56,20 @@ impl Contract {
     }
 
     /// The next contract after this one that has the words for a report of it; this one where there is no other.
-    pub fn another(self, spoken: &[Contract], word: &Word) -> Contract {
-        let able = |other: &Contract| other.has_lease_ids() && other.has_calls() && other.can_say(word);
+    pub fn another(self, spoken: &[Contract], kind: &ReportKind) -> Contract {
+        let able = |other: &Contract| other.has_lease_ids() && other.has_calls() && other.can_say(kind);
         let own = spoken.iter().position(|contract| *contract == self).filter(|_| self.has_lease_ids());
         let others = own.map(|own| spoken.iter().cycle().skip(own + 1).take(spoken.len()));
         others.and_then(|mut others| others.find(|other| able(other))).copied().unwrap_or(self)
     }
 
-    pub fn can_say(self, word: &Word) -> bool {
-        match word {
-            Word::Completed(_) => true,
-            Word::Failed(failure) => {
+    pub fn can_say(self, kind: &ReportKind) -> bool {
+        match kind {
+            ReportKind::Completed(_) => true,
+            ReportKind::Failed(failure) => {
                 self.has_categories() || failure.category == wire::ErrorCategory::UserCode
             }
-            Word::GivenBack => self.has_releases(),
+            ReportKind::Released => self.has_releases(),
         }
     }
 }

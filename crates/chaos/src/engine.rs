@@ -99,9 +99,10 @@ impl Engine {
     /// The engine's own command line.
     fn client(&self) -> Command {
         let url = format!("unix://{}", self.socket.display());
-        let (program, address): (&str, &[&str]) = match self.is_podman() {
-            true => ("podman", &["--remote", "--url", &url]),
-            false => ("docker", &["--host", &url]),
+        let (program, address): (&str, &[&str]) = if self.is_podman() {
+            ("podman", &["--remote", "--url", &url])
+        } else {
+            ("docker", &["--host", &url])
         };
         let mut command = Command::new(program);
         command.args(address);

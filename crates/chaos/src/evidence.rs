@@ -8,8 +8,8 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::api::{self, Answer};
+use crate::clients::say;
 use crate::facts::{Book, Report, Submission};
-use crate::voice::say;
 use crate::world::{QUEUE, World};
 
 const PAGE: usize = 500;
@@ -47,7 +47,7 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
         reports.entry(report.story.key()).or_insert_with(|| report.clone());
     }
     evidence.repeats = in_parallel(world, reports.into_values(), |world, report| async move {
-        let contract = report.contract.another(world.contracts, &report.story.word);
+        let contract = report.contract.another(world.contracts, &report.story.kind);
         let sent_at = world.facts.now();
         let told = api::until(Option::is_some, || say(&world, contract, &report.story)).await;
         let (story, ended_at) = (report.story.clone(), world.facts.now());

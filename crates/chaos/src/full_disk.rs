@@ -10,10 +10,10 @@ use wire::Verdict;
 
 use crate::api::Answer;
 use crate::contract::Contract;
+use crate::fixture::Fixture;
 use crate::outside::Reach;
 use crate::plan::Plan;
 use crate::scenario::reached_everything;
-use crate::stage::Stage;
 use crate::worker::{Character, Worker};
 use crate::world::{LEASE, QUEUE, World};
 
@@ -31,21 +31,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub async fn run(plan: &Plan) -> Result<Reach> {
     let rounds = plan.pick(1, 5);
     let disk_bytes = DISK_BASE_BYTES + rounds * DISK_ROUND_BYTES;
-    let mut stage = Stage::open(plan, Some(disk_bytes), &[Contract::Native]).await?;
+    let mut fixture = Fixture::open(plan, Some(disk_bytes), &[Contract::Native]).await?;
     for round in 0..rounds {
         // As much as the whole disk: by then a submit must have been refused.
         let max_submits = disk_bytes / PAYLOAD_BYTES as u64;
-        fill_and_free(&mut stage, round, max_submits).await?;
+        fill_and_free(&mut fixture, round, max_submits).await?;
     }
-    stage.world.configure_queue(LEASE).await?;
-    stage.send_in_the_crew();
+    fixture.world.configure_queue(LEASE).await?;
+    fixture.send_in_the_crew();
     tokio::time::sleep(Duration::from_secs(2)).await;
     // Some leases were long, others short: their times are not judged by our clock here.
-    reached_everything(stage.finish(false).await?)
+    reached_everything(fixture.finish(false).await?)
 }
 
-async fn fill_and_free(stage: &mut Stage, round: u64, max_submits: u64) -> Result<()> {
-    let world = stage.world.clone();
+async fn fill_and_free(fixture: &mut Fixture, round: u64, max_submits: u64) -> Result<()> {
+    let world = fixture.world.clone();
     world.configure_queue(HELD_LEASE).await?;
     for index in 0..HELD_TASKS {
         let (answer, task_id) = world.submit(&task(&format!("held-{round}-{index}"), 10)).await;
@@ -56,15 +56,15 @@ async fn fill_and_free(stage: &mut Stage, round: u64, max_submits: u64) -> Resul
     let held = holder.lease(HELD_TASKS).await;
     ensure!(!held.is_empty(), "no task could be leased with room on the disk");
 
-    let disk = stage.disk.as_ref().context("the data lies on no small disk")?;
+    let disk = fixture.disk.as_ref().context("the data lies on no small disk")?;
     disk.fill()?;
     let accepted = submit_until_refused(&world, round, max_submits).await?;
     println!("the disk is full after {accepted} more tasks of {PAYLOAD_BYTES} bytes");
     for grant in &held {
         let completion = holder.completion(grant);
-        let is_kept = holder.voice().beat(&completion.held).await;
+        let is_kept = holder.client().beat(&completion.lease).await;
         ensure!(is_kept, "a heartbeat on a full disk was refused");
-        let told = holder.voice().report(&completion).await;
+        let told = holder.client().report(&completion).await;
         let is_committed = told.is_some_and(|told| told.verdict == Some(Verdict::Committed));
         // Nobody else is there, so the last call is this one.
         let answer = world.facts.book().calls.last().map(|call| call.answer.clone());
@@ -80,10 +80,10 @@ async fn fill_and_free(stage: &mut Stage, round: u64, max_submits: u64) -> Resul
         if task_id.is_some() {
             break;
         }
-        if let Some(status) = stage.server.exited() {
+        if let Some(status) = fixture.server.exited() {
             bail!(
                 "the server ended with {status} on a full disk; its log ends:\n{}",
-                stage.server.log_tail()
+                fixture.server.log_tail()
             );
         }
         ensure!(

@@ -10,11 +10,13 @@
 //! shared decisions with what it checks would share its mistakes. Used by tests only.
 
 mod api;
+mod clients;
 mod contract;
 mod crew;
 pub mod engine;
 mod evidence;
 mod facts;
+mod fixture;
 mod full_disk;
 mod history;
 mod log_tools;
@@ -24,12 +26,10 @@ mod process;
 pub mod rpc;
 mod scenario;
 mod server;
-mod stage;
 mod story;
 mod submitter;
 mod target;
 pub mod tmpfs;
-mod voice;
 mod worker;
 mod workers;
 mod world;

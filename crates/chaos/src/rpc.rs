@@ -4,11 +4,10 @@
 //! A stream has no calls. Each request in it is noted with the answer that belongs to it, or with none when the stream
 //! broke before; tasks that arrive are the answer to the credit that was given last.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
+use contract_clients::grpc;
+pub use contract_clients::grpc::Client;
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
 use tonic_types::StatusExt;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{
@@ -16,14 +15,9 @@ use wire::grpc::{
     UpdateTaskStatusRequest, UpdateTaskStatusResponse,
 };
 
+use crate::api::TIMEOUTS;
 use crate::contract::Contract;
 use crate::facts::At;
-
-/// As for HTTP: longer than any stop of the server, shorter than a test may hang.
-const CALL_TIMEOUT: Duration = Duration::from_secs(8);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-
-pub type Client = WorkerSchedulerClient<Channel>;
 
 /// A request that is over.
 #[derive(Clone, Debug)]
@@ -62,9 +56,9 @@ pub enum Answer {
 
 /// A client that connects when it is first used, and again when the server was away.
 pub fn client(address: &str) -> Result<Client> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}")).context("cannot name the server")?;
-    let channel = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT).connect_lazy();
-    Ok(WorkerSchedulerClient::new(channel))
+    let endpoint =
+        grpc::endpoint(&format!("http://{address}"), TIMEOUTS).context("cannot name the server")?;
+    Ok(WorkerSchedulerClient::new(endpoint.connect_lazy()))
 }
 
 impl Answer {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use contract_clients::ReportKind;
 use jiff::Timestamp;
 use rustix::process::Signal;
 use serde_json::json;
@@ -10,11 +11,11 @@ use wire::Verdict;
 
 use crate::contract::Contract;
 use crate::facts::{Book, Pulse};
+use crate::fixture::Fixture;
 use crate::history::{Recording, Testimony};
 use crate::outside::Reach;
 use crate::plan::{Form, Plan};
-use crate::stage::Stage;
-use crate::story::{Intent, Word};
+use crate::story::Intent;
 use crate::world::{LEASE, QUEUE};
 
 const HOUR_S: i64 = 3600;
@@ -82,43 +83,42 @@ fn record_until(
     is_enough: fn(&Book, usize) -> bool,
 ) -> Result<Testimony> {
     runtime()?.block_on(async {
-        let mut stage = Stage::open(plan, None, contracts).await?;
-        stage.send_in_the_crew();
+        let mut fixture = Fixture::open(plan, None, contracts).await?;
+        fixture.send_in_the_crew();
         tokio::time::sleep(RECORDED_LIFE).await;
-        stage.restart().await?;
-        let submitted = stage.world.facts.book().submissions.len();
+        fixture.restart().await?;
+        let submitted = fixture.world.facts.book().submissions.len();
         let deadline = Instant::now() + RECORD_DEADLINE;
-        while !is_enough(&stage.world.facts.book(), submitted) {
+        while !is_enough(&fixture.world.facts.book(), submitted) {
             ensure!(Instant::now() < deadline, "not everything happened within {RECORD_DEADLINE:?}");
             tokio::time::sleep(RECORD_INTERVAL).await;
         }
-        let (_, testimony) = stage.end(true).await?;
+        let (_, testimony) = fixture.end(true).await?;
         Ok(testimony)
     })
 }
 
 /// Whether completions of this contract were told each verdict.
 fn has_all_verdicts(book: &Book, contract: Contract) -> bool {
-    let completions = book
-        .reports
-        .iter()
-        .filter(|report| report.contract == contract && matches!(report.story.word, Word::Completed(_)));
+    let completions = book.reports.iter().filter(|report| {
+        report.contract == contract && matches!(report.story.kind, ReportKind::Completed(_))
+    });
     let told: Vec<Verdict> = completions.filter_map(|report| report.verdict()).collect();
     [Verdict::Committed, Verdict::Cancelled, Verdict::Rejected].iter().all(|verdict| told.contains(verdict))
 }
 
 fn has_a_bit_of_everything(book: &Book, submitted: usize) -> bool {
-    let told = |is_meant: fn(&Word) -> bool, verdict: Verdict, state: Option<&str>| {
+    let told = |is_meant: fn(&ReportKind) -> bool, verdict: Verdict, state: Option<&str>| {
         let own = book.reports.iter().filter(|report| report.story.intent == Intent::Own);
         own.filter(|report| {
             let told = report.told.as_ref();
-            is_meant(&report.story.word)
+            is_meant(&report.story.kind)
                 && told.is_some_and(|told| told.verdict == Some(verdict) && told.state.as_deref() == state)
         })
         .count()
     };
-    let completed = |word: &Word| matches!(word, Word::Completed(_));
-    let failed = |word: &Word| matches!(word, Word::Failed(_));
+    let completed = |kind: &ReportKind| matches!(kind, ReportKind::Completed(_));
+    let failed = |kind: &ReportKind| matches!(kind, ReportKind::Failed(_));
     let accepted = book.submissions[submitted..].iter().any(|submission| submission.task_id.is_some());
     accepted
         && told(completed, Verdict::Committed, Some("COMPLETED")) > 0
@@ -134,61 +134,62 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 
 async fn kill(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("killer");
-    let mut stage = Stage::open(plan, None, NATIVE).await?;
-    stage.send_in_the_crew();
+    let mut fixture = Fixture::open(plan, None, NATIVE).await?;
+    fixture.send_in_the_crew();
     for _ in 0..plan.pick(10, 100) {
-        kill_once(&mut stage, &mut rng).await?;
+        kill_once(&mut fixture, &mut rng).await?;
     }
     pause(&mut rng, 300..301).await;
-    let reach = stage.finish(true).await?;
+    let reach = fixture.finish(true).await?;
     ensure!(reach.lost_answers > 0, "no answer was lost: the kills hit nobody ({reach:?})");
     reached_everything(reach)
 }
 
-async fn kill_once(stage: &mut Stage, rng: &mut fastrand::Rng) -> Result<()> {
+async fn kill_once(fixture: &mut Fixture, rng: &mut fastrand::Rng) -> Result<()> {
     let is_at_start = rng.u32(..5) == 0;
     if is_at_start {
         // Also while it reads its ledger, before it serves anybody.
-        stage.kill()?;
-        stage.server.spawn()?;
+        fixture.kill()?;
+        fixture.server.spawn()?;
         pause(rng, 0..60).await;
     } else {
         pause(rng, 50..900).await;
     }
-    stage.restart().await
+    fixture.restart().await
 }
 
 async fn stop(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("stopper");
-    let mut stage = Stage::open(plan, None, NATIVE).await?;
-    stage.send_in_the_crew();
+    let mut fixture = Fixture::open(plan, None, NATIVE).await?;
+    fixture.send_in_the_crew();
     for _ in 0..plan.pick(3, 30) {
-        stop_once(&mut stage, &mut rng).await?;
+        stop_once(&mut fixture, &mut rng).await?;
     }
     pause(&mut rng, 800..801).await;
-    let reach = stage.finish(true).await?;
+    let reach = fixture.finish(true).await?;
     reached_everything(reach)
 }
 
-async fn stop_once(stage: &mut Stage, rng: &mut fastrand::Rng) -> Result<()> {
+async fn stop_once(fixture: &mut Fixture, rng: &mut fastrand::Rng) -> Result<()> {
     pause(rng, 300..900).await;
-    stage.server.signal(Signal::STOP)?;
+    fixture.server.signal(Signal::STOP)?;
     tokio::time::sleep(LEASE * 2 + Duration::from_millis(rng.u64(..500))).await;
-    stage.server.signal(Signal::CONT)
+    fixture.server.signal(Signal::CONT)
 }
 
 async fn contracts(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("contracts");
-    let mut stage = Stage::open(plan, None, &Contract::ALL).await?;
-    stage.send_in_the_crew();
+    let mut fixture = Fixture::open(plan, None, &Contract::ALL).await?;
+    fixture.send_in_the_crew();
     for round in 0..plan.pick(10, 100) {
-        match round % STOP_EVERY == STOP_EVERY - 1 {
-            true => stop_once(&mut stage, &mut rng).await?,
-            false => kill_once(&mut stage, &mut rng).await?,
+        if round % STOP_EVERY == STOP_EVERY - 1 {
+            stop_once(&mut fixture, &mut rng).await?
+        } else {
+            kill_once(&mut fixture, &mut rng).await?
         }
     }
     pause(&mut rng, 800..801).await;
-    let reach = reached_everything(stage.finish(true).await?)?;
+    let reach = reached_everything(fixture.finish(true).await?)?;
     for contract in Contract::ALL {
         let counts = reach.contracts.get(&contract).copied().unwrap_or_default();
         println!("  {:<8} {counts}", contract.name());
@@ -206,35 +207,35 @@ async fn contracts(plan: &Plan) -> Result<Reach> {
 
 async fn clock(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("clock");
-    let mut stage = Stage::open(plan, None, NATIVE).await?;
-    stage.send_in_the_crew();
+    let mut fixture = Fixture::open(plan, None, NATIVE).await?;
+    fixture.send_in_the_crew();
     for round in 0..plan.pick(1, 5) {
         for offset_s in [HOUR_S, 0, -HOUR_S, HOUR_S, -HOUR_S] {
             pause(&mut rng, 300..900).await;
-            stage.server.set_clock_offset_s(offset_s);
-            stage.restart().await?;
+            fixture.server.set_clock_offset_s(offset_s);
+            fixture.restart().await?;
             if round == 0 && offset_s == HOUR_S {
-                check_that_the_clock_is_off(&stage).await?;
+                check_that_the_clock_is_off(&fixture).await?;
             }
         }
     }
     pause(&mut rng, 800..801).await;
     // The hour forth ends leases early, the hour back lets none live on; our clock can judge neither.
-    let reach = stage.finish(false).await?;
+    let reach = fixture.finish(false).await?;
     reached_everything(reach)
 }
 
 /// Without this the scenario would pass on a server that never saw another clock.
-async fn check_that_the_clock_is_off(stage: &Stage) -> Result<()> {
+async fn check_that_the_clock_is_off(fixture: &Fixture) -> Result<()> {
     let body = json!({"queue": format!("{QUEUE}-clock"), "payload": {}});
-    let answer = stage.world.api.post("/v1/tasks", &body).await;
+    let answer = fixture.world.api.post("/v1/tasks", &body).await;
     let id = answer.body()["taskId"].as_str().with_context(|| format!("a submit was answered {answer:?}"))?;
-    let task = stage.world.api.get(&format!("/v1/tasks/{id}")).await;
+    let task = fixture.world.api.get(&format!("/v1/tasks/{id}")).await;
     let created = task.body()["createdAt"].as_str().context("a task has no createdAt")?;
     let ahead_s = created.parse::<Timestamp>()?.as_second() - Timestamp::now().as_second();
     ensure!(ahead_s > HOUR_S / 2, "the server's clock was set an hour forth, and yet it is {created} there");
     // Nobody works on that queue, and in the end every task must be final.
-    let cancelled = stage.world.api.post(&format!("/v1/tasks/{id}/cancel"), &json!({})).await;
+    let cancelled = fixture.world.api.post(&format!("/v1/tasks/{id}/cancel"), &json!({})).await;
     ensure!(cancelled.status() == Some(200), "a cancel was answered {cancelled:?}");
     Ok(())
 }

@@ -1,37 +1,12 @@
-//! What a worker says about a lease, in no contract's words.
+//! A report that a worker makes on a lease, in no particular contract.
 
-use serde_json::Value;
-use wire::ErrorCategory;
-
-/// How a worker names the lease that it speaks of. Whether it is its own, the server has to find out.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Held {
-    /// What the contract proves a lease with: the lease id, or the task token where work is pushed.
-    pub lease_id: String,
-    pub task_id: String,
-    pub worker_id: String,
-    pub attempt: u32,
-}
+use contract_clients::{LeaseRef, ReportKind};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Story {
-    pub held: Held,
-    pub word: Word,
+    pub lease: LeaseRef,
+    pub kind: ReportKind,
     pub intent: Intent,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum Word {
-    Completed(Value),
-    Failed(Failure),
-    GivenBack,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
-    pub category: ErrorCategory,
-    pub message: String,
-    pub retryable: bool,
 }
 
 /// What the sender of a report knows about it beforehand.
@@ -48,6 +23,6 @@ pub enum Intent {
 impl Story {
     /// Two stories with the same key say the same about the same lease.
     pub fn key(&self) -> (String, String) {
-        (self.held.lease_id.clone(), format!("{:?} {:?}", self.held, self.word))
+        (self.lease.lease_id.clone(), format!("{:?} {:?}", self.lease, self.kind))
     }
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use contract_clients::{Failure, LeaseRef, ReportKind};
 use serde_json::json;
 use wire::ErrorCategory;
 
+use crate::clients::ContractClient;
 use crate::contract::Contract;
 use crate::facts::{At, Grant};
-use crate::story::{Failure, Held, Intent, Story, Word};
-use crate::voice::Voice;
+use crate::story::{Intent, Story};
 use crate::world::{LEASE, RETRY_PAUSE, World};
 
 /// Repeats of a lease request whose answer was lost.
@@ -57,19 +58,19 @@ pub struct Worker {
     world: Arc<World>,
     id: String,
     character: Character,
-    voice: Voice,
+    client: ContractClient,
     rng: fastrand::Rng,
     requests: u64,
 }
 
 impl Worker {
     pub fn new(world: Arc<World>, contract: Contract, id: String, character: Character) -> Self {
-        let (rng, voice) = (world.plan.rng(&id), Voice::new(world.clone(), contract, &id));
-        Self { world, id, character, voice, rng, requests: 0 }
+        let (rng, client) = (world.plan.rng(&id), ContractClient::new(world.clone(), contract, &id));
+        Self { world, id, character, client, rng, requests: 0 }
     }
 
-    pub fn voice(&self) -> &Voice {
-        &self.voice
+    pub fn client(&self) -> &ContractClient {
+        &self.client
     }
 
     pub async fn run(mut self) {
@@ -84,7 +85,7 @@ impl Worker {
             }
             if self.character == Character::Honest && self.rng.u32(..12) == 0 {
                 // The worker is gone, and another one under the same name begins anew.
-                self.voice.begin_anew().await;
+                self.client.begin_anew().await;
                 continue;
             }
             for grant in grants {
@@ -117,7 +118,7 @@ impl Worker {
             Character::Repeater => self.repeat_everything(grant).await,
             Character::Failer => {
                 let failure = self.failure(grant);
-                self.voice.insist(&failure).await;
+                self.client.insist(&failure).await;
             }
             Character::Heartbeater => self.take_long(grant).await,
             Character::Releaser => self.give_back(grant).await,
@@ -126,35 +127,35 @@ impl Worker {
 
     async fn complete(&mut self, grant: &Grant) {
         let completion = self.completion(grant);
-        self.voice.insist(&completion).await;
+        self.client.insist(&completion).await;
     }
 
     async fn be_hostile(&mut self, grant: &Grant) {
         for forged in self.forgeries(grant) {
-            self.voice.report(&forged).await;
+            self.client.report(&forged).await;
         }
         let first = if self.rng.bool() { self.completion(grant) } else { self.failure(grant) };
-        if self.voice.insist(&first).await.is_some() {
+        if self.client.insist(&first).await.is_some() {
             let mut second = if self.rng.bool() { self.completion(grant) } else { self.failure(grant) };
             second.intent = Intent::Conflicting;
-            self.voice.report(&second).await;
+            self.client.report(&second).await;
         }
     }
 
     async fn repeat_everything(&mut self, grant: &Grant) {
         let story = self.completion(grant);
         if self.rng.bool() {
-            tokio::join!(self.voice.insist(&story), self.voice.insist(&story));
+            tokio::join!(self.client.insist(&story), self.client.insist(&story));
         } else {
-            self.voice.insist(&story).await;
-            self.voice.insist_elsewhere(&story).await;
+            self.client.insist(&story).await;
+            self.client.insist_elsewhere(&story).await;
         }
     }
 
     async fn take_long(&mut self, grant: &Grant) {
         let until: At = self.world.facts.now() + LEASE * 2;
         while self.world.facts.now() < until {
-            if !self.voice.beat(&self.held(grant)).await {
+            if !self.client.beat(&self.lease_ref(grant)).await {
                 break;
             }
             tokio::time::sleep(LEASE / 5).await;
@@ -163,18 +164,18 @@ impl Worker {
     }
 
     async fn give_back(&mut self, grant: &Grant) {
-        if !self.voice.contract().has_releases() {
+        if !self.client.contract().has_releases() {
             return self.complete(grant).await;
         }
-        let release = Story { held: self.held(grant), word: Word::GivenBack, intent: Intent::Own };
+        let release = Story { lease: self.lease_ref(grant), kind: ReportKind::Released, intent: Intent::Own };
         match self.rng.u32(..3) {
             0 => self.complete(grant).await,
-            1 => drop(self.voice.insist(&release).await),
+            1 => drop(self.client.insist(&release).await),
             _ => {
                 // A report after a release has no authority any more, and must not be taken for one that has.
-                if self.voice.insist(&release).await.is_some() {
+                if self.client.insist(&release).await.is_some() {
                     let late = Story { intent: Intent::Conflicting, ..self.completion(grant) };
-                    self.voice.report(&late).await;
+                    self.client.report(&late).await;
                 }
             }
         }
@@ -182,21 +183,21 @@ impl Worker {
 
     pub fn completion(&mut self, grant: &Grant) -> Story {
         let result = json!({"by": self.id, "attempt": grant.attempt, "nonce": self.rng.u32(..)});
-        Story { held: self.held(grant), word: Word::Completed(result), intent: Intent::Own }
+        Story { lease: self.lease_ref(grant), kind: ReportKind::Completed(result), intent: Intent::Own }
     }
 
     fn failure(&mut self, grant: &Grant) -> Story {
         let message = format!("failure {}", self.rng.u32(..));
         let category = CATEGORIES[self.rng.usize(..CATEGORIES.len())];
         let category =
-            if self.voice.contract().has_categories() { category } else { ErrorCategory::UserCode };
+            if self.client.contract().has_categories() { category } else { ErrorCategory::UserCode };
         let failure = Failure { category, message, retryable: self.rng.u32(..5) > 0 };
-        Story { held: self.held(grant), word: Word::Failed(failure), intent: Intent::Own }
+        Story { lease: self.lease_ref(grant), kind: ReportKind::Failed(failure), intent: Intent::Own }
     }
 
     /// How this worker names a lease, be it its own or not.
-    fn held(&self, grant: &Grant) -> Held {
-        Held {
+    fn lease_ref(&self, grant: &Grant) -> LeaseRef {
+        LeaseRef {
             lease_id: grant.lease_id.clone(),
             task_id: grant.task_id.clone(),
             worker_id: self.id.clone(),
@@ -206,21 +207,21 @@ impl Worker {
 
     fn forgeries(&mut self, grant: &Grant) -> Vec<Story> {
         let honest = self.completion(grant);
-        let forged = |change: &dyn Fn(&mut Held)| {
+        let forged = |change: &dyn Fn(&mut LeaseRef)| {
             let mut story = Story { intent: Intent::Forged, ..honest.clone() };
-            change(&mut story.held);
+            change(&mut story.lease);
             story
         };
         let mut stories = vec![
-            forged(&|held| held.lease_id = flip_a_character(&held.lease_id)),
-            forged(&|held| held.lease_id = "not-a-lease".into()),
-            forged(&|held| held.task_id = "00000000-0000-7000-8000-000000000000".into()),
+            forged(&|lease| lease.lease_id = flip_a_character(&lease.lease_id)),
+            forged(&|lease| lease.lease_id = "not-a-lease".into()),
+            forged(&|lease| lease.task_id = "00000000-0000-7000-8000-000000000000".into()),
         ];
-        if !self.voice.contract().has_lease_ids() {
+        if !self.client.contract().has_lease_ids() {
             // A task token is good for whoever bears it.
             return stories;
         }
-        stories.push(forged(&|held| held.worker_id = "somebody-else".into()));
+        stories.push(forged(&|lease| lease.worker_id = "somebody-else".into()));
         let others: Vec<Grant> = {
             let book = self.world.facts.book();
             let foreign = book.grants.iter().rev().filter(|other| other.worker_id != self.id);
@@ -242,8 +243,8 @@ impl Worker {
         let asked_at = self.world.facts.now();
         for _ in 0..MAX_LEASE_REPEATS {
             let starts = self.world.starts();
-            if let Some(grants) = self.voice.lease(&request, max_tasks, asked_at).await {
-                let may_repeat = self.voice.contract().has_request_ids();
+            if let Some(grants) = self.client.lease(&request, max_tasks, asked_at).await {
+                let may_repeat = self.client.contract().has_request_ids();
                 if self.character == Character::Repeater && may_repeat && !grants.is_empty() {
                     self.ask_again(&request, max_tasks, asked_at, starts, &grants).await;
                 }
@@ -256,7 +257,7 @@ impl Worker {
 
     /// The same request id gets the same leases while they live.
     async fn ask_again(&mut self, request: &str, max_tasks: u32, asked_at: At, starts: u64, first: &[Grant]) {
-        let Some(second) = self.voice.lease(request, max_tasks, asked_at).await else { return };
+        let Some(second) = self.client.lease(request, max_tasks, asked_at).await else { return };
         let ids = |grants: &[Grant]| {
             let mut ids: Vec<String> = grants.iter().map(|grant| grant.lease_id.clone()).collect();
             ids.sort();

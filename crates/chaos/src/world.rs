@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use contract_clients::HttpRequest;
 use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
@@ -41,9 +42,10 @@ impl World {
         let facts = Arc::new(Facts::new());
         let api = Api::new(address, Some(facts.clone()))?;
         let rpc = rpc::client(address)?;
-        let target = match contracts.contains(&Contract::Callback) {
-            true => Some(Target::open(QUEUE, facts.clone(), plan.rng("target")).await?),
-            false => None,
+        let target = if contracts.contains(&Contract::Callback) {
+            Some(Target::open(QUEUE, facts.clone(), plan.rng("target")).await?)
+        } else {
+            None
         };
         let (stop, starts) = (AtomicBool::new(false), AtomicU64::new(1));
         Ok(Self { plan, contracts, api, rpc, target, facts, stop, starts })
@@ -100,17 +102,8 @@ impl World {
     }
 
     /// A call of a worker.
-    pub async fn post_for(
-        &self,
-        contract: Contract,
-        token: Option<&str>,
-        path: &str,
-        body: &Value,
-    ) -> Answer {
-        let answer = match token {
-            Some(token) => self.api.post_as(token, path, body).await,
-            None => self.api.post(path, body).await,
-        };
+    pub async fn send_for(&self, contract: Contract, request: HttpRequest) -> Answer {
+        let answer = self.api.send(request).await;
         if matches!(answer, Answer::Lost) {
             self.facts.note_lost(contract);
         }

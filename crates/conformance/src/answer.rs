@@ -1,5 +1,4 @@
-//! An answer over HTTP, and what a contract may expect of it. Every expectation that fails says what was called, what
-//! came and what should have come.
+//! An answer over HTTP, and expectations on it. A failed expectation names the call, the answer and what was expected.
 
 use jiff::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
@@ -8,17 +7,17 @@ use serde_json::Value;
 use crate::Finding;
 use crate::finding::{must, short};
 
-/// In place of a status, for what the coordinator sent of its own accord.
+/// In place of a status, for a request that the coordinator sent to the suite.
 pub const PUSHED: u16 = 0;
 
-/// What the coordinator said.
+/// An answer of the coordinator.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Method and path.
     pub call: String,
     pub status: u16,
     pub headers: HeaderMap,
-    /// Null when it was not JSON.
+    /// Null if the text is not JSON.
     pub body: Value,
     pub raw: String,
 }
@@ -44,10 +43,10 @@ impl Answer {
         self.must(statuses.contains(&self.status), || format!("one of {statuses:?} was expected"))
     }
 
-    /// The field, by its name or, with slashes, its place.
+    /// A field, by its name or as a JSON pointer.
     pub fn get(&self, field: &str) -> &Value {
-        let place = if field.starts_with('/') { field.to_owned() } else { format!("/{field}") };
-        self.body.pointer(&place).unwrap_or(&Value::Null)
+        let pointer = if field.starts_with('/') { field.to_owned() } else { format!("/{field}") };
+        self.body.pointer(&pointer).unwrap_or(&Value::Null)
     }
 
     pub fn has(&self, field: &str, value: impl Into<Value>) -> Result<&Answer, Finding> {
@@ -60,7 +59,7 @@ impl Answer {
         self.must(self.get(field).is_null(), || format!("`{field}` should not be there"))
     }
 
-    /// A text that is not empty.
+    /// A string field that is not empty.
     pub fn text(&self, field: &str) -> Result<String, Finding> {
         let text = self.get(field).as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         text.ok_or_else(|| self.broken(format!("`{field}` should be a text")))
@@ -96,7 +95,7 @@ impl Answer {
         }
     }
 
-    /// The answer says the same as another one.
+    /// Expects the same answer as another one.
     pub fn repeats(&self, first: &Answer) -> Result<&Answer, Finding> {
         self.is(first.status)?;
         self.must(same(&self.body, &first.body), || format!("the first answer was {}", short(&first.raw)))
@@ -124,7 +123,7 @@ pub fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// What two answers say must differ.
+/// Expects two values to differ.
 pub fn must_differ(what: &str, one: &str, other: &str) -> Result<(), Finding> {
     must(one != other, || format!("{what} should be another one each time, and was {one:?} twice"))
 }

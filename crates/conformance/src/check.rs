@@ -1,4 +1,4 @@
-//! One thing that is checked, with the numbers of the requirements that it decides on.
+//! One check, with the numbers of the requirements that it covers.
 
 use std::pin::Pin;
 
@@ -7,9 +7,9 @@ use crate::{Finding, Subject};
 type Running<'a> = Pin<Box<dyn Future<Output = Result<(), Finding>> + Send + 'a>>;
 
 pub struct Check {
-    /// As the documents number their requirements; at least one.
+    /// The numbers of the requirements; at least one.
     pub numbers: &'static [&'static str],
-    /// What holds when the check passes, in one sentence.
+    /// The property that holds if the check passes, in one sentence.
     pub says: &'static str,
     run: for<'a> fn(&'a Subject) -> Running<'a>,
 }
@@ -23,7 +23,7 @@ impl Check {
         Check { numbers, says, run }
     }
 
-    /// Whether the check decides on one of these numbers; on any, when none is named.
+    /// Whether the check covers one of these numbers, or no number is given.
     pub fn is_about(&self, numbers: &[String]) -> bool {
         numbers.is_empty()
             || self.numbers.iter().any(|own| numbers.iter().any(|n| n.eq_ignore_ascii_case(own)))

@@ -1,4 +1,4 @@
-//! The contracts, each with its checks and with what no check can see from outside.
+//! The contracts, each with its checks and with the requirements that no check can observe from outside.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ impl Contract {
         }
     }
 
-    /// In the order in which they are told.
+    /// All checks, in the order of the report.
     pub fn checks(self) -> Vec<&'static Check> {
         let themes: &[&'static [Check]] = match self {
             Contract::Native => native::THEMES,
@@ -45,7 +45,7 @@ impl Contract {
         themes.iter().copied().flatten().collect()
     }
 
-    /// The numbers that a coordinator cannot be asked about from outside, and why.
+    /// The requirements that cannot be observed from outside, and why.
     pub fn unobservable(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Contract::Native => native::UNOBSERVABLE,

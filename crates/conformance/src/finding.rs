@@ -1,12 +1,12 @@
-//! Why a check did not pass.
+//! The reason why a check did not pass.
 
-/// What was found, in words for whoever builds the coordinator.
+/// The reason, for the developers of the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Finding {
-    /// The coordinator does not do what the contract says.
+    /// The coordinator violates the contract.
     #[error("{0}")]
     Broken(String),
-    /// It could not be found out, and that is not the contract's fault.
+    /// The requirement could not be checked.
     #[error("{0}")]
     Skipped(String),
 }
@@ -17,15 +17,12 @@ impl Finding {
     }
 }
 
-/// What the contract says must hold.
+/// Fails with a message unless the condition holds.
 pub(crate) fn must(holds: bool, what: impl FnOnce() -> String) -> Result<(), Finding> {
-    match holds {
-        true => Ok(()),
-        false => Err(Finding::Broken(what())),
-    }
+    if holds { Ok(()) } else { Err(Finding::Broken(what())) }
 }
 
-/// A text of the coordinator's, short enough for one line of a report.
+/// A text of the coordinator, shortened to one line of a report.
 pub(crate) fn short(text: &str) -> String {
     const MAX_CHARS: usize = 300;
     match text.char_indices().nth(MAX_CHARS) {

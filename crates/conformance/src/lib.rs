@@ -1,9 +1,8 @@
-//! The contracts as an executable suite: it can be pointed at any coordinator that speaks them, and says requirement by
-//! requirement whether it keeps them.
+//! The contracts as an executable conformance suite: checks any coordinator, requirement by requirement.
 //!
-//! It knows the wire and nothing else: no crate of the coordinator's inside, no empty server, no special build of one. It
-//! works in queues with names of its own, in few seconds, and cleans nothing up. Where a contract has no way to submit
-//! work or to look at it, the native contract's endpoints stand in for the operator.
+//! The suite knows only the wire: it uses no internals of the coordinator, and needs no empty server and no special
+//! build. The suite works in queues with unique names, takes a few seconds, and cleans nothing up. If a contract cannot
+//! submit or show a task, the suite uses the endpoints of the native contract.
 
 mod answer;
 mod callback;

@@ -1,5 +1,5 @@
-//! The operator's side, by the native contract's endpoints: what has to be done around a worker's contract that has no
-//! words for it.
+//! The operator's side of a check, through the endpoints of the native contract, for contracts that cannot submit,
+//! configure, cancel or show.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::{Finding, Subject};
 
-/// How long to wait for a task's end: longer than any lease here takes to run out.
+/// How long to wait for a final state: longer than any lease in the checks.
 const END_WAIT_MS: u64 = 10_000;
-/// The pause before looking again at a task that has not ended.
+/// The pause before the next look at a task that is not final.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 impl Subject {
@@ -22,16 +22,17 @@ impl Subject {
     }
 
     pub(crate) async fn configure(&self, queue: &str, config: Value) -> Result<(), Finding> {
-        let told = self.put(&format!("/v1/queues/{queue}"), &config).await?;
-        if matches!(told.status, 404 | 405 | 501) {
-            let why = format!("it needs a queue with {config}, and {} answered {}", told.call, told.status);
+        let answer = self.put(&format!("/v1/queues/{queue}"), &config).await?;
+        if matches!(answer.status, 404 | 405 | 501) {
+            let why =
+                format!("it needs a queue with {config}, and {} answered {}", answer.call, answer.status);
             return Err(Finding::Skipped(why));
         }
-        told.is(200)?;
+        answer.is(200)?;
         Ok(())
     }
 
-    /// Submits a task with a payload that means nothing.
+    /// Submits a task with an arbitrary payload.
     pub(crate) async fn submit(&self, queue: &str) -> Result<String, Finding> {
         self.submit_with(json!({"queue": queue, "payload": {"n": 1}})).await
     }
@@ -41,35 +42,35 @@ impl Subject {
     }
 
     pub(crate) async fn task(&self, task: &str) -> Result<Answer, Finding> {
-        let told = self.get(&format!("/v1/tasks/{task}")).await?;
-        told.is(200)?;
-        Ok(told)
+        let answer = self.get(&format!("/v1/tasks/{task}")).await?;
+        answer.is(200)?;
+        Ok(answer)
     }
 
     /// The task once it is final.
     pub(crate) async fn ended(&self, task: &str) -> Result<Answer, Finding> {
         loop {
-            let told = self.get(&format!("/v1/tasks/{task}?waitMs={END_WAIT_MS}")).await?;
-            told.is(200)?;
-            if matches!(told.text("state")?.as_str(), "COMPLETED" | "FAILED" | "DEAD") {
-                return Ok(told);
+            let answer = self.get(&format!("/v1/tasks/{task}?waitMs={END_WAIT_MS}")).await?;
+            answer.is(200)?;
+            if matches!(answer.text("state")?.as_str(), "COMPLETED" | "FAILED" | "DEAD") {
+                return Ok(answer);
             }
-            // Reached at once only where the wait is not supported.
+            // The server does not support the wait, or the wait is over.
             tokio::time::sleep(LOOK_AGAIN_AFTER).await;
         }
     }
 
     pub(crate) async fn cancel(&self, task: &str, reason: &str) -> Result<(), Finding> {
-        let told = self.post(&format!("/v1/tasks/{task}/cancel"), &json!({"reason": reason})).await?;
-        told.is(200)?;
+        let answer = self.post(&format!("/v1/tasks/{task}/cancel"), &json!({"reason": reason})).await?;
+        answer.is(200)?;
         Ok(())
     }
 
-    /// The kinds of a task's records, oldest first.
+    /// The types of the records of a task, oldest first.
     pub(crate) async fn kinds(&self, task: &str) -> Result<Vec<String>, Finding> {
-        let told = self.get(&format!("/v1/tasks/{task}/history")).await?;
-        let events = told.is(200)?.get("events").as_array().cloned().unwrap_or_default();
+        let answer = self.get(&format!("/v1/tasks/{task}/history")).await?;
+        let events = answer.is(200)?.get("events").as_array().cloned().unwrap_or_default();
         let kinds = events.iter().map(|event| event["type"].as_str().map(str::to_owned));
-        kinds.collect::<Option<_>>().ok_or_else(|| told.broken("each event should have a `type`"))
+        kinds.collect::<Option<_>>().ok_or_else(|| answer.broken("each event should have a `type`"))
     }
 }

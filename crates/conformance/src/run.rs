@@ -1,4 +1,4 @@
-//! Runs checks side by side, and tells their outcomes in the order of the checks.
+//! Runs checks concurrently and reports their outcomes in the order of the checks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,35 +8,35 @@ use tokio::time::timeout;
 
 use crate::{Check, Finding, Subject};
 
-/// How long one check may take: enough for a few leases to run out and for a poll to wait.
+/// The time limit of one check: enough for a few leases to expire and for a poll to wait.
 pub const MAX_CHECK: Duration = Duration::from_secs(20);
-/// How long all of them may take. What has not begun by then has failed.
+/// The time limit of all checks. A check that has not begun by then fails.
 pub const MAX_RUN: Duration = Duration::from_secs(55);
-/// How long it may take to withdraw the push targets afterwards.
+/// The time limit to withdraw the push targets afterwards.
 const MAX_WITHDRAW: Duration = Duration::from_secs(4);
-/// How many checks run at once. Most of a check is waiting.
+/// Checks that run concurrently. A check mostly waits.
 const CHECKS_AT_ONCE: usize = 16;
 
 pub struct Outcome {
     pub check: &'static Check,
-    /// Nothing when it passed.
+    /// `None` if the check passed.
     pub finding: Option<Finding>,
     pub took: Duration,
 }
 
-/// Runs the checks; `told` hears of each as soon as it and those before it are over.
+/// Runs the checks; `on_outcome` is called for each check as soon as the check and all checks before it are over.
 pub async fn run(
     subject: Arc<Subject>,
     checks: Vec<&'static Check>,
-    mut told: impl FnMut(&Outcome),
+    mut on_outcome: impl FnMut(&Outcome),
 ) -> Vec<Outcome> {
-    let places = Arc::new(Semaphore::new(CHECKS_AT_ONCE));
+    let permits = Arc::new(Semaphore::new(CHECKS_AT_ONCE));
     let end = Instant::now() + MAX_RUN;
     let running: Vec<_> = checks
         .into_iter()
         .map(|check| {
-            let (subject, places) = (subject.clone(), places.clone());
-            (check, tokio::spawn(async move { one(check, &subject, &places, end).await }))
+            let (subject, permits) = (subject.clone(), permits.clone());
+            (check, tokio::spawn(async move { one(check, &subject, &permits, end).await }))
         })
         .collect();
     let mut outcomes = Vec::with_capacity(running.len());
@@ -45,15 +45,15 @@ pub async fn run(
             let finding = Finding::broken(format!("the check itself failed: {error}"));
             Outcome { check, finding: Some(finding), took: Duration::ZERO }
         });
-        told(&outcome);
+        on_outcome(&outcome);
         outcomes.push(outcome);
     }
     let _ = timeout(MAX_WITHDRAW, subject.withdraw()).await;
     outcomes
 }
 
-async fn one(check: &'static Check, subject: &Subject, places: &Semaphore, end: Instant) -> Outcome {
-    let _place = places.acquire().await;
+async fn one(check: &'static Check, subject: &Subject, permits: &Semaphore, end: Instant) -> Outcome {
+    let _permit = permits.acquire().await;
     let start = Instant::now();
     let limit = MAX_CHECK.min(end.saturating_duration_since(start));
     let result = timeout(limit, check.run(subject)).await.unwrap_or_else(|_| {

@@ -1,35 +1,36 @@
-//! The coordinator that is looked at, and the names that this run uses there.
+//! The coordinator under test, and the unique names of this run.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use contract_clients::{HttpClient, HttpRequest, HttpResponse, Timeouts, grpc};
+use data_encoding::HEXLOWER;
 use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use tokio::sync::OnceCell;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
 use crate::Finding;
 use crate::answer::Answer;
 use crate::target::Target;
 
-/// How long a call may take, the longest wait that a check asks for included.
-const MAX_CALL: Duration = Duration::from_secs(15);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), call: Duration::from_secs(15) };
+const USER_AGENT: &str = concat!("lessor-conformance/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the coordinator answers, without a slash at the end.
+    /// The URL of the coordinator, without a slash at the end.
     pub url: String,
     pub tenant: String,
     pub workspace: String,
-    /// The instance of the Remote Execution API; empty where it has no name.
+    /// The instance name of the Remote Execution API; may be empty.
     pub instance: String,
-    /// What the names of all queues of the run begin with.
+    /// The prefix of the names of all queues of the run.
     pub queue_prefix: String,
-    /// Where the suite listens for the tasks that are pushed to it.
+    /// The address on which the suite receives pushed tasks.
     pub push_listen: String,
-    /// Where the coordinator reaches that; `http://` and the address that it listens at, when missing.
+    /// The URL at which the coordinator reaches that address; by default `http://` and the address.
     pub push_url: Option<String>,
 }
 
@@ -47,7 +48,7 @@ impl Options {
     }
 }
 
-/// Nothing answers there, so nothing can be said of it.
+/// No server answers at the URL.
 #[derive(Debug, thiserror::Error)]
 #[error("no server answers at {url} ({why})")]
 pub struct Unreachable {
@@ -57,41 +58,35 @@ pub struct Unreachable {
 
 pub struct Subject {
     pub(crate) options: Options,
-    http: reqwest::Client,
+    http: HttpClient,
     channel: Channel,
-    /// Makes the names of this run its own.
+    /// A random part of all names of this run.
     run: String,
     names: AtomicU32,
     target: OnceCell<Result<Target, String>>,
 }
 
 impl Subject {
-    /// Fails when nothing answers at all; whatever answers is looked at.
+    /// Connects to the coordinator. Fails only if no server answers at all.
     pub async fn connect(options: Options) -> Result<Subject, Unreachable> {
         let options = Options { url: options.url.trim_end_matches('/').to_owned(), ..options };
         let unreachable = |why: String| Unreachable { url: options.url.clone(), why };
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .timeout(MAX_CALL)
-            .no_proxy()
-            .user_agent(concat!("lessor-conformance/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| unreachable(error.to_string()))?;
-        let endpoint =
-            Endpoint::from_shared(options.url.clone()).map_err(|error| unreachable(error.to_string()))?;
-        let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(MAX_CALL);
+        let http = HttpClient::new(&options.url, USER_AGENT, TIMEOUTS);
+        let http = http.map_err(|error| unreachable(error.to_string()))?;
+        let endpoint = grpc::endpoint(&options.url, TIMEOUTS);
+        let endpoint = endpoint.map_err(|error| unreachable(error.to_string()))?;
         // A server of gRPC alone need not understand HTTP/1.
-        if let Err(error) = http.get(&options.url).send().await {
+        if let Err(error) = http.build(&HttpRequest::get("")).send().await {
             endpoint.connect().await.map_err(|_| unreachable(innermost(&error)))?;
         }
         let channel = endpoint.connect_lazy();
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(|error| unreachable(error.to_string()))?;
-        let run = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let run = HEXLOWER.encode(&random);
         Ok(Subject { options, http, channel, run, names: AtomicU32::new(0), target: OnceCell::new() })
     }
 
-    /// A name that nothing else has: of a queue, a worker, a key.
+    /// A unique name of a queue, a worker or a key.
     pub(crate) fn name(&self, what: &str) -> String {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         format!("{}-{what}-{}-{number}", self.options.queue_prefix, self.run)
@@ -109,7 +104,7 @@ impl Subject {
         self.channel.clone()
     }
 
-    /// Where tasks are pushed to, listening from the first time that it is asked for.
+    /// The push target, which listens from the first call on.
     pub(crate) async fn target(&self) -> Result<&Target, Finding> {
         let listen = || Target::listen(&self.options.push_listen, self.options.push_url.as_deref());
         let target =
@@ -122,8 +117,8 @@ impl Subject {
         })
     }
 
-    /// Takes the push targets of the run's queues away, so that nothing is pushed to where nobody listens any more. What
-    /// cannot be taken away stays: it is no part of any check.
+    /// Removes the push targets of the run's queues, so that nothing is pushed to a target that no longer listens. Errors
+    /// are ignored: they are no part of any check.
     pub(crate) async fn withdraw(&self) {
         let Some(Ok(target)) = self.target.get() else { return };
         for queue in target.queues() {
@@ -132,33 +127,39 @@ impl Subject {
     }
 
     /// A request in the run's tenant and workspace.
-    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.plain(method, &format!("{}{path}", self.options.url))
+    pub(crate) fn scoped(&self, request: &HttpRequest) -> RequestBuilder {
+        self.http
+            .build(request)
             .header(TENANT_HEADER, &self.options.tenant)
             .header(WORKSPACE_HEADER, &self.options.workspace)
     }
 
-    /// A request that says nothing of a tenant or a workspace.
-    pub(crate) fn plain(&self, method: Method, url: &str) -> RequestBuilder {
-        self.http.request(method, url)
+    /// A request that names no tenant and no workspace.
+    pub(crate) fn unscoped(&self, method: Method, url: &str) -> RequestBuilder {
+        self.http.build_to(method, url)
+    }
+
+    /// Makes a call in the run's tenant and workspace.
+    pub(crate) async fn call(&self, request: HttpRequest) -> Result<Answer, Finding> {
+        self.send(self.scoped(&request)).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Result<Answer, Finding> {
-        self.send(self.request(Method::GET, path)).await
+        self.call(HttpRequest::get(path)).await
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Result<Answer, Finding> {
-        self.send(self.request(Method::POST, path).json(body)).await
+        self.call(HttpRequest::post(path, body)).await
     }
 
     pub(crate) async fn put(&self, path: &str, body: &Value) -> Result<Answer, Finding> {
-        self.send(self.request(Method::PUT, path).json(body)).await
+        self.call(HttpRequest::put(path, body)).await
     }
 
-    /// A body that need not be JSON, sent as if it were.
-    pub(crate) async fn post_text(&self, path: &str, body: &str) -> Result<Answer, Finding> {
-        let request = self.request(Method::POST, path).header("content-type", "application/json");
-        self.send(request.body(body.to_owned())).await
+    /// Posts a text that need not be JSON, with the content type of JSON.
+    pub(crate) async fn post_text(&self, path: &str, text: &str) -> Result<Answer, Finding> {
+        let request = self.scoped(&HttpRequest::post(path, Value::Null));
+        self.send(request.header("content-type", "application/json").body(text.to_owned())).await
     }
 
     pub(crate) async fn send(&self, request: RequestBuilder) -> Result<Answer, Finding> {
@@ -167,15 +168,13 @@ impl Subject {
         let lost = |error: reqwest::Error| {
             Finding::broken(format!("{call} was not answered: {}", innermost(&error)))
         };
-        let response = self.http.execute(request).await.map_err(lost)?;
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        let raw = response.text().await.map_err(lost)?;
+        let HttpResponse { status, headers, text: raw } = self.http.send(request).await.map_err(lost)?;
         let body = serde_json::from_str(&raw).unwrap_or_default();
         Ok(Answer { call, status, headers, body, raw })
     }
 }
 
-/// The last cause is the one that says what happened.
+/// The root cause, which says what happened.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {

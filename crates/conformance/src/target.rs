@@ -1,4 +1,4 @@
-//! A small server that tasks are pushed to. Each queue of a run has a path, and a mailbox of its own behind it.
+//! The push target of the suite: a small server with one path and one mailbox for each queue.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,9 +17,9 @@ use tokio::time::timeout;
 use crate::Finding;
 use crate::answer::{Answer, PUSHED};
 
-/// How long to wait for a push that must come.
+/// How long to wait for an expected push.
 const PUSH_WAIT: Duration = Duration::from_secs(10);
-/// More than any check lets wait for it.
+/// More than any check leaves unread.
 const MAILBOX_SIZE: usize = 64;
 
 type Boxes = Arc<Mutex<Mailboxes>>;
@@ -30,7 +30,7 @@ pub struct Target {
     boxes: Boxes,
 }
 
-/// What was pushed for one queue, in order.
+/// The pushes of one queue, in order.
 pub struct Mailbox {
     pub url: String,
     pushes: mpsc::Receiver<Answer>,
@@ -56,14 +56,14 @@ impl Target {
         Mailbox { url: format!("{}/{queue}", self.url), pushes }
     }
 
-    /// The queues that have a mailbox here.
+    /// The queues that have a mailbox.
     pub fn queues(&self) -> Vec<String> {
         lock(&self.boxes).keys().cloned().collect()
     }
 }
 
 impl Mailbox {
-    /// The next push, which must come.
+    /// The next push; fails if none arrives in time.
     pub async fn next(&mut self) -> Result<Answer, Finding> {
         let missing = || {
             let seconds = PUSH_WAIT.as_secs();
@@ -74,7 +74,7 @@ impl Mailbox {
     }
 }
 
-/// Accepts what is pushed to a queue that somebody waits for, and nothing else.
+/// Accepts a push to a queue with a mailbox.
 async fn take(
     State(boxes): State<Boxes>,
     Path(queue): Path<String>,
@@ -97,7 +97,7 @@ async fn take(
     }
 }
 
-/// A check that panicked with the lock held leaves the map whole.
+/// A check that panicked with the lock held leaves the map intact.
 fn lock(boxes: &Boxes) -> MutexGuard<'_, Mailboxes> {
     boxes.lock().unwrap_or_else(PoisonError::into_inner)
 }

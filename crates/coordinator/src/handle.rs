@@ -3,6 +3,7 @@
 //! A request is stamped with its time of receipt here and waits for room in the bounded inbox. Its answer comes
 //! only after everything it rests on is durable.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use authority::{
     Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, TaskId,
     TaskState, Time, TokenKey,
 };
+use smallvec::smallvec;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
@@ -24,7 +26,8 @@ use crate::engine::Registry;
 use crate::history::{History, HistoryError, HistoryReader};
 use crate::metrics::Metrics;
 use crate::request::{
-    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
+    Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
+    WaitCondition, WorkerView,
 };
 use crate::waiting::{Place, Waiting};
 
@@ -66,9 +69,9 @@ macro_rules! commands {
     ($($(#[$doc:meta])* $method:ident: $command:ident => $answer:ident($type:ty);)*) => {
         $($(#[$doc])*
         pub async fn $method(&self, command: $command) -> Result<$type, Unavailable> {
-            match self.ask(Request::Decide(Command::$command(command.into()))).await? {
-                Reply::Answer(Answer::$answer(answer)) => Ok(answer),
-                reply => Err(unexpected(reply)),
+            match self.decide_one(BatchItem::Command(Command::$command(command.into()))).await? {
+                Answer::$answer(answer) => Ok(answer),
+                answer => Err(unexpected(answer)),
             }
         })*
     };
@@ -132,13 +135,12 @@ impl Handle {
     }
 
     reads! {
-        submit_batch(tasks: Vec<SubmitTask>) => Request::SubmitBatch(tasks) => Batch(Vec<SubmitAnswer>);
         task(scope: Scope, task: TaskId) => Request::Read(Read::Task { scope, task }) => Task(Option<Box<TaskDetail>>);
         queue(key: QueueKey) => Request::Read(Read::Queue(key)) => Queue(Option<Box<QueueView>>);
         queues(scope: Scope) => Request::Read(Read::Queues(scope)) => Queues(Vec<QueueView>);
         workers(scope: Scope) => Request::Read(Read::Workers(scope)) => Workers(Vec<WorkerView>);
-        /// Decides many commands about leases in one go; each has its answer.
-        together(steps: Vec<Step>) => Request::Together(steps) => Together(Vec<Answer>);
+        /// Decides the items in order, each on its own; each has its answer.
+        decide(batch: Batch) => Request::Decide(batch) => Decided(Answers);
         /// What a worker holds.
         leases(scope: Scope, worker: Arc<str>) => Request::Read(Read::Leases { scope, worker }) => Leases(Vec<HeldLease>);
         /// The scopes that have a queue of this name.
@@ -164,7 +166,7 @@ impl Handle {
     pub async fn lease(&self, lease: LeaseTasks, wait: Duration) -> Result<Vec<Grant>, Unavailable> {
         let until = self.now().plus_ms(wait.as_millis() as u64);
         match self.ask(Request::Poll { lease, until }).await? {
-            Reply::Answer(Answer::Leased(grants)) => Ok(grants),
+            Reply::Leased(grants) => Ok(grants),
             reply => Err(unexpected(reply)),
         }
     }
@@ -174,22 +176,33 @@ impl Handle {
         extend: ExtendLease,
         progress: Option<Progress>,
     ) -> Result<ExtendAnswer, Unavailable> {
-        match self.ask(Request::Heartbeat { extend, progress }).await? {
-            Reply::Answer(Answer::Extended(answer)) => Ok(answer),
-            reply => Err(unexpected(reply)),
+        match self.decide_one(BatchItem::Heartbeat { extend, progress }).await? {
+            Answer::Extended(answer) => Ok(answer),
+            answer => Err(unexpected(answer)),
         }
     }
 
-    /// The task once it is as wanted, or as it is after `wait`.
+    /// Submits tasks in one go; each has its answer.
+    pub async fn submit_batch(&self, tasks: Vec<SubmitTask>) -> Result<Vec<SubmitAnswer>, Unavailable> {
+        let submit = |task| BatchItem::Command(Command::SubmitTask(Box::new(task)));
+        let answers = self.decide(tasks.into_iter().map(submit).collect()).await?;
+        let submitted = |answer| match answer {
+            Answer::Submitted(answer) => Ok(answer),
+            answer => Err(unexpected(answer)),
+        };
+        answers.into_iter().map(submitted).collect()
+    }
+
+    /// The task once it meets the condition, or as it is after `wait`.
     pub async fn wait_task(
         &self,
         scope: Scope,
         task: TaskId,
-        wanted: Wanted,
+        condition: WaitCondition,
         wait: Duration,
     ) -> Result<Option<Box<TaskDetail>>, Unavailable> {
         let until = self.now().plus_ms(wait.as_millis() as u64);
-        match self.ask(Request::WaitTask { scope, task, wanted, until }).await? {
+        match self.ask(Request::Wait { scope, task, condition, until }).await? {
             Reply::Task(task) => Ok(task),
             reply => Err(unexpected(reply)),
         }
@@ -203,6 +216,11 @@ impl Handle {
         tokio::task::spawn_blocking(move || reader.history(last).map(Some))
             .await
             .map_err(|_| HistoryError::Unavailable(Unavailable::Stopped))?
+    }
+
+    async fn decide_one(&self, item: BatchItem) -> Result<Answer, Unavailable> {
+        let mut answers = self.decide(smallvec![item]).await?;
+        answers.pop().ok_or_else(|| unexpected(answers))
     }
 
     async fn ask(&self, request: Request) -> Result<Reply, Unavailable> {
@@ -242,39 +260,29 @@ impl Handle {
 }
 
 /// The engine answers each request with its own kind of reply; anything else is a bug in it.
-fn unexpected(reply: Reply) -> Unavailable {
+fn unexpected(reply: impl fmt::Debug) -> Unavailable {
     tracing::error!(?reply, "the coordinator gave an answer of the wrong kind");
     Unavailable::OutcomeUnknown
 }
 
 #[cfg(test)]
 mod tests {
-    use authority::{Digest, LeaseRef, Outcome, Properties, TaskOptions};
+    use authority::{Digest, Outcome, Properties, TaskOptions};
 
     use super::*;
-    use crate::{ClusterId, Options};
 
     /// Small requests pass a large one that waits for room, and must not let time pass for it.
     #[tokio::test]
     async fn a_report_that_came_in_time_and_waits_for_room_does_not_lose_its_lease() {
-        let directory = tempfile::tempdir().unwrap();
-        let mut options = Options::new(directory.path());
-        options.ledger.create = Some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        let running = crate::start(options).unwrap();
+        let storage = ledger::memory::MemoryStorage::default().open();
+        let running = crate::start(storage, crate::Options::default()).unwrap();
         let handle = &running.handle;
         let worker: Arc<str> = Arc::from("w");
         // Until a report is begun in time, which it is at once unless the machine stood still.
         for id in 1.. {
             handle.submit(task(id)).await.unwrap();
             let grant = handle.lease(poll(&worker), Duration::ZERO).await.unwrap().remove(0);
-            let lease = LeaseRef {
-                scope: scope(),
-                worker: worker.clone(),
-                task: grant.task,
-                attempt: grant.attempt,
-                fencing_token: grant.fencing_token,
-            };
+            let lease = grant.lease_ref();
             let no_room = handle.inbox_kib.clone().acquire_many_owned(INBOX_KIB as u32).await.unwrap();
             let result = Arc::from(&b"1"[..]);
             let report = handle.complete(ReportCompletion { lease, digest: Digest([7; 16]), result });

@@ -1,19 +1,20 @@
-//! A task's history: a walk back from its last record, each naming the one before it.
+//! Reads a task's history backward from its last record. Each record holds the position of the task's record before it.
+
+use std::sync::Arc;
 
 use authority::Position;
-use ledger::file::Reader;
-use ledger::{HistoryRecord, record};
+use ledger::{HistoryRecord, Reader, record};
 
 use crate::request::Unavailable;
 
-/// Most records shown of one task; the oldest are left out.
+/// The most records in one history. The oldest records are left out.
 pub const MAX_HISTORY_RECORDS: usize = 10_000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     /// Oldest first.
     pub records: Vec<HistoryRecord>,
-    /// Whether older records exist or existed that are not shown.
+    /// Whether older records exist, or existed, that the history leaves out.
     pub truncated: bool,
 }
 
@@ -25,18 +26,18 @@ pub enum HistoryError {
     Ledger(String),
 }
 
-/// Reads histories beside the writer. It blocks on the disk.
+/// Reads histories beside the writer. Calls block on the storage.
 pub trait HistoryReader: Send + Sync {
     fn history(&self, last: Position) -> Result<History, HistoryError>;
 }
 
-/// Histories from the ledger on disk.
+/// Reads histories from the ledger.
 pub struct LedgerHistory {
-    reader: Reader,
+    reader: Arc<dyn Reader>,
 }
 
 impl LedgerHistory {
-    pub fn new(reader: Reader) -> LedgerHistory {
+    pub fn new(reader: Arc<dyn Reader>) -> LedgerHistory {
         LedgerHistory { reader }
     }
 }
@@ -47,7 +48,7 @@ impl HistoryReader for LedgerHistory {
         let mut next = Some(last);
         while let Some(position) = next {
             let read =
-                self.reader.read_record(position).map_err(|error| HistoryError::Ledger(error.to_string()))?;
+                self.reader.record(position).map_err(|error| HistoryError::Ledger(error.to_string()))?;
             let Some(bytes) = read.filter(|_| history.records.len() < MAX_HISTORY_RECORDS) else {
                 history.truncated = true;
                 break;

@@ -18,15 +18,16 @@ mod waiting;
 
 pub use batch_stats::BatchStats;
 pub use clock::{Clock, first_time, wall};
-pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start, start_on};
-pub use engine::{Activity, Beat, Registered, Registration, Registry, WorkerStatus};
+pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start};
+pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use handle::Handle;
 pub use history::{History, HistoryError, HistoryReader, MAX_HISTORY_RECORDS};
 pub use journal_line::JournalLine;
-pub use ledger::{HistoryRecord, file::ClusterId};
+pub use ledger::HistoryRecord;
 pub use metrics::Metrics;
 pub use projection::Projection;
 pub use projection_runner::ProjectionRunner;
 pub use request::{
-    Depth, Progress, Read, Reply, Request, Status, Step, TaskDetail, Unavailable, Wanted, WorkerView,
+    Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
+    WaitCondition, WorkerView,
 };

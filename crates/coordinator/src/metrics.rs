@@ -131,10 +131,8 @@ impl Metrics {
 
     /// An answer is out.
     pub(crate) fn answered(&self, reply: &Reply) {
-        match reply {
-            Reply::Answer(answer) => self.verdict(answer),
-            Reply::Together(answers) => answers.iter().for_each(|answer| self.verdict(answer)),
-            _ => {}
+        if let Reply::Decided(answers) = reply {
+            answers.iter().for_each(|answer| self.verdict(answer));
         }
     }
 

@@ -1,48 +1,48 @@
-//! An effect and its durable place in the ledger. It has no thread and no clock, so that production and a simulator
+//! A projection with its durable offset. The runner has no thread and no clock, so that production and a simulator
 //! drive the same code.
 //!
-//! Every durable record is shown to the projection, in order and at least once: the place is saved only after the effect
-//! of everything before it is true, and history from the saved place on is not trimmed.
+//! The projection gets every durable record, in order and at least once: the offset is saved only after every record up
+//! to it is applied, and history after the saved offset is not trimmed.
 
-use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use authority::Position;
 use authority::injected_bug::{self, InjectedBug};
-use ledger::disk::{Disk, read_up_to, write_all_at};
-use ledger::file::{Hold, Reader};
-use ledger::{HistoryRecord, record};
+use ledger::{Error, HistoryRecord, Hold, ProjectionOffsets, Reader, record};
 
 use crate::history::LedgerHistory;
 use crate::projection::Projection;
 
-/// The place is saved at least this often while catching up. Seldom, because that takes two syncs, and a second look at
-/// so many records takes a tenth of a second.
+/// The offset is saved at least this often while catching up. Seldom, because a save takes two syncs, and applying so
+/// many records again takes a tenth of a second.
 const SAVE_AFTER_RECORDS: u64 = 100_000;
-/// A position takes no more than this in its file.
-const MAX_PLACE_BYTES: usize = 64;
 
 pub struct ProjectionRunner {
     projection: Box<dyn Projection>,
-    reader: Reader,
-    past: LedgerHistory,
-    place: Place,
-    hold: Hold,
+    reader: Arc<dyn Reader>,
+    history: LedgerHistory,
+    offsets: Arc<dyn ProjectionOffsets>,
+    applied_up_to: Position,
+    /// The offset that a start would find.
+    saved: Position,
+    hold: Box<dyn Hold>,
 }
 
 impl ProjectionRunner {
-    /// Goes on where the effect left off, as the file of its name on this disk says. One that never began begins with
-    /// the oldest record that is kept: what was trimmed before it cannot be told any more.
+    /// Continues after the saved offset. A projection without one begins with the oldest record that is kept.
     pub fn open(
         projection: Box<dyn Projection>,
-        disk: Arc<dyn Disk>,
-        reader: Reader,
-    ) -> io::Result<ProjectionRunner> {
-        let oldest = Position(reader.first().0.saturating_sub(1));
-        let place = Place::load(disk, projection.name(), oldest)?;
-        let hold = reader.hold(place.saved.next());
-        let past = LedgerHistory::new(reader.clone());
-        Ok(ProjectionRunner { projection, reader, past, place, hold })
+        offsets: Arc<dyn ProjectionOffsets>,
+        reader: Arc<dyn Reader>,
+    ) -> Result<ProjectionRunner, Error> {
+        let saved = match offsets.load(projection.name())? {
+            Some(saved) => saved,
+            None => Position(reader.first()?.0.saturating_sub(1)),
+        };
+        let hold = reader.hold(projection.name(), saved.next())?;
+        let history = LedgerHistory::new(reader.clone());
+        Ok(ProjectionRunner { projection, reader, history, offsets, applied_up_to: saved, saved, hold })
     }
 
     pub fn name(&self) -> &str {
@@ -50,91 +50,51 @@ impl ProjectionRunner {
     }
 
     pub fn applied_up_to(&self) -> Position {
-        self.place.applied_up_to
+        self.applied_up_to
     }
 
     pub fn is_saved(&self) -> bool {
-        self.place.applied_up_to == self.place.saved
+        self.applied_up_to == self.saved
     }
 
-    /// Shows the effect every record up to `target` that it has not made true yet. After an error the same record is
-    /// shown again by the next call.
+    /// Applies every record up to `target` that is not applied yet. After an error the next call starts with the record
+    /// that failed.
     pub fn catch_up(&mut self, target: Position) -> Result<(), String> {
-        if self.place.applied_up_to >= target {
+        if self.applied_up_to >= target {
             return Ok(());
         }
-        let from = self.place.applied_up_to.next();
-        let records = self.reader.read_from(from, target).map_err(|error| error.to_string())?;
-        let records = records.ok_or_else(|| format!("the history from record {from} is no longer kept"))?;
-        for read in records {
-            let (position, bytes) = read.map_err(|error| error.to_string())?;
-            let decoded = record::decode(&bytes).map_err(|error| error.to_string())?;
-            let record = HistoryRecord { position, at: decoded.at, event: decoded.event };
-            match self.projection.apply(&record, &self.past) {
-                Err(_) if injected_bug::is(InjectedBug::FailedEffectPassed) => {}
-                applied => applied?,
-            }
-            self.place.applied_up_to = position;
-            if position.0 - self.place.saved.0 >= SAVE_AFTER_RECORDS {
-                self.save().map_err(|error| error.to_string())?;
-            }
+        let reader = self.reader.clone();
+        let mut applied = Ok(());
+        let read = reader.read(self.applied_up_to.next(), target, &mut |position, bytes| {
+            applied = self.apply(position, bytes);
+            if applied.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
+        read.map_err(|error| error.to_string())?;
+        applied
+    }
+
+    fn apply(&mut self, position: Position, bytes: &[u8]) -> Result<(), String> {
+        let decoded = record::decode(bytes).map_err(|error| error.to_string())?;
+        let record = HistoryRecord { position, at: decoded.at, event: decoded.event };
+        match self.projection.apply(&record, &self.history) {
+            Err(_) if injected_bug::is(InjectedBug::FailedEffectPassed) => {}
+            applied => applied?,
+        }
+        self.applied_up_to = position;
+        if position.0 - self.saved.0 >= SAVE_AFTER_RECORDS {
+            self.save().map_err(|error| error.to_string())?;
         }
         Ok(())
     }
 
-    /// Makes the place durable. Whoever drives the runner does this when there is nothing else to do; what is shown
-    /// again after a crash is what came after.
-    pub fn save(&mut self) -> io::Result<()> {
+    /// Makes the offset durable. The caller saves when there is nothing else to do; after a crash the projection gets
+    /// the records after the saved offset again.
+    pub fn save(&mut self) -> Result<(), Error> {
         if !self.is_saved() {
-            self.place.save()?;
-            self.hold.advance(self.place.saved.next());
+            self.offsets.save(self.projection.name(), self.applied_up_to)?;
+            self.saved = self.applied_up_to;
+            self.hold.advance(self.saved.next())?;
         }
-        Ok(())
-    }
-}
-
-/// How far an effect has come, in a small file.
-struct Place {
-    disk: Arc<dyn Disk>,
-    name: String,
-    temp: String,
-    applied_up_to: Position,
-    /// What a start would find.
-    saved: Position,
-}
-
-impl Place {
-    /// The saved place, or `start` when none was ever saved.
-    fn load(disk: Arc<dyn Disk>, name: &str, start: Position) -> io::Result<Place> {
-        let saved = match disk.open(name) {
-            Ok(file) => {
-                let mut bytes = [0; MAX_PLACE_BYTES];
-                let length = read_up_to(&*file, &mut bytes, 0)?;
-                let text = str::from_utf8(&bytes[..length]).ok();
-                let position = text.and_then(|text| text.trim().parse().ok()).map(Position);
-                position.ok_or_else(|| {
-                    io::Error::other(format!("{name} does not hold a position; restore or remove it"))
-                })?
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => start,
-            Err(error) => return Err(error),
-        };
-        let temp = format!("{name}.tmp");
-        Ok(Place { disk, name: name.to_owned(), temp, applied_up_to: saved, saved })
-    }
-
-    /// Replaces the file as a whole: a power loss leaves the old place or the new one, never half of it.
-    fn save(&mut self) -> io::Result<()> {
-        match self.disk.remove(&self.temp) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = self.disk.create(&self.temp)?;
-        write_all_at(&*file, format!("{}\n", self.applied_up_to).as_bytes(), 0)?;
-        file.sync_data()?;
-        self.disk.rename(&self.temp, &self.name)?;
-        self.disk.sync_dir()?;
-        self.saved = self.applied_up_to;
         Ok(())
     }
 }

@@ -1,84 +1,95 @@
-//! What may be asked of the coordinator, and what it answers. Everything that changes a task is one of the
-//! authority's commands; the rest are reads and waits.
+//! Requests to the coordinator and their replies. Everything that changes a task is one of the authority's commands; the
+//! rest are reads and waits.
 
 use std::sync::Arc;
 
-use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, SubmitTask};
+use authority::command::{ExtendLease, Grant, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer};
 use authority::{
     Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, TaskId,
     TaskState, TaskView, Time, TokenKey,
 };
+use smallvec::{SmallVec, smallvec};
 
 use crate::engine::{DiskSpace, Registered};
 
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// One command, decided at once.
-    Decide(Command),
-    /// Many submits in one go; each is decided on its own.
-    SubmitBatch(Vec<SubmitTask>),
+    /// Items that are decided in order, each on its own.
+    Decide(Batch),
     /// A long poll: answered when something was leased, or empty when `until` has come.
     Poll {
         lease: LeaseTasks,
         until: Time,
     },
-    /// A heartbeat, with what the worker says about its progress.
+    /// Answered when the task meets the condition, or as the task is when `until` has come.
+    Wait {
+        scope: Scope,
+        task: TaskId,
+        condition: WaitCondition,
+        until: Time,
+    },
+    Read(Read),
+}
+
+/// What is decided in one go. Most batches have one item, which takes no allocation.
+pub type Batch = SmallVec<[BatchItem; 1]>;
+/// The answers to a batch, one for each item and in the same order.
+pub type Answers = SmallVec<[Answer; 1]>;
+
+#[derive(Clone, Debug)]
+pub enum BatchItem {
+    Command(Command),
+    /// An extension of a lease, with what the worker says about its progress.
     Heartbeat {
         extend: ExtendLease,
         progress: Option<Progress>,
     },
-    /// Many commands about leases in one go; each is decided on its own, in order.
-    Together(Vec<Step>),
-    Read(Read),
-    /// Answered when the task is as wanted, or as it is when `until` has come.
-    WaitTask {
-        scope: Scope,
-        task: TaskId,
-        wanted: Wanted,
-        until: Time,
-    },
 }
 
 impl Request {
-    /// What it holds of payloads, results and texts; the rest of a request is small.
+    /// A batch of one command.
+    pub fn decide(command: Command) -> Request {
+        Request::Decide(smallvec![BatchItem::Command(command)])
+    }
+
+    /// A batch of one heartbeat.
+    pub fn heartbeat(extend: ExtendLease, progress: Option<Progress>) -> Request {
+        Request::Decide(smallvec![BatchItem::Heartbeat { extend, progress }])
+    }
+
+    /// The command of a batch that has one item.
+    pub fn command(&self) -> Option<&Command> {
+        match self {
+            Request::Decide(batch) => match &batch[..] {
+                [BatchItem::Command(command)] => Some(command),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The bytes of payloads, results and texts; the rest of a request is small.
     pub fn bytes(&self) -> usize {
         match self {
-            Request::Decide(command) => bytes(command),
-            Request::Heartbeat { progress, .. } => text_bytes(progress),
-            Request::Together(steps) => steps.iter().map(Step::bytes).sum(),
-            Request::SubmitBatch(tasks) => tasks.iter().map(|task| task.payload.len()).sum(),
+            Request::Decide(batch) => batch.iter().map(BatchItem::bytes).sum(),
             _ => 0,
         }
     }
 }
 
-/// One of many that are decided in one go.
-#[derive(Clone, Debug)]
-pub enum Step {
-    Decide(Command),
-    Heartbeat { extend: ExtendLease, progress: Option<Progress> },
-}
-
-impl Step {
+impl BatchItem {
     fn bytes(&self) -> usize {
         match self {
-            Step::Decide(command) => bytes(command),
-            Step::Heartbeat { progress, .. } => text_bytes(progress),
+            BatchItem::Command(Command::SubmitTask(task)) => task.payload.len(),
+            BatchItem::Command(Command::ReportCompletion(report)) => report.result.len(),
+            BatchItem::Command(Command::ReportFailure(report)) => report.error.message.len(),
+            BatchItem::Command(_) => 0,
+            BatchItem::Heartbeat { progress, .. } => {
+                let text = progress.as_ref().and_then(|progress| progress.message.as_ref());
+                text.map_or(0, |text| text.len())
+            }
         }
     }
-}
-
-fn bytes(command: &Command) -> usize {
-    match command {
-        Command::SubmitTask(task) => task.payload.len(),
-        Command::ReportCompletion(report) => report.result.len(),
-        Command::ReportFailure(report) => report.error.message.len(),
-        _ => 0,
-    }
-}
-
-fn text_bytes(progress: &Option<Progress>) -> usize {
-    progress.as_ref().and_then(|progress| progress.message.as_ref()).map_or(0, |text| text.len())
 }
 
 #[derive(Clone, Debug)]
@@ -115,7 +126,7 @@ pub enum Read {
 
 /// What a waiter waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WaitCondition {
     Final,
     /// The same, for the server's own sake: about one wait for each task that is not over. These leave the places of
     /// clients who wait alone.
@@ -134,8 +145,8 @@ pub struct Progress {
 
 #[derive(Clone, Debug)]
 pub enum Reply {
-    Answer(Answer),
-    Batch(Vec<SubmitAnswer>),
+    Decided(Answers),
+    Leased(Vec<Grant>),
     Task(Option<Box<TaskDetail>>),
     List(ListPage),
     Queue(Option<Box<QueueView>>),
@@ -144,7 +155,6 @@ pub enum Reply {
     Leases(Vec<HeldLease>),
     ScopesWith(Vec<Scope>),
     PushTargets(Vec<(Arc<QueueKey>, Arc<PushTarget>)>),
-    Together(Vec<Answer>),
     TokenKey(Option<TokenKey>),
     Status(Status),
     Depths(Vec<Depth>),
@@ -152,22 +162,35 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Whether it says no more than that nothing was decided.
+    /// The reply to a batch of one item.
+    pub fn decided(answer: Answer) -> Reply {
+        Reply::Decided(smallvec![answer])
+    }
+
+    /// The answer to a batch of one item.
+    pub fn answer(&self) -> Option<&Answer> {
+        match self {
+            Reply::Decided(answers) if answers.len() == 1 => answers.first(),
+            _ => None,
+        }
+    }
+
+    /// Whether the reply says no more than that nothing was decided.
     pub fn is_refusal(&self) -> bool {
         match self {
             Reply::Unavailable(_) => true,
-            Reply::Answer(Answer::Submitted(answer)) => no_space(answer),
-            Reply::Answer(Answer::Redriven(answer)) => {
-                matches!(answer, RedriveAnswer::Refused(Refusal::NoSpace))
-            }
-            Reply::Batch(answers) => answers.iter().all(no_space),
+            Reply::Decided(answers) => answers.iter().all(no_space),
             _ => false,
         }
     }
 }
 
-fn no_space(answer: &SubmitAnswer) -> bool {
-    matches!(answer, SubmitAnswer::Refused(Refusal::NoSpace))
+fn no_space(answer: &Answer) -> bool {
+    matches!(
+        answer,
+        Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace))
+            | Answer::Redriven(RedriveAnswer::Refused(Refusal::NoSpace))
+    )
 }
 
 /// A task as people see it: what is recorded, and what its worker said lately.

@@ -12,7 +12,7 @@ use authority::command::{
 };
 use authority::{Answer, Command, Digest, Outcome, Properties, QueueConfig, State, TaskId, TaskState, Time};
 use coordinator::engine::{DiskSpace, Engine, ReplyTo};
-use coordinator::{Read, Reply, Request, Unavailable, Wanted};
+use coordinator::{BatchItem, Read, Reply, Request, Unavailable, WaitCondition};
 use support::{completion, lease, lease_ref, queue, scope, submit};
 
 /// A caller by number, who may hang up.
@@ -34,7 +34,7 @@ fn engine() -> Engine<Caller> {
 }
 
 fn submit_request(task: SubmitTask) -> Request {
-    Request::Decide(Command::SubmitTask(Box::new(task)))
+    Request::decide(Command::SubmitTask(Box::new(task)))
 }
 
 fn poll(worker: &str, until: u64) -> Request {
@@ -42,7 +42,7 @@ fn poll(worker: &str, until: u64) -> Request {
 }
 
 fn complete(report: ReportCompletion) -> Request {
-    Request::Decide(Command::ReportCompletion(report))
+    Request::decide(Command::ReportCompletion(report))
 }
 
 /// Makes everything decided durable.
@@ -63,7 +63,7 @@ fn callers(engine: &mut Engine<Caller>) -> Vec<u32> {
 /// The leases in an answer.
 fn grants(reply: &Reply) -> Vec<Grant> {
     match reply {
-        Reply::Answer(Answer::Leased(grants)) => grants.clone(),
+        Reply::Leased(grants) => grants.clone(),
         other => panic!("not leases: {other:?}"),
     }
 }
@@ -110,9 +110,10 @@ fn a_request_that_is_larger_than_a_batch_is_recorded_in_several() {
     let mut engine = engine();
     let tasks = (1..=16)
         .map(|id| SubmitTask { payload: Arc::from(vec![b'1'; 1 << 20]), ..submit(id, "q") })
-        .collect::<Vec<_>>();
+        .map(|task| BatchItem::Command(Command::SubmitTask(Box::new(task))))
+        .collect();
     engine.receive(submit_request(submit(100, "q")), Time(1), caller(1));
-    engine.receive(Request::SubmitBatch(tasks), Time(1), caller(2));
+    engine.receive(Request::Decide(tasks), Time(1), caller(2));
     let first = engine.take_batch().unwrap();
     assert!(engine.take_batch().is_none(), "at most one batch is unsynced");
     engine.batch_durable(first);
@@ -214,7 +215,7 @@ fn a_delayed_task_is_never_leased_by_a_record_from_before_its_time() {
     engine.receive(poll("w", 9_000), Time(1_040), caller(3));
     sync(&mut engine);
     let granted = answers(&mut engine).into_iter().find_map(|(_, reply)| match reply {
-        Reply::Answer(Answer::Leased(grants)) => grants.first().map(|grant| grant.granted_at),
+        Reply::Leased(grants) => grants.first().map(|grant| grant.granted_at),
         _ => None,
     });
     assert!(granted.is_some_and(|granted| granted >= Time(1_050)), "{granted:?}");
@@ -227,8 +228,8 @@ fn an_answered_wait_wakes_a_poll_whose_task_has_become_ready_meanwhile() {
     engine.receive(poll("w", 9_000), Time(1_010), caller(2));
     sync(&mut engine);
     callers(&mut engine);
-    let (wanted, until) = (Wanted::Final, Time(1_060));
-    let wait = Request::WaitTask { scope: scope(), task: TaskId(99), wanted, until };
+    let (condition, until) = (WaitCondition::Final, Time(1_060));
+    let wait = Request::Wait { scope: scope(), task: TaskId(99), condition, until };
     engine.receive(wait, Time(1_060), caller(3));
     sync(&mut engine);
     assert_eq!(callers(&mut engine), [3, 2]);
@@ -343,11 +344,11 @@ fn d21_a_heartbeat_received_in_time_counts_although_it_is_decided_late() {
     let grant = grants(&answers(&mut engine)[1].1).remove(0);
     // The disk stalled for half a minute past the lease; the heartbeat was received before its end.
     let extend = ExtendLease { lease: lease_ref("w", &grant) };
-    engine.receive(Request::Heartbeat { extend, progress: None }, Time(65_900), caller(3));
+    engine.receive(Request::heartbeat(extend, None), Time(65_900), caller(3));
     engine.tick(Time(96_000));
     sync(&mut engine);
     let (_, reply) = answers(&mut engine).remove(0);
-    assert!(matches!(reply, Reply::Answer(Answer::Extended(ExtendAnswer::Extended { .. }))));
+    assert!(matches!(reply.answer(), Some(Answer::Extended(ExtendAnswer::Extended { .. }))));
     assert_eq!(engine.state().task(TaskId(1)).unwrap().state(), TaskState::Leased);
 }
 
@@ -366,11 +367,10 @@ fn d4_on_a_full_disk_the_running_finish_and_nothing_new_begins() {
     sync(&mut engine);
     let told = answers(&mut engine);
     assert_eq!(told.len(), 2, "the poll waits");
-    assert!(matches!(
-        told[0],
-        (4, Reply::Answer(Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace))))
-    ));
-    assert!(matches!(told[1], (6, Reply::Answer(Answer::Reported(Verdict::Committed(Outcome::Completed))))));
+    let answer = |n: usize| (told[n].0, told[n].1.answer().cloned());
+    let refused = Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace));
+    assert_eq!(answer(0), (4, Some(refused)));
+    assert_eq!(answer(1), (6, Some(Answer::Reported(Verdict::Committed(Outcome::Completed)))));
     engine.set_disk_space(DiskSpace::Nothing);
     engine.receive(complete(completion("w", &grant)), Time(3), caller(7));
     assert!(matches!(answers(&mut engine)[0], (7, Reply::Unavailable(Unavailable::NoSpace))));
@@ -408,10 +408,10 @@ fn s4_16_after_a_restart_the_registry_is_empty_and_leases_are_not() {
     engine.receive(poll("w", 0), Time(1), caller(2));
     let mut state = State::new();
     let batch = engine.take_batch().unwrap();
-    batch.for_each(|_, bytes| {
+    for (_, bytes) in batch.records() {
         let record = ledger::record::decode(bytes).unwrap();
         state.apply(record.at, &record.event).unwrap();
-    });
+    }
     let mut restarted: Engine<Caller> = Engine::new(state, Time::ZERO);
     restarted.receive(Request::Read(Read::Workers(scope())), Time(2), caller(3));
     assert!(matches!(&answers(&mut restarted)[0].1, Reply::Workers(workers) if workers.is_empty()));
@@ -427,7 +427,7 @@ fn progress_is_shown_while_the_lease_lives_and_forgotten_after() {
     let grant = grants(&answers(&mut engine)[1].1).remove(0);
     let progress = coordinator::Progress { percent: Some(45.0), message: None, at: Time::ZERO };
     let extend = ExtendLease { lease: lease_ref("w", &grant) };
-    engine.receive(Request::Heartbeat { extend, progress: Some(progress) }, Time(10), caller(3));
+    engine.receive(Request::heartbeat(extend, Some(progress)), Time(10), caller(3));
     let read = Request::Read(Read::Task { scope: scope(), task: TaskId(1) });
     engine.receive(read.clone(), Time(11), caller(4));
     engine.receive(complete(completion("w", &grant)), Time(12), caller(5));
@@ -448,7 +448,7 @@ fn final_tasks_are_purged_after_their_retention_and_not_before() {
     let mut engine = engine();
     let config = QueueConfig { retention_ms: Some(5_000), ..QueueConfig::default() };
     let configure = Command::ConfigureQueue(ConfigureQueue { queue: queue("q"), config });
-    engine.receive(Request::Decide(configure), Time(0), caller(0));
+    engine.receive(Request::decide(configure), Time(0), caller(0));
     engine.receive(submit_request(submit(1, "q")), Time(0), caller(1));
     engine.receive(poll("w", 0), Time(0), caller(2));
     sync(&mut engine);
@@ -486,6 +486,6 @@ fn at_the_end_nobody_is_left_waiting() {
     let mut told: Vec<_> =
         engine.take_all_waiting().into_iter().map(|(caller, reply)| (caller.0, reply)).collect();
     told.sort_by_key(|(caller, _)| *caller);
-    assert!(matches!(&told[0], (1, Reply::Answer(Answer::Leased(grants))) if grants.is_empty()));
+    assert!(matches!(&told[0], (1, Reply::Leased(grants)) if grants.is_empty()));
     assert!(matches!(told[1], (2, Reply::Unavailable(Unavailable::OutcomeUnknown))));
 }

@@ -2,22 +2,21 @@
 
 mod support;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::command::{Refusal, SubmitAnswer, Verdict};
 use authority::{Outcome, TaskId};
-use coordinator::{Running, Unavailable, start_on};
+use coordinator::{Running, Unavailable};
 use ledger::disk::fake::{Errno, FakeDisk};
 
-use support::{SEGMENT_BYTES, completion, lease, options, scope, submit};
+use support::{SEGMENT_BYTES, completion, lease, scope, start_on, storage_on, submit};
 
 /// Longest wait for something that takes about a second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn start(disk: &FakeDisk) -> Running {
-    start_on(Arc::new(disk.clone()), options(Path::new("unused"))).expect("the coordinator starts")
+    start_on(storage_on(Arc::new(disk.clone())))
 }
 
 /// Asks until the answer is as wanted.

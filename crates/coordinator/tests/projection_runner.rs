@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use coordinator::{HistoryReader, HistoryRecord, Projection, ProjectionRunner};
 use ledger::disk::fake::{FakeDisk, Fate};
-use ledger::file::{BatchBuilder, ClusterId, FileLedger, Options};
-use ledger::{Position, record};
+use ledger::file::{FileLedger, OffsetFiles, Options};
+use ledger::{BatchBuilder, ClusterId, Position, record};
 
 const LAST: u64 = 12;
 
@@ -50,31 +50,32 @@ fn append(ledger: &mut FileLedger, position: u64, name_bytes: usize) {
     let (mut bytes, mut batch) = (Vec::new(), BatchBuilder::new(Position(position)));
     record::encode(authority::Time(position), None, &event, &mut bytes);
     batch.push(&bytes).unwrap();
-    ledger.append(&mut batch.finish(position)).unwrap();
+    ledger.append(&batch.finish(position)).unwrap();
 }
 
-fn follow(places: &FakeDisk, ledger: &FileLedger) -> (ProjectionRunner, Arc<Mutex<Vec<u64>>>) {
+fn follow(offsets_disk: &FakeDisk, ledger: &FileLedger) -> (ProjectionRunner, Arc<Mutex<Vec<u64>>>) {
     let shown = Arc::new(Mutex::new(Vec::new()));
     let projection = Box::new(Notes(shown.clone()));
-    (ProjectionRunner::open(projection, Arc::new(places.clone()), ledger.reader()).unwrap(), shown)
+    let offsets = Arc::new(OffsetFiles::new(Arc::new(offsets_disk.clone())));
+    (ProjectionRunner::open(projection, offsets, Arc::new(ledger.reader())).unwrap(), shown)
 }
 
 #[test]
 fn a_power_cut_at_any_call_leaves_the_old_offset_or_the_new_one() {
     let ledger = written(&FakeDisk::new());
     for call in 0.. {
-        let places = FakeDisk::new();
-        let (mut runner, _) = follow(&places, &ledger);
+        let offsets_disk = FakeDisk::new();
+        let (mut runner, _) = follow(&offsets_disk, &ledger);
         runner.catch_up(Position(5)).unwrap();
         runner.save().unwrap();
         runner.catch_up(Position(9)).unwrap();
-        places.heal();
-        places.halt_after(call);
+        offsets_disk.heal();
+        offsets_disk.halt_after(call);
         let saved = runner.save();
-        let calls = places.calls();
-        places.heal();
+        let calls = offsets_disk.calls();
+        offsets_disk.heal();
         for fate in [Fate::Kept, Fate::Lost, Fate::Torn(1), Fate::Torn(2), Fate::Garbage] {
-            let after = places.crash(&vec![fate; places.unsynced().len()]);
+            let after = offsets_disk.crash(&vec![fate; offsets_disk.unsynced().len()]);
             let (mut again, shown) = follow(&after, &ledger);
             let place = again.applied_up_to().0;
             assert!(place == 9 || (place == 5 && saved.is_err()), "call {call}, {fate:?}: {place}");
@@ -116,9 +117,9 @@ fn a_projection_that_is_new_on_a_trimmed_ledger_begins_with_the_oldest_record() 
 
 #[test]
 fn what_a_projection_has_not_seen_is_not_trimmed() {
-    let (disk, places) = (FakeDisk::new(), FakeDisk::new());
+    let (disk, offsets_disk) = (FakeDisk::new(), FakeDisk::new());
     let mut ledger = written(&disk);
-    let (mut runner, _) = follow(&places, &ledger);
+    let (mut runner, _) = follow(&offsets_disk, &ledger);
     let next = fill_and_trim(&mut ledger);
     assert_eq!(ledger.reader().first(), Position(1), "nothing was seen yet");
     runner.catch_up(Position(next - 1)).unwrap();

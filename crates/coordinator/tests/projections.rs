@@ -4,8 +4,8 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use coordinator::{HistoryReader, HistoryRecord, Projection};
-use support::{options, submit};
+use coordinator::{HistoryReader, HistoryRecord, Options, Projection};
+use support::{storage, submit};
 
 /// Writes down the positions it was shown, and fails when it is told to.
 struct Recorder {
@@ -35,9 +35,9 @@ async fn run(
     fail_once_at: Option<u64>,
 ) -> (Vec<u64>, u64) {
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let mut with_projection = options(directory);
-    with_projection.projections.push(Box::new(Recorder { seen: seen.clone(), fail_once_at }));
-    let running = coordinator::start(with_projection).unwrap();
+    let mut options = Options::default();
+    options.projections.push(Box::new(Recorder { seen: seen.clone(), fail_once_at }));
+    let running = coordinator::start(storage(directory), options).unwrap();
     for id in ids {
         running.handle.submit(submit(id, "q")).await.unwrap();
     }

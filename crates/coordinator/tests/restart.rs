@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use authority::command::{SubmitAnswer, Verdict};
 use authority::{Outcome, Rejection, TaskId, TaskOptions, TaskState};
-use coordinator::Wanted;
+use coordinator::WaitCondition;
+use ledger::file;
 use support::{completion, lease, scope, start, submit};
 
 const NO_WAIT: Duration = Duration::ZERO;
@@ -74,7 +75,8 @@ async fn a_waiter_wakes_when_its_task_is_final() {
     running.handle.submit(submit(1, "q")).await.unwrap();
     let grant = running.handle.lease(lease("w", "q"), NO_WAIT).await.unwrap().remove(0);
     let handle = running.handle.clone();
-    let waiter = tokio::spawn(async move { handle.wait_task(scope(), TaskId(1), Wanted::Final, LONG).await });
+    let waiter =
+        tokio::spawn(async move { handle.wait_task(scope(), TaskId(1), WaitCondition::Final, LONG).await });
     running.handle.complete(completion("w", &grant)).await.unwrap();
     let task = waiter.await.unwrap().unwrap().unwrap().view.task;
     assert_eq!(task.state(), TaskState::Completed);
@@ -129,7 +131,7 @@ async fn s4_35_leases_that_ran_out_meanwhile_expire_before_anything_is_served() 
 async fn p10_a_second_coordinator_on_the_same_directory_refuses_to_start() {
     let dir = tempfile::tempdir().unwrap();
     let first = start(dir.path());
-    let second = coordinator::start(support::options(dir.path()));
+    let second = file::open_data_dir(dir.path(), support::ledger_options());
     assert!(second.err().unwrap().to_string().contains("in use"));
     first.stop().await.unwrap();
     start(dir.path()).stop().await.unwrap();

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{State, TaskId};
+use coordinator::Options;
+use history::verify::verify_files;
 use ledger::Recovery;
 use ledger::digest::state_digest;
 use ledger::file::{FileLedger, Inspection};
-use ledger::time_travel::verify;
-use support::{completion, lease, options, submit};
+use support::{completion, lease, ledger_options, storage, submit};
 
 fn ledger(directory: &std::path::Path) -> FileLedger {
-    FileLedger::open_dir(&directory.join("ledger"), options(directory).ledger).unwrap().0
+    FileLedger::open_dir(&directory.join("ledger"), ledger_options()).unwrap().0
 }
 
 /// Replays a whole ledger without its snapshots.
@@ -31,9 +32,8 @@ fn count_snapshots(directory: &std::path::Path) -> usize {
 #[tokio::test]
 async fn a_restart_from_a_snapshot_taken_under_load_equals_a_full_replay() {
     let dir = tempfile::tempdir().unwrap();
-    let mut small = options(dir.path());
-    small.snapshot_after_bytes = 20_000;
-    let running = coordinator::start(small).unwrap();
+    let small = Options { snapshot_after_bytes: 20_000, ..Options::default() };
+    let running = coordinator::start(storage(dir.path()), small).unwrap();
     let payload: Arc<[u8]> = Arc::from(vec![b'1'; 500]);
     for id in 1..=400_u128 {
         let mut task = submit(id, "q");
@@ -49,7 +49,7 @@ async fn a_restart_from_a_snapshot_taken_under_load_equals_a_full_replay() {
     running.stop().await.unwrap();
     assert!(count_snapshots(dir.path()) > 0, "snapshots were taken");
 
-    let again = coordinator::start(options(dir.path())).unwrap();
+    let again = support::start(dir.path());
     assert!(again.report.snapshot.is_some(), "the restart used a snapshot");
     assert!(again.report.replayed < 600, "and replayed only what came after it began");
     assert_eq!(again.report.tasks, 400);
@@ -64,7 +64,7 @@ async fn a_restart_from_a_snapshot_taken_under_load_equals_a_full_replay() {
     assert_eq!(state_digest(&restored), state_digest(&replayed));
 
     let inspection = Inspection::open_dir(&dir.path().join("ledger")).unwrap();
-    let report = verify(&inspection, &mut |_| {}).unwrap();
+    let report = verify_files(&inspection, &mut |_| {}).unwrap().content;
     assert_eq!(report.findings, []);
     assert!(report.snapshots.iter().all(|snapshot| snapshot.is_proven), "{:?}", report.snapshots);
     assert_eq!(report.digest, Some(state_digest(&replayed)));

@@ -3,15 +3,14 @@
 
 mod support;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use authority::command::{CancelTask, ExtendAnswer, ExtendLease, Refusal, SubmitAnswer};
 use authority::{TaskId, TaskOptions};
-use coordinator::{Running, Unavailable, start_on};
+use coordinator::{Running, Unavailable};
 use support::stalling_disk::StallingDisk;
-use support::{lease, lease_ref, options, scope, submit};
+use support::{lease, lease_ref, scope, start_on, storage_on, submit};
 use tokio::time::timeout;
 
 /// Longest wait for what takes a moment.
@@ -22,8 +21,7 @@ const LONG: Duration = Duration::from_secs(30);
 
 /// Starts, and waits until the reserve segment is there and nothing but calls wakes the coordinator.
 async fn start(disk: &StallingDisk) -> Running {
-    let running =
-        start_on(Arc::new(disk.clone()), options(Path::new("unused"))).expect("the coordinator starts");
+    let running = start_on(storage_on(Arc::new(disk.clone())));
     while !disk.inner.names().iter().any(|name| name == "reserve") {
         tokio::task::yield_now().await;
     }
@@ -148,8 +146,7 @@ async fn when_the_thread_that_owns_the_ledger_dies_the_coordinator_ends_and_ever
 async fn d4_while_a_batch_waits_for_space_new_work_is_refused_and_a_stop_does_not_wait() {
     let disk = StallingDisk::default();
     disk.hold_reserve(true);
-    let running =
-        start_on(Arc::new(disk.clone()), options(Path::new("unused"))).expect("the coordinator starts");
+    let running = start_on(storage_on(Arc::new(disk.clone())));
     disk.inner.set_capacity(Some(disk.inner.used_bytes()));
     let mut calls = Vec::new();
     for id in 1..=60 {

@@ -1,41 +1,104 @@
-//! What a home for the ledger must do, whatever it is made of.
+//! The traits that a storage backend implements. Everything outside of a backend's own folder depends only on them.
+//!
+//! `tests/backend/` checks every backend against the same suite.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use crate::{
-    Position,
-    file::{
-        AppendError, Batch, Error, FileLedger, ReplayError, SnapshotError, SnapshotReader, SnapshotWriter,
-    },
-};
+use authority::Time;
 
-/// An append-only log of records at consecutive positions, with one writer at a time.
+use crate::{AppendError, Batch, Error, Position, SnapshotError};
+
+/// An append-only log of records at consecutive positions, with one writer at a time. Calls block.
 pub trait Ledger: Send {
     /// The position that the next batch must start with.
     fn next(&self) -> Position;
 
-    /// Makes a batch durable at exactly the position it was built for, or refuses it as fenced when that
-    /// position is taken.
-    fn append(&mut self, batch: &mut Batch) -> Result<(), AppendError>;
-
-    /// Calls `visit` with every durable record at or after `from`, in order, until it breaks.
-    fn read(
-        &self,
-        from: Position,
-        visit: &mut dyn FnMut(Position, &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error>;
+    /// Makes a batch durable at exactly its position, or refuses the batch as fenced when that position is taken.
+    fn append(&mut self, batch: &Batch) -> Result<(), AppendError>;
 
     /// Starts a snapshot that holds at least the effects of every record up to `begin`.
     fn begin_snapshot(&self, begin: Position) -> Result<Box<dyn SnapshotSink>, SnapshotError>;
 
-    /// The newest usable snapshot, if there is one.
-    fn load_snapshot(&self) -> Result<Option<Box<dyn SnapshotSource>>, Error>;
+    /// Reads beside the writer.
+    fn reader(&self) -> Arc<dyn Reader>;
+
+    /// Reads all durable records from `from` on for a recovery, with every check that the backend has.
+    fn replay(&self, from: Position, visit: &mut Visit<'_>) -> Result<(), Error> {
+        self.reader().read(from, Position(u64::MAX), visit)
+    }
+
+    /// How much more can be stored.
+    fn space(&self) -> DiskSpace {
+        DiskSpace::Plenty
+    }
+
+    /// Whether [`Self::space`] is reliable. While it is not, a job decides how much space there is, and an append is
+    /// better acknowledged after that job.
+    fn is_space_known(&self) -> bool {
+        true
+    }
+
+    /// Maintenance that is due now, such as trimming or reserving space, to be run on a background thread. Called
+    /// until it returns `None`: after a start, an append and a snapshot, and now and then while space is short.
+    fn tend(&mut self, _now: Time) -> Option<Job> {
+        None
+    }
 }
 
-/// A snapshot that is being stored. Dropping it abandons it.
+/// Receives records in order, until it breaks.
+pub type Visit<'a> = dyn FnMut(Position, &[u8]) -> ControlFlow<()> + 'a;
+
+/// Reads a ledger beside its writer, or without one. Only durable records are visible.
+pub trait Reader: Send + Sync {
+    /// The first position that is still kept; 1 when nothing was trimmed.
+    fn first(&self) -> Result<Position, Error>;
+
+    /// The position after the last durable record.
+    fn next(&self) -> Result<Position, Error>;
+
+    /// One record; `None` when it was trimmed.
+    fn record(&self, position: Position) -> Result<Option<Vec<u8>>, Error>;
+
+    /// Visits the records from `from` up to and including `to`, or up to the end where that is earlier. A trimmed
+    /// `from` is an error of the kind `Trimmed`.
+    fn read(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<(), Error>;
+
+    /// A kept position such that every record before it was made before `time`. Searches by time start here.
+    fn seek(&self, _time: Time) -> Result<Position, Error> {
+        self.first()
+    }
+
+    /// The snapshots, oldest first.
+    fn snapshots(&self) -> Result<Vec<SnapshotInfo>, Error>;
+
+    fn load_snapshot(&self, info: &SnapshotInfo) -> Result<Box<dyn SnapshotSource>, Error>;
+
+    /// Keeps every record from `from` on from being trimmed, as long as the hold lives.
+    fn hold(&self, name: &str, from: Position) -> Result<Box<dyn Hold>, Error>;
+}
+
+/// Protects records from being trimmed until it is dropped.
+pub trait Hold: Send {
+    /// Releases all records before `from`.
+    fn advance(&self, from: Position) -> Result<(), Error>;
+}
+
+/// The part of the log that a snapshot stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotInfo {
+    /// Every block contains the effects of all records up to here; replay starts after it.
+    pub begin: Position,
+    /// No block contains the effect of a record after this position.
+    pub end: Position,
+    /// The backend's name of the snapshot.
+    pub name: String,
+}
+
+/// A snapshot that is being stored. Dropping it abandons the snapshot.
 pub trait SnapshotSink: Send {
     fn write_block(&mut self, block: &[u8]) -> Result<(), SnapshotError>;
-    /// `end` is the last position whose effect any block may hold.
+    /// Completes the snapshot. `end` is the last position whose effect any block may hold; it must be durable.
     fn finish(self: Box<Self>, end: Position) -> Result<(), SnapshotError>;
 }
 
@@ -48,59 +111,38 @@ pub trait SnapshotSource: Send {
     fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, Error>;
 }
 
-impl Ledger for FileLedger {
-    fn next(&self) -> Position {
-        FileLedger::next(self)
-    }
+/// Stores how far each projection has applied the ledger.
+pub trait ProjectionOffsets: Send + Sync {
+    /// The last position that the projection has applied; `None` when nothing was ever saved.
+    fn load(&self, projection: &str) -> Result<Option<Position>, Error>;
+    /// Makes the offset durable. A crash leaves the old offset or the new one.
+    fn save(&self, projection: &str, applied_up_to: Position) -> Result<(), Error>;
+}
 
-    fn append(&mut self, batch: &mut Batch) -> Result<(), AppendError> {
-        FileLedger::append(self, batch)
-    }
+/// How much more can be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskSpace {
+    Plenty,
+    /// Running work may finish; no new work begins.
+    FinishOnly,
+    Nothing,
+}
 
-    fn read(
-        &self,
-        from: Position,
-        visit: &mut dyn FnMut(Position, &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        let visited = self.replay(from, |position, record| match visit(position, record) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(()),
-        });
-        match visited {
-            Ok(()) | Err(ReplayError::Visit(..)) => Ok(()),
-            Err(ReplayError::Ledger(error)) => Err(error),
-        }
-    }
+/// Maintenance for a background thread. Blocks while it runs, and holds nothing that an append needs.
+pub struct Job {
+    /// The name for the thread.
+    pub name: &'static str,
+    pub run: Box<dyn FnOnce() + Send>,
+}
 
-    fn begin_snapshot(&self, begin: Position) -> Result<Box<dyn SnapshotSink>, SnapshotError> {
-        Ok(Box::new(FileLedger::begin_snapshot(self, begin)?))
-    }
-
-    fn load_snapshot(&self) -> Result<Option<Box<dyn SnapshotSource>>, Error> {
-        Ok(FileLedger::load_snapshot(self)?.map(|reader| Box::new(reader) as Box<dyn SnapshotSource>))
+impl Job {
+    pub fn new(name: &'static str, run: impl FnOnce() + Send + 'static) -> Job {
+        Job { name, run: Box::new(run) }
     }
 }
 
-impl SnapshotSink for SnapshotWriter {
-    fn write_block(&mut self, block: &[u8]) -> Result<(), SnapshotError> {
-        SnapshotWriter::write_block(self, block)
-    }
-
-    fn finish(self: Box<Self>, end: Position) -> Result<(), SnapshotError> {
-        SnapshotWriter::finish(*self, end).map(|_| ())
-    }
-}
-
-impl SnapshotSource for SnapshotReader {
-    fn begin(&self) -> Position {
-        SnapshotReader::begin(self)
-    }
-
-    fn end(&self) -> Position {
-        SnapshotReader::end(self)
-    }
-
-    fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, Error> {
-        SnapshotReader::next_block(self, block)
-    }
+/// A ledger that a backend has opened, and the projection offsets beside it.
+pub struct Storage {
+    pub ledger: Box<dyn Ledger>,
+    pub offsets: Arc<dyn ProjectionOffsets>,
 }

@@ -1,20 +1,28 @@
-//! The append-only log that makes the authority's decisions true.
+//! The append-only log that makes the authority's decisions durable.
 //!
-//! A record is durable when [`Ledger::append`] returns, and never before. To this crate's file layer a
-//! record is opaque bytes at a position; positions start at 1 and have no gaps.
-//! The layout on disk is drawn to the byte in `docs/format.md`.
+//! A record is durable when [`Ledger::append`] returns, and never before. To a storage backend a record is opaque
+//! bytes at a position; positions start at 1 and have no gaps. The traits in `ledger.rs` are all that a user of this
+//! crate needs to know of a backend. `docs/format.md` describes the files of the `file` backend to the byte.
 
+mod batch;
+mod cluster_id;
 pub mod digest;
 pub mod disk;
-pub mod explain;
+mod error;
 pub mod file;
 mod history_record;
 mod ledger;
+pub mod memory;
 pub mod record;
 mod recovery;
-pub mod time_travel;
 
 pub use authority::Position;
+pub use batch::{Batch, BatchBuilder, BatchFull, MAX_BATCH_BYTES};
+pub use cluster_id::ClusterId;
+pub use error::{AppendError, Error, ErrorKind, Refusal, SnapshotError};
 pub use history_record::HistoryRecord;
-pub use ledger::{Ledger, SnapshotSink, SnapshotSource};
+pub use ledger::{
+    DiskSpace, Hold, Job, Ledger, ProjectionOffsets, Reader, SnapshotInfo, SnapshotSink, SnapshotSource,
+    Storage, Visit,
+};
 pub use recovery::{Recovery, RecoveryError};

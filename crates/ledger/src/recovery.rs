@@ -3,18 +3,20 @@
 //! The one way in which records become state, for a start, for offline tools and for tests. It knows nothing of
 //! where the bytes come from, so whoever reads decides how far to go.
 
+use std::ops::ControlFlow;
+
 use authority::{InvalidTransition, Position, State};
 
-use crate::file;
 use crate::record::snapshot::{LoadError, Loader};
 use crate::record::{self, DecodeError, Record};
-use crate::{Ledger, SnapshotSource};
+use crate::{Error, Ledger, SnapshotSource};
 
 /// A state that is being put together.
 #[derive(Debug, Default)]
 pub struct Recovery {
     state: State,
     reader: record::Reader,
+    blocks: u64,
     records: u64,
     bytes: u64,
 }
@@ -23,7 +25,7 @@ pub struct Recovery {
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
     #[error(transparent)]
-    Ledger(#[from] file::Error),
+    Ledger(#[from] Error),
     #[error("the ledger holds a record that does not fit and may have been tampered with: {0}")]
     InvalidTransition(#[from] InvalidTransition),
     #[error("the record at position {0} cannot be read: {1}")]
@@ -44,29 +46,32 @@ impl Recovery {
     pub fn from_snapshot(snapshot: &mut dyn SnapshotSource) -> Result<Recovery, RecoveryError> {
         let mut loader = Loader::new();
         let mut block = Vec::new();
+        let mut blocks = 0;
         while snapshot.next_block(&mut block)? {
             loader.block(&block)?;
+            blocks += 1;
         }
         let state = loader.finish(snapshot.end())?;
         if state.position() != snapshot.begin() {
             let (expected, found) = (snapshot.begin(), state.position());
             return Err(RecoveryError::Gap { expected, found });
         }
-        Ok(Recovery { state, ..Recovery::default() })
+        Ok(Recovery { state, blocks, ..Recovery::default() })
     }
 
     /// Restores the newest state of a ledger: its newest snapshot, if it has one, and all records after that.
     pub fn newest(ledger: &dyn Ledger) -> Result<Recovery, RecoveryError> {
-        let mut recovery = match ledger.load_snapshot()? {
-            Some(mut snapshot) => Recovery::from_snapshot(&mut *snapshot)?,
+        let reader = ledger.reader();
+        let mut recovery = match reader.snapshots()?.last() {
+            Some(newest) => Recovery::from_snapshot(&mut *reader.load_snapshot(newest)?)?,
             None => Recovery::new(),
         };
         let mut failed = Ok(());
-        ledger.read(recovery.next(), &mut |position, bytes| match recovery.apply(position, bytes) {
-            Ok(_) => std::ops::ControlFlow::Continue(()),
+        ledger.replay(recovery.next(), &mut |position, bytes| match recovery.apply(position, bytes) {
+            Ok(_) => ControlFlow::Continue(()),
             Err(error) => {
                 failed = Err(error);
-                std::ops::ControlFlow::Break(())
+                ControlFlow::Break(())
             }
         })?;
         failed.map(|()| recovery)
@@ -101,6 +106,11 @@ impl Recovery {
 
     pub fn into_state(self) -> State {
         self.state
+    }
+
+    /// The number of snapshot blocks that were loaded.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
     }
 
     /// How many records were applied.

@@ -6,8 +6,8 @@
 use std::{fs, path::Path};
 
 use ledger::{
-    Position,
-    file::{BatchBuilder, ClusterId, FileLedger, Options},
+    BatchBuilder, ClusterId, Position,
+    file::{FileLedger, Options},
 };
 
 const CLUSTER: ClusterId = ClusterId(*b"version 1 format");
@@ -28,15 +28,14 @@ fn write_history(path: &Path) {
     let (mut ledger, _) = FileLedger::open_dir(path, options()).expect("made");
     for count in [1, 2, 0, 3, 4, 5, 0, 6] {
         if ledger.next() == Position(7) {
-            let reserved = ledger.reserve_job().expect("none yet").run();
-            ledger.reserve_done(reserved);
+            ledger.reserve_job().expect("none yet").run().expect("there is space");
         }
         let mut builder = BatchBuilder::new(ledger.next());
         for _ in 0..count {
             builder.push(&record(builder.next().0)).expect("fits");
         }
         let time_ms = 1_700_000_000_000 + builder.first().0;
-        ledger.append(&mut builder.finish(time_ms)).expect("the disk works");
+        ledger.append(&builder.finish(time_ms)).expect("the disk works");
         if ledger.next() == Position(SNAPSHOT_END + 1) {
             let mut writer = ledger.begin_snapshot(Position(SNAPSHOT_BEGIN)).expect("begun");
             for block in [b"first block".as_slice(), b"", &[0; 1000]] {
@@ -105,7 +104,7 @@ fn assert_can_be_read(version: &str) {
 
     let mut builder = BatchBuilder::new(ledger.next());
     builder.push(b"and on").expect("fits");
-    ledger.append(&mut builder.finish(0)).expect("it can be continued");
+    ledger.append(&builder.finish(0)).expect("it can be continued");
 }
 
 /// Whoever changes a byte of the format on purpose raises `FORMAT_VERSION` and adds a fixture.

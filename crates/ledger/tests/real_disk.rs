@@ -7,11 +7,8 @@ use std::{
 };
 
 use ledger::{
-    Position,
-    file::{
-        BatchBuilder, ClusterId, Error, FileLedger, Options, Reader, ReserveJob, SnapshotReader,
-        SnapshotWriter, TrimJob,
-    },
+    BatchBuilder, ClusterId, Position,
+    file::{Error, FileLedger, FileReader, Options, ReserveJob, SnapshotReader, SnapshotWriter, TrimJob},
 };
 
 const CLUSTER: ClusterId = ClusterId([3; 16]);
@@ -34,7 +31,7 @@ fn append(ledger: &mut FileLedger, count: u64) {
     for _ in 0..count {
         builder.push(&record(builder.next().0)).expect("fits");
     }
-    ledger.append(&mut builder.finish(0)).expect("the disk works");
+    ledger.append(&builder.finish(0)).expect("the disk works");
 }
 
 fn check_all(ledger: &FileLedger, from: u64, count: u64) {
@@ -144,7 +141,7 @@ fn what_runs_elsewhere_can_be_sent_there() {
     send::<TrimJob>();
     send::<SnapshotWriter>();
     send::<SnapshotReader>();
-    share::<Reader>();
+    share::<FileReader>();
 }
 
 /// The writer, readers, snapshots, the reserve and trimming, all at the same time.
@@ -183,7 +180,7 @@ fn jobs_and_readers_run_beside_the_writer() {
                 reserving = Some(scope.spawn(|| job.run()));
             }
             if let Some(job) = reserving.take_if(|job| job.is_finished()) {
-                ledger.reserve_done(job.join().expect("no panic"));
+                job.join().expect("no panic").expect("there is space");
             }
             if snapshotting.as_ref().is_none_or(|job| job.is_finished()) {
                 let end = Position(ledger.next().0 - 1);

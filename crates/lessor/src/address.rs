@@ -1,22 +1,22 @@
-//! Where to listen, as people write it.
+//! Parses listen addresses.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// Reads an address and a port. A name would have to be looked up and may mean several, so only the one that everybody
-/// uses is known.
+/// Parses an IP address and a port. A host name would need a lookup and may have several addresses, so only `localhost`
+/// is accepted.
 pub fn parse(text: &str) -> Result<SocketAddr, String> {
     let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     local.as_deref().unwrap_or(text).parse().map_err(|_| {
-        "it must be an IP address and a port, such as 127.0.0.1:8980, or [::]:8980 for all addresses"
+        "an address is an IP address and a port, such as 127.0.0.1:8980, or [::]:8980 for all addresses"
             .to_owned()
     })
 }
 
-/// The same in a file.
-pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
-    parse(&String::deserialize(from)?).map_err(de::Error::custom)
+/// Deserializes an address of a configuration file.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_one_that_is() {
+    fn a_bad_address_is_refused_with_an_example() {
         for text in ["", "nowhere", ":8980", "localhost", "localhost:", "127.0.0.1", "example.com:8980"] {
             assert!(parse(text).unwrap_err().contains("127.0.0.1:8980"), "{text}");
         }

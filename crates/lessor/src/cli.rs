@@ -1,9 +1,9 @@
-//! The command line.
+//! Defines the command line.
 
 use clap::{Parser, Subcommand};
 
 use crate::client::{queue, submit, task};
-use crate::{bench, check_config, conformance, log, run, serve, up, worker};
+use crate::{check_config, conformance, log, run, serve, up, worker};
 
 /// Leases work to workers that may crash, stall, repeat themselves or lie, and accepts exactly one outcome for each
 /// task.
@@ -16,26 +16,26 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Start everything embedded, on one port, with its data in one directory
+    /// Start everything in one process: one port, one data directory
     Up(up::Options),
-    /// Start as a service, with everything that can be set in a file
+    /// Start as a service, configured by a file
     Serve(serve::Options),
-    /// Check a configuration file, and show what it comes to
+    /// Validate a configuration file and print the settings in effect
     CheckConfig(check_config::Options),
     /// Run actions for a coordinator
     Worker(worker::Options),
-    /// Run a command elsewhere as if it ran here: inputs go there, output and files come back
+    /// Run a command remotely as if it ran here: upload its inputs, download its output and files
     Run(Box<run::Options>),
     /// Submit a task, or many from a file
     Submit(Box<submit::Options>),
-    /// Look at tasks, cancel them, do them again
+    /// Show, cancel and redrive tasks
     Task(task::Options),
-    /// Look at queues and configure them
+    /// Show and configure queues
     Queue(queue::Options),
-    /// Read the ledger itself: check it, print it, ask it about the past
+    /// Read the ledger offline: verify it, print it, explain the past
     Log(log::Options),
-    /// Measure how fast it is here, next to what this machine can do
+    /// Run benchmarks, next to the limits of this machine
     Bench(bench::Options),
-    /// Check whether a coordinator keeps a contract, requirement by requirement
+    /// Check whether a coordinator conforms to a contract, requirement by requirement
     Conformance(conformance::Options),
 }

@@ -1,4 +1,4 @@
-//! `lessor conformance`: whether a coordinator keeps a contract, requirement by requirement.
+//! `lessor conformance`: checks whether a coordinator conforms to a contract, requirement by requirement.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::exit;
     lessor conformance --url http://coordinator:8980 --contract native,grpc --json\n  \
     lessor conformance --contract callback --only S1-22,S1-31\n  \
     lessor conformance --contract reapi --url grpc://executor:8980 --instance main\n  lessor conformance --list --contract grpc\n\n\
-    The coordinator need not be Lessor, and need not be empty: all queues of a run have names of their own. They are \
-    left behind, without push targets.\n\n\
-    Where a contract has no way to submit a task, to configure a queue, to cancel or to look at a task, the native \
-    endpoints are the operator's side: POST /v1/tasks, GET /v1/tasks/{taskId} with waitMs and its history, \
+    The coordinator need not be Lessor and need not be empty: all queues of a run have unique names. The queues \
+    remain after the run, without push targets.\n\n\
+    If a contract cannot submit, cancel or show a task, or configure a queue, the suite uses the native \
+    endpoints: POST /v1/tasks, GET /v1/tasks/{taskId} with waitMs and its history, \
     POST /v1/tasks/{taskId}/cancel, PUT /v1/queues/{name}, GET /v1/workers.\n\n\
-    For the contract callback the suite is the push target: it listens at --push-listen, and the coordinator must be \
-    able to reach it, and be willing to: `lessor up --allow-private-push-targets`.\n\n\
-    Exit codes: 0 nothing failed, 1 something failed or nothing answers, 2 the command was not understood.")]
+    For the contract callback the suite is the push target. It listens at --push-listen, and the coordinator must be \
+    able and allowed to reach it: `lessor up --allow-private-push-targets`.\n\n\
+    Exit codes: 0 no check failed, 1 a check failed or no server answers, 2 the command line is not valid.")]
 pub struct Options {
     /// The contracts to check: native, claim, callback, grpc, reapi
     #[arg(long, value_name = "CONTRACT", value_delimiter = ',', required_unless_present = "list")]
@@ -39,11 +39,11 @@ pub struct Options {
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Show the checks, of all contracts if none is named, and what cannot be checked from outside, without a server
+    /// List the checks, and the requirements that cannot be checked from outside, without a server; of all contracts by default
     #[arg(long)]
     list: bool,
 
-    /// One JSON object a line instead of a table
+    /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
 
@@ -69,20 +69,20 @@ pub struct Options {
     #[arg(long, value_name = "NAME", default_value = "")]
     instance: String,
 
-    /// What the names of all queues and workers of the run begin with
+    /// The prefix of the names of all queues and workers of the run
     #[arg(long, value_name = "TEXT", default_value = "conformance")]
     queue_prefix: String,
 
-    /// Where to listen for the tasks that are pushed
+    /// The address on which the suite receives pushed tasks
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     push_listen: String,
 
-    /// Where the coordinator reaches that; by default http:// and the address
+    /// The URL at which the coordinator reaches that address [default: http:// and the address]
     #[arg(long, value_name = "URL")]
     push_url: Option<String>,
 }
 
-/// Clients of the Remote Execution API write `grpc://` for what is HTTP/2 without TLS.
+/// Clients of the Remote Execution API write `grpc://` for HTTP/2 without TLS.
 fn parse_subject_url(text: &str) -> Result<Url, String> {
     match text.strip_prefix("grpc://") {
         Some(rest) => parse_url(&format!("http://{rest}")),
@@ -117,7 +117,7 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
     let subject = Arc::new(subject.await.context("nothing was checked")?);
     let mut failed = 0;
     for (contract, checks) in chosen {
-        failed += look(&mut output, &subject, contract, checks, options.json).await?;
+        failed += run_contract(&mut output, &subject, contract, checks, options.json).await?;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
@@ -129,13 +129,13 @@ impl Options {
 }
 
 fn list(output: &mut Output, contract: Contract, checks: &[&Check], options: &Options) -> Result<()> {
-    let unseen = contract.unobservable().iter().filter(|_| options.only.is_empty());
+    let unobservable = contract.unobservable().iter().filter(|_| options.only.is_empty());
     if options.json {
         for check in checks {
             output
                 .line(json!({"contract": contract.name(), "numbers": check.numbers, "check": check.says}))?;
         }
-        for (number, why) in unseen {
+        for (number, why) in unobservable {
             output.line(json!({"contract": contract.name(), "numbers": [number], "unobservable": why}))?;
         }
         return Ok(());
@@ -145,14 +145,14 @@ fn list(output: &mut Output, contract: Contract, checks: &[&Check], options: &Op
     for check in checks {
         output.line(format_args!("{:<1$}  {2}", numbers(check), layout.numbers, check.says))?;
     }
-    for (number, why) in unseen {
+    for (number, why) in unobservable {
         output.line(format_args!("{number:<0$}  not observable: {why}", layout.numbers))?;
     }
     Ok(())
 }
 
-/// Runs the checks of one contract and tells of each as it ends; how many failed.
-async fn look(
+/// Runs the checks of one contract and prints each outcome; returns how many failed.
+async fn run_contract(
     output: &mut Output,
     subject: &Arc<Subject>,
     contract: Contract,
@@ -173,7 +173,7 @@ async fn look(
     });
     let outcomes = outcomes.await;
     written?;
-    let count = |word: &str| outcomes.iter().filter(|outcome| self::word(outcome).0 == word).count();
+    let count = |label: &str| outcomes.iter().filter(|outcome| self::label(outcome).0 == label).count();
     let (passed, failed, skipped) = (count("PASS"), count("FAIL"), count("SKIP"));
     let ms = start.elapsed().as_millis();
     if as_json {
@@ -182,7 +182,7 @@ async fn look(
             "ms": ms as u64}),
         )?;
     } else {
-        let end = if failed == 0 { "nothing failed" } else { "the contract is not kept" };
+        let end = if failed == 0 { "nothing failed" } else { "the coordinator does not conform" };
         output.line(format_args!(
             "{contract}: {passed} passed, {failed} failed, {skipped} skipped in {:.1} s; {end}\n",
             ms as f64 / 1_000.0
@@ -191,7 +191,7 @@ async fn look(
     Ok(failed)
 }
 
-/// The widths of the columns, known before the first row is.
+/// The widths of the columns, known before the first row is printed.
 struct Layout {
     numbers: usize,
     says: usize,
@@ -217,17 +217,17 @@ impl Layout {
     }
 
     fn row(&self, outcome: &Outcome) -> String {
-        let (word, style) = word(outcome);
+        let (label, style) = label(outcome);
         let (numbers, says, ms) = (numbers(outcome.check), outcome.check.says, outcome.took.as_millis());
         let reason = reason(outcome).map(|reason| format!("\n{:1$}  {reason}", "", self.numbers));
         let check = format!("{numbers:<0$}  {says:<1$}", self.numbers, self.says);
-        format!("{check}  {style}{word:<7}{style:#}  {ms:>6}{}", reason.unwrap_or_default())
+        format!("{check}  {style}{label:<7}{style:#}  {ms:>6}{}", reason.unwrap_or_default())
     }
 }
 
 fn object(contract: Contract, outcome: &Outcome) -> String {
     let mut object = json!({"contract": contract.name(), "numbers": outcome.check.numbers,
-        "check": outcome.check.says, "outcome": word(outcome).0, "ms": outcome.took.as_millis() as u64});
+        "check": outcome.check.says, "outcome": label(outcome).0, "ms": outcome.took.as_millis() as u64});
     if let Some(finding) = &outcome.finding {
         object["reason"] = json!(finding.to_string());
     }
@@ -238,7 +238,7 @@ fn numbers(check: &Check) -> String {
     check.numbers.join(", ")
 }
 
-fn word(outcome: &Outcome) -> (&'static str, Style) {
+fn label(outcome: &Outcome) -> (&'static str, Style) {
     match &outcome.finding {
         None => ("PASS", AnsiColor::Green.on_default()),
         Some(Finding::Broken(_)) => ("FAIL", AnsiColor::Red.on_default().bold()),
@@ -246,7 +246,7 @@ fn word(outcome: &Outcome) -> (&'static str, Style) {
     }
 }
 
-/// What was found, which may quote the coordinator.
+/// The finding, which may quote the coordinator.
 fn reason(outcome: &Outcome) -> Option<String> {
     outcome.finding.as_ref().map(|finding| clean(&finding.to_string()))
 }

@@ -1,8 +1,7 @@
-//! The data directory: whose it is, and the small files beside the ledger.
+//! The data directory: who owns it, and the small files beside the ledger.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -13,18 +12,18 @@ pub const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
 const LISTEN: &str = "listen";
 
-/// The directory is not ours to use. Nothing was touched.
+/// The directory cannot be used. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    #[error("{0} is not empty and holds no ledger of ours, so nothing was touched; name another directory")]
+    #[error("{0} is not empty and holds no ledger of Lessor; nothing was touched; choose another directory")]
     Foreign(String),
-    #[error("{0} holds no ledger; if a new one is to begin there, start once with --init")]
+    #[error("{0} holds no ledger; start once with --init to create a new ledger there")]
     Empty(String),
-    #[error("{0} is in use: another lessor serves from it; stop that one, or name another directory")]
+    #[error("{0} is in use by another lessor process; stop that process, or choose another directory")]
     InUse(String),
     #[error("cannot {verb} {path}: {why}")]
     Unusable { verb: &'static str, path: String, why: std::io::Error },
-    #[error("{path} must hold 32 bytes, but has {length}; restore it or remove it")]
+    #[error("{path} must hold 32 bytes, but has {length}; restore or remove the file")]
     BadLeaseKey { path: String, length: usize },
 }
 
@@ -47,7 +46,8 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Opens the directory. A missing or empty one is made ours if that may be; one with other things in it is refused.
+    /// Opens the directory. A missing or empty directory is initialized if `may_create`; a directory with other files in it
+    /// is refused.
     pub fn open(path: &Path, may_create: bool) -> Result<DataDir> {
         let is_new = !path.join(LEDGER).exists();
         let shown = || path.display().to_string();
@@ -57,7 +57,7 @@ impl DataDir {
         if is_new && !may_create {
             return Err(Refused::Empty(shown()).into());
         }
-        create_durably(path).map_err(Refused::unusable("create", path))?;
+        files::create_dir_durably(path, 0o777).map_err(Refused::unusable("create", path))?;
         Ok(DataDir { path: path.to_path_buf(), is_new })
     }
 
@@ -65,8 +65,8 @@ impl DataDir {
         &self.path
     }
 
-    /// The key that lease ids are sealed with, made at first use. Without the old key, leases that were given out
-    /// before are refused and their tasks run again after they expire.
+    /// The key that seals lease ids, created at first use. Without the old key, leases granted earlier are refused, and
+    /// their tasks run again after the leases expire.
     pub fn lease_key(&self) -> Result<[u8; 32]> {
         let path = self.path.join(LEASE_KEY);
         match fs::read(&path) {
@@ -75,11 +75,11 @@ impl DataDir {
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if !self.is_new {
-                    tracing::warn!(path = %path.display(), "the lease key is missing; leases given out before are refused");
+                    tracing::warn!(path = %path.display(), "the lease key is missing; leases granted earlier are refused");
                 }
                 let mut key = [0; 32];
                 getrandom::fill(&mut key)
-                    .map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
+                    .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
                 self.write(LEASE_KEY, &key)?;
                 Ok(key)
             }
@@ -87,18 +87,18 @@ impl DataDir {
         }
     }
 
-    /// The name of the worker that runs beside the server, made at first use.
+    /// The id of the embedded worker, created at first use.
     pub fn worker_id(&self) -> Result<String> {
         worker_id::kept(&self.path, "worker")
     }
 
-    /// Says where the server listens, for scripts that started it on a free port.
+    /// Writes the listen address, for scripts that started the server on a free port.
     pub fn write_listen(&self, address: &str) -> Result<()> {
         self.write(LISTEN, format!("{address}\n").as_bytes())
     }
 
     pub fn remove_listen(&self) {
-        // It is only a hint, and a stale one is replaced at the next start.
+        // The file is only a hint, and the next start replaces a stale one.
         let _ = fs::remove_file(self.path.join(LISTEN));
     }
 
@@ -110,42 +110,17 @@ impl DataDir {
 
 /// Replaces a small file of a directory as a whole, durably, readable by its owner only.
 pub fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
-    let (path, temp) = (directory.join(name), directory.join(format!("{name}.tmp")));
-    let write = || -> std::io::Result<()> {
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&temp)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&temp, &path)?;
-        fs::File::open(directory)?.sync_all()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    files::replace(directory, name, &format!("{name}.tmp"), bytes)
+        .with_context(|| format!("cannot write {}", directory.join(name).display()))
 }
 
-/// Whether there is nothing in the directory, or no directory.
+/// Whether the directory is empty or missing.
 fn is_blank(path: &Path) -> std::io::Result<bool> {
     match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
-        // mkfs leaves one thing at the top of a fresh volume.
+        // mkfs creates this directory at the root of a new volume.
         entries => Ok(!entries?.any(|entry| entry.is_ok_and(|entry| entry.file_name() != "lost+found"))),
     }
-}
-
-/// Makes the directory and its missing parents, and syncs each parent that names one of them: what a power loss does
-/// to the name of a directory it does to everything inside. The last name is synced at every start, because the
-/// process may have ended between making and syncing it.
-fn create_durably(path: &Path) -> std::io::Result<()> {
-    let missing = path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).count();
-    fs::create_dir_all(path)?;
-    for named in path.ancestors().take(missing.max(1)) {
-        let parent = named.parent().filter(|parent| !parent.as_os_str().is_empty());
-        match fs::File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all()) {
-            // Somebody else made the directory for us, in a place that we may not look into.
-            Err(error) if error.kind() == ErrorKind::PermissionDenied && missing == 0 => {}
-            synced => synced?,
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,29 +1,29 @@
-//! How the program ends, so that scripts and service managers can tell why.
+//! Exit codes, so that scripts and service managers know why the program ended.
 
 use std::process::ExitCode;
 
 use coordinator::{Failure, StartError};
 
-/// Something did not work; the message says what.
+/// The command failed; the message says why.
 pub const FAILED: u8 = 1;
-/// The command was not understood, or what it was given to read was not.
+/// The command line or an input file is not valid.
 const USAGE: u8 = 2;
 /// The data directory was refused: it is damaged, foreign, in use, not readable or writable, or of a newer version.
 /// Nothing was changed.
 pub const REFUSED: u8 = 3;
-/// The ledger failed while running, or while it was taken over. The next start finds out what is on disk.
+/// The ledger failed while running, or during takeover. The next start finds out what is on disk.
 const LEDGER_FAILED: u8 = 4;
 /// The command worked, but the task that it waited for ended FAILED or DEAD.
 pub const TASK_FAILED: u8 = 5;
-/// `lessor run`: the command took longer than it may. As `timeout` has it.
+/// `lessor run`: the command timed out. The same code as of `timeout`.
 pub const COMMAND_TIMED_OUT: u8 = 124;
-/// `lessor run`: the command was not run to its end, or its outputs could not be written. The codes below are the
-/// command's own, and this one is seldom used by any; `env` and `timeout` have it for the same.
+/// `lessor run`: the command was not run to its end, or its outputs could not be written. Lower codes are the command's
+/// own; `env` and `timeout` use this code for the same case.
 pub const COMMAND_NOT_RUN: u8 = 125;
 
-/// Says what went wrong, and with which code to end.
+/// Prints an error and returns its exit code.
 pub fn report(error: &anyhow::Error) -> ExitCode {
-    eprintln!("lessor: {}", words(error));
+    eprintln!("lessor: {}", format_error(error));
     let failed_at_start = matches!(error.downcast_ref(), Some(StartError::Failed(_)));
     if let Some(not_run) = error.downcast_ref::<crate::run::Error>() {
         return ExitCode::from(not_run.exit_code());
@@ -45,15 +45,15 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// The error and its causes, each said once: many an error quotes its cause, and names it as its cause too.
-fn words(error: &anyhow::Error) -> String {
-    let mut words = error.to_string();
+/// The error and its causes, without repetition: many errors quote their cause in their own message.
+fn format_error(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        if !words.ends_with(&cause) {
-            words = format!("{words}: {cause}");
+        if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
         }
     }
-    words
+    text
 }
 
 #[cfg(test)]
@@ -65,10 +65,13 @@ mod tests {
     struct Quoting(#[source] std::io::Error);
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn a_cause_is_printed_once() {
         let denied = || std::io::Error::other("denied");
-        assert_eq!(words(&Quoting(denied()).into()), "cannot read x: denied");
-        assert_eq!(words(&anyhow::Error::new(Quoting(denied())).context("no")), "no: cannot read x: denied");
-        assert_eq!(words(&anyhow::Error::new(denied()).context("no")), "no: denied");
+        assert_eq!(format_error(&Quoting(denied()).into()), "cannot read x: denied");
+        assert_eq!(
+            format_error(&anyhow::Error::new(Quoting(denied())).context("no")),
+            "no: cannot read x: denied"
+        );
+        assert_eq!(format_error(&anyhow::Error::new(denied()).context("no")), "no: denied");
     }
 }

@@ -1,18 +1,18 @@
-//! Log lines: for people on a terminal, JSON otherwise. `LESSOR_LOG` chooses the level and the modules.
+//! Sets up logging: text on a terminal, JSON otherwise. `LESSOR_LOG` sets the level of each module.
 
 use std::io::IsTerminal;
 
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-/// Lines that may wait to be written. When nobody reads standard error, further ones are dropped: a full pipe must
-/// never hold up the work.
+/// The number of lines that may wait to be written. If nobody reads standard error, further lines are dropped: a full
+/// pipe must never block the work.
 const MAX_WAITING_LINES: usize = 65_536;
 
-/// Logs to standard error from here on, at the usual level unless told otherwise, and writes what still waits when the guard is dropped.
+/// Starts logging to standard error, by default at this level. Dropping the guard writes the lines that still wait.
 #[must_use = "lines are lost when the guard is dropped too early"]
-pub fn start(usual: &str) -> WorkerGuard {
-    let filter = filter(usual);
+pub fn start(default_level: &str) -> WorkerGuard {
+    let filter = filter(default_level);
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(MAX_WAITING_LINES)
@@ -26,12 +26,12 @@ pub fn start(usual: &str) -> WorkerGuard {
     guard
 }
 
-fn filter(usual: &str) -> EnvFilter {
+fn filter(default_level: &str) -> EnvFilter {
     let Some(wanted) = std::env::var("LESSOR_LOG").ok().filter(|wanted| !wanted.is_empty()) else {
-        return EnvFilter::new(usual);
+        return EnvFilter::new(default_level);
     };
     EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
-        eprintln!("lessor: LESSOR_LOG={wanted} is not understood ({error}); logging at {usual}");
-        EnvFilter::new(usual)
+        eprintln!("lessor: LESSOR_LOG={wanted} is not valid ({error}); logging at {default_level}");
+        EnvFilter::new(default_level)
     })
 }

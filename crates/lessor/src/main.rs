@@ -1,7 +1,7 @@
-//! The one binary.
+//! The `lessor` binary: parses the command line and runs one command.
 
 mod address;
-mod bench;
+mod banner;
 mod check_config;
 mod cli;
 mod client;
@@ -10,7 +10,6 @@ mod conformance;
 mod content;
 mod data_dir;
 mod exit;
-mod greeting;
 mod log;
 mod logging;
 mod memory;
@@ -27,7 +26,7 @@ use clap::Parser;
 
 use cli::{Cli, Command};
 
-/// Requests are allocated on one thread and freed on another, which the system's allocator is slow at.
+/// Requests are allocated on one thread and freed on another, which is slow with the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
         Command::Task(options) => client::block_on(client::task::run(&options)),
         Command::Queue(options) => client::block_on(client::queue::run(&options)),
         Command::Log(options) => log::run(&options),
-        Command::Bench(options) => bench::run(&options),
+        Command::Bench(options) => bench::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Conformance(options) => client::block_on(conformance::run(&options)),
     };
     match result {

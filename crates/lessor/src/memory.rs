@@ -1,16 +1,16 @@
-//! How much memory there is to use.
+//! Finds out how much memory this process may use.
 
 use std::fs;
 
-/// When nothing can be read about the machine.
+/// Assumed when nothing can be read about the machine.
 const UNKNOWN_BYTES: usize = 2 << 30;
 
-/// Half of what this process may use.
+/// Half of the memory that this process may use.
 pub fn half_bytes() -> usize {
     all_bytes().unwrap_or(UNKNOWN_BYTES) / 2
 }
 
-/// What this process may use: the machine's memory, or its control group's limit where that is less.
+/// The memory that this process may use: the machine's, or the limit of its control group if that is less.
 pub fn all_bytes() -> Option<usize> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| parse_meminfo(&text));
     let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];

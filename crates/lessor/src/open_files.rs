@@ -1,26 +1,26 @@
-//! How many files may be open. Connections must leave room for the ledger's own.
+//! Limits connections by the number of files that may be open, so that the ledger can always open its files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Kept free of connections: segments, snapshots, a log that is read, the runtime's own.
+/// Files reserved for segments, snapshots, a log that is read, and the runtime.
 const RESERVED_FILES: u64 = 128;
 const MIN_CONNECTIONS: u64 = 16;
 const MAX_CONNECTIONS: u64 = 10_000;
-/// Of what is free, one part in so many is for connections to push targets.
+/// One part in so many of the rest is for connections to push targets.
 const PUSH_PART: u64 = 4;
 const MAX_PUSH_CONNECTIONS: u64 = 4_096;
 
-/// How many connections there may be.
+/// The maximum numbers of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connections {
     pub from_clients: usize,
     pub to_push_targets: usize,
 }
 
-/// Raises the limit as far as it may be raised, and says how many connections that allows.
+/// Raises the limit of open files as far as possible, and returns the numbers of connections that it allows.
 pub fn connections() -> Connections {
     let limit = getrlimit(Resource::Nofile);
-    // Where it cannot be raised the old limit holds, and the connections follow it.
+    // If the limit cannot be raised, the numbers follow the old limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     connections_within(getrlimit(Resource::Nofile).current)
 }

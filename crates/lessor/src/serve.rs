@@ -1,4 +1,4 @@
-//! `lessor serve`: the server as a service, told everything by a file.
+//! `lessor serve`: runs the server as a service, configured by a file.
 
 use std::path::PathBuf;
 
@@ -8,25 +8,27 @@ use crate::config::Config;
 use crate::{logging, serving};
 
 #[derive(clap::Args)]
-#[command(after_help = "`lessor check-config FILE` says what is in effect without starting anything.\n\n\
-    Exit codes: 0 stopped, 1 could not start, 2 the file is not right, 3 data directory refused, 4 the ledger \
-    failed while running.")]
+#[command(
+    after_help = "`lessor check-config FILE` prints the settings in effect without starting anything.\n\n\
+    Exit codes: 0 stopped, 1 could not start, 2 the file is not valid, 3 data directory refused, 4 the ledger \
+    failed while running."
+)]
 pub struct Options {
     /// The configuration, in TOML
     #[arg(long, value_name = "FILE", env = "LESSOR_CONFIG")]
     pub config: PathBuf,
 
-    /// Let a missing or empty data directory become a new one; without it, that is refused, because a volume that was
-    /// not mounted looks the same
+    /// Initialize a missing or empty data directory. Without this flag, such a directory is refused, because a volume that
+    /// is not mounted looks the same
     #[arg(long)]
     pub init: bool,
 
-    /// Log in detail; LESSOR_LOG says it more finely
+    /// Log in detail; LESSOR_LOG sets the level of each module
     #[arg(long)]
     pub verbose: bool,
 
-    /// Drop a last batch that was written whole but does not verify. It may have been acknowledged: use this only after
-    /// reading what the refusal says is at risk
+    /// Drop a last batch that is complete but does not verify. The batch may have been acknowledged: first read what the
+    /// refusal says is at risk
     #[arg(long)]
     pub drop_unverified_tail: bool,
 }

@@ -1,9 +1,10 @@
-//! A server from its start to its end: what `up` and `serve` share.
+//! Runs a server from its start to its end, for `lessor up` and `lessor serve`.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use authority::command::{ConfigureAnswer, ConfigureQueue};
@@ -12,10 +13,10 @@ use server::reapi::ActionCacheWriter;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::banner::Execution;
 use crate::data_dir::DataDir;
-use crate::greeting::Execution;
 use crate::worker::{Embedded, Instances};
-use crate::{content, greeting, memory, open_files};
+use crate::{banner, content, memory, open_files};
 
 /// Smallest and largest segment: a batch must fit into a part of it.
 pub const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
@@ -27,23 +28,23 @@ pub const DEFAULT_HISTORY_MIB: u64 = 10 * 1_024;
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
 
-/// Everything that a server can be told.
+/// All settings of a server.
 pub struct Settings {
     pub data: PathBuf,
-    /// Whether a missing or empty data directory becomes a new one of ours.
+    /// Whether a missing or empty data directory is initialized.
     pub may_create: bool,
     pub listen: SocketAddr,
-    /// Half of the machine's memory when it is not said.
+    /// Half of the machine's memory if it is `None`.
     pub max_state_mib: Option<u64>,
     pub segment_mib: u64,
     pub history_days: u64,
     pub history_mib: u64,
     pub drop_unverified_tail: bool,
-    /// Queues that are configured so at every start, whatever they were before.
+    /// Queues whose configuration is replaced at every start.
     pub queues: Vec<(QueueKey, QueueConfig)>,
     pub server: server::Options,
-    pub content: content::Place,
-    /// Whether this process runs actions too.
+    pub content: content::ContentOptions,
+    /// Whether this process also runs actions.
     pub worker: bool,
 }
 
@@ -60,9 +61,9 @@ async fn serve(mut settings: Settings) -> Result<()> {
     let listener = listen(settings.listen)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
     let execution = match (settings.content.settings.exec_enabled, settings.worker) {
-        (true, true) => Execution::Here,
-        (true, false) => Execution::Elsewhere,
-        (false, _) => Execution::Off,
+        (true, true) => Execution::Embedded,
+        (true, false) => Execution::External,
+        (false, _) => Execution::Disabled,
     };
     settings.content.metrics = settings.server.metrics.clone();
     let instances = settings.worker.then(Instances::channel).map(|(to, from)| {
@@ -70,12 +71,19 @@ async fn serve(mut settings: Settings) -> Result<()> {
         from
     });
     let (content, keeper) = content::open(&data, std::mem::take(&mut settings.content))?;
-    // A key that cannot be used is refused before anything changes; a new one is made when there is a ledger.
+    // A damaged key is refused before anything changes. A new key is made after the ledger is created.
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
-    let start = coordinator_options(&settings, &data, keeper)?;
-    let mut running = tokio::task::spawn_blocking(move || coordinator::start(start))
+    let began = Instant::now();
+    let (path, ledger_options) = (data.path().to_owned(), ledger_options(&settings)?);
+    let start_options = coordinator_options(&settings, keeper);
+    let started = tokio::task::spawn_blocking(move || -> Result<_> {
+        let (storage, opened) = ledger::file::open_data_dir(&path, ledger_options)?;
+        Ok((coordinator::start(storage, start_options)?, opened))
+    });
+    let (mut running, opened) = started
         .await?
         .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
+    running.report.took = began.elapsed();
     configure(&running.handle, settings.queues).await?;
     let mut options = settings.server;
     options.push.max_connections = connections.to_push_targets;
@@ -86,18 +94,18 @@ async fn serve(mut settings: Settings) -> Result<()> {
     if let Err(error) = data.write_listen(&address.to_string()) {
         tracing::warn!(
             error = format!("{error:#}"),
-            "where the server listens could not be written down; it serves all the same"
+            "could not write the listen address to the data directory; the server runs without it"
         );
     }
     if settings.worker && !address.ip().is_loopback() {
         tracing::warn!(
-            "whoever reaches {address} may run commands on this machine: nobody is asked who they are \
-             (--no-worker runs none)"
+            "everyone who can reach {address} can run commands on this machine: there is no authentication \
+             (--no-worker runs no commands)"
         );
     }
     let mut worker =
         instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
-    greeting::say(&data, address, &running.report, execution);
+    banner::print(&data, address, (&running.report, &opened), execution);
 
     let leaving = app.clone();
     let mut worker_failed = None;
@@ -105,7 +113,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
         tokio::select! {
             signal = wait_for_signal() => match signal {
                 Ok(signal) => tracing::info!(signal, "stopping; a second signal stops at once"),
-                Err(error) => tracing::error!(%error, "stopping, because no signal could stop this later"),
+                Err(error) => tracing::error!(%error, "stopping, because no later signal could stop this process"),
             },
             error = failed(&mut worker) => {
                 let error = error.context("the worker of this process has failed (--no-worker serves without one)");
@@ -131,14 +139,14 @@ async fn serve(mut settings: Settings) -> Result<()> {
     served?;
     tokio::select! {
         stopped = running.stop() => stopped?,
-        // The disk may stand still, and whoever asks again does not want to wait for it.
-        Ok(_) = wait_for_signal() => anyhow::bail!("stopped at once; what was decided last may not be recorded"),
+        // The disk may hang, and a user who sends a second signal does not want to wait for it.
+        Ok(_) = wait_for_signal() => anyhow::bail!("stopped at once; the last decisions may not be recorded"),
     }
     tracing::info!("stopped; everything accepted is durable");
     worker_failed.map_or(Ok(()), Err)
 }
 
-/// Why there is no worker any more, if there was one and it was not told to end.
+/// Resolves with the error of an embedded worker that failed; never without such a worker.
 async fn failed(worker: &mut Option<Embedded>) -> anyhow::Error {
     match worker {
         Some(worker) => worker.failed().await,
@@ -162,28 +170,30 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-fn coordinator_options(
-    settings: &Settings,
-    data: &DataDir,
-    keeper: ActionCacheWriter,
-) -> Result<coordinator::Options> {
+fn ledger_options(settings: &Settings) -> Result<ledger::file::Options> {
     let mut cluster = [0; 16];
-    getrandom::fill(&mut cluster).map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
-    let mut start = coordinator::Options::new(data.path());
-    start.projections.push(Box::new(keeper));
-    start.ledger.create = settings.may_create.then_some(coordinator::ClusterId(cluster));
-    start.ledger.segment_bytes = settings.segment_mib << 20;
-    start.ledger.history_max_age_ms = settings.history_days.saturating_mul(24 * 60 * 60 * 1_000);
-    start.ledger.history_max_bytes = settings.history_mib.saturating_mul(1 << 20);
-    start.ledger.drop_unverified_tail = settings.drop_unverified_tail;
-    start.max_state_bytes = match settings.max_state_mib {
+    getrandom::fill(&mut cluster)
+        .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
+    Ok(ledger::file::Options {
+        create: settings.may_create.then_some(ledger::ClusterId(cluster)),
+        segment_bytes: settings.segment_mib << 20,
+        history_max_age_ms: settings.history_days.saturating_mul(24 * 60 * 60 * 1_000),
+        history_max_bytes: settings.history_mib.saturating_mul(1 << 20),
+        drop_unverified_tail: settings.drop_unverified_tail,
+        ..ledger::file::Options::default()
+    })
+}
+
+fn coordinator_options(settings: &Settings, keeper: ActionCacheWriter) -> coordinator::Options {
+    let max_state_bytes = match settings.max_state_mib {
         Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),
         None => memory::half_bytes(),
     };
-    Ok(start)
+    let projections: Vec<Box<dyn coordinator::Projection>> = vec![Box::new(keeper)];
+    coordinator::Options { projections, max_state_bytes, ..coordinator::Options::default() }
 }
 
-/// Gives each queue its configuration. One that has it already costs no record.
+/// Configures each queue. A queue that has this configuration already costs no record.
 async fn configure(handle: &coordinator::Handle, queues: Vec<(QueueKey, QueueConfig)>) -> Result<()> {
     for (key, config) in queues {
         let queue = Arc::new(key);
@@ -196,7 +206,7 @@ async fn configure(handle: &coordinator::Handle, queues: Vec<(QueueKey, QueueCon
     Ok(())
 }
 
-/// Whoever asks twice does not want to wait for open requests.
+/// Resolves at the second signal: the user does not want to wait for open requests.
 async fn second_signal() {
     for _ in 0..2 {
         if wait_for_signal().await.is_err() {

@@ -1,4 +1,4 @@
-//! `lessor up`: everything embedded, started with one command.
+//! `lessor up`: starts everything in one process, with one command.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,71 +14,71 @@ use crate::serving::{
 use crate::{address, logging};
 
 #[derive(clap::Args)]
-#[command(after_help = "Stop it with Ctrl-C, or kill it in any way: nothing that was accepted is lost.\n\
+#[command(after_help = "Stop it with Ctrl-C, or kill it in any way: nothing accepted is lost.\n\
     Exit codes: 0 stopped, 1 could not start or its worker failed, 3 data directory refused, 4 the ledger failed while \
     running.")]
 pub struct Options {
-    /// Where to keep data; a missing or empty directory is initialised
+    /// The data directory; a missing or empty directory is initialized
     #[arg(long, value_name = "DIR", default_value = ".lessor", env = "LESSOR_DATA")]
     pub data: PathBuf,
 
-    /// Where to listen; port 0 takes a free one and writes it to DIR/listen
+    /// The address to listen on; port 0 takes a free port and writes it to DIR/listen
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8980", env = "LESSOR_LISTEN", value_parser = address::parse)]
     pub listen: SocketAddr,
 
-    /// Memory for tasks, at least 16; near it old finished tasks are forgotten early, at it submits are refused
-    /// [default: half of the machine's]
+    /// Memory for tasks, at least 16; near the limit, old finished tasks are dropped early; at the limit, submits are refused
+    /// [default: half of the machine's memory]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(MIN_STATE_MIB..))]
     pub max_state_mib: Option<u64>,
 
-    /// Size of one segment of the ledger, from 32 to 4096; two of them are always on disk
+    /// Size of one segment of the ledger, from 32 to 4096; at least two segments are on disk
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_SEGMENT_MIB, value_parser = clap::value_parser!(u64).range(SEGMENT_MIB))]
     pub segment_mib: u64,
 
-    /// Days for which finished history is kept
+    /// Days to keep the history of finished tasks
     #[arg(long, value_name = "DAYS", default_value_t = DEFAULT_HISTORY_DAYS)]
     pub history_days: u64,
 
-    /// Disk space for finished history
+    /// Disk space for the history of finished tasks
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_HISTORY_MIB)]
     pub history_mib: u64,
 
-    /// Disk space for the content of remote executions; what was not used for longest makes room
+    /// Disk space for the content of remote executions; the least recently used content is evicted
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_CACHE_MIB, value_parser = clap::value_parser!(u64).range(1..))]
     pub cache_mib: u64,
 
-    /// A queue with figures of its own in /metrics, beside `exec`; may be repeated
-    #[arg(long = "metrics-queue", value_name = "QUEUE", value_parser = queue)]
+    /// A queue with its own metrics in /metrics, besides `exec`; may be repeated
+    #[arg(long = "metrics-queue", value_name = "QUEUE", value_parser = parse_queue)]
     pub metrics_queues: Vec<String>,
 
-    /// Run no actions in this process: other workers do
+    /// Run no actions in this process; other workers run them
     #[arg(long)]
     pub no_worker: bool,
 
-    /// Drop a last batch that was written whole but does not verify. It may have been acknowledged: use this only after
-    /// reading what the refusal says is at risk
+    /// Drop a last batch that is complete but does not verify. The batch may have been acknowledged: first read what the
+    /// refusal says is at risk
     #[arg(long)]
     pub drop_unverified_tail: bool,
 
-    /// Let push targets be on loopback and private addresses, on any port, and speak plain HTTP
+    /// Allow push targets on loopback and private addresses, on any port, over plain HTTP
     #[arg(long)]
     pub allow_private_push_targets: bool,
 
-    /// Where push targets call back [default: where this server listens]
-    #[arg(long, value_name = "URL", value_parser = callback_url)]
+    /// The URL that push targets call back [default: the address that this server listens on]
+    #[arg(long, value_name = "URL", value_parser = parse_callback_url)]
     pub callback_url: Option<String>,
 }
 
-fn queue(name: &str) -> Result<String, String> {
+fn parse_queue(name: &str) -> Result<String, String> {
     match server::fault_of_scope_name(name) {
         Some(fault) => Err(format!("the name of a queue {fault}")),
         None => Ok(name.to_owned()),
     }
 }
 
-fn callback_url(text: &str) -> Result<String, String> {
+fn parse_callback_url(text: &str) -> Result<String, String> {
     match server::fault_of_callback_url(text) {
-        Some(fault) => Err(format!("it {fault}")),
+        Some(fault) => Err(format!("the URL {fault}")),
         None => Ok(text.to_owned()),
     }
 }
@@ -105,7 +105,10 @@ pub fn run(options: Options) -> Result<()> {
             metrics: server::Metrics::new(options.metrics_queues),
             ..server::Options::default()
         },
-        content: content::Place { cache_mib: options.cache_mib, ..content::Place::default() },
+        content: content::ContentOptions {
+            cache_mib: options.cache_mib,
+            ..content::ContentOptions::default()
+        },
         worker: !options.no_worker,
     })
 }

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
@@ -25,7 +26,7 @@ fn verify_at(now_s: u64, secrets: &[Vec<u8>], header: &[u8], body: &[u8]) -> Res
     let header = std::str::from_utf8(header).map_err(|_| malformed)?;
     let (time, signature) = header.split_once(',').ok_or(malformed)?;
     let time = time.strip_prefix("t=").ok_or(malformed)?;
-    let signature = signature.strip_prefix("v1=").and_then(from_hex).ok_or(malformed)?;
+    let signature = signature.strip_prefix("v1=").and_then(decode_hex).ok_or(malformed)?;
     // As it is written in the header: what was signed is the text.
     let sent_s: u64 = time.parse().map_err(|_| malformed)?;
     let is_signed = secrets.iter().fold(false, |found, secret| {
@@ -42,16 +43,8 @@ fn verify_at(now_s: u64, secrets: &[Vec<u8>], header: &[u8], body: &[u8]) -> Res
     }
 }
 
-fn from_hex(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let bytes: Option<Vec<u8>> =
-        pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect();
-    bytes.filter(|_| rest.is_empty())?.try_into().ok()
+fn decode_hex(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
+    HEXLOWER.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 #[cfg(test)]

@@ -9,16 +9,16 @@ use coordinator::Handle;
 use tokio::sync::{Semaphore, watch};
 use wire::MAX_WAIT_MS;
 
-use crate::bodies::Bodies;
-use crate::callbacks::tokens::TaskTokens;
+use crate::convert::lease_id::LeaseIds;
+use crate::convert::page_token::PageTokens;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::task_token::TaskTokens;
+use crate::edge::bodies::Bodies;
+use crate::edge::receiving::Receiving;
 use crate::grpc;
-use crate::lease_id::LeaseIds;
 use crate::metrics::Metrics;
-use crate::page_token::PageTokens;
-use crate::problem::{Code, Problem};
 use crate::push;
 use crate::reapi::Content;
-use crate::receiving::Receiving;
 
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;

@@ -1,47 +1,35 @@
-//! The server: protocol adapters that translate a wire request into one command for the coordinator, and its answer
-//! back. They check what comes from outside, and decide nothing.
+//! The server: protocol adapters that translate a wire request into commands for the coordinator, and its answers back.
+//! They check what comes from outside, and decide nothing.
+//!
+//! `edge` receives requests and limits peers, `convert` holds the conversions that adapters share, and each protocol has
+//! a folder of its own. No adapter imports another; `app`, `router` and `serve` put everything together.
 
+mod admin;
 mod app;
-mod bodies;
 mod cache;
 mod callbacks;
 mod claims;
-mod content;
-mod fallback;
+mod convert;
+mod edge;
 mod grpc;
-mod guarded_io;
-mod health;
-mod ids;
-mod json;
-mod lease_id;
 mod leases;
-mod listener;
 mod metrics;
-mod names;
-pub mod openapi;
-mod origin;
-mod page_token;
-mod panics;
-mod problem;
 mod push;
 mod queues;
 pub mod reapi;
-mod receiving;
-mod reference;
-mod report;
 mod router;
-mod scope;
-pub mod shown;
-mod strict;
+mod serve;
 mod tasks;
-mod time;
-mod workers;
+pub mod to_wire;
 
+pub use admin::openapi;
 pub use app::{App, Options};
+pub use convert::ids::parse_task_id;
+pub use convert::scope::fault_of_scope_name;
+pub use edge::listener::{Drained, Limits};
+pub use edge::receiving::Receiving;
 pub use grpc::Scheduler;
-pub use listener::{Drained, Limits, serve, serve_with};
 pub use metrics::{MAX_NAMED_QUEUES, Metrics};
-pub use push::{PushOptions, fault_of_callback_url};
-pub use receiving::Receiving;
+pub use push::{PushOptions, fault_of_callback_url, task_envelope};
 pub use router::{document, router};
-pub use scope::fault_of_scope_name;
+pub use serve::{serve, serve_with};

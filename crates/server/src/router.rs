@@ -7,21 +7,24 @@ use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::admin::{health, openapi, workers};
 use crate::app::App;
-use crate::{
-    cache, callbacks, claims, fallback, grpc, health, leases, metrics, openapi, origin, panics, queues,
-    reapi, tasks, workers,
-};
+use crate::edge::{fallback, origin, panics};
+use crate::{cache, callbacks, claims, grpc, leases, metrics, queues, reapi, tasks};
 
 /// The whole of what is served over HTTP.
 pub fn router(app: App) -> Router {
     let (mut router, _) = described().split_for_parts();
+    let mut services = wire::grpc::SERVICE_NAMES.to_vec();
     if let Some(content) = app.content() {
-        router = router.merge(reapi::routes(&app, content)).merge(cache::routes(content));
+        let stores =
+            cache::Stores { blobs: content.blobs.clone(), action_cache: content.action_cache.clone() };
+        router = router.merge(reapi::routes(&app, content)).merge(cache::routes(stores));
+        services.extend(reapi::SERVICE_NAMES);
     }
     router
         .route("/metrics", get(metrics::serve))
-        .merge(grpc::routes(&app))
+        .merge(grpc::routes(&app, services))
         .fallback(fallback::not_found)
         .method_not_allowed_fallback(fallback::method_not_allowed)
         .layer(from_fn(origin::same_origin))

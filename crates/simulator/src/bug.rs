@@ -6,7 +6,7 @@ use std::sync::Arc;
 use authority::injected_bug::InjectedBug;
 use ledger::disk::fake::FakeDisk;
 use ledger::disk::{Disk, File};
-use ledger::file::{Batch, BatchBuilder};
+use ledger::{Batch, BatchBuilder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
@@ -127,9 +127,9 @@ pub fn disk(bug: Option<Bug>, disk: &FakeDisk) -> Arc<dyn Disk> {
 /// The same batch again, for the disk, when the engine was told too early that its own is durable.
 pub fn copy(batch: &Batch) -> Batch {
     let mut copy = BatchBuilder::new(batch.first());
-    batch.for_each(|_, record| {
+    for (_, record) in batch.records() {
         let _ = copy.push(record);
-    });
+    }
     copy.finish(batch.time_ms())
 }
 

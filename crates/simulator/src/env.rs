@@ -4,10 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use authority::command::Grant;
-use authority::{Answer, Command, LeaseRef, Position, Time};
+use authority::{Command, LeaseRef, Position, Time};
 use coordinator::engine::ReplyTo;
-use coordinator::{Reply, Request, Step};
+use coordinator::{BatchItem, Reply, Request};
 
 use crate::bug::Bug;
 use crate::host::HostEvent;
@@ -169,11 +168,8 @@ impl<'a> Env<'a> {
         let ask = ticket.ask;
         self.note(&[2, ask], || format!("tell {ask}: {}", short(&reply)));
         self.auditor.read(&Entry::Told { ask, reply: reply.clone(), kept })?;
-        if let Reply::Answer(Answer::Leased(grants)) = &reply {
-            let worker = self.auditor.poller(ask);
-            for grant in grants {
-                self.issue(grant, worker.clone());
-            }
+        if let Reply::Leased(grants) = &reply {
+            self.issued.extend(grants.iter().map(|grant| (grant.fencing_token, grant.lease_ref())));
         }
         if self.is_lost(ticket.actor, false) {
             self.coverage.bump(Covered::LostAnswer);
@@ -184,18 +180,6 @@ impl<'a> Env<'a> {
         Ok(())
     }
 
-    fn issue(&mut self, grant: &Grant, worker: Option<std::sync::Arc<str>>) {
-        let Some(worker) = worker else { return };
-        let lease = LeaseRef {
-            scope: grant.queue.scope.clone(),
-            worker,
-            task: grant.task,
-            attempt: grant.attempt,
-            fencing_token: grant.fencing_token,
-        };
-        self.issued.insert(grant.fencing_token, lease);
-    }
-
     /// What the edge lets through: a lease reference must be one that was issued. Of many steps those go on that may,
     /// as a request of the edge's own.
     pub fn through_the_edge(
@@ -204,23 +188,16 @@ impl<'a> Env<'a> {
         request: Request,
     ) -> Result<Option<Request>, String> {
         let (request, refused) = match request {
-            Request::Together(mut steps) => {
-                let asked = steps.len();
-                steps.retain(|step| match step {
-                    Step::Decide(command) => self.is_issued(leased(command)),
-                    Step::Heartbeat { extend, .. } => self.is_issued(Some(&extend.lease)),
+            Request::Decide(mut batch) => {
+                let asked = batch.len();
+                batch.retain(|item| match item {
+                    BatchItem::Command(command) => self.is_issued(leased(command)),
+                    BatchItem::Heartbeat { extend, .. } => self.is_issued(Some(&extend.lease)),
                 });
-                let refused = asked - steps.len();
-                (Some(Request::Together(steps)).filter(|_| refused < asked), refused)
+                let refused = asked - batch.len();
+                (Some(Request::Decide(batch)).filter(|_| refused < asked), refused)
             }
-            request => {
-                let passes = match &request {
-                    Request::Decide(command) => self.is_issued(leased(command)),
-                    Request::Heartbeat { extend, .. } => self.is_issued(Some(&extend.lease)),
-                    _ => true,
-                };
-                (Some(request).filter(|_| passes), usize::from(!passes))
-            }
+            request => (Some(request), 0),
         };
         if refused == 0 {
             return Ok(request);

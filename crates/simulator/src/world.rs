@@ -1,8 +1,8 @@
 //! A history from its beginning to its end: a phase with faults, then a phase without in which everything must finish.
 
 use authority::Position;
+use history::explain::explain;
 use ledger::disk::fake::FakeDisk;
-use ledger::explain::explain;
 
 use crate::actors::{Actor, Client, Hostile, Operator, Out, Worker, scope};
 use crate::bug::Bug;

@@ -5,8 +5,8 @@ use auditor::Auditor;
 use auditor::history::Entry;
 use authority::event::{ExpiryCause, ReleaseCause};
 use authority::{Event, Position, TaskState};
+use history::explain::{DiscardReason, FinalReason, StepKind, Timeline, explain};
 use ledger::HistoryRecord;
-use ledger::explain::{DiscardReason, FinalReason, StepKind, Timeline, explain};
 
 /// Histories that are searched for a timeline that the change fits.
 const MOST_SEEDS: u64 = 80;

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::fs::{FlockOperation, flock};
+use files::LockError;
 use tokio_util::task::TaskTracker;
 
 use crate::inputs::joined;
@@ -51,16 +51,10 @@ impl WorkDirs {
         let root = root.canonicalize().map_err(io)?;
         let name = file_name(worker_id);
         let lock_path = root.join(format!("{name}.lock"));
-        let lock = File::options()
-            .create(true)
-            .read(true)
-            .write(true)
-            .truncate(false)
-            .open(&lock_path)
-            .map_err(io)?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(Error::InUse { worker_id: worker_id.to_owned(), lock: lock_path });
-        }
+        let lock = files::lock(&lock_path).map_err(|error| match error {
+            LockError::InUse => Error::InUse { worker_id: worker_id.to_owned(), lock: lock_path },
+            LockError::Io(error) => io(error),
+        })?;
         Ok(Taken { own: root.join(name), lock })
     }
 

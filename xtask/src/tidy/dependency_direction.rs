@@ -7,21 +7,38 @@ use super::repository::{Package, Repository};
 /// added here.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("authority", &[]),
-    ("ledger", &["authority"]),
+    ("files", &[]),
+    ("ledger", &["authority", "files"]),
+    ("history", &["authority", "ledger"]),
     ("coordinator", &["authority", "ledger"]),
-    ("blobs", &[]),
+    ("blobs", &["files"]),
     ("wire", &[]),
-    ("server", &["authority", "coordinator", "blobs", "wire"]),
-    ("worker", &["blobs", "wire"]),
+    ("server", &["authority", "coordinator", "history", "blobs", "wire"]),
+    ("worker", &["blobs", "files", "wire"]),
     ("sdk", &["wire"]),
-    ("conformance", &["wire"]),
+    ("contract-clients", &["wire"]),
+    ("conformance", &["contract-clients", "wire"]),
+    ("bench", &["authority", "ledger", "coordinator", "blobs", "contract-clients", "wire", "worker"]),
     (
         "lessor",
-        &["authority", "ledger", "coordinator", "blobs", "wire", "server", "worker", "sdk", "conformance"],
+        &[
+            "authority",
+            "ledger",
+            "history",
+            "coordinator",
+            "blobs",
+            "wire",
+            "server",
+            "worker",
+            "sdk",
+            "conformance",
+            "bench",
+            "files",
+        ],
     ),
-    ("auditor", &["authority", "ledger", "coordinator"]),
-    ("simulator", &["authority", "ledger", "coordinator", "auditor"]),
-    ("chaos", &["authority", "ledger", "coordinator", "wire", "auditor"]),
+    ("auditor", &["authority", "ledger", "history", "coordinator"]),
+    ("simulator", &["authority", "ledger", "history", "coordinator", "auditor"]),
+    ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
     ("xtask", &[]),
 ];
 
@@ -29,7 +46,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos"];
 
 /// Outer crates that a crate's own tests may use, because one end of a contract cannot be tested without the other.
-const MAY_TEST_WITH: &[(&str, &[&str])] = &[("worker", &["coordinator", "server"])];
+const MAY_TEST_WITH: &[(&str, &[&str])] = &[
+    ("coordinator", &["history"]),
+    ("server", &["ledger"]),
+    ("worker", &["coordinator", "ledger", "server"]),
+];
 
 /// The only external crates that the authority may use: data structures and derives, nothing that does I/O, reads a
 /// clock or draws random numbers.

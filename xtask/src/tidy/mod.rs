@@ -15,6 +15,7 @@ mod lints;
 mod machine_paths;
 mod repository;
 mod requirements;
+mod server_layers;
 mod test_sleeps;
 
 use std::fmt;
@@ -56,6 +57,11 @@ const RULES: &[Rule] = &[
         name: "dependency-direction",
         why: "an inner crate never depends on an outer crate",
         check: dependency_direction::check,
+    },
+    Rule {
+        name: "server-layers",
+        why: "a protocol adapter can be read, changed and removed without the others",
+        check: server_layers::check,
     },
     Rule {
         name: "authority-purity",

@@ -9,7 +9,8 @@ use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
 use crate::rules;
 use crate::state::Slot;
 use crate::{
-    DeadReason, Digest, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId, TaskOptions, Time,
+    DeadReason, Digest, LeaseRef, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId,
+    TaskOptions, Time,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub struct LeaseTasks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub fencing_token: Position,
+    pub worker: Arc<str>,
     pub task: TaskId,
     pub attempt: u32,
     pub queue: Arc<QueueKey>,
@@ -43,6 +45,19 @@ pub struct Grant {
     pub heartbeat_interval_ms: u64,
     pub cancel_grace_ms: u64,
     pub options: Option<Arc<TaskOptions>>,
+}
+
+impl Grant {
+    /// The reference by which the worker names the lease.
+    pub fn lease_ref(&self) -> LeaseRef {
+        LeaseRef {
+            scope: self.queue.scope.clone(),
+            worker: self.worker.clone(),
+            task: self.task,
+            attempt: self.attempt,
+            fencing_token: self.fencing_token,
+        }
+    }
 }
 
 impl LeaseTasks {
@@ -115,6 +130,7 @@ impl LeaseTasks {
         };
         let grant = Grant {
             fencing_token,
+            worker: self.worker.clone(),
             task: task.id,
             attempt: task.attempt + 1,
             queue: queue.key.clone(),
@@ -157,6 +173,7 @@ fn to_grant(state: &State, slot: Slot) -> Option<Grant> {
     let lease = task.lease()?;
     Some(Grant {
         fencing_token: lease.fencing_token,
+        worker: lease.worker.clone(),
         task: task.id,
         attempt: task.attempt,
         queue: queue.key.clone(),

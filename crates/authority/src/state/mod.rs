@@ -288,7 +288,9 @@ impl State {
     }
 
     pub(crate) fn view_at(&self, slot: Slot) -> TaskView {
-        TaskView { queue: self.queue_at(slot).key.clone(), task: self.tasks.at(slot).clone() }
+        let (task, queue) = (self.tasks.at(slot), self.queue_at(slot));
+        let settings = task.settings(&queue.settings);
+        TaskView { queue: queue.key.clone(), task: task.clone(), settings }
     }
 
     pub(crate) fn redrive_of(&self, id: TaskId) -> Option<TaskId> {

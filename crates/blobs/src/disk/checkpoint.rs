@@ -143,7 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::record::{Place, Space},
+        super::record::{Placement, Space},
         *,
     };
 
@@ -151,7 +151,7 @@ mod tests {
         (0..count)
             .map(|n| Header {
                 space: Space::Sha256,
-                place: Place::Pack,
+                placement: Placement::Pack,
                 data_bytes: 16,
                 data_crc: n,
                 size: 16,

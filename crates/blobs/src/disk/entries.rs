@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{
     inner::Inner,
     options::MAX_CACHED_READ_BYTES,
-    record::{HEADER_BYTES, Place, Space},
+    record::{HEADER_BYTES, Placement, Space},
     writer::Item,
 };
 use crate::{
@@ -104,7 +104,7 @@ impl Inner {
 
     fn put_entry(&self, tenant: &Tenant, space: Space, hash: Hash, data: &[u8]) -> Result<()> {
         let (tenant, hash, size) = (tenant.fingerprint(), hash.0, data.len() as u64);
-        self.put_items(&[Item { tenant, space, hash, place: Place::Pack, size, data }])
+        self.put_items(&[Item { tenant, space, hash, placement: Placement::Pack, size, data }])
     }
 }
 

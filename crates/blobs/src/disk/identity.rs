@@ -1,18 +1,16 @@
-//! Whether a directory is a store of ours, and whose it is at the moment.
+//! Opens the directory of a content store: checks its identity and takes its lock.
 //!
-//! The identity file is written last when a store is made, and never changes. A directory that holds
-//! something else is refused before anything in it is touched.
+//! The identity file is written last when a store is created, and never changes. A directory that holds
+//! anything else is refused before anything in it is touched.
 
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
-use rustix::fs::{FlockOperation, flock};
-
-use super::record::u32_at;
+use files::{IDENTITY_BYTES, Identity, LockError};
 
 const NAME: &str = "IDENTITY";
 const TEMP_NAME: &str = "IDENTITY.new";
@@ -23,7 +21,6 @@ pub const TEMP: &str = "temp";
 
 const MAGIC: [u8; 8] = *b"LESSOR-B";
 const VERSION: u32 = 1;
-const BYTES: usize = 32;
 
 /// Why a directory cannot be opened as a store.
 #[derive(Debug, thiserror::Error)]
@@ -42,17 +39,17 @@ pub enum OpenError {
     Store(#[from] crate::Error),
 }
 
-/// A directory that is ours, and ours alone while this lives.
-pub struct Home {
+/// The directory of a store, locked while this value lives.
+pub struct StoreDir {
     /// Kept open to sync the file system through.
     pub directory: File,
-    pub store: [u8; 16],
+    pub id: [u8; 16],
     _lock: File,
 }
 
-impl Home {
+impl StoreDir {
     /// Opens the directory, making a store of it if it is missing or empty.
-    pub fn open(root: &Path) -> Result<Home, OpenError> {
+    pub fn open(root: &Path) -> Result<StoreDir, OpenError> {
         let io = |verb, path: &Path| {
             let path = path.to_path_buf();
             move |source| OpenError::Io { verb, path, source }
@@ -60,36 +57,26 @@ impl Home {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(root).map_err(io("create", root))?;
         check_ours(root)?;
         let lock_path = root.join(LOCK_NAME);
-        let lock = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&lock_path)
-            .map_err(io("open", &lock_path))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
-            rustix::io::Errno::WOULDBLOCK => OpenError::InUse(root.to_path_buf()),
-            errno => io("lock", &lock_path)(errno.into()),
+        let lock = files::lock(&lock_path).map_err(|error| match error {
+            LockError::InUse => OpenError::InUse(root.to_path_buf()),
+            LockError::Io(error) => io("lock", &lock_path)(error),
         })?;
         for name in [PACKS, FILES, TEMP] {
             let path = root.join(name);
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io("create", &path))?;
         }
         let path = root.join(NAME);
-        let store = match fs::read(&path) {
+        let id = match fs::read(&path) {
             Ok(bytes) => decode(root, &bytes)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let store = random().map_err(io("draw a number for", root))?;
-                let temp = root.join(TEMP_NAME);
-                fs::write(&temp, encode(store)).map_err(io("write", &temp))?;
-                File::open(&temp).and_then(|file| file.sync_all()).map_err(io("sync", &temp))?;
-                fs::rename(&temp, &path).map_err(io("rename", &temp))?;
-                store
+                let id = random().map_err(io("draw a number for", root))?;
+                files::replace(root, NAME, TEMP_NAME, &encode(id)).map_err(io("write", &path))?;
+                id
             }
             Err(error) => return Err(io("read", &path)(error)),
         };
         let directory = File::open(root).map_err(io("open", root))?;
-        Ok(Home { directory, store, _lock: lock })
+        Ok(StoreDir { directory, id, _lock: lock })
     }
 }
 
@@ -123,27 +110,17 @@ fn random() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
-fn encode(store: [u8; 16]) -> [u8; BYTES] {
-    let mut bytes = [0; BYTES];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    bytes[12..28].copy_from_slice(&store);
-    let crc = crc32c::crc32c(&bytes[..28]);
-    bytes[28..].copy_from_slice(&crc.to_le_bytes());
-    bytes
+fn encode(id: [u8; 16]) -> [u8; IDENTITY_BYTES] {
+    Identity { magic: MAGIC, version: VERSION, id }.encode()
 }
 
 fn decode(root: &Path, bytes: &[u8]) -> Result<[u8; 16], OpenError> {
-    if bytes.len() != BYTES || bytes[..8] != MAGIC || crc32c::crc32c(&bytes[..28]) != u32_at(bytes, 28) {
-        return Err(OpenError::Damaged(root.to_path_buf()));
-    }
-    let version = u32_at(bytes, 8);
+    let damaged = || OpenError::Damaged(root.to_path_buf());
+    let Identity { version, id, .. } = Identity::decode(MAGIC, bytes).ok_or_else(damaged)?;
     if version > VERSION {
         return Err(OpenError::NewerVersion { path: root.to_path_buf(), version });
     }
-    let mut store = [0; 16];
-    store.copy_from_slice(&bytes[12..28]);
-    Ok(store)
+    Ok(id)
 }
 
 #[cfg(test)]
@@ -153,8 +130,8 @@ mod tests {
     #[test]
     fn a_store_keeps_its_identity() {
         let root = tempfile::tempdir().unwrap();
-        let first = Home::open(root.path()).unwrap().store;
-        assert_eq!(Home::open(root.path()).unwrap().store, first);
+        let first = StoreDir::open(root.path()).unwrap().id;
+        assert_eq!(StoreDir::open(root.path()).unwrap().id, first);
     }
 
     /// D26.
@@ -163,7 +140,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("thesis.txt"), "years of work").unwrap();
         assert!(
-            matches!(Home::open(root.path()), Err(OpenError::Foreign { name, .. }) if name == "thesis.txt")
+            matches!(StoreDir::open(root.path()), Err(OpenError::Foreign { name, .. }) if name == "thesis.txt")
         );
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
     }
@@ -173,15 +150,15 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         fs::create_dir(root.path().join(PACKS)).unwrap();
         fs::write(root.path().join(PACKS).join("00000001.pack"), "").unwrap();
-        assert!(matches!(Home::open(root.path()), Err(OpenError::Foreign { .. })));
+        assert!(matches!(StoreDir::open(root.path()), Err(OpenError::Foreign { .. })));
     }
 
     /// D23.
     #[test]
     fn a_store_in_use_is_refused() {
         let root = tempfile::tempdir().unwrap();
-        let _home = Home::open(root.path()).unwrap();
-        assert!(matches!(Home::open(root.path()), Err(OpenError::InUse(_))));
+        let _home = StoreDir::open(root.path()).unwrap();
+        assert!(matches!(StoreDir::open(root.path()), Err(OpenError::InUse(_))));
     }
 
     /// D25.
@@ -190,12 +167,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join(NAME);
         fs::write(&path, "?").unwrap();
-        assert!(matches!(Home::open(root.path()), Err(OpenError::Damaged(_))));
-        let mut bytes = encode([7; 16]);
-        bytes[8] = 2;
-        let crc = crc32c::crc32c(&bytes[..28]);
-        bytes[28..].copy_from_slice(&crc.to_le_bytes());
-        fs::write(&path, bytes).unwrap();
-        assert!(matches!(Home::open(root.path()), Err(OpenError::NewerVersion { version: 2, .. })));
+        assert!(matches!(StoreDir::open(root.path()), Err(OpenError::Damaged(_))));
+        fs::write(&path, Identity { magic: MAGIC, version: 2, id: [7; 16] }.encode()).unwrap();
+        assert!(matches!(StoreDir::open(root.path()), Err(OpenError::NewerVersion { version: 2, .. })));
     }
 }

@@ -1,8 +1,8 @@
-//! What the store holds, in memory: where each blob is, when it was last used, and who needs it.
+//! The index of the store in memory: where each blob is, when it was last used, and whether it is pinned.
 //!
-//! Looking something up and marking it used needs only a shared lock. The order of use is kept lazily: the
-//! heap knows when an entry was used at the earliest, and the entry itself knows better. The entry on top
-//! of the heap whose two times agree is therefore the least recently used of all, exactly.
+//! A lookup, which marks an entry used, needs only a shared lock. The order of use is maintained lazily: the heap holds
+//! a lower bound of the last use, and the entry holds the exact time. The entry on top of the heap whose two times agree
+//! is therefore exactly the least recently used entry.
 
 use std::{
     cmp::Reverse,
@@ -18,11 +18,11 @@ use hashbrown::{HashTable, hash_table};
 
 use super::{
     pack::{Pack, PackState},
-    record::{HEADER_BYTES, Header, Place, Space, data_bytes},
+    record::{HEADER_BYTES, Header, Placement, Space, data_bytes},
 };
 use crate::{Digest, HASH_BYTES, Tenant};
 
-/// The name of one thing in the store.
+/// The key of one entry of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
     pub tenant: u32,
@@ -36,7 +36,7 @@ struct Entry {
     hash: [u8; HASH_BYTES],
     tenant: u32,
     space: Space,
-    place: Place,
+    placement: Placement,
     pack: u32,
     offset: u32,
     size: u64,
@@ -49,11 +49,16 @@ impl Entry {
     }
 
     fn taken(&self) -> Taken {
-        Taken { key: self.key(), place: self.place, size: self.size, record_bytes: self.record_bytes() }
+        Taken {
+            key: self.key(),
+            placement: self.placement,
+            size: self.size,
+            record_bytes: self.record_bytes(),
+        }
     }
 
     fn data_bytes(&self) -> u32 {
-        data_bytes(self.place, self.size)
+        data_bytes(self.placement, self.size)
     }
 
     fn record_bytes(&self) -> u64 {
@@ -67,14 +72,14 @@ pub struct Location {
     pub pack: Arc<Pack>,
     pub offset: u32,
     pub data_bytes: u32,
-    pub place: Place,
+    pub placement: Placement,
     pub size: u64,
 }
 
 /// An entry that has just left the index.
 pub struct Taken {
     pub key: Key,
-    pub place: Place,
+    pub placement: Placement,
     pub size: u64,
     pub record_bytes: u64,
 }
@@ -149,7 +154,7 @@ impl Index {
         })
     }
 
-    /// Where something is. Marks it used.
+    /// The location of an entry. Marks the entry used.
     pub fn locate(&self, key: &Key) -> Option<Location> {
         let entry = self.entry(key)?;
         entry.used_at.store(self.now(), Ordering::Relaxed);
@@ -158,23 +163,23 @@ impl Index {
             pack,
             offset: entry.offset,
             data_bytes: entry.data_bytes(),
-            place: entry.place,
+            placement: entry.placement,
             size: entry.size,
         })
     }
 
-    /// Whether something is here under a name.
+    /// Whether the store has an entry with this key.
     pub fn has(&self, tenant: [u8; 16], space: Space, hash: &[u8; HASH_BYTES]) -> bool {
         let tenant = self.tenants.get(&tenant);
         tenant.is_some_and(|tenant| self.slot(&Key { tenant: *tenant, space, hash: *hash }).is_some())
     }
 
-    /// The pack and the offset of the record that a name stands for.
+    /// The pack and the offset of the record of a key.
     pub fn position(&self, key: &Key) -> Option<(u32, u32)> {
         self.entry(key).map(|entry| (entry.pack, entry.offset))
     }
 
-    /// The size of what is here under a name, without marking it used.
+    /// The size of an entry, without marking the entry used.
     pub fn size(&self, key: &Key) -> Option<u64> {
         self.entry(key).map(|entry| entry.size)
     }
@@ -186,7 +191,7 @@ impl Index {
         self.entry(&key).is_some_and(|entry| (entry.pack, entry.offset) == (header.pack, header.offset))
     }
 
-    /// Points to a record. An earlier one of the same name is superseded; how it was stored is the answer.
+    /// Points to a record. An earlier record of the same key is superseded; returns how it was stored.
     pub fn insert(&mut self, header: &Header) -> Option<Taken> {
         let tenant = self.tenant_or_new(header.tenant);
         let now = self.now();
@@ -194,7 +199,7 @@ impl Index {
             hash: header.hash,
             tenant,
             space: header.space,
-            place: header.place,
+            placement: header.placement,
             pack: header.pack,
             offset: header.offset,
             size: header.size,
@@ -235,7 +240,7 @@ impl Index {
         }
     }
 
-    /// Points to the same content in another record: nothing was used, only moved.
+    /// Points to a record that was moved; the entry does not count as used.
     pub fn relocate(&mut self, header: &Header) {
         let tenant = self.tenant_or_new(header.tenant);
         let key = Key { tenant, space: header.space, hash: header.hash };
@@ -268,8 +273,8 @@ impl Index {
         Some(entry.taken())
     }
 
-    /// The least recently used entry that may go: one that nobody has pinned, and content if only that may.
-    /// What is passed over is in use, and is marked so. The caller removes the entry or keeps it.
+    /// The least recently used entry that can be evicted: not pinned, and content if only content may be evicted. Pinned
+    /// entries that are passed over are marked used. The caller removes the entry or keeps it.
     pub fn next_to_go(&mut self, only_content: bool) -> Option<Key> {
         let mut passed_over = 0;
         while let Some(Reverse((time, slot))) = self.by_use.pop() {
@@ -291,7 +296,7 @@ impl Index {
         None
     }
 
-    /// Marks an entry used that could have been the next to go.
+    /// Marks an entry used that could have been evicted next.
     pub fn keep(&mut self, key: &Key) {
         let now = self.now();
         let Some(slot) = self.slot(key) else { return };
@@ -301,12 +306,12 @@ impl Index {
         self.by_use.push(Reverse((now, slot)));
     }
 
-    /// How many are pinned.
+    /// The number of pinned keys.
     pub fn pinned(&self) -> usize {
         self.pins.len()
     }
 
-    /// Keeps names from being evicted, whether there is something under them already or not.
+    /// Pins keys against eviction, whether or not the entries exist yet.
     pub fn pin(&mut self, keys: &[Key]) {
         for key in keys {
             *self.pins.entry(*key).or_insert(0) += 1;
@@ -324,12 +329,12 @@ impl Index {
         }
     }
 
-    /// Bytes in packs that nobody can read any more.
+    /// Dead bytes in packs.
     pub fn dead_bytes(&self) -> u64 {
         self.packs.values().map(PackState::dead_bytes).sum()
     }
 
-    /// What is in one pack, in the order of the pack: the name, and where its record is. Looks at everything.
+    /// The live entries of one pack, in the order of the pack: keys and locations. Scans the whole index.
     pub fn in_pack(&self, pack: u32) -> Vec<(Key, u32, u32)> {
         let entries = self.entries.iter().flatten().filter(|entry| entry.pack == pack);
         let mut found: Vec<_> =
@@ -338,9 +343,9 @@ impl Index {
         found
     }
 
-    /// Every name whose content has a file of its own.
+    /// The keys of all blobs with their own file.
     pub fn in_files(&self) -> impl Iterator<Item = (Key, u64)> {
-        let entries = self.entries.iter().flatten().filter(|entry| entry.place == Place::File);
+        let entries = self.entries.iter().flatten().filter(|entry| entry.placement == Placement::File);
         entries.map(|entry| (entry.key(), entry.size))
     }
 

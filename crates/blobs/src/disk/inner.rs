@@ -1,4 +1,4 @@
-//! What all parts of a store share.
+//! The state that all parts of a store share.
 //!
 //! Locks are taken in this order: `housekeeping`, `writer`, `index`. The writer's lock serialises every
 //! change; readers need only the index, and never wait for the disk while they hold it.
@@ -13,12 +13,12 @@ use std::{
 };
 
 use super::{
-    identity::{FILES, Home, TEMP},
+    eviction::Totals,
+    identity::{FILES, StoreDir, TEMP},
     index::{Index, Key},
     maintenance::Signal,
     options::Options,
     record::Space,
-    room::Totals,
     uploads::Uploads,
     writer::Writer,
 };
@@ -27,11 +27,11 @@ use crate::{Digest, Error, Hash, Result, Tenant};
 pub struct Inner {
     pub root: PathBuf,
     pub options: Options,
-    pub home: Home,
+    pub store_dir: StoreDir,
     pub totals: Totals,
     pub uploads: Uploads,
     pub signal: Arc<Signal>,
-    /// One thread makes room or cleans at a time.
+    /// One thread evicts or cleans at a time.
     pub housekeeping: Mutex<()>,
     pub(super) writer: Mutex<Writer>,
     pub(super) index: RwLock<Index>,
@@ -84,12 +84,12 @@ impl Inner {
         file_path(&self.root, fingerprint, key.space, &key.hash)
     }
 
-    /// A path that nobody has used since the store was opened.
+    /// A path that was not used since the store was opened.
     pub fn temp_path(&self) -> PathBuf {
         self.root.join(TEMP).join(format!("{:016x}", self.next_temp.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Renames, making the directory of the new name if it is missing.
+    /// Renames a file, and creates the directory of the new name if it is missing.
     pub fn rename_into_place(&self, from: &Path, to: &Path) -> Result<()> {
         match fs::rename(from, to) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -104,7 +104,7 @@ impl Inner {
 
     /// Makes everything written so far survive a power loss.
     pub fn sync(&self) -> Result<()> {
-        rustix::fs::syncfs(&self.home.directory)
+        rustix::fs::syncfs(&self.store_dir.directory)
             .map_err(|errno| Error::io("sync the file system of", &self.root)(errno.into()))
     }
 }

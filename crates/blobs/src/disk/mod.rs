@@ -10,10 +10,12 @@
 //! ```
 //!
 //! Read `record` and `pack` for the format, `writer` for how it changes, `open` for how it is read again, and
-//! `room` for how it stays within its cap.
+//! `eviction` for how it stays within its cap.
 
 mod checkpoint;
+mod checksums;
 mod entries;
+mod eviction;
 mod identity;
 mod index;
 mod inner;
@@ -25,16 +27,14 @@ mod pack;
 mod put;
 mod read;
 mod record;
-mod room;
 mod store;
-mod sums;
 mod upload;
 mod uploads;
 mod writer;
 
+pub use eviction::Usage;
 pub use identity::OpenError;
 pub use options::Options;
 pub use read::Reader;
-pub use room::Usage;
 pub use store::{Pin, Store};
 pub use upload::Upload;

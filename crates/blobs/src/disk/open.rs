@@ -1,4 +1,4 @@
-//! Opens a store: reads the lists of the packs, checks what is not listed, and throws away what is no blob.
+//! Opens a store: reads the lists of the packs, checks unlisted records, and removes files that are no blobs.
 //!
 //! Almost all of the time goes into putting names into the index; the lists are read at the speed of the
 //! disk, files are measured, and neither packs nor files are looked into unless they were written since the
@@ -16,14 +16,14 @@ use foldhash::fast::RandomState;
 
 use super::{
     checkpoint,
-    identity::{FILES, Home, PACKS, TEMP},
+    checksums::is_chunk,
+    eviction::Totals,
+    identity::{FILES, PACKS, StoreDir, TEMP},
     index::{Index, Key},
     inner::{Inner, file_path},
     options::{CHUNK_BYTES, Options},
     pack::{FIRST_RECORD_AT, Pack, PackState, read_at},
-    record::{HEADER_BYTES, Header, Place, Space},
-    room::Totals,
-    sums::is_chunk,
+    record::{HEADER_BYTES, Header, Placement, Space},
     uploads::Uploads,
     writer::Writer,
 };
@@ -44,7 +44,7 @@ struct FileState {
 
 type Files = HashMap<FileName, FileState, RandomState>;
 
-pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
+pub fn open(root: &Path, options: Options, store_dir: StoreDir) -> Result<Inner> {
     clear(&root.join(TEMP))?;
     let numbers = list_packs(root)?;
     let safe_until = numbers.iter().filter_map(|number| checkpoint::safe_until(root, *number)).max();
@@ -53,7 +53,7 @@ pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
     recovery.reserve(&numbers);
     let mut newest = None;
     for number in numbers {
-        newest = recovery.pack(number, home.store)?.or(newest);
+        newest = recovery.pack(number, store_dir.id)?.or(newest);
     }
     recovery.remove_orphans();
     let Recovery { mut index, unlisted, .. } = recovery;
@@ -63,7 +63,7 @@ pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
         Some((pack, end)) if end < options.pack_bytes && pack.file.set_len(end).is_ok() => (pack, end),
         newest => {
             let number = newest.map_or(1, |(pack, _)| pack.number + 1);
-            let pack = Arc::new(Pack::create(root, number, home.store)?);
+            let pack = Arc::new(Pack::create(root, number, store_dir.id)?);
             index.packs.insert(number, PackState::new(pack.clone(), FIRST_RECORD_AT));
             (pack, FIRST_RECORD_AT)
         }
@@ -77,7 +77,7 @@ pub fn open(root: &Path, options: Options, home: Home) -> Result<Inner> {
     Ok(Inner {
         root: root.to_path_buf(),
         options,
-        home,
+        store_dir,
         totals,
         uploads: Uploads::default(),
         signal: Arc::default(),
@@ -122,7 +122,7 @@ impl Recovery<'_> {
             }
         })?;
         let end = pack.scan(listed_end, |header, data| {
-            if header.place == Place::File && !self.confirm(&header, data) {
+            if header.placement == Placement::File && !self.confirm(&header, data) {
                 return Ok(());
             }
             self.take(&header);
@@ -136,16 +136,18 @@ impl Recovery<'_> {
     }
 
     fn take(&mut self, header: &Header) {
-        match header.place {
-            Place::Pack => {
+        match header.placement {
+            Placement::Pack => {
                 self.index.insert(header);
             }
-            Place::File if self.files.get(&name(header)).is_some_and(|file| file.bytes == header.size) => {
+            Placement::File
+                if self.files.get(&name(header)).is_some_and(|file| file.bytes == header.size) =>
+            {
                 self.index.insert(header);
             }
             // Evicted since, and perhaps uploaded again in part.
-            Place::File => {}
-            Place::Removed => {
+            Placement::File => {}
+            Placement::Removed => {
                 if let Some(state) = self.index.packs.get_mut(&header.pack) {
                     state.removes = true;
                 }
@@ -159,19 +161,21 @@ impl Recovery<'_> {
     /// listed; if it was evicted and uploaded again, a power loss may have spoilt the new file and taken the
     /// new record, but then the file is younger than the lists.
     fn is_outdated(&mut self, header: &Header, pack: &Pack) -> bool {
-        if header.place != Place::File || !self.files.get(&name(header)).is_some_and(|file| file.is_recent) {
+        if header.placement != Placement::File
+            || !self.files.get(&name(header)).is_some_and(|file| file.is_recent)
+        {
             return false;
         }
         match pack.read(header.offset, header.data_bytes) {
-            Ok(Some((_, sums))) => !self.confirm(header, &sums),
+            Ok(Some((_, checksums))) => !self.confirm(header, &checksums),
             // Its first reader will find it damaged.
             _ => false,
         }
     }
 
     /// Checks a file against its record. One that is wrong goes, and so does what earlier records said of it.
-    fn confirm(&mut self, header: &Header, sums: &[u8]) -> bool {
-        let is_intact = self.is_intact(header, sums);
+    fn confirm(&mut self, header: &Header, checksums: &[u8]) -> bool {
+        let is_intact = self.is_intact(header, checksums);
         if is_intact {
             if let Some(file) = self.files.get_mut(&name(header)) {
                 file.is_recent = false;
@@ -185,7 +189,7 @@ impl Recovery<'_> {
     }
 
     /// Whether a file is what it was, after the system may have failed while it was written.
-    fn is_intact(&self, header: &Header, sums: &[u8]) -> bool {
+    fn is_intact(&self, header: &Header, checksums: &[u8]) -> bool {
         let path = file_path(self.root, header.tenant, header.space, &header.hash);
         let check = || -> std::io::Result<bool> {
             let file = File::open(&path)?;
@@ -196,7 +200,7 @@ impl Recovery<'_> {
             for number in 0..header.size.div_ceil(CHUNK_BYTES as u64) {
                 chunk.clear();
                 read_at(&file, &mut chunk, CHUNK_BYTES, number * CHUNK_BYTES as u64)?;
-                if !is_chunk(sums, number, &chunk) {
+                if !is_chunk(checksums, number, &chunk) {
                     return Ok(false);
                 }
             }

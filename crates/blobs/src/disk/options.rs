@@ -1,25 +1,25 @@
-//! What an operator may set, and the limits that nobody can.
+//! The settings of a store, and its fixed limits.
 
 use std::time::Duration;
 
 /// Settings of a store.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Most bytes on disk: packs, files and uploads together.
+    /// Maximum bytes on disk: packs, files and uploads together.
     pub cap_bytes: u64,
-    /// Bytes of the file system that are left for others. The ledger may live there.
+    /// Bytes of the file system that stay free for others, such as the ledger.
     pub keep_free_bytes: u64,
-    /// Blobs up to this size are packed, larger ones get a file each.
+    /// Blobs up to this size are packed; each larger blob has its own file.
     pub small_blob_bytes: u64,
     /// Largest blob.
     pub max_blob_bytes: u64,
     /// Size at which a pack is full.
     pub pack_bytes: u64,
-    /// How long an upload without a writer is kept for one that comes back.
+    /// How long an upload without a writer can be resumed.
     pub upload_idle: Duration,
-    /// Most uploads open at a time for one tenant.
+    /// Maximum open uploads of one tenant.
     pub max_uploads_per_tenant: usize,
-    /// Whether a thread of the store's own tidies up. Without it, `Store::maintain` is the caller's duty.
+    /// Whether a background thread of the store runs maintenance. Otherwise the caller calls `Store::maintain`.
     pub background: bool,
 }
 
@@ -39,7 +39,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Within what the format can hold, whatever was asked for.
+    /// Clamps the settings to the limits of the format.
     pub(super) fn bounded(mut self) -> Options {
         self.small_blob_bytes = self.small_blob_bytes.min(MAX_SMALL_BLOB_BYTES);
         self.pack_bytes = self.pack_bytes.clamp(MIN_PACK_BYTES, MAX_PACK_BYTES);

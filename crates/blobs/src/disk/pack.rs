@@ -199,7 +199,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::record::{Place, Space},
+        super::record::{Placement, Space},
         *,
     };
 
@@ -213,7 +213,7 @@ mod tests {
         let headers = contents.iter().map(|content| {
             let header = Header {
                 space: Space::Sha256,
-                place: Place::Pack,
+                placement: Placement::Pack,
                 data_bytes: content.len() as u32,
                 data_crc: crc32c::crc32c(content),
                 size: content.len() as u64,

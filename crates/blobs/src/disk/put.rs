@@ -5,7 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use super::{inner::Inner, options::MAX_PENDING_RECORDS, record::Place, upload::Upload, writer::Item};
+use super::{inner::Inner, options::MAX_PENDING_RECORDS, record::Placement, upload::Upload, writer::Item};
 use crate::{Digest, Error, Expect, MAX_BATCH_BYTES, Result, Tenant, UploadRequest};
 
 impl Inner {
@@ -81,7 +81,7 @@ pub fn item<'a>(tenant: &Tenant, digest: &Digest, content: &'a [u8]) -> Item<'a>
         tenant: tenant.fingerprint(),
         space: digest.function.into(),
         hash: digest.hash.0,
-        place: Place::Pack,
+        placement: Placement::Pack,
         size: digest.size,
         data: content,
     }

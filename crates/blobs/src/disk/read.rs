@@ -4,7 +4,9 @@ use std::{fs::File, io, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{index::Key, inner::Inner, options::CHUNK_BYTES, pack::read_at, record::Place, sums::is_chunk};
+use super::{
+    checksums::is_chunk, index::Key, inner::Inner, options::CHUNK_BYTES, pack::read_at, record::Placement,
+};
 use crate::{Digest, Error, MAX_BATCH_BYTES, Result, Tenant};
 
 /// A blob on its way out. It stays readable to the end, whatever is evicted meanwhile.
@@ -27,7 +29,7 @@ struct Found {
 
 enum Source {
     Memory(Bytes),
-    File { file: File, sums: Bytes },
+    File { file: File, checksums: Bytes },
 }
 
 impl Reader {
@@ -38,14 +40,14 @@ impl Reader {
         }
         let piece = match &self.source {
             Source::Memory(content) => content.slice(self.at as usize..self.end as usize),
-            Source::File { file, sums } => {
+            Source::File { file, checksums } => {
                 let number = self.at / CHUNK_BYTES as u64;
                 let start = number * CHUNK_BYTES as u64;
                 let bytes = (self.digest.size - start).min(CHUNK_BYTES as u64) as usize;
                 let mut chunk = Vec::with_capacity(bytes);
                 let path = || self.inner.file_path_of(&self.found.key);
                 read_at(file, &mut chunk, bytes, start).map_err(|error| Error::io("read", &path())(error))?;
-                if chunk.len() != bytes || !is_chunk(sums, number, &chunk) {
+                if chunk.len() != bytes || !is_chunk(checksums, number, &chunk) {
                     return Err(self.inner.damaged(&self.found, self.digest));
                 }
                 let stop = (self.end - start).min(bytes as u64) as usize;
@@ -97,7 +99,7 @@ impl Inner {
             return Some(Bytes::new());
         }
         let location = self.index().locate(&self.key(tenant, digest)?)?;
-        let is_packed = location.place == Place::Pack && location.size == digest.size;
+        let is_packed = location.placement == Placement::Pack && location.size == digest.size;
         is_packed.then(|| location.pack.read_cached(location.offset, location.data_bytes))?
     }
 
@@ -127,12 +129,12 @@ impl Inner {
         let Some((_, data)) = location.pack.read(location.offset, location.data_bytes)? else {
             return Err(self.damaged(&found, *digest));
         };
-        if location.place == Place::Pack {
+        if location.placement == Placement::Pack {
             return Ok((found, Source::Memory(data)));
         }
         let path = self.file_path(tenant.fingerprint(), digest);
         match File::open(&path) {
-            Ok(file) => Ok((found, Source::File { file, sums: data })),
+            Ok(file) => Ok((found, Source::File { file, checksums: data })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // It was evicted a moment ago, or somebody deleted the file.
                 self.take_out(&found.key, found.position);

@@ -3,7 +3,7 @@
 //! ```text
 //!  0  magic "LBR1"        8  data length (u32)    40  hash (32 bytes)
 //!  4  space (u8)         12  CRC-32C of the data  72  number of the pack (u32)
-//!  5  place (u8)         16  size (u64)           76  offset in the pack (u32)
+//!  5  placement (u8)     16  size (u64)           76  offset in the pack (u32)
 //!  6  zero (u16)         24  tenant (16 bytes)    80  CRC-32C of bytes 0 to 79
 //! ```
 //!
@@ -69,7 +69,7 @@ impl From<Origin> for Space {
 /// Where the content is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Place {
+pub enum Placement {
     /// The record's data.
     Pack = 1,
     /// A file of its own; the data is a CRC-32C for each chunk of it.
@@ -81,7 +81,7 @@ pub enum Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     pub space: Space,
-    pub place: Place,
+    pub placement: Placement,
     pub data_bytes: u32,
     pub data_crc: u32,
     pub size: u64,
@@ -106,7 +106,7 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = self.space as u8;
-        bytes[5] = self.place as u8;
+        bytes[5] = self.placement as u8;
         bytes[8..12].copy_from_slice(&self.data_bytes.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.data_crc.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.size.to_le_bytes());
@@ -125,15 +125,15 @@ impl Header {
         if bytes[..4] != MAGIC || crc32c::crc32c(&bytes[..CRC_AT]) != u32_at(bytes, CRC_AT) {
             return None;
         }
-        let place = match bytes[5] {
-            1 => Place::Pack,
-            2 => Place::File,
-            3 => Place::Removed,
+        let placement = match bytes[5] {
+            1 => Placement::Pack,
+            2 => Placement::File,
+            3 => Placement::Removed,
             _ => return None,
         };
         let header = Header {
             space: Space::from_code(bytes[4])?,
-            place,
+            placement,
             data_bytes: u32_at(bytes, 8),
             data_crc: u32_at(bytes, 12),
             size: u64::from(u32_at(bytes, 16)) | u64::from(u32_at(bytes, 20)) << 32,
@@ -144,19 +144,19 @@ impl Header {
         };
         let is_possible = u64::from(header.data_bytes) <= MAX_RECORD_DATA_BYTES
             && header.size <= MAX_SIZE
-            && header.data_bytes == data_bytes(place, header.size)
-            && (place != Place::File || header.space.function().is_some());
+            && header.data_bytes == data_bytes(placement, header.size)
+            && (placement != Placement::File || header.space.function().is_some());
         is_possible.then_some(header)
     }
 }
 
 /// Bytes of a record's data, which follow from the size of the content: the content, or four bytes for each
 /// chunk of its file.
-pub fn data_bytes(place: Place, size: u64) -> u32 {
-    match place {
-        Place::Pack => size as u32,
-        Place::File => size.div_ceil(CHUNK_BYTES as u64) as u32 * 4,
-        Place::Removed => 0,
+pub fn data_bytes(placement: Placement, size: u64) -> u32 {
+    match placement {
+        Placement::Pack => size as u32,
+        Placement::File => size.div_ceil(CHUNK_BYTES as u64) as u32 * 4,
+        Placement::Removed => 0,
     }
 }
 
@@ -185,17 +185,17 @@ mod tests {
             1..=5u8,
             1..=3u8,
         )
-            .prop_map(|(hash, tenant, data_bytes, [data_crc, pack, offset], space, place)| {
+            .prop_map(|(hash, tenant, data_bytes, [data_crc, pack, offset], space, placement)| {
                 let space = Space::from_code(space).unwrap();
-                let (place, data_bytes, size) = match place {
+                let (placement, data_bytes, size) = match placement {
                     2 if space.function().is_some() => {
                         let size = u64::from(data_crc) << 6;
-                        (Place::File, super::data_bytes(Place::File, size), size)
+                        (Placement::File, super::data_bytes(Placement::File, size), size)
                     }
-                    3 => (Place::Removed, 0, 0),
-                    _ => (Place::Pack, data_bytes, u64::from(data_bytes)),
+                    3 => (Placement::Removed, 0, 0),
+                    _ => (Placement::Pack, data_bytes, u64::from(data_bytes)),
                 };
-                Header { space, place, data_bytes, data_crc, size, tenant, hash, pack, offset }
+                Header { space, placement, data_bytes, data_crc, size, tenant, hash, pack, offset }
             })
     }
 

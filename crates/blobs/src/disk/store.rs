@@ -6,13 +6,13 @@ use bytes::Bytes;
 use foldhash::fast::RandomState;
 
 use super::{
-    identity::{Home, OpenError},
+    eviction::Usage,
+    identity::{OpenError, StoreDir},
     index::Key,
     inner::Inner,
     maintenance, open,
     options::{MAX_CACHED_READ_BYTES, MAX_LOOKUPS, Options},
     read::Reader,
-    room::Usage,
     upload::Upload,
 };
 use crate::{
@@ -47,12 +47,13 @@ impl Store {
     /// Opens the store in a directory, making one if the directory is missing or empty.
     pub fn open(path: impl AsRef<Path>, options: Options) -> std::result::Result<Store, OpenError> {
         let (path, options) = (path.as_ref(), options.bounded());
-        let home = Home::open(path)?;
+        let store_dir = StoreDir::open(path)?;
         let background = options.background;
-        let inner = Arc::new(open::open(path, options, home)?);
-        let thread = match background {
-            true => Some(maintenance::start(&inner).map_err(crate::Error::io("start the thread of", path))?),
-            false => None,
+        let inner = Arc::new(open::open(path, options, store_dir)?);
+        let thread = if background {
+            Some(maintenance::start(&inner).map_err(crate::Error::io("start the thread of", path))?)
+        } else {
+            None
         };
         inner.signal.wake();
         Ok(Store(Arc::new(Handle { inner, thread })))
@@ -175,7 +176,7 @@ impl Store {
         self.inner().put_raw(tenant, key, body)
     }
 
-    /// Largest blob that is taken.
+    /// The largest blob that is accepted.
     pub fn max_blob_bytes(&self) -> u64 {
         self.inner().options.max_blob_bytes
     }

@@ -1,7 +1,7 @@
-//! One upload: content that comes in pieces, and becomes a blob when it is whole and right.
+//! One upload: content that arrives in pieces and becomes a blob when it is complete and correct.
 //!
-//! Up to the size of a packed blob it stays in memory; beyond that it goes to a temporary file. It is hashed
-//! and summed as it comes, so finishing costs no second look at it.
+//! Content up to the size of a packed blob stays in memory; larger content goes to a temporary file. Hash and checksums
+//! are computed as the content arrives, so that finishing does not read it again.
 
 use std::{
     fs::{self, File},
@@ -12,7 +12,8 @@ use std::{
 };
 
 use super::{
-    inner::Inner, options::RESERVE_STEP_BYTES, put::item, record::HEADER_BYTES, sums::Sums, uploads::Cell,
+    checksums::Checksums, inner::Inner, options::RESERVE_STEP_BYTES, put::item, record::HEADER_BYTES,
+    uploads::Cell,
 };
 use crate::{Digest, DigestFunction, Error, Expect, Hash, Hasher, Progress, Result, Tenant, UploadRequest};
 
@@ -31,7 +32,7 @@ pub struct Upload {
 pub struct Content {
     expect: Expect,
     hasher: Hasher,
-    sums: Sums,
+    checksums: Checksums,
     sink: Sink,
     committed: u64,
     reserved: u64,
@@ -124,7 +125,7 @@ impl Content {
         Content {
             expect,
             hasher: Hasher::new(function),
-            sums: Sums::default(),
+            checksums: Checksums::default(),
             sink: Sink::Memory(Vec::new()),
             committed: 0,
             reserved: 0,
@@ -161,7 +162,7 @@ impl Content {
             Sink::Memory(content) => content.extend_from_slice(piece),
             Sink::File { file, path } => {
                 file.write_all_at(piece, self.committed).map_err(Error::io("write", path))?;
-                self.sums.update(piece);
+                self.checksums.update(piece);
             }
             Sink::Closed => return Err(Error::TakenOver),
         }
@@ -196,7 +197,7 @@ impl Content {
             let _ = fs::remove_file(&path);
             return Err(Error::io("write", &path)(error));
         }
-        self.sums.update(content);
+        self.checksums.update(content);
         self.sink = Sink::File { file, path };
         Ok(())
     }
@@ -224,8 +225,14 @@ impl Content {
             }
             Sink::File { file, path } => {
                 protect(file).map_err(Error::io("protect", path))?;
-                let sums = std::mem::take(&mut self.sums).finish();
-                self.inner.commit_upload(tenant, &actual, path, &sums, std::mem::take(&mut self.reserved))?;
+                let checksums = std::mem::take(&mut self.checksums).finish();
+                self.inner.commit_upload(
+                    tenant,
+                    &actual,
+                    path,
+                    &checksums,
+                    std::mem::take(&mut self.reserved),
+                )?;
             }
             Sink::Closed => return Err(Error::TakenOver),
         }
@@ -253,17 +260,17 @@ impl Inner {
         tenant: &Tenant,
         digest: &Digest,
         temp: &Path,
-        sums: &[u8],
+        checksums: &[u8],
         reserved: u64,
     ) -> Result<()> {
-        let reservation = self.reserve_records((HEADER_BYTES + sums.len()) as u64);
+        let reservation = self.reserve_records((HEADER_BYTES + checksums.len()) as u64);
         let mut writer = self.writer();
         self.totals.release(reserved);
         let _reservation = reservation?;
         if self.is_present(tenant, digest) {
             return Ok(());
         }
-        writer.commit_file(self, tenant.fingerprint(), digest, temp, sums)
+        writer.commit_file(self, tenant.fingerprint(), digest, temp, checksums)
     }
 }
 

@@ -1,8 +1,8 @@
-//! The uploads that are open, by name, and the bounds on them.
+//! The open uploads by name, and their limits.
 //!
-//! A named upload has at most one writer at a time. One that comes back where the last one stopped takes
-//! over, even if the old connection is not known to be dead yet; one that starts anew beside a live writer
-//! gets an upload of its own, and the content decides (A8).
+//! A named upload has at most one writer at a time. A writer that resumes where the last writer stopped takes over, even
+//! if the old connection is not known to be dead yet. A writer that starts from the beginning beside a live writer gets
+//! a separate upload, and the content decides (A8).
 
 use std::{
     collections::HashMap,

@@ -1,4 +1,4 @@
-//! The one place that changes the store: appends to the newest pack and keeps the index in step.
+//! The only writer of the store: appends to the newest pack and updates the index.
 //!
 //! A record is in the page cache before the index points to it, so a killed process loses nothing that it
 //! has acknowledged. Nothing is synced here; that is the checkpoint's business.
@@ -11,7 +11,7 @@ use super::{
     inner::Inner,
     options::{CHECKPOINT_FILE_BYTES, GATHER_BYTES, MAX_PENDING_RECORDS},
     pack::{FIRST_RECORD_AT, Pack, PackState},
-    record::{HEADER_BYTES, Header, Place, Space},
+    record::{HEADER_BYTES, Header, Placement, Space},
 };
 use crate::{Digest, Error, HASH_BYTES, Result};
 
@@ -34,7 +34,7 @@ pub struct Item<'a> {
     pub tenant: [u8; 16],
     pub space: Space,
     pub hash: [u8; HASH_BYTES],
-    pub place: Place,
+    pub placement: Placement,
     pub size: u64,
     pub data: &'a [u8],
 }
@@ -81,7 +81,7 @@ impl Writer {
         for item in items {
             let header = Header {
                 space: item.space,
-                place: item.place,
+                placement: item.placement,
                 data_bytes: item.data.len() as u32,
                 data_crc: crc32c::crc32c(item.data),
                 size: item.size,
@@ -103,18 +103,18 @@ impl Writer {
             state.bytes = self.end;
         }
         for header in &self.pending[first..] {
-            match header.place {
-                Place::Removed => {
+            match header.placement {
+                Placement::Removed => {
                     if let Some(state) = index.packs.get_mut(&self.pack.number) {
                         state.removes = true;
                     }
                 }
-                Place::File => {
+                Placement::File => {
                     self.pending_file_bytes += header.size;
                     inner.totals.add_file_bytes(header.size);
                     index.insert(header);
                 }
-                Place::Pack => {
+                Placement::Pack => {
                     index.insert(header);
                 }
             }
@@ -168,7 +168,7 @@ impl Writer {
     /// Continues in a new pack.
     pub fn roll(&mut self, inner: &Inner) -> Result<()> {
         let number = self.pack.number + 1;
-        let pack = Arc::new(Pack::create(&inner.root, number, inner.home.store)?);
+        let pack = Arc::new(Pack::create(&inner.root, number, inner.store_dir.id)?);
         inner.index_mut().packs.insert(number, PackState::new(pack.clone(), FIRST_RECORD_AT));
         inner.totals.add_pack_bytes(FIRST_RECORD_AT);
         self.pack = pack;
@@ -196,13 +196,13 @@ impl Writer {
     pub fn bury(&mut self, inner: &Inner, key: &Key) -> Result<()> {
         let tenant = inner.index().fingerprint(key.tenant);
         let (space, hash) = (key.space, key.hash);
-        self.append(inner, &[Item { tenant, space, hash, place: Place::Removed, size: 0, data: &[] }])
+        self.append(inner, &[Item { tenant, space, hash, placement: Placement::Removed, size: 0, data: &[] }])
     }
 
     /// Gives up the file of an entry that has left the index. The path that is returned is the caller's to
     /// remove, when no lock is held: freeing a large file takes a while.
     pub fn forget(&mut self, inner: &Inner, taken: &Taken) -> Option<PathBuf> {
-        if taken.place != Place::File {
+        if taken.placement != Placement::File {
             return None;
         }
         inner.totals.remove_file_bytes(taken.size);
@@ -223,7 +223,7 @@ impl Writer {
         tenant: [u8; 16],
         digest: &Digest,
         temp: &std::path::Path,
-        sums: &[u8],
+        checksums: &[u8],
     ) -> Result<()> {
         let path = inner.file_path(tenant, digest);
         inner.rename_into_place(temp, &path)?;
@@ -231,9 +231,9 @@ impl Writer {
             tenant,
             space: digest.function.into(),
             hash: digest.hash.0,
-            place: Place::File,
+            placement: Placement::File,
             size: digest.size,
-            data: sums,
+            data: checksums,
         };
         self.append(inner, &[item]).inspect_err(|_| {
             let _ = fs::remove_file(&path);

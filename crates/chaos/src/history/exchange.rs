@@ -2,7 +2,7 @@
 
 use authority::command::SubmitAnswer;
 use authority::{Answer, Command, TaskId};
-use coordinator::{Read, Reply, Request};
+use coordinator::{BatchItem, Read, Reply, Request};
 
 use crate::contract::Contract;
 use crate::facts::At;
@@ -22,21 +22,28 @@ impl Exchange {
     /// The task that it is about, where that is one.
     pub fn task(&self) -> Option<TaskId> {
         match (&self.request, &self.reply) {
-            (_, Some(Reply::Answer(Answer::Submitted(SubmitAnswer::Created(id))))) => Some(*id),
-            (_, Some(Reply::Answer(Answer::Submitted(SubmitAnswer::Existing(view))))) => Some(view.task.id),
-            (_, Some(Reply::Answer(Answer::Leased(grants)))) => grants.first().map(|grant| grant.task),
-            (Request::Heartbeat { extend, .. }, _) => Some(extend.lease.task),
-            (Request::Read(Read::Task { task, .. }) | Request::WaitTask { task, .. }, _) => Some(*task),
-            (Request::Decide(command), _) => match command {
-                Command::SubmitTask(task) => Some(task.id),
-                Command::ReportCompletion(report) => Some(report.lease.task),
-                Command::ReportFailure(report) => Some(report.lease.task),
-                Command::ReleaseLease(release) => Some(release.lease.task),
-                Command::StartAttempt(start) => Some(start.lease.task),
-                Command::CancelTask(cancel) => Some(cancel.task),
+            (_, Some(Reply::Leased(grants))) => grants.first().map(|grant| grant.task),
+            (Request::Read(Read::Task { task, .. }) | Request::Wait { task, .. }, _) => Some(*task),
+            (Request::Decide(batch), reply) => match (reply.as_ref().and_then(Reply::answer), &batch[..]) {
+                (Some(Answer::Submitted(SubmitAnswer::Created(id))), _) => Some(*id),
+                (Some(Answer::Submitted(SubmitAnswer::Existing(view))), _) => Some(view.task.id),
+                (_, [BatchItem::Heartbeat { extend, .. }]) => Some(extend.lease.task),
+                (_, [BatchItem::Command(command)]) => task_of(command),
                 _ => None,
             },
             _ => None,
         }
+    }
+}
+
+fn task_of(command: &Command) -> Option<TaskId> {
+    match command {
+        Command::SubmitTask(task) => Some(task.id),
+        Command::ReportCompletion(report) => Some(report.lease.task),
+        Command::ReportFailure(report) => Some(report.lease.task),
+        Command::ReleaseLease(release) => Some(release.lease.task),
+        Command::StartAttempt(start) => Some(start.lease.task),
+        Command::CancelTask(cancel) => Some(cancel.task),
+        _ => None,
     }
 }

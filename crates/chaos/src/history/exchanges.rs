@@ -68,7 +68,7 @@ fn request(names: &mut Names, spoken: &Spoken) -> Request {
         }
         Asked::Heartbeat(lease) => {
             let extend = ExtendLease { lease: names.lease(lease) };
-            return Request::Heartbeat { extend, progress: None };
+            return Request::heartbeat(extend, None);
         }
         Asked::Start { lease, by } => {
             Command::StartAttempt(StartAttempt { lease: names.lease(lease), started_by: by.as_str().into() })
@@ -93,7 +93,7 @@ fn request(names: &mut Names, spoken: &Spoken) -> Request {
             Command::ReleaseLease(ReleaseLease { lease: names.lease(lease), cause: ReleaseCause::Worker })
         }
     };
-    Request::Decide(command)
+    Request::decide(command)
 }
 
 /// The digest by which the coordinator knows a report. One that nobody was told of may be the one that was discarded.
@@ -120,8 +120,9 @@ fn lease_tasks(names: &mut Names, poll: &Poll) -> LeaseTasks {
 fn reply(names: &Names, spoken: &Spoken) -> Option<Reply> {
     let answer = match (&spoken.asked, &spoken.heard) {
         (_, Heard::Unavailable(why)) => return Some(Reply::Unavailable(*why)),
-        (Asked::Poll(_), Heard::Leased(told)) => {
-            Answer::Leased(told.iter().map(|leased| grant(names, leased)).collect())
+        (Asked::Poll(poll), Heard::Leased(told)) => {
+            let worker: Arc<str> = Arc::from(poll.worker.as_str());
+            return Some(Reply::Leased(told.iter().map(|leased| grant(names, &worker, leased)).collect()));
         }
         (Asked::Heartbeat(lease), heard) => Answer::Extended(match heard {
             Heard::Extended { expires_at, cancel } => {
@@ -157,7 +158,7 @@ fn reply(names: &Names, spoken: &Spoken) -> Option<Reply> {
         (Asked::Session { .. } | Asked::RotateKey(_), Heard::Done) => Answer::Done(false),
         _ => return None,
     };
-    Some(Reply::Answer(answer))
+    Some(Reply::decided(answer))
 }
 
 fn outcome(names: &Names, lease: Position, became: Became) -> Outcome {
@@ -172,10 +173,11 @@ fn outcome(names: &Names, lease: Position, became: Became) -> Outcome {
 }
 
 /// A lease as it was told; what the contract does not tell is learnt or left blank.
-fn grant(names: &Names, leased: &Leased) -> Grant {
+fn grant(names: &Names, worker: &Arc<str>, leased: &Leased) -> Grant {
     let known = names.learnt.granted(leased.lease);
     Grant {
         fencing_token: leased.lease,
+        worker: worker.clone(),
         task: leased.task,
         attempt: leased.attempt,
         queue: names.queue(&leased.queue),

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use auditor::history::Recorded;
 use authority::Position;
+use history::time_travel;
 use ledger::file::Inspection;
-use ledger::time_travel;
 
 use crate::facts::At;
 

@@ -129,12 +129,11 @@ impl Recording {
     fn still_holds(&self, cut: &Cut) -> Result<(), Violation> {
         let Some(last) = &cut.last else { return Ok(()) };
         let now = self.records.iter().find(|record| record.position == last.position);
-        match now.is_some_and(|now| log::same(now, last)) {
-            true => Ok(()),
-            false => {
-                let what = format!("record {} was there when the server was dead: {last:?}", last.position);
-                Err(Violation::of(last.event.task(), shortened(&format!("{what}, and now it is {now:?}"))))
-            }
+        if now.is_some_and(|now| log::same(now, last)) {
+            Ok(())
+        } else {
+            let what = format!("record {} was there when the server was dead: {last:?}", last.position);
+            Err(Violation::of(last.event.task(), shortened(&format!("{what}, and now it is {now:?}"))))
         }
     }
 

@@ -17,7 +17,7 @@ use auditor::history::{AskId, Entry, Recorded};
 use authority::command::{ExtendAnswer, ReleaseAnswer, SubmitAnswer, Verdict};
 use authority::event::ReleaseCause;
 use authority::{Answer, CancelCause, Command, DeadReason, Digest, Event, Position, QueueKey, TaskId, Time};
-use coordinator::{Reply, Request, Step};
+use coordinator::{BatchItem, Reply, Request};
 
 use super::{Exchange, Recording};
 use crate::facts::At;
@@ -118,21 +118,18 @@ enum Cause {
 
 fn causes(request: &Request) -> Vec<Cause> {
     match request {
-        Request::SubmitBatch(tasks) => tasks.iter().map(|task| Cause::Submit(task.id)).collect(),
         Request::Poll { lease, .. } => {
             let by_name = lease.request.map(|digest| Cause::Request(lease.worker.clone(), digest));
             by_name.into_iter().chain([Cause::Poll(lease.worker.clone())]).collect()
         }
-        Request::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.fencing_token)],
-        Request::Together(steps) => steps
+        Request::Decide(batch) => batch
             .iter()
-            .flat_map(|step| match step {
-                Step::Decide(command) => causes_in(command),
-                Step::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.fencing_token)],
+            .flat_map(|item| match item {
+                BatchItem::Command(command) => causes_in(command),
+                BatchItem::Heartbeat { extend, .. } => vec![Cause::Heartbeat(extend.lease.fencing_token)],
             })
             .collect(),
-        Request::Decide(command) => causes_in(command),
-        Request::Read(_) | Request::WaitTask { .. } => Vec::new(),
+        Request::Read(_) | Request::Wait { .. } => Vec::new(),
     }
 }
 
@@ -224,35 +221,41 @@ impl Places {
 
     /// The records that an answer tells of.
     fn told(&self, request: &Request, reply: &Reply) -> Vec<Position> {
-        let created = |answer: &SubmitAnswer| match answer {
-            SubmitAnswer::Created(id) => self.created.get(id).copied(),
-            _ => None,
-        };
         match (request, reply) {
-            (_, Reply::Batch(answers)) => answers.iter().filter_map(created).collect(),
-            (_, Reply::Answer(Answer::Submitted(answer))) => created(answer).into_iter().collect(),
-            (_, Reply::Answer(Answer::Leased(grants))) => {
-                grants.iter().map(|grant| grant.fencing_token).collect()
+            (_, Reply::Leased(grants)) => grants.iter().map(|grant| grant.fencing_token).collect(),
+            (Request::Decide(batch), Reply::Decided(answers)) => {
+                batch.iter().zip(answers).filter_map(|(item, answer)| self.told_by(item, answer)).collect()
             }
-            (
-                Request::Heartbeat { extend, .. },
-                Reply::Answer(Answer::Extended(ExtendAnswer::Extended { expires_at, .. })),
-            ) => self.expiries.get(&(extend.lease.fencing_token, *expires_at)).copied().into_iter().collect(),
-            (Request::Decide(command), Reply::Answer(Answer::Reported(verdict))) => {
-                let report = match command {
-                    Command::ReportCompletion(report) => (report.lease.fencing_token, report.digest),
-                    Command::ReportFailure(report) => (report.lease.fencing_token, report.digest),
-                    _ => return Vec::new(),
-                };
-                let is_recorded = matches!(verdict, Verdict::Committed(_) | Verdict::Cancelled);
-                self.reports.get(&report).copied().filter(|_| is_recorded).into_iter().collect()
-            }
-            (
-                Request::Decide(Command::ReleaseLease(release)),
-                Reply::Answer(Answer::Released(ReleaseAnswer::Over(_))),
-            ) => self.released.get(&release.lease.fencing_token).copied().into_iter().collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// The record that one answer tells of.
+    fn told_by(&self, item: &BatchItem, answer: &Answer) -> Option<Position> {
+        let record = match (item, answer) {
+            (_, Answer::Submitted(SubmitAnswer::Created(id))) => self.created.get(id),
+            (
+                BatchItem::Heartbeat { extend, .. },
+                Answer::Extended(ExtendAnswer::Extended { expires_at, .. }),
+            ) => self.expiries.get(&(extend.lease.fencing_token, *expires_at)),
+            (BatchItem::Command(command), Answer::Reported(Verdict::Committed(_) | Verdict::Cancelled)) => {
+                match command {
+                    Command::ReportCompletion(report) => {
+                        self.reports.get(&(report.lease.fencing_token, report.digest))
+                    }
+                    Command::ReportFailure(report) => {
+                        self.reports.get(&(report.lease.fencing_token, report.digest))
+                    }
+                    _ => None,
+                }
+            }
+            (
+                BatchItem::Command(Command::ReleaseLease(release)),
+                Answer::Released(ReleaseAnswer::Over(_)),
+            ) => self.released.get(&release.lease.fencing_token),
+            _ => None,
+        };
+        record.copied()
     }
 }
 
@@ -285,13 +288,13 @@ mod tests {
             contract: crate::Contract::Native,
             sent_at: at(sent_ms),
             ended_at: at(ended_ms),
-            request: Request::Decide(Command::SubmitTask(Box::new(task))),
-            reply: Some(Reply::Answer(Answer::Submitted(SubmitAnswer::Created(TaskId(id))))),
+            request: Request::decide(Command::SubmitTask(Box::new(task))),
+            reply: Some(Reply::decided(Answer::Submitted(SubmitAnswer::Created(TaskId(id))))),
         }
     }
 
     fn created(position: u64, exchange: &Exchange) -> Recorded {
-        let Request::Decide(Command::SubmitTask(task)) = &exchange.request else { unreachable!() };
+        let Some(Command::SubmitTask(task)) = exchange.request.command() else { unreachable!() };
         let event = Event::TaskCreated(Box::new(TaskCreated {
             task: task.id,
             queue: task.queue.clone(),

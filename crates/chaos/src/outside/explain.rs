@@ -35,7 +35,7 @@ fn facts_of(evidence: &Evidence, id: &str) -> Vec<String> {
         told.push((grant.told_at, format!("{line}, asked at {:.3}", grant.asked_at.as_secs_f64())));
     }
     let mut undecided = 0;
-    for report in book.reports.iter().filter(|report| report.story.held.task_id == id) {
+    for report in book.reports.iter().filter(|report| report.story.lease.task_id == id) {
         match &report.told {
             None => undecided += 1,
             Some(answer) => {
@@ -53,7 +53,7 @@ fn facts_of(evidence: &Evidence, id: &str) -> Vec<String> {
     lines.dedup();
     lines.extend(told.into_iter().map(|(at, line)| format!("{:>8.3} {line}", at.as_secs_f64())));
     lines.push(format!("{undecided} reports without an answer, or told to come again"));
-    for (report, again) in evidence.repeats.iter().filter(|(report, _)| report.story.held.task_id == id) {
+    for (report, again) in evidence.repeats.iter().filter(|(report, _)| report.story.lease.task_id == id) {
         let differs = report.verdict() != again.verdict();
         let differs = if differs { " (differs)" } else { "" };
         lines.push(format!("repeated at the end{differs}: {} -> {:?}", shown(again), again.told));
@@ -69,7 +69,7 @@ fn facts_of(evidence: &Evidence, id: &str) -> Vec<String> {
 
 fn shown(report: &Report) -> String {
     let (contract, story) = (report.contract.name(), &report.story);
-    format!("{:?} by {contract} of lease {}: {:?}", story.intent, short(&story.held.lease_id), story.word)
+    format!("{:?} by {contract} of lease {}: {:?}", story.intent, short(&story.lease.lease_id), story.kind)
 }
 
 /// The end of an id tells it from others: ids of one moment begin alike.

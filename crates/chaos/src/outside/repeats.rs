@@ -1,6 +1,7 @@
 //! Every verdict has the status that the contract gives it and fits what its sender knew, and whatever was decided or
 //! accepted is answered again when it is repeated in the end. What those answers say, the auditor judges.
 
+use contract_clients::ReportKind;
 use tonic::Code;
 use wire::Verdict;
 
@@ -8,7 +9,7 @@ use super::Violation;
 use crate::contract::Contract;
 use crate::evidence::Evidence;
 use crate::facts::{Report, Told};
-use crate::story::{Intent, Word};
+use crate::story::Intent;
 
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -17,7 +18,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         violations.extend(report.told.as_ref().and_then(|told| check_alone(report, told)));
     }
     for (report, again) in &evidence.repeats {
-        let task_id = &report.story.held.task_id;
+        let task_id = &report.story.lease.task_id;
         if again.told.is_none() {
             let message = "a report that was decided was not decided when repeated";
             violations.push(Violation::new(task_id, message));
@@ -37,9 +38,9 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
 }
 
 fn check_alone(report: &Report, told: &Told) -> Option<Violation> {
-    let task_id = &report.story.held.task_id;
+    let task_id = &report.story.lease.task_id;
     let is_fine = is_fine(report.contract, told);
-    if report.story.word == Word::GivenBack {
+    if report.story.kind == ReportKind::Released {
         // A lease that is over, by this call or before it, is what a release asks for: no verdict is needed.
         let message = format!("a release was answered {told:?}");
         return (!is_fine).then(|| Violation::new(task_id, message));

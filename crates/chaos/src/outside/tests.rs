@@ -5,6 +5,7 @@ use std::time::Duration;
 use auditor::history::Recorded;
 use authority::event::{LeaseExpired, LeaseGranted, TaskCancelled, TaskCompleted, TaskCreated};
 use authority::{Digest, Event, Position, QueueKey, Scope, TaskId, Time};
+use contract_clients::{LeaseRef, ReportKind};
 use serde_json::{Value, json};
 use wire::Verdict;
 
@@ -12,7 +13,7 @@ use super::{Violation, check};
 use crate::contract::Contract;
 use crate::evidence::Evidence;
 use crate::facts::{Beat, Grant, Pulse, Report, Submission, Told};
-use crate::story::{Held, Intent, Story, Word};
+use crate::story::{Intent, Story};
 use crate::world::LEASE;
 
 const TASK: &str = "00000000-0000-0000-0000-000000000001";
@@ -42,7 +43,7 @@ fn told(status: u16, verdict: Option<Verdict>) -> Option<Told> {
 }
 
 fn report(attempt: u32, result: Value, sent_ms: u64, told: Option<Told>) -> Report {
-    let held = Held {
+    let lease = LeaseRef {
         lease_id: format!("lease-{attempt}"),
         task_id: TASK.into(),
         worker_id: "worker".into(),
@@ -50,7 +51,7 @@ fn report(attempt: u32, result: Value, sent_ms: u64, told: Option<Told>) -> Repo
     };
     Report {
         contract: Contract::Native,
-        story: Story { held, word: Word::Completed(result), intent: Intent::Own },
+        story: Story { lease, kind: ReportKind::Completed(result), intent: Intent::Own },
         sent_at: at(sent_ms),
         ended_at: at(sent_ms + 5),
         told,

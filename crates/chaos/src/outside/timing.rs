@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use contract_clients::ReportKind;
 use wire::Verdict;
 
 use super::Violation;
 use crate::contract::Contract;
 use crate::evidence::Evidence;
 use crate::facts::{At, Grant, Pulse};
-use crate::story::{Intent, Word};
+use crate::story::Intent;
 use crate::world::LEASE;
 
 /// A lease may last a tenth longer than it says; the rest is the clocks' rounding.
@@ -31,8 +32,8 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
         }
     }
     let cancelled: BTreeSet<&str> = book.cancels.iter().map(|cancel| cancel.task_id.as_str()).collect();
-    let releases = book.reports.iter().filter(|report| report.story.word == Word::GivenBack);
-    let released: BTreeSet<&str> = releases.map(|report| report.story.held.lease_id.as_str()).collect();
+    let releases = book.reports.iter().filter(|report| report.story.kind == ReportKind::Released);
+    let released: BTreeSet<&str> = releases.map(|report| report.story.lease.lease_id.as_str()).collect();
     let mut first_sent: BTreeMap<_, At> = BTreeMap::new();
     for report in &book.reports {
         let sent_at = first_sent.entry(report.story.key()).or_insert(report.sent_at);
@@ -41,7 +42,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
 
     let mut violations = Vec::new();
     for report in book.reports.iter().filter(|report| report.story.intent == Intent::Own) {
-        let held = &report.story.held;
+        let held = &report.story.lease;
         let Some(life) = lives.get(held.lease_id.as_str()) else { continue };
         let is_undisturbed =
             !cancelled.contains(held.task_id.as_str()) && !released.contains(held.lease_id.as_str());

@@ -11,6 +11,7 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
     WaitExecutionRequest, batch_update_blobs_request::Request as Blob,
 };
 use bazel_remote_apis::google::longrunning::{Operation, operation};
+use data_encoding::HEXLOWER;
 use prost::Message;
 use sha2::{Digest as _, Sha256};
 use tonic::transport::{Channel, Endpoint};
@@ -129,6 +130,6 @@ fn check(number: usize, response: &ExecuteResponse) -> Result<()> {
 }
 
 fn digest(bytes: &[u8]) -> Digest {
-    let hash = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = HEXLOWER.encode(&Sha256::digest(bytes));
     Digest { hash, size_bytes: bytes.len() as i64 }
 }

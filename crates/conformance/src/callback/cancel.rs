@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Line, acknowledged, is_final, refused, terminal};
+use super::{PushedQueue, acknowledged, is_final, refused, terminal};
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -20,17 +20,17 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn signal(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
     subject.cancel(&pushed.task, "user_requested").await?;
-    let told = pushed.beat(subject).await?;
-    acknowledged(&told)?;
-    told.has("shouldCancel", true)?.has("cancelReason", "user_requested")?;
+    let answer = pushed.beat(subject).await?;
+    acknowledged(&answer)?;
+    answer.has("shouldCancel", true)?.has("cancelReason", "user_requested")?;
     Ok(())
 }
 
 async fn stops(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
     subject.cancel(&pushed.task, "user_requested").await?;
     is_final(&pushed.completed(subject, &pushed.cancelled()).await?, "CANCELLED")?;
@@ -39,7 +39,7 @@ async fn stops(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn cut_off(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({"cancelGracePeriodMs": 300})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({"cancelGracePeriodMs": 300})).await?.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
     subject.cancel(&pushed.task, "user_requested").await?;
     subject.ended(&pushed.task).await?.has("state", "DEAD")?.has("reason", "CANCEL_TIMEOUT")?;

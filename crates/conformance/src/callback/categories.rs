@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Line, is_final};
+use super::{PushedQueue, is_final};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
@@ -24,16 +24,16 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn decides(subject: &Subject, category: &str, state: &str) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"backoff": {"initialMs": 60_000, "jitter": 0}})).await?;
+    let mut line = PushedQueue::open(subject, json!({"backoff": {"initialMs": 60_000, "jitter": 0}})).await?;
     let pushed = line.push(subject).await?;
-    let told = pushed.completed(subject, &pushed.failed(category)).await?;
-    is_final(&told, state)?;
+    let answer = pushed.completed(subject, &pushed.failed(category)).await?;
+    is_final(&answer, state)?;
     if state == "FAILED" {
         subject.task(&pushed.task).await?.has("state", "FAILED")?;
         return Ok(());
     }
     subject.task(&pushed.task).await?.has("state", "WAITING")?;
-    let wait = told.time("retryAt")?.duration_since(told.time("serverTime")?);
+    let wait = answer.time("retryAt")?.duration_since(answer.time("serverTime")?);
     must((30..=90).contains(&wait.as_secs()), || {
         format!("a backoff of 60 s was configured, and the next attempt is in {} s", wait.as_secs())
     })

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Line, acknowledged, is_final, refused};
+use super::{PushedQueue, acknowledged, is_final, refused};
 use crate::answer::Spelling;
 use crate::{Check, Finding, Subject};
 
@@ -27,17 +27,17 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn completes(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
-    let told = pushed.completed(subject, &pushed.succeeded(json!(null))).await?;
-    is_final(&told, "SUCCEEDED")?;
-    told.is_spelt(Spelling::Camel)?;
+    let answer = pushed.completed(subject, &pushed.succeeded(json!(null))).await?;
+    is_final(&answer, "SUCCEEDED")?;
+    answer.is_spelt(Spelling::Camel)?;
     subject.task(&pushed.task).await?.has("state", "COMPLETED")?.has_no("lease")?;
     Ok(())
 }
 
 async fn output(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     let output = json!({"materializationId": "mat_01HGW5N7XHJM4GX29KZRXQP6NA", "rowCount": 1_000_000,
         "byteSize": 52_428_800, "outputPath": "gs://bucket/raw/events/2025-01-15/"});
     is_final(&pushed.completed(subject, &pushed.succeeded(output.clone())).await?, "SUCCEEDED")?;
@@ -46,7 +46,7 @@ async fn output(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn metrics(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({})).await?;
+    let mut line = PushedQueue::open(subject, json!({})).await?;
     let all = json!({"cpuTimeMs": 45_000, "peakMemoryBytes": 2_147_483_648_u64, "ioReadBytes": 10_485_760,
         "ioWriteBytes": 52_428_800});
     for metrics in [all, json!({"cpuTimeMs": 1}), json!({})] {
@@ -59,7 +59,7 @@ async fn metrics(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn outcomes(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"maxAttempts": 1})).await?;
+    let mut line = PushedQueue::open(subject, json!({"maxAttempts": 1})).await?;
     let pushed = line.push(subject).await?;
     for outcome in ["COMPLETED", "succeeded", "RETRY_WAIT", ""] {
         let body = pushed.body(json!({"outcome": outcome}));
@@ -73,7 +73,7 @@ async fn outcomes(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn error(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"backoff": {"initialMs": 60_000, "jitter": 0}})).await?;
+    let mut line = PushedQueue::open(subject, json!({"backoff": {"initialMs": 60_000, "jitter": 0}})).await?;
     for (category, retryable, state) in [("DATA_QUALITY", true, "RETRY_WAIT"), ("USER_CODE", false, "FAILED")]
     {
         let pushed = line.push(subject).await?;
@@ -88,7 +88,7 @@ async fn error(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn categorised(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     for error in [json!(null), json!({"message": "x"}), json!({"category": "BAD_LUCK", "message": "x"})] {
         let body = pushed.body(json!({"outcome": "FAILED", "error": error}));
         refused(&pushed.completed(subject, &body).await?, 400, "invalid_argument")?;
@@ -97,7 +97,7 @@ async fn categorised(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn malformed(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     for body in [
         json!({}),
         json!({"attempt": 1, "outcome": "SUCCEEDED"}),

@@ -1,10 +1,11 @@
 //! The envelope: every field that a worker needs, and nothing it has to guess.
 
+use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::json;
 use sha2::Sha256;
 
-use super::{Line, acknowledged};
+use super::{PushedQueue, acknowledged};
 use crate::answer::{Spelling, must_differ};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
@@ -38,13 +39,13 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn json_camel(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     pushed.envelope.is_spelt(Spelling::Camel)?.has_type("application/json")?;
     Ok(())
 }
 
 async fn fields(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({})).await?;
+    let mut line = PushedQueue::open(subject, json!({})).await?;
     let said = json!({"payload": {"a": [1, null]}, "runId": "run_7", "assetId": "raw/events",
         "taskKey": "raw/events[2025-01-15]:materialize", "resources": {"cpuMillicores": 500},
         "deadline": "2099-01-01T00:00:00Z"});
@@ -60,7 +61,7 @@ async fn fields(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn defaults(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({})).await?;
+    let mut line = PushedQueue::open(subject, json!({})).await?;
     let pushed = line.push(subject).await?;
     let envelope = &pushed.envelope;
     envelope.has("runId", format!("run_{}", pushed.task))?.has("taskKey", line.queue.as_str())?;
@@ -71,7 +72,7 @@ async fn defaults(subject: &Subject) -> Result<(), Finding> {
 async fn callback(subject: &Subject) -> Result<(), Finding> {
     let config =
         json!({"heartbeatTimeoutMs": 12_000, "heartbeatIntervalMs": 3_000, "cancelGracePeriodMs": 7_000});
-    let envelope = Line::open(subject, config).await?.push(subject).await?.envelope;
+    let envelope = PushedQueue::open(subject, config).await?.push(subject).await?.envelope;
     envelope.has("heartbeatTimeoutMs", 12_000)?.has("heartbeatIntervalMs", 3_000)?;
     envelope.has("cancelGracePeriodMs", 7_000)?.text("taskToken")?;
     let until = envelope.time("tokenExpiresAt")?;
@@ -81,12 +82,12 @@ async fn callback(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn base_url(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)
 }
 
 async fn default_span(subject: &Subject, field: &str, ms: u64) -> Result<(), Finding> {
-    Line::open(subject, json!({})).await?.push(subject).await?.envelope.has(field, ms)?;
+    PushedQueue::open(subject, json!({})).await?.push(subject).await?.envelope.has(field, ms)?;
     Ok(())
 }
 
@@ -99,7 +100,7 @@ async fn too_close(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn dispatch_id(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"backoff": {"initialMs": 0, "jitter": 0}})).await?;
+    let mut line = PushedQueue::open(subject, json!({"backoff": {"initialMs": 0, "jitter": 0}})).await?;
     let first = line.push(subject).await?;
     let header = first.envelope.headers.get("lessor-dispatch-id").and_then(|value| value.to_str().ok());
     first.envelope.has("dispatchId", header)?;
@@ -111,7 +112,7 @@ async fn dispatch_id(subject: &Subject) -> Result<(), Finding> {
 async fn signature(subject: &Subject) -> Result<(), Finding> {
     const SECRET: &str = "a secret of more than sixteen bytes";
     let push = json!({"secret": SECRET, "headers": {"x-key": "v"}, "concurrency": 2});
-    let envelope = Line::open(subject, json!({"push": push})).await?.push(subject).await?.envelope;
+    let envelope = PushedQueue::open(subject, json!({"push": push})).await?.push(subject).await?.envelope;
     let header = |name: &str| {
         let value = envelope.headers.get(name).and_then(|value| value.to_str().ok());
         value.ok_or_else(|| envelope.broken(format!("it should come with the header `{name}`")))
@@ -123,7 +124,6 @@ async fn signature(subject: &Subject) -> Result<(), Finding> {
     let mut expected = Hmac::<Sha256>::new_from_slice(SECRET.as_bytes())
         .map_err(|error| Finding::broken(error.to_string()))?;
     expected.update(format!("{time}.{}", envelope.raw).as_bytes());
-    let bytes = expected.finalize().into_bytes();
-    let expected: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let expected = HEXLOWER.encode(&expected.finalize().into_bytes());
     must(mac == expected, || format!("the signature was {mac}, and {expected} by the secret"))
 }

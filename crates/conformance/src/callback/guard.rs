@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Line, Pushed, acknowledged, is_final, mismatch, refused};
+use super::{Pushed, PushedQueue, acknowledged, is_final, mismatch, refused};
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -25,7 +25,7 @@ pub const CHECKS: &[Check] = &[
 
 /// A first attempt that was lost to silence, and the second.
 async fn two_attempts(subject: &Subject) -> Result<(Pushed, Pushed), Finding> {
-    let mut line = Line::open(subject, json!({"heartbeatTimeoutMs": 1_500, "maxAttempts": 5})).await?;
+    let mut line = PushedQueue::open(subject, json!({"heartbeatTimeoutMs": 1_500, "maxAttempts": 5})).await?;
     let first = line.push(subject).await?;
     acknowledged(&first.started(subject).await?)?;
     let second = line.next().await?;
@@ -34,7 +34,7 @@ async fn two_attempts(subject: &Subject) -> Result<(Pushed, Pushed), Finding> {
 }
 
 async fn other_attempt(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     for (what, mut body) in pushed.calls() {
         body["attempt"] = json!(2);
         mismatch(&pushed.call(subject, what, &body).await?, 1, 2)?;
@@ -63,7 +63,7 @@ async fn late(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn repeated(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"backoff": {"initialMs": 0, "jitter": 0}})).await?;
+    let mut line = PushedQueue::open(subject, json!({"backoff": {"initialMs": 0, "jitter": 0}})).await?;
     let first = line.push(subject).await?;
     let failure = first.failed("USER_CODE");
     is_final(&first.completed(subject, &failure).await?, "RETRY_WAIT")?;
@@ -77,7 +77,7 @@ async fn repeated(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn conflicting_report(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     is_final(&pushed.completed(subject, &pushed.succeeded(json!(1))).await?, "SUCCEEDED")?;
     for body in [pushed.succeeded(json!(2)), pushed.failed("USER_CODE")] {
         refused(&pushed.completed(subject, &body).await?, 409, "attempt_already_completed")?;

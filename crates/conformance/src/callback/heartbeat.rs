@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Line, acknowledged, is_final, refused};
+use super::{PushedQueue, acknowledged, is_final, refused};
 use crate::answer::Spelling;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
@@ -21,17 +21,17 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn beats(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     let body = pushed.body(json!({"heartbeatAt": "2025-01-15T10:05:00Z", "progressPct": 45,
         "message": "Processing partition 5 of 10"}));
-    let told = pushed.call(subject, "heartbeat", &body).await?;
-    acknowledged(&told)?;
-    told.has("shouldCancel", false)?.is_spelt(Spelling::Camel)?;
+    let answer = pushed.call(subject, "heartbeat", &body).await?;
+    acknowledged(&answer)?;
+    answer.has("shouldCancel", false)?.is_spelt(Spelling::Camel)?;
     Ok(())
 }
 
 async fn malformed(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     for body in [
         json!({}),
         json!({"attempt": 1, "workerId": 7}),
@@ -44,12 +44,12 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn receipt(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     let first = pushed.beat(subject).await?.is(200)?.time("serverTime")?;
     for at in ["1970-01-01T00:00:00Z", "9999-12-30T00:00:00Z"] {
-        let told = pushed.call(subject, "heartbeat", &pushed.body(json!({"heartbeatAt": at}))).await?;
-        acknowledged(&told)?;
-        let now = told.time("serverTime")?;
+        let answer = pushed.call(subject, "heartbeat", &pushed.body(json!({"heartbeatAt": at}))).await?;
+        acknowledged(&answer)?;
+        let now = answer.time("serverTime")?;
         let passed = now.duration_since(first).as_secs();
         must((0..60).contains(&passed), || {
             format!("after heartbeatAt {at} the server's time went to {now}")
@@ -59,7 +59,7 @@ async fn receipt(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn keeps(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"heartbeatTimeoutMs": 4_000, "maxAttempts": 1})).await?;
+    let mut line = PushedQueue::open(subject, json!({"heartbeatTimeoutMs": 4_000, "maxAttempts": 1})).await?;
     let pushed = line.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
     for _ in 0..10 {

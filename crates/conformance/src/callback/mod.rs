@@ -11,6 +11,7 @@ mod silence;
 mod started;
 mod tokens;
 
+use contract_clients::{LeaseRef, callback};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -44,7 +45,7 @@ pub const UNOBSERVABLE: &[(&str, &str)] = &[
 const WORKER_ID: &str = "worker-1";
 
 /// A queue whose tasks are pushed to the suite.
-struct Line {
+struct PushedQueue {
     queue: String,
     mailbox: Mailbox,
 }
@@ -57,8 +58,8 @@ struct Pushed {
     attempt: u64,
 }
 
-impl Line {
-    async fn open(subject: &Subject, config: Value) -> Result<Line, Finding> {
+impl PushedQueue {
+    async fn open(subject: &Subject, config: Value) -> Result<PushedQueue, Finding> {
         let queue = subject.queue();
         let mailbox = subject.target().await?.mailbox(&queue);
         let mut config = config;
@@ -66,13 +67,13 @@ impl Line {
             config["push"] = json!({});
         }
         config["push"]["url"] = json!(mailbox.url);
-        let told = subject.put(&format!("/v1/queues/{queue}"), &config).await?;
-        if told.status != 200 {
+        let answer = subject.put(&format!("/v1/queues/{queue}"), &config).await?;
+        if answer.status != 200 {
             let hint = "if it refuses loopback and private addresses, allow them there (`lessor up \
                         --allow-private-push-targets`), or name a public address with --push-url";
-            return Err(told.broken(format!("200 was expected, and a push target {}; {hint}", mailbox.url)));
+            return Err(answer.broken(format!("200 was expected, and a push target {}; {hint}", mailbox.url)));
         }
-        Ok(Line { queue, mailbox })
+        Ok(PushedQueue { queue, mailbox })
     }
 
     /// Submits a task and waits until it is pushed.
@@ -103,8 +104,14 @@ impl Line {
 }
 
 impl Pushed {
+    fn lease_ref(&self) -> LeaseRef {
+        let (lease_id, task_id) = (self.token.clone(), self.task.clone());
+        let attempt = u32::try_from(self.attempt).unwrap_or(u32::MAX);
+        LeaseRef { lease_id, task_id, worker_id: WORKER_ID.to_owned(), attempt }
+    }
+
     fn body(&self, more: Value) -> Value {
-        let mut body = json!({"attempt": self.attempt, "workerId": WORKER_ID});
+        let mut body = callback::heartbeat(&self.lease_ref()).body;
         if let (Some(body), Some(more)) = (body.as_object_mut(), more.as_object()) {
             body.extend(more.clone());
         }
@@ -112,7 +119,8 @@ impl Pushed {
     }
 
     fn succeeded(&self, output: Value) -> Value {
-        self.body(json!({"outcome": "SUCCEEDED", "completedAt": "2025-01-15T10:30:00Z", "output": output}))
+        let request = callback::complete(&self.lease_ref(), &output);
+        request.with("completedAt", "2025-01-15T10:30:00Z").body
     }
 
     fn failed(&self, category: &str) -> Value {
@@ -125,7 +133,7 @@ impl Pushed {
             "partialProgress": {"recordsProcessed": 500_000, "lastCheckpoint": "partition-5"}}))
     }
 
-    /// Each of the three calls, with a body that is right.
+    /// Each of the three calls, with a valid body.
     fn calls(&self) -> [(&'static str, Value); 3] {
         let body = self.body(json!({}));
         [("started", body.clone()), ("heartbeat", body), ("completed", self.succeeded(json!(1)))]
@@ -147,7 +155,7 @@ impl Pushed {
         self.call_as(subject, &self.task, Some(&format!("Bearer {}", self.token)), what, body).await
     }
 
-    /// To the address that the envelope names.
+    /// Calls the URL in the envelope.
     async fn call_as(
         &self,
         subject: &Subject,
@@ -158,7 +166,7 @@ impl Pushed {
     ) -> Result<Answer, Finding> {
         let base = self.envelope.text("callbackBaseUrl")?;
         let url = format!("{}/v1/tasks/{task}/{what}", base.trim_end_matches('/'));
-        let request = subject.plain(Method::POST, &url).json(body);
+        let request = subject.unscoped(Method::POST, &url).json(body);
         subject
             .send(match authorization {
                 Some(authorization) => request.header("authorization", authorization),
@@ -168,34 +176,34 @@ impl Pushed {
     }
 }
 
-fn acknowledged(told: &Answer) -> Result<(), Finding> {
-    told.is(200)?.has("acknowledged", true)?.time("serverTime")?;
+fn acknowledged(answer: &Answer) -> Result<(), Finding> {
+    answer.is(200)?.has("acknowledged", true)?.time("serverTime")?;
     Ok(())
 }
 
-fn is_final(told: &Answer, state: &str) -> Result<(), Finding> {
-    acknowledged(told)?;
-    told.has("finalState", state)?;
+fn is_final(answer: &Answer, state: &str) -> Result<(), Finding> {
+    acknowledged(answer)?;
+    answer.has("finalState", state)?;
     Ok(())
 }
 
-fn refused(told: &Answer, status: u16, error: &str) -> Result<(), Finding> {
-    told.is(status)?.has("error", error)?.text("message")?;
+fn refused(answer: &Answer, status: u16, error: &str) -> Result<(), Finding> {
+    answer.is(status)?.has("error", error)?.text("message")?;
     Ok(())
 }
 
-fn unauthorised(told: &Answer) -> Result<(), Finding> {
-    refused(told, 401, "invalid_token")
+fn unauthorised(answer: &Answer) -> Result<(), Finding> {
+    refused(answer, 401, "invalid_token")
 }
 
-fn terminal(told: &Answer, state: &str) -> Result<(), Finding> {
-    refused(told, 409, "task_already_terminal")?;
-    told.has("state", state)?;
+fn terminal(answer: &Answer, state: &str) -> Result<(), Finding> {
+    refused(answer, 409, "task_already_terminal")?;
+    answer.has("state", state)?;
     Ok(())
 }
 
-fn mismatch(told: &Answer, expected: u64, received: u64) -> Result<(), Finding> {
-    refused(told, 409, "attempt_mismatch")?;
-    told.has("expectedAttempt", expected)?.has("receivedAttempt", received)?;
+fn mismatch(answer: &Answer, expected: u64, received: u64) -> Result<(), Finding> {
+    refused(answer, 409, "attempt_mismatch")?;
+    answer.has("expectedAttempt", expected)?.has("receivedAttempt", received)?;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{Line, acknowledged, refused, terminal};
+use super::{PushedQueue, acknowledged, refused, terminal};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
@@ -35,7 +35,7 @@ fn config(max_attempts: u32) -> serde_json::Value {
 }
 
 async fn expired(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, config(1)).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, config(1)).await?.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
     subject.ended(&pushed.task).await?;
     for _ in 0..2 {
@@ -45,7 +45,7 @@ async fn expired(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn failed(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, config(1)).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, config(1)).await?.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
     subject.ended(&pushed.task).await?.has("reason", "HEARTBEAT_TIMEOUT")?;
     terminal(&pushed.started(subject).await?, "FAILED")?;
@@ -53,7 +53,7 @@ async fn failed(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn in_time(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, config(1)).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, config(1)).await?.push(subject).await?;
     let start = Instant::now();
     acknowledged(&pushed.started(subject).await?)?;
     let heard = Instant::now();
@@ -65,7 +65,7 @@ async fn in_time(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn again(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, config(3)).await?;
+    let mut line = PushedQueue::open(subject, config(3)).await?;
     let first = line.push(subject).await?;
     acknowledged(&first.started(subject).await?)?;
     let second = line.next().await?;

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Line, acknowledged, is_final, refused, terminal};
+use super::{PushedQueue, acknowledged, is_final, refused, terminal};
 use crate::answer::Spelling;
 use crate::{Check, Finding, Subject};
 
@@ -21,15 +21,15 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn begins(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
-    let told = pushed.started(subject).await?;
-    acknowledged(&told)?;
-    told.is_spelt(Spelling::Camel)?.has_type("application/json")?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
+    let answer = pushed.started(subject).await?;
+    acknowledged(&answer)?;
+    answer.is_spelt(Spelling::Camel)?.has_type("application/json")?;
     acknowledged(&pushed.started(subject).await?)
 }
 
 async fn malformed(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     for body in [
         json!([]),
         json!({"workerId": "w"}),
@@ -43,7 +43,7 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn binds(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     acknowledged(&pushed.started(subject).await?)?;
     for (what, mut body) in pushed.calls() {
         body["workerId"] = json!("worker-2");
@@ -53,13 +53,13 @@ async fn binds(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn cancelled(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     subject.cancel(&pushed.task, "user_requested").await?;
     terminal(&pushed.started(subject).await?, "CANCELLED")
 }
 
 async fn ended(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({})).await?;
+    let mut line = PushedQueue::open(subject, json!({})).await?;
     let pushed = line.push(subject).await?;
     is_final(&pushed.completed(subject, &pushed.succeeded(json!(1))).await?, "SUCCEEDED")?;
     terminal(&pushed.started(subject).await?, "SUCCEEDED")?;

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Line, is_final, unauthorised};
+use super::{PushedQueue, is_final, unauthorised};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
@@ -23,7 +23,7 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn needed(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     let (bare, basic) = (pushed.token.clone(), format!("Basic {}", pushed.token));
     for (what, body) in pushed.calls() {
         for authorization in [None, Some(bare.as_str()), Some(basic.as_str()), Some("Bearer ")] {
@@ -34,7 +34,7 @@ async fn needed(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn other_task(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({})).await?;
+    let mut line = PushedQueue::open(subject, json!({})).await?;
     let (one, other) = (line.push(subject).await?, line.push(subject).await?);
     let stolen = format!("Bearer {}", other.token);
     for (what, body) in one.calls() {
@@ -45,18 +45,18 @@ async fn other_task(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn other_tenant(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     let url = format!("{}/v1/tasks/{}/started", pushed.envelope.text("callbackBaseUrl")?, pushed.task);
     for header in [wire::TENANT_HEADER, wire::WORKSPACE_HEADER] {
         let request =
-            subject.plain(Method::POST, &url).bearer_auth(&pushed.token).header(header, "somebody-else");
+            subject.unscoped(Method::POST, &url).bearer_auth(&pushed.token).header(header, "somebody-else");
         unauthorised(&subject.send(request.json(&pushed.body(json!({})))).await?)?;
     }
     Ok(())
 }
 
 async fn other_attempt(subject: &Subject) -> Result<(), Finding> {
-    let mut line = Line::open(subject, json!({"backoff": {"initialMs": 0, "jitter": 0}})).await?;
+    let mut line = PushedQueue::open(subject, json!({"backoff": {"initialMs": 0, "jitter": 0}})).await?;
     let first = line.push(subject).await?;
     is_final(&first.completed(subject, &first.failed("USER_CODE")).await?, "RETRY_WAIT")?;
     let second = line.next().await?;
@@ -70,7 +70,7 @@ async fn other_attempt(subject: &Subject) -> Result<(), Finding> {
 
 async fn lives_until(subject: &Subject, more: serde_json::Value) -> Result<(Timestamp, Timestamp), Finding> {
     let now = Timestamp::now();
-    let pushed = Line::open(subject, json!({})).await?.push_with(subject, more).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push_with(subject, more).await?;
     Ok((now, pushed.envelope.time("tokenExpiresAt")?))
 }
 
@@ -97,7 +97,7 @@ async fn deadline(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn tampered(subject: &Subject) -> Result<(), Finding> {
-    let pushed = Line::open(subject, json!({})).await?.push(subject).await?;
+    let pushed = PushedQueue::open(subject, json!({})).await?.push(subject).await?;
     let middle = pushed.token.len() / 2;
     let swapped = |at: usize| -> String {
         let swap = |(n, c): (usize, char)| if n == at { if c == 'A' { 'B' } else { 'A' } } else { c };

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{WAIT_MS, ask, call, claim, claimed, nothing_to_claim};
+use super::{WAIT_MS, ask, call, claim_next, claimed, nothing_to_claim};
 use crate::answer::Spelling;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
@@ -36,9 +36,9 @@ async fn waits(subject: &Subject) -> Result<(), Finding> {
         tokio::task::yield_now().await;
         subject.submit(&stream).await
     };
-    let (told, task) = tokio::join!(ask(subject, &worker, &streams, WAIT_MS), submit);
-    let (told, task) = (told?, task?);
-    told.has("claimed", true)?.has("job_id", task)?;
+    let (answer, task) = tokio::join!(ask(subject, &worker, &streams, WAIT_MS), submit);
+    let (answer, task) = (answer?, task?);
+    answer.has("claimed", true)?.has("job_id", task)?;
     let start = std::time::Instant::now();
     ask(subject, &worker, &streams, 500).await?.has("claimed", false)?;
     must(start.elapsed().as_millis() >= 400, || {
@@ -75,10 +75,10 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
 }
 
 async fn none(subject: &Subject) -> Result<(), Finding> {
-    let told = ask(subject, &subject.worker(), &[&subject.queue()], 0).await?;
-    told.has("claimed", false)?;
+    let answer = ask(subject, &subject.worker(), &[&subject.queue()], 0).await?;
+    answer.has("claimed", false)?;
     for field in ["job_id", "attempt_id", "lease_token", "stream", "message_id", "payload"] {
-        told.has_no(field)?;
+        answer.has_no(field)?;
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ async fn message(subject: &Subject) -> Result<(), Finding> {
     let stream = subject.queue();
     let payload = json!({"artifact": "s3://x", "list": [1, 2.5, null]});
     subject.submit_with(json!({"queue": stream, "payload": payload})).await?;
-    let job = claim(subject, &subject.worker(), &stream).await?;
+    let job = claim_next(subject, &subject.worker(), &stream).await?;
     job.claimed.has("stream", stream.as_str())?.has("payload", payload)?.text("message_id")?;
     Ok(())
 }

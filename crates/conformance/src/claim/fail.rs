@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{accepted, call, claim, claimed, refused, with};
+use super::{accepted, call, claim_next, claimed, refused};
 use crate::answer::{Answer, Spelling};
 use crate::{Check, Finding, Subject};
 
@@ -16,15 +16,15 @@ pub const CHECKS: &[Check] = &[
     Check::new(&["S2-24"], "a malformed failure is refused and changes nothing", |s| Box::pin(malformed(s))),
 ];
 
-fn is_requeued(told: &Answer) -> Result<(), Finding> {
-    accepted(told)?;
-    told.has("requeued", true)?.has("dlq", false)?.is_spelt(Spelling::Snake)?;
+fn is_requeued(answer: &Answer) -> Result<(), Finding> {
+    accepted(answer)?;
+    answer.has("requeued", true)?.has("dlq", false)?.is_spelt(Spelling::Snake)?;
     Ok(())
 }
 
-fn is_dead_letter(told: &Answer) -> Result<(), Finding> {
-    accepted(told)?;
-    told.has("requeued", false)?.has("dlq", true)?;
+fn is_dead_letter(answer: &Answer) -> Result<(), Finding> {
+    accepted(answer)?;
+    answer.has("requeued", false)?.has("dlq", true)?;
     Ok(())
 }
 
@@ -34,7 +34,7 @@ async fn requeued(subject: &Subject) -> Result<(), Finding> {
     let job = claimed(subject, &queue).await?;
     is_requeued(&job.fail(subject, true).await?)?;
     subject.task(&job.id).await?.has("state", "WAITING")?;
-    claim(subject, &job.worker, &queue).await?.claimed.has("job_id", job.id)?;
+    claim_next(subject, &job.worker, &queue).await?.claimed.has("job_id", job.id)?;
     Ok(())
 }
 
@@ -63,7 +63,7 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
     let job = claimed(subject, &subject.queue()).await?;
     let message = json!({"code": "E1", "message": 5});
     for error in [json!(null), json!("bad"), json!({}), json!({"code": "E1"}), message] {
-        refused(&call(subject, "fail", &with(job.report(), "error", error)).await?, &[400])?;
+        refused(&call(subject, "fail", &job.failure(error)).await?, &[400])?;
     }
     subject.task(&job.id).await?.has("state", "LEASED")?.has_no("error")?;
     Ok(())

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{accepted, call, claim, claimed, refused, too_late, with};
+use super::{accepted, call, claim_next, claimed, error, refused, too_late, with};
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -45,7 +45,7 @@ async fn failed_twice(subject: &Subject) -> Result<(), Finding> {
     let first = job.fail(subject, true).await?;
     first.is(200)?.has("requeued", true)?;
     job.fail(subject, true).await?.repeats(&first)?;
-    let next = claim(subject, &job.worker, &queue).await?;
+    let next = claim_next(subject, &job.worker, &queue).await?;
     accepted(&next.complete(subject, json!(1)).await?)?;
     job.fail(subject, true).await?.repeats(&first)?;
     subject.task(&job.id).await?.has("state", "COMPLETED")?;
@@ -73,7 +73,7 @@ async fn conflicting_report(subject: &Subject) -> Result<(), Finding> {
 async fn late(subject: &Subject) -> Result<(), Finding> {
     let stream = subject.queue_with(json!({"leaseMs": 2_000, "maxAttempts": 5})).await?;
     let old = claimed(subject, &stream).await?;
-    let new = claim(subject, &subject.worker(), &stream).await?;
+    let new = claim_next(subject, &subject.worker(), &stream).await?;
     new.claimed.has("job_id", old.id.as_str())?;
     too_late(&old.complete(subject, json!("old")).await?)?;
     too_late(&old.complete(subject, json!("old")).await?)?;
@@ -86,7 +86,7 @@ async fn late(subject: &Subject) -> Result<(), Finding> {
 async fn guarded(subject: &Subject) -> Result<(), Finding> {
     let queue = subject.queue();
     let (job, other) = (claimed(subject, &queue).await?, claimed(subject, &queue).await?);
-    for (what, body) in [("complete", job.completion(json!("stolen"))), ("fail", job.failure(false))] {
+    for (what, body) in [("complete", job.completion(json!("stolen"))), ("fail", job.failure(error(false)))] {
         for token in [other.token.as_str(), "x"] {
             let body = with(body.clone(), "lease_token", json!(token));
             refused(&call(subject, what, &body).await?, &[403])?;
@@ -105,12 +105,12 @@ async fn other_attempt(subject: &Subject) -> Result<(), Finding> {
         subject.queue_with(json!({"maxAttempts": 3, "backoff": {"initialMs": 0, "jitter": 0}})).await?;
     let old = claimed(subject, &queue).await?;
     accepted(&old.fail(subject, true).await?)?;
-    let new = claim(subject, &old.worker, &queue).await?;
+    let new = claim_next(subject, &old.worker, &queue).await?;
     let body = with(new.completion(json!(1)), "attempt_id", json!(old.attempt));
     refused(&call(subject, "complete", &body).await?, &[400, 403, 409])?;
     let body = with(new.completion(json!(1)), "lease_token", json!(old.token));
-    let told = call(subject, "complete", &body).await?;
-    told.is_one_of(&[403, 409])?.has("ok", false)?;
+    let answer = call(subject, "complete", &body).await?;
+    answer.is_one_of(&[403, 409])?.has("ok", false)?;
     subject.task(&new.id).await?.has("state", "LEASED")?;
     accepted(&new.complete(subject, json!(1)).await?)
 }

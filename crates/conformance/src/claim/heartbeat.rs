@@ -11,7 +11,7 @@ use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
     Check::new(&["S2-20", "S2-21"], "a heartbeat says ok and lease_expires_at, in snake_case", |s| {
-        Box::pin(told(s))
+        Box::pin(answer(s))
     }),
     Check::new(&["S2-11"], "a heartbeat moves the end of its lease", |s| Box::pin(prolongs(s))),
     Check::new(&["S2-11"], "a heartbeat whose token does not match prolongs nothing", |s| {
@@ -23,9 +23,9 @@ pub const CHECKS: &[Check] = &[
     Check::new(&["S2-20"], "a malformed heartbeat is refused", |s| Box::pin(malformed(s))),
 ];
 
-async fn told(subject: &Subject) -> Result<(), Finding> {
-    let told = claimed(subject, &subject.queue()).await?.beat(subject).await?;
-    told.is(200)?.has("ok", true)?.is_spelt(Spelling::Snake)?.time("lease_expires_at")?;
+async fn answer(subject: &Subject) -> Result<(), Finding> {
+    let answer = claimed(subject, &subject.queue()).await?.beat(subject).await?;
+    answer.is(200)?.has("ok", true)?.is_spelt(Spelling::Snake)?.time("lease_expires_at")?;
     Ok(())
 }
 

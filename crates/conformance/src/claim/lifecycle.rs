@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{accepted, claim, claimed, nothing_to_claim, too_late};
+use super::{accepted, claim_next, claimed, nothing_to_claim, too_late};
 use crate::answer::{Spelling, must_differ};
 use crate::{Check, Finding, Subject};
 
@@ -42,7 +42,7 @@ async fn entities(subject: &Subject) -> Result<(), Finding> {
         subject.queue_with(json!({"maxAttempts": 3, "backoff": {"initialMs": 0, "jitter": 0}})).await?;
     let first = claimed(subject, &queue).await?;
     accepted(&first.fail(subject, true).await?)?;
-    let second = claim(subject, &first.worker, &queue).await?;
+    let second = claim_next(subject, &first.worker, &queue).await?;
     second.claimed.has("job_id", first.id.as_str())?;
     must_differ("attempt_id", &first.attempt, &second.attempt)?;
     must_differ("lease_token", &first.token, &second.token)?;
@@ -51,9 +51,9 @@ async fn entities(subject: &Subject) -> Result<(), Finding> {
 
 async fn completes(subject: &Subject) -> Result<(), Finding> {
     let job = claimed(subject, &subject.queue()).await?;
-    let told = job.complete(subject, json!({"artifacts": ["s3://x"], "timings": {"ms": 5}})).await?;
-    accepted(&told)?;
-    told.is_spelt(Spelling::Snake)?;
+    let answer = job.complete(subject, json!({"artifacts": ["s3://x"], "timings": {"ms": 5}})).await?;
+    accepted(&answer)?;
+    answer.is_spelt(Spelling::Snake)?;
     Ok(())
 }
 
@@ -69,7 +69,7 @@ async fn at_once(subject: &Subject) -> Result<(), Finding> {
 async fn requeues(subject: &Subject) -> Result<(), Finding> {
     let stream = subject.queue_with(json!({"leaseMs": 300, "maxAttempts": 5})).await?;
     let silent = claimed(subject, &stream).await?;
-    let next = claim(subject, &subject.worker(), &stream).await?;
+    let next = claim_next(subject, &subject.worker(), &stream).await?;
     next.claimed.has("job_id", silent.id.as_str())?;
     must_differ("attempt_id", &silent.attempt, &next.attempt)?;
     must_differ("message_id", &silent.claimed.text("message_id")?, &next.claimed.text("message_id")?)?;
@@ -79,7 +79,7 @@ async fn requeues(subject: &Subject) -> Result<(), Finding> {
 async fn dead_letter(subject: &Subject) -> Result<(), Finding> {
     let stream = subject.queue_with(json!({"leaseMs": 200, "maxAttempts": 2})).await?;
     let first = claimed(subject, &stream).await?;
-    let second = claim(subject, &subject.worker(), &stream).await?;
+    let second = claim_next(subject, &subject.worker(), &stream).await?;
     subject.ended(&first.id).await?.has("state", "DEAD")?.has("reason", "HEARTBEAT_TIMEOUT")?;
     too_late(&second.fail(subject, true).await?)?;
     nothing_to_claim(subject, &stream).await

@@ -7,6 +7,7 @@ mod guard;
 mod heartbeat;
 mod lifecycle;
 
+use contract_clients::{HttpRequest, LeaseRef, claim};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -20,7 +21,7 @@ pub const UNOBSERVABLE: &[(&str, &str)] = &[
     ("S2-8", "the messages of a stream outside of the coordinator are not part of its HTTP answers"),
 ];
 
-/// How long a claim waits for a job that must come.
+/// How long a claim waits for an expected job.
 const WAIT_MS: u64 = 10_000;
 
 /// A job as it was claimed by a worker.
@@ -33,23 +34,32 @@ struct Job {
 }
 
 impl Job {
-    fn heartbeat(&self) -> Value {
-        json!({"worker_id": self.worker, "job_id": self.id, "lease_token": self.token})
+    fn lease_ref(&self) -> LeaseRef {
+        let (lease_id, task_id, worker_id) = (self.token.clone(), self.id.clone(), self.worker.clone());
+        // The attempt id of a job replaces the attempt.
+        LeaseRef { lease_id, task_id, worker_id, attempt: 0 }
     }
 
-    fn report(&self) -> Value {
-        json!({"worker_id": self.worker, "job_id": self.id, "attempt_id": self.attempt, "lease_token": self.token,
-            "stream": self.claimed.get("stream"), "message_id": self.claimed.get("message_id")})
+    fn heartbeat(&self) -> Value {
+        claim::heartbeat(&self.lease_ref()).body
     }
 
     fn completion(&self, result: Value) -> Value {
-        with(self.report(), "result", result)
+        self.report(claim::complete(&self.lease_ref(), &result))
     }
 
-    fn failure(&self, retryable: bool) -> Value {
-        let error =
-            json!({"code": "E1", "message": "bad luck", "stack": "at line 1", "retryable": retryable});
-        with(self.report(), "error", error)
+    fn failure(&self, error: Value) -> Value {
+        self.report(claim::report_on(&self.lease_ref(), "fail").with("error", error))
+    }
+
+    /// The body of a report, with the ids that the coordinator gave.
+    fn report(&self, request: HttpRequest) -> Value {
+        let (stream, message_id) = (self.claimed.get("stream"), self.claimed.get("message_id"));
+        request
+            .with("attempt_id", self.attempt.as_str())
+            .with("stream", stream.clone())
+            .with("message_id", message_id.clone())
+            .body
     }
 
     async fn beat(&self, subject: &Subject) -> Result<Answer, Finding> {
@@ -61,8 +71,12 @@ impl Job {
     }
 
     async fn fail(&self, subject: &Subject, retryable: bool) -> Result<Answer, Finding> {
-        call(subject, "fail", &self.failure(retryable)).await
+        call(subject, "fail", &self.failure(error(retryable))).await
     }
+}
+
+fn error(retryable: bool) -> Value {
+    json!({"code": "E1", "message": "bad luck", "stack": "at line 1", "retryable": retryable})
 }
 
 /// The body with another value of one field.
@@ -72,19 +86,18 @@ fn with(mut body: Value, field: &str, value: Value) -> Value {
 }
 
 async fn call(subject: &Subject, what: &str, body: &Value) -> Result<Answer, Finding> {
-    subject.post(&format!("/internal/worker/{what}"), body).await
+    subject.post(&claim::path(what), body).await
 }
 
-/// Asks for one job of these streams, waiting so long.
+/// Asks for one job of these streams.
 async fn ask(subject: &Subject, worker: &str, streams: &[&str], max_wait_ms: u64) -> Result<Answer, Finding> {
-    let body = json!({"worker_id": worker, "streams": streams, "max_wait_ms": max_wait_ms});
-    let told = call(subject, "claim", &body).await?;
-    told.is(200)?;
-    Ok(told)
+    let answer = subject.call(claim::claim(worker, streams, max_wait_ms, None)).await?;
+    answer.is(200)?;
+    Ok(answer)
 }
 
-/// Claims the next job of a stream, which must come.
-async fn claim(subject: &Subject, worker: &str, stream: &str) -> Result<Job, Finding> {
+/// Claims the next job of a stream; fails if there is none.
+async fn claim_next(subject: &Subject, worker: &str, stream: &str) -> Result<Job, Finding> {
     let claimed = ask(subject, worker, &[stream], WAIT_MS).await?;
     claimed.has("claimed", true)?;
     Ok(Job {
@@ -96,32 +109,32 @@ async fn claim(subject: &Subject, worker: &str, stream: &str) -> Result<Job, Fin
     })
 }
 
-/// A new job of a stream, claimed by a worker of its own.
+/// Submits a job and claims it for a new worker.
 async fn claimed(subject: &Subject, stream: &str) -> Result<Job, Finding> {
     let task = subject.submit(stream).await?;
-    let job = claim(subject, &subject.worker(), stream).await?;
+    let job = claim_next(subject, &subject.worker(), stream).await?;
     job.claimed.has("job_id", task)?;
     Ok(job)
 }
 
-/// There is no job to claim now.
+/// Expects that no job can be claimed now.
 async fn nothing_to_claim(subject: &Subject, stream: &str) -> Result<(), Finding> {
     ask(subject, &subject.worker(), &[stream], 0).await?.has("claimed", false)?.has_no("job_id")?;
     Ok(())
 }
 
-fn accepted(told: &Answer) -> Result<(), Finding> {
-    told.is(200)?.has("ok", true)?.has("ack", true)?;
+fn accepted(answer: &Answer) -> Result<(), Finding> {
+    answer.is(200)?.has("ok", true)?.has("ack", true)?;
     Ok(())
 }
 
 /// The lease is over, so the message may be acknowledged, but nothing was taken.
-fn too_late(told: &Answer) -> Result<(), Finding> {
-    told.is(409)?.has("ok", false)?.has("ack", true)?;
+fn too_late(answer: &Answer) -> Result<(), Finding> {
+    answer.is(409)?.has("ok", false)?.has("ack", true)?;
     Ok(())
 }
 
-fn refused(told: &Answer, statuses: &[u16]) -> Result<(), Finding> {
-    told.is_one_of(statuses)?.has("ok", false)?.has("ack", false)?;
+fn refused(answer: &Answer, statuses: &[u16]) -> Result<(), Finding> {
+    answer.is_one_of(statuses)?.has("ok", false)?.has("ack", false)?;
     Ok(())
 }

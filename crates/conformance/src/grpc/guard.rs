@@ -25,8 +25,8 @@ async fn only_the_holder(subject: &Subject) -> Result<(), Finding> {
     let (worker, other) = (Worker::register(subject).await?, Worker::register(subject).await?);
     let held = worker.leased(&subject.queue()).await?;
     for status in [TaskStatus::Executing, TaskStatus::Completed, TaskStatus::Failed] {
-        let told = other.try_send(other.update(&held, status)).await;
-        refused("a report with another worker's lease", told, &[Code::PermissionDenied])?;
+        let answer = other.try_send(other.update(&held, status)).await;
+        refused("a report with another worker's lease", answer, &[Code::PermissionDenied])?;
     }
     subject.task(&held.task_id).await?.has("state", "LEASED")?;
     committed(&worker.send(worker.completed(&held, "1")).await?, TaskState::Completed)
@@ -78,7 +78,7 @@ async fn other_tenant(subject: &Subject) -> Result<(), Finding> {
     let worker = Worker::register(subject).await?;
     let held = worker.leased(&subject.queue()).await?;
     let report = in_scope(worker.completed(&held, "1"), &subject.name("tenant"), &subject.options.workspace);
-    let told = worker.client.clone().update_task_status(report).await;
-    refused("a report in another tenant", told, &[Code::PermissionDenied, Code::NotFound])?;
+    let answer = worker.client.clone().update_task_status(report).await;
+    refused("a report in another tenant", answer, &[Code::PermissionDenied, Code::NotFound])?;
     committed(&worker.send(worker.completed(&held, "1")).await?, TaskState::Completed)
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use contract_clients::grpc;
 use prost_types::Timestamp;
 use serde_json::json;
-use wire::grpc::{HeartbeatRequest, LeaseHeartbeat, LeaseStatus, LeasedTask, TaskState};
+use wire::grpc::{HeartbeatRequest, LeaseStatus, LeasedTask, TaskState};
 
 use super::{Worker, committed};
 use crate::finding::must;
@@ -20,15 +21,14 @@ pub const CHECKS: &[Check] = &[
 ];
 
 fn about(worker: &Worker<'_>, tasks: &[&LeasedTask]) -> HeartbeatRequest {
-    let lease =
-        |task: &&LeasedTask| LeaseHeartbeat { lease_id: task.lease_id.clone(), ..LeaseHeartbeat::default() };
-    HeartbeatRequest { leases: tasks.iter().map(lease).collect(), ..worker.beat() }
+    let leases = tasks.iter().map(|task| grpc::heartbeat(&task.lease_id)).collect();
+    HeartbeatRequest { leases, ..worker.beat() }
 }
 
 async fn beat(worker: &Worker<'_>, task: &LeasedTask) -> Result<LeaseStatus, Finding> {
-    let told = worker.heartbeat(about(worker, &[task])).await?;
-    let found = told.leases.iter().find(|lease| lease.lease_id == task.lease_id).cloned();
-    found.ok_or_else(|| Finding::broken(format!("ReportHeartbeat says nothing of the lease: {told:?}")))
+    let answer = worker.heartbeat(about(worker, &[task])).await?;
+    let found = answer.leases.iter().find(|lease| lease.lease_id == task.lease_id).cloned();
+    found.ok_or_else(|| Finding::broken(format!("ReportHeartbeat says nothing of the lease: {answer:?}")))
 }
 
 fn moment(time: Option<Timestamp>) -> (i64, i32) {
@@ -40,9 +40,11 @@ async fn named(subject: &Subject) -> Result<(), Finding> {
     let held = worker.leased(&subject.queue_with(json!({"leaseMs": 3_000})).await?).await?;
     // A coordinator need not record an extension that is worth less than a tenth of the lease.
     tokio::time::sleep(Duration::from_millis(400)).await;
-    let told = beat(&worker, &held).await?;
-    let (before, after) = (moment(held.lease_expires_at), moment(told.expires_at));
-    must(after > before && !told.lost, || format!("the lease should live longer than {before:?}: {told:?}"))
+    let answer = beat(&worker, &held).await?;
+    let (before, after) = (moment(held.lease_expires_at), moment(answer.expires_at));
+    must(after > before && !answer.lost, || {
+        format!("the lease should live longer than {before:?}: {answer:?}")
+    })
 }
 
 async fn unnamed(subject: &Subject) -> Result<(), Finding> {
@@ -59,18 +61,18 @@ async fn cancel(subject: &Subject) -> Result<(), Finding> {
     let (worker, queue) = (Worker::register(subject).await?, subject.queue());
     let (held, other) = (worker.leased(&queue).await?, worker.leased(&queue).await?);
     subject.cancel(&held.task_id, "enough").await?;
-    let told = beat(&worker, &held).await?;
-    must(told.should_cancel && told.cancel_reason == "enough", || {
-        format!("the lease was answered {told:?}")
+    let answer = beat(&worker, &held).await?;
+    must(answer.should_cancel && answer.cancel_reason == "enough", || {
+        format!("the lease was answered {answer:?}")
     })?;
-    let told = beat(&worker, &other).await?;
-    must(!told.should_cancel && !told.lost, || format!("the other lease was answered {told:?}"))
+    let answer = beat(&worker, &other).await?;
+    must(!answer.should_cancel && !answer.lost, || format!("the other lease was answered {answer:?}"))
 }
 
 async fn lost(subject: &Subject) -> Result<(), Finding> {
     let worker = Worker::register(subject).await?;
     let held = worker.leased(&subject.queue_with(json!({"leaseMs": 300, "maxAttempts": 1})).await?).await?;
     subject.ended(&held.task_id).await?;
-    let told = beat(&worker, &held).await?;
-    must(told.lost, || format!("the lease expired, and was answered {told:?}"))
+    let answer = beat(&worker, &held).await?;
+    must(answer.lost, || format!("the lease expired, and was answered {answer:?}"))
 }

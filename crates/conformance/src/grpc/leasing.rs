@@ -124,8 +124,8 @@ async fn full(subject: &Subject) -> Result<(), Finding> {
     let queue = subject.queue_with(json!({"maxQueueSize": 1})).await?;
     submit(subject, task(&queue)).await?;
     let more = SubmitTasksRequest { tasks: vec![task(&queue)] };
-    let told = client(subject).submit_tasks(scoped(subject, more)).await;
-    refused("SubmitTasks to a full queue", told, &[Code::ResourceExhausted])
+    let answer = client(subject).submit_tasks(scoped(subject, more)).await;
+    refused("SubmitTasks to a full queue", answer, &[Code::ResourceExhausted])
 }
 
 async fn platform(subject: &Subject) -> Result<(), Finding> {
@@ -150,8 +150,8 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
         LeaseTaskRequest { timeout_seconds: -WAIT_S, ..worker.ask(&queue) },
         LeaseTaskRequest { worker_id: String::new(), ..worker.ask(&queue) },
     ] {
-        let told = client(subject).lease_task(scoped(subject, poll)).await;
-        refused("a malformed LeaseTask", told, &[Code::InvalidArgument])?;
+        let answer = client(subject).lease_task(scoped(subject, poll)).await;
+        refused("a malformed LeaseTask", answer, &[Code::InvalidArgument])?;
     }
     Ok(())
 }

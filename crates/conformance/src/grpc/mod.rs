@@ -10,8 +10,9 @@ mod reports;
 mod requeue;
 
 use bytes::Bytes;
+use contract_clients::LeaseRef;
+use contract_clients::grpc::{self, Client};
 use tonic::metadata::MetadataValue;
-use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{
@@ -35,10 +36,8 @@ pub const THEMES: &[&[Check]] = &[
 pub const UNOBSERVABLE: &[(&str, &str)] =
     &[("S3-39", "what becomes of an Operation shows in the Execution service, which is another contract")];
 
-/// How long a poll waits for a task that must come.
+/// How long a poll waits for an expected task.
 const WAIT_S: i64 = 10;
-
-type Client = WorkerSchedulerClient<Channel>;
 
 /// A worker that is registered.
 struct Worker<'a> {
@@ -55,30 +54,25 @@ impl<'a> Worker<'a> {
     }
 
     fn registration(&self) -> RegisterWorkerRequest {
-        RegisterWorkerRequest { worker_id: self.id.clone(), ..RegisterWorkerRequest::default() }
+        grpc::registration(&self.id)
     }
 
     async fn register_as(&self, registration: RegisterWorkerRequest) -> Result<(), Finding> {
-        let told = self.client.clone().register_worker(scoped(self.subject, registration)).await;
-        done("RegisterWorker", told).map(|_| ())
+        let answer = self.client.clone().register_worker(scoped(self.subject, registration)).await;
+        done("RegisterWorker", answer).map(|_| ())
     }
 
     /// Asks for one task of a queue, without waiting.
     fn ask(&self, queue: &str) -> LeaseTaskRequest {
-        LeaseTaskRequest {
-            worker_id: self.id.clone(),
-            max_tasks: 1,
-            queues: vec![queue.to_owned()],
-            ..LeaseTaskRequest::default()
-        }
+        grpc::lease(&self.id, queue, 1)
     }
 
     async fn poll(&self, poll: LeaseTaskRequest) -> Result<Vec<LeasedTask>, Finding> {
-        let told = self.client.clone().lease_task(scoped(self.subject, poll)).await;
-        done("LeaseTask", told).map(|told| told.tasks)
+        let answer = self.client.clone().lease_task(scoped(self.subject, poll)).await;
+        done("LeaseTask", answer).map(|answer| answer.tasks)
     }
 
-    /// The next task of a queue, which must come.
+    /// Leases the next task of a queue; fails if there is none.
     async fn lease(&self, queue: &str) -> Result<LeasedTask, Finding> {
         let tasks = self.poll(LeaseTaskRequest { timeout_seconds: WAIT_S, ..self.ask(queue) }).await?;
         let count = tasks.len();
@@ -86,7 +80,7 @@ impl<'a> Worker<'a> {
         only.ok_or_else(|| Finding::broken(format!("LeaseTask gave {count} tasks, and one was expected")))
     }
 
-    /// A new task of a queue, leased.
+    /// Submits a task and leases it.
     async fn leased(&self, queue: &str) -> Result<LeasedTask, Finding> {
         let id = submit(self.subject, task(queue)).await?;
         let leased = self.lease(queue).await?;
@@ -95,13 +89,9 @@ impl<'a> Worker<'a> {
     }
 
     fn update(&self, task: &LeasedTask, status: TaskStatus) -> UpdateTaskStatusRequest {
-        UpdateTaskStatusRequest {
-            task_id: task.task_id.clone(),
-            worker_id: self.id.clone(),
-            lease_id: task.lease_id.clone(),
-            status: status.into(),
-            ..UpdateTaskStatusRequest::default()
-        }
+        let (lease_id, task_id) = (task.lease_id.clone(), task.task_id.clone());
+        let lease = LeaseRef { lease_id, task_id, worker_id: self.id.clone(), attempt: task.attempt };
+        grpc::update(&lease, status)
     }
 
     fn completed(&self, task: &LeasedTask, result: &'static str) -> UpdateTaskStatusRequest {
@@ -136,8 +126,8 @@ impl<'a> Worker<'a> {
     }
 
     async fn heartbeat(&self, beat: HeartbeatRequest) -> Result<HeartbeatResponse, Finding> {
-        let told = self.client.clone().report_heartbeat(scoped(self.subject, beat)).await;
-        done("ReportHeartbeat", told)
+        let answer = self.client.clone().report_heartbeat(scoped(self.subject, beat)).await;
+        done("ReportHeartbeat", answer)
     }
 }
 
@@ -169,8 +159,9 @@ fn task(queue: &str) -> SubmitTask {
 }
 
 async fn submit(subject: &Subject, task: SubmitTask) -> Result<String, Finding> {
-    let told = client(subject).submit_tasks(scoped(subject, SubmitTasksRequest { tasks: vec![task] })).await;
-    first_id(done("SubmitTasks", told)?.tasks)
+    let answer =
+        client(subject).submit_tasks(scoped(subject, SubmitTasksRequest { tasks: vec![task] })).await;
+    first_id(done("SubmitTasks", answer)?.tasks)
 }
 
 fn first_id(tasks: Vec<wire::grpc::SubmittedTask>) -> Result<String, Finding> {
@@ -180,36 +171,37 @@ fn first_id(tasks: Vec<wire::grpc::SubmittedTask>) -> Result<String, Finding> {
     }
 }
 
-/// The answer to a call that must not be refused.
-pub fn done<T>(call: &str, told: Result<Response<T>, Status>) -> Result<T, Finding> {
-    told.map(Response::into_inner)
-        .map_err(|status| Finding::broken(format!("{call} was refused: {}", shown(&status))))
+/// Expects that a call succeeds.
+pub fn done<T>(call: &str, answer: Result<Response<T>, Status>) -> Result<T, Finding> {
+    answer
+        .map(Response::into_inner)
+        .map_err(|status| Finding::broken(format!("{call} was refused: {}", format_status(&status))))
 }
 
-/// The call must be refused with one of these codes.
-pub fn refused<T>(call: &str, told: Result<T, Status>, codes: &[Code]) -> Result<(), Finding> {
-    match told {
+/// Expects that a call is refused with one of these codes.
+pub fn refused<T>(call: &str, answer: Result<T, Status>, codes: &[Code]) -> Result<(), Finding> {
+    match answer {
         Err(status) if codes.contains(&status.code()) => Ok(()),
         Err(status) => {
-            Err(Finding::broken(format!("{call} was refused with {}, not {codes:?}", shown(&status))))
+            Err(Finding::broken(format!("{call} was refused with {}, not {codes:?}", format_status(&status))))
         }
         Ok(_) => Err(Finding::broken(format!("{call} was answered OK, and {codes:?} was expected"))),
     }
 }
 
-pub fn shown(status: &Status) -> String {
+pub fn format_status(status: &Status) -> String {
     format!("{:?} {:?}", status.code(), short(status.message()))
 }
 
-fn verdict(told: &UpdateTaskStatusResponse, verdict: Verdict) -> Result<(), Finding> {
-    must(told.verdict() == verdict, || {
-        format!("UpdateTaskStatus answered {:?}, and {verdict:?} was expected", told.verdict())
+fn verdict(answer: &UpdateTaskStatusResponse, verdict: Verdict) -> Result<(), Finding> {
+    must(answer.verdict() == verdict, || {
+        format!("UpdateTaskStatus answered {:?}, and {verdict:?} was expected", answer.verdict())
     })
 }
 
-fn committed(told: &UpdateTaskStatusResponse, state: TaskState) -> Result<(), Finding> {
-    verdict(told, Verdict::Committed)?;
-    must(told.task_state() == state, || {
-        format!("UpdateTaskStatus answered {:?}, and {state:?} was expected", told.task_state())
+fn committed(answer: &UpdateTaskStatusResponse, state: TaskState) -> Result<(), Finding> {
+    verdict(answer, Verdict::Committed)?;
+    must(answer.task_state() == state, || {
+        format!("UpdateTaskStatus answered {:?}, and {state:?} was expected", answer.task_state())
     })
 }

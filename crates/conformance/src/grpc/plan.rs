@@ -14,7 +14,7 @@ use wire::grpc::{
     UpdateTaskStatusRequest, UpdateTaskStatusResponse, WorkerCapabilities, WorkerState, WorkerStats,
 };
 
-use super::{WAIT_S, client, done, first_id, in_scope, shown};
+use super::{WAIT_S, client, done, first_id, format_status, in_scope};
 use crate::answer::Answer;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
@@ -87,9 +87,9 @@ impl<'a> Planned<'a> {
         Q: Message + 'static,
         A: Message + Default + 'static,
     {
-        let told = self.try_call(call, request).await;
-        told.map_err(|status| {
-            Finding::broken(format!("{}/{call} was refused: {}", self.service, shown(&status)))
+        let answer = self.try_call(call, request).await;
+        answer.map_err(|status| {
+            Finding::broken(format!("{}/{call} was refused: {}", self.service, format_status(&status)))
         })
     }
 
@@ -112,8 +112,9 @@ impl<'a> Planned<'a> {
             timeout_seconds: WAIT_S,
             ..LeaseTaskRequest::default()
         };
-        let told: LeaseTaskResponse = self.call("LeaseTask", ask).await?;
-        told.tasks
+        let answer: LeaseTaskResponse = self.call("LeaseTask", ask).await?;
+        answer
+            .tasks
             .into_iter()
             .next()
             .ok_or_else(|| Finding::broken("LeaseTask gave no task of the queue `exec`"))
@@ -134,11 +135,11 @@ impl<'a> Planned<'a> {
 
     async fn task(&self, task: &str) -> Result<Answer, Finding> {
         let url = format!("{}/v1/tasks/{task}", self.subject.options.url);
-        let request = self.subject.plain(reqwest::Method::GET, &url);
+        let request = self.subject.unscoped(reqwest::Method::GET, &url);
         let request = request.header(wire::TENANT_HEADER, &self.subject.options.tenant);
-        let told = self.subject.send(request.header(wire::WORKSPACE_HEADER, &self.workspace)).await?;
-        told.is(200)?;
-        Ok(told)
+        let answer = self.subject.send(request.header(wire::WORKSPACE_HEADER, &self.workspace)).await?;
+        answer.is(200)?;
+        Ok(answer)
     }
 }
 
@@ -155,8 +156,8 @@ async fn whole_life(subject: &Subject) -> Result<(), Finding> {
             stats: Some(WorkerStats { active_tasks: 1, total_completed: 0, total_failed: 0 }),
             ..HeartbeatRequest::default()
         };
-        let told: HeartbeatResponse = worker.call("ReportHeartbeat", beat).await?;
-        must(!told.should_shutdown, || "the worker was told to shut down".into())?;
+        let answer: HeartbeatResponse = worker.call("ReportHeartbeat", beat).await?;
+        must(!answer.should_shutdown, || "the worker was told to shut down".into())?;
         let result = Some(ActionResult { exit_code: 0, ..ActionResult::default() });
         worker
             .send(UpdateTaskStatusRequest { result, ..worker.update(&first, TaskStatus::Completed) })
@@ -180,8 +181,8 @@ async fn operation(subject: &Subject) -> Result<(), Finding> {
     let worker = Planned::register(subject, SERVICE_NAMES[0]).await?;
     worker.submit().await?;
     let leased = worker.lease().await?;
-    let told = (leased.operation_name.as_str(), leased.action_digest.as_str());
-    must(told == ("operations/1", "abc/3"), || format!("they came as {told:?}"))?;
+    let answer = (leased.operation_name.as_str(), leased.action_digest.as_str());
+    must(answer == ("operations/1", "abc/3"), || format!("they came as {answer:?}"))?;
     let timeout = leased.timeout.unwrap_or_default();
     must(timeout.seconds == 60 && leased.lease_expires_at.is_some(), || {
         format!("`timeout` or `lease_expires_at` is wrong: {leased:?}")

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use reqwest::Method;
 use serde_json::Value;
 use tonic::Code;
 use wire::grpc::{
@@ -43,11 +42,11 @@ pub const CHECKS: &[Check] = &[
 
 async fn registers(subject: &Subject) -> Result<(), Finding> {
     let request = RegisterWorkerRequest { worker_id: subject.worker(), ..RegisterWorkerRequest::default() };
-    let told = done("RegisterWorker", client(subject).register_worker(scoped(subject, request)).await)?;
+    let answer = done("RegisterWorker", client(subject).register_worker(scoped(subject, request)).await)?;
     for (name, span) in [
-        ("heartbeat_interval", told.heartbeat_interval),
-        ("heartbeat_timeout", told.heartbeat_timeout),
-        ("long_poll_timeout", told.long_poll_timeout),
+        ("heartbeat_interval", answer.heartbeat_interval),
+        ("heartbeat_timeout", answer.heartbeat_timeout),
+        ("long_poll_timeout", answer.long_poll_timeout),
     ] {
         let some = span.is_some_and(|span| span.seconds > 0 || span.nanos > 0);
         must(some, || format!("`{name}` of RegisterWorkerResponse should be a time span"))?;
@@ -57,16 +56,16 @@ async fn registers(subject: &Subject) -> Result<(), Finding> {
 
 /// What the operator sees of a worker.
 async fn known(subject: &Subject, worker: &str) -> Result<Answer, Finding> {
-    let told = subject.send(subject.request(Method::GET, "/v1/workers")).await?;
-    if matches!(told.status, 404 | 405 | 501) {
+    let answer = subject.get("/v1/workers").await?;
+    if matches!(answer.status, 404 | 405 | 501) {
         return Err(Finding::Skipped(format!(
             "workers are shown by {}, which answered {}",
-            told.call, told.status
+            answer.call, answer.status
         )));
     }
-    let mut list = told.is(200)?.get("workers").as_array().cloned().unwrap_or_default().into_iter();
+    let mut list = answer.is(200)?.get("workers").as_array().cloned().unwrap_or_default().into_iter();
     let body = list.find(|known| known["workerId"] == worker).unwrap_or(Value::Null);
-    Ok(Answer { raw: body.to_string(), body, ..told })
+    Ok(Answer { raw: body.to_string(), body, ..answer })
 }
 
 async fn kept(subject: &Subject) -> Result<(), Finding> {
@@ -94,8 +93,8 @@ async fn refreshed(subject: &Subject) -> Result<(), Finding> {
     let mut beat = worker.beat();
     beat.state = WorkerState::Busy.into();
     beat.stats = Some(stats);
-    let told = worker.heartbeat(beat).await?;
-    must(told.registered && !told.should_shutdown, || format!("ReportHeartbeat answered {told:?}"))?;
+    let answer = worker.heartbeat(beat).await?;
+    must(answer.registered && !answer.should_shutdown, || format!("ReportHeartbeat answered {answer:?}"))?;
     let shown = known(subject, &worker.id).await?;
     shown.has("/registration/state", "BUSY")?.has("/registration/activeTasks", 2)?;
     shown.has("/registration/totalCompleted", 30)?.has("/registration/totalFailed", 4)?;
@@ -120,11 +119,11 @@ async fn replaced(subject: &Subject) -> Result<(), Finding> {
     }
     let mut beat = worker.beat();
     beat.session_id = "old".to_owned();
-    let told = worker.heartbeat(beat.clone()).await?;
-    must(told.should_shutdown, || "the old session was not told should_shutdown".into())?;
+    let answer = worker.heartbeat(beat.clone()).await?;
+    must(answer.should_shutdown, || "the old session was not told should_shutdown".into())?;
     beat.session_id = "new".to_owned();
-    let told = worker.heartbeat(beat).await?;
-    must(!told.should_shutdown && told.registered, || format!("the new session was told {told:?}"))
+    let answer = worker.heartbeat(beat).await?;
+    must(!answer.should_shutdown && answer.registered, || format!("the new session was told {answer:?}"))
 }
 
 async fn unregistered(subject: &Subject) -> Result<(), Finding> {
@@ -132,8 +131,8 @@ async fn unregistered(subject: &Subject) -> Result<(), Finding> {
     let queue = subject.queue();
     submit(subject, task(&queue)).await?;
     let poll = LeaseTaskRequest { timeout_seconds: 1, ..worker.ask(&queue) };
-    let told = client(subject).lease_task(scoped(subject, poll)).await;
-    refused("LeaseTask of an unregistered worker", told, &[Code::FailedPrecondition])?;
+    let answer = client(subject).lease_task(scoped(subject, poll)).await;
+    refused("LeaseTask of an unregistered worker", answer, &[Code::FailedPrecondition])?;
     worker.register_as(worker.registration()).await?;
     worker.lease(&queue).await?;
     Ok(())
@@ -145,15 +144,15 @@ async fn leaves(subject: &Subject) -> Result<(), Finding> {
     let leave =
         UnregisterWorkerRequest { worker_id: worker.id.clone(), ..UnregisterWorkerRequest::default() };
     for _ in 0..2 {
-        let told = client(subject).unregister_worker(scoped(subject, leave.clone())).await;
-        done("UnregisterWorker", told)?;
+        let answer = client(subject).unregister_worker(scoped(subject, leave.clone())).await;
+        done("UnregisterWorker", answer)?;
     }
-    let told = client(subject).lease_task(scoped(subject, worker.ask(&queue))).await;
-    refused("LeaseTask after UnregisterWorker", told, &[Code::FailedPrecondition])?;
+    let answer = client(subject).lease_task(scoped(subject, worker.ask(&queue))).await;
+    refused("LeaseTask after UnregisterWorker", answer, &[Code::FailedPrecondition])?;
     verdict(&worker.send(worker.completed(&held, "1")).await?, Verdict::Cancelled)?;
     let other = Worker::register(subject).await?;
     let again = other.lease(&queue).await?;
     must(again.task_id == held.task_id, || "the task that was given back did not come again".into())?;
-    let told = other.send(other.completed(&again, "1")).await?;
-    super::committed(&told, TaskState::Completed)
+    let answer = other.send(other.completed(&again, "1")).await?;
+    super::committed(&answer, TaskState::Completed)
 }

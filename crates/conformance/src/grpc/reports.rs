@@ -29,9 +29,9 @@ pub const CHECKS: &[Check] = &[
 async fn executing(subject: &Subject) -> Result<(), Finding> {
     let worker = Worker::register(subject).await?;
     let held = worker.leased(&subject.queue()).await?;
-    let told = worker.send(worker.update(&held, TaskStatus::Executing)).await?;
-    must(told.lease_expires_at.is_some() && !told.should_cancel, || {
-        format!("EXECUTING was answered {told:?}")
+    let answer = worker.send(worker.update(&held, TaskStatus::Executing)).await?;
+    must(answer.lease_expires_at.is_some() && !answer.should_cancel, || {
+        format!("EXECUTING was answered {answer:?}")
     })?;
     subject.task(&held.task_id).await?.has("state", "LEASED")?;
     Ok(())
@@ -77,9 +77,9 @@ async fn retried(subject: &Subject) -> Result<(), Finding> {
         subject.queue_with(json!({"maxAttempts": 2, "backoff": {"initialMs": 0, "jitter": 0}})).await?;
     let worker = Worker::register(subject).await?;
     let first = worker.leased(&queue).await?;
-    let told = worker.send(worker.failed(&first, "once", None)).await?;
-    committed(&told, TaskState::Waiting)?;
-    must(told.retry_at.is_some(), || "`retry_at` is missing".into())?;
+    let answer = worker.send(worker.failed(&first, "once", None)).await?;
+    committed(&answer, TaskState::Waiting)?;
+    must(answer.retry_at.is_some(), || "`retry_at` is missing".into())?;
     let second = worker.lease(&queue).await?;
     must((&second.task_id, second.attempt) == (&first.task_id, 2), || format!("then came {second:?}"))?;
     committed(&worker.send(worker.failed(&second, "twice", None)).await?, TaskState::Failed)
@@ -89,9 +89,9 @@ async fn cancel(subject: &Subject) -> Result<(), Finding> {
     let worker = Worker::register(subject).await?;
     let held = worker.leased(&subject.queue()).await?;
     subject.cancel(&held.task_id, "enough").await?;
-    let told = worker.send(worker.update(&held, TaskStatus::Executing)).await?;
-    must(told.should_cancel && told.cancel_reason == "enough", || {
-        format!("EXECUTING was answered {told:?}")
+    let answer = worker.send(worker.update(&held, TaskStatus::Executing)).await?;
+    must(answer.should_cancel && answer.cancel_reason == "enough", || {
+        format!("EXECUTING was answered {answer:?}")
     })?;
     let report = UpdateTaskStatusRequest {
         error_category: ErrorCategory::Cancelled.into(),

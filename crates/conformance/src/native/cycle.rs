@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{WAIT_MS, ask, committed, lease, leased, nothing_to_lease, place};
+use super::{WAIT_MS, ask, committed, lease, lease_field, leased, nothing_to_lease};
 use crate::answer::{Spelling, same};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
@@ -38,16 +38,16 @@ async fn a_lease(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &queue).await?;
     let granted = &held.granted;
     granted
-        .has(&place("attempt"), 1)?
-        .has(&place("queue"), queue)?
-        .has(&place("payload"), json!({"n": 1}))?;
-    granted.time(&place("expiresAt"))?;
-    let interval_ms = granted.whole(&place("heartbeatIntervalMs"))?;
+        .has(&lease_field("attempt"), 1)?
+        .has(&lease_field("queue"), queue)?
+        .has(&lease_field("payload"), json!({"n": 1}))?;
+    granted.time(&lease_field("expiresAt"))?;
+    let interval_ms = granted.whole(&lease_field("heartbeatIntervalMs"))?;
     must(interval_ms > 0, || "`heartbeatIntervalMs` should be more than 0".into())?;
-    granted.whole(&place("fencingToken"))?;
+    granted.whole(&lease_field("fencingToken"))?;
     granted.has_type("application/json")?;
-    let told = held.beat(subject).await?;
-    told.is(200)?.is_spelt(Spelling::Camel)?;
+    let answer = held.beat(subject).await?;
+    answer.is(200)?.is_spelt(Spelling::Camel)?;
     Ok(())
 }
 
@@ -59,9 +59,9 @@ async fn polls(subject: &Subject) -> Result<(), Finding> {
         tokio::task::yield_now().await;
         subject.submit(&queue).await
     };
-    let (told, task) = tokio::join!(ask(subject, &worker, &queue, WAIT_MS), submit);
-    let (told, task) = (told?, task?);
-    told.has(&place("taskId"), task)?;
+    let (answer, task) = tokio::join!(ask(subject, &worker, &queue, WAIT_MS), submit);
+    let (answer, task) = (answer?, task?);
+    answer.has(&lease_field("taskId"), task)?;
     Ok(())
 }
 
@@ -77,9 +77,9 @@ async fn committed_is_final(subject: &Subject) -> Result<(), Finding> {
 async fn created(subject: &Subject) -> Result<(), Finding> {
     let queue = subject.queue();
     let payload = json!({"a": [1, 2.5, {"b": null}], "text": "\"\\ü"});
-    let told = subject.post("/v1/tasks", &json!({"queue": queue, "payload": payload})).await?;
-    told.is(201)?.has("state", "WAITING")?;
-    let shown = subject.task(&told.text("taskId")?).await?;
+    let answer = subject.post("/v1/tasks", &json!({"queue": queue, "payload": payload})).await?;
+    answer.is(201)?.has("state", "WAITING")?;
+    let shown = subject.task(&answer.text("taskId")?).await?;
     shown.has("state", "WAITING")?.has("attempt", 0)?.has("queue", queue.as_str())?.has_no("lease")?;
     shown.has("payload", payload.clone())?.time("createdAt")?;
     let held = lease(subject, &subject.worker(), &queue).await?;

@@ -20,8 +20,8 @@ async fn no_lease(subject: &Subject) -> Result<(), Finding> {
         if call == "fail" {
             body["reason"] = json!("I say so");
         }
-        let told = subject.post(&format!("/v1/leases/{task}/{call}"), &body).await?;
-        rejected(&told, &[403, 404])?;
+        let answer = subject.post(&format!("/v1/leases/{task}/{call}"), &body).await?;
+        rejected(&answer, &[403, 404])?;
     }
     subject.task(&task).await?.has("state", "WAITING")?.has("attempt", 0)?;
     Ok(())
@@ -52,9 +52,9 @@ async fn other_worker(subject: &Subject) -> Result<(), Finding> {
 
 async fn other_tenant(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &subject.queue()).await?;
-    let body = held.completion(json!("stolen"));
-    let told = as_tenant(subject, &subject.name("tenant"), &held.path("complete"), &body).await?;
-    rejected(&told, &[403, 404])?;
+    let body = held.completion(json!("stolen")).body;
+    let answer = as_tenant(subject, &subject.name("tenant"), &held.path("complete"), &body).await?;
+    rejected(&answer, &[403, 404])?;
     committed(&held.complete(subject, json!(1)).await?, "COMPLETED")
 }
 

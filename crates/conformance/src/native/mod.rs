@@ -8,8 +8,10 @@ mod states;
 mod time;
 mod verdicts;
 
+use contract_clients::{Failure, HttpRequest, LeaseRef, native};
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::Value;
+use wire::ErrorCategory;
 
 use crate::answer::Answer;
 use crate::{Check, Finding, Subject};
@@ -38,7 +40,7 @@ pub const UNOBSERVABLE: &[(&str, &str)] = &[
     ("S0-24", WORKER),
 ];
 
-/// How long a poll waits for a task that must come.
+/// How long a poll waits for an expected task.
 const WAIT_MS: u64 = 10_000;
 
 /// A lease as it was granted to a worker.
@@ -51,103 +53,109 @@ struct Lease {
 
 impl Lease {
     fn get(&self, field: &str) -> &Value {
-        self.granted.get(&place(field))
+        self.granted.get(&lease_field(field))
     }
 
     fn attempt(&self) -> Result<u64, Finding> {
-        self.granted.whole(&place("attempt"))
+        self.granted.whole(&lease_field("attempt"))
     }
 
     fn path(&self, call: &str) -> String {
         format!("/v1/leases/{}/{call}", self.id)
     }
 
-    fn completion(&self, result: Value) -> Value {
-        json!({"workerId": self.worker, "taskId": self.task, "result": result})
+    fn lease_ref(&self) -> LeaseRef {
+        let (lease_id, task_id, worker_id) = (self.id.clone(), self.task.clone(), self.worker.clone());
+        // This contract names a lease without its attempt.
+        LeaseRef { lease_id, task_id, worker_id, attempt: 0 }
     }
 
-    fn failure(&self, reason: &str, retryable: bool) -> Value {
-        json!({"workerId": self.worker, "taskId": self.task, "reason": reason, "category": "USER_CODE",
-            "retryable": retryable})
+    fn completion(&self, result: Value) -> HttpRequest {
+        native::complete(&self.lease_ref(), &result)
+    }
+
+    fn failure(&self, reason: &str, retryable: bool) -> HttpRequest {
+        let failure = Failure { category: ErrorCategory::UserCode, message: reason.to_owned(), retryable };
+        native::fail(&self.lease_ref(), &failure)
     }
 
     async fn complete(&self, subject: &Subject, result: Value) -> Result<Answer, Finding> {
-        subject.post(&self.path("complete"), &self.completion(result)).await
+        subject.call(self.completion(result)).await
     }
 
     async fn fail(&self, subject: &Subject, reason: &str, retryable: bool) -> Result<Answer, Finding> {
-        subject.post(&self.path("fail"), &self.failure(reason, retryable)).await
+        subject.call(self.failure(reason, retryable)).await
     }
 
     async fn beat(&self, subject: &Subject) -> Result<Answer, Finding> {
-        subject.post(&self.path("heartbeat"), &json!({"workerId": self.worker})).await
+        subject.call(native::heartbeat(&self.lease_ref())).await
     }
 
     async fn release(&self, subject: &Subject) -> Result<Answer, Finding> {
-        let body = json!({"workerId": self.worker, "taskId": self.task});
-        subject.post(&self.path("release"), &body).await
+        subject.call(native::release(&self.lease_ref())).await
     }
 }
 
-fn place(field: &str) -> String {
+fn lease_field(field: &str) -> String {
     format!("/leases/0/{field}")
 }
 
-/// Asks for one task of a queue, waiting so long.
+/// Asks for one task of a queue.
 async fn ask(subject: &Subject, worker: &str, queue: &str, wait_ms: u64) -> Result<Answer, Finding> {
-    let body = json!({"workerId": worker, "queues": [queue], "maxTasks": 1, "waitMs": wait_ms});
-    let told = subject.post("/v1/leases", &body).await?;
-    told.is(200)?;
-    Ok(told)
+    let answer = subject.call(native::lease(worker, queue, 1, wait_ms)).await?;
+    answer.is(200)?;
+    Ok(answer)
 }
 
-/// Leases the next task of a queue, which must come.
+/// Leases the next task of a queue; fails if there is none.
 async fn lease(subject: &Subject, worker: &str, queue: &str) -> Result<Lease, Finding> {
     let granted = ask(subject, worker, queue, WAIT_MS).await?;
-    let (id, task) = (granted.text(&place("leaseId"))?, granted.text(&place("taskId"))?);
+    let (id, task) = (granted.text(&lease_field("leaseId"))?, granted.text(&lease_field("taskId"))?);
     Ok(Lease { id, task, worker: worker.to_owned(), granted })
 }
 
-/// A new task in a queue, leased to a worker of its own.
+/// Submits a task and leases it to a new worker.
 async fn leased(subject: &Subject, queue: &str) -> Result<Lease, Finding> {
     let task = subject.submit(queue).await?;
     let lease = lease(subject, &subject.worker(), queue).await?;
-    match lease.task == task {
-        true => Ok(lease),
-        false => Err(lease.granted.broken(format!("task {task} was expected"))),
+    if lease.task == task {
+        Ok(lease)
+    } else {
+        Err(lease.granted.broken(format!("task {task} was expected")))
     }
 }
 
-/// No task of the queue can be leased now.
+/// Expects that no task of the queue can be leased now.
 async fn nothing_to_lease(subject: &Subject, queue: &str) -> Result<(), Finding> {
-    let told = ask(subject, &subject.worker(), queue, 0).await?;
-    match told.get("leases").as_array().is_some_and(Vec::is_empty) {
-        true => Ok(()),
-        false => Err(told.broken("`leases` should be an empty list")),
+    let answer = ask(subject, &subject.worker(), queue, 0).await?;
+    if answer.get("leases").as_array().is_some_and(Vec::is_empty) {
+        Ok(())
+    } else {
+        Err(answer.broken("`leases` should be an empty list"))
     }
 }
 
-fn committed(told: &Answer, state: &str) -> Result<(), Finding> {
-    told.is(200)?.has("verdict", "COMMITTED")?.has("state", state)?;
+fn committed(answer: &Answer, state: &str) -> Result<(), Finding> {
+    answer.is(200)?.has("verdict", "COMMITTED")?.has("state", state)?;
     Ok(())
 }
 
-fn cancelled(told: &Answer) -> Result<(), Finding> {
-    told.is(409)?.has("verdict", "CANCELLED")?;
-    problem(told)
+fn cancelled(answer: &Answer) -> Result<(), Finding> {
+    answer.is(409)?.has("verdict", "CANCELLED")?;
+    problem(answer)
 }
 
-fn rejected(told: &Answer, statuses: &[u16]) -> Result<(), Finding> {
-    told.is_one_of(statuses)?.has("verdict", "REJECTED")?;
-    problem(told)
+fn rejected(answer: &Answer, statuses: &[u16]) -> Result<(), Finding> {
+    answer.is_one_of(statuses)?.has("verdict", "REJECTED")?;
+    problem(answer)
 }
 
-fn problem(told: &Answer) -> Result<(), Finding> {
-    told.has_type(wire::PROBLEM_JSON)?.text("code")?;
+fn problem(answer: &Answer) -> Result<(), Finding> {
+    answer.has_type(wire::PROBLEM_JSON)?.text("code")?;
     Ok(())
 }
 
-/// The lease id with its last character changed, so that nobody ever granted it.
+/// The lease id with its last character changed: a lease that was never granted.
 fn forged(id: &str) -> String {
     let last = id.chars().next_back().unwrap_or('A');
     format!("{}{}", &id[..id.len() - last.len_utf8()], if last == 'A' { 'B' } else { 'A' })
@@ -156,6 +164,6 @@ fn forged(id: &str) -> String {
 /// A report in another tenant's name.
 async fn as_tenant(subject: &Subject, tenant: &str, path: &str, body: &Value) -> Result<Answer, Finding> {
     let url = format!("{}{path}", subject.options.url);
-    let request = subject.plain(Method::POST, &url).header(wire::TENANT_HEADER, tenant);
+    let request = subject.unscoped(Method::POST, &url).header(wire::TENANT_HEADER, tenant);
     subject.send(request.json(body)).await
 }

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{cancelled, committed, lease, leased, place};
+use super::{cancelled, committed, lease, lease_field, leased};
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -23,14 +23,14 @@ async fn retries(subject: &Subject) -> Result<(), Finding> {
     let queue =
         subject.queue_with(json!({"maxAttempts": 2, "backoff": {"initialMs": 0, "jitter": 0}})).await?;
     let first = leased(subject, &queue).await?;
-    let told = first.fail(subject, "bad luck", true).await?;
-    committed(&told, "WAITING")?;
-    told.time("retryAt")?;
+    let answer = first.fail(subject, "bad luck", true).await?;
+    committed(&answer, "WAITING")?;
+    answer.time("retryAt")?;
     let second = lease(subject, &subject.worker(), &queue).await?;
-    second.granted.has(&place("taskId"), first.task.as_str())?.has(&place("attempt"), 2)?;
-    let told = second.fail(subject, "bad luck", true).await?;
-    committed(&told, "FAILED")?;
-    told.has_no("retryAt")?;
+    second.granted.has(&lease_field("taskId"), first.task.as_str())?.has(&lease_field("attempt"), 2)?;
+    let answer = second.fail(subject, "bad luck", true).await?;
+    committed(&answer, "FAILED")?;
+    answer.has_no("retryAt")?;
     subject.task(&first.task).await?.has("state", "FAILED")?.has("attempt", 2)?.has_no("lease")?;
     Ok(())
 }
@@ -59,8 +59,8 @@ async fn cancels(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &subject.queue()).await?;
     subject.cancel(&held.task, "changed my mind").await?;
     subject.cancel(&held.task, "changed my mind").await?;
-    let told = held.beat(subject).await?;
-    told.is(200)?.has("shouldCancel", true)?.has("cancelReason", "changed my mind")?;
+    let answer = held.beat(subject).await?;
+    answer.is(200)?.has("shouldCancel", true)?.has("cancelReason", "changed my mind")?;
     let body =
         json!({"workerId": held.worker, "taskId": held.task, "reason": "stopped", "category": "CANCELLED"});
     committed(&subject.post(&held.path("fail"), &body).await?, "DEAD")

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::{WAIT_MS, committed, leased, place};
+use super::{WAIT_MS, committed, lease_field, leased};
+use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -27,8 +28,8 @@ async fn polls(subject: &Subject) -> Result<(), Finding> {
     subject.submit(&queue).await?;
     let body = json!({"workerId": subject.worker(), "queues": [queue], "waitMs": WAIT_MS, "requestId": "r1"});
     let first = subject.post("/v1/leases", &body).await?;
-    let lease = first.is(200)?.text(&place("leaseId"))?;
-    subject.post("/v1/leases", &body).await?.is(200)?.has(&place("leaseId"), lease)?;
+    let lease = first.is(200)?.text(&lease_field("leaseId"))?;
+    subject.post("/v1/leases", &body).await?.is(200)?.has(&lease_field("leaseId"), lease)?;
     Ok(())
 }
 
@@ -54,10 +55,8 @@ async fn completions(subject: &Subject) -> Result<(), Finding> {
         held.task, held.worker
     );
     subject.post_text(&held.path("complete"), &respelt).await?.repeats(&first)?;
-    match subject.kinds(&held.task).await? == kinds {
-        true => Ok(()),
-        false => Err(Finding::broken("a repeated completion added to the task's history")),
-    }
+    let has_more = subject.kinds(&held.task).await? != kinds;
+    must(!has_more, || "a repeated completion added to the task's history".into())
 }
 
 async fn failures(subject: &Subject) -> Result<(), Finding> {
@@ -76,8 +75,8 @@ async fn failures(subject: &Subject) -> Result<(), Finding> {
 async fn heartbeats(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &subject.queue()).await?;
     for _ in 0..3 {
-        let told = held.beat(subject).await?;
-        told.is(200)?.has("shouldCancel", false)?.time("expiresAt")?;
+        let answer = held.beat(subject).await?;
+        answer.is(200)?.has("shouldCancel", false)?.time("expiresAt")?;
     }
     subject.task(&held.task).await?.has("state", "LEASED")?.has("attempt", 1)?;
     committed(&held.complete(subject, json!(1)).await?, "COMPLETED")

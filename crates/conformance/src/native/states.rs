@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{committed, lease, leased, nothing_to_lease, place, rejected};
+use super::{committed, lease, lease_field, leased, nothing_to_lease, rejected};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
@@ -64,8 +64,8 @@ async fn attempts(subject: &Subject) -> Result<(), Finding> {
     let first = leased(subject, &queue).await?;
     first.release(subject).await?.is(200)?;
     let second = lease(subject, &subject.worker(), &queue).await?;
-    second.granted.has(&place("taskId"), first.task.as_str())?.has(&place("attempt"), 2)?;
-    let fencing = |lease: &super::Lease| lease.granted.whole(&place("fencingToken"));
+    second.granted.has(&lease_field("taskId"), first.task.as_str())?.has(&lease_field("attempt"), 2)?;
+    let fencing = |lease: &super::Lease| lease.granted.whole(&lease_field("fencingToken"));
     let (old, new) = (fencing(&first)?, fencing(&second)?);
     must(new > old, || format!("the fencing token should rise with each lease, and went from {old} to {new}"))
 }
@@ -73,13 +73,13 @@ async fn attempts(subject: &Subject) -> Result<(), Finding> {
 async fn batch(subject: &Subject) -> Result<(), Finding> {
     let queue = subject.queue();
     let tasks: Vec<_> = (0..5).map(|n| json!({"queue": queue, "payload": n})).collect();
-    let told = subject.post("/v1/tasks/batch", &json!({"tasks": tasks})).await?;
-    told.is(200)?.text("/tasks/4/taskId")?;
+    let answer = subject.post("/v1/tasks/batch", &json!({"tasks": tasks})).await?;
+    answer.is(200)?.text("/tasks/4/taskId")?;
     let body = json!({"workerId": subject.worker(), "queues": [queue], "maxTasks": 100, "waitMs": 0});
-    let told = subject.post("/v1/leases", &body).await?;
+    let answer = subject.post("/v1/leases", &body).await?;
     let mut got: Vec<_> =
-        (0..5).map(|n| told.text(&format!("/leases/{n}/taskId"))).collect::<Result<_, _>>()?;
-    told.has_no("/leases/5")?;
+        (0..5).map(|n| answer.text(&format!("/leases/{n}/taskId"))).collect::<Result<_, _>>()?;
+    answer.has_no("/leases/5")?;
     got.sort();
     got.dedup();
     must(got.len() == 5, || "a task was leased twice in one answer".into())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{cancelled, committed, lease, leased, place};
+use super::{cancelled, committed, lease, lease_field, leased};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
@@ -26,11 +26,11 @@ pub const CHECKS: &[Check] = &[
 
 async fn extends(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &subject.queue_with(json!({"leaseMs": 3_000})).await?).await?;
-    let before = held.granted.time(&place("expiresAt"))?;
+    let before = held.granted.time(&lease_field("expiresAt"))?;
     // A coordinator need not record an extension that is worth less than a tenth of the lease.
     tokio::time::sleep(Duration::from_millis(400)).await;
-    let told = held.beat(subject).await?;
-    let after = told.is(200)?.time("expiresAt")?;
+    let answer = held.beat(subject).await?;
+    let after = answer.is(200)?.time("expiresAt")?;
     must(after > before, || format!("the heartbeat left the end of the lease at {before}"))?;
     subject.task(&held.task).await?.has("state", "LEASED")?.has("attempt", 1)?;
     Ok(())
@@ -49,7 +49,7 @@ async fn silence(subject: &Subject) -> Result<(), Finding> {
     let queue = subject.queue_with(json!({"leaseMs": 300, "maxAttempts": 5})).await?;
     let held = leased(subject, &queue).await?;
     let next = lease(subject, &subject.worker(), &queue).await?;
-    next.granted.has(&place("taskId"), held.task.as_str())?.has(&place("attempt"), 2)?;
+    next.granted.has(&lease_field("taskId"), held.task.as_str())?.has(&lease_field("attempt"), 2)?;
     let kinds = subject.kinds(&held.task).await?;
     must(kinds.iter().any(|kind| kind == "LeaseExpired"), || {
         format!("the history should tell of LeaseExpired, and is {kinds:?}")

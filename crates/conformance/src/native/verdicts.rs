@@ -39,17 +39,17 @@ async fn one_of_three(subject: &Subject) -> Result<(), Finding> {
     answers.push(lost.complete(subject, json!(1)).await?);
     answers.push(lost.fail(subject, "no", true).await?);
     answers.push(subject.post_text(&held.path("complete"), "{").await?);
-    answers.push(subject.post("/v1/leases/nothing/complete", &held.completion(json!(1))).await?);
-    for told in answers {
-        let verdict = told.text("verdict")?;
+    answers.push(subject.post("/v1/leases/nothing/complete", &held.completion(json!(1)).body).await?);
+    for answer in answers {
+        let verdict = answer.text("verdict")?;
         let fits = match verdict.as_str() {
-            "COMMITTED" => told.status == 200,
-            "CANCELLED" => told.status == 409,
-            "REJECTED" => (400..500).contains(&told.status),
+            "COMMITTED" => answer.status == 200,
+            "CANCELLED" => answer.status == 409,
+            "REJECTED" => (400..500).contains(&answer.status),
             _ => false,
         };
         if !fits {
-            return Err(told.broken("the verdict should be one of the three, with its status"));
+            return Err(answer.broken("the verdict should be one of the three, with its status"));
         }
     }
     Ok(())
@@ -59,8 +59,8 @@ async fn is_final(subject: &Subject) -> Result<(), Finding> {
     let queue =
         subject.queue_with(json!({"maxAttempts": 3, "backoff": {"initialMs": 0, "jitter": 0}})).await?;
     let first = leased(subject, &queue).await?;
-    let told = first.fail(subject, "once", true).await?;
-    committed(&told, "WAITING")?;
+    let answer = first.fail(subject, "once", true).await?;
+    committed(&answer, "WAITING")?;
     let second = lease(subject, &subject.worker(), &queue).await?;
     second.release(subject).await?.is(200)?;
     let late = second.complete(subject, json!("late")).await?;
@@ -68,7 +68,7 @@ async fn is_final(subject: &Subject) -> Result<(), Finding> {
     let third = lease(subject, &subject.worker(), &queue).await?;
     let done = third.complete(subject, json!("done")).await?;
     committed(&done, "COMPLETED")?;
-    first.fail(subject, "once", true).await?.repeats(&told)?;
+    first.fail(subject, "once", true).await?.repeats(&answer)?;
     cancelled(&second.complete(subject, json!("late")).await?)?;
     third.complete(subject, json!("done")).await?.repeats(&done)?;
     Ok(())
@@ -82,7 +82,7 @@ async fn only_committed(subject: &Subject) -> Result<(), Finding> {
     subject.task(&lost.task).await?.has("state", "WAITING")?.has_no("result")?;
     let held = lease(subject, &subject.worker(), &queue).await?;
     let path = format!("/v1/leases/{}/complete", forged(&held.id));
-    rejected(&subject.post(&path, &held.completion(json!("forged"))).await?, &[403, 404])?;
+    rejected(&subject.post(&path, &held.completion(json!("forged")).body).await?, &[403, 404])?;
     subject.task(&held.task).await?.has("state", "LEASED")?.has_no("result")?;
     committed(&held.complete(subject, json!("held")).await?, "COMPLETED")?;
     subject.task(&held.task).await?.has("result", "held")?;
@@ -128,9 +128,11 @@ async fn never_granted(subject: &Subject) -> Result<(), Finding> {
     let held = leased(subject, &subject.queue()).await?;
     let long = "x".repeat(2_000);
     for id in [forged(&held.id).as_str(), "x", long.as_str()] {
-        for (call, body) in [("complete", held.completion(json!(1))), ("fail", held.failure("no", true))] {
-            let told = subject.post(&format!("/v1/leases/{id}/{call}"), &body).await?;
-            rejected(&told, &[403, 404])?;
+        for (call, body) in
+            [("complete", held.completion(json!(1)).body), ("fail", held.failure("no", true).body)]
+        {
+            let answer = subject.post(&format!("/v1/leases/{id}/{call}"), &body).await?;
+            rejected(&answer, &[403, 404])?;
         }
     }
     subject.task(&held.task).await?.has("state", "LEASED")?;

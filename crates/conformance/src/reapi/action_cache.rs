@@ -33,14 +33,15 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn can_upload(remote: &Remote<'_>) -> Result<bool, Finding> {
-    let told = remote.cache().await?.action_cache_update_capabilities;
-    Ok(told.is_some_and(|told| told.update_enabled))
+    let answer = remote.cache().await?.action_cache_update_capabilities;
+    Ok(answer.is_some_and(|answer| answer.update_enabled))
 }
 
 async fn needs_uploads(remote: &Remote<'_>) -> Result<(), Finding> {
-    match can_upload(remote).await? {
-        true => Ok(()),
-        false => Err(Finding::Skipped("the server announces update_enabled = false".into())),
+    if can_upload(remote).await? {
+        Ok(())
+    } else {
+        Err(Finding::Skipped("the server announces update_enabled = false".into()))
     }
 }
 
@@ -83,8 +84,8 @@ async fn incomplete(subject: &Subject) -> Result<(), Finding> {
         match remote.cache_result(&action, &result).await {
             // A server may look before it takes a result.
             Err(status) if matches!(status.code(), Code::FailedPrecondition | Code::InvalidArgument) => {}
-            told => {
-                done("UpdateActionResult", told.map(Response::new))?;
+            answer => {
+                done("UpdateActionResult", answer.map(Response::new))?;
             }
         }
         let call = format!("GetActionResult while {what} is missing");
@@ -122,11 +123,12 @@ async fn inlined(subject: &Subject) -> Result<(), Finding> {
         inline_output_files: vec!["f".into()],
         ..GetActionResultRequest::default()
     };
-    let told = done("GetActionResult", remote.action_cache().get_action_result(remote.scoped(asked)).await)?;
-    must(told.stdout_raw == out && told.stderr_raw == err, || {
+    let answer =
+        done("GetActionResult", remote.action_cache().get_action_result(remote.scoped(asked)).await)?;
+    must(answer.stdout_raw == out && answer.stderr_raw == err, || {
         "the standard output and error of 100 bytes should be within the result".into()
     })?;
-    must(told.output_files.first().is_some_and(|file| file.contents == content), || {
+    must(answer.output_files.first().is_some_and(|file| file.contents == content), || {
         "an output file of 100 bytes should be within the result".into()
     })
 }
@@ -138,14 +140,14 @@ async fn uploaded(subject: &Subject) -> Result<(), Finding> {
     let result = ActionResult { output_files: vec![file("f", &blob)], ..ActionResult::default() };
     let draft = Draft::of("true")?;
     let action = remote.prepare(&draft).await?;
-    let told = remote.cache_result(&action, &result).await;
+    let answer = remote.cache_result(&action, &result).await;
     if !can_upload {
-        return refused("UpdateActionResult", told, &[Code::PermissionDenied]);
+        return refused("UpdateActionResult", answer, &[Code::PermissionDenied]);
     }
-    done("UpdateActionResult", told.map(Response::new))?;
-    let told = done("GetActionResult", remote.cached(&action).await.map(Response::new))?;
-    must(told.output_files == result.output_files && told.exit_code == 0, || {
-        format!("another result came back: {told:?}")
+    done("UpdateActionResult", answer.map(Response::new))?;
+    let answer = done("GetActionResult", remote.cached(&action).await.map(Response::new))?;
+    must(answer.output_files == result.output_files && answer.exit_code == 0, || {
+        format!("another result came back: {answer:?}")
     })
 }
 
@@ -164,8 +166,8 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
         ..UpdateActionResultRequest::default()
     };
     for (what, asked) in [("a result", nothing), ("a digest", nobody)] {
-        let told = remote.action_cache().update_action_result(remote.scoped(asked)).await;
-        refused(&format!("UpdateActionResult without {what}"), told, &[Code::InvalidArgument])?;
+        let answer = remote.action_cache().update_action_result(remote.scoped(asked)).await;
+        refused(&format!("UpdateActionResult without {what}"), answer, &[Code::InvalidArgument])?;
     }
     Ok(())
 }

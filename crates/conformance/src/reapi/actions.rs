@@ -11,7 +11,7 @@ use super::client::Remote;
 use super::content::{digest, random};
 use super::waiting::Waiting;
 use crate::Finding;
-use crate::grpc::shown;
+use crate::grpc::format_status;
 
 /// Says something else each time that it is run.
 pub const TELLS_RUNS_APART: &str = "cat /proc/sys/kernel/random/uuid";
@@ -49,10 +49,11 @@ impl Draft {
 impl<'a> Remote<'a> {
     /// Skips what needs an execution where the server executes nothing.
     pub async fn needs_execution(&self) -> Result<(), Finding> {
-        let told = self.capabilities().await?.execution_capabilities;
-        match told.is_some_and(|told| told.exec_enabled) {
-            true => Ok(()),
-            false => Err(Finding::Skipped("the server announces exec_enabled = false".into())),
+        let answer = self.capabilities().await?.execution_capabilities;
+        if answer.is_some_and(|answer| answer.exec_enabled) {
+            Ok(())
+        } else {
+            Err(Finding::Skipped("the server announces exec_enabled = false".into()))
         }
     }
 
@@ -82,8 +83,8 @@ impl<'a> Remote<'a> {
 
     /// Executes what must not be refused before it begins.
     pub async fn begin(&self, asked: ExecuteRequest) -> Result<Waiting, Finding> {
-        let told = self.execute(asked).await;
-        told.map_err(|status| Finding::broken(format!("Execute was refused: {}", shown(&status))))
+        let answer = self.execute(asked).await;
+        answer.map_err(|status| Finding::broken(format!("Execute was refused: {}", format_status(&status))))
     }
 
     pub async fn wait_execution(&self, name: &str) -> Result<Waiting, Status> {
@@ -100,7 +101,7 @@ impl<'a> Remote<'a> {
         };
         match waiting.end().await {
             Ok(response) => Ok(match response.status.clone().filter(|status| status.code != 0) {
-                Some(status) => Err(told(&status)),
+                Some(status) => Err(status_from_proto(&status)),
                 None => Ok(response),
             }),
             Err(finding) => Err(finding),
@@ -112,7 +113,7 @@ impl<'a> Remote<'a> {
         let response = self
             .outcome(asked)
             .await?
-            .map_err(|status| Finding::broken(format!("the execution failed: {}", shown(&status))))?;
+            .map_err(|status| Finding::broken(format!("the execution failed: {}", format_status(&status))))?;
         match response.result.clone() {
             Some(result) => Ok((response, result)),
             None => Err(Finding::broken("the ExecuteResponse has neither a result nor a status")),
@@ -127,15 +128,15 @@ impl<'a> Remote<'a> {
         }
     }
 
-    /// The words of an execution that must succeed, and whether they come from the cache.
-    pub async fn words(&self, asked: ExecuteRequest) -> Result<(Vec<u8>, bool), Finding> {
+    /// The standard output of an execution that must succeed, and whether the result came from the cache.
+    pub async fn run_for_stdout(&self, asked: ExecuteRequest) -> Result<(Vec<u8>, bool), Finding> {
         let (response, result) = self.run(asked).await?;
         Ok((self.stdout(&result).await?, response.cached_result))
     }
 }
 
 /// A status within a message, as if it were the call's own.
-fn told(status: &bazel_remote_apis::google::rpc::Status) -> Status {
+fn status_from_proto(status: &bazel_remote_apis::google::rpc::Status) -> Status {
     Status::with_details(
         tonic::Code::from(status.code),
         status.message.clone(),

@@ -15,7 +15,7 @@ use tonic::{Code, Response, Status};
 
 use super::actions::Draft;
 use super::client::{PIECE_BYTES, Remote, pieces};
-use super::content::{compress, digest, hex, random};
+use super::content::{compress, digest, random, random_hex};
 use super::trees::{doubled, parent};
 use crate::finding::must;
 use crate::grpc::{done, refused};
@@ -64,8 +64,8 @@ async fn bomb(subject: &Subject) -> Result<(), Finding> {
     remote.needs_zstd().await?;
     let named = digest(&random(1_000)?);
     let bomb = compress(&vec![0; BOMB_BYTES])?;
-    let told = remote.upload(&remote.zstd_write_name(&named)?, &bomb).await;
-    refused("64 MiB in the name of 1000 bytes", told, &[Code::InvalidArgument])?;
+    let answer = remote.upload(&remote.zstd_write_name(&named)?, &bomb).await;
+    refused("64 MiB in the name of 1000 bytes", answer, &[Code::InvalidArgument])?;
     remote.must_be_missing(&named, "only a bomb was uploaded in its name").await
 }
 
@@ -80,11 +80,11 @@ async fn batch_bomb(subject: &Subject) -> Result<(), Finding> {
         data: compress(&vec![0; BOMB_BYTES])?,
         compressor: Compressor::Zstd.into(),
     };
-    let told = remote.try_batch(vec![blob], Function::Unknown).await;
-    let code = match told {
+    let answer = remote.try_batch(vec![blob], Function::Unknown).await;
+    let code = match answer {
         Err(status) => status.code(),
-        Ok(told) => {
-            let first = told.into_inner().responses.into_iter().next();
+        Ok(answer) => {
+            let first = answer.into_inner().responses.into_iter().next();
             Code::from(first.and_then(|one| one.status).map_or(0, |status| status.code))
         }
     };
@@ -99,8 +99,8 @@ async fn not_compressed(subject: &Subject) -> Result<(), Finding> {
     let (digest, whole) = (digest(&blob), compress(&blob)?);
     let half = &whole[..whole.len() / 2];
     for (what, bytes) in [("plain bytes", &blob[..]), ("half of a stream", half)] {
-        let told = remote.upload(&remote.zstd_write_name(&digest)?, bytes).await;
-        refused(&format!("{what} as zstd"), told, &[Code::InvalidArgument])?;
+        let answer = remote.upload(&remote.zstd_write_name(&digest)?, bytes).await;
+        refused(&format!("{what} as zstd"), answer, &[Code::InvalidArgument])?;
     }
     remote.must_be_missing(&digest, "no upload of it was whole").await
 }
@@ -108,7 +108,7 @@ async fn not_compressed(subject: &Subject) -> Result<(), Finding> {
 async fn deep(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
-    let mut below = parent(&[(&hex(&random(8)?), &digest(b""))]);
+    let mut below = parent(&[(&random_hex(8)?, &digest(b""))]);
     let mut level = below.encode_to_vec();
     let mut levels = vec![level.clone()];
     for _ in 1..DEPTH {
@@ -137,8 +137,8 @@ async fn huge(subject: &Subject) -> Result<(), Finding> {
     };
     let action = action.encode_to_vec();
     remote.put(&[&command, &action]).await?;
-    let told = remote.outcome(remote.ask(&digest(&action))).await?;
-    refused("a tree of 2^30 paths", told, &TOO_MUCH)
+    let answer = remote.outcome(remote.ask(&digest(&action))).await?;
+    refused("a tree of 2^30 paths", answer, &TOO_MUCH)
 }
 
 async fn racing(subject: &Subject) -> Result<(), Finding> {
@@ -153,12 +153,12 @@ async fn racing(subject: &Subject) -> Result<(), Finding> {
             match number % 3 {
                 0 => remote.put_one(blob).await.map(|_| ()),
                 1 if zstd => {
-                    let told = remote.upload(&remote.zstd_write_name(&digest)?, small).await;
-                    done("ByteStream.Write of zstd", told.map(Response::new)).map(|_| ())
+                    let answer = remote.upload(&remote.zstd_write_name(&digest)?, small).await;
+                    done("ByteStream.Write of zstd", answer.map(Response::new)).map(|_| ())
                 }
                 _ => {
-                    let told = remote.upload(&remote.write_name(&digest)?, blob).await;
-                    done("ByteStream.Write", told.map(Response::new)).map(|_| ())
+                    let answer = remote.upload(&remote.write_name(&digest)?, blob).await;
+                    done("ByteStream.Write", answer.map(Response::new)).map(|_| ())
                 }
             }
         }
@@ -194,11 +194,11 @@ async fn vanished(subject: &Subject) -> Result<(), Finding> {
     let sent = vanish(&remote, &name, &blob, 3).await?;
     remote.must_be_missing(&digest, "its client vanished in the middle").await?;
     let committed = match remote.write_status(&name).await {
-        Ok(told) => {
-            must(!told.complete && (0..=sent).contains(&told.committed_size), || {
-                format!("{sent} bytes were sent, and QueryWriteStatus answered {told:?}")
+        Ok(answer) => {
+            must(!answer.complete && (0..=sent).contains(&answer.committed_size), || {
+                format!("{sent} bytes were sent, and QueryWriteStatus answered {answer:?}")
             })?;
-            told.committed_size as usize
+            answer.committed_size as usize
         }
         Err(_) => 0,
     };
@@ -226,7 +226,7 @@ async fn vanish(remote: &Remote<'_>, name: &str, bytes: &[u8], count: usize) -> 
     let writing = tokio::spawn(async move { client.write(asked).await.map(|_| ()) });
     let sent = (count * PIECE_BYTES) as i64;
     for _ in 0..MAX_LOOKS {
-        if remote.write_status(name).await.is_ok_and(|told| told.committed_size == sent) {
+        if remote.write_status(name).await.is_ok_and(|answer| answer.committed_size == sent) {
             break;
         }
         tokio::time::sleep(LOOK_AGAIN_AFTER).await;

@@ -37,15 +37,15 @@ async fn skipped(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
     let action = remote.action(TELLS_RUNS_APART).await?;
-    let (first, cached) = remote.words(remote.ask(&action)).await?;
+    let (first, cached) = remote.run_for_stdout(remote.ask(&action)).await?;
     must(!cached, || "an action that was never run came from the cache".into())?;
-    let (again, cached) = remote.words(remote.ask(&action)).await?;
+    let (again, cached) = remote.run_for_stdout(remote.ask(&action)).await?;
     must(cached && again == first, || "an action that was run should come from the cache".into())?;
     let mut fresh = remote.ask(&action);
     fresh.skip_cache_lookup = true;
-    let (second, cached) = remote.words(fresh).await?;
+    let (second, cached) = remote.run_for_stdout(fresh).await?;
     must(!cached && second != first, || "skip_cache_lookup was answered with an earlier result".into())?;
-    let (last, cached) = remote.words(remote.ask(&action)).await?;
+    let (last, cached) = remote.run_for_stdout(remote.ask(&action)).await?;
     must(cached && last == second, || "the newer result should have replaced the older one".into())
 }
 
@@ -55,10 +55,11 @@ async fn uncached(subject: &Subject) -> Result<(), Finding> {
     let mut draft = Draft::of(TELLS_RUNS_APART)?;
     draft.action.do_not_cache = true;
     let action = remote.prepare(&draft).await?;
-    let both = tokio::join!(remote.words(remote.ask(&action)), remote.words(remote.ask(&action)));
+    let both =
+        tokio::join!(remote.run_for_stdout(remote.ask(&action)), remote.run_for_stdout(remote.ask(&action)));
     let ((one, one_cached), (other, other_cached)) = (both.0?, both.1?);
     must(one != other && !one_cached && !other_cached, || "two executions at once were one".into())?;
-    let (last, cached) = remote.words(remote.ask(&action)).await?;
+    let (last, cached) = remote.run_for_stdout(remote.ask(&action)).await?;
     must(!cached && last != one && last != other, || "a later execution was served from the cache".into())?;
     refused("GetActionResult with do_not_cache", remote.cached(&action).await, &[Code::NotFound])
 }
@@ -68,7 +69,8 @@ async fn salted(subject: &Subject) -> Result<(), Finding> {
     remote.needs_execution().await?;
     let one = remote.action(TELLS_RUNS_APART).await?;
     let other = remote.action(TELLS_RUNS_APART).await?;
-    let (one, other) = (remote.words(remote.ask(&one)).await?, remote.words(remote.ask(&other)).await?);
+    let (one, other) =
+        (remote.run_for_stdout(remote.ask(&one)).await?, remote.run_for_stdout(remote.ask(&other)).await?);
     must(one.0 != other.0 && !other.1, || "two actions with different salts had one result".into())
 }
 

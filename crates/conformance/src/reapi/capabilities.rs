@@ -8,7 +8,7 @@ use tonic::Code;
 use super::client::Remote;
 use super::content::random;
 use crate::finding::must;
-use crate::grpc::{refused, shown};
+use crate::grpc::{format_status, refused};
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -33,54 +33,54 @@ pub const CHECKS: &[Check] = &[
 ];
 
 async fn sections(subject: &Subject) -> Result<(), Finding> {
-    let told = Remote::of(subject).capabilities().await?;
-    must(told.cache_capabilities.is_some() || told.execution_capabilities.is_some(), || {
+    let answer = Remote::of(subject).capabilities().await?;
+    must(answer.cache_capabilities.is_some() || answer.execution_capabilities.is_some(), || {
         "the capabilities have neither cache_capabilities nor execution_capabilities".into()
     })
 }
 
 async fn versions(subject: &Subject) -> Result<(), Finding> {
-    let told = Remote::of(subject).capabilities().await?;
-    let (Some(low), Some(high)) = (&told.low_api_version, &told.high_api_version) else {
+    let answer = Remote::of(subject).capabilities().await?;
+    let (Some(low), Some(high)) = (&answer.low_api_version, &answer.high_api_version) else {
         return Err(Finding::broken("low_api_version and high_api_version should both be there"));
     };
     let (low, high) = ((low.major, low.minor), (high.major, high.minor));
     must(low.0 == 2 && high.0 == 2 && low <= high, || {
         format!("low_api_version is {low:?} and high_api_version is {high:?}")
     })?;
-    let deprecated = told.deprecated_api_version.map(|old| (old.major, old.minor));
+    let deprecated = answer.deprecated_api_version.map(|old| (old.major, old.minor));
     must(deprecated.is_none_or(|old| old <= low), || {
         format!("deprecated_api_version {deprecated:?} is above low_api_version {low:?}")
     })
 }
 
 async fn cache(subject: &Subject) -> Result<(), Finding> {
-    let told = Remote::of(subject).cache().await?;
-    let functions = &told.digest_functions;
+    let answer = Remote::of(subject).cache().await?;
+    let functions = &answer.digest_functions;
     must(!functions.is_empty() && !functions.contains(&(Function::Unknown as i32)), || {
         format!("digest_functions should name functions, and are {functions:?}")
     })?;
-    must(told.max_batch_total_size_bytes >= 0 && told.max_cas_blob_size_bytes >= 0, || {
+    must(answer.max_batch_total_size_bytes >= 0 && answer.max_cas_blob_size_bytes >= 0, || {
         "max_batch_total_size_bytes and max_cas_blob_size_bytes must not be negative".into()
     })?;
-    must(told.action_cache_update_capabilities.is_some(), || {
+    must(answer.action_cache_update_capabilities.is_some(), || {
         "action_cache_update_capabilities should say whether results can be uploaded".into()
     })
 }
 
 async fn executor(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
-    let Some(told) = remote.capabilities().await?.execution_capabilities else {
+    let Some(answer) = remote.capabilities().await?.execution_capabilities else {
         return Err(Finding::Skipped("the server announces no execution_capabilities".into()));
     };
     let functions = remote.cache().await?.digest_functions;
-    must(functions.contains(&told.digest_function), || {
-        format!("digest_function {} is none of the cache's {functions:?}", told.digest_function)
+    must(functions.contains(&answer.digest_function), || {
+        format!("digest_function {} is none of the cache's {functions:?}", answer.digest_function)
     })?;
-    must(told.digest_functions.iter().all(|function| functions.contains(function)), || {
-        format!("digest_functions {:?} are not all among the cache's {functions:?}", told.digest_functions)
+    must(answer.digest_functions.iter().all(|function| functions.contains(function)), || {
+        format!("digest_functions {:?} are not all among the cache's {functions:?}", answer.digest_functions)
     })?;
-    let ranges = told.execution_priority_capabilities.unwrap_or_default().priorities;
+    let ranges = answer.execution_priority_capabilities.unwrap_or_default().priorities;
     must(ranges.iter().all(|range| range.min_priority <= range.max_priority), || {
         format!("a range of priorities ends before it begins: {ranges:?}")
     })
@@ -116,9 +116,9 @@ async fn split(subject: &Subject) -> Result<(), Finding> {
         blob_digest: Some(digest),
         ..SplitBlobRequest::default()
     };
-    let told = remote.cas().split_blob(remote.scoped(asked)).await;
-    let unserved = told.as_ref().is_err_and(|status| status.code() == Code::Unimplemented);
-    let said = told.map_or_else(|status| shown(&status), |_| "OK".into());
+    let answer = remote.cas().split_blob(remote.scoped(asked)).await;
+    let unserved = answer.as_ref().is_err_and(|status| status.code() == Code::Unimplemented);
+    let said = answer.map_or_else(|status| format_status(&status), |_| "OK".into());
     must(unserved != announced, || {
         format!("split_blob_support is {announced}, and SplitBlob answered {said}")
     })

@@ -42,11 +42,11 @@ async fn missing(subject: &Subject) -> Result<(), Finding> {
     let here = remote.put(&[&random(10)?, &random(70_000)?]).await?;
     let gone = [unknown_digest()?, unknown_digest()?];
     let asked = [&here[0], &gone[0], &here[1], &gone[1], &gone[0], &here[0]].map(|digest| digest.clone());
-    let mut told = remote.missing(&asked).await?;
-    told.sort_by(|one, other| one.hash.cmp(&other.hash));
+    let mut answer = remote.missing(&asked).await?;
+    answer.sort_by(|one, other| one.hash.cmp(&other.hash));
     let mut expected = gone.to_vec();
     expected.sort_by(|one, other| one.hash.cmp(&other.hash));
-    must(told == expected, || format!("two blobs are missing, and FindMissingBlobs named {}", told.len()))
+    must(answer == expected, || format!("two blobs are missing, and FindMissingBlobs named {}", answer.len()))
 }
 
 async fn batch_update(subject: &Subject) -> Result<(), Finding> {
@@ -54,9 +54,9 @@ async fn batch_update(subject: &Subject) -> Result<(), Finding> {
     let (good, other) = (random(100)?, random(100)?);
     let lie = digest(&random(100)?);
     let batch = vec![(digest(&good), good.clone()), (lie.clone(), other), (digest(b""), Vec::new())];
-    let told = done("BatchUpdateBlobs", remote.try_put(batch, Function::Unknown).await)?;
+    let answer = done("BatchUpdateBlobs", remote.try_put(batch, Function::Unknown).await)?;
     let code = |of: &Digest| {
-        let one = told.responses.iter().find(|one| one.digest.as_ref() == Some(of));
+        let one = answer.responses.iter().find(|one| one.digest.as_ref() == Some(of));
         one.map(|one| Code::from(one.status.as_ref().map_or(0, |status| status.code)))
     };
     let codes = [code(&digest(&good)), code(&lie), code(&digest(b""))];
@@ -81,8 +81,8 @@ async fn update_limit(subject: &Subject) -> Result<(), Finding> {
     let limit = limit(&remote).await?;
     let (one, other) = (compressible(limit / 2 + 1)?, compressible(limit / 2 + 1)?);
     let batch = vec![(digest(&one), one.clone()), (digest(&other), other)];
-    let told = remote.try_put(batch, Function::Unknown).await;
-    refused("BatchUpdateBlobs above the limit", told, &[Code::InvalidArgument])?;
+    let answer = remote.try_put(batch, Function::Unknown).await;
+    refused("BatchUpdateBlobs above the limit", answer, &[Code::InvalidArgument])?;
     remote.put_one(&one).await.map(|_| ())
 }
 
@@ -97,16 +97,17 @@ async fn update_compressed(subject: &Subject) -> Result<(), Finding> {
     };
     let unasked = [Compressor::Deflate, Compressor::Brotli];
     for other in unasked.into_iter().filter(|other| !announced.contains(&(*other as i32))) {
-        let told = remote.try_batch(vec![request(other, b"anything".to_vec())], Function::Unknown).await;
-        let code = told.map_or_else(|status| status.code(), |told| first_code(&told.into_inner().responses));
+        let answer = remote.try_batch(vec![request(other, b"anything".to_vec())], Function::Unknown).await;
+        let code =
+            answer.map_or_else(|status| status.code(), |answer| first_code(&answer.into_inner().responses));
         must(code == Code::InvalidArgument, || format!("{other:?} is not announced, and answered {code:?}"))?;
     }
     if !announced.contains(&(Compressor::Zstd as i32)) {
         return Err(Finding::Skipped("ZSTD is not among supported_batch_update_compressors".into()));
     }
     let batch = vec![request(Compressor::Zstd, compress(&blob)?)];
-    let told = done("BatchUpdateBlobs", remote.try_batch(batch, Function::Unknown).await)?;
-    let code = first_code(&told.responses);
+    let answer = done("BatchUpdateBlobs", remote.try_batch(batch, Function::Unknown).await)?;
+    let code = first_code(&answer.responses);
     must(code == Code::Ok, || format!("a blob that came compressed was answered {code:?}"))?;
     must(remote.get(&digest(&blob)).await? == blob, || "what came compressed read as something else".into())
 }
@@ -137,10 +138,10 @@ async fn batch_read(subject: &Subject) -> Result<(), Finding> {
     let blob = random(5_000)?;
     let (here, gone) = (remote.put_one(&blob).await?, unknown_digest()?);
     let asked = vec![gone.clone(), here.clone()];
-    let told = done("BatchReadBlobs", try_read(&remote, asked, &[]).await)?.responses;
-    let of = |digest: &Digest| told.iter().find(|one| one.digest.as_ref() == Some(digest));
+    let answer = done("BatchReadBlobs", try_read(&remote, asked, &[]).await)?.responses;
+    let of = |digest: &Digest| answer.iter().find(|one| one.digest.as_ref() == Some(digest));
     let code = |digest: &Digest| of(digest).map(|one| one.status.as_ref().map_or(0, |status| status.code));
-    must(told.len() == 2 && code(&here) == Some(0), || format!("two digests were answered {told:?}"))?;
+    must(answer.len() == 2 && code(&here) == Some(0), || format!("two digests were answered {answer:?}"))?;
     must(of(&here).is_some_and(|one| one.data == blob), || "the blob read as something else".into())?;
     must(code(&gone) == Some(Code::NotFound as i32), || {
         format!("a blob that is missing was answered with code {:?}, not NOT_FOUND", code(&gone))
@@ -152,10 +153,10 @@ async fn read_limit(subject: &Subject) -> Result<(), Finding> {
     let limit = limit(&remote).await?;
     let (one, other) = (compressible(limit / 2 + 1)?, compressible(limit / 2 + 1)?);
     let digests = vec![remote.put_one(&one).await?, remote.put_one(&other).await?];
-    let told = try_read(&remote, digests.clone(), &[]).await;
-    refused("BatchReadBlobs above the limit", told, &[Code::InvalidArgument])?;
-    let told = done("BatchReadBlobs", try_read(&remote, digests[..1].to_vec(), &[]).await)?;
-    must(told.responses.first().is_some_and(|told| told.data == one), || {
+    let answer = try_read(&remote, digests.clone(), &[]).await;
+    refused("BatchReadBlobs above the limit", answer, &[Code::InvalidArgument])?;
+    let answer = done("BatchReadBlobs", try_read(&remote, digests[..1].to_vec(), &[]).await)?;
+    must(answer.responses.first().is_some_and(|answer| answer.data == one), || {
         "a blob within the limit read as something else".into()
     })
 }
@@ -165,8 +166,8 @@ async fn read_compressed(subject: &Subject) -> Result<(), Finding> {
     let blob = compressible(100_000)?;
     let digest = remote.put_one(&blob).await?;
     for accepted in [&[][..], &[Compressor::Identity], &[Compressor::Zstd], &[Compressor::Brotli]] {
-        let told = done("BatchReadBlobs", try_read(&remote, vec![digest.clone()], accepted).await)?;
-        let Some(one) = told.responses.into_iter().next() else {
+        let answer = done("BatchReadBlobs", try_read(&remote, vec![digest.clone()], accepted).await)?;
+        let Some(one) = answer.responses.into_iter().next() else {
             return Err(Finding::broken("BatchReadBlobs answered nothing"));
         };
         let read = match one.compressor() {

@@ -18,7 +18,7 @@ use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
-use super::content::{digest, hex, random};
+use super::content::{digest, random_hex};
 use crate::finding::must;
 use crate::grpc::{done, scoped};
 use crate::{Finding, Subject};
@@ -81,9 +81,10 @@ impl<'a> Remote<'a> {
 
     /// Skips what needs Zstandard where it is not announced.
     pub async fn needs_zstd(&self) -> Result<(), Finding> {
-        match self.cache().await?.supported_compressors.contains(&(compressor::Value::Zstd as i32)) {
-            true => Ok(()),
-            false => Err(Finding::Skipped("the server does not announce the compressor ZSTD".into())),
+        if self.cache().await?.supported_compressors.contains(&(compressor::Value::Zstd as i32)) {
+            Ok(())
+        } else {
+            Err(Finding::Skipped("the server does not announce the compressor ZSTD".into()))
         }
     }
 
@@ -101,8 +102,8 @@ impl<'a> Remote<'a> {
             blob_digests: digests.to_vec(),
             digest_function: function.into(),
         };
-        let told = self.cas().find_missing_blobs(self.scoped(asked)).await?;
-        Ok(tonic::Response::new(told.into_inner().missing_blob_digests))
+        let answer = self.cas().find_missing_blobs(self.scoped(asked)).await?;
+        Ok(tonic::Response::new(answer.into_inner().missing_blob_digests))
     }
 
     pub async fn must_be_missing(&self, digest: &Digest, why: &str) -> Result<(), Finding> {
@@ -114,8 +115,8 @@ impl<'a> Remote<'a> {
     pub async fn put(&self, blobs: &[&[u8]]) -> Result<Vec<Digest>, Finding> {
         let pairs: Vec<(Digest, Vec<u8>)> =
             blobs.iter().map(|bytes| (digest(bytes), bytes.to_vec())).collect();
-        let told = done("BatchUpdateBlobs", self.try_put(pairs.clone(), Function::Unknown).await)?;
-        for one in &told.responses {
+        let answer = done("BatchUpdateBlobs", self.try_put(pairs.clone(), Function::Unknown).await)?;
+        for one in &answer.responses {
             let code = one.status.as_ref().map_or(0, |status| status.code);
             must(code == 0, || format!("BatchUpdateBlobs refused a blob: {:?}", one.status))?;
         }
@@ -150,7 +151,7 @@ impl<'a> Remote<'a> {
     pub async fn put_code(&self, digest: Digest, data: Vec<u8>, function: Function) -> Code {
         match self.try_put(vec![(digest, data)], function).await {
             Err(status) => status.code(),
-            Ok(told) => match told.into_inner().responses.first() {
+            Ok(answer) => match answer.into_inner().responses.first() {
                 Some(one) => Code::from(one.status.as_ref().map_or(0, |status| status.code)),
                 None => Code::Unknown,
             },
@@ -164,8 +165,8 @@ impl<'a> Remote<'a> {
             digests: vec![digest.clone()],
             ..BatchReadBlobsRequest::default()
         };
-        let told = done("BatchReadBlobs", self.cas().batch_read_blobs(self.scoped(asked)).await)?;
-        match told.responses.into_iter().next() {
+        let answer = done("BatchReadBlobs", self.cas().batch_read_blobs(self.scoped(asked)).await)?;
+        match answer.responses.into_iter().next() {
             Some(one) if one.status.as_ref().is_none_or(|status| status.code == 0) => Ok(one.data),
             other => Err(Finding::broken(format!(
                 "BatchReadBlobs should have the blob {}, and answered {:?}",
@@ -255,8 +256,8 @@ impl<'a> Remote<'a> {
             action_result: Some(result.clone()),
             ..UpdateActionResultRequest::default()
         };
-        let told = self.action_cache().update_action_result(self.scoped(asked)).await;
-        told.map(tonic::Response::into_inner)
+        let answer = self.action_cache().update_action_result(self.scoped(asked)).await;
+        answer.map(tonic::Response::into_inner)
     }
 }
 
@@ -285,6 +286,6 @@ pub fn pieces(name: &str, bytes: &[u8]) -> Vec<WriteRequest> {
 
 /// As the names of uploads have it.
 pub fn uuid() -> Result<String, Finding> {
-    let text = hex(&random(16)?);
+    let text = random_hex(16)?;
     Ok([&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-"))
 }

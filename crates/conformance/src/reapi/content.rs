@@ -2,6 +2,7 @@
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::Digest;
 use bazel_remote_apis::build::bazel::remote::execution::v2::digest_function::Value as Function;
+use data_encoding::HEXLOWER;
 use sha2::{Digest as _, Sha256};
 
 use crate::Finding;
@@ -33,7 +34,7 @@ pub fn digest_by(function: Function, bytes: &[u8]) -> Digest {
         Function::Blake3 => blake3::hash(bytes).into(),
         _ => Sha256::digest(bytes).into(),
     };
-    Digest { hash: hex(&hash), size_bytes: bytes.len() as i64 }
+    Digest { hash: HEXLOWER.encode(&hash), size_bytes: bytes.len() as i64 }
 }
 
 /// Not the name of anything.
@@ -41,8 +42,9 @@ pub fn unknown_digest() -> Result<Digest, Finding> {
     Ok(digest(&random(32)?))
 }
 
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+/// So many random bytes, as hexadecimal digits.
+pub fn random_hex(bytes: usize) -> Result<String, Finding> {
+    Ok(HEXLOWER.encode(&random(bytes)?))
 }
 
 pub fn compress(bytes: &[u8]) -> Result<Vec<u8>, Finding> {

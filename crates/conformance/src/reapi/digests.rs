@@ -63,14 +63,14 @@ async fn wrong_size(subject: &Subject) -> Result<(), Finding> {
         must(code == Code::InvalidArgument, || {
             format!("BatchUpdateBlobs of 1000 bytes as {size_bytes} answered {code:?}")
         })?;
-        let told = remote.upload(&remote.write_name(&lie)?, &blob).await;
-        refused(&format!("Write of 1000 bytes as {size_bytes}"), told, &[Code::InvalidArgument])?;
+        let answer = remote.upload(&remote.write_name(&lie)?, &blob).await;
+        refused(&format!("Write of 1000 bytes as {size_bytes}"), answer, &[Code::InvalidArgument])?;
     }
     remote.must_be_missing(&good, "it was only ever uploaded with a wrong size").await?;
     remote.put_one(&blob).await?;
     let lie = Digest { size_bytes: 999, ..good };
-    let told = remote.read(&remote.read_name(&lie), 0, 0).await;
-    refused("Read of a right hash with a wrong size", told, &[Code::NotFound, Code::InvalidArgument])
+    let answer = remote.read(&remote.read_name(&lie), 0, 0).await;
+    refused("Read of a right hash with a wrong size", answer, &[Code::NotFound, Code::InvalidArgument])
 }
 
 async fn wrong_content(subject: &Subject) -> Result<(), Finding> {
@@ -85,14 +85,14 @@ async fn wrong_content(subject: &Subject) -> Result<(), Finding> {
         &[Code::InvalidArgument],
     )?;
     remote.must_be_missing(&lie, "only other content was ever uploaded in its name").await?;
-    let told = remote.read(&remote.read_name(&lie), 0, 0).await;
-    refused("Read of what was refused", told, &[Code::NotFound])
+    let answer = remote.read(&remote.read_name(&lie), 0, 0).await;
+    refused("Read of what was refused", answer, &[Code::NotFound])
 }
 
 /// The announced functions that the suite can compute.
 async fn announced(remote: &Remote<'_>) -> Result<Vec<Function>, Finding> {
-    let told = remote.cache().await?.digest_functions;
-    Ok(KNOWN.into_iter().filter(|function| told.contains(&(*function as i32))).collect())
+    let answer = remote.cache().await?.digest_functions;
+    Ok(KNOWN.into_iter().filter(|function| answer.contains(&(*function as i32))).collect())
 }
 
 /// As part of a name; SHA-256 is told by its length.
@@ -132,9 +132,9 @@ async fn functions(subject: &Subject) -> Result<(), Finding> {
 
 async fn unknown_function(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
-    let told = remote.cache().await?.digest_functions;
+    let answer = remote.cache().await?.digest_functions;
     let strange = [Function::Md5, Function::Sha1, Function::Sha512, Function::Sha256tree];
-    for function in strange.into_iter().filter(|function| !told.contains(&(*function as i32))) {
+    for function in strange.into_iter().filter(|function| !answer.contains(&(*function as i32))) {
         let asked = remote.try_missing(&[digest(b"x")], function).await;
         refused(&format!("FindMissingBlobs with {function:?}"), asked, &[Code::InvalidArgument])?;
     }
@@ -172,9 +172,9 @@ async fn result_function(subject: &Subject) -> Result<(), Finding> {
         let mut asked = remote.ask(&of(&action));
         asked.digest_function = function.into();
         let (_, result) = remote.run(asked).await?;
-        let told = result.stdout_digest.unwrap_or_default();
-        must(told == of(b"words") || result.stdout_raw == b"words", || {
-            format!("the standard output of an action with {function:?} has the digest {}", told.hash)
+        let answer = result.stdout_digest.unwrap_or_default();
+        must(answer == of(b"words") || result.stdout_raw == b"words", || {
+            format!("the standard output of an action with {function:?} has the digest {}", answer.hash)
         })?;
     }
     Ok(())

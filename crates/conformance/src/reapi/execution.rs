@@ -10,7 +10,7 @@ use tonic::Code;
 use super::client::Remote;
 use super::waiting::{metadata, response, stage};
 use crate::finding::must;
-use crate::grpc::{refused, shown};
+use crate::grpc::{format_status, refused};
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -63,8 +63,9 @@ async fn waited(subject: &Subject) -> Result<(), Finding> {
     let name = waiting.first().await?.name;
     for _ in 0..2 {
         let again = remote.wait_execution(&name).await;
-        let mut again = again
-            .map_err(|status| Finding::broken(format!("WaitExecution was refused: {}", shown(&status))))?;
+        let mut again = again.map_err(|status| {
+            Finding::broken(format!("WaitExecution was refused: {}", format_status(&status)))
+        })?;
         let first = again.first().await?;
         must(first.name == name, || format!("WaitExecution of {name} told of {}", first.name))?;
         let last = again.all().await?.pop().unwrap_or(first);
@@ -89,12 +90,12 @@ async fn guessed(subject: &Subject) -> Result<(), Finding> {
         if name == one {
             continue;
         }
-        let told = match remote.wait_execution(name).await {
+        let answer = match remote.wait_execution(name).await {
             Err(status) => Err(status),
             Ok(mut waiting) => waiting.next().await.map(|_| ()).map_err(|_| tonic::Status::not_found("")),
         };
         let codes = [Code::NotFound, Code::InvalidArgument];
-        refused(&format!("WaitExecution of {name:?}"), told, &codes)?;
+        refused(&format!("WaitExecution of {name:?}"), answer, &codes)?;
     }
     Ok(())
 }
@@ -125,10 +126,10 @@ async fn described(subject: &Subject) -> Result<(), Finding> {
     let action = remote.action("true").await?;
     for _ in 0..2 {
         for operation in remote.begin(remote.ask(&action)).await?.all().await? {
-            let told = metadata(&operation)?;
-            must(told.stage() != Stage::Unknown, || "the stage is UNKNOWN".into())?;
-            must(told.action_digest.as_ref() == Some(&action), || {
-                format!("the action_digest is {:?}", told.action_digest)
+            let answer = metadata(&operation)?;
+            must(answer.stage() != Stage::Unknown, || "the stage is UNKNOWN".into())?;
+            must(answer.action_digest.as_ref() == Some(&action), || {
+                format!("the action_digest is {:?}", answer.action_digest)
             })?;
         }
     }
@@ -143,8 +144,9 @@ async fn left(subject: &Subject) -> Result<(), Finding> {
     let name = waiting.first().await?.name;
     drop(waiting);
     let again = remote.wait_execution(&name).await;
-    let again =
-        again.map_err(|status| Finding::broken(format!("WaitExecution was refused: {}", shown(&status))))?;
+    let again = again.map_err(|status| {
+        Finding::broken(format!("WaitExecution was refused: {}", format_status(&status)))
+    })?;
     // Whether it goes on or was stopped is the server's policy; that it says so is not.
     let ended = timeout(Duration::from_secs(15), again.end()).await;
     ended.map_err(|_| Finding::broken("the operation neither went on nor ended"))?.map(|_| ())

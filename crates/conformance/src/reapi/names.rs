@@ -58,8 +58,8 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
         let call = format!("Read of {name:?}");
         refused(&call, remote.read(&name, 0, 0).await, &[Code::InvalidArgument])?;
     }
-    let told = remote.upload(&format!("{prefix}blobs/{hash}/30"), &[0; 30]).await;
-    refused("Write to a name without uploads", told, &[Code::InvalidArgument])
+    let answer = remote.upload(&format!("{prefix}blobs/{hash}/30"), &[0; 30]).await;
+    refused("Write to a name without uploads", answer, &[Code::InvalidArgument])
 }
 
 async fn header(subject: &Subject) -> Result<(), Finding> {
@@ -74,10 +74,10 @@ async fn header(subject: &Subject) -> Result<(), Finding> {
         asked.metadata_mut().insert(NAME_HEADER, said);
         Ok(asked)
     };
-    let told = remote.read_as(asked(&name)?).await;
-    must(told.is_ok_and(|read| read == blob), || "Read with its own name in a header failed".into())?;
-    let told = remote.read_as(asked(&other)?).await;
-    refused("Read with another name in a header", told, &[Code::InvalidArgument])
+    let answer = remote.read_as(asked(&name)?).await;
+    must(answer.is_ok_and(|read| read == blob), || "Read with its own name in a header failed".into())?;
+    let answer = remote.read_as(asked(&other)?).await;
+    refused("Read with another name in a header", answer, &[Code::InvalidArgument])
 }
 
 async fn directories(subject: &Subject) -> Result<(), Finding> {
@@ -101,8 +101,8 @@ async fn directories(subject: &Subject) -> Result<(), Finding> {
         };
         for root in [as_file, as_directory, as_symlink] {
             let action = remote.prepare(&Draft { root, ..Draft::of("true")? }).await?;
-            let told = remote.outcome(remote.ask(&action)).await?;
-            refused(&format!("an input named {name:?}"), told, &[Code::InvalidArgument])?;
+            let answer = remote.outcome(remote.ask(&action)).await?;
+            refused(&format!("an input named {name:?}"), answer, &[Code::InvalidArgument])?;
         }
     }
     Ok(())

@@ -51,15 +51,15 @@ async fn known(subject: &Subject) -> Result<(), Finding> {
     let action = remote.action("sleep 1; exit 9").await?;
     let mut waiting = remote.begin(remote.ask(&action)).await?;
     let name = waiting.first().await?.name;
-    let told = done("GetOperation", get(&remote, &name).await.map(tonic::Response::new))?;
-    must(told.name == name && !told.done, || format!("GetOperation of what runs answered {told:?}"))?;
+    let answer = done("GetOperation", get(&remote, &name).await.map(tonic::Response::new))?;
+    must(answer.name == name && !answer.done, || format!("GetOperation of what runs answered {answer:?}"))?;
     listed(&remote, &name).await?;
     let asked = WaitOperationRequest { name: name.clone(), timeout: Some(Span { seconds: 10, nanos: 0 }) };
-    let told = done("WaitOperation", remote.operations().wait_operation(remote.scoped(asked)).await)?;
-    let code = response(&told)?.result.map(|result| result.exit_code);
+    let answer = done("WaitOperation", remote.operations().wait_operation(remote.scoped(asked)).await)?;
+    let code = response(&answer)?.result.map(|result| result.exit_code);
     must(code == Some(9), || format!("WaitOperation told `exit 9` as {code:?}"))?;
-    let told = done("GetOperation", get(&remote, &name).await.map(tonic::Response::new))?;
-    must(told.done, || "GetOperation says that what is over is not done".into())
+    let answer = done("GetOperation", get(&remote, &name).await.map(tonic::Response::new))?;
+    must(answer.done, || "GetOperation says that what is over is not done".into())
 }
 
 async fn listed(remote: &Remote<'_>, name: &str) -> Result<(), Finding> {
@@ -70,11 +70,11 @@ async fn listed(remote: &Remote<'_>, name: &str) -> Result<(), Finding> {
             page_token,
             ..ListOperationsRequest::default()
         };
-        let told = done("ListOperations", remote.operations().list_operations(remote.scoped(asked)).await)?;
-        if told.operations.iter().any(|operation| operation.name == name) {
+        let answer = done("ListOperations", remote.operations().list_operations(remote.scoped(asked)).await)?;
+        if answer.operations.iter().any(|operation| operation.name == name) {
             return Ok(());
         }
-        page_token = told.next_page_token;
+        page_token = answer.next_page_token;
         if page_token.is_empty() {
             return Err(Finding::broken(format!("ListOperations does not know {name}")));
         }
@@ -124,9 +124,9 @@ async fn one_of_two(subject: &Subject) -> Result<(), Finding> {
     must(status.code == Code::Cancelled as i32, || {
         format!("the one that was cancelled ended with code {}", status.code)
     })?;
-    let told = stays.end().await?;
-    let code = told.result.map(|result| result.exit_code);
-    must(code == Some(4), || format!("the other one ended with {code:?} and {:?}", told.status))
+    let answer = stays.end().await?;
+    let code = answer.result.map(|result| result.exit_code);
+    must(code == Some(4), || format!("the other one ended with {code:?} and {:?}", answer.status))
 }
 
 async fn unknown(subject: &Subject) -> Result<(), Finding> {

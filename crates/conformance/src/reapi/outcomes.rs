@@ -37,8 +37,8 @@ async fn malformed(subject: &Subject) -> Result<(), Finding> {
     for action in [None, Some(bad("not-a-hash", 10)), Some(bad(&digest(b"x").hash, -1))] {
         let mut asked = remote.ask(&digest(b""));
         asked.action_digest = action.clone();
-        let told = remote.execute(asked).await.map(|_| ());
-        refused(&format!("Execute of {action:?}"), told, &[Code::InvalidArgument])?;
+        let answer = remote.execute(asked).await.map(|_| ());
+        refused(&format!("Execute of {action:?}"), answer, &[Code::InvalidArgument])?;
     }
     Ok(())
 }
@@ -81,8 +81,8 @@ async fn garbage(subject: &Subject) -> Result<(), Finding> {
         ("the input root is garbage", no_root),
         ("there are no arguments", nothing),
     ] {
-        let told = remote.outcome(remote.ask(&action)).await?;
-        refused(&format!("Execute where {what}"), told, &[Code::InvalidArgument])?;
+        let answer = remote.outcome(remote.ask(&action)).await?;
+        refused(&format!("Execute where {what}"), answer, &[Code::InvalidArgument])?;
     }
     Ok(())
 }
@@ -111,8 +111,8 @@ async fn no_action(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
     let action = unknown_digest()?;
-    let told = named(&remote, &action).await?;
-    must(told == [subject_of(&action)], || format!("the action is missing, and {told:?} was named"))
+    let answer = named(&remote, &action).await?;
+    must(answer == [subject_of(&action)], || format!("the action is missing, and {answer:?} was named"))
 }
 
 async fn missing(subject: &Subject) -> Result<(), Finding> {
@@ -137,10 +137,10 @@ async fn missing(subject: &Subject) -> Result<(), Finding> {
     };
     let [command, root, action] = draft.messages();
     remote.put(&[&root, &action]).await?;
-    let told = named(&remote, &digest(&action)).await?;
+    let answer = named(&remote, &digest(&action)).await?;
     let expected: BTreeSet<String> = [digest(&command), file, other, below].iter().map(subject_of).collect();
-    let distinct: BTreeSet<String> = told.iter().cloned().collect();
-    must(distinct == expected && told.len() == expected.len(), || {
-        format!("a command, a directory and two files are missing, and {told:?} was named")
+    let distinct: BTreeSet<String> = answer.iter().cloned().collect();
+    must(distinct == expected && answer.len() == expected.len(), || {
+        format!("a command, a directory and two files are missing, and {answer:?} was named")
     })
 }

@@ -43,7 +43,7 @@ fn texts(texts: &[&str]) -> Vec<String> {
 }
 
 /// The paths of a result's files and of its directories.
-fn told(result: &ActionResult) -> (Vec<&str>, Vec<&str>) {
+fn output_paths(result: &ActionResult) -> (Vec<&str>, Vec<&str>) {
     let files = result.output_files.iter().map(|file| file.path.as_str());
     let directories = result.output_directories.iter().map(|directory| directory.path.as_str());
     (files.collect(), directories.collect())
@@ -57,8 +57,8 @@ async fn paths(subject: &Subject) -> Result<(), Finding> {
     draft.command.output_paths = texts(&["sub/file", "tree"]);
     draft.command.output_files = texts(&["other"]);
     let result = ran(&remote, &draft).await?;
-    must(told(&result) == (vec!["sub/file"], vec!["tree"]), || {
-        format!("the outputs are {:?}", told(&result))
+    must(output_paths(&result) == (vec!["sub/file"], vec!["tree"]), || {
+        format!("the outputs are {:?}", output_paths(&result))
     })?;
     let content = remote.get(result.output_files[0].digest.as_ref().unwrap_or(&Digest::default())).await?;
     must(content == b"1\n", || format!("the output file has the content {content:?}"))
@@ -73,8 +73,12 @@ async fn older(subject: &Subject) -> Result<(), Finding> {
     draft.command.output_files = texts(&["b/file"]);
     draft.command.output_directories = texts(&["a/tree"]);
     let result = ran(&remote, &draft).await?;
-    must(told(&result) == (vec!["b/file"], vec!["a/tree"]), || {
-        format!("the command ended with {}, and the outputs are {:?}", result.exit_code, told(&result))
+    must(output_paths(&result) == (vec!["b/file"], vec!["a/tree"]), || {
+        format!(
+            "the command ended with {}, and the outputs are {:?}",
+            result.exit_code,
+            output_paths(&result)
+        )
     })
 }
 
@@ -84,7 +88,9 @@ async fn everything(subject: &Subject) -> Result<(), Finding> {
     let mut draft = Draft::of("echo > made")?;
     draft.command.output_paths = texts(&[""]);
     let result = ran(&remote, &draft).await?;
-    must(told(&result) == (vec![], vec![""]), || format!("the outputs are {:?}", told(&result)))?;
+    must(output_paths(&result) == (vec![], vec![""]), || {
+        format!("the outputs are {:?}", output_paths(&result))
+    })?;
     let tree = read_tree(&remote, &result).await?;
     let names: Vec<&str> =
         tree.root.iter().flat_map(|root| &root.files).map(|file| file.name.as_str()).collect();
@@ -97,8 +103,8 @@ async fn absent(subject: &Subject) -> Result<(), Finding> {
     let mut draft = Draft::of("echo > there")?;
     draft.command.output_paths = texts(&["gone", "there"]);
     let result = ran(&remote, &draft).await?;
-    must(result.exit_code == 0 && told(&result) == (vec!["there"], vec![]), || {
-        format!("the outputs are {:?}", told(&result))
+    must(result.exit_code == 0 && output_paths(&result) == (vec!["there"], vec![]), || {
+        format!("the outputs are {:?}", output_paths(&result))
     })
 }
 
@@ -113,8 +119,8 @@ async fn wrong_kind(subject: &Subject) -> Result<(), Finding> {
     draft.command.output_files = texts(&["directory"]);
     let other = remote.prepare(&draft).await?;
     for (what, action) in [("a file as a directory", one), ("a directory as a file", other)] {
-        let told = remote.outcome(remote.ask(&action)).await?;
-        refused(what, told, &[Code::FailedPrecondition])?;
+        let answer = remote.outcome(remote.ask(&action)).await?;
+        refused(what, answer, &[Code::FailedPrecondition])?;
     }
     Ok(())
 }
@@ -131,7 +137,11 @@ async fn links(subject: &Subject) -> Result<(), Finding> {
     };
     let expected = [("link".to_owned(), "nowhere".to_owned())];
     must(shown(&result.output_symlinks) == expected, || {
-        format!("the link was told as {:?}, with the files {:?}", result.output_symlinks, told(&result))
+        format!(
+            "the link was told as {:?}, with the files {:?}",
+            result.output_symlinks,
+            output_paths(&result)
+        )
     })?;
     draft.command.output_paths.clear();
     draft.command.output_files = texts(&["link"]);
@@ -149,19 +159,19 @@ async fn absolute(subject: &Subject) -> Result<(), Finding> {
     let mut draft = Draft::of("ln -s /no/such/file link")?;
     draft.command.output_paths = texts(&["link"]);
     let action = remote.prepare(&draft).await?;
-    let told = remote.outcome(remote.ask(&action)).await?;
+    let answer = remote.outcome(remote.ask(&action)).await?;
     if strategy != Absolute::Allowed {
-        return refused("a link to an absolute path", told, &[Code::FailedPrecondition]);
+        return refused("a link to an absolute path", answer, &[Code::FailedPrecondition]);
     }
     let target =
-        told.ok().and_then(|told| told.result?.output_symlinks.first().map(|link| link.target.clone()));
+        answer.ok().and_then(|answer| answer.result?.output_symlinks.first().map(|link| link.target.clone()));
     must(target.as_deref() == Some("/no/such/file"), || {
         format!("the link was told with the target {target:?}")
     })
 }
 
 async fn read_tree(remote: &Remote<'_>, result: &ActionResult) -> Result<Tree, Finding> {
-    let of = result.output_directories.first().and_then(|told| told.tree_digest.as_ref());
+    let of = result.output_directories.first().and_then(|directory| directory.tree_digest.as_ref());
     let of = of.ok_or_else(|| Finding::broken("the output directory has no tree_digest"))?;
     let bytes = remote.get(of).await?;
     Tree::decode(&bytes[..]).map_err(|error| Finding::broken(format!("the tree cannot be read: {error}")))
@@ -173,7 +183,7 @@ async fn tree(subject: &Subject) -> Result<(), Finding> {
     let mut draft = Draft::of("mkdir -p t/b/c t/a && echo 1 > t/b/c/x && echo 2 > t/f && ln -s f t/l")?;
     draft.command.output_paths = texts(&["t"]);
     let result = ran(&remote, &draft).await?;
-    let sorted = result.output_directories.first().is_some_and(|told| told.is_topologically_sorted);
+    let sorted = result.output_directories.first().is_some_and(|directory| directory.is_topologically_sorted);
     let tree = read_tree(&remote, &result).await?;
     let root = tree.root.clone().unwrap_or_default();
     let names = |directory: &Directory| -> Vec<String> {
@@ -195,8 +205,9 @@ async fn tree(subject: &Subject) -> Result<(), Finding> {
     let mut again = draft.clone();
     again.action.salt = super::content::random(16)?;
     let again = ran(&remote, &again).await?;
-    let digests =
-        |result: &ActionResult| result.output_directories.first().and_then(|told| told.tree_digest.clone());
+    let digests = |result: &ActionResult| {
+        result.output_directories.first().and_then(|directory| directory.tree_digest.clone())
+    };
     must(digests(&again) == digests(&result), || "the same tree has two digests".into())
 }
 
@@ -212,10 +223,10 @@ async fn formats(subject: &Subject) -> Result<(), Finding> {
         draft.command.output_paths = texts(&["t"]);
         draft.command.output_directory_format = format.into();
         let result = ran(&remote, &draft).await?;
-        let told = result.output_directories.first().cloned().unwrap_or_default();
-        let has = (told.tree_digest.is_some(), told.root_directory_digest.is_some());
+        let answer = result.output_directories.first().cloned().unwrap_or_default();
+        let has = (answer.tree_digest.is_some(), answer.root_directory_digest.is_some());
         must(has == (tree, root), || format!("{}: tree and root are told as {has:?}", format.as_str_name()))?;
-        if let Some(root) = &told.root_directory_digest {
+        if let Some(root) = &answer.root_directory_digest {
             let root = Directory::decode(&remote.get(root).await?[..]);
             let names =
                 root.map(|root| root.directories.into_iter().map(|node| node.name).collect::<Vec<_>>());

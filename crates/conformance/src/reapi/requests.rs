@@ -14,7 +14,7 @@ use super::actions::Draft;
 use super::client::Remote;
 use super::waiting::{response, stage};
 use crate::finding::must;
-use crate::grpc::{refused, shown};
+use crate::grpc::{format_status, refused};
 use crate::{Check, Finding, Subject};
 
 /// How long an action that nobody can run is watched.
@@ -47,8 +47,8 @@ async fn timed_out(subject: &Subject) -> Result<(), Finding> {
     draft.action.timeout = Some(Span { seconds: 1, nanos: 0 });
     let action = remote.prepare(&draft).await?;
     let start = Instant::now();
-    let told = remote.outcome(remote.ask(&action)).await?;
-    refused("`sleep 15` with a timeout of 1 s", told, &[Code::DeadlineExceeded])?;
+    let answer = remote.outcome(remote.ask(&action)).await?;
+    refused("`sleep 15` with a timeout of 1 s", answer, &[Code::DeadlineExceeded])?;
     must(start.elapsed() < Duration::from_secs(14), || "`sleep 15` was not ended".into())?;
     refused("GetActionResult of what ran out of time", remote.cached(&action).await, &[Code::NotFound])
 }
@@ -60,8 +60,8 @@ async fn endless(subject: &Subject) -> Result<(), Finding> {
         let mut draft = Draft::of("true")?;
         draft.action.timeout = Some(Span { seconds, nanos: 0 });
         let action = remote.prepare(&draft).await?;
-        let told = remote.outcome(remote.ask(&action)).await?;
-        refused(&format!("a timeout of {seconds} s"), told, &[Code::InvalidArgument])?;
+        let answer = remote.outcome(remote.ask(&action)).await?;
+        refused(&format!("a timeout of {seconds} s"), answer, &[Code::InvalidArgument])?;
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ async fn platform(subject: &Subject) -> Result<(), Finding> {
 /// The refusal says which property it is about.
 fn named(name: &str, status: tonic::Status, codes: &[Code]) -> Result<(), Finding> {
     must(status.message().contains(name), || {
-        format!("the refusal does not name the property {name}: {}", shown(&status))
+        format!("the refusal does not name the property {name}: {}", format_status(&status))
     })?;
     refused("an action that no worker can run", Err::<(), _>(status), codes)
 }
@@ -115,8 +115,8 @@ fn named(name: &str, status: tonic::Status, codes: &[Code]) -> Result<(), Findin
 async fn priority(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
-    let told = remote.capabilities().await?.execution_capabilities.unwrap_or_default();
-    let ranges = told.execution_priority_capabilities.unwrap_or_default().priorities;
+    let answer = remote.capabilities().await?.execution_capabilities.unwrap_or_default();
+    let ranges = answer.execution_priority_capabilities.unwrap_or_default().priorities;
     let Some(lowest) = ranges.iter().map(|range| range.min_priority).min() else {
         return Err(Finding::Skipped("the server announces no ranges of priorities".into()));
     };
@@ -132,8 +132,8 @@ async fn priority(subject: &Subject) -> Result<(), Finding> {
         remote.run(asked(within)).await?;
     }
     for outside in [lowest.checked_sub(1), highest.checked_add(1)].into_iter().flatten() {
-        let told = remote.outcome(asked(outside)).await?;
-        refused(&format!("the priority {outside}"), told, &[Code::InvalidArgument])?;
+        let answer = remote.outcome(asked(outside)).await?;
+        refused(&format!("the priority {outside}"), answer, &[Code::InvalidArgument])?;
     }
     Ok(())
 }
@@ -151,9 +151,9 @@ async fn inlined(subject: &Subject) -> Result<(), Finding> {
         let (_, result) = remote.run(asked).await?;
         let file = result.output_files.iter().find(|file| file.path == "f");
         let file = file.map(|file| file.contents.clone()).unwrap_or_default();
-        let told = (&result.stdout_raw[..], &result.stderr_raw[..], &file[..]);
-        must(told == (b"out\n", b"err\n", b"file\n"), || {
-            format!("with inline_* (cached: {cached}) the output, the error and the file are {told:?}")
+        let answer = (&result.stdout_raw[..], &result.stderr_raw[..], &file[..]);
+        must(answer == (b"out\n", b"err\n", b"file\n"), || {
+            format!("with inline_* (cached: {cached}) the output, the error and the file are {answer:?}")
         })?;
     }
     Ok(())

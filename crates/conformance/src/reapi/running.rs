@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::actions::Draft;
 use super::client::Remote;
-use super::content::{digest, hex, random};
+use super::content::{digest, random, random_hex};
 use crate::finding::must;
 use crate::grpc::refused;
 use crate::{Check, Finding, Subject};
@@ -82,7 +82,7 @@ async fn program(subject: &Subject) -> Result<(), Finding> {
 async fn environment(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
-    let mark = hex(&random(8)?);
+    let mark = random_hex(8)?;
     let mut draft = Draft::of("echo \"$MARK $PATH\"")?;
     let variable = EnvironmentVariable { name: "MARK".into(), value: mark.clone() };
     draft.command.environment_variables.insert(0, variable);
@@ -101,9 +101,9 @@ async fn directory(subject: &Subject) -> Result<(), Finding> {
     says(&remote, &draft, "here").await?;
     draft.command.working_directory = "nowhere".into();
     let action = remote.prepare(&draft).await?;
-    let told = remote.outcome(remote.ask(&action)).await?;
+    let answer = remote.outcome(remote.ask(&action)).await?;
     let codes = [Code::InvalidArgument, Code::FailedPrecondition];
-    refused("a working directory that is not among the inputs", told, &codes)
+    refused("a working directory that is not among the inputs", answer, &codes)
 }
 
 async fn modes(subject: &Subject) -> Result<(), Finding> {
@@ -119,9 +119,9 @@ async fn modes(subject: &Subject) -> Result<(), Finding> {
     draft.command.output_paths = vec!["plain".into(), "run".into()];
     says(&remote, &draft, "as said").await?;
     let result = ran(&remote, &draft).await?;
-    let told: Vec<(&str, bool)> =
+    let answer: Vec<(&str, bool)> =
         result.output_files.iter().map(|file| (file.path.as_str(), file.is_executable)).collect();
-    must(told == [("plain", false), ("run", true)], || format!("the outputs were told as {told:?}"))
+    must(answer == [("plain", false), ("run", true)], || format!("the outputs were told as {answer:?}"))
 }
 
 async fn properties(subject: &Subject) -> Result<(), Finding> {
@@ -130,27 +130,27 @@ async fn properties(subject: &Subject) -> Result<(), Finding> {
     let mut draft = Draft::of("true")?;
     draft.command.output_node_properties = vec!["no-such-property".into()];
     let action = remote.prepare(&draft).await?;
-    let told = remote.outcome(remote.ask(&action)).await?;
-    refused("a node property that nobody knows", told, &[Code::InvalidArgument])
+    let answer = remote.outcome(remote.ask(&action)).await?;
+    refused("a node property that nobody knows", answer, &[Code::InvalidArgument])
 }
 
 async fn times(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
     let result = ran(&remote, &Draft::of("true")?).await?;
-    let told: ExecutedActionMetadata =
+    let answer: ExecutedActionMetadata =
         result.execution_metadata.ok_or_else(|| Finding::broken("the result has no execution_metadata"))?;
-    must(!told.worker.is_empty(), || "the result does not say which worker made it".into())?;
+    must(!answer.worker.is_empty(), || "the result does not say which worker made it".into())?;
     let steps = [
-        ("queued", &told.queued_timestamp),
-        ("worker_start", &told.worker_start_timestamp),
-        ("input_fetch_start", &told.input_fetch_start_timestamp),
-        ("input_fetch_completed", &told.input_fetch_completed_timestamp),
-        ("execution_start", &told.execution_start_timestamp),
-        ("execution_completed", &told.execution_completed_timestamp),
-        ("output_upload_start", &told.output_upload_start_timestamp),
-        ("output_upload_completed", &told.output_upload_completed_timestamp),
-        ("worker_completed", &told.worker_completed_timestamp),
+        ("queued", &answer.queued_timestamp),
+        ("worker_start", &answer.worker_start_timestamp),
+        ("input_fetch_start", &answer.input_fetch_start_timestamp),
+        ("input_fetch_completed", &answer.input_fetch_completed_timestamp),
+        ("execution_start", &answer.execution_start_timestamp),
+        ("execution_completed", &answer.execution_completed_timestamp),
+        ("output_upload_start", &answer.output_upload_start_timestamp),
+        ("output_upload_completed", &answer.output_upload_completed_timestamp),
+        ("worker_completed", &answer.worker_completed_timestamp),
     ];
     let mut before: Option<(&str, (i64, i32))> = None;
     for (step, at) in steps {
@@ -185,7 +185,7 @@ async fn said(subject: &Subject) -> Result<(), Finding> {
 async fn damage(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     remote.needs_execution().await?;
-    let content = hex(&random(16)?).into_bytes();
+    let content = random_hex(16)?.into_bytes();
     remote.put(&[&content]).await?;
     let root = Directory { files: vec![file("input", &content, false)], ..Directory::default() };
     let vandal = "chmod 666 input; echo broken > input; truncate -s 0 input; rm -f input; exit 0";

@@ -17,7 +17,7 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use super::client::Remote;
 use super::content::{random, unknown_digest};
 use crate::finding::must;
-use crate::grpc::{done, refused, shown};
+use crate::grpc::{done, format_status, refused};
 use crate::{Check, Finding, Subject};
 
 const METADATA_HEADER: &str = "build.bazel.remote.execution.v2.requestmetadata-bin";
@@ -54,50 +54,50 @@ async fn origin(subject: &Subject) -> Result<(), Finding> {
         };
         let mut asked = remote.scoped(asked);
         asked.metadata_mut().insert_bin(METADATA_HEADER, MetadataValue::from_bytes(&header));
-        let told = done("FindMissingBlobs", remote.cas().find_missing_blobs(asked).await)?;
-        must(told.missing_blob_digests == [gone], || "the header changed the answer".into())?;
+        let answer = done("FindMissingBlobs", remote.cas().find_missing_blobs(asked).await)?;
+        must(answer.missing_blob_digests == [gone], || "the header changed the answer".into())?;
     }
     Ok(())
 }
 
 async fn instances(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
-    let told = remote.cache().await?.action_cache_update_capabilities;
-    if !told.is_some_and(|told| told.update_enabled) {
+    let answer = remote.cache().await?.action_cache_update_capabilities;
+    if !answer.is_some_and(|answer| answer.update_enabled) {
         return Err(Finding::Skipped("the server announces update_enabled = false".into()));
     }
     let action = remote.action("true").await?;
     let result = ActionResult { stdout_raw: random(20)?, ..ActionResult::default() };
-    let told = remote.cache_result(&action, &result).await.map(tonic::Response::new);
-    done("UpdateActionResult", told)?;
+    let answer = remote.cache_result(&action, &result).await.map(tonic::Response::new);
+    done("UpdateActionResult", answer)?;
     done("GetActionResult", remote.cached(&action).await.map(tonic::Response::new))?;
     let elsewhere = GetActionResultRequest {
         instance_name: subject.name("instance"),
         action_digest: Some(action),
         ..GetActionResultRequest::default()
     };
-    let told = remote.action_cache().get_action_result(remote.scoped(elsewhere)).await;
+    let answer = remote.action_cache().get_action_result(remote.scoped(elsewhere)).await;
     // A server may know its instances by name, and refuse all others.
     let codes = [Code::NotFound, Code::InvalidArgument, Code::PermissionDenied];
-    refused("GetActionResult in another instance", told, &codes)
+    refused("GetActionResult in another instance", answer, &codes)
 }
 
 async fn health(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     let asked = HealthCheckRequest { service: String::new() };
-    let told = HealthClient::new(subject.channel()).check(remote.scoped(asked)).await;
-    let told = done("Health.Check", told)?;
-    must(told.status() == ServingStatus::Serving, || format!("Health.Check says {:?}", told.status()))?;
+    let answer = HealthClient::new(subject.channel()).check(remote.scoped(asked)).await;
+    let answer = done("Health.Check", answer)?;
+    must(answer.status() == ServingStatus::Serving, || format!("Health.Check says {:?}", answer.status()))?;
     let asked = ServerReflectionRequest {
         message_request: Some(MessageRequest::ListServices(String::new())),
         ..ServerReflectionRequest::default()
     };
     let asked = remote.scoped(tokio_stream::iter([asked]));
-    let told = ServerReflectionClient::new(subject.channel()).server_reflection_info(asked).await;
-    let told = done("ServerReflectionInfo", told)?.message().await;
-    let told =
-        told.map_err(|status| Finding::broken(format!("reflection was refused: {}", shown(&status))))?;
-    match told.and_then(|told| told.message_response) {
+    let answer = ServerReflectionClient::new(subject.channel()).server_reflection_info(asked).await;
+    let answer = done("ServerReflectionInfo", answer)?.message().await;
+    let answer = answer
+        .map_err(|status| Finding::broken(format!("reflection was refused: {}", format_status(&status))))?;
+    match answer.and_then(|answer| answer.message_response) {
         Some(MessageResponse::ListServicesResponse(list)) if !list.service.is_empty() => Ok(()),
         other => Err(Finding::broken(format!("reflection names no services: {other:?}"))),
     }
@@ -110,8 +110,8 @@ async fn huge(subject: &Subject) -> Result<(), Finding> {
         blob_digests: vec![Digest { hash: "a".repeat(HUGE_BYTES), size_bytes: 1 }],
         ..FindMissingBlobsRequest::default()
     };
-    let told = remote.cas().find_missing_blobs(remote.scoped(asked)).await;
+    let answer = remote.cas().find_missing_blobs(remote.scoped(asked)).await;
     let codes = [Code::InvalidArgument, Code::OutOfRange, Code::ResourceExhausted];
-    refused("a message of 24 MiB", told, &codes)?;
+    refused("a message of 24 MiB", answer, &codes)?;
     remote.missing(&[unknown_digest()?]).await.map(|_| ())
 }

@@ -7,9 +7,9 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use super::client::Remote;
-use super::content::{digest, hex, random, unknown_digest};
+use super::content::{digest, random_hex, unknown_digest};
 use crate::finding::must;
-use crate::grpc::{refused, shown};
+use crate::grpc::{format_status, refused};
 use crate::{Check, Finding, Subject};
 
 pub const CHECKS: &[Check] = &[
@@ -37,7 +37,7 @@ pub fn parent(children: &[(&str, &Digest)]) -> Directory {
 /// An empty directory below a name that nothing else has.
 pub async fn leaf(remote: &Remote<'_>) -> Result<Digest, Finding> {
     let empty = remote.put_one(&Directory::default().encode_to_vec()).await?;
-    remote.put_one(&parent(&[(&hex(&random(8)?), &empty)]).encode_to_vec()).await
+    remote.put_one(&parent(&[(&random_hex(8)?, &empty)]).encode_to_vec()).await
 }
 
 async fn put(remote: &Remote<'_>, children: &[(&str, &Digest)]) -> Result<Digest, Finding> {
@@ -70,8 +70,8 @@ async fn tree(remote: &Remote<'_>, root: &Digest, page_size: i32, page_token: &s
 }
 
 async fn must_tell(remote: &Remote<'_>, root: &Digest) -> Result<Tree, Finding> {
-    let told = tree(remote, root, 0, "").await;
-    told.map_err(|status| Finding::broken(format!("GetTree was refused: {}", shown(&status))))
+    let answer = tree(remote, root, 0, "").await;
+    answer.map_err(|status| Finding::broken(format!("GetTree was refused: {}", format_status(&status))))
 }
 
 fn sorted(mut digests: Vec<Digest>) -> Vec<String> {
@@ -85,11 +85,11 @@ async fn whole(subject: &Subject) -> Result<(), Finding> {
     let (left, right) =
         (put(&remote, &[("a", &shared), ("b", &shared)]).await?, put(&remote, &[("c", &shared)]).await?);
     let root = put(&remote, &[("left", &left), ("right", &right)]).await?;
-    let told = must_tell(&remote, &root).await?.directories;
+    let answer = must_tell(&remote, &root).await?.directories;
     let empty = digest(&Directory::default().encode_to_vec());
-    must(told.first() == Some(&root), || "the root should come first".into())?;
-    must(sorted(told.clone()) == sorted(vec![root, left, right, shared, empty]), || {
-        format!("five different directories were told as {}", told.len())
+    must(answer.first() == Some(&root), || "the root should come first".into())?;
+    must(sorted(answer.clone()) == sorted(vec![root, left, right, shared, empty]), || {
+        format!("five different directories were told as {}", answer.len())
     })
 }
 
@@ -104,7 +104,8 @@ async fn pages(subject: &Subject) -> Result<(), Finding> {
     let root = put(&remote, &named).await?;
     let all = must_tell(&remote, &root).await?.directories;
     must(all.len() == 10, || format!("ten different directories were told as {}", all.len()))?;
-    let refused = |status: Status| Finding::broken(format!("GetTree was refused: {}", shown(&status)));
+    let refused =
+        |status: Status| Finding::broken(format!("GetTree was refused: {}", format_status(&status)));
     let first = tree(&remote, &root, 3, "").await.map_err(refused)?;
     let Some((before, token)) = first.tokens.first() else {
         return Err(Finding::Skipped("page_size 3 gave all of ten directories at once".into()));
@@ -119,16 +120,16 @@ async fn gaps(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     let (here, gone) = (leaf(&remote).await?, unknown_digest()?);
     let root = put(&remote, &[("gone", &gone), ("here", &here)]).await?;
-    let told = must_tell(&remote, &root).await?.directories;
-    must(told.len() == 3 && told.contains(&here), || {
-        format!("three directories are there beside one that is not, and {} were told", told.len())
+    let answer = must_tell(&remote, &root).await?.directories;
+    must(answer.len() == 3 && answer.contains(&here), || {
+        format!("three directories are there beside one that is not, and {} were told", answer.len())
     })?;
     refused("GetTree of a root that is missing", tree(&remote, &gone, 0, "").await, &[Code::NotFound])
 }
 
 /// Thirty directories, each but the last with two entries that are one: 2^30 paths.
 pub async fn doubled(remote: &Remote<'_>) -> Result<Digest, Finding> {
-    let mut below = put(remote, &[(&hex(&random(8)?), &digest(b""))]).await?;
+    let mut below = put(remote, &[(&random_hex(8)?, &digest(b""))]).await?;
     for _ in 1..30 {
         below = put(remote, &[("a", &below), ("b", &below)]).await?;
     }
@@ -138,7 +139,7 @@ pub async fn doubled(remote: &Remote<'_>) -> Result<Digest, Finding> {
 async fn shared(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     let root = doubled(&remote).await?;
-    let told = must_tell(&remote, &root).await?.directories;
+    let answer = must_tell(&remote, &root).await?.directories;
     // The last one names the empty directory, whose digest is that of the empty blob.
-    must((30..=31).contains(&told.len()), || format!("{} directories were told", told.len()))
+    must((30..=31).contains(&answer.len()), || format!("{} directories were told", answer.len()))
 }

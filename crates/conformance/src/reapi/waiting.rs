@@ -11,7 +11,7 @@ use tonic::Streaming;
 
 use crate::Finding;
 use crate::finding::must;
-use crate::grpc::shown;
+use crate::grpc::format_status;
 
 /// How long the first message may take, which is to come at once.
 const MAX_FIRST: Duration = Duration::from_secs(10);
@@ -27,9 +27,9 @@ impl Waiting {
 
     /// The next message; none once the stream has ended.
     pub async fn next(&mut self) -> Result<Option<Operation>, Finding> {
-        let told = self.stream.message().await;
-        told.map_err(|status| {
-            Finding::broken(format!("the stream of an operation broke: {}", shown(&status)))
+        let answer = self.stream.message().await;
+        answer.map_err(|status| {
+            Finding::broken(format!("the stream of an operation broke: {}", format_status(&status)))
         })
     }
 

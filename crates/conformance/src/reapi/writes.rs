@@ -32,10 +32,10 @@ async fn whole(subject: &Subject) -> Result<(), Finding> {
     let remote = Remote::of(subject);
     let blob = random(3 * PIECE_BYTES + 17)?;
     let digest = digest(&blob);
-    let told = remote.upload(&remote.write_name(&digest)?, &blob).await;
-    let told = done("ByteStream.Write", told.map(Response::new))?;
-    must(told.committed_size == digest.size_bytes, || {
-        format!("committed_size is {}, and {} bytes were written", told.committed_size, blob.len())
+    let answer = remote.upload(&remote.write_name(&digest)?, &blob).await;
+    let answer = done("ByteStream.Write", answer.map(Response::new))?;
+    must(answer.committed_size == digest.size_bytes, || {
+        format!("committed_size is {}, and {} bytes were written", answer.committed_size, blob.len())
     })?;
     must(remote.must_read(&remote.read_name(&digest)).await? == blob, || {
         "what was written read as something else".into()
@@ -85,9 +85,9 @@ async fn present(subject: &Subject) -> Result<(), Finding> {
     for count in [1, 3] {
         let mut some = pieces(&name, &blob);
         some.truncate(count);
-        let told = done("ByteStream.Write", remote.write(some).await.map(Response::new))?;
-        must(told.committed_size == digest.size_bytes, || {
-            format!("{} bytes are there, and committed_size is {}", blob.len(), told.committed_size)
+        let answer = done("ByteStream.Write", remote.write(some).await.map(Response::new))?;
+        must(answer.committed_size == digest.size_bytes, || {
+            format!("{} bytes are there, and committed_size is {}", blob.len(), answer.committed_size)
         })?;
     }
     Ok(())
@@ -100,8 +100,8 @@ async fn present_compressed(subject: &Subject) -> Result<(), Finding> {
     let digest = remote.put_one(&blob).await?;
     let mut some = pieces(&remote.zstd_write_name(&digest)?, &compress(&blob)?);
     some.truncate(1);
-    let told = done("ByteStream.Write", remote.write(some).await.map(Response::new))?;
-    must(told.committed_size == -1, || format!("committed_size is {}, not -1", told.committed_size))
+    let answer = done("ByteStream.Write", remote.write(some).await.map(Response::new))?;
+    must(answer.committed_size == -1, || format!("committed_size is {}, not -1", answer.committed_size))
 }
 
 async fn compressed(subject: &Subject) -> Result<(), Finding> {
@@ -109,9 +109,9 @@ async fn compressed(subject: &Subject) -> Result<(), Finding> {
     remote.needs_zstd().await?;
     for blob in [random(3 * PIECE_BYTES)?, compressible(10 * PIECE_BYTES)?] {
         let (digest, small) = (digest(&blob), compress(&blob)?);
-        let told = remote.upload(&remote.zstd_write_name(&digest)?, &small).await;
-        let told = done("ByteStream.Write", told.map(Response::new))?;
-        let said = told.committed_size;
+        let answer = remote.upload(&remote.zstd_write_name(&digest)?, &small).await;
+        let answer = done("ByteStream.Write", answer.map(Response::new))?;
+        let said = answer.committed_size;
         must(said == small.len() as i64 || said == -1, || {
             format!("{} compressed bytes were written, and committed_size is {said}", small.len())
         })?;
@@ -138,11 +138,11 @@ async fn resumed(subject: &Subject) -> Result<(), Finding> {
     // Some servers answer an upload that was cut short, some refuse it.
     let _ = remote.write(begun(&name, &blob, 2)).await;
     let committed = match remote.write_status(&name).await {
-        Ok(told) => {
-            must(!told.complete && (0..=sent).contains(&told.committed_size), || {
-                format!("{sent} bytes were sent, and QueryWriteStatus answered {told:?}")
+        Ok(answer) => {
+            must(!answer.complete && (0..=sent).contains(&answer.committed_size), || {
+                format!("{sent} bytes were sent, and QueryWriteStatus answered {answer:?}")
             })?;
-            told.committed_size as usize
+            answer.committed_size as usize
         }
         Err(status) if status.code() == Code::NotFound => 0,
         Err(status) => return Err(Finding::broken(format!("QueryWriteStatus was refused: {status:?}"))),
@@ -157,9 +157,9 @@ async fn resumed(subject: &Subject) -> Result<(), Finding> {
     must(remote.must_read(&remote.read_name(&digest)).await? == blob, || {
         "what was written in two goes read as something else".into()
     })?;
-    let told = done("QueryWriteStatus", remote.write_status(&name).await.map(Response::new))?;
-    must(told.complete && told.committed_size == digest.size_bytes, || {
-        format!("the blob is there, and QueryWriteStatus answered {told:?}")
+    let answer = done("QueryWriteStatus", remote.write_status(&name).await.map(Response::new))?;
+    must(answer.complete && answer.committed_size == digest.size_bytes, || {
+        format!("the blob is there, and QueryWriteStatus answered {answer:?}")
     })
 }
 
@@ -169,6 +169,6 @@ async fn half(subject: &Subject) -> Result<(), Finding> {
     let digest = digest(&blob);
     let _ = remote.write(begun(&remote.write_name(&digest)?, &blob, 2)).await;
     remote.must_be_missing(&digest, "only half of it was sent").await?;
-    let told = remote.read(&remote.read_name(&digest), 0, 0).await;
-    refused("Read of half of a blob", told, &[Code::NotFound])
+    let answer = remote.read(&remote.read_name(&digest), 0, 0).await;
+    refused("Read of half of a blob", answer, &[Code::NotFound])
 }

@@ -1,13 +1,14 @@
-//! What drives the engine in production: one thread that decides, one that owns the ledger, one that writes
-//! snapshots. Requests of the next batch collect while the last one syncs. What has come when a batch is sent off is
-//! decided beside its sync; what comes later wakes nobody, and is found when the disk is done.
+//! Drives the engine in production: one thread decides, one owns the ledger, one writes snapshots.
+//!
+//! Requests of the next batch collect while the last batch is appended. Requests that have arrived when a batch is sent
+//! are decided during its append. Later requests wake no thread; the driver finds them when the append is done.
 
 mod deliver;
-mod disk;
+mod ledger_thread;
 mod snapshots;
 mod start;
 
-pub use start::{Options, Running, StartError, StartReport, start, start_on};
+pub use start::{Options, Running, StartError, StartReport, start};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::journal_line::JournalLine;
 use crate::metrics::Metrics;
 use crate::request::Reply;
 use crate::waiting::Waiting;
-use disk::{Disk, DiskEvent};
+use ledger_thread::{LedgerEvent, LedgerThread};
 use snapshots::Snapshots;
 
 /// Requests that may wait to be decided. Beyond it the edge waits, and after a while refuses.
@@ -46,7 +47,7 @@ pub struct Failure(pub String);
 
 /// What the driver waits for.
 enum Wake {
-    Disk(Option<DiskEvent>),
+    Ledger(Option<LedgerEvent>),
     Requests(usize),
     Stop,
     Due,
@@ -59,8 +60,8 @@ struct Driver {
     /// Taken from the inbox, and decided as soon as the engine takes more.
     pending: VecDeque<Envelope>,
     waiting: Waiting,
-    disk: Disk,
-    events: mpsc::UnboundedReceiver<DiskEvent>,
+    ledger: LedgerThread,
+    events: mpsc::UnboundedReceiver<LedgerEvent>,
     snapshots: Snapshots,
     shutdown: watch::Receiver<bool>,
     /// Tells those who follow the ledger how far it is durable.
@@ -99,7 +100,7 @@ impl Driver {
         loop {
             // Before the requests, which may depend on what the disk has said.
             while let Ok(event) = self.events.try_recv() {
-                self.disk_event(event)?;
+                self.ledger_event(event)?;
             }
             self.take_arrived();
             self.decide();
@@ -116,15 +117,15 @@ impl Driver {
             let take = open && can_write && self.pending.is_empty() && self.engine.takes_requests();
             let wake = tokio::select! {
                 biased;
-                event = self.events.recv() => Wake::Disk(event),
+                event = self.events.recv() => Wake::Ledger(event),
                 // Before the requests: under load there is always one more of them.
                 _ = self.shutdown.wait_for(|stop| *stop), if !stopping => Wake::Stop,
                 taken = self.inbox.recv_many(&mut requests, TAKE_REQUESTS), if take => Wake::Requests(taken),
                 () = tokio::time::sleep(due) => Wake::Due,
             };
             match wake {
-                Wake::Disk(Some(event)) => self.disk_event(event)?,
-                Wake::Disk(None) => return Err(Failure("the disk thread is gone".into())),
+                Wake::Ledger(Some(event)) => self.ledger_event(event)?,
+                Wake::Ledger(None) => return Err(Failure("the ledger thread is gone".into())),
                 // The inbox is closed and empty: every handle is gone, or we are stopping.
                 Wake::Requests(0) => open = false,
                 Wake::Requests(_) => self.pending.extend(requests.drain(..)),
@@ -177,10 +178,10 @@ impl Driver {
             self.snapshots.note_appended(batch.body_bytes());
             self.in_flight = true;
             self.sent_at = self.clock.now();
-            self.disk.append(batch);
+            self.ledger.append(batch);
         }
         self.tell_takes_work();
-        self.snapshots.step(&mut self.engine, &self.disk);
+        self.snapshots.step(&mut self.engine, &self.ledger);
         sent
     }
 
@@ -224,15 +225,15 @@ impl Driver {
 
     /// Nobody knows when there will be space, so neither a start nor a stop waits for it.
     fn check_held(&self) -> Result<(), Failure> {
-        match self.held {
-            true => Err(Failure("the disk is full, and what was decided last is not recorded".into())),
-            false => Ok(()),
+        if self.held {
+            return Err(Failure("the disk is full, and what was decided last is not recorded".into()));
         }
+        Ok(())
     }
 
-    fn disk_event(&mut self, event: DiskEvent) -> Result<(), Failure> {
+    fn ledger_event(&mut self, event: LedgerEvent) -> Result<(), Failure> {
         match event {
-            DiskEvent::Appended { batch, disk_space, took } => {
+            LedgerEvent::Appended { batch, disk_space, took } => {
                 (self.in_flight, self.held) = (false, false);
                 self.set_disk_space(disk_space);
                 let bytes = batch.body_bytes();
@@ -246,13 +247,13 @@ impl Driver {
                 // a busy machine this lets them; on an idle one it returns at once.
                 std::thread::yield_now();
             }
-            DiskEvent::Held => {
+            LedgerEvent::Held => {
                 self.held = true;
                 self.set_disk_space(DiskSpace::Nothing);
             }
-            DiskEvent::Space(disk_space) => self.set_disk_space(disk_space),
-            DiskEvent::Snapshot(event) => self.snapshots.event(event, &mut self.engine, &self.disk),
-            DiskEvent::Failed(what) => {
+            LedgerEvent::Space(disk_space) => self.set_disk_space(disk_space),
+            LedgerEvent::Snapshot(event) => self.snapshots.event(event, &mut self.engine, &self.ledger),
+            LedgerEvent::Failed(what) => {
                 tracing::error!(%what, "the ledger failed; stopping, because what is on disk is unknown until the next start");
                 return Err(Failure(what));
             }

@@ -1,14 +1,14 @@
-//! The thread that writes the blocks of snapshots, and the way to it.
+//! The thread that writes the blocks of snapshots, and the driver's side of it.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use authority::Position;
-use ledger::file::{SnapshotError, SnapshotWriter};
+use ledger::{SnapshotError, SnapshotSink};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
-use super::disk::{Disk, DiskEvent};
+use super::ledger_thread::{LedgerEvent, LedgerThread};
 use crate::engine::{Engine, SnapshotPlan, SnapshotStep};
 use crate::request::Reply;
 
@@ -18,18 +18,18 @@ pub const SNAPSHOT_AFTER_BYTES: u64 = 64 << 20;
 pub enum SnapshotEvent {
     /// The last block is written; the next may come.
     Ready,
-    /// It is complete, and this large.
+    /// The snapshot is complete and has this many bytes.
     Finished(u64),
     Failed(String),
 }
 
 enum Step {
-    Begin(Result<SnapshotWriter, SnapshotError>, Vec<u8>),
+    Begin(Result<Box<dyn SnapshotSink>, SnapshotError>, Vec<u8>),
     Block(Vec<u8>),
     Finish(Position),
 }
 
-/// The way to the thread that writes.
+/// Sends steps to the thread.
 #[derive(Clone)]
 pub struct SnapshotThread {
     steps: SyncSender<Step>,
@@ -37,9 +37,9 @@ pub struct SnapshotThread {
 
 impl SnapshotThread {
     pub fn spawn(
-        events: UnboundedSender<DiskEvent>,
+        events: UnboundedSender<LedgerEvent>,
     ) -> std::io::Result<(SnapshotThread, thread::JoinHandle<()>)> {
-        // One step is asked for at a time.
+        // One step is in progress at a time.
         let (steps, work) = sync_channel(2);
         let thread = thread::Builder::new().name("lessor-snapshot".into()).spawn(move || {
             let mut writing = Writing { writer: None, bytes: 0 };
@@ -48,7 +48,7 @@ impl SnapshotThread {
                     writing = Writing { writer: None, bytes: 0 };
                     SnapshotEvent::Failed(error)
                 });
-                if events.send(DiskEvent::Snapshot(event)).is_err() {
+                if events.send(LedgerEvent::Snapshot(event)).is_err() {
                     return;
                 }
             }
@@ -56,7 +56,7 @@ impl SnapshotThread {
         Ok((SnapshotThread { steps }, thread))
     }
 
-    pub fn begin(&self, writer: Result<SnapshotWriter, SnapshotError>, block: Vec<u8>) {
+    pub fn begin(&self, writer: Result<Box<dyn SnapshotSink>, SnapshotError>, block: Vec<u8>) {
         self.send(Step::Begin(writer, block));
     }
 
@@ -66,7 +66,7 @@ impl SnapshotThread {
 }
 
 struct Writing {
-    writer: Option<SnapshotWriter>,
+    writer: Option<Box<dyn SnapshotSink>>,
     bytes: u64,
 }
 
@@ -112,21 +112,26 @@ impl Snapshots {
         self.plan.note_appended(bytes);
     }
 
-    pub fn step(&mut self, engine: &mut Engine<oneshot::Sender<Reply>>, disk: &Disk) {
+    pub fn step(&mut self, engine: &mut Engine<oneshot::Sender<Reply>>, ledger: &LedgerThread) {
         match self.plan.step(engine) {
-            // Only the owner of the ledger can begin one.
-            Some(SnapshotStep::Begin { begin, block }) => disk.begin_snapshot(begin, block),
+            // Only the owner of the ledger can begin a snapshot.
+            Some(SnapshotStep::Begin { begin, block }) => ledger.begin_snapshot(begin, block),
             step => self.carry(step),
         }
     }
 
-    /// Everything up to here is durable.
+    /// Every record up to `position` is durable.
     pub fn durable(&mut self, position: Position) {
         let step = self.plan.durable(position);
         self.carry(step);
     }
 
-    pub fn event(&mut self, event: SnapshotEvent, engine: &mut Engine<oneshot::Sender<Reply>>, disk: &Disk) {
+    pub fn event(
+        &mut self,
+        event: SnapshotEvent,
+        engine: &mut Engine<oneshot::Sender<Reply>>,
+        ledger: &LedgerThread,
+    ) {
         match event {
             SnapshotEvent::Ready => {
                 let step = self.plan.written(engine.durable());
@@ -135,7 +140,7 @@ impl Snapshots {
             SnapshotEvent::Finished(bytes) => {
                 tracing::info!(bytes, "snapshot taken");
                 self.plan.finished(bytes);
-                disk.trim(engine.state().time());
+                ledger.tend(engine.state().time());
             }
             SnapshotEvent::Failed(error) => {
                 tracing::error!(error, "the snapshot could not be written; the log is complete without it");

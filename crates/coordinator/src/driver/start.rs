@@ -1,17 +1,15 @@
-//! From a data directory to a running coordinator: open, restore, replay, take over, expire, and only then serve.
+//! Starts a coordinator: restore, replay, take over, expire, and only then serve.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
 use authority::{Command, Position, State, Time};
-use ledger::file::{self, FileLedger, OpenReport};
-use ledger::{Recovery, RecoveryError};
+use ledger::{Recovery, RecoveryError, Storage};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
-use super::disk;
+use super::ledger_thread;
 use super::snapshots::{SNAPSHOT_AFTER_BYTES, SnapshotThread, Snapshots};
 use super::{Driver, Failure, INBOX_REQUESTS};
 use crate::clock::{Clock, wall};
@@ -19,7 +17,8 @@ use crate::engine::{DiskSpace, Engine};
 use crate::handle::{Handle, INBOX_KIB, WAITING_KIB};
 use crate::history::LedgerHistory;
 use crate::metrics::Metrics;
-use crate::projection::{self, Projection};
+use crate::projection::Projection;
+use crate::projection_runner::ProjectionRunner;
 use crate::request::Request;
 use crate::waiting::Waiting;
 
@@ -29,27 +28,19 @@ const PLAUSIBLE_GAP_MS: u64 = 24 * 60 * 60 * 1_000;
 const PURGE_HOLD_MS: u64 = 60 * 60 * 1_000;
 
 pub struct Options {
-    /// The ledger's directory.
-    pub directory: PathBuf,
-    /// Where effects remember their places, and the effects that follow the ledger.
-    pub offsets_directory: PathBuf,
+    /// The projections that follow the ledger.
     pub projections: Vec<Box<dyn Projection>>,
-    pub ledger: file::Options,
-    /// Memory for tasks: near it old final tasks are purged early, at it submits are refused.
+    /// Memory for tasks. Near this limit old final tasks are purged early; at the limit submits are refused.
     pub max_state_bytes: usize,
     pub snapshot_after_bytes: u64,
-    /// Who owns the ledger, in its records.
+    /// The name of the owner in the ledger's records.
     pub node: String,
 }
 
-impl Options {
-    /// A ledger in a directory below `data`, with every default.
-    pub fn new(data: &Path) -> Options {
+impl Default for Options {
+    fn default() -> Options {
         Options {
-            directory: data.join("ledger"),
-            offsets_directory: data.join("effects"),
             projections: Vec::new(),
-            ledger: file::Options::default(),
             max_state_bytes: usize::MAX,
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
             node: "embedded".into(),
@@ -57,26 +48,25 @@ impl Options {
     }
 }
 
-/// What the start found and did.
+/// The result of a start.
 #[derive(Clone, Debug)]
 pub struct StartReport {
-    pub opened: OpenReport,
-    /// Where the snapshot ended that was used, if one was.
+    /// The end of the snapshot that was used, if any.
     pub snapshot: Option<Position>,
     pub replayed: u64,
-    /// The part of the whole that went into the snapshot and the records: reading, verifying, decoding, applying.
+    /// The time for the snapshot and the records: reading, verifying, decoding, applying.
     pub replay_took: Duration,
-    /// From the directory to serving.
+    /// The time from the opened ledger to serving.
     pub took: Duration,
     pub tasks: usize,
-    /// How often the ledger has been taken over, this start included.
+    /// The number of times that the ledger has been taken over, including this start.
     pub epoch: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
-    Ledger(#[from] file::Error),
+    Ledger(#[from] ledger::Error),
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
     #[error("a thread could not be started: {0}")]
@@ -110,29 +100,14 @@ impl Running {
     }
 }
 
-/// Starts a coordinator on its directory. Blocks while the ledger is replayed.
-pub fn start(options: Options) -> Result<Running, StartError> {
+/// Starts a coordinator on a ledger that a storage backend has opened. Blocks while the ledger is replayed.
+pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> {
     let began = Instant::now();
-    let (ledger, opened) = FileLedger::open_dir(&options.directory, options.ledger.clone())?;
-    begin(began, ledger, opened, options)
-}
-
-/// Starts a coordinator on a disk that is not a directory of the operating system.
-pub fn start_on(disk: Arc<dyn ledger::disk::Disk>, options: Options) -> Result<Running, StartError> {
-    let began = Instant::now();
-    let (ledger, opened) = FileLedger::open(disk, options.ledger.clone())?;
-    begin(began, ledger, opened, options)
-}
-
-fn begin(
-    began: Instant,
-    ledger: FileLedger,
-    opened: OpenReport,
-    options: Options,
-) -> Result<Running, StartError> {
-    let snapshot = ledger.snapshots().last().map(|snapshot| snapshot.end);
+    let Storage { ledger, offsets } = storage;
+    let reader = ledger.reader();
+    let snapshot = reader.snapshots()?.last().map(|snapshot| snapshot.end);
     let replay_began = Instant::now();
-    let recovery = Recovery::newest(&ledger)?;
+    let recovery = Recovery::newest(&*ledger)?;
     let replay_took = replay_began.elapsed();
     let (replayed, replayed_bytes) = (recovery.records(), recovery.bytes());
     let mut state = recovery.into_state();
@@ -140,25 +115,24 @@ fn begin(
     let clock = Arc::new(Clock::start(state.time()));
     let hold = purge_hold(&state);
     let tasks = state.len();
-    let reader = ledger.reader();
 
     // Not bounded by itself: one batch, one snapshot step and one reserve are in work at a time, and each answers once.
     let (events_sender, events) = mpsc::unbounded_channel();
     let (snapshots, snapshot_thread) = SnapshotThread::spawn(events_sender.clone())?;
-    let (disk, disk_thread) = disk::spawn(ledger, events_sender, snapshots.clone())?;
+    let (ledger, ledger_thread) = ledger_thread::spawn(ledger, events_sender, snapshots.clone())?;
     let (inbox_sender, inbox) = mpsc::channel(INBOX_REQUESTS);
     let waiting = Waiting::default();
     let (stop, shutdown) = watch::channel(false);
     let metrics = Metrics::default();
-    let (takes_work, hear_takes_work) = watch::channel(true);
-    let (durable, follow_durable) = watch::channel(state.position());
+    let (takes_work, takes_work_changes) = watch::channel(true);
+    let (durable, durable_positions) = watch::channel(state.position());
     let mut driver = Driver {
         engine: Engine::new(state, hold),
         clock: clock.clone(),
         inbox,
         pending: VecDeque::new(),
         waiting: waiting.clone(),
-        disk,
+        ledger,
         events,
         snapshots: Snapshots::new(snapshots, options.snapshot_after_bytes, replayed_bytes),
         shutdown,
@@ -176,10 +150,11 @@ fn begin(
         .projections
         .into_iter()
         .map(|projection| {
-            projection::spawn(projection, &options.offsets_directory, reader.clone(), follow_durable.clone())
+            let runner = ProjectionRunner::open(projection, offsets.clone(), reader.clone())?;
+            Ok(runner.spawn(durable_positions.clone())?)
         })
-        .collect::<Result<Vec<_>, _>>()?;
-    drop(follow_durable);
+        .collect::<Result<Vec<_>, StartError>>()?;
+    drop(durable_positions);
     let registry = driver.engine.registry().clone();
     let (ended_sender, ended) = oneshot::channel();
     let (ready_sender, ready) = std::sync::mpsc::channel();
@@ -196,9 +171,9 @@ fn begin(
                 driver.run().await
             }),
         };
-        // The driver is gone, and with it the ways to these threads and the positions that the effects follow. When
-        // all have ended, the lock is given back and nothing of ours touches the directory any more.
-        let threads = [disk_thread, snapshot_thread].into_iter().chain(runners);
+        // The driver is gone, so these threads end. When all have ended, the ledger is closed and no thread of this
+        // coordinator touches the storage any more.
+        let threads = [ledger_thread, snapshot_thread].into_iter().chain(runners);
         threads.for_each(|thread| drop(thread.join()));
         let _ = ended_sender.send(result);
     })?;
@@ -212,9 +187,9 @@ fn begin(
         history: Arc::new(LedgerHistory::new(reader)),
         registry,
         metrics,
-        takes_work: hear_takes_work,
+        takes_work: takes_work_changes,
     };
-    let report = StartReport { opened, snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
+    let report = StartReport { snapshot, replayed, replay_took, took: began.elapsed(), tasks, epoch };
     Ok(Running { handle, report, stop, ended })
 }
 
@@ -224,12 +199,13 @@ impl Driver {
     async fn take_over(&mut self, node: Arc<str>) -> Result<(), Failure> {
         let now = self.clock.now();
         let (nobody, _) = oneshot::channel();
-        self.engine.receive(Request::Decide(Command::TakeOver(TakeOver { node })), now, nobody);
+        self.engine.receive(Request::decide(Command::TakeOver(TakeOver { node })), now, nobody);
         self.engine.tick(now);
         self.step();
         while self.in_flight {
-            let event = self.events.recv().await.ok_or_else(|| Failure("the disk thread is gone".into()))?;
-            self.disk_event(event)?;
+            let event =
+                self.events.recv().await.ok_or_else(|| Failure("the ledger thread is gone".into()))?;
+            self.ledger_event(event)?;
             self.check_held()?;
             self.step();
         }

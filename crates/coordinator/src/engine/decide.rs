@@ -1,22 +1,41 @@
 //! Running commands: what is refused for lack of room, what is written, and who is woken by it.
 
-use authority::command::{ExtendLease, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer, SubmitTask};
+use authority::command::{
+    ExtendAnswer, ExtendLease, Grant, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer,
+};
 use authority::{Answer, Command, Event, Time};
 
 use super::polls::Offer;
 use super::{DiskSpace, Engine, ReplyTo};
-use crate::request::{Progress, Reply, Step, Unavailable};
+use crate::request::{Answers, Batch, BatchItem, Progress, Reply, Unavailable};
 
 /// How often one poll may go on behind tasks that have passed their deadline. Ticks end those, so few are ever left.
 const MAX_LEASE_ROUNDS: usize = 100;
 
 impl<T: ReplyTo> Engine<T> {
-    /// Decides a command and makes its events part of the open batch.
-    pub(super) fn run(&mut self, command: Command, now: Time) -> Reply {
-        if let Some(reply) = self.refuse(&command) {
-            return reply;
+    /// Decides the items in order; each stands on its own.
+    pub(super) fn decide(&mut self, batch: Batch, now: Time) -> Reply {
+        let mut answers = Answers::with_capacity(batch.len());
+        for item in batch {
+            let answer = match item {
+                BatchItem::Command(command) => self.run(command, now),
+                BatchItem::Heartbeat { extend, progress } => self.heartbeat(extend, progress, now),
+            };
+            match answer {
+                Ok(answer) => answers.push(answer),
+                // The disk has no room, which does not change between two items: nothing was decided.
+                Err(why) => return Reply::Unavailable(why),
+            }
         }
-        self.hear(&command, now);
+        Reply::Decided(answers)
+    }
+
+    /// Decides a command and makes its events part of the open batch.
+    pub(super) fn run(&mut self, command: Command, now: Time) -> Result<Answer, Unavailable> {
+        if let Some(refused) = self.refuse(&command) {
+            return refused;
+        }
+        self.record_heartbeat(&command, now);
         loop {
             let decision = self.state.decide(&command, now);
             for event in &decision.events {
@@ -25,62 +44,36 @@ impl<T: ReplyTo> Engine<T> {
             // A session's leases are given back in steps; whoever asked wants all of them back.
             let more = matches!((&command, &decision.answer), (Command::StartSession(_), Answer::Done(true)));
             if !more {
-                return Reply::Answer(decision.answer);
+                return Ok(decision.answer);
             }
         }
     }
 
     /// Runs a command of our own; answers whether there is more to do.
     pub(super) fn run_quietly(&mut self, command: Command, now: Time) -> bool {
-        matches!(self.run(command, now), Reply::Answer(Answer::Done(true)))
+        matches!(self.run(command, now), Ok(Answer::Done(true)))
     }
 
-    pub(super) fn submit_batch(&mut self, tasks: Vec<SubmitTask>, now: Time) -> Reply {
-        let mut answers = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            match self.run(Command::SubmitTask(Box::new(task)), now) {
-                Reply::Answer(Answer::Submitted(answer)) => answers.push(answer),
-                other => return other,
-            }
-        }
-        Reply::Batch(answers)
-    }
-
-    /// Decides one after another; each stands on its own.
-    pub(super) fn together(&mut self, steps: Vec<Step>, now: Time) -> Reply {
-        let mut answers = Vec::with_capacity(steps.len());
-        for step in steps {
-            let reply = match step {
-                Step::Decide(command) => self.run(command, now),
-                Step::Heartbeat { extend, progress } => self.heartbeat(extend, progress, now),
-            };
-            match reply {
-                Reply::Answer(answer) => answers.push(answer),
-                // The disk has no room, which does not change between two steps: nothing was decided.
-                other => return other,
-            }
-        }
-        Reply::Together(answers)
-    }
-
-    pub(super) fn heartbeat(&mut self, extend: ExtendLease, progress: Option<Progress>, now: Time) -> Reply {
+    fn heartbeat(
+        &mut self,
+        extend: ExtendLease,
+        progress: Option<Progress>,
+        now: Time,
+    ) -> Result<Answer, Unavailable> {
         let task = extend.lease.task;
-        let reply = self.run(Command::ExtendLease(extend), now);
-        let alive = matches!(
-            reply,
-            Reply::Answer(Answer::Extended(authority::command::ExtendAnswer::Extended { .. }))
-        );
-        if let Some(progress) = progress.filter(|_| alive) {
+        let answer = self.run(Command::ExtendLease(extend), now);
+        let is_alive = matches!(answer, Ok(Answer::Extended(ExtendAnswer::Extended { .. })));
+        if let Some(progress) = progress.filter(|_| is_alive) {
             self.progress.insert(task, Progress { at: now, ..progress });
         }
-        reply
+        answer
     }
 
     pub(super) fn poll(&mut self, lease: LeaseTasks, until: Time, now: Time, reply_to: T) {
-        self.registry.hear(&lease.scope, &lease.worker, now);
+        self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
         let grants = self.lease(&lease, now);
         if !grants.is_empty() || until <= now {
-            return self.reply(reply_to, Reply::Answer(Answer::Leased(grants)));
+            return self.reply(reply_to, Reply::Leased(grants));
         }
         if !self.polls.has_place(&lease, now) {
             return self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
@@ -99,13 +92,13 @@ impl<T: ReplyTo> Engine<T> {
             if grants.is_empty() {
                 return Offer::NothingFits(reply_to);
             }
-            self.reply(reply_to, Reply::Answer(Answer::Leased(grants)));
+            self.reply(reply_to, Reply::Leased(grants));
             Offer::Taken
         });
         self.polls = polls;
     }
 
-    fn lease(&mut self, lease: &LeaseTasks, now: Time) -> Vec<authority::command::Grant> {
+    fn lease(&mut self, lease: &LeaseTasks, now: Time) -> Vec<Grant> {
         if self.disk_space != DiskSpace::Plenty {
             return self.leases_again(lease, now);
         }
@@ -129,7 +122,7 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     /// Leases that were granted before and are asked for again, which takes no record.
-    fn leases_again(&self, lease: &LeaseTasks, now: Time) -> Vec<authority::command::Grant> {
+    fn leases_again(&self, lease: &LeaseTasks, now: Time) -> Vec<Grant> {
         let decision = self.state.decide(&Command::LeaseTasks(lease.clone()), now);
         match decision.answer {
             Answer::Leased(grants) if decision.events.is_empty() => grants,
@@ -142,7 +135,7 @@ impl<T: ReplyTo> Engine<T> {
         self.journal.write(&mut self.state, now, event);
         if let Event::TasksPurged(purged) = event {
             for &task in &purged.tasks {
-                for reply_to in self.waits.take_met(task, None) {
+                for reply_to in self.task_watchers.take_met(task, None) {
                     self.reply(reply_to, Reply::Task(None));
                 }
             }
@@ -159,7 +152,7 @@ impl<T: ReplyTo> Engine<T> {
         {
             self.polls.touch(queue);
         }
-        let met = self.waits.take_met(task, Some(current));
+        let met = self.task_watchers.take_met(task, Some(current));
         if met.is_empty() {
             return;
         }
@@ -171,19 +164,19 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     /// What is not decided for lack of room on the disk: nothing was written, so nothing happened.
-    fn refuse(&self, command: &Command) -> Option<Reply> {
+    fn refuse(&self, command: &Command) -> Option<Result<Answer, Unavailable>> {
         let refused = match (self.disk_space, command) {
             (DiskSpace::Plenty, _) => return None,
             (_, Command::SubmitTask(_)) => Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace)),
             (_, Command::RedriveTask(_)) => Answer::Redriven(RedriveAnswer::Refused(Refusal::NoSpace)),
             (DiskSpace::FinishOnly, _) => return None,
-            (DiskSpace::Nothing, _) => return Some(Reply::Unavailable(Unavailable::NoSpace)),
+            (DiskSpace::Nothing, _) => return Some(Err(Unavailable::NoSpace)),
         };
-        Some(Reply::Answer(refused))
+        Some(Ok(refused))
     }
 
     /// Notes that a worker was heard of.
-    fn hear(&mut self, command: &Command, now: Time) {
+    fn record_heartbeat(&mut self, command: &Command, now: Time) {
         let lease = match command {
             Command::ExtendLease(command) => &command.lease,
             Command::StartAttempt(command) => &command.lease,
@@ -191,6 +184,6 @@ impl<T: ReplyTo> Engine<T> {
             Command::ReportFailure(command) => &command.lease,
             _ => return,
         };
-        self.registry.hear(&lease.scope, &lease.worker, now);
+        self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
     }
 }

@@ -4,8 +4,7 @@
 use std::collections::VecDeque;
 
 use authority::{Event, Position, State, Time};
-use ledger::file::{Batch, BatchBuilder};
-use ledger::record;
+use ledger::{Batch, BatchBuilder, record};
 
 use crate::batch_stats::BatchStats;
 use crate::journal_line::JournalLine;

@@ -12,11 +12,12 @@ mod polls;
 mod registry;
 mod snapshot;
 mod snapshot_plan;
-mod waits;
+mod task_watchers;
 
 pub use answers::ReplyTo;
 pub use journal::Notes;
-pub use registry::{Activity, Beat, Registered, Registration, Registry, WorkerStatus};
+pub use ledger::DiskSpace;
+pub use registry::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use snapshot::{Slice, SliceSize};
 pub use snapshot_plan::{SnapshotPlan, SnapshotStep};
 
@@ -25,15 +26,15 @@ use std::sync::Arc;
 
 use authority::command::{Purge, ReleaseLease, Tick};
 use authority::event::ReleaseCause;
-use authority::{Answer, Command, LeaseRef, Position, State, TaskId, Time};
-use ledger::file::Batch;
+use authority::{Command, Position, State, TaskId, Time};
+use ledger::Batch;
 use ledger::record::snapshot::Slices;
 
 use crate::request::{Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
 use answers::Answers;
 use journal::Journal;
 use polls::Polls;
-use waits::Waits;
+use task_watchers::TaskWatchers;
 
 /// With this much decided and not on its way to the disk, no more requests are taken.
 const FULL_BATCH_BYTES: usize = 2 << 20;
@@ -44,21 +45,12 @@ const PURGE_PAUSE_MS: u64 = 5_000;
 /// The time between two purge steps while there is more to forget: deletion goes on beside the work, not before it.
 const PURGE_STEP_MS: u64 = 100;
 
-/// What the disk has room for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiskSpace {
-    Plenty,
-    /// What is running may finish; nothing new begins.
-    FinishOnly,
-    Nothing,
-}
-
 pub struct Engine<T> {
     state: State,
     journal: Journal,
     answers: Answers<T>,
     polls: Polls<T>,
-    waits: Waits<T>,
+    task_watchers: TaskWatchers<T>,
     registry: Arc<Registry>,
     progress: HashMap<TaskId, Progress>,
     disk_space: DiskSpace,
@@ -79,7 +71,7 @@ impl<T: ReplyTo> Engine<T> {
             journal: Journal::new(position),
             answers: Answers::new(position),
             polls: Polls::default(),
-            waits: Waits::default(),
+            task_watchers: TaskWatchers::default(),
             registry: Arc::default(),
             progress: HashMap::new(),
             disk_space: DiskSpace::Plenty,
@@ -133,37 +125,26 @@ impl<T: ReplyTo> Engine<T> {
     pub fn receive(&mut self, request: Request, received_at: Time, reply_to: T) {
         let now = self.arrive_at(received_at);
         match request {
-            Request::Decide(command) => {
-                let reply = self.run(command, now);
-                self.reply(reply_to, reply);
-            }
-            Request::SubmitBatch(tasks) => {
-                let reply = self.submit_batch(tasks, now);
+            Request::Decide(batch) => {
+                let reply = self.decide(batch, now);
                 self.reply(reply_to, reply);
             }
             Request::Poll { lease, until } => self.poll(lease, until, now, reply_to),
-            Request::Heartbeat { extend, progress } => {
-                let reply = self.heartbeat(extend, progress, now);
-                self.reply(reply_to, reply);
-            }
-            Request::Together(steps) => {
-                let reply = self.together(steps, now);
-                self.reply(reply_to, reply);
-            }
-            Request::Read(read) => {
-                let reply = self.read(read, now);
-                self.reply(reply_to, reply);
-            }
-            Request::WaitTask { scope, task, wanted, until } => {
+            Request::Wait { scope, task, condition, until } => {
                 let current = self.detail(&scope, task);
-                let met = current.as_ref().is_none_or(|detail| waits::is_met(wanted, &detail.view.task));
-                if !self.waits.has_place(wanted, now) {
+                let met =
+                    current.as_ref().is_none_or(|detail| task_watchers::is_met(condition, &detail.view.task));
+                if !self.task_watchers.has_place(condition, now) {
                     self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
                 } else if met || until <= now {
                     self.reply(reply_to, Reply::Task(current.map(Box::new)));
                 } else {
-                    self.waits.park(scope, task, wanted, until, reply_to);
+                    self.task_watchers.park(scope, task, condition, until, reply_to);
                 }
+            }
+            Request::Read(read) => {
+                let reply = self.read(read, now);
+                self.reply(reply_to, reply);
             }
         }
         self.serve_polls(now);
@@ -184,9 +165,9 @@ impl<T: ReplyTo> Engine<T> {
         }
         self.serve_polls(now);
         for reply_to in self.polls.take_overdue(now) {
-            self.reply(reply_to, Reply::Answer(Answer::Leased(Vec::new())));
+            self.reply(reply_to, Reply::Leased(Vec::new()));
         }
-        for (scope, task, reply_to) in self.waits.take_overdue(now) {
+        for (scope, task, reply_to) in self.task_watchers.take_overdue(now) {
             let detail = self.detail(&scope, task).map(Box::new);
             self.reply(reply_to, Reply::Task(detail));
         }
@@ -195,7 +176,7 @@ impl<T: ReplyTo> Engine<T> {
     /// When a tick is next needed.
     pub fn next_due(&self) -> Time {
         let task = self.state.next_due().filter(|_| self.disk_space != DiskSpace::Nothing);
-        let parked = [self.polls.next_due(), self.waits.next_due()].into_iter().flatten().min();
+        let parked = [self.polls.next_due(), self.task_watchers.next_due()].into_iter().flatten().min();
         [task, parked].into_iter().flatten().min().map_or(self.next_purge, |due| due.min(self.next_purge))
     }
 
@@ -224,37 +205,30 @@ impl<T: ReplyTo> Engine<T> {
         let unknown = self.answers.take_unsettled();
         out.extend(unknown.map(|reply_to| (reply_to, Reply::Unavailable(Unavailable::OutcomeUnknown))));
         let stopped = Reply::Unavailable(Unavailable::Stopped);
-        out.extend(
-            self.polls.take_all().map(|reply_to| (reply_to, Reply::Answer(Answer::Leased(Vec::new())))),
-        );
-        out.extend(self.waits.take_all().map(|reply_to| (reply_to, stopped.clone())));
+        out.extend(self.polls.take_all().map(|reply_to| (reply_to, Reply::Leased(Vec::new()))));
+        out.extend(self.task_watchers.take_all().map(|reply_to| (reply_to, stopped.clone())));
         out
     }
 
     /// Ends every long poll with what there is, so that a shutdown need not wait for them.
     pub fn end_polls(&mut self) {
         for reply_to in self.polls.take_all().collect::<Vec<_>>() {
-            self.reply(reply_to, Reply::Answer(Answer::Leased(Vec::new())));
+            self.reply(reply_to, Reply::Leased(Vec::new()));
         }
     }
 
     /// An answer could not be delivered: leases in it that cannot be asked for again are given back.
     pub fn undelivered(&mut self, reply: &Reply, now: Time) {
-        let Reply::Answer(Answer::Leased(grants)) = reply else { return };
+        let Reply::Leased(grants) = reply else { return };
         let now = self.arrive_at(now);
         for grant in grants {
             let Some(lease) = self.state.task(grant.task).and_then(|task| task.lease()) else { continue };
             if lease.fencing_token != grant.fencing_token || lease.request.is_some() {
                 continue;
             }
-            let lease = LeaseRef {
-                scope: grant.queue.scope.clone(),
-                worker: lease.worker.clone(),
-                task: grant.task,
-                attempt: grant.attempt,
-                fencing_token: grant.fencing_token,
-            };
-            self.run(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Undelivered }), now);
+            let release = ReleaseLease { lease: grant.lease_ref(), cause: ReleaseCause::Undelivered };
+            // With no space on the disk the lease runs out by itself.
+            let _ = self.run(Command::ReleaseLease(release), now);
         }
         self.serve_polls(now);
     }

@@ -65,7 +65,7 @@ pub struct Registered {
 
 /// What became of a worker's words on itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum Liveness {
     Registered,
     /// Another session of the worker has taken this one's place.
     Superseded,
@@ -98,7 +98,7 @@ impl Registry {
     }
 
     /// Notes that a worker was heard of.
-    pub fn hear(&self, scope: &Scope, worker: &Arc<str>, now: Time) {
+    pub fn record_heartbeat(&self, scope: &Scope, worker: &Arc<str>, now: Time) {
         let key = (scope.clone(), worker.clone());
         let mut heard = self.lock();
         match heard.get_mut(&key) {
@@ -139,31 +139,31 @@ impl Registry {
 
     /// Notes a registered worker's words on itself. A session that was replaced does not speak for the one that
     /// replaced it, nor keep it registered (W11).
-    pub fn beat(
+    pub fn record_status(
         &self,
         scope: &Scope,
         worker: &Arc<str>,
         session: Option<&Arc<str>>,
         status: WorkerStatus,
         now: Time,
-    ) -> Beat {
+    ) -> Liveness {
         let mut heard = self.lock();
-        let Some(known) = heard.get_mut(&(scope.clone(), worker.clone())) else { return Beat::Unknown };
+        let Some(known) = heard.get_mut(&(scope.clone(), worker.clone())) else { return Liveness::Unknown };
         self.forget_if_silent(known, now);
         if let Some(Registered { registration, .. }) = &known.registered
             && session.is_some()
             && registration.session.is_some()
             && registration.session.as_ref() != session
         {
-            return Beat::Superseded;
+            return Liveness::Superseded;
         }
         known.at = known.at.max(now);
         match &mut known.registered {
             Some(registered) => {
                 registered.status = status;
-                Beat::Registered
+                Liveness::Registered
             }
-            None => Beat::Unknown,
+            None => Liveness::Unknown,
         }
     }
 
@@ -275,7 +275,7 @@ mod tests {
     fn the_worker_heard_of_longest_ago_makes_room() {
         let registry = Registry::default();
         for n in 0..=MAX_WORKERS {
-            registry.hear(&scope(), &Arc::from(format!("w{n:05}")), Time(n as u64));
+            registry.record_heartbeat(&scope(), &Arc::from(format!("w{n:05}")), Time(n as u64));
         }
         let view = registry.view(&scope(), &State::new(), Time(0));
         assert_eq!(view.len(), MAX_WORKERS);
@@ -288,7 +288,11 @@ mod tests {
         registry.register(&scope(), &silent, Registration::default(), Time(0));
         registry.register(&scope(), &w, Registration::default(), Time(1));
         for n in 0..=MAX_WORKERS {
-            registry.hear(&scope(), &Arc::from(format!("stranger{n}")), Time(HEARTBEAT_TIMEOUT_MS + 1));
+            registry.record_heartbeat(
+                &scope(),
+                &Arc::from(format!("stranger{n}")),
+                Time(HEARTBEAT_TIMEOUT_MS + 1),
+            );
         }
         assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS + 1)).is_some());
         let view = registry.view(&scope(), &State::new(), Time(HEARTBEAT_TIMEOUT_MS + 1));
@@ -313,7 +317,7 @@ mod tests {
         assert_eq!(registry.registered_count(now), MAX_WORKERS);
         assert!(registry.registered(&other, &first, now).is_some(), "it is another tenant's");
         assert!(registry.registered(&scope(), &Arc::from("w00001"), now).is_none());
-        registry.hear(&scope(), &Arc::from("stranger"), now);
+        registry.record_heartbeat(&scope(), &Arc::from("stranger"), now);
         assert_eq!(registry.registered_count(now), MAX_WORKERS);
     }
 
@@ -322,10 +326,10 @@ mod tests {
         let (registry, w) = (Registry::default(), Arc::from("w"));
         registry.register(&scope(), &w, Registration::default(), Time(0));
         assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS)).is_some());
-        registry.hear(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS));
+        registry.record_heartbeat(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS));
         assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS)).is_some());
         assert!(registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 1)).is_none());
-        registry.hear(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2));
+        registry.record_heartbeat(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2));
         assert!(
             registry.registered(&scope(), &w, Time(2 * HEARTBEAT_TIMEOUT_MS + 2)).is_none(),
             "it stays so"
@@ -337,9 +341,12 @@ mod tests {
         let (registry, w) = (Registry::default(), Arc::from("w"));
         registry.register(&scope(), &w, Registration::default(), Time(0));
         let status = WorkerStatus { activity: Activity::Busy, ..WorkerStatus::default() };
-        assert_eq!(registry.beat(&scope(), &w, None, status, Time(1)), Beat::Registered);
+        assert_eq!(registry.record_status(&scope(), &w, None, status, Time(1)), Liveness::Registered);
         assert_eq!(registry.registered(&scope(), &w, Time(1)).unwrap().status, status);
-        assert_eq!(registry.beat(&scope(), &w, None, status, Time(HEARTBEAT_TIMEOUT_MS + 2)), Beat::Unknown);
+        assert_eq!(
+            registry.record_status(&scope(), &w, None, status, Time(HEARTBEAT_TIMEOUT_MS + 2)),
+            Liveness::Unknown
+        );
     }
 
     #[test]
@@ -348,14 +355,14 @@ mod tests {
         let (old, new) = (Arc::from("old"), Arc::from("new"));
         registry.register(&scope(), &w, session("new"), Time(0));
         let status = WorkerStatus { activity: Activity::Draining, ..WorkerStatus::default() };
-        assert_eq!(registry.beat(&scope(), &w, Some(&old), status, Time(1)), Beat::Superseded);
+        assert_eq!(registry.record_status(&scope(), &w, Some(&old), status, Time(1)), Liveness::Superseded);
         assert_eq!(registry.registered(&scope(), &w, Time(1)).unwrap().status, WorkerStatus::default());
         // Nor does its being alive keep the other registered.
         let late = Time(HEARTBEAT_TIMEOUT_MS);
-        assert_eq!(registry.beat(&scope(), &w, Some(&old), status, late), Beat::Superseded);
+        assert_eq!(registry.record_status(&scope(), &w, Some(&old), status, late), Liveness::Superseded);
         assert!(registry.registered(&scope(), &w, Time(HEARTBEAT_TIMEOUT_MS + 1)).is_none());
         registry.register(&scope(), &w, session("new"), late);
-        assert_eq!(registry.beat(&scope(), &w, Some(&new), status, late), Beat::Registered);
+        assert_eq!(registry.record_status(&scope(), &w, Some(&new), status, late), Liveness::Registered);
     }
 
     #[test]
@@ -373,7 +380,7 @@ mod tests {
         let (registry, v, w) = (Registry::default(), Arc::from("v"), Arc::from("w"));
         let mut told = registry.watch();
         let mut is_told = || std::mem::replace(&mut told, registry.watch()).has_changed().unwrap();
-        registry.hear(&scope(), &w, Time(0));
+        registry.record_heartbeat(&scope(), &w, Time(0));
         assert_eq!((is_told(), registry.registered_until(Time(0))), (false, None));
         registry.register(&scope(), &v, session("a"), Time(1));
         registry.register(&scope(), &w, session("b"), Time(2));

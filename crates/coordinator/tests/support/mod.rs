@@ -10,7 +10,10 @@ use std::sync::Arc;
 use authority::command::{Grant, LeaseTasks, ReportCompletion, SubmitTask};
 use authority::{Digest, LeaseRef, Properties, QueueKey, Scope, TaskId};
 use coordinator::{Options, Running};
-use ledger::file::ClusterId;
+use ledger::disk::Disk;
+use ledger::file::{self, FileLedger};
+use ledger::memory::MemoryStorage;
+use ledger::{ClusterId, Storage};
 
 /// Small enough that tests rotate, large enough for a batch.
 pub const SEGMENT_BYTES: u64 = 32 << 20;
@@ -66,13 +69,28 @@ pub fn completion(worker: &str, grant: &Grant) -> ReportCompletion {
     }
 }
 
-pub fn options(directory: &Path) -> Options {
-    let mut options = Options::new(directory);
-    options.ledger.create = Some(ClusterId([1; 16]));
-    options.ledger.segment_bytes = SEGMENT_BYTES;
-    options
+pub fn ledger_options() -> file::Options {
+    file::Options {
+        create: Some(ClusterId([1; 16])),
+        segment_bytes: SEGMENT_BYTES,
+        ..file::Options::default()
+    }
+}
+
+pub fn storage(directory: &Path) -> Storage {
+    file::open_data_dir(directory, ledger_options()).expect("the ledger opens").0
+}
+
+/// A file ledger on a disk that is not a directory of the operating system.
+pub fn storage_on(disk: Arc<dyn Disk>) -> Storage {
+    let (ledger, _) = FileLedger::open(disk, ledger_options()).expect("the ledger opens");
+    Storage { ledger: Box::new(ledger), offsets: MemoryStorage::default().open().offsets }
 }
 
 pub fn start(directory: &Path) -> Running {
-    coordinator::start(options(directory)).expect("the coordinator starts")
+    start_on(storage(directory))
+}
+
+pub fn start_on(storage: Storage) -> Running {
+    coordinator::start(storage, Options::default()).expect("the coordinator starts")
 }

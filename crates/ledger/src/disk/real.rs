@@ -5,12 +5,10 @@
 use std::{
     fs,
     io::{self, ErrorKind},
-    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
-
-use rustix::fs::{FlockOperation, flock};
 
 use super::{Disk, File};
 
@@ -40,38 +38,14 @@ impl RealDisk {
     /// Opens a directory, and makes it (and its parents) when it is missing.
     pub fn create(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        create_durably(&path)?;
+        files::create_dir_durably(&path, 0o700)?;
         Self::open(path)
     }
 }
 
-/// Makes each missing directory and syncs the parent that names it.
-fn create_durably(path: &Path) -> io::Result<()> {
-    if path.as_os_str().is_empty() || path.is_dir() {
-        return Ok(());
-    }
-    let parent = path.parent().unwrap_or(Path::new("."));
-    create_durably(parent)?;
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => {}
-        Err(error) => return Err(error),
-    }
-    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-    fs::File::open(parent)?.sync_all()
-}
-
 impl Disk for RealDisk {
     fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(self.path.join(LOCK_NAME))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Box::new(file))
+        Ok(Box::new(files::lock(&self.path.join(LOCK_NAME))?))
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {

@@ -5,8 +5,8 @@
 
 use std::io;
 
-use super::{frame::FORMAT_VERSION, identity::ClusterId};
-use crate::Position;
+use super::frame::FORMAT_VERSION;
+use crate::{ClusterId, ErrorKind, Position, SnapshotError};
 
 /// A call to the operating system that failed.
 #[derive(Debug, thiserror::Error)]
@@ -71,28 +71,6 @@ pub enum Error {
     BeyondEnd(Position),
 }
 
-/// Why a batch was not appended.
-#[derive(Debug, thiserror::Error)]
-pub enum AppendError {
-    /// No byte of the batch was written: it did not happen, and the ledger can be used on.
-    #[error("the batch was refused: {0}")]
-    Refused(#[from] Refusal),
-    /// A write or a sync failed: only the next start can tell whether the batch happened. The ledger takes
-    /// no more calls.
-    #[error("the outcome of the append is unknown: {0}")]
-    Unknown(Fault),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    #[error("it starts at position {found}, but the ledger continues at {expected}")]
-    Fenced { expected: Position, found: Position },
-    #[error("its frame of {bytes} bytes does not fit into a segment")]
-    TooLarge { bytes: usize },
-    #[error("no space is left for another segment")]
-    NoSpace,
-}
-
 /// Why a replay ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError<E> {
@@ -101,4 +79,28 @@ pub enum ReplayError<E> {
     /// The visitor's own error.
     #[error("the record at position {0} was not accepted: {1}")]
     Visit(Position, E),
+}
+
+impl From<Error> for crate::Error {
+    fn from(error: Error) -> crate::Error {
+        let kind = match &error {
+            Error::Io(_) => ErrorKind::Unavailable,
+            Error::Damaged(_) | Error::UnverifiedTail(_) => ErrorKind::Damaged,
+            Error::BeyondEnd(_) => ErrorKind::BeyondEnd,
+            _ => ErrorKind::Refused,
+        };
+        crate::Error::new(kind, error)
+    }
+}
+
+impl From<Fault> for crate::Error {
+    fn from(fault: Fault) -> crate::Error {
+        Error::Io(fault).into()
+    }
+}
+
+impl From<Fault> for SnapshotError {
+    fn from(fault: Fault) -> SnapshotError {
+        SnapshotError::Storage(fault.into())
+    }
 }

@@ -7,6 +7,7 @@
 use authority::injected_bug::{self, InjectedBug};
 
 use crate::Position;
+use crate::batch::{Batch, MAX_BATCH_BYTES, RECORD_PREFIX_BYTES};
 
 /// Disks write this much at once or not at all.
 pub const SECTOR_BYTES: usize = 512;
@@ -14,12 +15,8 @@ pub const SECTOR_BYTES: usize = 512;
 pub const HEADER_BYTES: usize = 64;
 /// The tag at the start of every further sector.
 pub const TAG_BYTES: usize = 4;
-/// Body bytes of one frame at most; far above what one batch collects, far below what memory holds.
-pub const MAX_BATCH_BYTES: usize = 16 << 20;
 /// The version this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u16 = 2;
-/// Before each record stands its length.
-pub const RECORD_PREFIX_BYTES: usize = 4;
 
 /// The highest bit of its last byte is clear, that of every tag is set: no sector can be taken for both.
 const MAGIC: [u8; 4] = *b"LFRM";
@@ -105,9 +102,34 @@ impl Header {
         if sane { Ok(header) } else { Err(HeaderFault::Damaged) }
     }
 
+    /// Lays out a batch as its frame in `frame`, whose former content is dropped, and returns the frame's checksum.
+    pub fn encode(batch: &Batch, chain: u32, durable: Position, frame: &mut Vec<u8>) -> u32 {
+        frame.clear();
+        frame.resize(HEADER_BYTES, 0);
+        let body = batch.body();
+        let (head, rest) = body.split_at(body.len().min(SECTOR_BYTES - HEADER_BYTES));
+        frame.extend_from_slice(head);
+        for (sector, part) in (1..).zip(rest.chunks(SECTOR_BYTES - TAG_BYTES)) {
+            frame.extend_from_slice(&tag(batch.first(), sector));
+            frame.extend_from_slice(part);
+        }
+        frame.resize(frame.len().next_multiple_of(SECTOR_BYTES), 0);
+        let header = Header {
+            first: batch.first(),
+            durable,
+            time_ms: batch.time_ms(),
+            count: batch.count(),
+            // MAX_BATCH_BYTES keeps the length within 32 bits.
+            body_bytes: body.len() as u32,
+            chain,
+            checksum: 0,
+        };
+        header.seal(frame)
+    }
+
     /// Completes a frame whose body and tags are laid out: fills in the header and both checksums, and
     /// returns the frame's checksum.
-    pub fn seal(&self, frame: &mut [u8]) -> u32 {
+    fn seal(&self, frame: &mut [u8]) -> u32 {
         frame[..HEADER_BYTES].fill(0);
         frame[..4].copy_from_slice(&MAGIC);
         frame[VERSION_AT..][..2].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -171,26 +193,6 @@ pub fn tag(first: Position, sector: u32) -> [u8; TAG_BYTES] {
     let mixed = first.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         ^ u64::from(sector).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(17);
     ((mixed >> 32) as u32 | TAG_BITS).to_le_bytes()
-}
-
-/// The records of a body, one after the other; `None` as an item when the lengths do not add up.
-pub fn records(body: &[u8], count: u32) -> impl Iterator<Item = Option<&[u8]>> {
-    let mut rest = Some(body);
-    let mut left = count;
-    std::iter::from_fn(move || {
-        let bytes = rest?;
-        if left == 0 {
-            rest = None;
-            return if bytes.is_empty() { None } else { Some(None) };
-        }
-        left -= 1;
-        let split = bytes.split_first_chunk::<RECORD_PREFIX_BYTES>().and_then(|(prefix, after)| {
-            let length = u32::from_le_bytes(*prefix) as usize;
-            (length <= after.len()).then(|| after.split_at(length))
-        });
-        rest = split.map(|(_, after)| after);
-        Some(split.map(|(record, _)| record))
-    })
 }
 
 /// Whether a sector was never written.

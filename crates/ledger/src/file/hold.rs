@@ -8,11 +8,11 @@ use std::sync::{
 use crate::Position;
 
 /// While it lives, no record at or after its position is trimmed, however old or large the history grows.
-pub struct Hold(Arc<AtomicU64>);
+pub struct FileHold(Arc<AtomicU64>);
 
-impl Hold {
-    pub(super) fn new(from: Position) -> Hold {
-        Hold(Arc::new(AtomicU64::new(from.0)))
+impl FileHold {
+    pub(super) fn new(from: Position) -> FileHold {
+        FileHold(Arc::new(AtomicU64::new(from.0)))
     }
 
     /// Lets go of everything before `from`.

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use super::{
     error::{Error, Fault},
     frame::{SECTOR_BYTES, is_blank},
-    identity::{self, ClusterId},
+    identity,
     names::{self, Name},
     options::Options,
     reserve::prepare,
     segment::{SegmentHeader, first_chain},
 };
 use crate::{
-    Position,
+    ClusterId, Position,
     disk::{Disk, read_exact_at, write_all_at},
 };
 

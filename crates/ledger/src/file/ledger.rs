@@ -3,30 +3,32 @@
 //! One write and one sync make a batch durable. After a failed write or sync the handle is poisoned: what
 //! is on disk is then unknown, and finding out is the business of the next start.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use authority::injected_bug::{self, InjectedBug};
 
 use super::{
-    batch::Batch,
-    error::{AppendError, Error, Fault, Refusal, ReplayError},
-    frame::SECTOR_BYTES,
+    error::{Error, Fault, ReplayError},
+    frame::{self, Header, SECTOR_BYTES},
     names,
     options::Options,
-    reader::Reader,
+    reader::FileReader,
     replay,
-    reserve::{self, ReserveJob, Reserved, Space},
+    reserve::{self, ReserveJob, ReserveState},
     segment::{Seal, SegmentHeader},
-    shared::{Index, Segment, Shared, SnapshotInfo},
-    snapshot::Walker,
-    snapshot_reader::{self, SnapshotReader},
-    snapshot_writer::{SnapshotError, SnapshotWriter},
+    shared::{Index, Segment, Shared},
+    snapshot_reader::SnapshotReader,
+    snapshot_writer::SnapshotWriter,
     trim::TrimJob,
 };
 use crate::{
-    Position,
+    AppendError, Batch, DiskSpace, Position, Refusal, SnapshotError, SnapshotInfo,
     disk::{File, is_full, write_all_at},
 };
+
+/// An append is acknowledged at once while this much is free beyond [`Options::min_free_bytes`]. With less, it first
+/// becomes known whether there is a next segment: without one, the rest belongs to running work.
+const FINISH_BYTES: u64 = 8 << 20;
 
 /// The ledger in a directory. There is one for each directory, and it has one owner.
 pub struct FileLedger {
@@ -39,18 +41,12 @@ pub struct FileLedger {
     pub(super) chain: u32,
     /// The last frame of the active segment holds records. Only then is an empty frame after it of any use.
     pub(super) vouchable: bool,
-    pub(super) reserve: Reserve,
+    pub(super) reserve: Arc<Mutex<ReserveState>>,
+    /// The frame of the batch that is being appended. Its memory is used again.
+    pub(super) frame: Vec<u8>,
     pub(super) poison: Option<String>,
     /// Held for as long as the ledger lives (P10).
     pub(super) _lock: Box<dyn Send + Sync>,
-}
-
-#[derive(Default)]
-pub(super) struct Reserve {
-    ready: Option<Arc<dyn File>>,
-    in_work: bool,
-    failed: bool,
-    batch_refused: bool,
 }
 
 impl FileLedger {
@@ -62,7 +58,7 @@ impl FileLedger {
     /// Makes a batch durable. When this returns `Ok`, every record of it survives a crash. An empty batch
     /// writes an empty frame, which vouches for the frame before, or nothing where that is of no use: so
     /// the first frame of a segment always holds records.
-    pub fn append(&mut self, batch: &mut Batch) -> Result<(), AppendError> {
+    pub fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {
         self.check_poison()?;
         if batch.first() != self.next {
             return Err(Refusal::Fenced { expected: self.next, found: batch.first() }.into());
@@ -70,7 +66,7 @@ impl FileLedger {
         if batch.is_empty() && !self.vouchable {
             return Ok(());
         }
-        let bytes = batch.frame_bytes();
+        let bytes = frame::frame_bytes(batch.body_bytes());
         if bytes as u64 > self.options.segment_bytes - 2 * SECTOR_BYTES as u64 {
             return Err(Refusal::TooLarge { bytes }.into());
         }
@@ -80,9 +76,10 @@ impl FileLedger {
             }
             self.rotate(batch.time_ms())?;
         }
-        let (frame, checksum) = batch.seal(self.chain, Position(self.next.0 - 1));
+        let durable = Position(self.next.0 - 1);
+        let checksum = Header::encode(batch, self.chain, durable, &mut self.frame);
         let file = &self.active.file;
-        let written = write_all_at(&**file, frame, self.offset)
+        let written = write_all_at(&**file, &self.frame, self.offset)
             .map_err(Fault::of("write", &self.active.name))
             .and_then(|()| {
                 match file.sync_data() {
@@ -114,8 +111,8 @@ impl FileLedger {
         replay::replay(&self.shared, from, visit)
     }
 
-    pub fn reader(&self) -> Reader {
-        Reader::new(self.shared.clone())
+    pub fn reader(&self) -> FileReader {
+        FileReader::new(self.shared.clone())
     }
 
     /// Starts a snapshot that holds at least the effects of every record up to `begin`.
@@ -125,12 +122,8 @@ impl FileLedger {
 
     /// The newest usable snapshot, or `None` when the whole log is there instead.
     pub fn load_snapshot(&self) -> Result<Option<SnapshotReader>, Error> {
-        let Some(info) = self.shared.snapshots().last().cloned() else { return Ok(None) };
-        let file = self.shared.disk.open(&info.name).map_err(Fault::of("open", &info.name))?;
-        match Walker::new(file, &info.name, self.shared.cluster) {
-            Ok(walker) => Ok(Some(SnapshotReader::new(walker, info))),
-            Err(fault) => Err(snapshot_reader::refusal(&info, fault)),
-        }
+        let newest = self.shared.snapshots().last().cloned();
+        newest.map(|info| self.reader().open_snapshot(&info)).transpose()
     }
 
     /// The usable snapshots, oldest first.
@@ -138,40 +131,45 @@ impl FileLedger {
         self.shared.snapshots().clone()
     }
 
-    /// Work for a background thread: the next segment. `None` when it is there or in work. The result goes
-    /// to [`Self::reserve_done`]; after a failure the caller decides when to try again.
+    /// Work for a background thread: preparing the next segment. `None` when the segment is ready or being prepared.
+    /// After a failure the caller decides when to try again.
     pub fn reserve_job(&mut self) -> Option<ReserveJob> {
-        if self.reserve.ready.is_some() || self.reserve.in_work || self.poison.is_some() {
+        let mut reserve = self.reserve();
+        if reserve.ready.is_some() || reserve.in_progress || self.poison.is_some() {
             return None;
         }
-        self.reserve.in_work = true;
-        Some(ReserveJob { disk: self.shared.disk.clone(), segment_bytes: self.options.segment_bytes })
+        reserve.in_progress = true;
+        let (disk, segment_bytes) = (self.shared.disk.clone(), self.options.segment_bytes);
+        Some(ReserveJob { disk, segment_bytes, state: self.reserve.clone() })
     }
 
-    pub fn reserve_done(&mut self, result: Result<Reserved, Fault>) {
-        self.reserve.in_work = false;
-        match result {
-            Ok(Reserved(file)) => self.reserve = Reserve { ready: Some(file), ..Reserve::default() },
-            Err(_) => self.reserve.failed = true,
+    /// How much more can be stored. A full disk shows here one whole segment before an append would fail (D4).
+    pub fn space(&self) -> DiskSpace {
+        match &*self.reserve() {
+            ReserveState { batch_refused: true, .. } => DiskSpace::Nothing,
+            ReserveState { ready: None, failed: true, .. } => {
+                let has_space = self.free_bytes() >= self.options.min_free_bytes;
+                if has_space { DiskSpace::FinishOnly } else { DiskSpace::Nothing }
+            }
+            _ => DiskSpace::Plenty,
         }
     }
 
-    /// Whether nobody knows yet if there will be a next segment.
-    pub fn is_preparing_reserve(&self) -> bool {
-        self.reserve.in_work && self.reserve.ready.is_none()
-    }
-
-    pub fn space(&self) -> Space {
-        match &self.reserve {
-            Reserve { batch_refused: true, .. } => Space::None,
-            Reserve { ready: None, failed: true, .. } => Space::ReserveOnly,
-            _ => Space::Plenty,
-        }
+    /// Whether enough is left for running work, or the next segment is known to be ready or impossible.
+    pub fn is_space_known(&self) -> bool {
+        let reserve = self.reserve();
+        let is_preparing = reserve.in_progress && reserve.ready.is_none();
+        !is_preparing || self.free_bytes() >= self.options.min_free_bytes.saturating_add(FINISH_BYTES)
     }
 
     /// Bytes left for frames in the active segment.
-    pub fn room_bytes(&self) -> u64 {
+    pub fn free_bytes(&self) -> u64 {
         self.active.frames_end() - self.offset
+    }
+
+    fn reserve(&self) -> MutexGuard<'_, ReserveState> {
+        // Every change is one step, so the state is whole also after a panic.
+        self.reserve.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Work for a background thread: files that can be removed. `now_ms` is on the clock of the batches.
@@ -181,15 +179,16 @@ impl FileLedger {
 
     /// Goes on to the next segment. Only a lack of space leaves the ledger usable: then nothing happened.
     fn rotate(&mut self, time_ms: u64) -> Result<(), AppendError> {
-        let (file, from) = match self.reserve.ready.take() {
+        let ready = self.reserve().ready.take();
+        let (file, from) = match ready {
             Some(file) => (file, names::RESERVE),
             None => {
                 let disk = &*self.shared.disk;
                 match reserve::prepare(disk, names::SEGMENT_TEMP, self.options.segment_bytes) {
                     Ok(file) => (file, names::SEGMENT_TEMP),
                     Err(fault) if is_full(&fault.source) => {
-                        self.reserve.failed = true;
-                        self.reserve.batch_refused = true;
+                        let mut reserve = self.reserve();
+                        (reserve.failed, reserve.batch_refused) = (true, true);
                         return Err(Refusal::NoSpace.into());
                     }
                     Err(fault) => return Err(self.poison(fault)),
@@ -202,7 +201,7 @@ impl FileLedger {
                 self.vouchable = false;
                 self.active = segment;
                 self.offset = SECTOR_BYTES as u64;
-                self.reserve.batch_refused = false;
+                self.reserve().batch_refused = false;
                 Ok(())
             }
             Err(fault) => Err(self.poison(fault)),
@@ -237,16 +236,16 @@ impl FileLedger {
     fn check_poison(&self) -> Result<(), AppendError> {
         match &self.poison {
             None => Ok(()),
-            Some(cause) => Err(AppendError::Unknown(Fault {
-                action: "use",
-                file: self.active.name.clone(),
-                source: std::io::Error::other(format!("an earlier call failed: {cause}")),
-            })),
+            Some(cause) => {
+                let source = std::io::Error::other(format!("an earlier call failed: {cause}"));
+                let fault = Fault { action: "use", file: self.active.name.clone(), source };
+                Err(AppendError::Unknown(fault.into()))
+            }
         }
     }
 
     fn poison(&mut self, fault: Fault) -> AppendError {
         self.poison = Some(fault.to_string());
-        AppendError::Unknown(fault)
+        AppendError::Unknown(fault.into())
     }
 }

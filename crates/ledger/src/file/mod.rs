@@ -3,7 +3,7 @@
 //! Reading order: `frame` and `segment` are the format, `ledger` appends, `open` and `tail` recover,
 //! `inspect` looks without a lock, the rest is what its name says. Nothing here knows what a record means.
 
-mod batch;
+mod backend;
 mod error;
 mod frame;
 mod hold;
@@ -12,6 +12,7 @@ mod init;
 mod inspect;
 mod ledger;
 mod names;
+mod offsets;
 mod open;
 mod options;
 mod reader;
@@ -26,22 +27,21 @@ mod snapshot_writer;
 mod tail;
 mod trim;
 
-pub use batch::{Batch, BatchBuilder, BatchFull};
-pub use error::{AppendError, Damage, Error, Fault, Refusal, ReplayError};
-pub use frame::{FORMAT_VERSION, MAX_BATCH_BYTES, SECTOR_BYTES};
-pub use hold::Hold;
-pub use identity::ClusterId;
+pub use backend::open_data_dir;
+pub use error::{Damage, Error, Fault, ReplayError};
+pub use frame::{FORMAT_VERSION, SECTOR_BYTES};
+pub use hold::FileHold;
 pub use inspect::{End, FrameInfo, Inspection, Seen, SegmentInfo, Unfinished};
 pub use ledger::FileLedger;
+pub use offsets::OffsetFiles;
 pub use open::OpenReport;
 pub use options::{DEFAULT_HISTORY_MAX_AGE_MS, DEFAULT_HISTORY_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Options};
-pub use reader::{Reader, Records};
-pub use reserve::{ReserveJob, Reserved, Space};
+pub use reader::{FileReader, Records};
+pub use reserve::ReserveJob;
 pub use segment::MIN_SEGMENT_BYTES;
-pub use shared::SnapshotInfo;
 pub use snapshot::MAX_BLOCK_BYTES;
 pub use snapshot_reader::SnapshotReader;
-pub use snapshot_writer::{SnapshotError, SnapshotWriter};
+pub use snapshot_writer::SnapshotWriter;
 pub use tail::{DropReason, Dropped, Rewritten};
 pub use trim::{SNAPSHOTS_KEPT, TrimJob};
 

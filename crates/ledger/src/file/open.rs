@@ -8,18 +8,18 @@ use std::{io::ErrorKind, path::Path, sync::Arc};
 use super::{
     error::{Damage, Error, Fault},
     frame::SECTOR_BYTES,
-    identity::{self, ClusterId, IDENTITY_BYTES, IdentityFault},
+    identity::{self, IdentityFault},
     init,
-    ledger::{FileLedger, Reserve},
+    ledger::FileLedger,
     names::{self, Name},
     options::Options,
     segment::{MIN_SEGMENT_BYTES, SectorFault, SegmentHeader},
-    shared::{Segment, Shared, SnapshotInfo},
+    shared::{Segment, Shared},
     snapshot,
     tail::{self, Dropped, Rewritten},
 };
 use crate::{
-    Position,
+    ClusterId, Position, SnapshotInfo,
     disk::{Disk, File, RealDisk, read_exact_at, read_up_to},
 };
 
@@ -100,7 +100,8 @@ impl FileLedger {
             next: tail.next,
             chain: tail.chain,
             vouchable: tail.vouchable,
-            reserve: Reserve::default(),
+            reserve: Arc::default(),
+            frame: Vec::new(),
             poison: None,
             _lock: lock,
         };
@@ -113,7 +114,7 @@ impl FileLedger {
 pub(super) fn read_identity(disk: &dyn Disk) -> Result<ClusterId, Error> {
     let file = disk.open(names::IDENTITY).map_err(Fault::of("open", names::IDENTITY))?;
     // One byte more than there should be, so that a longer file is noticed.
-    let mut bytes = [0; IDENTITY_BYTES + 1];
+    let mut bytes = [0; files::IDENTITY_BYTES + 1];
     let length = read_up_to(&*file, &mut bytes, 0).map_err(Fault::of("read", names::IDENTITY))?;
     identity::decode(&bytes[..length]).map_err(|fault| match fault {
         IdentityFault::NewerVersion(found) => Error::NewerVersion { file: names::IDENTITY.to_owned(), found },

@@ -1,12 +1,14 @@
 //! The settings of a ledger on disk.
 
-use super::identity::ClusterId;
+use crate::ClusterId;
 
 /// A segment is long enough that rotation is rare, and short enough that recovery copies it in a moment.
 pub const DEFAULT_SEGMENT_BYTES: u64 = 64 << 20;
 /// Seven days.
 pub const DEFAULT_HISTORY_MAX_AGE_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 pub const DEFAULT_HISTORY_MAX_BYTES: u64 = 10 << 30;
+/// Enough for two usual batches, one in flight and one that forms. A larger batch is held until there is space.
+const DEFAULT_MIN_FREE_BYTES: u64 = 24 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -23,6 +25,9 @@ pub struct Options {
     pub history_max_age_ms: u64,
     /// Segments that the snapshots cover are kept as history up to this size in total.
     pub history_max_bytes: u64,
+    /// When no further segment can be prepared and the current segment has less space than this, the ledger reports
+    /// [`crate::DiskSpace::Nothing`].
+    pub min_free_bytes: u64,
 }
 
 impl Default for Options {
@@ -34,6 +39,7 @@ impl Default for Options {
             drop_unverified_tail: false,
             history_max_age_ms: DEFAULT_HISTORY_MAX_AGE_MS,
             history_max_bytes: DEFAULT_HISTORY_MAX_BYTES,
+            min_free_bytes: DEFAULT_MIN_FREE_BYTES,
         }
     }
 }

@@ -7,22 +7,24 @@ use std::sync::Arc;
 
 use super::{
     error::{Damage, Error, Fault},
-    frame::{self, Header, HeaderFault, SECTOR_BYTES, Soundness},
-    hold::Hold,
+    frame::{Header, HeaderFault, SECTOR_BYTES, Soundness},
+    hold::FileHold,
     shared::{Index, Segment, Shared},
+    snapshot::Walker,
+    snapshot_reader::{self, SnapshotReader},
 };
-use crate::{Position, disk::read_exact_at};
+use crate::{Position, SnapshotInfo, batch::split_body, disk::read_exact_at};
 
 /// Read at once: small frames lie close together, and each is looked at on the way to the one that is wanted.
 const WINDOW_BYTES: u64 = 16 << 10;
 
 /// A cheap handle for reading; clones read independently.
 #[derive(Clone)]
-pub struct Reader {
+pub struct FileReader {
     shared: Arc<Shared>,
 }
 
-impl Reader {
+impl FileReader {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
@@ -43,8 +45,21 @@ impl Reader {
     }
 
     /// Keeps everything from `from` on from being trimmed, as long as the hold lives.
-    pub fn hold(&self, from: Position) -> Hold {
+    pub fn hold(&self, from: Position) -> FileHold {
         self.shared.hold(from)
+    }
+
+    /// The usable snapshots, oldest first.
+    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
+        self.shared.snapshots().clone()
+    }
+
+    pub fn open_snapshot(&self, info: &SnapshotInfo) -> Result<SnapshotReader, Error> {
+        let file = self.shared.disk.open(&info.name).map_err(Fault::of("open", &info.name))?;
+        match Walker::new(file, &info.name, self.shared.cluster) {
+            Ok(walker) => Ok(SnapshotReader::new(walker, info.clone())),
+            Err(fault) => Err(snapshot_reader::refusal(info, fault)),
+        }
     }
 
     /// One record; `None` when it is trimmed.
@@ -131,7 +146,7 @@ impl Records {
             header.unpack(bytes, &mut self.body);
             let mut wanted = Vec::new();
             for (position, record) in
-                (header.first.0..).map(Position).zip(frame::records(&self.body, header.count))
+                (header.first.0..).map(Position).zip(split_body(&self.body, header.count))
             {
                 let Some(record) = record else {
                     return Err(damage(

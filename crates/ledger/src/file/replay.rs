@@ -5,11 +5,10 @@
 
 use super::{
     error::{Damage, Error, ReplayError},
-    frame,
     scan::{Scanner, Step},
     shared::{Segment, Shared},
 };
-use crate::Position;
+use crate::{Position, batch::split_body};
 
 pub(super) const BAD_LENGTHS: &str = "the lengths of a frame's records do not add up";
 pub(super) const NO_JOINT: &str = "the next segment does not follow the last frame of this one";
@@ -52,9 +51,7 @@ pub fn replay<E>(
                 continue;
             }
             header.unpack(scanner.frame(&header), &mut body);
-            for (position, record) in
-                (header.first.0..).map(Position).zip(frame::records(&body, header.count))
-            {
+            for (position, record) in (header.first.0..).map(Position).zip(split_body(&body, header.count)) {
                 let Some(record) = record else {
                     let what = BAD_LENGTHS;
                     return Err(damage(segment, &scanner, what, header.first, header.next()).into());

@@ -1,41 +1,63 @@
-//! The reserve: the next segment, prepared while the current one is in use.
+//! The reserve: the next segment, prepared while the current segment is in use.
 //!
-//! Writing and syncing a whole segment of zeros takes long, so it is a job that somebody else runs. A disk
-//! that is full shows here, one whole segment before an append would fail (D4).
+//! Writing and syncing a whole segment of zeros takes long, so a background thread does it. A full disk shows here, one
+//! whole segment before an append would fail (D4).
 
-use std::{io::ErrorKind, sync::Arc};
+use std::{
+    io::ErrorKind,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use super::{error::Fault, names};
 use crate::disk::{Disk, File};
 
-/// Whether batches can still be placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Space {
-    /// The next segment is there, or there is no reason to doubt it will be.
-    Plenty,
-    /// The current segment is the last: no other could be prepared. Take no new work, only finish old.
-    ReserveOnly,
-    /// The last batch found no place.
-    None,
+/// What is known of the next segment.
+#[derive(Default)]
+pub struct ReserveState {
+    pub ready: Option<Arc<dyn File>>,
+    pub in_progress: bool,
+    /// The last attempt to prepare a segment failed.
+    pub failed: bool,
+    /// The last batch found no space.
+    pub batch_refused: bool,
 }
 
-/// Prepares the next segment. Blocks; holds nothing that an append needs.
+/// Prepares the next segment for the ledger. Blocks; holds nothing that an append needs.
 pub struct ReserveJob {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) segment_bytes: u64,
+    pub(super) state: Arc<Mutex<ReserveState>>,
 }
 
-/// A prepared segment, to be handed to the ledger.
-pub struct Reserved(pub(super) Arc<dyn File>);
-
 impl ReserveJob {
-    pub fn run(self) -> Result<Reserved, Fault> {
+    pub fn run(self) -> Result<(), Fault> {
+        let prepared = self.prepare();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match prepared {
+            Ok(file) => {
+                if state.failed {
+                    tracing::info!("there is space again; new work is accepted");
+                }
+                *state = ReserveState { ready: Some(file), ..ReserveState::default() };
+                Ok(())
+            }
+            Err(fault) => {
+                if !state.failed {
+                    tracing::error!(%fault, "the next segment could not be prepared; new work is refused until it can");
+                }
+                (state.in_progress, state.failed) = (false, true);
+                Err(fault)
+            }
+        }
+    }
+
+    fn prepare(&self) -> Result<Arc<dyn File>, Fault> {
         let file = prepare(&*self.disk, names::RESERVE_TEMP, self.segment_bytes)?;
         self.disk
             .rename(names::RESERVE_TEMP, names::RESERVE)
             .map_err(Fault::of("rename", names::RESERVE_TEMP))?;
         self.disk.sync_dir().map_err(Fault::of("sync the directory of", names::RESERVE))?;
-        Ok(Reserved(file))
+        Ok(file)
     }
 }
 

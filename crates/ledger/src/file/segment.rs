@@ -4,11 +4,8 @@
 //! damaged. The seal is written when the next segment exists, so a sealed segment without a successor says
 //! that the successor is lost (D14).
 
-use super::{
-    frame::{FORMAT_VERSION, SECTOR_BYTES, is_blank, u16_at, u32_at, u64_at},
-    identity::ClusterId,
-};
-use crate::Position;
+use super::frame::{FORMAT_VERSION, SECTOR_BYTES, is_blank, u16_at, u32_at, u64_at};
+use crate::{ClusterId, Position};
 
 /// Header, seal, and room for at least two small frames.
 pub const MIN_SEGMENT_BYTES: u64 = 4 * SECTOR_BYTES as u64;

@@ -8,9 +8,9 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use super::{frame::SECTOR_BYTES, hold::Hold, identity::ClusterId, segment::SegmentHeader};
+use super::{frame::SECTOR_BYTES, hold::FileHold, segment::SegmentHeader};
 use crate::{
-    Position,
+    ClusterId, Position, SnapshotInfo,
     disk::{Disk, File},
 };
 
@@ -28,6 +28,8 @@ pub struct Shared {
     holds: Mutex<Vec<Weak<AtomicU64>>>,
     pub snapshot_in_work: AtomicBool,
     pub trim_in_work: AtomicBool,
+    /// A snapshot was added, so there may be history to trim.
+    pub trim_due: AtomicBool,
 }
 
 /// A segment and its open file. The file stays open, so a segment that is trimmed can be read to the end by
@@ -44,16 +46,6 @@ pub struct Segment {
 /// Frame starts, about one for each stride, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Index(Vec<(Position, u64)>);
-
-/// Which part of the log a snapshot stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapshotInfo {
-    /// Every block contains the effects of all records up to here; replay starts after it.
-    pub begin: Position,
-    /// No block contains the effect of a record after this one.
-    pub end: Position,
-    pub name: String,
-}
 
 impl Shared {
     pub fn new(
@@ -73,6 +65,7 @@ impl Shared {
             holds: Mutex::default(),
             snapshot_in_work: AtomicBool::new(false),
             trim_in_work: AtomicBool::new(false),
+            trim_due: AtomicBool::new(false),
         }
     }
 
@@ -114,8 +107,8 @@ impl Shared {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn hold(&self, from: Position) -> Hold {
-        let hold = Hold::new(from);
+    pub fn hold(&self, from: Position) -> FileHold {
+        let hold = FileHold::new(from);
         self.holds.lock().unwrap_or_else(PoisonError::into_inner).push(hold.shared());
         hold
     }
@@ -133,6 +126,7 @@ impl Shared {
         snapshots.retain(|other| other.name != info.name);
         snapshots.push(info);
         snapshots.sort_by_key(|snapshot| (snapshot.end, snapshot.begin));
+        self.trim_due.store(true, Ordering::Release);
     }
 }
 

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use super::{
     error::Fault,
     frame::{FORMAT_VERSION, u16_at, u32_at, u64_at},
-    identity::ClusterId,
 };
 use crate::{
-    Position,
+    ClusterId, Position,
     disk::{File, read_exact_at},
 };
 

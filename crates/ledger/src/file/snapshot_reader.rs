@@ -2,10 +2,9 @@
 
 use super::{
     error::{Damage, Error},
-    shared::SnapshotInfo,
     snapshot::{SnapshotFault, Walker},
 };
-use crate::Position;
+use crate::{Position, SnapshotInfo};
 
 pub struct SnapshotReader {
     walker: Walker,

@@ -4,42 +4,24 @@
 //! removes its temporary file and leaves everything else as it was (D5).
 
 use std::{
-    io::ErrorKind,
+    io,
     sync::{Arc, atomic::Ordering},
 };
 
 use super::{
     error::Fault,
     names,
-    shared::{Shared, SnapshotInfo},
+    shared::Shared,
     snapshot::{self, HEADER_BYTES, MAX_BLOCK_BYTES, SnapshotFault, Trailer},
 };
 use crate::{
-    Position,
+    ErrorKind, Position, SnapshotError, SnapshotInfo,
     disk::{File, write_all_at},
 };
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// Synced after this much, so that the appends beside it never wait for one large flush.
 const SYNC_STRIDE_BYTES: u64 = 8 << 20;
-
-/// Why a snapshot was not stored. The ledger is as it was; try again later.
-#[derive(Debug, thiserror::Error)]
-pub enum SnapshotError {
-    #[error("another snapshot is being written")]
-    InWork,
-    #[error("a block of {0} bytes is too large")]
-    BlockTooLarge(usize),
-    /// A snapshot may hold nothing that a crash could still undo.
-    #[error("the snapshot ends at {end}, but only {durable} is durable")]
-    NotDurable { end: Position, durable: Position },
-    #[error("the snapshot begins at {begin}, after its end {end}")]
-    BeginsAfterEnd { begin: Position, end: Position },
-    #[error("the snapshot could not be read back: {0}")]
-    ReadBack(SnapshotFault),
-    #[error(transparent)]
-    Io(#[from] Fault),
-}
 
 pub struct SnapshotWriter {
     shared: Arc<Shared>,
@@ -56,10 +38,10 @@ pub struct SnapshotWriter {
 impl SnapshotWriter {
     pub(super) fn begin(shared: &Arc<Shared>, begin: Position) -> Result<Self, SnapshotError> {
         if shared.snapshot_in_work.swap(true, Ordering::AcqRel) {
-            return Err(SnapshotError::InWork);
+            return Err(SnapshotError::InProgress);
         }
         let created = match shared.disk.remove(names::SNAPSHOT_TEMP) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => shared.disk.create(names::SNAPSHOT_TEMP),
         };
         match created {
@@ -119,9 +101,9 @@ impl SnapshotWriter {
         self.flush()?;
         self.sync()?;
         let read_back = snapshot::verify(self.file.clone(), names::SNAPSHOT_TEMP, self.shared.cluster);
-        if read_back.map_err(SnapshotError::ReadBack)? != trailer {
+        if read_back.map_err(not_read_back)? != trailer {
             let what = "the trailer differs";
-            return Err(SnapshotError::ReadBack(SnapshotFault::Damaged { what, offset: self.written }));
+            return Err(not_read_back(SnapshotFault::Damaged { what, offset: self.written }));
         }
         let name = names::snapshot(self.begin, end);
         let disk = &self.shared.disk;
@@ -156,4 +138,9 @@ impl Drop for SnapshotWriter {
         }
         self.shared.snapshot_in_work.store(false, Ordering::Release);
     }
+}
+
+fn not_read_back(fault: SnapshotFault) -> SnapshotError {
+    let what = format!("the snapshot could not be read back: {fault}");
+    SnapshotError::Storage(crate::Error::new(ErrorKind::Damaged, what))
 }

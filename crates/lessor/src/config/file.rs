@@ -1,5 +1,5 @@
-//! Configuration files of any kind: read as a whole or not at all. Nothing is guessed: an unknown key is an error that
-//! names the nearest known one.
+//! Reads configuration files of servers and workers. Nothing is guessed: an unknown key is an error that names the
+//! nearest known key.
 
 use std::path::Path;
 
@@ -9,23 +9,23 @@ use serde::de::DeserializeOwned;
 
 use super::unknown;
 
-/// Longest file that is read: anything longer is not a configuration.
+/// The longest file that is read: anything longer is not a configuration.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The file is not right; each line says where and why.
+/// The file is not valid; each line says where and why.
 #[derive(Debug, thiserror::Error)]
-#[error("{file} is not right:\n{}", .faults.join("\n"))]
+#[error("{file} is not valid:\n{}", .faults.join("\n"))]
 pub struct Invalid {
     file: String,
     faults: Vec<String>,
 }
 
-/// What a file can say.
+/// The content of a configuration file.
 pub trait Document: Serialize + DeserializeOwned {
-    /// One in which no key is left out, to learn the keys from. An empty table is one whose keys are free.
+    /// A document in which no key is left out, to suggest known keys from.
     fn with_every_key() -> Self;
 
-    /// What no type can say, each naming its key.
+    /// Errors that the types cannot express, one message each, which names its key.
     fn faults(&self) -> Vec<String>;
 }
 
@@ -43,7 +43,7 @@ pub fn text(path: &Path) -> Result<String> {
     }
 }
 
-/// What the types cannot say of a document that came from elsewhere.
+/// Checks a document that was not parsed from a file.
 pub fn check<D: Document>(document: D, from: &str) -> Result<D> {
     match document.faults() {
         faults if faults.is_empty() => Ok(document),
@@ -52,24 +52,20 @@ pub fn check<D: Document>(document: D, from: &str) -> Result<D> {
 }
 
 pub fn parse<D: Document>(text: &str) -> Result<D, Vec<String>> {
-    let tidy = |error: toml::de::Error| vec![error.to_string().trim_end().to_owned()];
-    let unknown = unknown::keys(text, &D::with_every_key()).map_err(tidy)?;
-    if !unknown.is_empty() {
-        return Err(unknown);
-    }
-    let document: D = toml::from_str(text).map_err(tidy)?;
+    let document: D = unknown::parse(text, &D::with_every_key())?;
     match document.faults() {
         faults if faults.is_empty() => Ok(document),
         faults => Err(faults),
     }
 }
 
-/// The fault of a number that must lie within bounds, if it does not.
+/// The error message for a number outside its bounds.
 pub fn within(key: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Option<String> {
     let (low, high) = (range.start(), range.end());
-    let fault = match *high == u64::MAX {
-        true => format!("{key} must be at least {low}, but is {value}"),
-        false => format!("{key} must be between {low} and {high}, but is {value}"),
+    let fault = if *high == u64::MAX {
+        format!("{key} must be at least {low}, but is {value}")
+    } else {
+        format!("{key} must be between {low} and {high}, but is {value}")
     };
     (!range.contains(&value)).then_some(fault)
 }

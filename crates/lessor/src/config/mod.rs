@@ -1,6 +1,6 @@
-//! The configuration file of `lessor serve`: its keys, their defaults, and what is wrong with one.
+//! The configuration file of `lessor serve`: its keys, their defaults and their validation.
 //!
-//! How files are read, whosever they are, is in `file`.
+//! `file` reads the files of servers and of workers.
 
 pub mod file;
 mod unknown;
@@ -23,8 +23,9 @@ use crate::serving::{
 };
 use file::{Document, within};
 
-/// Where remote executions wait.
+/// The queue of remote executions.
 const EXEC_QUEUE: &str = "exec";
+
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Config {
@@ -37,11 +38,11 @@ pub struct Config {
     pub metrics: Metrics,
 }
 
-/// What is shown at /metrics.
+/// The metrics at /metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Metrics {
-    /// Queues with figures of their own, beside that of remote executions. All others are shown as one.
+    /// Queues with their own metrics, besides the queue of remote executions. All other queues are counted as one.
     pub queues: Vec<String>,
 }
 
@@ -50,22 +51,22 @@ pub struct Metrics {
 pub struct Server {
     #[serde(deserialize_with = "address::deserialize")]
     pub address: SocketAddr,
-    /// The workspace of remote executions; empty for the default one.
+    /// The workspace of remote executions; empty for the default workspace.
     pub instance_name: String,
 }
 
-/// Tasks that are sent to where their queue says.
+/// Push dispatch: tasks that are sent to the push target of their queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Push {
-    /// Whether targets may be on loopback and private addresses, on any port, and speak plain HTTP.
+    /// Whether targets may be on loopback and private addresses, on any port, over plain HTTP.
     pub allow_private_targets: bool,
-    /// Where targets call back; where the server listens when it is left out.
+    /// The URL that targets call back; by default the address that the server listens on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
 }
 
-/// The ledger and what it keeps.
+/// The ledger and its retention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Data {
@@ -80,7 +81,7 @@ pub struct Data {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Storage {
-    /// Disk space for content; what was not used for longest makes room.
+    /// Disk space for content; the least recently used content is evicted.
     pub max_mib: u64,
     pub cas: Store,
     pub action_cache: Store,
@@ -96,7 +97,7 @@ impl Default for Storage {
 #[serde(default)]
 pub struct Store {
     pub backend: StoreBackend,
-    /// Below the data directory when it is left out.
+    /// By default a directory in the data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub root_dir: Option<PathBuf>,
 }
@@ -125,13 +126,13 @@ pub enum ExecutionBackend {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Scheduler {
-    /// How long a worker may be silent about an execution.
+    /// How long an execution's lease lives without a heartbeat.
     pub lease_duration_seconds: u64,
-    /// After this much silence a worker gets nothing new until it registers again.
+    /// A worker without a heartbeat for so long gets no new work until it registers again.
     pub heartbeat_timeout_seconds: u64,
-    /// The longest wait of a worker for work.
+    /// The longest long poll of a worker.
     pub long_poll_timeout_seconds: u64,
-    /// Most executions that wait or run.
+    /// The maximum number of executions that wait or run.
     pub max_queue_size: u64,
     /// How long an execution may wait while no registered worker could run it.
     pub worker_grace_seconds: u64,
@@ -202,11 +203,11 @@ impl Config {
         (QueueKey { scope, name: EXEC_QUEUE.into() }, config)
     }
 
-    /// What an operator should know, though nothing is wrong with it.
+    /// Warnings about a valid configuration.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let open = (!self.server.address.ip().is_loopback()).then(|| {
             let address = self.server.address;
-            format!("whoever reaches {address} may submit, lease and cancel: nobody is asked who they are")
+            format!("everyone who can reach {address} can submit, lease and cancel tasks: there is no authentication")
         });
         open.into_iter()
     }
@@ -238,7 +239,7 @@ impl Config {
                 metrics: server::Metrics::new(self.metrics.queues),
                 ..server::Options::default()
             },
-            content: content::Place {
+            content: content::ContentOptions {
                 cas: self.storage.cas.root_dir,
                 action_cache: self.storage.action_cache.root_dir,
                 cache_mib: self.storage.max_mib,
@@ -247,7 +248,7 @@ impl Config {
                     worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
                     ..server::reapi::Settings::default()
                 },
-                ..content::Place::default()
+                ..content::ContentOptions::default()
             },
             worker: false,
         }
@@ -296,20 +297,20 @@ impl Document for Config {
         if self.metrics.queues.len() >= MAX_NAMED_QUEUES {
             faults.push(format!("metrics.queues must name fewer than {MAX_NAMED_QUEUES} queues"));
         }
-        let places = [
+        let directories = [
             ("data.dir", Some(&self.data.dir)),
             ("storage.cas.root_dir", self.storage.cas.root_dir.as_ref()),
             ("storage.action_cache.root_dir", self.storage.action_cache.root_dir.as_ref()),
         ];
         let unnamed =
-            places.into_iter().filter(|(_, path)| path.is_some_and(|path| path.as_os_str().is_empty()));
+            directories.into_iter().filter(|(_, path)| path.is_some_and(|path| path.as_os_str().is_empty()));
         faults.extend(unnamed.map(|(key, _)| format!("{key} is empty; name a directory")));
         let queues = self.metrics.queues.iter();
         faults.extend(queues.filter_map(|queue| {
             server::fault_of_scope_name(queue).map(|what| format!("metrics.queues: {queue:?} {what}"))
         }));
         let (_, config) = self.exec_queue();
-        // What the file cannot say otherwise is said in its own words above.
+        // Errors above name the keys of the file; this check finds what they do not cover.
         let queue_fault = config.check(EXEC_QUEUE).err().filter(|_| faults.is_empty());
         faults.extend(queue_fault.map(|what| format!("execution.scheduler: {what}")));
         faults.extend(

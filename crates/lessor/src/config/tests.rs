@@ -1,4 +1,4 @@
-//! What a configuration file may say, and what is said of one that is not right.
+//! Tests of the server's configuration file: what is accepted, and the messages for what is not.
 
 use super::*;
 

@@ -1,73 +1,88 @@
-//! Keys that nobody reads: a misspelt key must not be taken for a default.
+//! Parses a document and finds the keys that no field reads: a misspelt key must not be taken for a default.
 
-use toml::de::{DeTable, DeValue};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_ignored::Path;
+use toml::de::{DeTable, DeValue, Deserializer};
 use toml::{Table, Value};
 
-/// Below this likeness a suggestion would be a guess.
-const LIKE: f64 = 0.75;
+/// Below this similarity a suggestion would be a guess.
+const MIN_SIMILARITY: f64 = 0.75;
 
-/// A line for each key of the text that is not one of the known, with the nearest that is. A known table that is empty
-/// takes any key.
-pub fn keys(text: &str, known: &impl serde::Serialize) -> Result<Vec<String>, toml::de::Error> {
-    let known = Table::try_from(known).unwrap_or_default();
-    let document = DeTable::parse(text)?;
-    let mut search = Search { text, every: Vec::new(), found: Vec::new() };
-    list(&known, "", &mut search.every);
-    search.look(document.get_ref(), &known, "");
-    Ok(search.found)
+/// Parses a document. Fails with the error of a text that is not such a document, or with one message for each unknown
+/// key. `every_key` is a document with all keys, to suggest the nearest known key from.
+pub fn parse<D: DeserializeOwned>(text: &str, every_key: &impl Serialize) -> Result<D, Vec<String>> {
+    let mut unknown = Vec::new();
+    let parsed = Deserializer::parse(text).and_then(|deserializer| {
+        serde_ignored::deserialize(deserializer, |path| unknown.push(keys_of(&path)))
+    });
+    if unknown.is_empty() {
+        return parsed.map_err(|error| vec![error.to_string().trim_end().to_owned()]);
+    }
+    let known = Table::try_from(every_key).unwrap_or_default();
+    Err(unknown.iter().map(|keys| message(text, keys, &known)).collect())
 }
 
-/// The dotted names of a table's values.
-fn list(table: &Table, path: &str, into: &mut Vec<String>) {
+/// The keys that lead to an ignored value.
+fn keys_of(path: &Path<'_>) -> Vec<String> {
+    match path {
+        Path::Root => Vec::new(),
+        Path::Map { parent, key } => [keys_of(parent), vec![key.clone()]].concat(),
+        Path::Seq { parent, .. }
+        | Path::Some { parent }
+        | Path::NewtypeStruct { parent }
+        | Path::NewtypeVariant { parent } => keys_of(parent),
+    }
+}
+
+fn message(text: &str, keys: &[String], known: &Table) -> String {
+    let line = DeTable::parse(text).ok().and_then(|table| position(table.get_ref(), keys));
+    let line = line.map(|at| format!("line {}: ", text[..at].matches('\n').count() + 1)).unwrap_or_default();
+    format!("{line}unknown key {}{}", keys.join("."), suggestion(keys, known))
+}
+
+/// The byte at which the last of the keys begins.
+fn position(table: &DeTable<'_>, keys: &[String]) -> Option<usize> {
+    let (first, rest) = keys.split_first()?;
+    let (key, value) = table.iter().find(|(key, _)| key.get_ref().as_ref() == first)?;
+    match value.get_ref() {
+        DeValue::Table(inner) if !rest.is_empty() => position(inner, rest),
+        _ => Some(key.span().start),
+    }
+}
+
+fn suggestion(keys: &[String], known: &Table) -> String {
+    let (name, path) = (keys.join("."), keys[..keys.len().saturating_sub(1)].join("."));
+    let siblings = keys[..keys.len().saturating_sub(1)]
+        .iter()
+        .try_fold(known, |table, key| table.get(key).and_then(Value::as_table))
+        .unwrap_or(known);
+    let mut candidates: Vec<String> = siblings.keys().map(|key| join(&path, key)).collect();
+    collect_names(known, "", &mut candidates);
+    let nearest = candidates.into_iter().map(|known| (similarity(&name, &known), known));
+    match nearest.max_by(|one, other| one.0.total_cmp(&other.0)) {
+        Some((similarity, known)) if similarity >= MIN_SIMILARITY => format!("; did you mean {known}?"),
+        _ => {
+            let keys: Vec<&str> = siblings.keys().map(String::as_str).collect();
+            let table = if path.is_empty() { "the top".to_owned() } else { format!("[{path}]") };
+            format!("; known at {table}: {}", keys.join(", "))
+        }
+    }
+}
+
+/// Collects the dotted names of all values of a table.
+fn collect_names(table: &Table, path: &str, names: &mut Vec<String>) {
     for (key, value) in table {
         let name = join(path, key);
         match value {
-            Value::Table(inner) => list(inner, &name, into),
-            _ => into.push(name),
+            Value::Table(inner) => collect_names(inner, &name, names),
+            _ => names.push(name),
         }
     }
 }
 
-struct Search<'a> {
-    text: &'a str,
-    every: Vec<String>,
-    found: Vec<String>,
-}
-
-impl Search<'_> {
-    fn look(&mut self, table: &DeTable<'_>, known: &Table, path: &str) {
-        for (key, value) in table.iter() {
-            let name = join(path, key.get_ref());
-            match (known.get(key.get_ref().as_ref()), value.get_ref()) {
-                (Some(Value::Table(known)), DeValue::Table(inner)) if !known.is_empty() => {
-                    self.look(inner, known, &name);
-                }
-                (Some(_), _) => {}
-                (None, _) => {
-                    let line = self.text[..key.span().start].matches('\n').count() + 1;
-                    self.found
-                        .push(format!("line {line}: unknown key {name}{}", self.hint(&name, known, path)));
-                }
-            }
-        }
-    }
-
-    fn hint(&self, name: &str, siblings: &Table, path: &str) -> String {
-        let here = siblings.keys().map(|key| join(path, key));
-        let near = here.chain(self.every.iter().cloned()).map(|known| (likeness(name, &known), known));
-        match near.max_by(|one, other| one.0.total_cmp(&other.0)) {
-            Some((likeness, known)) if likeness >= LIKE => format!("; did you mean {known}?"),
-            _ => {
-                let keys: Vec<&str> = siblings.keys().map(String::as_str).collect();
-                let place = if path.is_empty() { "the top".to_owned() } else { format!("[{path}]") };
-                format!("; known at {place}: {}", keys.join(", "))
-            }
-        }
-    }
-}
-
-/// How alike two dotted names are; a key that is right but stands in another table is near too.
-fn likeness(name: &str, known: &str) -> f64 {
+/// The similarity of two dotted names. A key that is right but stands in the wrong table is similar too.
+fn similarity(name: &str, known: &str) -> f64 {
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let whole = strsim::normalized_damerau_levenshtein(name, known);
     let ends = strsim::normalized_damerau_levenshtein(&last(name), &last(known));

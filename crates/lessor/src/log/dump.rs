@@ -5,8 +5,8 @@ use std::ops::ControlFlow;
 use anyhow::{Context, Result};
 use authority::{Event, Position, TaskId};
 use clap::builder::PossibleValuesParser;
-use ledger::file::Inspection;
-use ledger::time_travel::{records, state_at};
+use history::time_travel::{records, state_at};
+use ledger::Reader;
 
 use super::fields::Fields;
 use super::filter::{Filter, QueueTasks};
@@ -49,23 +49,23 @@ pub struct Options {
     limit: Option<u64>,
 }
 
-pub fn run(options: &Options, inspection: &Inspection) -> Result<()> {
-    let kept = inspection.first();
-    let from = options.from.map_or(Ok(kept), |moment| moment.first(inspection))?;
-    let to = options.to.map_or(Ok(Position(u64::MAX)), |moment| moment.last(inspection))?;
+pub fn run(options: &Options, reader: &dyn Reader) -> Result<()> {
+    let kept = reader.first()?;
+    let from = options.from.map_or(Ok(kept), |moment| moment.first(reader))?;
+    let to = options.to.map_or(Ok(Position(u64::MAX)), |moment| moment.last(reader))?;
     if from < kept {
         note(format_args!("Records before {kept} are no longer kept."));
     }
     let mut filter = Filter { task: options.task, queue: None, types: names(&options.types) };
     if let Some(name) = &options.queue {
-        filter.queue = Some(queue_tasks(name, inspection));
+        filter.queue = Some(queue_tasks(name, reader)?);
     }
     // To know which tasks are in a queue, all records before must be seen too.
     let start = if filter.queue.is_some() { kept } else { from.max(kept) };
     let mut left = options.limit.unwrap_or(u64::MAX);
     let mut output = Output::new();
     let mut printed = Ok(());
-    records(inspection, start, &mut |position, record| {
+    records(reader, start, &mut |position, record| {
         if position > to || left == 0 {
             return ControlFlow::Break(());
         }
@@ -74,10 +74,8 @@ pub fn run(options: &Options, inspection: &Inspection) -> Result<()> {
         }
         left -= 1;
         printed = print(&mut output, &Fields::of(position, &record));
-        match printed.is_err() || output.is_closed() {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
+        let is_over = printed.is_err() || output.is_closed();
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     printed
 }
@@ -93,12 +91,12 @@ fn names(types: &[String]) -> Vec<String> {
 }
 
 /// Tasks whose creation is trimmed are known from the oldest snapshot that can be used.
-fn queue_tasks(name: &str, inspection: &Inspection) -> QueueTasks {
+fn queue_tasks(name: &str, reader: &dyn Reader) -> Result<QueueTasks> {
     let mut tasks = QueueTasks::new(name);
-    if inspection.first() == Position(1) {
-        return tasks;
+    if reader.first()? == Position(1) {
+        return Ok(tasks);
     }
-    let oldest = inspection.snapshots().find_map(|info| state_at(inspection, info.end).ok());
+    let oldest = reader.snapshots()?.iter().find_map(|info| state_at(reader, info.end).ok());
     match oldest {
         Some(state) => {
             let in_slots = (0..state.slots()).filter_map(|slot| state.in_slot(slot));
@@ -106,5 +104,5 @@ fn queue_tasks(name: &str, inspection: &Inspection) -> QueueTasks {
         }
         None => note("Tasks that were created before the log begins are missing: no snapshot can be read."),
     }
-    tasks
+    Ok(tasks)
 }

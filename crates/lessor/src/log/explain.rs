@@ -4,11 +4,10 @@ use std::ops::ControlFlow;
 
 use anyhow::{Result, bail};
 use authority::TaskId;
+use history::explain::{Step, StepKind, Timeline, concerns, explain};
+use history::time_travel::records;
 use jiff::Timestamp;
-use ledger::HistoryRecord;
-use ledger::explain::{Step, StepKind, Timeline, concerns, explain};
-use ledger::file::Inspection;
-use ledger::time_travel::records;
+use ledger::{HistoryRecord, Reader};
 use serde_json::Value;
 
 use super::fields::{self, Fields};
@@ -30,9 +29,10 @@ pub struct Options {
     task: TaskId,
 }
 
-pub fn run(options: &Options, inspection: &Inspection, json: bool) -> Result<()> {
+pub fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
     let mut past = Vec::new();
-    records(inspection, inspection.first(), &mut |position, record| {
+    let first = reader.first()?;
+    records(reader, first, &mut |position, record| {
         if concerns(options.task, &record.event) {
             past.push(HistoryRecord { position, at: record.at, event: record.event });
         }
@@ -40,7 +40,7 @@ pub fn run(options: &Options, inspection: &Inspection, json: bool) -> Result<()>
     })?;
     let timeline = explain(options.task, &past);
     if timeline.steps.is_empty() {
-        bail!("no record is about task {}; the log begins at position {}", options.task, inspection.first());
+        bail!("no record is about task {}; the log begins at position {}", options.task, first);
     }
     let mut output = Output::new();
     if json {
@@ -56,11 +56,11 @@ fn in_words(timeline: &Timeline, now: Timestamp) -> String {
     let mut head = Record::new("task", &timeline.task.to_string());
     head.optional("queue", timeline.queue.as_ref().map(|queue| queue.name.to_string()));
     if let Some(now) = timeline.state {
-        head.cell("state", state::cell(server::shown::state(now)));
+        head.cell("state", state::cell(server::to_wire::state(now)));
     }
     let mut table = Table::new(&["POSITION", "TIME", "", "WHAT HAPPENED"]);
     for step in &timeline.steps {
-        let at = server::shown::time(step.at);
+        let at = server::to_wire::time(step.at);
         table.row([
             Cell::number(step.position),
             Cell::text(format!("{at:.3}")),
@@ -77,7 +77,7 @@ fn as_fields(timeline: &Timeline) -> Fields {
     if let Some(queue) = &timeline.queue {
         out.queue(queue);
     }
-    out.put("state", timeline.state.map(|state| server::shown::state(state).name()));
+    out.put("state", timeline.state.map(|state| server::to_wire::state(state).name()));
     out.put("purged", timeline.is_purged);
     out.put("truncated", timeline.is_truncated);
     out.put("attempts", timeline.attempts);

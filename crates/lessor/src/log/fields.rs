@@ -49,7 +49,7 @@ impl Fields {
                 FieldValue::Categories(list) => {
                     self.put(name, list.iter().map(|category| category.name()).collect::<Vec<_>>());
                 }
-                FieldValue::Push(target) => self.put(name, server::shown::push_target(target)),
+                FieldValue::Push(target) => self.put(name, server::to_wire::push_target(target)),
                 FieldValue::Config(config) => {
                     let mut settings = Fields::default();
                     settings.extend(config.fields());
@@ -67,7 +67,7 @@ impl Fields {
     }
 
     pub fn time(&mut self, name: &'static str, time: Option<Time>) {
-        self.put(name, time.map(server::shown::time));
+        self.put(name, time.map(server::to_wire::time));
     }
 
     /// Leaves out what is not set.
@@ -81,7 +81,7 @@ impl Fields {
 
     /// Content as it was sent; a null is kept.
     fn raw(&mut self, name: &'static str, bytes: &[u8]) {
-        self.0.push((name, server::shown::json(bytes)));
+        self.0.push((name, server::to_wire::json(bytes)));
     }
 }
 

@@ -15,9 +15,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use authority::TaskId;
-use ledger::RecoveryError;
-use ledger::file::{Error, Inspection};
-use ledger::time_travel::TimeTravelError;
+use history::time_travel::TimeTravelError;
+use ledger::file::{self, Inspection};
+use ledger::{Error, RecoveryError};
 
 use crate::data_dir::LEDGER;
 
@@ -65,10 +65,11 @@ enum Command {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let inspection = open(&options.data)?;
     let done = |result: Result<()>| {
-        result.map(|()| ExitCode::SUCCESS).map_err(|error| match is_refusal(&error) {
-            true => error
-                .context("the ledger cannot be read through; `lessor log verify` names all that is wrong"),
-            false => error,
+        result.map(|()| ExitCode::SUCCESS).map_err(|error| {
+            if !is_refusal(&error) {
+                return error;
+            }
+            error.context("the ledger cannot be read through; `lessor log verify` names all that is wrong")
         })
     };
     match &options.command {
@@ -84,7 +85,7 @@ fn open(data: &Path) -> Result<Inspection> {
     let inner = data.join(LEDGER);
     let directory = if inner.is_dir() { &inner } else { data };
     match Inspection::open_dir(directory) {
-        Err(Error::NotInitialised) => Err(Error::NotInitialised).context(format!(
+        Err(error @ file::Error::NotInitialised) => Err(error).context(format!(
             "{} holds no ledger; name the server's data directory with --data",
             data.display()
         )),
@@ -95,12 +96,13 @@ fn open(data: &Path) -> Result<Inspection> {
 /// Whether the directory cannot be read as a ledger, rather than that it gives no answer.
 pub fn is_refusal(error: &anyhow::Error) -> bool {
     error.is::<Error>()
+        || error.is::<file::Error>()
         || error.is::<RecoveryError>()
         || matches!(error.downcast_ref(), Some(TimeTravelError::Recovery(_)))
 }
 
 /// A task's id on the command line.
 fn parse_task(text: &str) -> Result<TaskId, String> {
-    server::shown::parse_task_id(text)
+    server::parse_task_id(text)
         .ok_or_else(|| "a task's id looks like 019a8a3c-5b1e-7000-8000-0000000000aa".to_owned())
 }

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use authority::{Position, Time};
+use history::time_travel::first_at_or_after;
 use jiff::Timestamp;
-use ledger::file::Inspection;
-use ledger::time_travel::first_at_or_after;
+use ledger::Reader;
 
 use crate::client::duration::parse_ms;
 
@@ -39,19 +39,19 @@ fn parse_at(text: &str, now: Timestamp) -> Result<Moment, String> {
 
 impl Moment {
     /// The first position that is not before this moment.
-    pub fn first(self, inspection: &Inspection) -> Result<Position> {
+    pub fn first(self, reader: &dyn Reader) -> Result<Position> {
         match self {
             Moment::Position(position) => Ok(position),
-            Moment::Time(time) => Ok(first_at_or_after(inspection, time)?),
+            Moment::Time(time) => Ok(first_at_or_after(reader, time)?),
         }
     }
 
     /// The last position that is not after this moment; 0 when none is.
-    pub fn last(self, inspection: &Inspection) -> Result<Position> {
+    pub fn last(self, reader: &dyn Reader) -> Result<Position> {
         match self {
             Moment::Position(position) => Ok(position),
             Moment::Time(time) => {
-                let after = first_at_or_after(inspection, time.plus_ms(1))?;
+                let after = first_at_or_after(reader, time.plus_ms(1))?;
                 Ok(Position(after.0.saturating_sub(1)))
             }
         }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use anyhow::{Result, anyhow};
 use authority::{QueueView, Scope, State, TaskId};
 use coordinator::TaskDetail;
+use history::time_travel::{last, state_at};
 use jiff::Timestamp;
-use ledger::file::Inspection;
-use ledger::time_travel::{last, state_at};
+use ledger::Reader;
 use serde_json::{Value, json};
 
 use super::moment::{self, Moment};
@@ -38,12 +38,12 @@ pub struct Options {
     task: Option<TaskId>,
 }
 
-pub fn run(options: &Options, inspection: &Inspection, json: bool) -> Result<()> {
+pub fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
     let position = match options.at {
-        Some(moment) => moment.last(inspection)?,
-        None => last(inspection)?,
+        Some(moment) => moment.last(reader)?,
+        None => last(reader)?,
     };
-    let mut state = state_at(inspection, position)?;
+    let mut state = state_at(reader, position)?;
     if let Some(Moment::Time(time)) = options.at {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         state.advance(time.min(authority::Time(now)));
@@ -69,8 +69,7 @@ pub fn run(options: &Options, inspection: &Inspection, json: bool) -> Result<()>
 
 fn task(state: &State, id: TaskId) -> Option<wire::Task> {
     let view = state.view(id)?;
-    let default_attempts = state.queue_view(&view.queue)?.settings.max_attempts;
-    Some(server::shown::task(TaskDetail { view, progress: None }, default_attempts))
+    Some(server::to_wire::task(TaskDetail { view, progress: None }))
 }
 
 /// The queues of all tenants.
@@ -82,7 +81,7 @@ fn queues(state: &State) -> Vec<QueueView> {
 }
 
 fn at(state: &State) -> Option<Timestamp> {
-    (state.position().0 > 0).then(|| server::shown::time(state.time()))
+    (state.position().0 > 0).then(|| server::to_wire::time(state.time()))
 }
 
 fn as_json(state: &State) -> Value {

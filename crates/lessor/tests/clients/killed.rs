@@ -62,10 +62,8 @@ fn survives(
         assert_eq!(arrival.gate, kill, "an action runs a second time although its lease lives");
         let killed = Instant::now();
         server.kill();
-        let (at_once, later) = match (kill % 2 == 0) == end_while_down {
-            true => (Some(arrival), None),
-            false => (None, Some(arrival)),
-        };
+        let (at_once, later) =
+            if (kill % 2 == 0) == end_while_down { (Some(arrival), None) } else { (None, Some(arrival)) };
         at_once.into_iter().for_each(|arrival| arrival.let_through());
         server = server.start_again(|dir| coordinator(dir, &address));
         let down = killed.elapsed();

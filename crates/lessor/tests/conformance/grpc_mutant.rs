@@ -171,9 +171,10 @@ impl WorkerScheduler for Mutant {
         &self,
         request: Request<UnregisterWorkerRequest>,
     ) -> Result<Response<UnregisterWorkerResponse>, Status> {
-        match self.is(Fault::NoLeaving) {
-            true => Err(Status::unimplemented("no")),
-            false => self.real.clone().unregister_worker(request).await,
+        if self.is(Fault::NoLeaving) {
+            Err(Status::unimplemented("no"))
+        } else {
+            self.real.clone().unregister_worker(request).await
         }
     }
 

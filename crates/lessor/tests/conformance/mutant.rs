@@ -98,10 +98,8 @@ impl Proxy {
         headers.remove(header::HOST);
         headers.remove(header::CONTENT_LENGTH);
         let url = format!("{}{}", self.server, uri.path_and_query().unwrap());
-        let body = match call.method == Method::PUT {
-            true => Bytes::from(self.configuration(call).to_string()),
-            false => body,
-        };
+        let body =
+            if call.method == Method::PUT { Bytes::from(self.configuration(call).to_string()) } else { body };
         let request = self.http.request(call.method.clone(), url).headers(headers).body(body);
         let answer = request.send().await.unwrap();
         let kind = answer.headers().get(header::CONTENT_TYPE).cloned();

@@ -6,7 +6,6 @@ use authority::command::Verdict;
 use authority::{Answer, Command, Event, Outcome, Position};
 use chaos::rpc::{self, Rpc};
 use chaos::{Answer as Told, Call, Contract, Exchange, Plan, Recording, Testimony};
-use coordinator::{Reply, Request};
 use serde_json::{Value, json};
 use wire::grpc;
 
@@ -118,11 +117,10 @@ fn change_a_fencing_token(testimony: &mut Testimony, contract: Contract) {
 
 /// The lease of a completion that was told to be accepted.
 fn accepted(exchange: &Exchange) -> Option<Position> {
-    match (&exchange.request, exchange.reply.as_ref()?) {
-        (
-            Request::Decide(Command::ReportCompletion(report)),
-            Reply::Answer(Answer::Reported(Verdict::Committed(Outcome::Completed))),
-        ) => Some(report.lease.fencing_token),
+    match (exchange.request.command()?, exchange.reply.as_ref()?.answer()?) {
+        (Command::ReportCompletion(report), Answer::Reported(Verdict::Committed(Outcome::Completed))) => {
+            Some(report.lease.fencing_token)
+        }
         _ => None,
     }
 }

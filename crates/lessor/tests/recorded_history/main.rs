@@ -6,7 +6,7 @@ mod contracts;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use authority::command::{ExtendAnswer, SubmitAnswer, Verdict};
+use authority::command::{ExtendAnswer, Grant, SubmitAnswer, SubmitTask, Verdict};
 use authority::{Answer, Command, Event, Outcome, Position, TaskId};
 use chaos::{Exchange, Plan, Recording};
 use coordinator::{Reply, Request};
@@ -35,7 +35,14 @@ fn assert_refused(lie: impl FnOnce(&mut Recording), why: &str) {
 
 fn answer(exchange: &mut Exchange) -> Option<&mut Answer> {
     match exchange.reply.as_mut()? {
-        Reply::Answer(answer) => Some(answer),
+        Reply::Decided(answers) => answers.first_mut(),
+        _ => None,
+    }
+}
+
+fn grants(exchange: &mut Exchange) -> Option<&mut Vec<Grant>> {
+    match exchange.reply.as_mut()? {
+        Reply::Leased(grants) => Some(grants),
         _ => None,
     }
 }
@@ -48,8 +55,8 @@ fn retell(recording: &mut Recording, other: impl Fn(&Answer) -> Option<Answer>) 
 }
 
 fn created(exchange: &Exchange) -> Option<TaskId> {
-    match exchange.reply.as_ref()? {
-        Reply::Answer(Answer::Submitted(SubmitAnswer::Created(id))) => Some(*id),
+    match exchange.reply.as_ref()?.answer()? {
+        Answer::Submitted(SubmitAnswer::Created(id)) => Some(*id),
         _ => None,
     }
 }
@@ -122,9 +129,10 @@ fn a_second_commit_of_a_task_is_refused() {
 fn an_answer_without_a_record_is_refused() {
     let unheard_of = |it: &mut Recording| {
         let exchange = it.exchanges.iter_mut().find(|it| created(it).is_some()).expect("a task was created");
-        let Request::Decide(Command::SubmitTask(task)) = &mut exchange.request else { unreachable!() };
-        task.id = TaskId(7);
-        exchange.reply = Some(Reply::Answer(Answer::Submitted(SubmitAnswer::Created(task.id))));
+        let Some(Command::SubmitTask(task)) = exchange.request.command() else { unreachable!() };
+        let task = SubmitTask { id: TaskId(7), ..(**task).clone() };
+        exchange.reply = Some(Reply::decided(Answer::Submitted(SubmitAnswer::Created(task.id))));
+        exchange.request = Request::decide(Command::SubmitTask(Box::new(task)));
     };
     // Its real record has lost its cause at the same time; either is refused.
     let message = refused(unheard_of);
@@ -192,14 +200,8 @@ fn a_lease_that_was_told_to_last_longer_expired_too_early() {
         let told: Vec<Position> = it
             .exchanges
             .iter_mut()
-            .filter_map(answer)
-            .filter_map(|answer| match answer {
-                Answer::Leased(grants) => {
-                    Some(grants.iter().map(|grant| grant.fencing_token).collect::<Vec<_>>())
-                }
-                _ => None,
-            })
-            .flatten()
+            .filter_map(grants)
+            .flat_map(|grants| grants.iter().map(|grant| grant.fencing_token).collect::<Vec<_>>())
             .collect();
         let expired = it.records.iter().find_map(|record| match &record.event {
             Event::LeaseExpired(event)
@@ -214,8 +216,7 @@ fn a_lease_that_was_told_to_last_longer_expired_too_early() {
             unreachable!()
         };
         granted.expires_at = granted.expires_at.plus_ms(HOUR_MS);
-        for grants in it.exchanges.iter_mut().filter_map(answer) {
-            let Answer::Leased(grants) = grants else { continue };
+        for grants in it.exchanges.iter_mut().filter_map(grants) {
             for grant in grants.iter_mut().filter(|grant| grant.fencing_token == lease) {
                 grant.expires_at = grant.expires_at.plus_ms(HOUR_MS);
             }

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sdk::{Task, TaskState, Worker};
 use serde_json::json;
 
-use crate::stage::{QUEUE, Stage, Working};
+use crate::fixture::{Fixture, QUEUE, Working};
 
 /// Its presence makes the test below a worker; its value is the grace.
 const GRACE_MS: &str = "SDK_TEST_WORKER_GRACE_MS";
@@ -40,11 +40,11 @@ struct Process {
 
 impl Process {
     /// A worker that has begun with a task.
-    fn start(stage: &Stage, grace_ms: u64) -> Process {
+    fn start(fixture: &Fixture, grace_ms: u64) -> Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "drain::a_worker_process", "--nocapture"])
             .env(GRACE_MS, grace_ms.to_string())
-            .env("LESSOR_URL", stage.server.url())
+            .env("LESSOR_URL", fixture.server.url())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -83,47 +83,47 @@ impl Drop for Process {
 
 #[tokio::test]
 async fn a_signal_lets_running_handlers_end_and_takes_no_more() {
-    let stage = Stage::start();
-    let (running, waiting) = (stage.submit(json!(1)).await, stage.submit(json!(2)).await);
-    let mut process = Process::start(&stage, 3_600_000);
+    let fixture = Fixture::start();
+    let (running, waiting) = (fixture.submit(json!(1)).await, fixture.submit(json!(2)).await);
+    let mut process = Process::start(&fixture, 3_600_000);
     process.send(Signal::TERM);
     process.until("stops");
     process.child.stdin.take().unwrap().write_all(b"done\n").unwrap();
     process.ends_well();
-    assert_eq!(stage.result(&running).await, "done");
-    let task = stage.client.get(&waiting).await.unwrap();
+    assert_eq!(fixture.result(&running).await, "done");
+    let task = fixture.client.get(&waiting).await.unwrap();
     assert_eq!((task.state, task.attempt), (TaskState::Waiting, 0));
 }
 
 #[tokio::test]
 async fn what_outlasts_the_grace_is_given_back_at_no_cost() {
-    let stage = Stage::start();
-    let id = stage.submit(json!(null)).await;
-    let process = Process::start(&stage, 1);
+    let fixture = Fixture::start();
+    let id = fixture.submit(json!(null)).await;
+    let process = Process::start(&fixture, 1);
     process.send(Signal::INT);
     process.ends_well();
-    assert_eq!(stage.kinds(&id).await, ["TaskCreated", "LeaseGranted", "LeaseReleased"]);
+    assert_eq!(fixture.kinds(&id).await, ["TaskCreated", "LeaseGranted", "LeaseReleased"]);
 }
 
 #[tokio::test]
 async fn a_second_signal_ends_the_grace() {
-    let stage = Stage::start();
-    let id = stage.submit(json!(null)).await;
-    let mut process = Process::start(&stage, 3_600_000);
+    let fixture = Fixture::start();
+    let id = fixture.submit(json!(null)).await;
+    let mut process = Process::start(&fixture, 3_600_000);
     process.send(Signal::INT);
     process.until("stops");
     process.send(Signal::TERM);
     process.ends_well();
-    assert_eq!(stage.kinds(&id).await, ["TaskCreated", "LeaseGranted", "LeaseReleased"]);
+    assert_eq!(fixture.kinds(&id).await, ["TaskCreated", "LeaseGranted", "LeaseReleased"]);
 }
 
 #[tokio::test]
 async fn an_idle_worker_stops_at_once_and_asks_what_its_poll_was_granted() {
-    let stage = Stage::start();
-    let proxy = stage.witness().await;
-    let worker = stage.worker().url(&proxy.url).wait(Duration::from_secs(60));
+    let fixture = Fixture::start();
+    let proxy = fixture.witness().await;
+    let worker = fixture.worker().url(&proxy.url).wait(Duration::from_secs(60));
     let working = Working::start(worker.handler(QUEUE, |_| async { Ok(()) }));
-    stage.until_it_polls().await;
+    fixture.until_it_polls().await;
     working.end().await;
     let polls: Vec<_> = proxy.exchanges().iter().map(|exchange| exchange.request.json()).collect();
     assert_eq!(polls.len(), 2, "{polls:?}");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sdk::{Category, Failure, Submit, Task, TaskState};
 use serde_json::{Value, json};
 
-use crate::stage::{End, Ended, QUEUE, Stage, Working};
+use crate::fixture::{End, Ended, Fixture, QUEUE, Working};
 use crate::support::proxy::{Action, Exchange, Request};
 
 /// Short enough to be outlived, long enough for a busy machine not to lose it by accident.
@@ -31,9 +31,12 @@ fn bodies(exchanges: &[Exchange], call: &str) -> Vec<Vec<u8>> {
 /// Does this to the first requests of one kind and lets all others pass.
 fn first(count: usize, call: &'static str, action: Action) -> impl Fn(&Request, usize) -> Action {
     let seen = AtomicUsize::new(0);
-    move |request, _| match request.call() == call && seen.fetch_add(1, Ordering::SeqCst) < count {
-        true => action.clone(),
-        false => Action::Pass,
+    move |request, _| {
+        if request.call() == call && seen.fetch_add(1, Ordering::SeqCst) < count {
+            action.clone()
+        } else {
+            Action::Pass
+        }
     }
 }
 
@@ -80,41 +83,41 @@ async fn payload_back(task: Task) -> Result<Value, Failure> {
 
 #[tokio::test]
 async fn s0_3_a_worker_leases_runs_reports_and_obeys() {
-    let stage = Stage::start();
-    let id = stage.submit(json!({"n": 20})).await;
-    let working = Working::start(stage.worker().handler(QUEUE, |task: Task| async move {
+    let fixture = Fixture::start();
+    let id = fixture.submit(json!({"n": 20})).await;
+    let working = Working::start(fixture.worker().handler(QUEUE, |task: Task| async move {
         let payload: Value = task.payload()?;
         Ok(payload["n"].as_u64().ok_or_else(|| Failure::data_quality("n"))? + 1)
     }));
-    assert_eq!(stage.result(&id).await, 21);
-    assert_eq!(stage.ended.verdicts(1).await, ["COMMITTED"]);
+    assert_eq!(fixture.result(&id).await, 21);
+    assert_eq!(fixture.ended.verdicts(1).await, ["COMMITTED"]);
     working.end().await;
 }
 
 #[tokio::test]
 async fn s0_8_after_committed_nothing_more_is_said_and_the_place_is_free() {
-    let stage = Stage::start();
-    let ids = [stage.submit(json!(1)).await, stage.submit(json!(2)).await];
-    let proxy = stage.witness().await;
-    let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, payload_back));
-    let ends = stage.ended.wait(2).await;
+    let fixture = Fixture::start();
+    let ids = [fixture.submit(json!(1)).await, fixture.submit(json!(2)).await];
+    let proxy = fixture.witness().await;
+    let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, payload_back));
+    let ends = fixture.ended.wait(2).await;
     working.end().await;
     for end in ends {
         assert_eq!(end.verdict, "COMMITTED");
         assert_eq!(calls(&proxy.of_lease(end.task.lease_id())), ["complete"]);
     }
     for id in ids {
-        assert_eq!(stage.client.get(&id).await.unwrap().attempt, 1);
+        assert_eq!(fixture.client.get(&id).await.unwrap().attempt, 1);
     }
 }
 
 #[tokio::test]
 async fn s0_13_after_cancelled_all_is_dropped_and_nothing_repeated() {
-    let stage = Stage::start();
-    let id = stage.submit(json!(null)).await;
-    let proxy = stage.witness().await;
-    let back = stage.behind_its_back();
-    let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
+    let fixture = Fixture::start();
+    let id = fixture.submit(json!(null)).await;
+    let proxy = fixture.witness().await;
+    let back = fixture.behind_its_back();
+    let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
         let back = back.clone();
         async move {
             if task.attempt() == 1 {
@@ -123,34 +126,34 @@ async fn s0_13_after_cancelled_all_is_dropped_and_nothing_repeated() {
             Ok(format!("of attempt {}", task.attempt()))
         }
     }));
-    let ends = stage.ended.wait(2).await;
+    let ends = fixture.ended.wait(2).await;
     working.end().await;
     assert_eq!((ends[0].verdict, ends[1].verdict), ("CANCELLED", "COMMITTED"));
     let lost = &ends[0].task;
     assert!(lost.is_cancelled() && lost.is_lease_lost());
     assert_eq!(calls(&proxy.of_lease(lost.lease_id())), ["complete"]);
-    assert_eq!(stage.result(&id).await, "of attempt 2");
+    assert_eq!(fixture.result(&id).await, "of attempt 2");
 }
 
 #[tokio::test]
 async fn s0_15_rejected_is_logged_surfaced_and_not_repeated() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let log = Log::of_this_process();
-    let id = stage.submit(json!(null)).await;
-    let proxy = stage.witness().await;
-    let back = stage.behind_its_back();
-    let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
+    let id = fixture.submit(json!(null)).await;
+    let proxy = fixture.witness().await;
+    let back = fixture.behind_its_back();
+    let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
         let back = back.clone();
         async move {
             back.say(&task, "complete", json!({"workerId": "w", "result": "another story"})).await;
             Ok("this story")
         }
     }));
-    let End { verdict, code, .. } = stage.ended.wait(1).await.remove(0);
+    let End { verdict, code, .. } = fixture.ended.wait(1).await.remove(0);
     working.end().await;
     assert_eq!((verdict, code.as_deref()), ("REJECTED", Some("conflicting_report")));
     assert_eq!(reports(&proxy.exchanges()), ["complete"]);
-    assert_eq!(stage.result(&id).await, "another story");
+    assert_eq!(fixture.result(&id).await, "another story");
     let lines = log.lines();
     let line = lines.iter().find(|line| line["span"]["id"] == id && line["level"] == "ERROR").unwrap();
     assert!(line["fields"]["message"].as_str().unwrap().starts_with("rejected"), "{line}");
@@ -159,12 +162,12 @@ async fn s0_15_rejected_is_logged_surfaced_and_not_repeated() {
 
 #[tokio::test]
 async fn s0_16_a_handler_that_ignores_a_lost_lease_has_its_result_discarded() {
-    let stage = Stage::start();
-    stage.configure(json!({"heartbeatIntervalMs": INTERVAL_MS})).await;
-    stage.submit(json!(null)).await;
-    let proxy = stage.witness().await;
-    let back = stage.behind_its_back();
-    let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
+    let fixture = Fixture::start();
+    fixture.configure(json!({"heartbeatIntervalMs": INTERVAL_MS})).await;
+    fixture.submit(json!(null)).await;
+    let proxy = fixture.witness().await;
+    let back = fixture.behind_its_back();
+    let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
         let back = back.clone();
         async move {
             if task.attempt() == 1 {
@@ -178,7 +181,7 @@ async fn s0_16_a_handler_that_ignores_a_lost_lease_has_its_result_discarded() {
             Ok("ignored")
         }
     }));
-    let ends = stage.ended.wait(2).await;
+    let ends = fixture.ended.wait(2).await;
     working.end().await;
     assert_eq!((ends[0].verdict, ends[1].verdict), ("LOST", "COMMITTED"));
     assert_eq!(reports(&proxy.of_lease(ends[0].task.lease_id())), [""; 0]);
@@ -186,18 +189,20 @@ async fn s0_16_a_handler_that_ignores_a_lost_lease_has_its_result_discarded() {
 
 #[tokio::test]
 async fn s0_16_when_its_own_clock_runs_out_a_worker_stops_unasked() {
-    let stage = Stage::start();
-    stage.configure(json!({"leaseMs": SHORT_LEASE_MS})).await;
-    let id = stage.submit(json!(null)).await;
+    let fixture = Fixture::start();
+    fixture.configure(json!({"leaseMs": SHORT_LEASE_MS})).await;
+    let id = fixture.submit(json!(null)).await;
     let is_cut_off = Arc::new(AtomicBool::new(true));
     let seen = is_cut_off.clone();
-    let rule = move |request: &Request, _| match request.call() == "heartbeat" && seen.load(Ordering::SeqCst)
-    {
-        true => Action::Refuse,
-        false => Action::Pass,
+    let rule = move |request: &Request, _| {
+        if request.call() == "heartbeat" && seen.load(Ordering::SeqCst) {
+            Action::Refuse
+        } else {
+            Action::Pass
+        }
     };
-    let proxy = stage.proxy(rule).await;
-    let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
+    let proxy = fixture.proxy(rule).await;
+    let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
         let is_cut_off = is_cut_off.clone();
         async move {
             if task.attempt() == 1 {
@@ -207,22 +212,22 @@ async fn s0_16_when_its_own_clock_runs_out_a_worker_stops_unasked() {
             Ok("late")
         }
     }));
-    let ends = stage.ended.wait(2).await;
+    let ends = fixture.ended.wait(2).await;
     working.end().await;
     assert_eq!((ends[0].verdict, ends[1].verdict), ("LOST", "COMMITTED"));
     assert_eq!(reports(&proxy.of_lease(ends[0].task.lease_id())), [""; 0]);
     let kinds = ["TaskCreated", "LeaseGranted", "LeaseExpired", "LeaseGranted", "TaskCompleted"];
-    assert_eq!(stage.kinds(&id).await, kinds);
+    assert_eq!(fixture.kinds(&id).await, kinds);
 }
 
 #[tokio::test]
 async fn s0_17_heartbeats_are_sent_while_executing_and_at_no_other_time() {
-    let stage = Stage::start();
-    stage.configure(json!({"leaseMs": SHORT_LEASE_MS, "heartbeatIntervalMs": INTERVAL_MS})).await;
-    let proxy = stage.witness().await;
+    let fixture = Fixture::start();
+    fixture.configure(json!({"leaseMs": SHORT_LEASE_MS, "heartbeatIntervalMs": INTERVAL_MS})).await;
+    let proxy = fixture.witness().await;
     let beats = (2 * SHORT_LEASE_MS / INTERVAL_MS) as usize;
     let seen = proxy.clone();
-    let worker = stage.worker().url(&proxy.url).wait(Duration::from_millis(5 * INTERVAL_MS));
+    let worker = fixture.worker().url(&proxy.url).wait(Duration::from_millis(5 * INTERVAL_MS));
     let working = Working::start(worker.handler(QUEUE, move |task: Task| {
         let seen = seen.clone();
         async move {
@@ -230,10 +235,10 @@ async fn s0_17_heartbeats_are_sent_while_executing_and_at_no_other_time() {
             Ok(task.attempt())
         }
     }));
-    let id = stage.submit(json!(null)).await;
+    let id = fixture.submit(json!(null)).await;
     // The lease would have run out meanwhile.
-    assert_eq!(stage.result(&id).await, 1);
-    stage.ended.wait(1).await;
+    assert_eq!(fixture.result(&id).await, 1);
+    fixture.ended.wait(1).await;
     // A poll begins, waits its time and ends: longer than a heartbeat interval, and none is sent.
     let polls = proxy.count("leases");
     proxy.until("leases", polls + 2).await;
@@ -246,52 +251,52 @@ async fn s0_17_heartbeats_are_sent_while_executing_and_at_no_other_time() {
 
 #[tokio::test]
 async fn s0_21_a_heartbeat_that_fails_decides_nothing() {
-    let stage = Stage::start();
-    stage.configure(json!({"heartbeatIntervalMs": INTERVAL_MS})).await;
+    let fixture = Fixture::start();
+    fixture.configure(json!({"heartbeatIntervalMs": INTERVAL_MS})).await;
     let foreign = [(404, "<html>"), (200, "<html>"), (200, "[]")];
     let foreign = foreign.map(|(status, body)| Action::Answer(status, "x: y", body.to_owned()));
     for action in [Action::Lose, Action::Refuse, answer(503)].into_iter().chain(foreign) {
-        let id = stage.submit(json!(null)).await;
-        let proxy = stage.proxy(first(2, "heartbeat", action.clone())).await;
+        let id = fixture.submit(json!(null)).await;
+        let proxy = fixture.proxy(first(2, "heartbeat", action.clone())).await;
         let seen = proxy.clone();
-        let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
+        let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
             let seen = seen.clone();
             async move {
                 seen.until("heartbeat", 3).await;
                 Ok(task.is_cancelled())
             }
         }));
-        assert_eq!(stage.result(&id).await, false, "{action:?}");
+        assert_eq!(fixture.result(&id).await, false, "{action:?}");
         working.end().await;
     }
 }
 
 #[tokio::test]
 async fn s0_22_a_report_that_got_lost_on_the_way_is_sent_again() {
-    let mut stage = Stage::start();
+    let mut fixture = Fixture::start();
     let undecided = [408, 429, 500, 502, 503, 504].map(answer);
     for action in [Action::Lose, Action::Refuse].into_iter().chain(undecided) {
-        stage.ended = Ended::default();
-        let id = stage.submit(json!(null)).await;
-        let proxy = stage.proxy(first(2, "complete", action.clone())).await;
-        let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, payload_back));
-        assert_eq!(stage.ended.verdicts(1).await, ["COMMITTED"], "{action:?}");
+        fixture.ended = Ended::default();
+        let id = fixture.submit(json!(null)).await;
+        let proxy = fixture.proxy(first(2, "complete", action.clone())).await;
+        let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, payload_back));
+        assert_eq!(fixture.ended.verdicts(1).await, ["COMMITTED"], "{action:?}");
         working.end().await;
         let reports = bodies(&proxy.exchanges(), "complete");
         assert_eq!(reports.len(), 3, "{action:?}");
         assert!(reports.iter().all(|report| *report == reports[0]), "S0-23: the same words each time");
-        assert_eq!(stage.kinds(&id).await, ["TaskCreated", "LeaseGranted", "TaskCompleted"]);
+        assert_eq!(fixture.kinds(&id).await, ["TaskCreated", "LeaseGranted", "TaskCompleted"]);
     }
 }
 
 #[tokio::test]
 async fn s0_22_a_poll_whose_answer_got_lost_gets_the_same_lease() {
-    let stage = Stage::start();
-    let id = stage.submit(json!(null)).await;
-    let proxy = stage.proxy(first(1, "leases", Action::Lose)).await;
+    let fixture = Fixture::start();
+    let id = fixture.submit(json!(null)).await;
+    let proxy = fixture.proxy(first(1, "leases", Action::Lose)).await;
     let handler = |task: Task| async move { Ok(task.attempt()) };
-    let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, handler));
-    assert_eq!(stage.result(&id).await, 1);
+    let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, handler));
+    assert_eq!(fixture.result(&id).await, 1);
     working.end().await;
     let polls = bodies(&proxy.exchanges(), "leases");
     assert_eq!(polls[0], polls[1]);
@@ -299,18 +304,17 @@ async fn s0_22_a_poll_whose_answer_got_lost_gets_the_same_lease() {
 
 #[tokio::test]
 async fn s0_23_repeats_end_with_the_lease() {
-    let stage = Stage::start();
-    stage.configure(json!({"leaseMs": SHORT_LEASE_MS})).await;
-    let id = stage.submit(json!(null)).await;
+    let fixture = Fixture::start();
+    fixture.configure(json!({"leaseMs": SHORT_LEASE_MS})).await;
+    let id = fixture.submit(json!(null)).await;
     let is_given_up = Arc::new(AtomicBool::new(false));
     let seen = is_given_up.clone();
-    let rule = move |request: &Request, _| match request.is_report() && !seen.load(Ordering::SeqCst) {
-        true => Action::Refuse,
-        false => Action::Pass,
+    let rule = move |request: &Request, _| {
+        if request.is_report() && !seen.load(Ordering::SeqCst) { Action::Refuse } else { Action::Pass }
     };
-    let proxy = stage.proxy(rule).await;
-    let ended = stage.ended.clone();
-    let worker = stage.worker().url(&proxy.url).on_outcome(move |task, outcome| {
+    let proxy = fixture.proxy(rule).await;
+    let ended = fixture.ended.clone();
+    let worker = fixture.worker().url(&proxy.url).on_outcome(move |task, outcome| {
         if matches!(outcome, sdk::Outcome::Unknown(_)) {
             assert!(!task.is_lease_lost(), "it gave up while the lease still lived");
             is_given_up.store(true, Ordering::SeqCst);
@@ -318,8 +322,8 @@ async fn s0_23_repeats_end_with_the_lease() {
         ended.tell(task, outcome);
     });
     let working = Working::start(worker.handler(QUEUE, |task: Task| async move { Ok(task.attempt()) }));
-    let ends = stage.ended.wait(2).await;
-    assert_eq!(stage.result(&id).await, 2);
+    let ends = fixture.ended.wait(2).await;
+    assert_eq!(fixture.result(&id).await, 2);
     working.end().await;
     assert_eq!((ends[0].verdict, ends[1].verdict), ("UNKNOWN", "COMMITTED"));
     let tries = bodies(&proxy.of_lease(ends[0].task.lease_id()), "complete");
@@ -331,11 +335,11 @@ async fn s0_23_repeats_end_with_the_lease() {
 /// somebody else answered.
 #[tokio::test]
 async fn s0_24_no_verdict_is_a_reason_to_report_again() {
-    let mut stage = Stage::start();
+    let mut fixture = Fixture::start();
     let decided = [(409, "CANCELLED"), (400, "REJECTED"), (503, "REJECTED"), (429, "CANCELLED")];
     for (status, verdict) in decided.into_iter().chain([(200, "UNKNOWN"), (404, "UNKNOWN")]) {
-        stage.ended = Ended::default();
-        stage.submit(json!(null)).await;
+        fixture.ended = Ended::default();
+        fixture.submit(json!(null)).await;
         let problem = json!({
             "type": "x", "title": "x", "status": status, "detail": "x", "code": "x", "verdict": verdict,
         });
@@ -345,9 +349,9 @@ async fn s0_24_no_verdict_is_a_reason_to_report_again() {
             "complete" => told.clone(),
             _ => Action::Pass,
         };
-        let proxy = stage.proxy(rule).await;
-        let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, payload_back));
-        assert_eq!(stage.ended.verdicts(1).await, [verdict]);
+        let proxy = fixture.proxy(rule).await;
+        let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, payload_back));
+        assert_eq!(fixture.ended.verdicts(1).await, [verdict]);
         working.end().await;
         assert_eq!(reports(&proxy.exchanges()), ["complete"], "{status} {verdict}");
     }
@@ -358,8 +362,8 @@ type Row = (fn() -> Failure, Category, &'static str, u32);
 
 #[tokio::test]
 async fn s0_25_a_local_failure_is_reported_and_the_coordinator_decides() {
-    let stage = Stage::start();
-    stage.configure(json!({"backoff": {"initialMs": 1, "factor": 1, "jitter": 0}})).await;
+    let fixture = Fixture::start();
+    fixture.configure(json!({"backoff": {"initialMs": 1, "factor": 1, "jitter": 0}})).await;
     #[rustfmt::skip]
     let table: [Row; 10] = [
         (|| "x".parse::<u32>().unwrap_err().into(), Category::UserCode, "invalid digit found in string", 2),
@@ -377,11 +381,11 @@ async fn s0_25_a_local_failure_is_reported_and_the_coordinator_decides() {
         let row: usize = task.payload()?;
         Err::<(), Failure>(table[row].0())
     };
-    let working = Working::start(stage.worker().concurrency(4).handler(QUEUE, handler));
+    let working = Working::start(fixture.worker().concurrency(4).handler(QUEUE, handler));
     for (row, (_, category, message, attempts)) in table.into_iter().enumerate() {
         let submit = Submit::new(QUEUE, &row).unwrap().max_attempts(2);
-        let id = stage.client.submit(submit).await.unwrap().task_id;
-        let task = stage.final_task(&id).await;
+        let id = fixture.client.submit(submit).await.unwrap().task_id;
+        let task = fixture.final_task(&id).await;
         let error = task.error.unwrap();
         assert_eq!(
             (task.state, error.category, error.message.as_str()),

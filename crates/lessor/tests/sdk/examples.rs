@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sdk::{Submit, TaskState};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::fixture::Fixture;
 
 /// Cargo builds examples beside the tests of their package. Where only this package was built, they are built now.
 fn example(name: &str) -> PathBuf {
@@ -24,8 +24,8 @@ fn example(name: &str) -> PathBuf {
     path
 }
 
-fn start(stage: &Stage, name: &str) -> Child {
-    Command::new(example(name)).env("LESSOR_URL", stage.server.url()).spawn().unwrap()
+fn start(fixture: &Fixture, name: &str) -> Child {
+    Command::new(example(name)).env("LESSOR_URL", fixture.server.url()).spawn().unwrap()
 }
 
 fn stop(mut child: Child) {
@@ -35,24 +35,24 @@ fn stop(mut child: Child) {
 
 #[tokio::test]
 async fn a_worker_in_ten_lines_works() {
-    let stage = Stage::start();
-    let worker = start(&stage, "worker");
+    let fixture = Fixture::start();
+    let worker = start(&fixture, "worker");
     let submit = Submit::new("greetings", &"world").unwrap();
-    let id = stage.client.submit(submit).await.unwrap().task_id;
-    assert_eq!(stage.result(&id).await, "Hello, world!");
+    let id = fixture.client.submit(submit).await.unwrap().task_id;
+    assert_eq!(fixture.result(&id).await, "Hello, world!");
     stop(worker);
 }
 
 #[tokio::test]
 async fn a_long_task_tells_its_progress_and_what_is_wrong() {
-    let stage = Stage::start();
-    let worker = start(&stage, "long_task");
+    let fixture = Fixture::start();
+    let worker = start(&fixture, "long_task");
     let submit =
         |pages: Value| Submit::new("reports", &json!({"pages": pages})).unwrap().property("os", "linux");
-    let good = stage.client.submit(submit(json!(3))).await.unwrap().task_id;
-    let bad = stage.client.submit(submit(json!("three"))).await.unwrap().task_id;
-    assert_eq!(stage.result(&good).await["pages"], 3);
-    let task = stage.final_task(&bad).await;
+    let good = fixture.client.submit(submit(json!(3))).await.unwrap().task_id;
+    let bad = fixture.client.submit(submit(json!("three"))).await.unwrap().task_id;
+    assert_eq!(fixture.result(&good).await["pages"], 3);
+    let task = fixture.final_task(&bad).await;
     assert_eq!((task.state, task.reason.as_deref()), (TaskState::Failed, Some("DATA_QUALITY")));
     stop(worker);
 }
@@ -60,7 +60,7 @@ async fn a_long_task_tells_its_progress_and_what_is_wrong() {
 /// Real dispatches to the examples of both languages, from the binary.
 #[tokio::test]
 async fn a_push_target_as_in_the_documents_works() {
-    let stage = Stage::start_pushing();
+    let fixture = Fixture::start_pushing();
     let mut python = crate::python::source();
     python.arg("examples/target.py").env("PORT", "0");
     let mut rust = Command::new(example("target"));
@@ -73,9 +73,9 @@ async fn a_push_target_as_in_the_documents_works() {
         let address = line.trim().strip_prefix("listens at ").expect(&line);
         let queue = format!("greetings-{n}");
         let push = json!({"push": {"url": format!("http://{address}/"), "secret": secret}});
-        stage.configure_queue(&queue, push).await;
-        let id = stage.client.submit(Submit::new(&queue, &"world").unwrap()).await.unwrap().task_id;
-        assert_eq!(stage.result(&id).await, "Hello, world!");
+        fixture.configure_queue(&queue, push).await;
+        let id = fixture.client.submit(Submit::new(&queue, &"world").unwrap()).await.unwrap().task_id;
+        assert_eq!(fixture.result(&id).await, "Hello, world!");
         stop(child);
     }
 }

@@ -8,15 +8,15 @@ use sdk::{Category, Client, Error, Failure, Json, Submit, Task, TaskState, Worke
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
 
-use crate::stage::{QUEUE, Stage, Working};
+use crate::fixture::{Fixture, QUEUE, Working};
 use crate::support::proxy::PATIENCE;
 
 #[tokio::test]
 async fn a_handler_sees_all_of_its_task() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let submit = Submit::new(QUEUE, &json!({"a": [1]})).unwrap().timeout(Duration::from_secs(60));
     let submit = submit.run_id("r").asset_id("a").task_key("k").resources(&json!({"cpu": 1})).unwrap();
-    let id = stage.client.submit(submit).await.unwrap().task_id;
+    let id = fixture.client.submit(submit).await.unwrap().task_id;
     let handler = |task: Task| async move {
         let texts =
             [task.queue(), task.run_id().unwrap(), task.asset_id().unwrap(), task.task_key().unwrap()];
@@ -24,19 +24,19 @@ async fn a_handler_sees_all_of_its_task() {
         let numbers = (task.attempt(), task.timeout().unwrap().as_secs(), task.deadline().is_none());
         Ok(json!([task.id(), task.payload::<Value>()?, texts, resources, numbers]))
     };
-    let working = Working::start(stage.worker().handler(QUEUE, handler));
+    let working = Working::start(fixture.worker().handler(QUEUE, handler));
     let expected = json!([id, {"a": [1]}, [QUEUE, "r", "a", "k"], {"cpu": 1}, [1, 60, true]]);
-    assert_eq!(stage.result(&id).await, expected);
+    assert_eq!(fixture.result(&id).await, expected);
     working.end().await;
 }
 
 #[tokio::test]
 async fn a_payload_of_another_shape_is_a_matter_of_data_quality() {
-    let stage = Stage::start();
-    let id = stage.submit(json!("three")).await;
+    let fixture = Fixture::start();
+    let id = fixture.submit(json!("three")).await;
     let working =
-        Working::start(stage.worker().handler(QUEUE, |task: Task| async move { task.payload::<u32>() }));
-    let error = stage.final_task(&id).await.error.unwrap();
+        Working::start(fixture.worker().handler(QUEUE, |task: Task| async move { task.payload::<u32>() }));
+    let error = fixture.final_task(&id).await.error.unwrap();
     assert_eq!(error.category, Category::DataQuality);
     assert!(error.message.contains("invalid type: string"), "{}", error.message);
     working.end().await;
@@ -44,16 +44,16 @@ async fn a_payload_of_another_shape_is_a_matter_of_data_quality() {
 
 #[tokio::test]
 async fn every_attempt_has_a_higher_fencing_token() {
-    let stage = Stage::start();
-    stage.configure(json!({"backoff": {"initialMs": 1, "factor": 1, "jitter": 0}})).await;
-    let id = stage.submit(json!(null)).await;
+    let fixture = Fixture::start();
+    fixture.configure(json!({"backoff": {"initialMs": 1, "factor": 1, "jitter": 0}})).await;
+    let id = fixture.submit(json!(null)).await;
     let tokens = Arc::new(Mutex::new(Vec::new()));
     let seen = tokens.clone();
-    let working = Working::start(stage.worker().handler(QUEUE, move |task: Task| {
+    let working = Working::start(fixture.worker().handler(QUEUE, move |task: Task| {
         seen.lock().unwrap().push(task.fencing_token());
         async move { if task.attempt() < 3 { Err(Failure::infrastructure("again")) } else { Ok(()) } }
     }));
-    assert_eq!(stage.final_task(&id).await.state, TaskState::Completed);
+    assert_eq!(fixture.final_task(&id).await.state, TaskState::Completed);
     working.end().await;
     let tokens = tokens.lock().unwrap();
     assert!(tokens.len() == 3 && tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
@@ -61,15 +61,15 @@ async fn every_attempt_has_a_higher_fencing_token() {
 
 #[tokio::test]
 async fn as_many_handlers_run_at_once_as_there_is_room_for() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let meeting = Arc::new(Barrier::new(3));
-    let working = Working::start(stage.worker().concurrency(3).handler(QUEUE, move |_| {
+    let working = Working::start(fixture.worker().concurrency(3).handler(QUEUE, move |_| {
         let meeting = meeting.clone();
         async move { Ok(meeting.wait().await.is_leader()) }
     }));
     let submits = (0..6).map(|n| Submit::new(QUEUE, &n).unwrap());
-    for submitted in stage.client.submit_batch(submits).await.unwrap() {
-        let task = stage.final_task(&submitted.unwrap().task_id).await;
+    for submitted in fixture.client.submit_batch(submits).await.unwrap() {
+        let task = fixture.final_task(&submitted.unwrap().task_id).await;
         assert_eq!(task.state, TaskState::Completed);
     }
     working.end().await;
@@ -77,38 +77,38 @@ async fn as_many_handlers_run_at_once_as_there_is_room_for() {
 
 #[tokio::test]
 async fn each_queue_has_its_handler_and_only_matching_tasks_come() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let submit = |queue: &str| Submit::new(queue, &json!(null)).unwrap();
-    let task_id = |submit: Submit| async { stage.client.submit(submit).await.unwrap().task_id };
+    let task_id = |submit: Submit| async { fixture.client.submit(submit).await.unwrap().task_id };
     let mac = task_id(submit("a").property("os", "mac").priority(-1)).await;
     let (a, b) = (task_id(submit("a").property("os", "linux")).await, task_id(submit("b")).await);
-    let worker = stage.worker().property("os", "linux");
+    let worker = fixture.worker().property("os", "linux");
     let worker = worker.handler("a", |_| async { Ok("a") }).handler("b", |_| async { Ok("b") });
     let working = Working::start(worker);
-    assert_eq!((stage.result(&a).await, stage.result(&b).await), (json!("a"), json!("b")));
+    assert_eq!((fixture.result(&a).await, fixture.result(&b).await), (json!("a"), json!("b")));
     working.end().await;
-    assert_eq!(stage.client.get(&mac).await.unwrap().state, TaskState::Waiting);
+    assert_eq!(fixture.client.get(&mac).await.unwrap().state, TaskState::Waiting);
 }
 
 #[tokio::test]
 async fn tenants_and_workspaces_are_apart() {
-    let stage = Stage::start();
-    let acme = Client::scoped(stage.server.url(), "acme", "w1").unwrap();
+    let fixture = Fixture::start();
+    let acme = Client::scoped(fixture.server.url(), "acme", "w1").unwrap();
     let id = acme.submit(Submit::new(QUEUE, &1).unwrap()).await.unwrap().task_id;
-    let worker = stage.worker().tenant("acme").workspace("w1").handler(QUEUE, |_| async { Ok(2) });
+    let worker = fixture.worker().tenant("acme").workspace("w1").handler(QUEUE, |_| async { Ok(2) });
     let working = Working::start(worker);
     assert_eq!(acme.wait(&id, PATIENCE).await.unwrap().result.unwrap().as_text(), "2");
     working.end().await;
-    assert!(stage.client.get(&id).await.unwrap_err().is_not_found());
+    assert!(fixture.client.get(&id).await.unwrap_err().is_not_found());
 }
 
 #[tokio::test]
 async fn a_result_that_cannot_be_sent_fails_with_a_clear_reason() {
-    let stage = Stage::start();
-    let large = stage.submit(json!(1024 * 1024)).await;
-    let full = stage.submit(json!(1024 * 1024 - 2)).await;
-    let odd = stage.client.submit(Submit::new("odd", &json!(null)).unwrap()).await.unwrap().task_id;
-    let worker = stage.worker().handler(QUEUE, |task: Task| async move { Ok("x".repeat(task.payload()?)) });
+    let fixture = Fixture::start();
+    let large = fixture.submit(json!(1024 * 1024)).await;
+    let full = fixture.submit(json!(1024 * 1024 - 2)).await;
+    let odd = fixture.client.submit(Submit::new("odd", &json!(null)).unwrap()).await.unwrap().task_id;
+    let worker = fixture.worker().handler(QUEUE, |task: Task| async move { Ok("x".repeat(task.payload()?)) });
     let worker = worker.handler("odd", |_| async { Ok(BTreeMap::from([((1, 2), 3)])) });
     // The text as it is: deeper than the coordinator takes, half of a character, a key twice.
     let texts = ["[".repeat(64) + &"]".repeat(64), r#""\ud800""#.to_owned(), r#"{"a":1,"a":1}"#.to_owned()];
@@ -116,7 +116,7 @@ async fn a_result_that_cannot_be_sent_fails_with_a_clear_reason() {
     let mut ids = Vec::new();
     for text in texts.iter().chain([&deepest]) {
         let submit = Submit::new("text", text).unwrap();
-        ids.push(stage.client.submit(submit).await.unwrap().task_id);
+        ids.push(fixture.client.submit(submit).await.unwrap().task_id);
     }
     let deepest = ids.pop().unwrap();
     let worker =
@@ -124,22 +124,22 @@ async fn a_result_that_cannot_be_sent_fails_with_a_clear_reason() {
     let working = Working::start(worker);
     let not_json = ids.into_iter().chain([odd]).map(|id| (id, "result_not_json"));
     for (id, code) in not_json.chain([(large, "result_too_large")]) {
-        let error = stage.final_task(&id).await.error.unwrap();
+        let error = fixture.final_task(&id).await.error.unwrap();
         assert_eq!((error.category, error.code.as_deref()), (Category::Configuration, Some(code)));
     }
     for id in [full, deepest] {
-        assert_eq!(stage.final_task(&id).await.state, TaskState::Completed, "the largest result is taken");
+        assert_eq!(fixture.final_task(&id).await.state, TaskState::Completed, "the largest result is taken");
     }
     working.end().await;
 }
 
 #[tokio::test]
 async fn progress_reaches_people_before_the_next_heartbeat_is_due() {
-    let stage = Stage::start();
-    let id = stage.submit(json!(null)).await;
-    let proxy = stage.witness().await;
-    let (client, seen) = (stage.client.clone(), proxy.clone());
-    let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
+    let fixture = Fixture::start();
+    let id = fixture.submit(json!(null)).await;
+    let proxy = fixture.witness().await;
+    let (client, seen) = (fixture.client.clone(), proxy.clone());
+    let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
         let (client, seen) = (client.clone(), seen.clone());
         async move {
             task.progress(40.0, "almost half");
@@ -149,18 +149,18 @@ async fn progress_reaches_people_before_the_next_heartbeat_is_due() {
             Ok((progress.progress_pct, progress.message))
         }
     }));
-    assert_eq!(stage.result(&id).await, json!([40.0, "almost half"]));
+    assert_eq!(fixture.result(&id).await, json!([40.0, "almost half"]));
     working.end().await;
 }
 
 #[tokio::test]
 async fn a_cancel_reaches_the_handler_and_what_stops_for_it_is_cancelled() {
-    let stage = Stage::start();
-    stage.configure(json!({"heartbeatIntervalMs": 50})).await;
-    let id = stage.submit(json!(null)).await;
+    let fixture = Fixture::start();
+    fixture.configure(json!({"heartbeatIntervalMs": 50})).await;
+    let id = fixture.submit(json!(null)).await;
     let is_running = Arc::new(Notify::new());
     let runs = is_running.clone();
-    let working = Working::start(stage.worker().handler(QUEUE, move |task: Task| {
+    let working = Working::start(fixture.worker().handler(QUEUE, move |task: Task| {
         runs.notify_one();
         async move {
             task.cancelled().await;
@@ -170,20 +170,20 @@ async fn a_cancel_reaches_the_handler_and_what_stops_for_it_is_cancelled() {
         }
     }));
     is_running.notified().await;
-    stage.client.cancel(&id, Some("wrong address")).await.unwrap();
-    let task = stage.final_task(&id).await;
+    fixture.client.cancel(&id, Some("wrong address")).await.unwrap();
+    let task = fixture.final_task(&id).await;
     assert_eq!((task.state, task.reason.as_deref()), (TaskState::Dead, Some("CANCELLED")));
-    assert_eq!(stage.ended.verdicts(1).await, ["COMMITTED"]);
+    assert_eq!(fixture.ended.verdicts(1).await, ["COMMITTED"]);
     working.end().await;
 }
 
 #[tokio::test]
 async fn a_handler_that_ends_all_the_same_after_a_cancel_still_commits() {
-    let stage = Stage::start();
-    stage.configure(json!({"heartbeatIntervalMs": 50})).await;
-    let id = stage.submit(json!(null)).await;
-    let client = stage.client.clone();
-    let working = Working::start(stage.worker().handler(QUEUE, move |task: Task| {
+    let fixture = Fixture::start();
+    fixture.configure(json!({"heartbeatIntervalMs": 50})).await;
+    let id = fixture.submit(json!(null)).await;
+    let client = fixture.client.clone();
+    let working = Working::start(fixture.worker().handler(QUEUE, move |task: Task| {
         let client = client.clone();
         async move {
             client.cancel(task.id(), None).await?;
@@ -191,72 +191,72 @@ async fn a_handler_that_ends_all_the_same_after_a_cancel_still_commits() {
             Ok("done all the same")
         }
     }));
-    assert_eq!(stage.result(&id).await, "done all the same");
+    assert_eq!(fixture.result(&id).await, "done all the same");
     working.end().await;
 }
 
 #[tokio::test]
 async fn a_time_limit_ends_the_attempt_also_for_the_handler() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let submit = Submit::new(QUEUE, &1).unwrap().timeout(Duration::from_millis(300)).max_attempts(1);
-    let id = stage.client.submit(submit).await.unwrap().task_id;
+    let id = fixture.client.submit(submit).await.unwrap().task_id;
     let handler = |task: Task| async move {
         task.cancelled().await;
         Ok(())
     };
-    let working = Working::start(stage.worker().handler(QUEUE, handler));
-    assert_eq!(stage.ended.verdicts(1).await, ["LOST"]);
-    assert_eq!(stage.final_task(&id).await.state, TaskState::Dead);
+    let working = Working::start(fixture.worker().handler(QUEUE, handler));
+    assert_eq!(fixture.ended.verdicts(1).await, ["LOST"]);
+    assert_eq!(fixture.final_task(&id).await.state, TaskState::Dead);
     working.end().await;
 }
 
 /// A lease that may be gone on arrival, because the poll waited for longer than it lives, is first confirmed.
 #[tokio::test]
 async fn a_lease_whose_answer_was_long_under_way_is_confirmed_before_the_handler_starts() {
-    let stage = Stage::start();
-    stage.configure(json!({"leaseMs": 2_000, "heartbeatIntervalMs": 1_000})).await;
+    let fixture = Fixture::start();
+    fixture.configure(json!({"leaseMs": 2_000, "heartbeatIntervalMs": 1_000})).await;
     // Its poll is lost and repeated after the pause that the answer asks for: half of the lease, and a bit.
-    let proxy = stage
+    let proxy = fixture
         .proxy(|_, number| match number {
             1 => crate::support::proxy::Action::Answer(503, "retry-after: 2", "{}".to_owned()),
             _ => crate::support::proxy::Action::Pass,
         })
         .await;
     let seen = proxy.clone();
-    let id = stage.submit(json!(null)).await;
-    let working = Working::start(stage.worker().url(&proxy.url).handler(QUEUE, move |_| {
+    let id = fixture.submit(json!(null)).await;
+    let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |_| {
         let seen = seen.clone();
         async move { Ok(seen.count("heartbeat")) }
     }));
-    assert!(stage.result(&id).await.as_u64().unwrap() >= 1, "no heartbeat was answered before it started");
+    assert!(fixture.result(&id).await.as_u64().unwrap() >= 1, "no heartbeat was answered before it started");
     working.end().await;
 }
 
 #[tokio::test]
 async fn a_hook_that_panics_harms_no_other_task() {
-    let stage = Stage::start();
-    let ids = [stage.submit(json!(1)).await, stage.submit(json!(2)).await];
-    let ended = stage.ended.clone();
-    let worker = stage.worker().on_outcome(move |task, outcome| {
+    let fixture = Fixture::start();
+    let ids = [fixture.submit(json!(1)).await, fixture.submit(json!(2)).await];
+    let ended = fixture.ended.clone();
+    let worker = fixture.worker().on_outcome(move |task, outcome| {
         ended.tell(task, outcome);
         panic!("a bug in the hook");
     });
     let working = Working::start(worker.handler(QUEUE, |_| async { Ok(()) }));
-    stage.ended.wait(2).await;
+    fixture.ended.wait(2).await;
     working.end().await;
     for id in ids {
-        assert_eq!(stage.client.get(&id).await.unwrap().state, TaskState::Completed);
+        assert_eq!(fixture.client.get(&id).await.unwrap().state, TaskState::Completed);
     }
 }
 
 /// It waits for something that never comes and does not look whether to stop.
 #[tokio::test]
 async fn a_handler_that_never_stops_is_dropped_after_its_lease_is_lost() {
-    let stage = Stage::start();
-    stage.configure(json!({"heartbeatIntervalMs": 50})).await;
-    let id = stage.submit(json!(null)).await;
-    let back = stage.behind_its_back();
-    let working = Working::start(stage.worker().handler(QUEUE, move |task: Task| {
+    let fixture = Fixture::start();
+    fixture.configure(json!({"heartbeatIntervalMs": 50})).await;
+    let id = fixture.submit(json!(null)).await;
+    let back = fixture.behind_its_back();
+    let working = Working::start(fixture.worker().handler(QUEUE, move |task: Task| {
         let back = back.clone();
         async move {
             if task.attempt() == 1 {
@@ -266,22 +266,22 @@ async fn a_handler_that_never_stops_is_dropped_after_its_lease_is_lost() {
             Ok(task.attempt())
         }
     }));
-    assert_eq!(stage.result(&id).await, 2);
-    assert_eq!(stage.ended.verdicts(2).await, ["LOST", "COMMITTED"]);
+    assert_eq!(fixture.result(&id).await, 2);
+    assert_eq!(fixture.ended.verdicts(2).await, ["LOST", "COMMITTED"]);
     working.end().await;
 }
 
 #[tokio::test]
 async fn a_worker_that_cannot_work_says_so() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let refused =
-        stage.worker().worker_id("\n").handler(QUEUE, |_| async { Ok(()) }).run().await.unwrap_err();
+        fixture.worker().worker_id("\n").handler(QUEUE, |_| async { Ok(()) }).run().await.unwrap_err();
     assert_eq!(refused.problem().unwrap().field.as_deref(), Some("workerId"));
     let handler = |_| async { Ok(()) };
     for worker in [
-        stage.worker(),
-        stage.worker().concurrency(0).handler(QUEUE, handler),
-        stage.worker().handler(QUEUE, handler).handler(QUEUE, handler),
+        fixture.worker(),
+        fixture.worker().concurrency(0).handler(QUEUE, handler),
+        fixture.worker().handler(QUEUE, handler).handler(QUEUE, handler),
         Worker::new().url("ftp://host").handler(QUEUE, handler),
     ] {
         assert!(matches!(worker.run().await, Err(Error::Setup(_))));

@@ -8,44 +8,44 @@ use sdk::{Client, Submit, Task, TaskState};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore, watch};
 
+use crate::fixture::{Fixture, QUEUE, Working};
 use crate::pushing::{Pushing, accept};
 use crate::python::PythonWorker;
-use crate::stage::{QUEUE, Stage, Working};
 use crate::support::proxy::{Action, Request};
 
 const TASKS: usize = 120;
 
-async fn expect_each_committed_once(stage: &Stage, ids: &[String]) {
+async fn expect_each_committed_once(fixture: &Fixture, ids: &[String]) {
     for id in ids {
-        assert_eq!(stage.final_task(id).await.state, TaskState::Completed);
-        assert_eq!(stage.kinds(id).await, ["TaskCreated", "LeaseGranted", "TaskCompleted"], "{id}");
+        assert_eq!(fixture.final_task(id).await.state, TaskState::Completed);
+        assert_eq!(fixture.kinds(id).await, ["TaskCreated", "LeaseGranted", "TaskCompleted"], "{id}");
     }
 }
 
 /// Workers of both SDKs on one queue, and every third answer of the server is lost on its way.
 #[tokio::test]
 async fn every_third_answer_is_lost() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let rule = |_: &Request, number| if number % 3 == 0 { Action::Lose } else { Action::Pass };
-    let proxy = stage.proxy(rule).await;
+    let proxy = fixture.proxy(rule).await;
     let client = Client::new(&proxy.url).unwrap();
     let mut ids = Vec::new();
     for n in 0..TASKS {
         ids.push(client.submit(Submit::new(QUEUE, &n).unwrap()).await.unwrap().task_id);
     }
-    assert_eq!(stage.client.list(Some(QUEUE), None).await.unwrap().len(), TASKS, "no task is there twice");
+    assert_eq!(fixture.client.list(Some(QUEUE), None).await.unwrap().len(), TASKS, "no task is there twice");
 
     let python = PythonWorker::start(&proxy.url, QUEUE);
     // One is up before the other begins, so that both have a part.
-    stage.final_task(&ids[0]).await;
+    fixture.final_task(&ids[0]).await;
     let handler = |task: Task| async move { task.payload::<usize>() };
-    let working = Working::start(stage.worker().url(&proxy.url).concurrency(4).handler(QUEUE, handler));
-    expect_each_committed_once(&stage, &ids).await;
+    let working = Working::start(fixture.worker().url(&proxy.url).concurrency(4).handler(QUEUE, handler));
+    expect_each_committed_once(&fixture, &ids).await;
     // It ends through the proxy, which needs this thread meanwhile.
     let by_python = tokio::task::spawn_blocking(move || python.end()).await.unwrap();
     working.end().await;
 
-    let mut by_rust = stage.ended.wait(TASKS - by_python.len()).await;
+    let mut by_rust = fixture.ended.wait(TASKS - by_python.len()).await;
     by_rust.retain(|end| end.verdict == "COMMITTED");
     assert_eq!(by_rust.len() + by_python.len(), TASKS, "each was worked on once");
     assert!(by_python.iter().all(|verdict| verdict == "COMMITTED"), "{by_python:?}");
@@ -93,15 +93,15 @@ async fn every_third_answer_to_a_callback_is_lost() {
 /// Handlers end while there is no coordinator to report to.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_coordinator_is_killed_in_the_middle() {
-    let mut stage = Stage::start();
+    let mut fixture = Fixture::start();
     let mut ids = Vec::new();
     for n in 0..TASKS {
-        ids.push(stage.submit(json!(n)).await);
+        ids.push(fixture.submit(json!(n)).await);
     }
     let half = Arc::new(Semaphore::new(0));
     let (kill, is_killed) = watch::channel(false);
     let begun = half.clone();
-    let working = Working::start(stage.worker().concurrency(4).handler(QUEUE, move |task: Task| {
+    let working = Working::start(fixture.worker().concurrency(4).handler(QUEUE, move |task: Task| {
         let (begun, mut is_killed) = (begun.clone(), is_killed.clone());
         async move {
             begun.add_permits(1);
@@ -113,12 +113,12 @@ async fn the_coordinator_is_killed_in_the_middle() {
         }
     }));
     half.acquire_many(TASKS as u32 / 2 + 4).await.unwrap().forget();
-    stage.server.kill();
+    fixture.server.kill();
     kill.send(true).unwrap();
-    stage.server = stage.server.crash_and_restart();
-    expect_each_committed_once(&stage, &ids).await;
+    fixture.server = fixture.server.crash_and_restart();
+    expect_each_committed_once(&fixture, &ids).await;
     working.end().await;
-    let verdicts = stage.ended.verdicts(TASKS).await;
+    let verdicts = fixture.ended.verdicts(TASKS).await;
     assert!(
         verdicts.len() == TASKS && verdicts.iter().all(|verdict| *verdict == "COMMITTED"),
         "{verdicts:?}"
@@ -129,7 +129,7 @@ async fn the_coordinator_is_killed_in_the_middle() {
 /// that was sent in its place, because they go by the same name.
 #[tokio::test]
 async fn a_lease_that_was_granted_to_a_dead_connection_is_found() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let asks_again = Arc::new(Notify::new());
     let asks = asks_again.clone();
     let rule = move |_: &Request, number| {
@@ -138,30 +138,29 @@ async fn a_lease_that_was_granted_to_a_dead_connection_is_found() {
         }
         if number == 1 { Action::Strand } else { Action::Pass }
     };
-    let proxy = stage.proxy(rule).await;
-    let worker = stage.worker().url(&proxy.url).wait(Duration::from_secs(1));
+    let proxy = fixture.proxy(rule).await;
+    let worker = fixture.worker().url(&proxy.url).wait(Duration::from_secs(1));
     let working = Working::start(worker.handler(QUEUE, |task: Task| async move { Ok(task.attempt()) }));
     asks_again.notified().await;
     // A few round trips, in which the second poll begins to wait behind the first.
     for _ in 0..5 {
-        stage.until_it_polls().await;
+        fixture.until_it_polls().await;
     }
-    let id = stage.submit(json!(null)).await;
-    assert_eq!(stage.result(&id).await, 1);
+    let id = fixture.submit(json!(null)).await;
+    assert_eq!(fixture.result(&id).await, 1);
     working.end().await;
 }
 
 /// A submit whose answer gets lost is one task all the same.
 #[tokio::test]
 async fn a_submit_whose_answer_is_lost_submits_once() {
-    let stage = Stage::start();
+    let fixture = Fixture::start();
     let is_first = AtomicBool::new(true);
-    let rule = move |_: &Request, _| match is_first.swap(false, Ordering::SeqCst) {
-        true => Action::Lose,
-        false => Action::Pass,
+    let rule = move |_: &Request, _| {
+        if is_first.swap(false, Ordering::SeqCst) { Action::Lose } else { Action::Pass }
     };
-    let client = Client::new(&stage.proxy(rule).await.url).unwrap();
+    let client = Client::new(&fixture.proxy(rule).await.url).unwrap();
     let submitted = client.submit(Submit::new(QUEUE, &1).unwrap()).await.unwrap();
-    let listed = stage.client.list(Some(QUEUE), None).await.unwrap();
+    let listed = fixture.client.list(Some(QUEUE), None).await.unwrap();
     assert_eq!(listed.iter().map(|task| &task.task_id).collect::<Vec<_>>(), [&submitted.task_id]);
 }

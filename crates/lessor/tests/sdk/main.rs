@@ -5,11 +5,11 @@ mod client;
 mod drain;
 mod duties;
 mod examples;
+mod fixture;
 mod handlers;
 mod lost_answers;
 mod pushing;
 mod python;
-mod stage;
 #[path = "../support/mod.rs"]
 mod support;
 mod targets;

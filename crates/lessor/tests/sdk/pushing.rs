@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use authority::Scope;
 use authority::command::LeaseTasks;
-use coordinator::{ClusterId, Options, Running};
+use coordinator::Running;
 use sdk::{Accept, Client, Submit, Target, TargetOptions, Task, TaskEnvelope, TaskInfo};
 use serde_json::Value;
 use server::{App, Limits};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use crate::stage::{Ended, QUEUE};
+use crate::fixture::{Ended, QUEUE};
 use crate::support::proxy::{Action, PATIENCE, Proxy, Request};
 
 const HOLDER: &str = "push:q";
@@ -33,10 +33,9 @@ impl Pushing {
     /// A server, and a proxy with a rule that callbacks go through.
     pub async fn start(rule: impl Fn(&Request, usize) -> Action + Send + Sync + 'static) -> Pushing {
         let directory = tempfile::tempdir().unwrap();
-        let mut options = Options::new(directory.path());
-        options.ledger.create = Some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let storage = ledger::memory::MemoryStorage::default().open();
+        let start = || coordinator::start(storage, coordinator::Options::default());
+        let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let app = App::new(running.handle.clone(), [7; 32]);
@@ -73,10 +72,9 @@ impl Pushing {
 
     /// The envelope of the next task, as it is sent to a target; it calls back through the proxy.
     pub async fn envelope(&self) -> TaskEnvelope {
-        let holder: Arc<str> = HOLDER.into();
         let command = LeaseTasks {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
-            worker: holder.clone(),
+            worker: HOLDER.into(),
             session: None,
             queues: vec![QUEUE.into()],
             properties: Arc::default(),
@@ -85,7 +83,8 @@ impl Pushing {
         };
         let grants = self.running.handle.lease(command, Duration::from_secs(30)).await.unwrap();
         let dispatch_id = format!("d_{}_{}", grants[0].task, grants[0].attempt);
-        self.app.task_envelope(&holder, &grants[0], &self.proxy.url, &dispatch_id).await.unwrap()
+        let envelope = server::task_envelope(&self.app, &grants[0], &self.proxy.url).await.unwrap();
+        TaskEnvelope { dispatch_id, ..envelope }
     }
 
     /// Sends the next task to the target.

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::sync::{Notify, Semaphore};
 
+use crate::fixture::{QUEUE, Working};
 use crate::pushing::{Pushing, accept};
-use crate::stage::{QUEUE, Working};
 use crate::support::proxy::{Action, PATIENCE, Request};
 
 const SECRET: &str = "0123456789abcdef";
@@ -24,9 +24,12 @@ async fn payload_back(task: Task) -> Result<Value, Failure> {
 /// Does this to the first calls of one kind and lets all others pass.
 fn first(count: usize, call: &'static str, action: Action) -> impl Fn(&Request, usize) -> Action {
     let seen = AtomicUsize::new(0);
-    move |request, _| match request.call() == call && seen.fetch_add(1, Ordering::SeqCst) < count {
-        true => action.clone(),
-        false => Action::Pass,
+    move |request, _| {
+        if request.call() == call && seen.fetch_add(1, Ordering::SeqCst) < count {
+            action.clone()
+        } else {
+            Action::Pass
+        }
     }
 }
 
@@ -349,7 +352,7 @@ async fn a_dispatch_that_is_not_signed_or_no_envelope_is_refused() {
         let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
         mac.update(format!("{time}.").as_bytes());
         mac.update(&body);
-        let digest: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = data_encoding::HEXLOWER.encode(&mac.finalize().into_bytes());
         format!("t={time},v1={digest}")
     };
     let with = |signatures: &[String]| {

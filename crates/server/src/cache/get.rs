@@ -10,42 +10,42 @@ use axum::response::{IntoResponse, Response};
 use blobs::{Digest, DigestFunction, RawKey, Tenant};
 use futures_util::stream::try_unfold;
 
-use super::{Location, problem, tenant};
+use super::{Location, Stores, problem, tenant};
 use crate::app::App;
-use crate::json::InPath;
-use crate::problem::{Code, Problem};
-use crate::reapi::{Content, at_pace};
+use crate::convert::problem::{Code, Problem};
+use crate::edge::json::InPath;
+use crate::edge::paced_stream::at_pace;
 
 /// Up to this size a blob is one piece, of which nothing is held once it is on its way.
 const ONE_PIECE_BYTES: u64 = 256 * 1_024;
 
 pub async fn blob(
     State(app): State<App>,
-    Extension(content): Extension<Content>,
+    Extension(stores): Extension<Stores>,
     method: Method,
     headers: HeaderMap,
     InPath(location): InPath<Location>,
 ) -> Result<Response, Problem> {
     let (tenant, hash) = (tenant(&headers)?, location.hash()?);
-    let digest = content.blobs.find(&tenant, DigestFunction::Sha256, hash).await;
+    let digest = stores.blobs.find(&tenant, DigestFunction::Sha256, hash).await;
     match digest.map_err(|error| problem(&error))? {
-        Some(digest) => answer(&app, &content, &tenant, digest, &method).await,
+        Some(digest) => answer(&app, &stores, &tenant, digest, &method).await,
         None => Err(Problem::new(Code::NotFound, format!("blob {hash} is not here"))),
     }
 }
 
 pub async fn raw(
     State(app): State<App>,
-    Extension(content): Extension<Content>,
+    Extension(stores): Extension<Stores>,
     method: Method,
     headers: HeaderMap,
     InPath(location): InPath<Location>,
 ) -> Result<Response, Problem> {
     let (tenant, key) = (tenant(&headers)?, location.hash()?);
     let raw = RawKey { prefix: location.prefix.as_str().into(), key };
-    let digest = content.action_cache.get_raw(&tenant, &raw).await.map_err(|error| problem(&error))?;
+    let digest = stores.action_cache.get_raw(&tenant, &raw).await.map_err(|error| problem(&error))?;
     match digest {
-        Some(digest) => answer(&app, &content, &tenant, digest, &method).await,
+        Some(digest) => answer(&app, &stores, &tenant, digest, &method).await,
         None => Err(Problem::new(Code::NotFound, format!("nothing stands under {key}"))),
     }
 }
@@ -57,7 +57,7 @@ fn too_slow() -> blobs::Error {
 
 async fn answer(
     app: &App,
-    content: &Content,
+    stores: &Stores,
     tenant: &Tenant,
     digest: Digest,
     method: &Method,
@@ -65,8 +65,7 @@ async fn answer(
     let body = match *method {
         Method::HEAD => Body::empty(),
         _ => {
-            let reader =
-                content.blobs.read(tenant, digest, 0, None).await.map_err(|error| problem(&error))?;
+            let reader = stores.blobs.read(tenant, digest, 0, None).await.map_err(|error| problem(&error))?;
             let pieces = try_unfold(reader, |mut reader| async move {
                 Ok::<_, blobs::Error>(reader.next().await?.map(|piece| (piece, reader)))
             });

@@ -5,25 +5,32 @@
 mod get;
 mod put;
 
+use std::sync::Arc;
+
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get as at;
-use blobs::{Hash, Tenant};
+use blobs::{ActionCache, Blobs, Hash, Tenant};
 use serde::Serialize;
 
 use crate::app::App;
-use crate::json::Out;
-use crate::problem::{Code, Problem};
-use crate::reapi::Content;
-use crate::scope;
-use axum::http::HeaderMap;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope;
+use crate::edge::json::Out;
 
 /// First parts of paths that are served for other things, and cannot be prefixes.
 const RESERVED_PREFIXES: [&str; 2] = ["v1", "internal"];
 /// Longest prefix.
 const MAX_PREFIX_BYTES: usize = 256;
 
-pub fn routes(content: &Content) -> Router<App> {
+/// The stores that back the cache.
+#[derive(Clone)]
+pub struct Stores {
+    pub blobs: Arc<dyn Blobs>,
+    pub action_cache: Arc<dyn ActionCache>,
+}
+
+pub fn routes(stores: Stores) -> Router<App> {
     let raw = || at(get::raw).head(get::raw).put(put::raw);
     let blob = || at(get::blob).head(get::blob).put(put::blob);
     Router::new()
@@ -32,7 +39,7 @@ pub fn routes(content: &Content) -> Router<App> {
         .route("/cas/{hash}", blob())
         .route("/{prefix}/ac/{hash}", raw())
         .route("/{prefix}/cas/{hash}", blob())
-        .layer(axum::Extension(content.clone()))
+        .layer(axum::Extension(stores))
 }
 
 #[derive(Serialize)]

@@ -7,10 +7,10 @@ use axum::http::{HeaderMap, header};
 use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
 use super::refusal::Refusal;
-use super::tokens::Claims;
 use crate::app::App;
-use crate::json::InPath;
-use crate::scope::InScope;
+use crate::convert::scope::InScope;
+use crate::convert::task_token::Claims;
+use crate::edge::json::InPath;
 
 pub struct Caller {
     pub claims: Claims,
@@ -25,8 +25,8 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Caller, Refusal> {
         let token = bearer(&parts.headers).ok_or_else(Refusal::invalid_token)?;
-        let ring = app.task_tokens().ring_if_any(app.handle()).await?;
-        let verified = ring.and_then(|ring| ring.verify(token, app.handle().now()));
+        let key_ring = app.task_tokens().key_ring_if_any(app.handle()).await?;
+        let verified = key_ring.and_then(|key_ring| key_ring.verify(token, app.handle().now()));
         let (claims, newest_key) = verified.ok_or_else(Refusal::invalid_token)?;
         let lease = claims.lease().ok_or_else(Refusal::invalid_token)?;
         let InPath(task_id) = InPath::<String>::from_request_parts(parts, app).await?;

@@ -10,12 +10,12 @@ use super::attempt;
 use super::caller::Caller;
 use super::refusal::{Refusal, dead};
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::{name, reported_message, reported_name};
-use crate::problem::{Problem, shortened};
-use crate::report;
-use crate::tasks::answer::authority_category;
-use crate::time::shown;
+use crate::convert::names::{name, reported_message, reported_name};
+use crate::convert::problem::{Problem, shortened};
+use crate::convert::report;
+use crate::convert::task_json::category_from_wire;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{In, Out};
 
 /// What a cancelled attempt is recorded with when it says no more. It is not the phase: that only this contract has.
 const CANCELLED_MESSAGE: &str = "cancelled";
@@ -64,7 +64,7 @@ pub async fn completed(
             let answer = CompletionAcknowledged {
                 acknowledged: true,
                 final_state,
-                server_time: shown(app.handle().now()),
+                server_time: to_timestamp(app.handle().now()),
                 retry_at,
             };
             Ok(Out(StatusCode::OK, answer))
@@ -105,7 +105,7 @@ fn command(lease: LeaseRef, body: TaskCompleted) -> Result<Report, Problem> {
         }
         (CallbackOutcome::Failed, Some(error)) => {
             let task_error = TaskError {
-                category: authority_category(error.category),
+                category: category_from_wire(error.category),
                 code: reported_name("error.code", error.code.as_deref())?,
                 message: reported_message(&error.message),
             };
@@ -142,7 +142,7 @@ fn remark(lease: &LeaseRef, body: &TaskCompleted) {
 fn became(outcome: Outcome) -> (CallbackState, Option<jiff::Timestamp>) {
     match outcome {
         Outcome::Completed => (CallbackState::Succeeded, None),
-        Outcome::RetryAt(at) => (CallbackState::RetryWait, Some(shown(at))),
+        Outcome::RetryAt(at) => (CallbackState::RetryWait, Some(to_timestamp(at))),
         Outcome::Dead(reason) => (dead(reason), None),
         Outcome::Failed | Outcome::Discarded => (CallbackState::Failed, None),
     }
@@ -162,6 +162,6 @@ mod tests {
         assert_eq!(state(Outcome::RetryAt(Time(1))), CallbackState::RetryWait);
         assert_eq!(state(Outcome::Dead(DeadReason::Cancelled)), CallbackState::Cancelled);
         assert_eq!(state(Outcome::Dead(DeadReason::Deadline)), CallbackState::Failed);
-        assert_eq!(became(Outcome::RetryAt(Time(1_000))).1, Some(shown(Time(1_000))));
+        assert_eq!(became(Outcome::RetryAt(Time(1_000))).1, Some(to_timestamp(Time(1_000))));
     }
 }

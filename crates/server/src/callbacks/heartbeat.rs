@@ -11,13 +11,12 @@ use wire::{HeartbeatAcknowledged, TaskHeartbeat};
 use super::attempt;
 use super::caller::Caller;
 use super::refusal::Refusal;
-use super::tokens::Issued;
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::{name, optional_within, progress_message};
-use crate::problem::Problem;
-use crate::tasks::answer::settings;
-use crate::time::shown;
+use crate::convert::names::{name, optional_within, progress_message};
+use crate::convert::problem::Problem;
+use crate::convert::task_token::Issued;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{In, Out};
 
 /// Keep an attempt alive.
 #[utoipa::path(
@@ -56,8 +55,8 @@ pub async fn heartbeat(
                 acknowledged: true,
                 should_cancel: cancel.is_some(),
                 cancel_reason: cancel.map(|reason| reason.to_string()),
-                server_time: shown(now),
-                token_expires_at: renewed.as_ref().map(|issued| shown(issued.expires_at)),
+                server_time: to_timestamp(now),
+                token_expires_at: renewed.as_ref().map(|issued| to_timestamp(issued.expires_at)),
                 task_token: renewed.map(|issued| issued.token),
             };
             Ok(Out(StatusCode::OK, answer))
@@ -77,10 +76,10 @@ async fn renewed(
     if caller.newest_key && !caller.claims.is_ageing(now) {
         return Ok(None);
     }
-    let grace_ms = settings(app, &detail.view.queue).await?.cancel_grace_ms;
+    let grace_ms = detail.view.settings.cancel_grace_ms;
     let deadline = detail.view.task.deadline();
-    let ring = app.task_tokens().ring(app.handle()).await?;
-    let issued = ring.issue(&caller.lease, &caller.claims.run_id, deadline, grace_ms, now);
+    let key_ring = app.task_tokens().key_ring(app.handle()).await?;
+    let issued = key_ring.issue(&caller.lease, &caller.claims.run_id, deadline, grace_ms, now);
     let outlives = issued.expires_at.0 / 1_000 > caller.claims.exp;
     Ok((outlives || !caller.newest_key).then_some(issued))
 }

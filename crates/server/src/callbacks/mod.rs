@@ -6,11 +6,7 @@
 mod attempt;
 mod caller;
 pub mod completed;
-mod envelope;
 pub mod heartbeat;
-mod jwt;
-mod key_id;
 mod refusal;
 pub mod rotate;
 pub mod started;
-pub mod tokens;

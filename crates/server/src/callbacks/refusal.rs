@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use coordinator::Unavailable;
 use wire::{CallbackProblem, CallbackState};
 
-use crate::problem::{Problem, refusal, shortened};
+use crate::convert::problem::{Problem, refusal, shortened};
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -123,7 +123,7 @@ impl IntoResponse for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::problem::Code;
+    use crate::convert::problem::Code;
 
     #[test]
     fn every_refusal_has_its_status_and_its_name() {

@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use wire::{RotateTokenKey, TokenKeyRotated};
 
 use crate::app::App;
-use crate::json::{InOrDefault, Out};
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
+use crate::edge::json::{InOrDefault, Out};
 
 /// Sign task tokens with a new key.
 #[utoipa::path(

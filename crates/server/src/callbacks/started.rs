@@ -10,11 +10,11 @@ use super::caller::Caller;
 use super::refusal::{Refusal, dead};
 use super::{attempt, completed};
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::name;
-use crate::problem::Problem;
-use crate::report;
-use crate::time::shown;
+use crate::convert::names::name;
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{In, Out};
 
 /// Say that an attempt began.
 #[utoipa::path(
@@ -47,7 +47,7 @@ pub async fn started(
         StartAnswer::Started | StartAnswer::Cancelled(_) => {
             // It is a sign of life as well: from here on the next one is due within the heartbeat timeout.
             app.handle().heartbeat(ExtendLease { lease: caller.lease }, None).await?;
-            let server_time = shown(app.handle().now());
+            let server_time = to_timestamp(app.handle().now());
             Ok(Out(StatusCode::OK, StartAcknowledged { acknowledged: true, server_time }))
         }
         StartAnswer::AlreadyStarted(_) => Err(Refusal::already_started()),

@@ -1,10 +1,8 @@
 //! POST /internal/worker/claim: a worker asks for a job, and waits for it.
 
-use std::sync::Arc;
-
+use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::MAX_POLL_QUEUES;
-use authority::{LeaseRef, Scope};
 use axum::extract::State;
 use axum::http::StatusCode;
 use wire::{ClaimJob, ClaimedJob, DEFAULT_CLAIM_WAIT_MS, Seconds};
@@ -13,13 +11,13 @@ use super::message;
 use super::refusal::Refusal;
 use super::token::attempt_id;
 use crate::app::App;
-use crate::content;
-use crate::json::{In, Out};
-use crate::names::{counted, name, optional_name, properties};
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::tasks::answer::json;
-use crate::time::shown;
+use crate::convert::content;
+use crate::convert::names::{counted, name, optional_name, properties};
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json::to_json;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{In, Out};
 
 /// Claim a job, waiting for it if there is none.
 #[utoipa::path(
@@ -41,10 +39,9 @@ pub async fn claim(
 ) -> Result<Out<ClaimedJob>, Refusal> {
     let (InScope(scope), In(request)) = (scope?, body?);
     let command = command(&scope, &request)?;
-    let worker = command.worker.clone();
     let grants = app.poll(command, request.max_wait_ms.unwrap_or(DEFAULT_CLAIM_WAIT_MS)).await?;
     let claimed = match grants.into_iter().next() {
-        Some(grant) => claimed(&app, &scope, &worker, grant).await?,
+        Some(grant) => claimed(&app, grant).await?,
         None => ClaimedJob::default(),
     };
     Ok(Out(StatusCode::OK, claimed))
@@ -67,28 +64,21 @@ fn command(scope: &Scope, request: &ClaimJob) -> Result<LeaseTasks, Problem> {
     })
 }
 
-async fn claimed(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Result<ClaimedJob, Problem> {
-    let lease = LeaseRef {
-        scope: scope.clone(),
-        worker: worker.clone(),
-        task: grant.task,
-        attempt: grant.attempt,
-        fencing_token: grant.fencing_token,
-    };
+async fn claimed(app: &App, grant: Grant) -> Result<ClaimedJob, Problem> {
     // An attempt with a time limit may be shorter than its lease.
     let ttl_ms = grant.length_ms.min(grant.expires_at.since_ms(grant.granted_at));
     Ok(ClaimedJob {
         claimed: true,
         job_id: Some(grant.task.to_string()),
         attempt_id: Some(attempt_id(grant.task, grant.attempt)),
-        lease_token: Some(app.lease_ids().make(&lease)),
+        lease_token: Some(app.lease_ids().make(&grant.lease_ref())),
         stream: Some(grant.queue.name.to_string()),
-        message_id: message::id(app, scope, &grant).await?,
-        payload: Some(json(&grant.payload)),
+        message_id: message::id(app, &grant).await?,
+        payload: Some(to_json(&grant.payload)),
         lease_ttl_seconds: Some(Seconds { ms: ttl_ms }),
         heartbeat_interval_seconds: Some(Seconds { ms: grant.heartbeat_interval_ms }),
         attempt: Some(grant.attempt),
-        lease_expires_at: Some(shown(grant.expires_at)),
+        lease_expires_at: Some(to_timestamp(grant.expires_at)),
         fencing_token: Some(grant.fencing_token.0),
     })
 }

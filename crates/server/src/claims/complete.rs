@@ -7,11 +7,11 @@ use wire::{CompleteJob, JobCompleted};
 use super::refusal::Refusal;
 use super::token;
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::reported_name;
-use crate::problem::Problem;
-use crate::report;
-use crate::scope::InScope;
+use crate::convert::names::reported_name;
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::scope::InScope;
+use crate::edge::json::{In, Out};
 
 /// Report that a job is done.
 #[utoipa::path(

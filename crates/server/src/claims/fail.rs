@@ -8,12 +8,12 @@ use wire::{FailJob, JobFailed};
 use super::refusal::Refusal;
 use super::token;
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::names::{reported_message, reported_name};
-use crate::problem::{Problem, shortened};
-use crate::report;
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::names::{reported_message, reported_name};
+use crate::convert::problem::{Problem, shortened};
+use crate::convert::report;
+use crate::convert::scope::InScope;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{In, Out};
 
 /// Report that a job failed.
 #[utoipa::path(
@@ -59,7 +59,7 @@ pub async fn fail(
 /// What became of the job, as it was recorded with the report.
 fn failed(outcome: Outcome) -> JobFailed {
     let retry_at = match outcome {
-        Outcome::RetryAt(at) => Some(shown(at)),
+        Outcome::RetryAt(at) => Some(to_timestamp(at)),
         _ => None,
     };
     let dlq = matches!(outcome, Outcome::Failed | Outcome::Dead(_));

@@ -8,10 +8,10 @@ use wire::{HeartbeatJob, JobHeartbeat};
 use super::refusal::Refusal;
 use super::token;
 use crate::app::App;
-use crate::json::{In, Out};
-use crate::problem::{Code, Problem};
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope::InScope;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{In, Out};
 
 /// Keep a lease alive.
 #[utoipa::path(
@@ -39,7 +39,7 @@ pub async fn heartbeat(
         ExtendAnswer::Extended { expires_at, cancel } => {
             let answer = JobHeartbeat {
                 ok: true,
-                lease_expires_at: shown(expires_at),
+                lease_expires_at: to_timestamp(expires_at),
                 should_cancel: cancel.is_some(),
                 cancel_reason: cancel.map(|reason| reason.to_string()),
             };

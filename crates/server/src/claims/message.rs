@@ -1,22 +1,21 @@
 //! The message that put a job on its stream. Embedded, the ledger is the stream: a message is the record that made the
 //! task wait, so a job that waits again has another message, and no two have the same.
 
-use authority::Event;
 use authority::command::Grant;
 use authority::event::NextStep;
-use authority::{Position, Scope};
+use authority::{Event, Position};
 use coordinator::HistoryRecord;
 
 use crate::app::App;
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 
 /// The id in the form that streams use. None when a claim was repeated and history does not reach back far enough.
-pub async fn id(app: &App, scope: &Scope, grant: &Grant) -> Result<Option<String>, Problem> {
+pub async fn id(app: &App, grant: &Grant) -> Result<Option<String>, Problem> {
     let since = match grant.since {
         Some(since) => Some(since),
         // A lease that is told again no longer knows, but the ledger does.
         None => {
-            let history = app.handle().history(scope.clone(), grant.task).await?;
+            let history = app.handle().history(grant.queue.scope.clone(), grant.task).await?;
             history.and_then(|history| waited_since(&history.records, grant.fencing_token))
         }
     };

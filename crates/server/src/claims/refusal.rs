@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use coordinator::Unavailable;
 use wire::{ClaimProblem, Verdict};
 
-use crate::problem::{Problem, refusal};
+use crate::convert::problem::{Problem, refusal};
 
 pub struct Refusal(Problem);
 
@@ -44,7 +44,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::problem::Code;
+    use crate::convert::problem::Code;
 
     async fn told(refusal: Refusal) -> (StatusCode, Value) {
         let response = refusal.into_response();

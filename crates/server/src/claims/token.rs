@@ -4,9 +4,9 @@
 use authority::{LeaseRef, Scope, TaskId};
 
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::names::name;
-use crate::problem::{Code, Problem};
+use crate::convert::ids::parse_task_id;
+use crate::convert::names::name;
+use crate::convert::problem::{Code, Problem};
 
 /// The name of one attempt at a job.
 pub fn attempt_id(task: TaskId, attempt: u32) -> String {

@@ -1,5 +1,6 @@
 //! The standard health service, and reflection in both of its versions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,16 +13,15 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_reflection::server::Builder;
-use wire::grpc::{FILE_DESCRIPTOR_SET, SERVICE_NAMES};
+use wire::grpc::FILE_DESCRIPTOR_SET;
 
 use super::MAX_QUESTION_BYTES;
 use crate::app::App;
-use crate::reapi;
 
 /// Adds both services to the routes.
-pub fn routes(router: Router<App>, app: &App) -> Router<App> {
-    let health =
-        HealthServer::new(Serving { app: app.clone() }).max_decoding_message_size(MAX_QUESTION_BYTES);
+pub fn routes(router: Router<App>, app: &App, services: Vec<&'static str>) -> Router<App> {
+    let health = HealthServer::new(Serving { app: app.clone(), services: services.into() })
+        .max_decoding_message_size(MAX_QUESTION_BYTES);
     let router = router.route_service("/grpc.health.v1.Health/{*call}", health);
     let described = || {
         Builder::configure()
@@ -55,6 +55,8 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 struct Serving {
     app: App,
+    /// The services that are served, by name.
+    services: Arc<[&'static str]>,
 }
 
 impl Serving {
@@ -66,8 +68,7 @@ impl Serving {
             SCHEDULER => is_up && *handle.takes_work().borrow(),
             WORKERS => is_up && handle.registry().registered_count(handle.now()) > 0,
             "" => is_up,
-            name if SERVICE_NAMES.contains(&name) => is_up,
-            name if self.app.content().is_some() && reapi::SERVICE_NAMES.contains(&name) => is_up,
+            name if self.services.contains(&name) => is_up,
             _ => return None,
         };
         Some(if serves { ServingStatus::Serving } else { ServingStatus::NotServing })
@@ -121,14 +122,14 @@ impl Health for Serving {
         tokio::spawn(async move {
             let _place = place;
             let service = request.into_inner().service;
-            let mut told = None;
+            let mut sent = None;
             // From before the first look, so that no change falls in between.
             let mut takes_work = serving.app.handle().takes_work();
             let mut workers = serving.app.handle().registry().watch();
             loop {
                 let is_last = serving.app.is_leaving() || takes_work.has_changed().is_err();
                 let status = serving.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
-                if told.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
+                if sent.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
                     return;
                 }
                 if is_last {

@@ -7,17 +7,18 @@ use authority::command::{Grant, LeaseTasks, ReleaseLease};
 use authority::event::ReleaseCause;
 use authority::limits::MAX_GRANTS;
 use authority::{Command, Scope};
-use coordinator::{Activity, Registered, Step};
+use coordinator::{Activity, BatchItem, Registered};
 use tonic::{Request, Status};
 use wire::grpc::{LeaseTaskRequest, LeaseTaskResponse};
 
-use super::guard::Deadline;
 use super::values::{given, optional_name};
-use super::{leased, queues, register, status};
+use super::{leased_task, queues, register};
 use crate::app::App;
-use crate::content;
-use crate::names::name;
-use crate::problem::Problem;
+use crate::convert::content;
+use crate::convert::grpc_status;
+use crate::convert::names::name;
+use crate::convert::problem::Problem;
+use crate::edge::grpc_guard::Deadline;
 
 /// How long before its caller's deadline a call ends its wait, so that the answer arrives in time.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
@@ -42,7 +43,7 @@ pub async fn lease(
         scope: scope.clone(),
         worker: worker.clone(),
         session: registration.session.clone(),
-        queues: queues::read(&asked.queues)?,
+        queues: queues::parse(&asked.queues)?,
         properties,
         max_tasks,
         request: given(&asked.request_id)
@@ -60,13 +61,11 @@ pub async fn lease(
     };
     // The session may have been replaced while it waited; what it was given then is the other's to get (W11).
     if matches!(standing(app, scope, &worker, session.as_ref()), Standing::Replaced) {
-        give_back(app, scope, &worker, &grants).await?;
-        return Err(status::superseded(&worker));
+        give_back(app, &grants).await?;
+        return Err(grpc_status::superseded(&worker));
     }
-    let grants = what_fits(app, scope, &worker, grants).await?;
-    Ok(LeaseTaskResponse {
-        tasks: grants.iter().map(|grant| leased::told(app, scope, &worker, grant)).collect(),
-    })
+    let grants = what_fits(app, grants).await?;
+    Ok(LeaseTaskResponse { tasks: grants.iter().map(|grant| leased_task::to_proto(app, grant)).collect() })
 }
 
 /// What the registry says of a worker's session.
@@ -97,8 +96,8 @@ pub fn registered(
 ) -> Result<Registered, Status> {
     match standing(app, scope, worker, session) {
         Standing::Current(registered) => Ok(registered),
-        Standing::Replaced => Err(status::superseded(worker)),
-        Standing::Unknown => Err(status::not_registered(worker)),
+        Standing::Replaced => Err(grpc_status::superseded(worker)),
+        Standing::Unknown => Err(grpc_status::not_registered(worker)),
     }
 }
 
@@ -110,27 +109,21 @@ fn wait(app: &App, timeout_seconds: i64, deadline: Option<&Deadline>) -> Result<
 }
 
 /// As many grants as a client can read in one message; the others are given back at no cost.
-async fn what_fits(
-    app: &App,
-    scope: &Scope,
-    worker: &Arc<str>,
-    mut grants: Vec<Grant>,
-) -> Result<Vec<Grant>, Problem> {
-    let fit = leased::how_many_fit(&grants);
-    give_back(app, scope, worker, &grants.split_off(fit)).await?;
+async fn what_fits(app: &App, mut grants: Vec<Grant>) -> Result<Vec<Grant>, Problem> {
+    let fit = leased_task::how_many_fit(&grants);
+    give_back(app, &grants.split_off(fit)).await?;
     Ok(grants)
 }
 
 /// Gives back leases that cannot be delivered.
-pub async fn give_back(app: &App, scope: &Scope, worker: &Arc<str>, grants: &[Grant]) -> Result<(), Problem> {
+pub async fn give_back(app: &App, grants: &[Grant]) -> Result<(), Problem> {
     if grants.is_empty() {
         return Ok(());
     }
-    let releases = grants.iter().map(|grant| ReleaseLease {
-        lease: leased::reference(scope, worker, grant),
-        cause: ReleaseCause::Undelivered,
-    });
-    let steps = releases.map(|release| Step::Decide(Command::ReleaseLease(release)));
-    app.handle().together(steps.collect()).await?;
+    let release = |grant: &Grant| {
+        let release = ReleaseLease { lease: grant.lease_ref(), cause: ReleaseCause::Undelivered };
+        BatchItem::Command(Command::ReleaseLease(release))
+    };
+    app.handle().decide(grants.iter().map(release).collect()).await?;
     Ok(())
 }

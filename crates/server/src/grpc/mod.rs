@@ -2,24 +2,21 @@
 //! the standard health service. One call to a file; each translates into commands for the coordinator and decides
 //! nothing.
 
-mod beats;
-mod guard;
 mod health;
+mod heartbeat;
 mod lease;
-mod leased;
+mod leased_task;
 mod queues;
 mod reference;
 mod register;
 mod report;
 mod scheduler;
 mod service;
-mod status;
 mod submit;
 mod update;
 mod values;
 mod work;
 
-pub use guard::{Meter, guard};
 pub use scheduler::Scheduler;
 pub(crate) use scheduler::Shared;
 
@@ -31,7 +28,8 @@ use wire::grpc::SERVICE_NAMES;
 use wire::grpc::worker_scheduler_server::WorkerSchedulerServer;
 
 use crate::app::App;
-use crate::json::{MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES};
+use crate::edge::grpc_guard::guard;
+use crate::edge::json::{MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES};
 use service::Service;
 
 /// Largest message of a worker in a stream.
@@ -41,8 +39,8 @@ const MAX_SENT_MESSAGE_BYTES: usize = 4 * 1_024 * 1_024;
 /// Largest question to the health and reflection services.
 const MAX_QUESTION_BYTES: usize = 16 * 1_024;
 
-/// Everything that is served over gRPC.
-pub fn routes(app: &App) -> Router<App> {
+/// Everything that is served over gRPC. `services` are all services that the health service knows.
+pub fn routes(app: &App, services: Vec<&'static str>) -> Router<App> {
     let mut router = Router::new();
     for name in SERVICE_NAMES {
         // Each call has the limit that its messages need, and no more.
@@ -59,7 +57,7 @@ pub fn routes(app: &App) -> Router<App> {
                 .route_service(&path, ServiceBuilder::new().map_request(under_own_name).service(service));
         }
     }
-    health::routes(router, app).layer(from_fn_with_state(app.clone(), guard))
+    health::routes(router, app, services).layer(from_fn_with_state(app.clone(), guard))
 }
 
 /// The service knows its calls by its own name only.

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use authority::limits::MAX_POLL_QUEUES;
 
-use crate::names::{counted, name};
-use crate::problem::Problem;
+use crate::convert::names::{counted, name};
+use crate::convert::problem::Problem;
 
 /// The queue of a worker that names none, which is what the workers of the remote execution plan do.
 const DEFAULT_QUEUE: &str = "exec";
 
-pub fn read(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
+pub fn parse(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
     if queues.is_empty() {
         return Ok(vec![Arc::from(DEFAULT_QUEUE)]);
     }

@@ -7,13 +7,13 @@ use authority::{LeaseRef, Position, Scope};
 use tonic::Status;
 use wire::grpc::UpdateTaskStatusRequest;
 
-use super::status;
 use super::values::given;
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::names::name;
-use crate::problem::{Code, Problem};
-use crate::reference::reference;
+use crate::convert::grpc_status;
+use crate::convert::ids::parse_task_id;
+use crate::convert::lease_ref::reference;
+use crate::convert::names::name;
+use crate::convert::problem::{Code, Problem};
 
 /// The lease that a report names by its id.
 pub fn by_lease_id(
@@ -90,5 +90,5 @@ async fn grants(
 fn needs_lease_id() -> Status {
     let detail =
         "the task was leased to this worker more than once: the report must carry its lease_id or attempt";
-    status::precondition("lease_id_needed", detail)
+    grpc_status::precondition("lease_id_needed", detail)
 }

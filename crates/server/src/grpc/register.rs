@@ -6,17 +6,17 @@ use std::sync::Arc;
 use authority::command::{ReleaseLease, StartSession};
 use authority::event::ReleaseCause;
 use authority::{Command, HeldLease, Properties, Scope};
-use coordinator::{Registration, Step};
+use coordinator::{BatchItem, Registration};
 use tonic::Status;
 use wire::grpc::{
     RegisterWorkerRequest, RegisterWorkerResponse, UnregisterWorkerRequest, UnregisterWorkerResponse,
 };
 
-use super::beats;
+use super::heartbeat;
 use super::values::{optional_name, span};
 use crate::app::App;
-use crate::names::{self, name};
-use crate::problem::Problem;
+use crate::convert::names::{self, name};
+use crate::convert::problem::Problem;
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
 /// once it was given back, and one registration of a worker after the other, so that the last one keeps what it gets (W11).
@@ -26,7 +26,7 @@ pub async fn register(
     request: &RegisterWorkerRequest,
 ) -> Result<RegisterWorkerResponse, Status> {
     let worker = name("worker_id", &request.worker_id)?;
-    let registration = read(app, request)?;
+    let registration = parse(app, request)?;
     let session = registration.session.clone();
     let _turn = app.grpc().turn(scope, &worker).await;
     app.handle().registry().register(scope, &worker, registration, app.handle().now());
@@ -51,8 +51,8 @@ pub async fn unregister(
     let released_leases = held.len() as u32;
     let releases =
         held.into_iter().map(|held| ReleaseLease { lease: held.lease, cause: ReleaseCause::Worker });
-    let steps = releases.map(|release| Step::Decide(Command::ReleaseLease(release)));
-    beats::decide(app, steps.collect()).await?;
+    let items = releases.map(|release| BatchItem::Command(Command::ReleaseLease(release)));
+    heartbeat::decide(app, items.collect()).await?;
     Ok(UnregisterWorkerResponse { released_leases })
 }
 
@@ -83,7 +83,7 @@ pub fn properties(field: &str, pairs: &HashMap<String, String>) -> Result<Arc<Pr
     names::properties(field, Some(&sorted))
 }
 
-fn read(app: &App, request: &RegisterWorkerRequest) -> Result<Registration, Problem> {
+fn parse(app: &App, request: &RegisterWorkerRequest) -> Result<Registration, Problem> {
     let capabilities = request.capabilities.unwrap_or_default();
     let resources = capabilities.resources.unwrap_or_default();
     let bytes = |field: &str, bytes: i64| {

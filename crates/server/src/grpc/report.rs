@@ -12,39 +12,36 @@ use authority::limits::MAX_INLINE_BYTES;
 use authority::{Answer, Command, LeaseRef, Outcome, Rejection, TaskError};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use coordinator::Step;
+use coordinator::{Batch, BatchItem};
 use prost::Message;
 use wire::grpc::{
     ActionResult, TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict,
 };
 
 use super::values::{cancel_reason, category, optional_name, state, timestamp};
-use crate::names::reported_message;
-use crate::problem::{Code, Problem};
-use crate::{content, report, strict};
+use crate::convert::names::reported_message;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::{content, report};
+use crate::edge::strict_json;
 
 /// What was asked, and so how its answers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Two steps: the attempt begins, and its lease is extended.
+    /// Two items: the attempt begins, and its lease is extended.
     Start,
     Release,
     Report,
 }
 
-/// Adds the steps that a report asks for.
-pub fn steps(
-    lease: LeaseRef,
-    report: &UpdateTaskStatusRequest,
-    steps: &mut Vec<Step>,
-) -> Result<Asked, Problem> {
+/// Adds the items that a report asks for.
+pub fn items(lease: LeaseRef, report: &UpdateTaskStatusRequest, items: &mut Batch) -> Result<Asked, Problem> {
     let status = TaskStatus::try_from(report.status).map_err(|_| {
         Problem::field("status", format!("{} is none of those that there are", report.status))
     })?;
     match status {
         TaskStatus::Unknown if report.release => {
             let release = ReleaseLease { lease, cause: ReleaseCause::Worker };
-            steps.push(Step::Decide(Command::ReleaseLease(release)));
+            items.push(BatchItem::Command(Command::ReleaseLease(release)));
             Ok(Asked::Release)
         }
         _ if report.release => {
@@ -53,19 +50,21 @@ pub fn steps(
         TaskStatus::Unknown => Err(Problem::field("status", "must be EXECUTING, COMPLETED or FAILED")),
         TaskStatus::Executing => {
             let started_by = lease.worker.clone();
-            steps
-                .push(Step::Decide(Command::StartAttempt(StartAttempt { lease: lease.clone(), started_by })));
-            steps.push(Step::Decide(Command::ExtendLease(ExtendLease { lease })));
+            items.push(BatchItem::Command(Command::StartAttempt(StartAttempt {
+                lease: lease.clone(),
+                started_by,
+            })));
+            items.push(BatchItem::Command(Command::ExtendLease(ExtendLease { lease })));
             Ok(Asked::Start)
         }
         TaskStatus::Completed => {
             let completion = completion(lease, report)?;
-            steps.push(Step::Decide(Command::ReportCompletion(completion)));
+            items.push(BatchItem::Command(Command::ReportCompletion(completion)));
             Ok(Asked::Report)
         }
         TaskStatus::Failed => {
             let failure = failure(lease, report)?;
-            steps.push(Step::Decide(Command::ReportFailure(failure)));
+            items.push(BatchItem::Command(Command::ReportFailure(failure)));
             Ok(Asked::Report)
         }
     }
@@ -131,7 +130,7 @@ fn cancelled() -> UpdateTaskStatusResponse {
     UpdateTaskStatusResponse { verdict: Verdict::Cancelled.into(), ..UpdateTaskStatusResponse::default() }
 }
 
-/// The coordinator answers each step with its own kind of answer; anything else would be a bug in it.
+/// The coordinator answers each item with its own kind of answer; anything else would be a bug in it.
 fn unanswered() -> Problem {
     Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer to this report")
 }
@@ -169,7 +168,7 @@ fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFail
     report::failure(lease, error, said.retryable)
 }
 
-pub fn not_json(field: &str, fault: &strict::Fault) -> Problem {
+pub fn not_json(field: &str, fault: &strict_json::Fault) -> Problem {
     let place = if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
     Problem::field(field, format!("{place}{}", fault.what))
 }

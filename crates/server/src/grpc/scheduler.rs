@@ -7,7 +7,7 @@ use std::time::Duration;
 use authority::Scope;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use crate::problem::{Code, Problem};
+use crate::convert::problem::{Code, Problem};
 
 /// Most streams of workers at one time.
 const MAX_WORK_STREAMS: usize = 10_000;

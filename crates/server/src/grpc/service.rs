@@ -9,7 +9,7 @@ use wire::grpc::{
     UnregisterWorkerResponse, UpdateTaskStatusRequest, UpdateTaskStatusResponse, WorkRequest, WorkResponse,
 };
 
-use super::{beats, lease, register, submit, update, values, work};
+use super::{heartbeat, lease, register, submit, update, values, work};
 use crate::app::App;
 
 pub struct Service {
@@ -53,7 +53,7 @@ impl WorkerScheduler for Service {
         request: Request<HeartbeatRequest>,
     ) -> Result<Response<HeartbeatResponse>, Status> {
         let scope = values::scope(request.metadata())?;
-        beats::heartbeat(&self.app, &scope, request.get_ref()).await.map(Response::new)
+        heartbeat::heartbeat(&self.app, &scope, request.get_ref()).await.map(Response::new)
     }
 
     async fn unregister_worker(

@@ -11,12 +11,12 @@ use wire::grpc::{self, SubmitTasksRequest, SubmitTasksResponse, SubmittedTask};
 use wire::{Json, MAX_BATCH_TASKS};
 
 use super::report::not_json;
-use super::status;
-use super::values::{given, nonzero, read_timestamp, state};
+use super::values::{given, nonzero, parse_timestamp, state};
 use crate::app::App;
-use crate::problem::{Code, Problem};
-use crate::strict;
-use crate::tasks::submit::{command, conflict};
+use crate::convert::grpc_status;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::submission::{command, conflict};
+use crate::edge::strict_json;
 
 pub async fn submit(
     app: &App,
@@ -28,19 +28,19 @@ pub async fn submit(
         return Err(Problem::new(Code::TooManyTasks, detail).into());
     }
     let mut commands = Vec::with_capacity(request.tasks.len());
-    let read: Vec<_> = request
+    let parsed: Vec<_> = request
         .tasks
         .into_iter()
-        .map(|task| read(app, scope, task).map(|command| commands.push(command)))
+        .map(|task| parse(app, scope, task).map(|command| commands.push(command)))
         .collect();
     let answers = match commands.is_empty() {
         true => Vec::new(),
         false => app.handle().submit_batch(commands).await.map_err(Problem::from)?,
     };
     let mut answers = answers.into_iter();
-    let tasks: Vec<_> = read
+    let tasks: Vec<_> = parsed
         .into_iter()
-        .map(|read| read.and_then(|()| answers.next().map_or_else(|| Err(unanswered()), accepted)))
+        .map(|parsed| parsed.and_then(|()| answers.next().map_or_else(|| Err(unanswered()), accepted)))
         .collect();
     // When nothing was accepted for lack of room, the call as a whole may be repeated later.
     let full = tasks
@@ -49,11 +49,11 @@ pub async fn submit(
     if full && let Some(Err(problem)) = tasks.first() {
         return Err(problem.clone().into());
     }
-    let told = |task: Result<SubmittedTask, Problem>| task.unwrap_or_else(refused);
-    Ok(SubmitTasksResponse { tasks: tasks.into_iter().map(told).collect() })
+    let item = |task: Result<SubmittedTask, Problem>| task.unwrap_or_else(refused);
+    Ok(SubmitTasksResponse { tasks: tasks.into_iter().map(item).collect() })
 }
 
-fn read(app: &App, scope: &Scope, task: grpc::SubmitTask) -> Result<SubmitTask, Problem> {
+fn parse(app: &App, scope: &Scope, task: grpc::SubmitTask) -> Result<SubmitTask, Problem> {
     let owned = |text: String| given(&text).map(str::to_owned);
     let pairs: BTreeMap<_, _> = task.properties.into_iter().collect();
     let task = wire::SubmitTask {
@@ -70,7 +70,7 @@ fn read(app: &App, scope: &Scope, task: grpc::SubmitTask) -> Result<SubmitTask, 
             jitter: backoff.jitter,
         }),
         properties: Some(pairs).filter(|pairs| !pairs.is_empty()),
-        deadline: task.deadline.map(|deadline| read_timestamp("deadline", deadline)).transpose()?,
+        deadline: task.deadline.map(|deadline| parse_timestamp("deadline", deadline)).transpose()?,
         timeout_ms: nonzero(task.timeout_ms),
         lease_ms: nonzero(task.lease_ms),
         run_id: owned(task.run_id),
@@ -86,9 +86,9 @@ fn json(field: &str, text: &Bytes) -> Result<Option<Json>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    strict::check(text).map_err(|fault| not_json(field, &fault))?;
-    let read = std::str::from_utf8(text).ok().and_then(|text| Json::from_text(text).ok());
-    read.map(Some).ok_or_else(|| Problem::field(field, "is not JSON"))
+    strict_json::check(text).map_err(|fault| not_json(field, &fault))?;
+    let parsed = std::str::from_utf8(text).ok().and_then(|text| Json::from_text(text).ok());
+    parsed.map(Some).ok_or_else(|| Problem::field(field, "is not JSON"))
 }
 
 fn accepted(answer: SubmitAnswer) -> Result<SubmittedTask, Problem> {
@@ -104,7 +104,7 @@ fn accepted(answer: SubmitAnswer) -> Result<SubmittedTask, Problem> {
 }
 
 fn refused(problem: Problem) -> SubmittedTask {
-    SubmittedTask { problem: Some(status::item(problem)), ..SubmittedTask::default() }
+    SubmittedTask { problem: Some(grpc_status::item(problem)), ..SubmittedTask::default() }
 }
 
 /// The coordinator answers each submit; fewer answers would be a bug in it.

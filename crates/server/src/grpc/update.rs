@@ -1,12 +1,13 @@
 //! UpdateTaskStatus: a worker says that it begins, is done or failed, or gives its lease back.
 
 use authority::Scope;
+use coordinator::Batch;
 use tonic::Status;
 use wire::grpc::{UpdateTaskStatusRequest, UpdateTaskStatusResponse};
 
 use super::{reference, report};
 use crate::app::App;
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 
 pub async fn update(
     app: &App,
@@ -20,9 +21,9 @@ pub async fn update(
         }
     };
     let decided = async {
-        let mut steps = Vec::with_capacity(2);
-        let asked = report::steps(lease, request, &mut steps)?;
-        let answers = app.handle().together(steps).await?;
+        let mut items = Batch::new();
+        let asked = report::items(lease, request, &mut items)?;
+        let answers = app.handle().decide(items).await?;
         report::answer(asked, &mut answers.into_iter())
     };
     Ok(decided.await.map_err(Problem::on_report)?)

@@ -8,9 +8,9 @@ use coordinator::{Activity, WorkerStatus};
 use tonic::metadata::MetadataMap;
 use wire::grpc;
 
-use crate::names::name;
-use crate::problem::{Problem, shortened};
-use crate::scope;
+use crate::convert::names::name;
+use crate::convert::problem::{Problem, shortened};
+use crate::convert::scope;
 
 /// Whom a call belongs to.
 pub fn scope(metadata: &MetadataMap) -> Result<Scope, Problem> {
@@ -56,7 +56,7 @@ pub fn span(span: Duration) -> prost_types::Duration {
 }
 
 /// A time from outside, as the JSON types have it.
-pub fn read_timestamp(field: &str, time: prost_types::Timestamp) -> Result<jiff::Timestamp, Problem> {
+pub fn parse_timestamp(field: &str, time: prost_types::Timestamp) -> Result<jiff::Timestamp, Problem> {
     jiff::Timestamp::new(time.seconds, time.nanos).map_err(|_| Problem::field(field, "is not a time"))
 }
 
@@ -110,8 +110,8 @@ mod tests {
     fn times_and_spans_keep_their_milliseconds() {
         let time = timestamp(Time(1_700_000_000_123));
         assert_eq!((time.seconds, time.nanos), (1_700_000_000, 123_000_000));
-        assert_eq!(read_timestamp("deadline", time).unwrap().as_millisecond(), 1_700_000_000_123);
-        assert!(read_timestamp("deadline", prost_types::Timestamp { seconds: i64::MAX, nanos: 0 }).is_err());
+        assert_eq!(parse_timestamp("deadline", time).unwrap().as_millisecond(), 1_700_000_000_123);
+        assert!(parse_timestamp("deadline", prost_types::Timestamp { seconds: i64::MAX, nanos: 0 }).is_err());
         assert_eq!((millis(1_500).seconds, millis(1_500).nanos), (1, 500_000_000));
     }
 

@@ -7,11 +7,11 @@ use wire::ReportAnswer;
 
 use super::verdict::answer;
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::problem::Problem;
-use crate::reference::reference;
-use crate::report;
-use crate::scope::InScope;
+use crate::convert::lease_ref::reference;
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::scope::InScope;
+use crate::edge::json::{In, InPath, Out};
 
 /// Report that an attempt is done.
 #[utoipa::path(

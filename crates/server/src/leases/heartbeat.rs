@@ -8,12 +8,12 @@ use coordinator::Progress;
 use wire::HeartbeatAnswer;
 
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::names::{optional_within, progress_message};
-use crate::problem::{Code, Problem};
-use crate::reference::reference;
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::lease_ref::reference;
+use crate::convert::names::{optional_within, progress_message};
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope::InScope;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{In, InPath, Out};
 
 /// Keep a lease alive.
 #[utoipa::path(
@@ -45,7 +45,7 @@ pub async fn heartbeat(
     match app.handle().heartbeat(ExtendLease { lease }, progress).await? {
         ExtendAnswer::Extended { expires_at, cancel } => {
             let answer = HeartbeatAnswer {
-                expires_at: shown(expires_at),
+                expires_at: to_timestamp(expires_at),
                 should_cancel: cancel.is_some(),
                 cancel_reason: cancel.map(|reason| reason.to_string()),
             };

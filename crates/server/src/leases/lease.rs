@@ -1,22 +1,20 @@
 //! POST /v1/leases: a worker asks for work, and waits for it.
 
-use std::sync::Arc;
-
+use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::{MAX_GRANTS, MAX_POLL_QUEUES};
-use authority::{LeaseRef, Scope};
 use axum::extract::State;
 use axum::http::StatusCode;
 use wire::{DEFAULT_WAIT_MS, Lease, Leases};
 
 use crate::app::App;
-use crate::content;
-use crate::json::{In, Out};
-use crate::names::{counted, name, optional_name, properties};
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::tasks::answer::{json, text};
-use crate::time::shown;
+use crate::convert::content;
+use crate::convert::names::{counted, name, optional_name, properties};
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json::{to_json, to_text};
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{In, Out};
 
 /// Lease tasks, waiting for them if there are none.
 #[utoipa::path(
@@ -37,9 +35,8 @@ pub async fn lease(
     In(request): In<wire::LeaseTasks>,
 ) -> Result<Out<Leases>, Problem> {
     let command = command(&scope, &request)?;
-    let worker = command.worker.clone();
     let grants = app.poll(command, request.wait_ms.unwrap_or(DEFAULT_WAIT_MS)).await?;
-    let leases = grants.into_iter().map(|grant| told(&app, &scope, &worker, grant)).collect();
+    let leases = grants.iter().map(|grant| to_wire(&app, grant)).collect();
     Ok(Out(StatusCode::OK, Leases { leases }))
 }
 
@@ -66,31 +63,24 @@ fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Prob
     })
 }
 
-fn told(app: &App, scope: &Scope, worker: &Arc<str>, grant: Grant) -> Lease {
-    let reference = LeaseRef {
-        scope: scope.clone(),
-        worker: worker.clone(),
-        task: grant.task,
-        attempt: grant.attempt,
-        fencing_token: grant.fencing_token,
-    };
+fn to_wire(app: &App, grant: &Grant) -> Lease {
     let options = grant.options.as_deref();
     Lease {
-        lease_id: app.lease_ids().make(&reference),
+        lease_id: app.lease_ids().make(&grant.lease_ref()),
         task_id: grant.task.to_string(),
         attempt: grant.attempt,
         queue: grant.queue.name.to_string(),
-        payload: json(&grant.payload),
-        granted_at: shown(grant.granted_at),
-        expires_at: shown(grant.expires_at),
+        payload: to_json(&grant.payload),
+        granted_at: to_timestamp(grant.granted_at),
+        expires_at: to_timestamp(grant.expires_at),
         heartbeat_interval_ms: grant.heartbeat_interval_ms,
         fencing_token: grant.fencing_token.0,
-        deadline: options.and_then(|options| options.deadline).map(shown),
+        deadline: options.and_then(|options| options.deadline).map(to_timestamp),
         timeout_ms: options.and_then(|options| options.timeout_ms),
-        run_id: options.and_then(|options| text(&options.run_id)),
-        asset_id: options.and_then(|options| text(&options.asset_id)),
-        task_key: options.and_then(|options| text(&options.task_key)),
-        resources: options.and_then(|options| options.resources.as_deref()).map(json),
+        run_id: options.and_then(|options| to_text(&options.run_id)),
+        asset_id: options.and_then(|options| to_text(&options.asset_id)),
+        task_key: options.and_then(|options| to_text(&options.task_key)),
+        resources: options.and_then(|options| options.resources.as_deref()).map(to_json),
     }
 }
 
@@ -102,14 +92,14 @@ mod tests {
         wire::LeaseTasks { worker_id: "w".into(), queues: vec!["q".into()], ..wire::LeaseTasks::default() }
     }
 
-    fn read(request: &wire::LeaseTasks) -> Result<LeaseTasks, Problem> {
+    fn parse(request: &wire::LeaseTasks) -> Result<LeaseTasks, Problem> {
         command(&Scope { tenant: "t".into(), workspace: "w".into() }, request)
     }
 
     #[test]
     fn too_many_tasks_are_clamped_and_none_is_refused() {
-        assert_eq!(read(&request()).unwrap().max_tasks, 1);
-        let asked = |max_tasks| read(&wire::LeaseTasks { max_tasks: Some(max_tasks), ..request() });
+        assert_eq!(parse(&request()).unwrap().max_tasks, 1);
+        let asked = |max_tasks| parse(&wire::LeaseTasks { max_tasks: Some(max_tasks), ..request() });
         assert_eq!(asked(u64::MAX).unwrap().max_tasks, 100);
         let refused = asked(0).unwrap_err();
         assert_eq!(refused.field.as_deref(), Some("maxTasks"));
@@ -118,7 +108,7 @@ mod tests {
 
     #[test]
     fn queues_are_counted_and_named() {
-        let queues = |queues: Vec<String>| read(&wire::LeaseTasks { queues, ..request() });
+        let queues = |queues: Vec<String>| parse(&wire::LeaseTasks { queues, ..request() });
         assert_eq!(queues(Vec::new()).unwrap_err().field.as_deref(), Some("queues"));
         assert!(queues(vec!["q".into(); MAX_POLL_QUEUES + 1]).is_err());
         assert_eq!(queues(vec!["q".into(), "".into()]).unwrap_err().field.as_deref(), Some("queues[1]"));
@@ -127,10 +117,10 @@ mod tests {
     #[test]
     fn the_same_request_id_is_the_same_request() {
         let named = |id: &str| {
-            read(&wire::LeaseTasks { request_id: Some(id.to_owned()), ..request() }).unwrap().request
+            parse(&wire::LeaseTasks { request_id: Some(id.to_owned()), ..request() }).unwrap().request
         };
         assert_eq!(named("a"), named("a"));
         assert_ne!(named("a"), named("b"));
-        assert_eq!(read(&request()).unwrap().request, None);
+        assert_eq!(parse(&request()).unwrap().request, None);
     }
 }

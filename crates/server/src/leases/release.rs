@@ -7,11 +7,11 @@ use axum::http::StatusCode;
 use wire::Released;
 
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::problem::Problem;
-use crate::reference::reference;
-use crate::scope::InScope;
-use crate::tasks::answer::state;
+use crate::convert::lease_ref::reference;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json::state_to_wire;
+use crate::edge::json::{In, InPath, Out};
 
 /// Give a lease back.
 #[utoipa::path(
@@ -38,7 +38,7 @@ pub async fn release(
         let (InScope(scope), InPath(lease_id), In(body)) = (scope?, lease_id?, body?);
         let lease = reference(&app, &scope, &lease_id, &body.worker_id, body.task_id.as_deref())?;
         match app.handle().release(ReleaseLease { lease, cause: ReleaseCause::Worker }).await? {
-            ReleaseAnswer::Over(after) => Ok(Out(StatusCode::OK, Released { state: state(after) })),
+            ReleaseAnswer::Over(after) => Ok(Out(StatusCode::OK, Released { state: state_to_wire(after) })),
             ReleaseAnswer::Rejected(why) => Err(why.into()),
         }
     };

@@ -5,19 +5,19 @@ use authority::{Outcome, TaskState};
 use axum::http::StatusCode;
 use wire::ReportAnswer;
 
-use crate::json::Out;
-use crate::problem::Problem;
-use crate::report;
-use crate::tasks::answer::state;
-use crate::time::shown;
+use crate::convert::problem::Problem;
+use crate::convert::report;
+use crate::convert::task_json::state_to_wire;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::Out;
 
 pub fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
     let outcome = report::committed(verdict)?;
     let retry_at = match outcome {
-        Outcome::RetryAt(at) => Some(shown(at)),
+        Outcome::RetryAt(at) => Some(to_timestamp(at)),
         _ => None,
     };
-    let became = state(outcome.state().unwrap_or(TaskState::Completed));
+    let became = state_to_wire(outcome.state().unwrap_or(TaskState::Completed));
     let answer = ReportAnswer { verdict: wire::Verdict::Committed, state: became, retry_at };
     Ok(Out(StatusCode::OK, answer))
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{Metrics, OTHERS};
 use crate::app::App;
-use crate::problem::{Code, Problem};
+use crate::convert::problem::{Code, Problem};
 
 /// How long the coordinator may take to say what waits and runs.
 const MAX_WAIT: Duration = Duration::from_secs(5);

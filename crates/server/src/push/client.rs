@@ -19,9 +19,9 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 use tokio::time::timeout;
 
-use super::guard::{Guard, Refused};
 use super::resolver::{LookUps, Resolver};
 use super::signature::signature;
+use crate::edge::address_guard::{Guard, Refused};
 
 const MAX_CONNECT: Duration = Duration::from_secs(5);
 /// Longest time from looking up the name to the answer's status.
@@ -30,7 +30,7 @@ const MAX_POST: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const MAX_ANSWER_READ: Duration = Duration::from_secs(1);
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// Connections that are kept for the next task, and for how long.
+/// ConnectionBudget that are kept for the next task, and for how long.
 const MAX_IDLE: usize = 32;
 const MAX_IDLE_AGE: Duration = Duration::from_secs(30);
 

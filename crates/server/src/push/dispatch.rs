@@ -11,14 +11,15 @@ use authority::event::ReleaseCause;
 use authority::{Category, Lease, LeaseRef, Position, TaskError, Time};
 use axum::http::StatusCode;
 use bytes::Bytes;
-use coordinator::{TaskDetail, Unavailable, Wanted};
+use coordinator::{TaskDetail, Unavailable, WaitCondition};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::client::Answered;
 use super::dispatch_id::dispatch_id;
-use super::lane::{Lane, PAUSE};
-use crate::{ids, report};
+use super::envelope::task_envelope;
+use super::target_dispatcher::{PAUSE, TargetDispatcher};
+use crate::convert::{ids, report};
 
 /// How long one watch lasts; the next one follows at once.
 const WATCH: Duration = Duration::from_secs(60);
@@ -28,14 +29,14 @@ const MAX_TRIES: usize = 30;
 const UNACCEPTABLE: &str = "push_unacceptable";
 
 pub struct Dispatch {
-    lane: Arc<Lane>,
+    dispatcher: Arc<TargetDispatcher>,
     lease: LeaseRef,
     grant: Grant,
 }
 
 impl Dispatch {
-    pub fn new(lane: Arc<Lane>, lease: LeaseRef, grant: Grant) -> Dispatch {
-        Dispatch { lane, lease, grant }
+    pub fn new(dispatcher: Arc<TargetDispatcher>, grant: Grant) -> Dispatch {
+        Dispatch { dispatcher, lease: grant.lease_ref(), grant }
     }
 
     /// Sends the task and sees it through. `answered` is dropped once it is known how the target is doing.
@@ -58,20 +59,20 @@ impl Dispatch {
     /// Gives the task back at no cost.
     async fn give_back(&self) {
         let release = || ReleaseLease { lease: self.lease.clone(), cause: ReleaseCause::Undelivered };
-        insist(|| self.lane.handle().release(release())).await;
+        insist(|| self.dispatcher.handle().release(release())).await;
     }
 
     /// Whether the target has the task. A target that fails is sent nothing but a probe.
     async fn deliver(&self, next_beat: Instant, is_probe: bool) -> bool {
         let sent = self.keeping_alive(next_beat, async {
-            let _inside = self.lane.gate.enter(&self.lane.shared().connections).await;
-            if !is_probe && self.lane.health.unwell_until().is_some() {
+            let _inside = self.dispatcher.limiter.enter(&self.dispatcher.shared().connections).await;
+            if !is_probe && self.dispatcher.health.unwell_until().is_some() {
                 return None;
             }
-            let began = self.lane.health.begin();
-            let now_s = self.lane.handle().now().0 / 1_000;
+            let began = self.dispatcher.health.begin();
+            let now_s = self.dispatcher.handle().now().0 / 1_000;
             let answered = match self.envelope().await {
-                Ok((id, body)) => self.lane.client.post(&id, body, now_s).await,
+                Ok((id, body)) => self.dispatcher.client.post(&id, body, now_s).await,
                 Err(why) => Answered::Unwell { why: why.to_string(), retry_after: None },
             };
             Some((began, answered))
@@ -85,7 +86,7 @@ impl Dispatch {
             // The lease is over; whose task it is now is somebody else's matter.
             None => return false,
         };
-        let (queue, task) = (&self.lane.queue.name, self.lease.task);
+        let (queue, task) = (&self.dispatcher.queue.name, self.lease.task);
         match answered {
             Answered::Accepted => {
                 self.target_is_well(began);
@@ -104,7 +105,7 @@ impl Dispatch {
             }
             Answered::Unwell { why, retry_after } => {
                 let draw = ids::draw().unwrap_or_default();
-                match self.lane.health.failed(began, retry_after, draw) {
+                match self.dispatcher.health.failed(began, retry_after, draw) {
                     Some(1) => {
                         tracing::warn!(%queue, why, "a push target fails; it is left alone for a while")
                     }
@@ -117,15 +118,15 @@ impl Dispatch {
     }
 
     fn target_is_well(&self, began: super::health::Began) {
-        if self.lane.health.well(began) {
-            tracing::info!(queue = %self.lane.queue.name, "a push target takes tasks again");
+        if self.dispatcher.health.well(began) {
+            tracing::info!(queue = %self.dispatcher.queue.name, "a push target takes tasks again");
         }
     }
 
     /// The dispatch's id and what is sent.
     async fn envelope(&self) -> Result<(String, Bytes), Unavailable> {
-        let Lane { app, holder, callback_base_url, .. } = &*self.lane;
-        let mut envelope = app.task_envelope(holder, &self.grant, callback_base_url, "").await?;
+        let TargetDispatcher { app, callback_base_url, .. } = &*self.dispatcher;
+        let mut envelope = task_envelope(app, &self.grant, callback_base_url).await?;
         let id = dispatch_id(&envelope.run_id, &envelope.task_id, &envelope.task_key, envelope.attempt);
         envelope.dispatch_id.clone_from(&id);
         let body = serde_json::to_vec(&envelope).unwrap_or_default();
@@ -153,7 +154,7 @@ impl Dispatch {
     async fn see_through(&self, mut keep_alive: bool) {
         let length = Duration::from_millis(self.grant.length_ms);
         // The last extension lasts until a worker must have begun.
-        let last_beat = Instant::now() + length.max(self.lane.shared().options.begin_within) - length;
+        let last_beat = Instant::now() + length.max(self.dispatcher.shared().options.begin_within) - length;
         let mut ours = self.grant.expires_at;
         let mut next_beat = Instant::now();
         let mut seen = self.lease.fencing_token;
@@ -190,19 +191,20 @@ impl Dispatch {
         wait: Duration,
     ) -> Result<Option<(Position, Lease)>, Unavailable> {
         let turn_until = Instant::now() + wait;
-        let Ok(_turn) = timeout_at(turn_until, self.lane.shared().watches.acquire()).await else {
+        let Ok(_turn) = timeout_at(turn_until, self.dispatcher.shared().watches.acquire()).await else {
             // Too many are watched; what has changed meanwhile can be read all the same.
             return self.present().await;
         };
         let (scope, task) = (self.lease.scope.clone(), self.lease.task);
         let left = turn_until.saturating_duration_since(Instant::now());
-        let detail = self.lane.handle().wait_task(scope, task, Wanted::ChangeAfter(seen), left).await?;
+        let detail =
+            self.dispatcher.handle().wait_task(scope, task, WaitCondition::ChangeAfter(seen), left).await?;
         Ok(detail.and_then(|detail| self.own(&detail)))
     }
 
     /// The same at once.
     async fn present(&self) -> Result<Option<(Position, Lease)>, Unavailable> {
-        let detail = self.lane.handle().task(self.lease.scope.clone(), self.lease.task).await?;
+        let detail = self.dispatcher.handle().task(self.lease.scope.clone(), self.lease.task).await?;
         Ok(detail.and_then(|detail| self.own(&detail)))
     }
 
@@ -224,12 +226,12 @@ impl Dispatch {
             message: format!("the push target answered {status}").into(),
         };
         if let Ok(failure) = report::failure(self.lease.clone(), error, Some(true)) {
-            insist(|| self.lane.handle().fail(failure.clone())).await;
+            insist(|| self.dispatcher.handle().fail(failure.clone())).await;
         }
     }
 
     async fn extend(&self) -> Extended {
-        match self.lane.handle().heartbeat(ExtendLease { lease: self.lease.clone() }, None).await {
+        match self.dispatcher.handle().heartbeat(ExtendLease { lease: self.lease.clone() }, None).await {
             Ok(ExtendAnswer::Extended { expires_at, .. }) => Extended::Until(expires_at),
             Ok(ExtendAnswer::Lost | ExtendAnswer::Rejected(_)) => Extended::Over,
             Err(_) => Extended::Unknown,

@@ -13,10 +13,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use super::client::{self, Client};
-use super::gate::Gate;
+use super::connection_limiter::ConnectionLimiter;
 use super::health::Health;
 use super::holder;
-use super::lane::{Lane, PAUSE, give_back_unstarted};
+use super::target_dispatcher::{PAUSE, TargetDispatcher, give_back_unstarted};
 use crate::app::App;
 
 /// Pushes tasks until the server stops. The leases of what was pushed stay.
@@ -120,7 +120,7 @@ impl Dispatcher {
                 return None;
             }
         };
-        let lane = Lane {
+        let lane = TargetDispatcher {
             app: self.app.clone(),
             queue: key.clone(),
             holder: holder(&key.name),
@@ -128,7 +128,7 @@ impl Dispatcher {
             client,
             callback_base_url: self.callback_base_url.clone(),
             health: Health::default(),
-            gate: Gate::default(),
+            limiter: ConnectionLimiter::default(),
         };
         Some(AbortOnDrop(tokio::spawn(Arc::new(lane).run())))
     }

@@ -6,27 +6,27 @@
 //! tasks a target has, the ledger knows.
 
 mod client;
+mod connection_limiter;
 mod dispatch;
 mod dispatch_id;
 mod dispatcher;
-mod gate;
-mod guard;
+mod envelope;
 mod health;
-mod lane;
 mod options;
 mod resolver;
 mod signature;
-pub mod target;
+mod target_dispatcher;
 
 pub use dispatcher::run;
+pub use envelope::task_envelope;
 pub use options::{PushOptions, fault_of_callback_url};
 
 use std::sync::Arc;
 
 use tokio::sync::{Notify, Semaphore};
 
-use gate::Connections;
-use guard::Guard;
+use crate::edge::address_guard::Guard;
+use connection_limiter::ConnectionBudget;
 use resolver::LookUps;
 
 /// Most outstanding dispatches that the coordinator is asked to watch at one time; others take turns. Clients wait for
@@ -40,7 +40,7 @@ pub struct Shared {
     /// Somebody configured a queue.
     changed: Arc<Notify>,
     watches: Semaphore,
-    connections: Connections,
+    connections: ConnectionBudget,
     look_ups: LookUps,
 }
 
@@ -51,7 +51,7 @@ impl Shared {
     pub fn new(options: PushOptions) -> Shared {
         Shared {
             guard: Guard::new(options.allow_private_targets),
-            connections: Connections::new(options.max_connections),
+            connections: ConnectionBudget::new(options.max_connections),
             options,
             changed: Arc::default(),
             watches: Semaphore::new(MAX_WATCHES),

@@ -8,7 +8,7 @@ use url::Url;
 /// How long a worker has to begin after its target took the task, unless the heartbeat timeout is longer.
 const BEGIN_WITHIN: Duration = Duration::from_secs(60);
 
-/// Connections to all targets when nobody says how many there may be.
+/// ConnectionBudget to all targets when nobody says how many there may be.
 const MAX_CONNECTIONS: usize = 1_024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

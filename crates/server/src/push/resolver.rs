@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower::Service;
 
-use super::guard::Guard;
+use crate::edge::address_guard::Guard;
 
 /// Longest look-up of a name.
 const MAX_LOOKUP: Duration = Duration::from_secs(5);

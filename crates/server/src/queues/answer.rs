@@ -2,8 +2,8 @@
 
 use authority::{Backoff, Category, QueueConfig, QueueSettings, QueueView, Time};
 
-use crate::push::target;
-use crate::tasks::answer::category;
+use crate::convert::push_target;
+use crate::convert::task_json::category_to_wire;
 
 pub fn queue(view: QueueView, now: Time) -> wire::Queue {
     wire::Queue {
@@ -47,7 +47,7 @@ fn configured(config: &QueueConfig) -> wire::QueueConfig {
         retry_on: config.retry_on.as_deref().map(categories),
         max_queue_size: config.max_queue_size,
         retention_ms: config.retention_ms,
-        push: config.push.as_deref().map(target::shown),
+        push: config.push.as_deref().map(push_target::to_wire),
     }
 }
 
@@ -61,5 +61,5 @@ fn backoff(backoff: Backoff) -> wire::Backoff {
 }
 
 fn categories(categories: &[Category]) -> Vec<wire::ErrorCategory> {
-    categories.iter().copied().map(category).collect()
+    categories.iter().copied().map(category_to_wire).collect()
 }

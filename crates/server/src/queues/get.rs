@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 
 use super::answer;
 use crate::app::App;
-use crate::json::{InPath, Out};
-use crate::names;
-use crate::problem::Problem;
-use crate::scope::InScope;
+use crate::convert::names;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::edge::json::{InPath, Out};
 
 /// Look at a queue.
 #[utoipa::path(

@@ -6,9 +6,9 @@ use wire::QueueList;
 
 use super::answer;
 use crate::app::App;
-use crate::json::Out;
-use crate::problem::Problem;
-use crate::scope::InScope;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::edge::json::Out;
 
 /// List the queues.
 #[utoipa::path(

@@ -9,13 +9,13 @@ use axum::http::StatusCode;
 
 use super::answer;
 use crate::app::App;
-use crate::json::{In, InPath, Out};
-use crate::names;
-use crate::problem::{Code, Problem};
-use crate::push::target;
-use crate::scope::InScope;
-use crate::tasks::answer::authority_category;
-use crate::tasks::submit::backoff;
+use crate::convert::names;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::push_target;
+use crate::convert::scope::InScope;
+use crate::convert::submission::backoff;
+use crate::convert::task_json::category_from_wire;
+use crate::edge::json::{In, InPath, Out};
 
 /// Configure a queue.
 #[utoipa::path(
@@ -39,10 +39,10 @@ pub async fn put(
 ) -> Result<Out<wire::Queue>, Problem> {
     let key = QueueKey { scope, name: names::name("name", &name)? };
     let push = match &config.push {
-        Some(asked) => Some(push_target(&app, &key, asked).await?),
+        Some(asked) => Some(parse_push_target(&app, &key, asked).await?),
         None => None,
     };
-    let config = QueueConfig { push, ..read(&config)? };
+    let config = QueueConfig { push, ..parse(&config)? };
     let command = ConfigureQueue { queue: Arc::new(key.clone()), config };
     let _woken = app.push().wake_on_drop();
     match app.handle().configure(command).await? {
@@ -55,20 +55,20 @@ pub async fn put(
     }
 }
 
-async fn push_target(
+async fn parse_push_target(
     app: &App,
     key: &QueueKey,
     asked: &wire::PushTarget,
 ) -> Result<Arc<PushTarget>, Problem> {
-    let present = match target::keeps_something(asked) {
+    let present = match push_target::keeps_something(asked) {
         true => app.handle().queue(key.clone()).await?.and_then(|view| view.config.push),
         false => None,
     };
-    target::read(asked, present.as_deref(), app.push().guard())
+    push_target::parse(asked, present.as_deref(), app.push().guard())
 }
 
 /// All but the push target, which the server's own settings have a say in.
-fn read(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
+fn parse(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
     let lease_ms = match (config.lease_ms, config.heartbeat_timeout_ms) {
         (Some(lease_ms), Some(timeout_ms)) if lease_ms != timeout_ms => {
             let what = format!("is another name of leaseMs, but {timeout_ms} is not {lease_ms}");
@@ -77,7 +77,7 @@ fn read(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
         (lease_ms, timeout_ms) => lease_ms.or(timeout_ms),
     };
     let retry_on = config.retry_on.as_ref().map(|categories| {
-        let mut categories: Vec<_> = categories.iter().copied().map(authority_category).collect();
+        let mut categories: Vec<_> = categories.iter().copied().map(category_from_wire).collect();
         categories.sort();
         categories.dedup();
         categories
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn two_names_of_one_setting_must_agree() {
         let config = |lease_ms, heartbeat_timeout_ms| {
-            read(&wire::QueueConfig { lease_ms, heartbeat_timeout_ms, ..wire::QueueConfig::default() })
+            parse(&wire::QueueConfig { lease_ms, heartbeat_timeout_ms, ..wire::QueueConfig::default() })
         };
         assert_eq!(config(Some(5_000), None).unwrap().lease_ms, Some(5_000));
         assert_eq!(config(None, Some(5_000)).unwrap().lease_ms, Some(5_000));

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::Status;
 
-use crate::problem::{Code, Problem};
+use crate::convert::problem::{Code, Problem};
 
 /// Most trees that are told at one time. Each may remember 200,000 digests while its client takes them.
 const MAX_TREES: usize = 128;

@@ -7,7 +7,7 @@ use authority::Scope;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
 
-use crate::scope::{self, fault_of_scope_name};
+use crate::convert::scope::{self, fault_of_scope_name};
 
 /// What resource names say around an instance, which therefore cannot be part of one (R9, I20).
 pub const RESERVED: [&str; 7] =

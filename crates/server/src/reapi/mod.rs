@@ -19,11 +19,9 @@ mod operations_page;
 mod resource_name;
 mod results;
 mod store;
-mod streaming;
 
 pub use action_cache_writer::ActionCacheWriter;
 pub use results::Results;
-pub(crate) use streaming::at_pace;
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +39,7 @@ use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
 
 use crate::app::App;
-use crate::grpc;
+use crate::edge::grpc_guard;
 use concurrency::ConcurrencyLimits;
 use execution::{InFlightExecutions, Pins};
 use messages::action_cache_server::ActionCacheServer;
@@ -209,7 +207,7 @@ pub fn routes(app: &App, content: &Content) -> Router<App> {
     router
         .route(bytestream::answer::PATH, post(read))
         .layer(map_response(blamed))
-        .layer(from_fn_with_state(app.clone(), grpc::guard))
+        .layer(from_fn_with_state(app.clone(), grpc_guard::guard))
 }
 
 /// Bytes that are no message are the sender's fault, which the codec of these services says is the server's.

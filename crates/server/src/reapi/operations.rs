@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use authority::command::{CancelTask, DetachOperation};
 use authority::{Scope, TaskId, TaskState};
-use coordinator::{TaskDetail, Wanted as Until};
+use coordinator::{TaskDetail, WaitCondition as Until};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
@@ -21,8 +21,8 @@ use super::messages::longrunning::{
 };
 use super::operations_page::{self, Start};
 use super::{Reapi, instance};
-use crate::page_token::List;
-use crate::problem::Problem;
+use crate::convert::page_token::List;
+use crate::convert::problem::Problem;
 
 /// Longest wait for an operation in one call.
 const MAX_WAIT: Duration = Duration::from_secs(60);

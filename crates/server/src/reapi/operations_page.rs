@@ -9,7 +9,7 @@ use prost::Message;
 use super::execution::operation;
 use super::execution::payload::{Payload, QUEUE};
 use super::messages::longrunning::Operation;
-use crate::page_token::{List, PageTokens};
+use crate::convert::page_token::{List, PageTokens};
 
 /// Bytes of operations on a page. Four megabytes are what clients take for a message.
 const PAGE_BYTES: usize = 2 * 1_024 * 1_024;

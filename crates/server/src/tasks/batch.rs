@@ -8,11 +8,12 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use wire::{BatchItem, MAX_BATCH_TASKS, Submitted, SubmittedBatch};
 
-use super::submit::{command, conflict, found, submitted};
+use super::submit::{found, submitted};
 use crate::app::App;
-use crate::json::{In, MAX_BATCH_BODY_BYTES, Out, read_checked};
-use crate::problem::{Code, Problem};
-use crate::scope::InScope;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope::InScope;
+use crate::convert::submission::{command, conflict};
+use crate::edge::json::{In, MAX_BATCH_BODY_BYTES, Out, parse_checked};
 
 /// The batch with its tasks still unread, so that one bad task does not spoil the others.
 #[derive(Deserialize)]
@@ -45,20 +46,20 @@ pub async fn submit_batch(
         let problem = Problem::new(Code::TooManyTasks, detail);
         return Err(Problem { field: Some("tasks".to_owned()), ..problem });
     }
-    let read: Vec<_> =
-        batch.tasks.iter().enumerate().map(|(n, task)| read_task(&app, &scope, n, task)).collect();
-    let commands = read.iter().filter_map(|task| task.as_ref().ok().cloned()).collect();
+    let parsed: Vec<_> =
+        batch.tasks.iter().enumerate().map(|(n, task)| parse_task(&app, &scope, n, task)).collect();
+    let commands = parsed.iter().filter_map(|task| task.as_ref().ok().cloned()).collect();
     let mut answers = app.handle().submit_batch(commands).await?.into_iter();
-    let tasks = read.into_iter().map(|task| match task {
+    let tasks = parsed.into_iter().map(|task| match task {
         Err(problem) => refused(problem),
         Ok(_) => answers.next().map_or_else(unanswered, item),
     });
     Ok(Out(StatusCode::OK, SubmittedBatch { tasks: tasks.collect() }))
 }
 
-fn read_task(app: &App, scope: &Scope, n: usize, task: &wire::Json) -> Result<SubmitTask, Problem> {
+fn parse_task(app: &App, scope: &Scope, n: usize, task: &wire::Json) -> Result<SubmitTask, Problem> {
     let place = format!("tasks[{n}]");
-    let task: wire::SubmitTask = read_checked(task.as_text().as_bytes(), &place)?;
+    let task: wire::SubmitTask = parse_checked(task.as_text().as_bytes(), &place)?;
     command(app, scope, &task).map_err(|problem| match problem.field {
         None => problem,
         Some(field) => Problem {

@@ -5,13 +5,13 @@ use authority::command::{CancelTask, EndAnswer};
 use axum::extract::State;
 use axum::http::StatusCode;
 
-use super::answer;
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::json::{InOrDefault, InPath, Out};
-use crate::names::message;
-use crate::problem::Problem;
-use crate::scope::InScope;
+use crate::convert::ids::parse_task_id;
+use crate::convert::names::message;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::edge::json::{InOrDefault, InPath, Out};
 
 const DEFAULT_REASON: &str = "user_requested";
 
@@ -42,7 +42,7 @@ pub async fn cancel(
         EndAnswer::UnknownTask => Err(unknown()),
         EndAnswer::Accepted => {
             let detail = app.handle().task(scope, task).await?.ok_or_else(unknown)?;
-            Ok(Out(StatusCode::OK, answer::of(&app, *detail).await?))
+            Ok(Out(StatusCode::OK, task_json::to_wire(*detail)))
         }
     }
 }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use coordinator::Wanted;
+use coordinator::WaitCondition;
 use wire::MAX_WAIT_MS;
 
-use super::answer;
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::json::{InPath, InQuery, Out};
-use crate::problem::Problem;
-use crate::scope::InScope;
+use crate::convert::ids::parse_task_id;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::edge::json::{InPath, InQuery, Out};
 
 /// Look at a task, or wait for its end.
 #[utoipa::path(
@@ -39,13 +39,13 @@ pub async fn get(
     let detail = match wait.is_zero() {
         true => app.handle().task(scope, task).await?,
         false => {
-            let end = app.handle().wait_task(scope.clone(), task, Wanted::Final, wait);
+            let end = app.handle().wait_task(scope.clone(), task, WaitCondition::Final, wait);
             match app.waiting(wait, end).await? {
                 Some(detail) => detail?,
                 None => app.handle().task(scope, task).await?,
             }
         }
     };
-    let task = answer::of(&app, *detail.ok_or_else(unknown)?).await?;
+    let task = task_json::to_wire(*detail.ok_or_else(unknown)?);
     Ok(Out(StatusCode::OK, task))
 }

@@ -7,13 +7,13 @@ use coordinator::HistoryRecord;
 use serde_json::{Map, Value, json};
 use wire::{HistoryEvent, TaskHistory};
 
-use super::answer;
 use crate::app::App;
-use crate::ids::parse_task_id;
-use crate::json::{InPath, Out};
-use crate::problem::Problem;
-use crate::scope::InScope;
-use crate::time::shown;
+use crate::convert::ids::parse_task_id;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::{InPath, Out};
 
 /// A task's history from the ledger, oldest first.
 #[utoipa::path(
@@ -52,11 +52,11 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             FieldValue::Signed(number) => put(name, json!(number)),
             FieldValue::Flag(flag) => put(name, json!(flag)),
             FieldValue::Text(text) => put(name, json!(text)),
-            FieldValue::Time(at) => put(name, json!(shown(at))),
+            FieldValue::Time(at) => put(name, json!(to_timestamp(at))),
             FieldValue::Task(task) => put(name, json!(task.to_string())),
             FieldValue::Content(bytes) => put(&format!("{name}Bytes"), json!(bytes.len())),
             FieldValue::Queue(key) => put(name, json!(*key.name)),
-            FieldValue::Error(error) => put(name, json!(answer::error(error))),
+            FieldValue::Error(error) => put(name, json!(task_json::error_to_wire(error))),
             FieldValue::Options(options) => {
                 options.redrive_of.iter().for_each(|task| put("redriveOf", json!(task.to_string())));
             }
@@ -70,7 +70,7 @@ fn event(record: HistoryRecord) -> HistoryEvent {
         }
     }
     put("position", json!(record.position.0));
-    put("at", json!(shown(record.at)));
+    put("at", json!(to_timestamp(record.at)));
     put("type", json!(record.event.name()));
     // The names and types are those of the authority's table; a test reads every event.
     serde_json::from_value(Value::Object(fields)).unwrap_or_default()

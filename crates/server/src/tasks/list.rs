@@ -1,21 +1,18 @@
 //! GET /v1/tasks: a page of tasks.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use authority::{ListPage, Phase, Task};
 use axum::extract::State;
 use axum::http::StatusCode;
 use coordinator::TaskDetail;
 use wire::{DEFAULT_PAGE_TASKS, ListTasks, MAX_PAGE_TASKS, TaskList};
 
-use super::answer;
 use crate::app::App;
-use crate::json::{InQuery, Out};
-use crate::names::{optional_name, within};
-use crate::page_token::List;
-use crate::problem::{Code, Problem};
-use crate::scope::InScope;
+use crate::convert::names::{optional_name, within};
+use crate::convert::page_token::List;
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::edge::json::{InQuery, Out};
 
 /// How much payload and result a page carries before it ends early. One task more than that may be on it.
 const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
@@ -34,7 +31,7 @@ pub async fn list(
     InQuery(query): InQuery<ListTasks>,
 ) -> Result<Out<TaskList>, Problem> {
     let queue = optional_name("queue", query.queue.as_deref())?;
-    let state = query.state.map(answer::authority_state);
+    let state = query.state.map(task_json::state_from_wire);
     let limit = within("limit", query.limit.unwrap_or(DEFAULT_PAGE_TASKS), 1..=MAX_PAGE_TASKS)?;
     let list = List { scope: &scope, queue: queue.as_deref(), state };
     let after = match &query.page_token {
@@ -42,20 +39,8 @@ pub async fn list(
         Some(token) => Some(app.page_tokens().verify(list, token).ok_or_else(foreign_token)?),
     };
     let page = shortened(app.handle().list(scope.clone(), queue.clone(), state, after, limit).await?);
-    let mut attempts: HashMap<Arc<str>, u32> = HashMap::new();
-    let mut tasks = Vec::with_capacity(page.tasks.len());
-    for view in page.tasks {
-        let name = view.queue.name.clone();
-        let default = match attempts.get(&name) {
-            Some(default) => *default,
-            None => {
-                let default = answer::default_attempts(&app, &view.queue).await?;
-                attempts.insert(name, default);
-                default
-            }
-        };
-        tasks.push(answer::task(TaskDetail { view, progress: None }, default));
-    }
+    let to_wire = |view| task_json::to_wire(TaskDetail { view, progress: None });
+    let tasks = page.tasks.into_iter().map(to_wire).collect();
     let next_page_token = page.next.as_ref().map(|next| app.page_tokens().make(list, next));
     Ok(Out(StatusCode::OK, TaskList { tasks, next_page_token }))
 }

@@ -1,6 +1,5 @@
 //! The tasks part of the contract, for people and services. One endpoint to a file.
 
-pub mod answer;
 pub mod batch;
 pub mod cancel;
 pub mod get;

@@ -5,12 +5,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 
-use super::answer;
 use crate::app::App;
-use crate::ids::{new_task_id, parse_task_id};
-use crate::json::{InOrDefault, InPath, Out};
-use crate::problem::{Code, Problem};
-use crate::scope::InScope;
+use crate::convert::ids::{new_task_id, parse_task_id};
+use crate::convert::problem::{Code, Problem};
+use crate::convert::scope::InScope;
+use crate::convert::task_json;
+use crate::edge::json::{InOrDefault, InPath, Out};
 
 /// There is nothing to say but the task.
 #[derive(Default, Deserialize)]
@@ -46,11 +46,11 @@ pub async fn redrive(
         RedriveAnswer::Existing(new) => (StatusCode::OK, new),
         RedriveAnswer::UnknownTask => return Err(unknown()),
         RedriveAnswer::NotADeadLetter(state) => {
-            let detail = format!("the task is {}", answer::state(state).name());
+            let detail = format!("the task is {}", task_json::state_to_wire(state).name());
             return Err(Problem::new(Code::NotADeadLetter, detail));
         }
         RedriveAnswer::Refused(why) => return Err(why.into()),
     };
     let detail = app.handle().task(scope, new).await?.ok_or_else(unknown)?;
-    Ok(Out(status, answer::of(&app, *detail).await?))
+    Ok(Out(status, task_json::to_wire(*detail)))
 }

@@ -2,7 +2,7 @@
 
 use authority::command::CancelTask;
 use authority::{Command, HeldLease};
-use coordinator::Step;
+use coordinator::BatchItem;
 use serde_json::json;
 use tonic::Code;
 use wire::grpc::{
@@ -132,13 +132,13 @@ async fn all_of_very_many_leases_are_kept_and_those_that_should_stop_are_told_fi
     }
     let cancel = |held: &HeldLease| {
         let (scope, task, reason) = (scope(), held.lease.task, "x".repeat(1_024).into());
-        Step::Decide(Command::CancelTask(CancelTask { scope, task, reason }))
+        BatchItem::Command(Command::CancelTask(CancelTask { scope, task, reason }))
     };
     let handle = &served.running.handle;
     let held = handle.leases(scope(), "w".into()).await.unwrap();
     // All but the first, which alone goes on.
     for some in held[1..].chunks(1_000) {
-        handle.together(some.iter().map(cancel).collect()).await.unwrap();
+        handle.decide(some.iter().map(cancel).collect()).await.unwrap();
     }
     let told = told(&mut client, beat("w", &[])).await;
     assert!(told.leases.len() > 3_000 && told.leases.len() < LEASES, "{}", told.leases.len());

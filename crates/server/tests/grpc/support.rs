@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use authority::Scope;
 use bytes::Bytes;
-use coordinator::{ClusterId, Options, Running};
+use coordinator::Running;
+use ledger::{ClusterId, file};
 use serde_json::Value;
 use server::{App, Drained, Limits, Scheduler};
 use tempfile::TempDir;
@@ -53,11 +54,11 @@ impl Served {
     }
 
     async fn start_in(directory: TempDir, scheduler: Scheduler) -> Served {
-        let mut options = Options::new(directory.path());
-        options.ledger.create =
-            directory.path().read_dir().unwrap().next().is_none().then_some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let create = directory.path().read_dir().unwrap().next().is_none().then_some(ClusterId([1; 16]));
+        let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+        let (storage, _) = file::open_data_dir(directory.path(), options).unwrap();
+        let start = || coordinator::start(storage, coordinator::Options::default());
+        let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();

@@ -121,7 +121,7 @@ impl Held {
         let lease = LeaseRef {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
             worker: Arc::from(self.holder),
-            task: server::shown::parse_task_id(&self.task).unwrap(),
+            task: server::parse_task_id(&self.task).unwrap(),
             attempt: self.attempt,
             fencing_token: Position(self.lease),
         };

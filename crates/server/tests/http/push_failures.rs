@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use axum::http::{StatusCode, header};
-use coordinator::Wanted;
+use coordinator::WaitCondition;
 use serde_json::{Value, json};
 use server::PushOptions;
 use tokio::net::TcpListener;
@@ -27,11 +27,11 @@ async fn a_target_that_is_down_costs_no_attempt_and_gets_its_task_when_it_is_up(
     let task = served.submit("q").await;
     // Created, granted, released: it was refused once.
     let handle = &served.running.handle;
-    let id = server::shown::parse_task_id(&task).unwrap();
+    let id = server::parse_task_id(&task).unwrap();
     let scope = authority::Scope { tenant: "default".into(), workspace: "default".into() };
     let mut seen = authority::Position(0);
     loop {
-        let wanted = Wanted::ChangeAfter(seen);
+        let wanted = WaitCondition::ChangeAfter(seen);
         let now =
             handle.wait_task(scope.clone(), id, wanted, Duration::from_secs(60)).await.unwrap().unwrap();
         if now.view.task.releases > 0 {

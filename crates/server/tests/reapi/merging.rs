@@ -113,7 +113,7 @@ async fn r35_equal_executions_are_merged_also_when_no_further_client_may_wait() 
     let mut waits = tokio::task::JoinSet::new();
     for _ in 0..=MAX_WAITS {
         let (handle, scope) = (handle.clone(), scope.clone());
-        let wanted = coordinator::Wanted::Final;
+        let wanted = coordinator::WaitCondition::Final;
         let wait = std::time::Duration::from_secs(3_600);
         waits.spawn(async move { handle.wait_task(scope, task, wanted, wait).await });
     }

@@ -14,7 +14,8 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
 };
 use bazel_remote_apis::google::longrunning::operations_client::OperationsClient;
 use bazel_remote_apis::google::longrunning::{Operation, operation};
-use coordinator::{ClusterId, Running};
+use coordinator::Running;
+use ledger::{ClusterId, file};
 use prost::Message;
 use server::reapi::{ActionCacheWriter, Content, Results, Settings};
 use server::{App, Drained, Limits};
@@ -98,15 +99,17 @@ impl Served {
         let store = in_time(open).await;
         let blobs = Arc::new(blobs::Local::new(store));
         let results = Results::new(blobs.clone());
-        let mut options = coordinator::Options::new(&directory.path().join("data"));
-        options.ledger.create = is_new.then_some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
+        let create = is_new.then_some(ClusterId([1; 16]));
+        let ledger_options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+        let (storage, _) = file::open_data_dir(&directory.path().join("data"), ledger_options).unwrap();
+        let mut options = coordinator::Options::default();
         let writer = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
         options.projections.push(Box::new(writer));
-        let running = tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap().unwrap();
+        let running =
+            tokio::task::spawn_blocking(|| coordinator::start(storage, options)).await.unwrap().unwrap();
         let bounded: Arc<dyn blobs::Blobs> = match setup.max_reads {
-            Some(limit) => Arc::new(blobs::Bounded::with_limit(blobs.clone(), limit, SHORT_WAIT)),
-            None => Arc::new(blobs::Bounded::new(blobs.clone())),
+            Some(limit) => Arc::new(blobs::ReadLimiter::with_limit(blobs.clone(), limit, SHORT_WAIT)),
+            None => Arc::new(blobs::ReadLimiter::new(blobs.clone())),
         };
         let content = Content {
             blobs: bounded,

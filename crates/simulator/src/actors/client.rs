@@ -8,7 +8,7 @@ use authority::command::{CancelTask, ConfigureQueue, KillTask, RedriveTask, Subm
 use authority::{
     Backoff, Category, Command, Dedup, QueueConfig, QueueKey, Scope, TaskId, TaskOptions, TaskState, Time,
 };
-use coordinator::{Read, Reply, Request, Wanted};
+use coordinator::{BatchItem, Read, Reply, Request, WaitCondition};
 
 use super::{Actor, Out, QUEUES, digest, linux};
 use crate::breadth::Breadth;
@@ -111,7 +111,7 @@ impl Client {
             max_queue_size: out.rng.chance(200).then(|| out.rng.between(5, 30)),
             ..QueueConfig::default()
         };
-        Request::Decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
+        Request::decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
     }
 
     fn turn(&mut self, out: &mut Out) -> Request {
@@ -125,7 +125,7 @@ impl Client {
             // A call from long ago arrives once more, perhaps after its task was purged.
             0..120 if self.old.is_some() => self.old.clone().unwrap_or(Request::Read(Read::Status)),
             0..500 => {
-                let request = Request::Decide(Command::SubmitTask(Box::new(self.task(out))));
+                let request = Request::decide(Command::SubmitTask(Box::new(self.task(out))));
                 if self.old.is_none() || out.rng.chance(80) {
                     self.old = Some(request.clone());
                 }
@@ -133,16 +133,17 @@ impl Client {
             }
             500..580 => {
                 let count = out.rng.between(2, 5);
-                Request::SubmitBatch((0..count).map(|_| self.task(out)).collect())
+                let submit = |task| BatchItem::Command(Command::SubmitTask(Box::new(task)));
+                Request::Decide((0..count).map(|_| submit(self.task(out))).collect())
             }
             580..680 => {
-                Request::Decide(Command::CancelTask(CancelTask { scope, task, reason: "enough".into() }))
+                Request::decide(Command::CancelTask(CancelTask { scope, task, reason: "enough".into() }))
             }
-            680..720 => Request::Decide(Command::KillTask(KillTask { scope, task, detail: None })),
+            680..720 => Request::decide(Command::KillTask(KillTask { scope, task, detail: None })),
             720..830 => {
                 let id = self.id();
                 self.tasks.push(id);
-                Request::Decide(Command::RedriveTask(RedriveTask { scope, task, id }))
+                Request::decide(Command::RedriveTask(RedriveTask { scope, task, id }))
             }
             830..850 => {
                 let queue = self.queue(out);
@@ -150,7 +151,7 @@ impl Client {
             }
             850..920 => {
                 let until = Time(out.rng.between(0, 4_000));
-                Request::WaitTask { scope, task, wanted: Wanted::Final, until }
+                Request::Wait { scope, task, condition: WaitCondition::Final, until }
             }
             920..970 => Request::Read(Read::Task { scope, task }),
             970..980 => Request::Read(Read::Queue((*self.queue(out)).clone())),
@@ -176,7 +177,7 @@ impl Actor for Client {
         out.timers.push((out.rng.between(1, 2 * pace), timer));
         let request = self.turn(out);
         let patience = match &request {
-            Request::WaitTask { until, .. } => until.0 + 500,
+            Request::Wait { until, .. } => until.0 + 500,
             _ => out.rng.between(100, 1_500),
         };
         self.send(request, 0, patience, out);
@@ -192,13 +193,13 @@ impl Actor for Client {
             return;
         }
         // As a server that makes a new id for each call, or as one whose client repeats the very same call.
-        let request = match request {
-            Request::Decide(Command::SubmitTask(task)) if out.rng.chance(500) => {
+        let request = match request.command() {
+            Some(Command::SubmitTask(task)) if out.rng.chance(500) => {
                 let id = self.id();
                 self.tasks.push(id);
-                Request::Decide(Command::SubmitTask(Box::new(SubmitTask { id, ..*task })))
+                Request::decide(Command::SubmitTask(Box::new(SubmitTask { id, ..(**task).clone() })))
             }
-            other => other,
+            _ => request,
         };
         self.send(request, tries + 1, 900, out);
     }

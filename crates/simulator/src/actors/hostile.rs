@@ -6,22 +6,22 @@ use std::sync::Arc;
 use authority::command::{ExtendLease, ReleaseLease, ReportCompletion, ReportFailure, StartAttempt};
 use authority::event::ReleaseCause;
 use authority::{Category, Command, LeaseRef, Position, TaskError};
-use coordinator::{Reply, Request, Step};
+use coordinator::{Batch, BatchItem, Reply, Request};
 
 use super::{Actor, Out, digest, scope};
 
 /// Most of what is said in one go.
-const MOST_STEPS: u64 = 3;
+const MOST_ITEMS: u64 = 3;
 
 pub struct Hostile {
     next: u64,
     /// To be said in one go.
-    steps: Vec<Step>,
+    items: Batch,
 }
 
 impl Hostile {
     pub fn new() -> Hostile {
-        Hostile { next: 0, steps: Vec::new() }
+        Hostile { next: 0, items: Batch::new() }
     }
 
     /// A lease of anybody, more often a new one; sometimes changed so that it was never granted.
@@ -45,10 +45,10 @@ impl Hostile {
 
 impl Hostile {
     /// What has come together, when it is enough.
-    fn batch(&mut self, step: Step, number: u64) -> Option<Request> {
-        self.steps.push(step);
-        let enough = self.steps.len() as u64 > number % MOST_STEPS;
-        enough.then(|| Request::Together(std::mem::take(&mut self.steps)))
+    fn batch(&mut self, item: BatchItem, number: u64) -> Option<Request> {
+        self.items.push(item);
+        let enough = self.items.len() as u64 > number % MOST_ITEMS;
+        enough.then(|| Request::Decide(std::mem::take(&mut self.items)))
     }
 }
 
@@ -60,13 +60,13 @@ impl Actor for Hostile {
         out.timers.push((out.rng.between(20, 1_200), timer));
         let Some(lease) = self.lease(out) else { return };
         let number = out.rng.below(1_000);
-        let request = match out.rng.below(8) {
-            0..=2 => Request::Decide(Command::ReportCompletion(ReportCompletion {
+        let item = match out.rng.below(8) {
+            0..=2 => BatchItem::Command(Command::ReportCompletion(ReportCompletion {
                 lease,
                 digest: digest(1, number),
                 result: Arc::from(number.to_be_bytes().as_slice()),
             })),
-            3 => Request::Decide(Command::ReportFailure(ReportFailure {
+            3 => BatchItem::Command(Command::ReportFailure(ReportFailure {
                 lease,
                 digest: digest(2, number),
                 error: TaskError {
@@ -77,20 +77,20 @@ impl Actor for Hostile {
                 retryable: Some(true),
                 draw: u32::MAX,
             })),
-            4 => Request::Decide(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Worker })),
+            4 => {
+                BatchItem::Command(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Worker }))
+            }
             5 => {
                 let started_by = Arc::from(if out.rng.chance(500) { "mallory" } else { "pod-1" });
-                Request::Decide(Command::StartAttempt(StartAttempt { lease, started_by }))
+                BatchItem::Command(Command::StartAttempt(StartAttempt { lease, started_by }))
             }
-            _ => Request::Heartbeat { extend: ExtendLease { lease }, progress: None },
+            _ => BatchItem::Heartbeat { extend: ExtendLease { lease }, progress: None },
         };
         // Half of it alone, the other half in batches.
-        let request = match request {
-            Request::Decide(command) if number.is_multiple_of(2) => self.batch(Step::Decide(command), number),
-            Request::Heartbeat { extend, progress } if number.is_multiple_of(2) => {
-                self.batch(Step::Heartbeat { extend, progress }, number)
-            }
-            request => Some(request),
+        let request = if number.is_multiple_of(2) {
+            self.batch(item, number)
+        } else {
+            Some(Request::Decide([item].into_iter().collect()))
         };
         let Some(request) = request else { return };
         self.next += 1;

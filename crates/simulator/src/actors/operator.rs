@@ -11,7 +11,7 @@ use authority::{
     Category, Command, Position, Properties, PushTarget, QueueConfig, QueueKey, Scope, TaskId, TaskState,
     Time,
 };
-use coordinator::{Read, Reply, Request, Wanted};
+use coordinator::{Read, Reply, Request, WaitCondition};
 
 use super::{Actor, Out, QUEUES};
 
@@ -90,24 +90,24 @@ impl Operator {
         let (scope, (task, last)) = (self.scope.clone(), self.some_task(out));
         let operation: Arc<str> = Arc::from(format!("operation-{}", out.rng.below(3)));
         match if out.calm { out.rng.between(550, 999) } else { out.rng.below(1_000) } {
-            0..140 => Request::Decide(Command::AttachOperation(AttachOperation { scope, task, operation })),
-            140..230 => Request::Decide(Command::DetachOperation(DetachOperation { scope, task, operation })),
+            0..140 => Request::decide(Command::AttachOperation(AttachOperation { scope, task, operation })),
+            140..230 => Request::decide(Command::DetachOperation(DetachOperation { scope, task, operation })),
             230..330 => {
                 let (queue, config) = (self.queue(out), self.config(out));
-                Request::Decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
+                Request::decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
             }
             330..400 => {
                 // Sometimes the one that is in use.
                 self.keys += out.rng.below(2);
                 let key_id = Arc::from(format!("key-{}", self.keys));
-                Request::Decide(Command::RotateTokenKey(RotateTokenKey { key_id }))
+                Request::decide(Command::RotateTokenKey(RotateTokenKey { key_id }))
             }
             400..440 => {
                 let detail = Some(Arc::from("runaway"));
-                Request::Decide(Command::KillTask(KillTask { scope, task, detail }))
+                Request::decide(Command::KillTask(KillTask { scope, task, detail }))
             }
             440..480 => {
-                Request::Decide(Command::CancelTask(CancelTask { scope, task, reason: "budget".into() }))
+                Request::decide(Command::CancelTask(CancelTask { scope, task, reason: "budget".into() }))
             }
             480..550 => self.execution(out),
             550..780 => {
@@ -116,8 +116,8 @@ impl Operator {
                 Request::Read(Read::List { scope, queue, state, after: self.after.take(), limit: 5 })
             }
             780..860 => {
-                let (wanted, until) = (Wanted::ChangeAfter(last), Time(out.rng.between(0, 3_000)));
-                Request::WaitTask { scope, task, wanted, until }
+                let (condition, until) = (WaitCondition::ChangeAfter(last), Time(out.rng.between(0, 3_000)));
+                Request::Wait { scope, task, condition, until }
             }
             860..910 => Request::Read(Read::Queues(scope)),
             910..930 => Request::Read(Read::PushTargets),
@@ -135,7 +135,7 @@ impl Operator {
     /// A task that somebody waits for from the beginning.
     fn execution(&mut self, out: &mut Out) -> Request {
         self.next += 1;
-        Request::Decide(Command::SubmitTask(Box::new(SubmitTask {
+        Request::decide(Command::SubmitTask(Box::new(SubmitTask {
             id: TaskId(9 << 96 | u128::from(self.next)),
             queue: self.queue(out),
             payload: Arc::from(self.next.to_be_bytes()),
@@ -153,7 +153,7 @@ impl Actor for Operator {
         out.timers.push((out.rng.between(20, if out.calm { 5_000 } else { 500 }), timer));
         let request = self.turn(out);
         let patience_ms = match &request {
-            Request::WaitTask { until, .. } => until.0 + 300,
+            Request::Wait { until, .. } => until.0 + 300,
             _ => out.rng.between(100, 1_500),
         };
         self.send(request, patience_ms, out);

@@ -10,7 +10,7 @@ use authority::command::{
 };
 use authority::event::ReleaseCause;
 use authority::{Answer, Category, Command, Digest, LeaseRef, Scope, TaskError, Time};
-use coordinator::{Reply, Request, Step};
+use coordinator::{BatchItem, Reply, Request};
 
 use super::{Actor, Out, QUEUES, digest, linux};
 
@@ -123,19 +123,13 @@ impl Worker {
         let work_ms = (lease_ms * share / 10).min(90_000);
         let pace = if out.calm { 1_000 } else { self.second_permille };
         let beat_ms = (grant.heartbeat_interval_ms * pace / 1_000).max(1);
-        let lease = LeaseRef {
-            scope: self.scope.clone(),
-            worker: self.name.clone(),
-            task: grant.task,
-            attempt: grant.attempt,
-            fencing_token: grant.fencing_token,
-        };
+        let lease = grant.lease_ref();
         if self.says_start {
             let call = self.number();
             let started_by = if out.rng.chance(700) { self.name.clone() } else { Arc::from("pod-1") };
             let start = StartAttempt { lease: lease.clone(), started_by };
             self.calls.insert(call, Call::Start);
-            out.calls.push((call, Request::Decide(Command::StartAttempt(start)), 400));
+            out.calls.push((call, Request::decide(Command::StartAttempt(start)), 400));
         }
         self.jobs.insert(job, Job { lease, beat_ms, reporting: false });
         out.timers.push((beat_ms, job * TIMERS + BEAT));
@@ -176,7 +170,7 @@ impl Worker {
             }
             _ => completes(),
         };
-        self.send(job, Request::Decide(command), 0, out);
+        self.send(job, Request::decide(command), 0, out);
     }
 
     fn send(&mut self, job: u64, request: Request, tries: u64, out: &mut Out) {
@@ -194,18 +188,14 @@ impl Worker {
     }
 
     fn batch(&self, job: u64, what: Call, request: Request) -> (Call, Request) {
-        let first = match request {
-            Request::Decide(command) => Step::Decide(command),
-            Request::Heartbeat { extend, progress } => Step::Heartbeat { extend, progress },
-            other => return (what, other),
-        };
-        let (mut calls, mut steps) = (vec![what], vec![first]);
+        let Request::Decide(mut batch) = request else { return (what, request) };
+        let mut calls = vec![what];
         for (other, doing) in self.jobs.iter().filter(|(other, doing)| **other != job && !doing.reporting) {
             calls.push(Call::Beat { job: *other });
-            steps
-                .push(Step::Heartbeat { extend: ExtendLease { lease: doing.lease.clone() }, progress: None });
+            let extend = ExtendLease { lease: doing.lease.clone() };
+            batch.push(BatchItem::Heartbeat { extend, progress: None });
         }
-        (Call::Batch(calls), Request::Together(steps))
+        (Call::Batch(calls), Request::Decide(batch))
     }
 
     /// Loses everything it knew.
@@ -220,7 +210,7 @@ impl Worker {
             let start = StartSession { tenant, worker, session };
             let call = self.number();
             self.calls.insert(call, Call::Session);
-            out.calls.push((call, Request::Decide(Command::StartSession(start)), 1_000));
+            out.calls.push((call, Request::decide(Command::StartSession(start)), 1_000));
         } else {
             self.polling = false;
             out.timers.push((out.rng.between(100, 3_000), POLL));
@@ -246,7 +236,7 @@ impl Actor for Worker {
             BEAT => {
                 let Some(doing) = self.jobs.get(&job).filter(|doing| !doing.reporting) else { return };
                 let (lease, beat_ms) = (doing.lease.clone(), doing.beat_ms);
-                let beat = Request::Heartbeat { extend: ExtendLease { lease }, progress: None };
+                let beat = Request::heartbeat(ExtendLease { lease }, None);
                 self.say(job, Call::Beat { job }, beat, 400, out);
                 out.timers.push((beat_ms, timer));
             }
@@ -273,33 +263,34 @@ impl Actor for Worker {
 impl Worker {
     fn count_word(&mut self, was: Call, reply: Reply, out: &mut Out) {
         match (was, reply) {
-            (Call::Batch(calls), Reply::Together(answers)) => {
+            (Call::Batch(calls), Reply::Decided(answers)) => {
                 for (was, answer) in calls.into_iter().zip(answers) {
-                    self.count_word(was, Reply::Answer(answer), out);
+                    self.count_word(was, Reply::decided(answer), out);
                 }
             }
             (Call::Batch(calls), reply) => {
                 calls.into_iter().for_each(|was| self.count_word(was, reply.clone(), out));
             }
-            (Call::Poll { .. }, Reply::Answer(Answer::Leased(grants))) => {
+            (Call::Poll { .. }, Reply::Leased(grants)) => {
                 grants.iter().for_each(|grant| self.take(grant, out));
                 self.rest(out);
             }
             (Call::Poll { .. } | Call::Session, _) => self.rest(out),
-            (Call::Beat { job }, Reply::Answer(Answer::Extended(answer))) => match answer {
-                ExtendAnswer::Extended { cancel: Some(_), .. } if out.rng.chance(600) => {
-                    if self.jobs.get(&job).is_some_and(|doing| !doing.reporting) {
-                        self.report(job, true, out);
-                    }
+            (Call::Beat { job }, reply) => match reply.answer() {
+                Some(Answer::Extended(ExtendAnswer::Extended { cancel: Some(_), .. }))
+                    if out.rng.chance(600) && self.jobs.get(&job).is_some_and(|doing| !doing.reporting) =>
+                {
+                    self.report(job, true, out);
                 }
-                ExtendAnswer::Extended { .. } => {}
                 // It may not have noticed; the report will be told.
-                ExtendAnswer::Lost | ExtendAnswer::Rejected(_) if out.rng.chance(500) => {
+                Some(Answer::Extended(ExtendAnswer::Lost | ExtendAnswer::Rejected(_)))
+                    if out.rng.chance(500) =>
+                {
                     self.jobs.remove(&job);
                 }
-                ExtendAnswer::Lost | ExtendAnswer::Rejected(_) => {}
+                _ => {}
             },
-            (Call::Beat { .. } | Call::Start, _) => {}
+            (Call::Start, _) => {}
             (Call::Report { job, request, tries }, Reply::Unavailable(_)) => {
                 self.send(job, request, tries, out)
             }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use authority::Position;
 use coordinator::{HistoryReader, HistoryRecord, Projection, ProjectionRunner};
 use ledger::disk::fake::FakeDisk;
-use ledger::file::Reader;
+use ledger::file::{FileReader, OffsetFiles};
 
 use super::{HostEvent, Stop};
 use crate::env::{Env, Happening};
@@ -58,11 +58,11 @@ impl Projection for Shared {
 }
 
 impl Effects {
-    pub fn open(disk: &FakeDisk, reader: Reader, life: u64) -> Result<Effects, String> {
+    pub fn open(disk: &FakeDisk, reader: FileReader, life: u64) -> Result<Effects, String> {
         let consumer = Arc::new(Mutex::new(Consumer::default()));
-        let follower =
-            ProjectionRunner::open(Box::new(Shared(consumer.clone())), Arc::new(disk.clone()), reader)
-                .map_err(|error| format!("an effect cannot find its place: {error}"))?;
+        let offsets = Arc::new(OffsetFiles::new(Arc::new(disk.clone())));
+        let follower = ProjectionRunner::open(Box::new(Shared(consumer.clone())), offsets, Arc::new(reader))
+            .map_err(|error| format!("an effect cannot find its place: {error}"))?;
         let disk = disk.clone();
         Ok(Effects { follower, consumer, disk, life, is_planned: false, behind: true, down_until: 0 })
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use authority::Position;
 use ledger::digest::state_digest;
-use ledger::file::{Error, FileLedger, Inspection, OpenReport, Options, Seen, SnapshotInfo};
-use ledger::{Recovery, RecoveryError};
+use ledger::file::{Error, FileLedger, Inspection, OpenReport, Options, Seen};
+use ledger::{Recovery, RecoveryError, SnapshotInfo};
 
 use super::Host;
 use crate::bug;
@@ -132,9 +132,10 @@ impl Host {
         right: impl Fn(&Error) -> bool,
     ) -> Result<(), String> {
         let opened = FileLedger::open(bug::disk(env.bug, &self.disk), options.clone());
-        let started = opened.map_err(RecoveryError::from).and_then(|(ledger, _)| Recovery::newest(&ledger));
+        let opened = opened.map_err(|error| RecoveryError::from(ledger::Error::from(error)));
+        let started = opened.and_then(|(ledger, _)| Recovery::newest(&ledger));
         match started {
-            Err(RecoveryError::Ledger(error)) if right(&error) => Ok(()),
+            Err(RecoveryError::Ledger(error)) if error.downcast_ref().is_some_and(&right) => Ok(()),
             Err(error) => Err(format!("the start is refused, but for something else: {error}")),
             Ok(recovery) => {
                 Err(format!("a start serves all the same, up to {}", recovery.state().position()))

@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use authority::{Position, State, Time};
 use coordinator::{Reply, Request, Unavailable};
+use ledger::ClusterId;
 use ledger::disk::fake::{FakeDisk, Fate};
-use ledger::file::{ClusterId, FileLedger, Options};
+use ledger::file::{FileLedger, Options};
 use ledger::record;
 
 use crate::env::{Env, Happening, Ticket};
@@ -309,6 +310,7 @@ fn ledger_options(env: &Env) -> Options {
         segment_bytes: env.swarm.segment_bytes,
         create: Some(ClusterId([7; 16])),
         history_max_bytes: env.swarm.history_max_bytes,
+        min_free_bytes: env.swarm.room_bytes,
         ..Options::default()
     }
 }

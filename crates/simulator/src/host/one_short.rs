@@ -1,10 +1,11 @@
 //! A ledger that hides its last record from whoever replays it: an injected bug.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use authority::Position;
-use ledger::file::{AppendError, Batch, Error, FileLedger, Refusal, SnapshotError};
-use ledger::{Ledger, SnapshotSink, SnapshotSource};
+use ledger::file::FileLedger;
+use ledger::{AppendError, Batch, Error, Ledger, Reader, Refusal, SnapshotError, SnapshotSink, Visit};
 
 pub struct OneShort<'a>(pub &'a FileLedger);
 
@@ -13,26 +14,22 @@ impl Ledger for OneShort<'_> {
         self.0.next()
     }
 
-    fn append(&mut self, _batch: &mut Batch) -> Result<(), AppendError> {
+    fn append(&mut self, _batch: &Batch) -> Result<(), AppendError> {
         Err(Refusal::NoSpace.into())
-    }
-
-    fn read(
-        &self,
-        from: Position,
-        visit: &mut dyn FnMut(Position, &[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        Ledger::read(self.0, from, &mut |position, record| match position.next() == self.0.next() {
-            true => ControlFlow::Break(()),
-            false => visit(position, record),
-        })
     }
 
     fn begin_snapshot(&self, begin: Position) -> Result<Box<dyn SnapshotSink>, SnapshotError> {
         Ledger::begin_snapshot(self.0, begin)
     }
 
-    fn load_snapshot(&self) -> Result<Option<Box<dyn SnapshotSource>>, Error> {
-        Ledger::load_snapshot(self.0)
+    fn reader(&self) -> Arc<dyn Reader> {
+        Ledger::reader(self.0)
+    }
+
+    fn replay(&self, from: Position, visit: &mut Visit<'_>) -> Result<(), Error> {
+        Ledger::replay(self.0, from, &mut |position, record| {
+            let is_last = position.next() == self.0.next();
+            if is_last { ControlFlow::Break(()) } else { visit(position, record) }
+        })
     }
 }

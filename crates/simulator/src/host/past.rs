@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use authority::Position;
+use history::time_travel;
 use ledger::HistoryRecord;
 use ledger::file::Inspection;
-use ledger::time_travel;
 
 use super::Host;
 

@@ -6,11 +6,12 @@ mod stopping;
 
 use std::collections::VecDeque;
 
-use authority::{Answer, Position, Time};
+use authority::{Position, Time};
 use coordinator::engine::{DiskSpace, Engine};
 use coordinator::{Reply, Request, Unavailable};
 use ledger::disk::fake::{Errno, FakeDisk};
-use ledger::file::{AppendError, Batch, FileLedger, Options, Refusal, SECTOR_BYTES};
+use ledger::file::{FileLedger, FileReader, Options, SECTOR_BYTES};
+use ledger::{AppendError, Batch, Refusal};
 
 use super::effects::Effects;
 use super::lateness::Lateness;
@@ -58,8 +59,6 @@ pub struct Process {
     was_full: bool,
     /// The next segment is about to be prepared.
     reserve_asked: bool,
-    /// With less than this left and no reserve, nothing more is decided.
-    room_bytes: u64,
     lateness: Lateness,
 }
 
@@ -70,7 +69,7 @@ impl Process {
         disk: FakeDisk,
         options: Options,
         snapshots: Snapshots,
-        (life, base, zero, room_bytes): (u64, Time, u64, u64),
+        (life, base, zero): (u64, Time, u64),
     ) -> Process {
         Process {
             engine,
@@ -94,7 +93,6 @@ impl Process {
             next_append: 0,
             was_full: false,
             reserve_asked: false,
-            room_bytes,
             lateness: Lateness::default(),
         }
     }
@@ -118,7 +116,7 @@ impl Process {
         self.open
     }
 
-    pub fn reader(&self) -> ledger::file::Reader {
+    pub fn reader(&self) -> FileReader {
         self.ledger.reader()
     }
 
@@ -133,8 +131,8 @@ impl Process {
         let request = match request {
             // Actors say how long they wait; the time comes from the coordinator's clock.
             Request::Poll { lease, until } => Request::Poll { lease, until: now.plus_ms(until.0) },
-            Request::WaitTask { scope, task, wanted, until } => {
-                Request::WaitTask { scope, task, wanted, until: now.plus_ms(until.0) }
+            Request::Wait { scope, task, condition, until } => {
+                Request::Wait { scope, task, condition, until: now.plus_ms(until.0) }
             }
             other => other,
         };
@@ -179,7 +177,7 @@ impl Process {
             && let Some(batch) = self.engine.take_batch()
         {
             self.snapshots.note_appended(batch.body_bytes());
-            batch.for_each(|_, record| self.open.push(record.to_vec()));
+            self.open.extend(batch.records().map(|(_, record)| record.to_vec()));
             let first = batch.first();
             env.note(&[12, first.0], || format!("a batch from {first} goes to the disk"));
             self.in_flight = Some(match env.injected(Bug::AnswerBeforeSync) {
@@ -206,7 +204,7 @@ impl Process {
 
     /// The disk has done the append, or not.
     pub fn append(&mut self, env: &mut Env) -> Result<(), Stop> {
-        let Some(mut batch) = self.in_flight.take() else { return Ok(()) };
+        let Some(batch) = self.in_flight.take() else { return Ok(()) };
         // A batch that fills several sectors can be torn.
         let sectors = 1 + batch.body_bytes() / SECTOR_BYTES;
         let weight = (2 + 2 * self.open.len() as u64).min(30) + if sectors > 1 { 40 } else { 0 };
@@ -223,15 +221,15 @@ impl Process {
         } else if env.strikes(true, 20) {
             self.disk.fail_at(0, Errno::Short);
         }
-        let before = self.ledger.room_bytes();
-        let result = self.ledger.append(&mut batch);
+        let before = self.ledger.free_bytes();
+        let result = self.ledger.append(&batch);
         if crash {
             return Err(Stop::Crash(Covered::CrashInAppend));
         }
         self.disk.heal();
         match result {
             Ok(()) => {
-                if self.ledger.room_bytes() > before {
+                if self.ledger.free_bytes() > before {
                     env.coverage.bump(Covered::Rotated);
                 }
                 self.held = false;
@@ -269,7 +267,7 @@ impl Process {
             show(Position(first.0 + index as u64), &record, env)?;
             self.durable.push(record);
         }
-        self.engine.set_disk_space(self.room());
+        self.engine.set_disk_space(self.ledger.space());
         if !env.injected(Bug::AnswerBeforeSync) {
             self.engine.batch_durable(batch);
         }
@@ -316,7 +314,7 @@ impl Process {
                 env.coverage.bump(Covered::FullDisk);
             }
             if ticket.gone.get() {
-                if matches!(&reply, Reply::Answer(Answer::Leased(grants)) if !grants.is_empty()) {
+                if matches!(&reply, Reply::Leased(grants) if !grants.is_empty()) {
                     env.coverage.bump(Covered::Undelivered);
                 }
                 let clock = env.injected(Bug::UndeliveredAtClockTime);

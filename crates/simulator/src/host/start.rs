@@ -66,7 +66,7 @@ impl Host {
         self.life += 1;
         let base = coordinator::first_time(state.time(), wall);
         let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, replayed_bytes);
-        let life = (self.life, base, env.now, env.swarm.room_bytes);
+        let life = (self.life, base, env.now);
         let mut engine = Engine::new(state, hold);
         engine.set_slice_size(SliceSize { slots: env.swarm.breadth.slice_slots, ..SliceSize::default() });
         let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);
@@ -75,7 +75,7 @@ impl Host {
         }
         env.auditor.read(&Entry::Started)?;
         env.note(&[20, self.life, base.0], || format!("started, at {base} on its own clock"));
-        let take_over = Request::Decide(Command::TakeOver(TakeOver { node: "simulated".into() }));
+        let take_over = Request::decide(Command::TakeOver(TakeOver { node: "simulated".into() }));
         let nobody =
             Ticket { ask: 0, actor: NOBODY, call: 0, gone: Default::default(), settled: Default::default() };
         process.engine.receive(take_over, base, nobody);

@@ -50,9 +50,17 @@ fn change_record(history: &mut [Entry], change: impl Fn(&mut Recorded) -> bool) 
 /// Changes the first answer that `change` wants to change.
 fn change_answer(history: &mut [Entry], change: impl Fn(&mut Answer) -> bool) -> Option<usize> {
     history.iter_mut().position(|entry| match entry {
-        Entry::Told { reply: Reply::Answer(answer), .. } => change(answer),
+        Entry::Told { reply: Reply::Decided(answers), .. } if answers.len() == 1 => change(&mut answers[0]),
         _ => false,
     })
+}
+
+/// The task that a reply says was created.
+fn created(reply: &Reply) -> Option<TaskId> {
+    match reply.answer() {
+        Some(Answer::Submitted(SubmitAnswer::Created(id))) => Some(*id),
+        _ => None,
+    }
 }
 
 /// Puts a record right after the first one for which `make` makes one.
@@ -302,19 +310,11 @@ fn a_verdict_other_than_the_recorded_one_is_found() {
 #[test]
 fn an_answer_that_comes_before_its_record_is_found() {
     must_be_found(|history| {
-        let told = history.iter().position(|entry| {
-            matches!(
-                entry,
-                Entry::Told {
-                    reply: Reply::Answer(Answer::Submitted(authority::command::SubmitAnswer::Created(_))),
-                    ..
-                }
-            )
-        })?;
-        let Entry::Told { reply: Reply::Answer(Answer::Submitted(answer)), .. } = &history[told] else {
-            return None;
-        };
-        let authority::command::SubmitAnswer::Created(id) = answer else { return None };
+        let told = history
+            .iter()
+            .position(|entry| matches!(entry, Entry::Told { reply, .. } if created(reply).is_some()))?;
+        let Entry::Told { reply, .. } = &history[told] else { return None };
+        let id = &created(reply)?;
         let recorded = history.iter().position(|entry| {
             record(entry).is_some_and(|r| matches!(&r.event, Event::TaskCreated(event) if event.task == *id))
         })?;

@@ -11,7 +11,7 @@ use super::must_be_found;
 fn a_verdict_in_a_batch_that_no_record_bears_out_is_found() {
     must_be_found(|history| {
         history.iter_mut().position(|entry| match entry {
-            Entry::Told { reply: Reply::Together(answers), .. } => {
+            Entry::Told { reply: Reply::Decided(answers), .. } => {
                 let committed = |answer: &&mut Answer| {
                     matches!(answer, Answer::Reported(Verdict::Committed(Outcome::Completed)))
                 };
@@ -27,7 +27,7 @@ fn a_verdict_in_a_batch_that_no_record_bears_out_is_found() {
 fn a_batch_with_an_answer_too_few_is_found() {
     must_be_found(|history| {
         history.iter_mut().position(|entry| match entry {
-            Entry::Told { reply: Reply::Together(answers), .. } => answers.pop().is_some(),
+            Entry::Told { reply: Reply::Decided(answers), .. } => answers.pop().is_some(),
             _ => false,
         })
     });

@@ -19,7 +19,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use blobs::Digest;
-use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Stat, flock, fstat, linkat, lstat, openat};
+use files::LockError;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, lstat, openat};
 use rustix::io::Errno;
 
 use crate::Error;
@@ -76,11 +77,12 @@ impl Cache {
                 "{told} is not empty and is no worker's cache: choose another place"
             )));
         }
-        let lock = File::options().create(true).write(true).truncate(false).open(directory.join(LOCK));
-        let lock = lock.map_err(failed)?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            return Err(Error::Setup(format!("another process uses the cache {}", directory.display())));
-        }
+        let lock = files::lock(&directory.join(LOCK)).map_err(|error| match error {
+            LockError::InUse => {
+                Error::Setup(format!("another process uses the cache {}", directory.display()))
+            }
+            LockError::Io(error) => failed(error),
+        })?;
         let temporary = directory.join(TEMPORARY);
         match fs::remove_dir_all(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),

@@ -27,7 +27,7 @@ pub fn exchanges(names: &mut Names, calls: &[&Call]) -> (Vec<Exchange>, Vec<Stri
                 Answer::Told { status, body } => {
                     let reply = replies::reply(names, said, &request, *status, body);
                     if reply.is_none() && (200..300).contains(status) {
-                        let (method, path) = (call.method, &call.path);
+                        let (method, path) = (&call.method, &call.path);
                         surprises.push(format!("{method} {path} was answered {status} with {body}"));
                     }
                     reply

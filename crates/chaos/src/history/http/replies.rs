@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use authority::command::{ConfigureAnswer, EndAnswer, Refusal, SubmitAnswer};
-use authority::{CancelCause, CancelRequest, DeadReason, Lease, ListPage, Phase, Position, Task, TaskView};
+use authority::{
+    CancelCause, CancelRequest, DeadReason, Lease, ListPage, Phase, Position, Task, TaskSettings, TaskView,
+};
 use coordinator::{Reply, Request, TaskDetail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -17,16 +19,16 @@ pub fn reply(names: &Names, said: &Said, request: &Request, status: u16, body: &
     if let Some(why) = unavailable(status, body["code"].as_str()) {
         return Some(Reply::Unavailable(why));
     }
-    let answer = |answer: authority::Answer| Some(Reply::Answer(answer));
+    let answer = |answer: authority::Answer| Some(Reply::decided(answer));
     match said {
         Said::Submit(_) => answer(authority::Answer::Submitted(submitted(names, status, body)?)),
         Said::Batch(_) => {
             let batch: wire::SubmittedBatch = parse(body)?;
             let answers = batch.tasks.iter().map(|item| match item.task_id.as_deref().and_then(task_id) {
-                Some(id) => SubmitAnswer::Created(id),
-                None => SubmitAnswer::Refused(Refusal::NoSpace),
+                Some(id) => authority::Answer::Submitted(SubmitAnswer::Created(id)),
+                None => authority::Answer::Submitted(SubmitAnswer::Refused(Refusal::NoSpace)),
             });
-            Some(Reply::Batch(answers.collect()))
+            Some(Reply::Decided(answers.collect()))
         }
         Said::Cancel(..) if matches!(request, Request::Decide(_)) => match status {
             200 => answer(authority::Answer::Ended(EndAnswer::Accepted)),
@@ -119,7 +121,8 @@ fn view(names: &Names, shown: &wire::Task) -> Option<TaskView> {
         operations: Vec::new(),
     };
     let queue = names.queue(&shown.queue);
-    Some(TaskView { queue, task })
+    let settings = TaskSettings { max_attempts: shown.max_attempts, ..TaskSettings::default() };
+    Some(TaskView { queue, task, settings })
 }
 
 fn parse<T: DeserializeOwned>(body: &Value) -> Option<T> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use authority::command::{CancelTask, ConfigureQueue, SubmitTask};
 use authority::{Backoff, Command, Dedup, PushTarget, QueueConfig, TaskId, TaskOptions};
-use coordinator::{Read, Request};
+use coordinator::{BatchItem, Read, Request};
 
 use super::super::names::{Names, task_id, text};
 use super::said::Said;
@@ -17,9 +17,13 @@ pub fn requests(names: &mut Names, call: &Call, said: &Said) -> Vec<Request> {
         Said::Submit(task) => {
             let told = call.answer.body()["taskId"].as_str().filter(|_| call.answer.status() == Some(201));
             let task = submit(names, task, told.and_then(task_id), is_undecided);
-            vec![Request::Decide(Command::SubmitTask(Box::new(task)))]
+            vec![Request::decide(Command::SubmitTask(Box::new(task)))]
         }
-        Said::Batch(tasks) => vec![Request::SubmitBatch(batch(names, tasks, &call.answer, is_undecided))],
+        Said::Batch(tasks) => {
+            let submit = |task| BatchItem::Command(Command::SubmitTask(Box::new(task)));
+            let tasks = batch(names, tasks, &call.answer, is_undecided);
+            vec![Request::Decide(tasks.into_iter().map(submit).collect())]
+        }
         Said::Read(task) => vec![read(names, *task)],
         Said::List => {
             let scope = names.scope.clone();
@@ -28,11 +32,11 @@ pub fn requests(names: &mut Names, call: &Call, said: &Said) -> Vec<Request> {
         Said::Cancel(task, cancel) => {
             let (scope, reason) = (names.scope.clone(), text(&cancel.reason).unwrap_or_default());
             let cancel = Command::CancelTask(CancelTask { scope, task: *task, reason });
-            vec![Request::Decide(cancel), read(names, *task)]
+            vec![Request::decide(cancel), read(names, *task)]
         }
         Said::Configure(name, config) => {
             let configure = ConfigureQueue { queue: names.queue(name), config: configuration(config) };
-            vec![Request::Decide(Command::ConfigureQueue(configure))]
+            vec![Request::decide(Command::ConfigureQueue(configure))]
         }
     }
 }

@@ -22,7 +22,7 @@ impl Said {
         let (path, _query) = call.path.split_once('?').unwrap_or((&call.path, ""));
         let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
         let body = &call.body;
-        Some(match (call.method, parts.as_slice()) {
+        Some(match (call.method.as_str(), parts.as_slice()) {
             ("POST", ["tasks"]) => Said::Submit(parse(body)?),
             ("POST", ["tasks", "batch"]) => Said::Batch(parse::<wire::SubmitBatch>(body)?.tasks),
             ("GET", ["tasks"]) => Said::List,

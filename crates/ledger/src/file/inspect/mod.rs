@@ -10,17 +10,16 @@ use std::{io::ErrorKind, ops::ControlFlow, path::Path, sync::Arc};
 
 use super::{
     error::{Damage, Error, Fault},
-    identity::ClusterId,
     init,
     names::Name,
     open::{check_link, no_segments, read_identity, read_segment},
     options::Options,
-    shared::{Segment, SnapshotInfo},
+    shared::Segment,
     snapshot::Walker,
     snapshot_reader::{self, SnapshotReader},
 };
 use crate::{
-    Position,
+    ClusterId, Position, SnapshotInfo, Visit,
     disk::{Disk, File, ReadOnlyDisk},
 };
 
@@ -170,19 +169,16 @@ impl Inspection {
         walk::walk(self, from, visit)
     }
 
-    /// Calls `visit` with every record at or after `from`, in order, until it breaks. Damage ends it.
-    pub fn read(
-        &self,
-        from: Position,
-        visit: &mut dyn FnMut(Position, &[u8]) -> ControlFlow<()>,
-    ) -> Result<End, Error> {
-        let before = |damage: &&Damage| damage.to.is_none_or(|to| to >= from);
-        if let Some(damage) = self.damages.iter().find(before) {
+    /// Calls `visit` with every record from `from` up to `to`, in order, until it breaks. Damage ends it.
+    pub fn read(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<End, Error> {
+        let concerns = |damage: &&Damage| damage.from <= to && damage.to.is_none_or(|last| last >= from);
+        if let Some(damage) = self.damages.iter().find(concerns) {
             return Err(Error::Damaged(damage.clone()));
         }
         let mut damaged = None;
         let end = self.walk(from, &mut |seen| match seen {
             Seen::Frame(_) => ControlFlow::Continue(()),
+            Seen::Record(position, _) if position > to => ControlFlow::Break(()),
             Seen::Record(position, record) => visit(position, record),
             Seen::Damage(damage) => {
                 damaged = Some(damage);

@@ -5,9 +5,10 @@ use std::{ops::ControlFlow, sync::Arc};
 use super::{Inspection, LOOKS};
 use crate::{
     Position,
+    batch::split_body,
     file::{
         error::{Damage, Error, Fault},
-        frame::{self, Header},
+        frame::Header,
         names,
         open::read_segment,
         replay::{BAD_LENGTHS, LATE_JOINT, NO_JOINT, fault_of},
@@ -160,7 +161,7 @@ impl Walk<'_, '_> {
             count: header.count,
         }))?;
         header.unpack(scanner.frame(header), &mut self.body);
-        let records = frame::records(&self.body, header.count);
+        let records = split_body(&self.body, header.count);
         let mut unreadable = None;
         for (position, record) in (header.first.0..).map(Position).zip(records) {
             match record {

@@ -1,7 +1,7 @@
 //! What works when nothing goes wrong.
 
 use super::{super::*, script::*};
-use crate::{Position, disk::fake::FakeDisk};
+use crate::{BatchFull, MAX_BATCH_BYTES, Position, disk::fake::FakeDisk};
 
 #[test]
 fn what_was_appended_is_there_after_reopening() {
@@ -25,7 +25,7 @@ fn appending_goes_on_after_reopening() {
 fn a_batch_at_another_position_is_fenced() {
     let disk = written(2);
     let (mut ledger, _) = open(&disk).expect("reopen");
-    let refused = ledger.append(&mut batch(Position(3), 1)).expect_err("position 3 is taken");
+    let refused = ledger.append(&batch(Position(3), 1)).expect_err("position 3 is taken");
     let fenced = Refusal::Fenced { expected: Position(4), found: Position(3) };
     assert!(matches!(refused, AppendError::Refused(refusal) if refusal == fenced));
     must_append(&mut ledger, 1);
@@ -36,7 +36,7 @@ fn a_batch_that_fits_into_no_segment_is_refused() {
     let (mut ledger, _) = open(&FakeDisk::new()).expect("a new directory");
     let mut builder = BatchBuilder::new(ledger.next());
     builder.push(&vec![7; SEGMENT_BYTES as usize]).expect("far below the limit of a batch");
-    let refused = ledger.append(&mut builder.finish(0)).expect_err("too large");
+    let refused = ledger.append(&builder.finish(0)).expect_err("too large");
     assert!(matches!(refused, AppendError::Refused(Refusal::TooLarge { .. })));
     must_append(&mut ledger, 1);
 }
@@ -52,7 +52,7 @@ fn a_batch_has_a_limit() {
 fn a_batch_shows_its_records() {
     let mut seen = Vec::new();
     let batch = batch(Position(4), 6);
-    batch.for_each(|position, bytes| seen.push((position.0, bytes.to_vec())));
+    seen.extend(batch.records().map(|(position, bytes)| (position.0, bytes.to_vec())));
     assert_eq!(seen, (4..10).map(|position| (position, record(position))).collect::<Vec<_>>());
 }
 
@@ -132,7 +132,7 @@ fn a_snapshot_ends_at_what_is_durable() {
     let disk = written(2);
     let (ledger, _) = open(&disk).expect("reopen");
     let writer = ledger.begin_snapshot(Position(2)).expect("begun");
-    assert!(matches!(ledger.begin_snapshot(Position(2)), Err(SnapshotError::InWork)));
+    assert!(matches!(ledger.begin_snapshot(Position(2)), Err(SnapshotError::InProgress)));
     assert!(matches!(writer.finish(Position(4)), Err(SnapshotError::NotDurable { .. })));
     let writer = ledger.begin_snapshot(Position(3)).expect("the first one is over");
     assert!(matches!(writer.finish(Position(2)), Err(SnapshotError::BeginsAfterEnd { .. })));

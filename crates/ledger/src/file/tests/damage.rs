@@ -29,7 +29,7 @@ fn long_unsynced_frame() -> FakeDisk {
     disk.fail_at(1, Errno::Io);
     let mut builder = BatchBuilder::new(Position(4));
     builder.push(&vec![0; 448 + 19 * 508 - 4]).expect("fits");
-    ledger.append(&mut builder.finish(0)).expect_err("the sync fails");
+    ledger.append(&builder.finish(0)).expect_err("the sync fails");
     disk
 }
 
@@ -249,7 +249,7 @@ fn d16_a_segment_of_a_forked_history_is_refused() {
     for _ in 0..3 {
         builder.push(&[9; 400]).expect("fits");
     }
-    ledger.append(&mut builder.finish(0)).expect("nothing is wrong");
+    ledger.append(&builder.finish(0)).expect("nothing is wrong");
     must_append(&mut ledger, 3);
     drop(ledger);
     let name = last_segment(&disk);

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     Position,
+    batch::{MAX_BATCH_BYTES, RECORD_PREFIX_BYTES, split_body},
     disk::{Disk, fake::FakeDisk},
 };
 
@@ -36,13 +37,13 @@ fn with_crc(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
 
 fn decode_frame(bytes: &[u8]) {
     let Ok(header) = Header::decode(bytes) else { return };
-    assert!(header.frame_bytes() <= frame::frame_bytes(frame::MAX_BATCH_BYTES));
+    assert!(header.frame_bytes() <= frame::frame_bytes(MAX_BATCH_BYTES));
     let Some(frame) = bytes.get(..header.frame_bytes()) else { return };
     let _ = header.judge(frame);
     let mut body = Vec::new();
     header.unpack(frame, &mut body);
     assert!(body.len() <= frame.len());
-    assert!(frame::records(&body, header.count).count() <= header.count as usize + 1);
+    assert!(split_body(&body, header.count).count() <= header.count as usize + 1);
 }
 
 fn walk_snapshot(bytes: Vec<u8>) {
@@ -72,8 +73,8 @@ proptest! {
     #[test]
     fn records_of_any_body_stay_within_it(body in proptest::collection::vec(any::<u8>(), 0..600), count: u32) {
         let mut total = 0;
-        for record in frame::records(&body, count).flatten() {
-            total += record.len() + frame::RECORD_PREFIX_BYTES;
+        for record in split_body(&body, count).flatten() {
+            total += record.len() + RECORD_PREFIX_BYTES;
         }
         prop_assert!(total <= body.len());
     }
@@ -81,19 +82,19 @@ proptest! {
     #[test]
     fn a_sound_frame_gives_back_its_records(lengths in proptest::collection::vec(0..1500usize, 0..12), first in 1..u64::MAX / 2) {
         let records: Vec<Vec<u8>> = lengths.iter().enumerate().map(|(i, n)| vec![i as u8; *n]).collect();
-        let mut builder = super::super::BatchBuilder::new(Position(first));
+        let mut builder = BatchBuilder::new(Position(first));
         for record in &records {
             builder.push(record).expect("fits");
         }
-        let mut batch = builder.finish(5);
-        let (bytes, checksum) = batch.seal(77, Position(first - 1));
-        let header = Header::decode(bytes).expect("sound");
+        let mut bytes = b"left over".to_vec();
+        let checksum = Header::encode(&builder.finish(5), 77, Position(first - 1), &mut bytes);
+        let header = Header::decode(&bytes).expect("sound");
         prop_assert_eq!((header.first, header.checksum, header.chain, header.time_ms), (Position(first), checksum, 77, 5));
         prop_assert_eq!(header.frame_bytes(), bytes.len());
-        prop_assert_eq!(header.judge(bytes), Soundness::Sound);
+        prop_assert_eq!(header.judge(&bytes), Soundness::Sound);
         let mut body = Vec::new();
-        header.unpack(bytes, &mut body);
-        let back: Option<Vec<_>> = frame::records(&body, header.count).map(|r| r.map(<[u8]>::to_vec)).collect();
+        header.unpack(&bytes, &mut body);
+        let back: Option<Vec<_>> = split_body(&body, header.count).map(|r| r.map(<[u8]>::to_vec)).collect();
         prop_assert_eq!(back, Some(records));
     }
 

@@ -62,32 +62,32 @@ fn d4_a_full_disk_leaves_one_segment_for_the_work_at_hand() {
     let disk = FakeDisk::new();
     let (mut ledger, _) = open(&disk).expect("a new directory");
     reserve(&mut ledger);
-    assert_eq!(ledger.space(), Space::Plenty);
+    assert_eq!(ledger.space(), DiskSpace::Plenty);
     let full = disk.used_bytes();
     disk.set_capacity(Some(full));
 
     while segments(&disk).len() < 2 {
         must_append(&mut ledger, 1);
     }
-    assert_eq!(ledger.space(), Space::Plenty, "nobody has tried to prepare another one yet");
+    assert_eq!(ledger.space(), DiskSpace::Plenty, "nobody has tried to prepare another one yet");
     reserve(&mut ledger);
-    assert_eq!(ledger.space(), Space::ReserveOnly);
+    assert_eq!(ledger.space(), DiskSpace::FinishOnly);
     assert!(!disk.names().contains(&"reserve.tmp".to_owned()), "a failed try leaves nothing behind");
 
     let refused = loop {
         match append(&mut ledger, 1) {
-            Ok(()) => assert_eq!(ledger.space(), Space::ReserveOnly),
+            Ok(()) => assert_eq!(ledger.space(), DiskSpace::FinishOnly),
             Err(error) => break error,
         }
     };
     assert!(matches!(refused, AppendError::Refused(Refusal::NoSpace)), "{refused}");
-    assert_eq!(ledger.space(), Space::None);
+    assert_eq!(ledger.space(), DiskSpace::Nothing);
     reserve(&mut ledger);
-    assert_eq!(ledger.space(), Space::None);
+    assert_eq!(ledger.space(), DiskSpace::Nothing);
 
     disk.set_capacity(None);
     reserve(&mut ledger);
-    assert_eq!(ledger.space(), Space::Plenty);
+    assert_eq!(ledger.space(), DiskSpace::Plenty);
     must_append(&mut ledger, 1);
     let count = ledger.next().0 - 1;
     drop(ledger);
@@ -103,9 +103,9 @@ fn d4_a_ledger_on_a_full_disk_can_be_started_and_still_has_its_last_segment() {
         assert_eq!(report.rewritten, Rewritten::InPlace);
         assert!(!disk.names().contains(&"segment.tmp".to_owned()));
         reserve(&mut ledger);
-        assert_eq!(ledger.space(), Space::ReserveOnly);
+        assert_eq!(ledger.space(), DiskSpace::FinishOnly);
         while append(&mut ledger, 1).is_ok() {}
-        assert_eq!(ledger.space(), Space::None);
+        assert_eq!(ledger.space(), DiskSpace::Nothing);
         let records = restore(&ledger).expect("sound");
         drop(ledger);
         assert_eq!(recover(&disk).expect("reopen"), records);
@@ -137,7 +137,7 @@ fn d5_a_full_disk_abandons_the_snapshot_and_nothing_else() {
     must_append(&mut ledger, 1);
     let before = disk.names();
     disk.set_capacity(Some(disk.used_bytes() + 600));
-    assert!(matches!(snapshot(&ledger), Err(SnapshotError::Io(_))));
+    assert!(matches!(snapshot(&ledger), Err(SnapshotError::Storage(_))));
     assert_eq!(disk.names(), before, "no temporary file is left, and no snapshot is lost");
     disk.set_capacity(None);
     snapshot(&ledger).expect("the next try works");
@@ -279,7 +279,7 @@ fn p13_replay_is_bounded_and_shows_progress() {
     for _ in 0..12 {
         let mut builder = BatchBuilder::new(ledger.next());
         builder.push(&vec![1; 900_000]).expect("fits");
-        ledger.append(&mut builder.finish(0)).expect("nothing is wrong");
+        ledger.append(&builder.finish(0)).expect("nothing is wrong");
     }
     drop(ledger);
     let (ledger, _) = open(&disk).expect("reopen");

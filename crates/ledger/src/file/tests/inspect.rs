@@ -87,7 +87,7 @@ fn d7_a_frame_that_is_not_whole_is_unfinished_and_no_damage() {
     disk.fail_at(1, Errno::Io);
     let mut builder = BatchBuilder::new(Position(4));
     builder.push(&vec![0; 448 + 19 * 508 - 4]).unwrap();
-    ledger.append(&mut builder.finish(0)).expect_err("the sync fails");
+    ledger.append(&builder.finish(0)).expect_err("the sync fails");
     for kept in 1..20 {
         let walked = walk(&inspect(&disk.crash(&[Fate::Torn((1 << kept) - 1)])).unwrap()).unwrap();
         assert_eq!((walked.positions, walked.damages), (up_to(3), vec![]), "{kept} sectors");

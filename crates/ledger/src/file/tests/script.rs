@@ -3,6 +3,9 @@
 use std::{convert::Infallible, sync::Arc};
 
 use super::super::*;
+pub use crate::{
+    AppendError, Batch, BatchBuilder, ClusterId, DiskSpace, Refusal, SnapshotError, SnapshotInfo,
+};
 use crate::{
     Position,
     disk::{Disk, fake::FakeDisk},
@@ -14,7 +17,7 @@ pub const CLUSTER: ClusterId = ClusterId(*b"a test's cluster");
 pub const SEGMENT_BYTES: u64 = 8 * SECTOR_BYTES as u64;
 
 pub fn options() -> Options {
-    Options { segment_bytes: SEGMENT_BYTES, create: Some(CLUSTER), ..Options::default() }
+    Options { segment_bytes: SEGMENT_BYTES, create: Some(CLUSTER), min_free_bytes: 0, ..Options::default() }
 }
 
 pub fn open(disk: &FakeDisk) -> Result<(FileLedger, OpenReport), Error> {
@@ -44,7 +47,7 @@ pub fn batch(first: Position, count: u64) -> Batch {
 }
 
 pub fn append(ledger: &mut FileLedger, count: u64) -> Result<(), AppendError> {
-    ledger.append(&mut batch(ledger.next(), count))
+    ledger.append(&batch(ledger.next(), count))
 }
 
 /// Appends a batch and fails the test when that fails.
@@ -54,8 +57,8 @@ pub fn must_append(ledger: &mut FileLedger, count: u64) {
 
 pub fn reserve(ledger: &mut FileLedger) {
     if let Some(job) = ledger.reserve_job() {
-        let result = job.run();
-        ledger.reserve_done(result);
+        // The ledger knows whether it failed.
+        let _ = job.run();
     }
 }
 

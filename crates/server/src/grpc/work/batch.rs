@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use authority::{Answer, Scope};
-use coordinator::Step;
+use coordinator::Answers;
 use wire::grpc::{
     LeaseHeartbeat, ReportAnswer, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict, WorkResponse,
 };
 
-use super::super::beats;
+use super::super::heartbeat;
+use super::super::reference;
 use super::super::report::{self, Asked};
 use super::super::values::given;
-use super::super::{reference, status};
 use crate::app::App;
-use crate::problem::Problem;
+use crate::convert::grpc_status;
+use crate::convert::problem::Problem;
 
 /// Most reports in one message.
 const MAX_REPORTS: usize = 1_000;
@@ -27,7 +28,7 @@ pub struct Batch {
 impl Batch {
     /// Refused as a whole when it is too large; then nothing of it is decided.
     pub fn check(&self) -> Result<(), Problem> {
-        beats::check_count(self.heartbeats.len())?;
+        heartbeat::check_count(self.heartbeats.len())?;
         match self.reports.len() > MAX_REPORTS {
             true => Err(Problem::field(
                 "reports",
@@ -43,56 +44,56 @@ impl Batch {
 
     /// Decides all of it. Each answer rests on durable records only.
     pub async fn decide(self, app: App, scope: Scope, worker: Arc<str>) -> WorkResponse {
-        let mut steps = Vec::with_capacity(self.reports.len());
-        let read: Vec<_> =
-            self.reports.iter().map(|report| read(&app, &scope, &worker, report, &mut steps)).collect();
-        let decided = match steps.is_empty() {
-            true => Ok(Vec::new()),
-            false => app.handle().together(steps).await,
+        let mut items = coordinator::Batch::with_capacity(self.reports.len());
+        let parsed: Vec<_> =
+            self.reports.iter().map(|report| parse(&app, &scope, &worker, report, &mut items)).collect();
+        let decided = match items.is_empty() {
+            true => Ok(Answers::new()),
+            false => app.handle().decide(items).await,
         };
-        let reports = self.reports.into_iter().zip(read);
+        let reports = self.reports.into_iter().zip(parsed);
         let reports = match decided {
             Ok(answers) => {
                 let mut answers = answers.into_iter();
-                reports.map(|(report, read)| answered(report.lease_id, read, &mut answers)).collect()
+                reports.map(|(report, parsed)| answered(report.lease_id, parsed, &mut answers)).collect()
             }
             Err(why) => {
-                let undecided = |read: Result<Asked, Problem>| read.and(Err(Problem::from(why)));
-                reports.map(|(report, read)| told(report.lease_id, undecided(read))).collect()
+                let undecided = |parsed: Result<Asked, Problem>| parsed.and(Err(Problem::from(why)));
+                reports.map(|(report, parsed)| to_proto(report.lease_id, undecided(parsed))).collect()
             }
         };
         let leases = match self.heartbeats.is_empty() {
             true => Vec::new(),
-            false => match beats::extend(&app, &scope, &worker, &self.heartbeats).await {
+            false => match heartbeat::extend(&app, &scope, &worker, &self.heartbeats).await {
                 Ok(leases) => leases,
-                Err(problem) => beats::undecided(self.heartbeats, &problem),
+                Err(problem) => heartbeat::undecided(self.heartbeats, &problem),
             },
         };
         WorkResponse { reports, leases, ..WorkResponse::default() }
     }
 }
 
-fn read(
+fn parse(
     app: &App,
     scope: &Scope,
     worker: &Arc<str>,
     report: &UpdateTaskStatusRequest,
-    steps: &mut Vec<Step>,
+    items: &mut coordinator::Batch,
 ) -> Result<Asked, Problem> {
     let named = given(&report.worker_id).unwrap_or(worker);
-    report::steps(reference::by_lease_id(app, scope, named, report)?, report, steps)
+    report::items(reference::by_lease_id(app, scope, named, report)?, report, items)
 }
 
 fn answered(
     lease_id: String,
-    read: Result<Asked, Problem>,
+    parsed: Result<Asked, Problem>,
     answers: &mut impl Iterator<Item = Answer>,
 ) -> ReportAnswer {
-    told(lease_id, read.and_then(|asked| report::answer(asked, answers)))
+    to_proto(lease_id, parsed.and_then(|asked| report::answer(asked, answers)))
 }
 
-fn told(lease_id: String, answer: Result<UpdateTaskStatusResponse, Problem>) -> ReportAnswer {
-    let lease_id = beats::echo(lease_id);
+fn to_proto(lease_id: String, answer: Result<UpdateTaskStatusResponse, Problem>) -> ReportAnswer {
+    let lease_id = heartbeat::echo(lease_id);
     match answer {
         Ok(answer) => ReportAnswer { lease_id, answer: Some(answer), problem: None },
         Err(problem) => {
@@ -101,7 +102,7 @@ fn told(lease_id: String, answer: Result<UpdateTaskStatusResponse, Problem>) -> 
             let verdict = if rejected { Verdict::Rejected } else { Verdict::Unspecified };
             let answer =
                 UpdateTaskStatusResponse { verdict: verdict.into(), ..UpdateTaskStatusResponse::default() };
-            ReportAnswer { lease_id, answer: Some(answer), problem: Some(status::item(problem)) }
+            ReportAnswer { lease_id, answer: Some(answer), problem: Some(grpc_status::item(problem)) }
         }
     }
 }

@@ -17,8 +17,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Status, Streaming};
 use wire::grpc::{WorkRequest, WorkResponse};
 
-use super::guard::{Deadline, Meter};
 use crate::app::App;
+use crate::edge::grpc_guard::{BodyBudget, Deadline};
 use outbox::Outbox;
 use stream::Stream;
 
@@ -32,13 +32,13 @@ pub fn open(
     mut request: Request<Streaming<WorkRequest>>,
 ) -> Result<ReceiverStream<Result<WorkResponse, Status>>, Status> {
     let place = app.grpc().stream()?;
-    let meter = request.extensions_mut().remove::<Arc<Meter>>();
+    let budget = request.extensions_mut().remove::<Arc<BodyBudget>>();
     let deadline = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
     let (sender, receiver) = mpsc::channel(OUTBOX_MESSAGES);
     let (app, outbox, incoming) = (app.clone(), Outbox::new(sender), request.into_inner());
     tokio::spawn(async move {
         let _place = place;
-        Stream::run(app, scope, incoming, meter, outbox, deadline).await;
+        Stream::run(app, scope, incoming, budget, outbox, deadline).await;
     });
     Ok(ReceiverStream::new(receiver))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::MAX_GRANTS;
-use coordinator::{Activity, Beat, Unavailable};
+use coordinator::{Activity, Liveness, Unavailable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::{Status, Streaming};
 use wire::grpc::{WorkRequest, WorkResponse};
@@ -16,12 +16,13 @@ use wire::grpc::{WorkRequest, WorkResponse};
 use super::batch::Batch;
 use super::outbox::{Closed, Outbox};
 use crate::app::App;
-use crate::grpc::guard::Meter;
+use crate::convert::grpc_status;
+use crate::convert::names::name;
+use crate::convert::problem::Problem;
+use crate::edge::grpc_guard::BodyBudget;
 use crate::grpc::lease::Standing;
 use crate::grpc::values::{optional_name, worker_status};
-use crate::grpc::{lease, leased, queues, register, status};
-use crate::names::name;
-use crate::problem::Problem;
+use crate::grpc::{lease, leased_task, queues, register};
 
 /// Most tasks that a worker may have asked for and not got.
 const MAX_CREDIT: usize = 1_000;
@@ -91,7 +92,7 @@ impl Stream {
         app: App,
         scope: Scope,
         mut incoming: Streaming<WorkRequest>,
-        meter: Option<Arc<Meter>>,
+        budget: Option<Arc<BodyBudget>>,
         outbox: Outbox,
         deadline: Option<Instant>,
     ) {
@@ -107,7 +108,7 @@ impl Stream {
             Ok(stream) => stream,
             Err((outbox, status)) => return outbox.end(status).await,
         };
-        if let Err(End::With(status)) = stream.serve(incoming, hello, meter, deadline).await {
+        if let Err(End::With(status)) = stream.serve(incoming, hello, budget, deadline).await {
             stream.outbox.end(status).await;
         }
     }
@@ -125,7 +126,7 @@ impl Stream {
                 .as_ref()
                 .ok_or_else(|| Problem::field("hello", "is missing in the first message"))?;
             let said = hello.worker.clone().unwrap_or_default();
-            let queues = queues::read(&hello.queues)?;
+            let queues = queues::parse(&hello.queues)?;
             let worker = name("hello.worker.worker_id", &said.worker_id)?;
             let welcome = register::register(&app, &scope, &said).await?;
             // Another session may have come in between, whose registration is not this one's.
@@ -168,7 +169,7 @@ impl Stream {
         &mut self,
         mut incoming: Streaming<WorkRequest>,
         first: WorkRequest,
-        meter: Option<Arc<Meter>>,
+        budget: Option<Arc<BodyBudget>>,
         deadline: Option<Instant>,
     ) -> Result<(), End> {
         let app = self.app.clone();
@@ -211,8 +212,8 @@ impl Stream {
                     self.send_tasks(grants.map_err(Problem::from)?).await?;
                 }
                 Next::Said(Ok(Some(message))) => {
-                    if let Some(meter) = &meter {
-                        meter.give_back();
+                    if let Some(budget) = &budget {
+                        budget.give_back();
                     }
                     self.heard_at = Instant::now();
                     ending = self.take(message)?.map(|end| self.no_more(end));
@@ -231,7 +232,7 @@ impl Stream {
                 Next::Silent => {
                     let heard_until = self.heard_at + silence;
                     if heard_until <= Instant::now() {
-                        ending = Some(self.no_more(End::With(status::not_registered(&self.worker))));
+                        ending = Some(self.no_more(End::With(grpc_status::not_registered(&self.worker))));
                     } else {
                         silent.as_mut().reset(heard_until);
                     }
@@ -259,7 +260,7 @@ impl Stream {
         }
         let now = self.app.handle().now();
         let registry = self.app.handle().registry();
-        let beat = registry.beat(&self.scope, &self.worker, self.session.as_ref(), said, now);
+        let liveness = registry.record_status(&self.scope, &self.worker, self.session.as_ref(), said, now);
         self.credit = self.credit.saturating_add(message.credit as usize).min(MAX_CREDIT);
         let batch = Batch { reports: message.reports, heartbeats: message.heartbeats };
         batch.check()?;
@@ -268,7 +269,7 @@ impl Stream {
             self.deciding = Some(Box::pin(deciding));
         }
         // Its reports are still answered: a session that was replaced may learn what became of its work.
-        Ok((beat == Beat::Superseded).then(|| status::superseded(&self.worker).into()))
+        Ok((liveness == Liveness::Superseded).then(|| grpc_status::superseded(&self.worker).into()))
     }
 
     fn poll_for_tasks(&mut self) -> Result<(), End> {
@@ -287,26 +288,26 @@ impl Stream {
     async fn send_tasks(&mut self, grants: Vec<Grant>) -> Result<(), End> {
         let standing = lease::standing(&self.app, &self.scope, &self.worker, self.session.as_ref());
         if !matches!(standing, Standing::Current(_)) {
-            lease::give_back(&self.app, &self.scope, &self.worker, &grants).await?;
+            lease::give_back(&self.app, &grants).await?;
         }
         match standing {
             Standing::Current(_) => {}
             Standing::Replaced => {
                 let stop = WorkResponse { should_shutdown: true, ..WorkResponse::default() };
                 let _ = self.outbox.send(stop).await;
-                return Err(status::superseded(&self.worker).into());
+                return Err(grpc_status::superseded(&self.worker).into());
             }
             // It comes back and goes on with what it holds.
-            Standing::Unknown => return Err(status::not_registered(&self.worker).into()),
+            Standing::Unknown => return Err(grpc_status::not_registered(&self.worker).into()),
         }
         self.credit = self.credit.saturating_sub(grants.len());
         let mut rest = &grants[..];
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(leased::how_many_fit(rest));
-            let tasks = now.iter().map(|grant| leased::told(&self.app, &self.scope, &self.worker, grant));
+            let (now, later) = rest.split_at(leased_task::how_many_fit(rest));
+            let tasks = now.iter().map(|grant| leased_task::to_proto(&self.app, grant));
             let message = WorkResponse { tasks: tasks.collect(), ..WorkResponse::default() };
             if self.outbox.send(message).await.is_err() {
-                lease::give_back(&self.app, &self.scope, &self.worker, rest).await?;
+                lease::give_back(&self.app, rest).await?;
                 return Err(End::Quietly);
             }
             rest = later;

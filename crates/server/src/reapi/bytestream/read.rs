@@ -5,10 +5,11 @@ use bytes::Bytes;
 use futures_util::stream::{BoxStream, StreamExt, try_unfold};
 use tonic::{Request, Status};
 
+use crate::edge::paced_stream::at_pace;
 use crate::reapi::compression::Compressed;
 use crate::reapi::messages::bytestream::ReadRequest;
 use crate::reapi::resource_name::{self, Compression};
-use crate::reapi::{Reapi, at_pace, instance, store};
+use crate::reapi::{Reapi, instance, store};
 
 /// Up to this size a blob is one message, of which nothing is held once it is on its way.
 const ONE_MESSAGE_BYTES: u64 = 256 * 1_024;

@@ -6,7 +6,7 @@ use blobs::{Begun, BlobWriter, Progress, UploadRequest, ZstdDecoder};
 use bytes::Bytes;
 use tonic::{Request, Status, Streaming};
 
-use crate::grpc::Meter;
+use crate::edge::grpc_guard::BodyBudget;
 use crate::reapi::messages::bytestream::{WriteRequest, WriteResponse};
 use crate::reapi::resource_name::{self, Compression, WriteName};
 use crate::reapi::{Reapi, instance, store};
@@ -16,7 +16,7 @@ pub async fn write(
     request: Request<Streaming<WriteRequest>>,
 ) -> Result<WriteResponse, Status> {
     let (metadata, extensions, mut pieces) = request.into_parts();
-    let meter: Option<Arc<Meter>> = extensions.get().cloned();
+    let meter: Option<Arc<BodyBudget>> = extensions.get().cloned();
     let first =
         pieces.message().await?.ok_or_else(|| Status::invalid_argument("the upload has no messages"))?;
     resource_name::agree(&metadata, &first.resource_name)?;

@@ -7,10 +7,11 @@ use blobs::Digest;
 use futures_util::stream::{BoxStream, try_unfold};
 use tonic::{Request, Status};
 
+use crate::edge::paced_stream::at_pace;
 use crate::reapi::execution::{directory, inputs};
 use crate::reapi::messages::{Directory, GetTreeRequest, GetTreeResponse};
 use crate::reapi::store::Store;
-use crate::reapi::{Reapi, at_pace, digest, instance};
+use crate::reapi::{Reapi, digest, instance};
 
 /// Directories on a page when the client does not say, and at most.
 const PAGE: usize = 1_000;

@@ -11,7 +11,7 @@ use super::follow::{self, OperationStream};
 use super::payload::{Payload, QUEUE};
 use super::pins::PinGuard;
 use super::{command, inputs, operation, operation_name, platform};
-use crate::ids;
+use crate::convert::ids;
 use crate::reapi::capabilities::PRIORITIES;
 use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::{Action, Command, ExecuteRequest};

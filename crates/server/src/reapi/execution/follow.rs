@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{Scope, TaskId, TaskState};
-use coordinator::{TaskDetail, Wanted as Until};
+use coordinator::{TaskDetail, WaitCondition as Until};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::payload::Payload;
 use super::{inputs, operation};
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 use crate::reapi::Reapi;
 use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::longrunning::Operation;

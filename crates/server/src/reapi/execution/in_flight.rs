@@ -13,7 +13,7 @@ use authority::command::{AttachAnswer, AttachOperation, KillTask, SubmitAnswer, 
 use authority::limits::MAX_PAGE;
 use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
 use blobs::Digest;
-use coordinator::{Handle, TaskDetail, Unavailable, Wanted};
+use coordinator::{Handle, TaskDetail, Unavailable, WaitCondition};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tonic::Status;
@@ -22,7 +22,7 @@ use super::no_worker_timer::NoWorkerTimer;
 use super::payload::{Payload, QUEUE};
 use super::pins::{PinGuard, Pins};
 use super::platform;
-use crate::problem::Problem;
+use crate::convert::problem::Problem;
 
 /// Shortest and longest pause before a coordinator is asked again that has too much to do.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
@@ -188,7 +188,7 @@ impl InFlightExecutions {
     ) -> Result<Option<Box<TaskDetail>>, Unavailable> {
         let handle = &self.0.handle;
         let next_check = timer.next_check(handle.now());
-        let mut wait = pin!(handle.wait_task(scope.clone(), task, Wanted::FinalForServer, next_check));
+        let mut wait = pin!(handle.wait_task(scope.clone(), task, WaitCondition::FinalForServer, next_check));
         loop {
             tokio::select! {
                 detail = &mut wait => return detail,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use authority::TaskId;
 use tonic::Status;
 
-use crate::ids;
+use crate::convert::ids;
 
 const COLLECTION: &str = "operations/";
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use authority::Properties;
 use tonic::Status;
 
-use crate::names;
+use crate::convert::names;
 use crate::reapi::messages::{Action, Command, Platform};
 
 #[allow(deprecated)]

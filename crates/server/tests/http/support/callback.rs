@@ -34,10 +34,9 @@ impl Served {
 
     /// Pushes the next task of a queue, as soon as there is one.
     pub async fn push_next(&self, queue: &str) -> Pushed {
-        let holder: Arc<str> = HOLDER.into();
         let command = LeaseTasks {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
-            worker: holder.clone(),
+            worker: HOLDER.into(),
             session: None,
             queues: vec![queue.into()],
             properties: Arc::default(),
@@ -46,7 +45,8 @@ impl Served {
         };
         let grants = self.running.handle.lease(command, Duration::from_secs(30)).await.unwrap();
         let url = format!("http://{}", self.address);
-        let envelope = self.app.task_envelope(&holder, &grants[0], &url, "d_1").await.unwrap();
+        let mut envelope = server::task_envelope(&self.app, &grants[0], &url).await.unwrap();
+        envelope.dispatch_id = "d_1".to_owned();
         let envelope = serde_json::to_value(envelope).unwrap();
         let text = |field: &str| envelope[field].as_str().unwrap().to_owned();
         Pushed { task: text("taskId"), token: text("taskToken"), envelope }
@@ -58,7 +58,7 @@ impl Served {
         let lease = LeaseRef {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
             worker: HOLDER.into(),
-            task: server::shown::parse_task_id(&pushed.task).unwrap(),
+            task: server::parse_task_id(&pushed.task).unwrap(),
             attempt: pushed.attempt() as u32,
             fencing_token: Position(claims["lease"].as_u64().unwrap()),
         };

@@ -9,7 +9,8 @@ pub mod target;
 
 use std::net::SocketAddr;
 
-use coordinator::{ClusterId, Options, Running};
+use coordinator::Running;
+use ledger::{ClusterId, Storage, file};
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use server::{App, Drained, Limits, PushOptions};
@@ -66,8 +67,9 @@ impl Served {
     }
 
     async fn start_in(directory: TempDir, limits: Limits, options: server::Options) -> Served {
-        let start = self::options(&directory);
-        let running = tokio::task::spawn_blocking(|| coordinator::start(start)).await.unwrap().unwrap();
+        let storage = self::storage(&directory);
+        let start = || coordinator::start(storage, coordinator::Options::default());
+        let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -200,9 +202,8 @@ pub async fn send(request: RequestBuilder) -> Told {
     Told { status, content_type: content_type.unwrap_or_default(), headers, body }
 }
 
-fn options(directory: &TempDir) -> Options {
-    let mut options = Options::new(directory.path());
-    options.ledger.create = Some(ClusterId([1; 16]));
-    options.ledger.segment_bytes = 32 << 20;
-    options
+fn storage(directory: &TempDir) -> Storage {
+    let create = Some(ClusterId([1; 16]));
+    let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+    file::open_data_dir(directory.path(), options).unwrap().0
 }

@@ -1,7 +1,6 @@
 //! Room on the disk: the next segment, batches that wait for space, and old history that goes.
 
-use coordinator::engine::DiskSpace;
-use ledger::file::Space;
+use ledger::DiskSpace;
 
 use super::{Process, RETRY_SPACE_MS};
 use crate::env::{Env, Happening};
@@ -20,11 +19,9 @@ impl Process {
                 let _ = job.run();
                 return Err(Stop::Crash(Covered::CrashInAppend));
             }
-            let result = job.run();
-            failed = result.is_err();
-            self.ledger.reserve_done(result);
+            failed = job.run().is_err();
         }
-        if self.ledger.space() != Space::Plenty {
+        if self.ledger.space() != DiskSpace::Plenty {
             env.coverage.bump(Covered::FullDisk);
             self.was_full = true;
             env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
@@ -34,7 +31,7 @@ impl Process {
         if self.held && !failed {
             return self.append(env);
         }
-        self.engine.set_disk_space(self.room());
+        self.engine.set_disk_space(self.ledger.space());
         self.step(env)
     }
 
@@ -46,14 +43,6 @@ impl Process {
         let slow = env.strikes(env.swarm.full_disk, 300);
         let delay = if slow { 8_000 } else { env.rng.between(0, 30) };
         env.after(delay, Happening::Host(HostEvent::Reserve { life: self.life }));
-    }
-
-    pub(super) fn room(&self) -> DiskSpace {
-        match self.ledger.space() {
-            Space::Plenty => DiskSpace::Plenty,
-            _ if self.held || self.ledger.room_bytes() < self.room_bytes => DiskSpace::Nothing,
-            _ => DiskSpace::FinishOnly,
-        }
     }
 
     pub fn trim(&mut self, env: &mut Env) -> Result<(), Stop> {

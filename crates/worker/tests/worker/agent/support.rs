@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use coordinator::{ClusterId, Options, Running};
+use coordinator::Running;
+use ledger::{ClusterId, file};
 use serde_json::Value;
 use server::{App, Drained, Limits};
 use tempfile::TempDir;
@@ -135,12 +136,14 @@ impl Down {
 /// Starts once the directory is free: a process that another test is about to start may hold it for a moment.
 async fn started(directory: &Path) -> Running {
     loop {
-        let mut options = Options::new(directory);
         let is_new = directory.read_dir().unwrap().next().is_none();
-        options.ledger.create = is_new.then_some(ClusterId([1; 16]));
-        options.ledger.segment_bytes = 32 << 20;
-        match tokio::task::spawn_blocking(|| coordinator::start(options)).await.unwrap() {
-            Ok(running) => return running,
+        let create = is_new.then_some(ClusterId([1; 16]));
+        let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
+        match file::open_data_dir(directory, options) {
+            Ok((storage, _)) => {
+                let start = || coordinator::start(storage, coordinator::Options::default());
+                return tokio::task::spawn_blocking(start).await.unwrap().unwrap();
+            }
             Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
         }
     }

@@ -1,0 +1,172 @@
+//! Measures durable cycles of submit, lease and complete: n clients submit, and n workers complete.
+//!
+//! The measurement is a steady state: the number of open tasks is limited, so that submits and completions have the same
+//! rate. Otherwise the figure would be that of the slower half, while the machine builds a backlog.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::http::Server;
+use super::in_process::InProcess;
+use super::load::LoadGenerator;
+use super::rate::Rate;
+use super::report::{Line, Report};
+use super::{Transport, fdatasync, fixture, grpc, noop};
+
+/// The time to measure each limit of the machine.
+const LIMIT_TIME: Duration = Duration::from_secs(2);
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Number of clients that submit, and of workers; each client may have four open tasks
+    #[arg(long, value_delimiter = ',', default_value = "1,16,64,256")]
+    clients: Vec<usize>,
+
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "in-process,http")]
+    transport: Vec<Transport>,
+
+    /// Seconds for each measurement
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+
+    /// Size of a task's payload
+    #[arg(long, value_name = "BYTES", default_value_t = 200)]
+    payload: usize,
+
+    /// Tasks in one message, if the transport has batches
+    #[arg(long, value_name = "TASKS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100))]
+    batch: u32,
+}
+
+pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+    let time = Duration::from_secs(options.seconds);
+    for &transport in &options.transport {
+        for &clients in &options.clients {
+            let directory = fixture::directory(below)?;
+            report.note(&format!("{} clients, {}, {} s …", clients, transport.name(), options.seconds));
+            let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
+            let data = directory.path().join("data");
+            let line = Line::new("cycle").with("transport", transport.name()).with("clients", clients);
+            let line = match transport {
+                Transport::InProcess => {
+                    let running = fixture::start(fixture::options(&data)).await?;
+                    let bench = InProcess::new(running.handle.clone(), options.payload);
+                    let cycles = in_process(&bench, clients, time).await?;
+                    running.stop().await?;
+                    line.figure("cycles_per_s", cycles.per_s)
+                        .figure("fdatasync_per_s", syncs.per_s)
+                        .figure("cycles_per_fdatasync", cycles.per_s / syncs.per_s)
+                        .figure("cpu_us_per_cycle", cycles.client_cpu_us)
+                }
+                Transport::Http => {
+                    let server = Server::start(&data).await?;
+                    let noop = noop::measure(&server, clients, LIMIT_TIME).await?;
+                    let cycles = http(&server, clients, options.payload, time).await?;
+                    line.figure("cycles_per_s", cycles.per_s)
+                        .figure("fdatasync_per_s", syncs.per_s)
+                        .figure("noop_per_s", noop.per_s)
+                        .figure("share_of_a_third_of_noop", cycles.per_s / (noop.per_s / 3.0))
+                        .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
+                        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
+                        .figure("server_cpu_us_per_noop", noop.server_cpu_us)
+                        .figure("client_cpu_us_per_noop", noop.client_cpu_us)
+                }
+                Transport::Grpc | Transport::GrpcStream => {
+                    let server = Server::start(&data).await?;
+                    let noop = grpc::noop(&server, clients, LIMIT_TIME).await?;
+                    let batch = (transport == Transport::GrpcStream).then_some(options.batch as usize);
+                    let cycles = grpc::cycles(&server, clients, options.payload, batch, time).await?;
+                    line.with("batch", batch.unwrap_or(1))
+                        .figure("cycles_per_s", cycles.per_s)
+                        .figure("fdatasync_per_s", syncs.per_s)
+                        .figure("noop_per_s", noop.per_s)
+                        .figure("cycles_per_noop", cycles.per_s / noop.per_s)
+                        .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
+                        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
+                        .figure("server_cpu_us_per_noop", noop.server_cpu_us)
+                        .figure("client_cpu_us_per_noop", noop.client_cpu_us)
+                }
+            };
+            report.line(line);
+        }
+    }
+    Ok(())
+}
+
+async fn in_process(bench: &InProcess, clients: usize, time: Duration) -> Result<Rate> {
+    let mut load = LoadGenerator::new(clients);
+    for n in 0..clients {
+        let (client, open_tasks) = (bench.clone(), load.open_tasks.clone());
+        load.clients.spawn(async move {
+            loop {
+                open_tasks.acquire().await?.forget();
+                client.submit().await?;
+            }
+        });
+        let (worker, open_tasks, done) = (bench.clone(), load.open_tasks.clone(), load.done.clone());
+        load.clients.spawn(async move {
+            let name: Arc<str> = format!("w{n}").into();
+            loop {
+                let grant = worker.lease(&name).await?;
+                worker.complete(&name, &grant).await?;
+                open_tasks.add_permits(1);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    load.measure(None, time).await
+}
+
+async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
+    let mut load = LoadGenerator::new(clients);
+    let payload = "1".repeat(payload_bytes.saturating_sub(2));
+    let task = Bytes::from(json!({"queue": "bench", "payload": payload}).to_string());
+    for n in 0..clients {
+        let (mut client, open_tasks, task) = (server.connect().await?, load.open_tasks.clone(), task.clone());
+        load.clients.spawn(async move {
+            loop {
+                open_tasks.acquire().await?.forget();
+                client.post("/v1/tasks", task.clone()).await?;
+            }
+        });
+        let (mut worker, open_tasks, done) =
+            (server.connect().await?, load.open_tasks.clone(), load.done.clone());
+        load.clients.spawn(async move {
+            let ask = Bytes::from(
+                json!({"workerId": format!("w{n}"), "queues": ["bench"], "waitMs": 30_000}).to_string(),
+            );
+            let report = Bytes::from(json!({"workerId": format!("w{n}"), "result": 1}).to_string());
+            loop {
+                let leased = worker.post("/v1/leases", ask.clone()).await?;
+                worker.post(&completion_path(&leased)?, report.clone()).await?;
+                open_tasks.add_permits(1);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    load.measure(Some(server), time).await
+}
+
+/// Where to report that the one task in the answer to a poll is done. That it was committed is what a 200 says.
+pub fn completion_path(leased: &[u8]) -> Result<String> {
+    #[derive(Deserialize)]
+    struct Leases<'a> {
+        #[serde(borrow)]
+        leases: Vec<Lease<'a>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Lease<'a> {
+        lease_id: &'a str,
+    }
+    let leases: Leases = serde_json::from_slice(leased)?;
+    let lease = leases.leases.first().context("no task came in time")?;
+    Ok(format!("/v1/leases/{}/complete", lease.lease_id))
+}

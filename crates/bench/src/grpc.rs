@@ -1,0 +1,168 @@
+//! Measures the worker service over gRPC: three calls per cycle, or streams with batches; and a health check, which is
+//! the no-op of the same stack.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use contract_clients::grpc;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
+use wire::grpc::{
+    LeaseTaskRequest, LeasedTask, SubmitTask, SubmitTasksRequest, TaskStatus, UpdateTaskStatusRequest,
+    Verdict, WorkRequest,
+};
+
+use super::http::Server;
+use super::load::LoadGenerator;
+use super::rate::Rate;
+
+const QUEUE: &str = "bench";
+/// How long a worker waits for a task.
+const WAIT_S: i64 = 30;
+/// Batches that a worker requests ahead: one to work on, and one in flight.
+const BATCHES: usize = 2;
+
+/// No-op calls from this many clients.
+pub async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
+    let mut load = LoadGenerator::new(0);
+    for _ in 0..clients {
+        let mut client = HealthClient::new(connect(server.address()).await?);
+        let done = load.done.clone();
+        load.clients.spawn(async move {
+            loop {
+                client.check(HealthCheckRequest::default()).await?;
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    load.measure(Some(server), time).await
+}
+
+/// Cycles with batches of this size, or with a call for each step.
+pub async fn cycles(
+    server: &Server,
+    clients: usize,
+    payload_bytes: usize,
+    batch: Option<usize>,
+    time: Duration,
+) -> Result<Rate> {
+    match batch {
+        Some(batch) => streamed(server, clients, payload_bytes, batch, time).await,
+        None => unary(server, clients, payload_bytes, time).await,
+    }
+}
+
+/// Three calls per cycle: submit, lease, complete.
+async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
+    let mut load = LoadGenerator::new(clients);
+    for n in 0..clients {
+        let submitter = connect(server.address()).await?;
+        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), 1));
+        let mut worker = WorkerSchedulerClient::new(connect(server.address()).await?);
+        let worker_id = format!("w{n}");
+        worker.register_worker(grpc::registration(&worker_id)).await?;
+        let ask = LeaseTaskRequest { timeout_seconds: WAIT_S, ..grpc::lease(&worker_id, QUEUE, 1) };
+        let (open_tasks, done) = (load.open_tasks.clone(), load.done.clone());
+        load.clients.spawn(async move {
+            loop {
+                let leased = worker.lease_task(ask.clone()).await?.into_inner();
+                let task = leased.tasks.into_iter().next().context("no task came in time")?;
+                let answer =
+                    worker.update_task_status(completion(task, worker_id.clone())).await?.into_inner();
+                ensure!(answer.verdict() == Verdict::Committed, "a completion was answered {answer:?}");
+                open_tasks.add_permits(1);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    load.measure(Some(server), time).await
+}
+
+/// Streams that lease and report, and submits, in batches.
+async fn streamed(
+    server: &Server,
+    clients: usize,
+    payload_bytes: usize,
+    batch: usize,
+    time: Duration,
+) -> Result<Rate> {
+    let mut load = LoadGenerator::new(clients * batch);
+    for n in 0..clients {
+        let submitter = connect(server.address()).await?;
+        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), batch));
+        let worker = connect(server.address()).await?;
+        load.clients.spawn(work(worker, n, batch, load.open_tasks.clone(), load.done.clone()));
+    }
+    load.measure(Some(server), time).await
+}
+
+async fn connect(address: SocketAddr) -> Result<Channel> {
+    Ok(Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?)
+}
+
+/// A JSON text of this size.
+fn payload(bytes: usize) -> Bytes {
+    format!("\"{}\"", "1".repeat(bytes.saturating_sub(2))).into()
+}
+
+async fn submit(channel: Channel, open_tasks: Arc<Semaphore>, payload: Bytes, batch: usize) -> Result<()> {
+    let mut client = WorkerSchedulerClient::new(channel);
+    let task = SubmitTask { queue: QUEUE.to_owned(), payload, ..SubmitTask::default() };
+    loop {
+        open_tasks.acquire_many(batch as u32).await?.forget();
+        let answer = client.submit_tasks(SubmitTasksRequest { tasks: vec![task.clone(); batch] }).await?;
+        if let Some(refused) = answer.into_inner().tasks.into_iter().find_map(|task| task.problem) {
+            bail!("a submit was refused: {refused:?}");
+        }
+    }
+}
+
+async fn work(
+    channel: Channel,
+    n: usize,
+    batch: usize,
+    open_tasks: Arc<Semaphore>,
+    done: Arc<AtomicU64>,
+) -> Result<()> {
+    let mut client = WorkerSchedulerClient::new(channel);
+    let (sender, receiver) = mpsc::channel(2 * BATCHES);
+    let worker = grpc::registration(&format!("w{n}"));
+    sender.send(grpc::hello(worker, QUEUE, (batch * BATCHES) as u32)).await?;
+    let mut answers = client.work(ReceiverStream::new(receiver)).await?.into_inner();
+    while let Some(message) = answers.message().await? {
+        if !message.tasks.is_empty() {
+            let credit = message.tasks.len() as u32;
+            let reports = message.tasks.into_iter().map(|task| completion(task, String::new())).collect();
+            sender.send(WorkRequest { reports, credit, ..WorkRequest::default() }).await?;
+        }
+        if !message.reports.is_empty() {
+            let committed = |answer: &wire::grpc::ReportAnswer| {
+                answer.answer.as_ref().is_some_and(|answer| answer.verdict() == Verdict::Committed)
+            };
+            if let Some(other) = message.reports.iter().find(|answer| !committed(answer)) {
+                bail!("a completion was answered {other:?}");
+            }
+            open_tasks.add_permits(message.reports.len());
+            done.fetch_add(message.reports.len() as u64, Ordering::Relaxed);
+        }
+    }
+    bail!("the server ended the stream")
+}
+
+fn completion(task: LeasedTask, worker_id: String) -> UpdateTaskStatusRequest {
+    UpdateTaskStatusRequest {
+        worker_id,
+        lease_id: task.lease_id,
+        status: TaskStatus::Completed.into(),
+        result_json: Bytes::from_static(b"1"),
+        ..UpdateTaskStatusRequest::default()
+    }
+}

@@ -1,0 +1,110 @@
+//! Starts the server in its own process, and a lean HTTP/1.1 client with one connection.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Method, Request};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+/// The longest wait for the server to start.
+const MAX_START: Duration = Duration::from_secs(60);
+
+/// `lessor up` on a free port, killed when it is dropped.
+pub struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    pub async fn start(directory: &Path) -> Result<Server> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut child = Command::new(program)
+            .args(["up", "--listen", "127.0.0.1:0", "--data"])
+            .arg(directory)
+            .env("LESSOR_LOG", "warn")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start the server")?;
+        let stdout = child.stdout.take().context("the server has no output")?;
+        let mut first = String::new();
+        let mut lines = BufReader::new(stdout);
+        tokio::time::timeout(MAX_START, lines.read_line(&mut first))
+            .await
+            .context("the server did not start")??;
+        let address = std::fs::read_to_string(directory.join("listen"))
+            .context("the server did not write its address")?;
+        // The rest of the banner is read and dropped, so that the server never writes into a closed pipe.
+        tokio::spawn(async move {
+            let mut line = String::new();
+            while lines.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+                line.clear();
+            }
+        });
+        Ok(Server { child, address: address.trim().parse()? })
+    }
+
+    /// Kills the server and waits until the process is gone.
+    pub async fn stop(mut self) -> Result<()> {
+        self.child.kill().await.context("cannot stop the server")
+    }
+
+    /// The process id of the server.
+    pub fn process(&self) -> Result<u32> {
+        self.child.id().context("the server has ended")
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub async fn connect(&self) -> Result<Client> {
+        let stream = TcpStream::connect(self.address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Client { sender, host: self.address.to_string() })
+    }
+}
+
+pub struct Client {
+    sender: SendRequest<Full<Bytes>>,
+    host: String,
+}
+
+impl Client {
+    pub async fn get(&mut self, path: &str) -> Result<Bytes> {
+        self.send(Method::GET, path, Bytes::new()).await
+    }
+
+    pub async fn post(&mut self, path: &str, body: Bytes) -> Result<Bytes> {
+        self.send(Method::POST, path, body).await
+    }
+
+    async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Bytes> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", &self.host)
+            .header("content-type", "application/json")
+            .body(Full::new(body))?;
+        self.sender.ready().await?;
+        let response = self.sender.send_request(request).await?;
+        let status = response.status();
+        let answer = response.into_body().collect().await?.to_bytes();
+        if !status.is_success() {
+            bail!("{path}: {status} {}", String::from_utf8_lossy(&answer));
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,130 @@
+//! Measures executions of no-op actions that are not cached, each of which must have run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    Action, Command, Directory, ExecuteRequest, ExecuteResponse,
+};
+use bazel_remote_apis::google::longrunning::{Operation, operation};
+use blobs::{Digest, DigestFunction};
+use prost::Message;
+
+use super::super::load::LoadGenerator;
+use super::super::rss;
+use super::Trial;
+use super::call_times::CallTimes;
+use super::client::ReapiClient;
+use super::content::Content;
+use super::row::{Goal, Row};
+use crate::digest::digest_to_proto;
+
+const NO_OP: &str = "/bin/true";
+/// Actions that are uploaded with one call, whenever a client has none left. It counts, as one call of a hundred does.
+const STOCK: usize = 100;
+const MIB: f64 = (1 << 20) as f64;
+
+pub async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
+    let actions = Arc::new(Actions::prepare(&ReapiClient::connect(trial.server).await?).await?);
+    let mut load = LoadGenerator::new(0);
+    let times = CallTimes::start();
+    for _ in 0..trial.clients {
+        let client = ReapiClient::connect(trial.server).await?;
+        let (actions, times, done) = (actions.clone(), times.clone(), load.done.clone());
+        load.clients.spawn(async move {
+            let mut stock = Vec::new();
+            loop {
+                let Some(action) = stock.pop() else {
+                    stock = actions.upload(&client).await?;
+                    continue;
+                };
+                let began = Instant::now();
+                run(&client, &action).await?;
+                times.record(began);
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    let rate = load.measure(Some(trial.server), trial.time).await?;
+    let percentiles = times.percentiles();
+    let (goal, goal_p50_ms, goal_rss) = goals(trial.clients);
+    let row = |name, value| Row::new("execute", trial.clients, name, value);
+    let peak_rss_mib = rss::peak_bytes(trial.server.process()?)? as f64 / MIB;
+    Ok(vec![
+        row("executions_per_s", rate.per_s).goal(goal).costs(&rate),
+        row("p50_ms", percentiles.at_ms(50.0)).goal(goal_p50_ms).with("p99_ms", percentiles.at_ms(99.0)),
+        row("server_rss_mib", peak_rss_mib).goal(goal_rss),
+    ])
+}
+
+/// Executions a second, their median time, and the server's memory.
+fn goals(clients: usize) -> (Option<Goal>, Option<Goal>, Option<Goal>) {
+    match clients {
+        1 => (Some(Goal::AtLeast(200.0)), Some(Goal::AtMost(5.0)), None),
+        16 => (Some(Goal::AtLeast(600.0)), None, None),
+        64 => (Some(Goal::AtLeast(750.0)), None, Some(Goal::AtMost(100.0))),
+        _ => (None, None, None),
+    }
+}
+
+/// Actions that differ in their salt alone.
+struct Actions {
+    content: Content,
+    like: Action,
+}
+
+impl Actions {
+    async fn prepare(client: &ReapiClient) -> Result<Actions> {
+        let command = Command { arguments: vec![NO_OP.to_owned()], ..Command::default() };
+        let (command, root) = (blob(&command), blob(&Directory::default()));
+        let like = Action {
+            command_digest: Some(digest_to_proto(&command.0)),
+            input_root_digest: Some(digest_to_proto(&root.0)),
+            ..Action::default()
+        };
+        client.put(vec![command, root]).await?;
+        Ok(Actions { content: Content::new()?, like })
+    }
+
+    async fn upload(&self, client: &ReapiClient) -> Result<Vec<Digest>> {
+        let salted =
+            |_| blob(&Action { salt: self.content.number().to_le_bytes().into(), ..self.like.clone() });
+        let blobs: Vec<_> = (0..STOCK).map(salted).collect();
+        let digests = blobs.iter().map(|(digest, _)| *digest).collect();
+        client.put(blobs).await?;
+        Ok(digests)
+    }
+}
+
+fn blob(message: &impl Message) -> (Digest, Vec<u8>) {
+    let bytes = message.encode_to_vec();
+    (Digest::of(DigestFunction::Sha256, &bytes), bytes)
+}
+
+async fn run(client: &ReapiClient, action: &Digest) -> Result<()> {
+    let request =
+        ExecuteRequest { action_digest: Some(digest_to_proto(action)), ..ExecuteRequest::default() };
+    let mut operations = client.executions().execute(request).await?.into_inner();
+    let mut last = None;
+    while let Some(operation) = operations.message().await? {
+        last = Some(operation);
+    }
+    let last = last.context("an execution was answered with nothing")?;
+    let response = response(last)?;
+    let status = response.status.unwrap_or_default();
+    ensure!(status.code == 0, "an execution ended with {status:?}");
+    ensure!(!response.cached_result, "a new action was answered from the cache");
+    let code = response.result.context("an execution has no result")?.exit_code;
+    ensure!(code == 0, "{NO_OP} exited with {code}");
+    Ok(())
+}
+
+fn response(operation: Operation) -> Result<ExecuteResponse> {
+    ensure!(operation.done, "the stream of an execution ended before the execution did");
+    match operation.result {
+        Some(operation::Result::Response(response)) => Ok(ExecuteResponse::decode(&response.value[..])?),
+        other => anyhow::bail!("an execution ended with {other:?}"),
+    }
+}

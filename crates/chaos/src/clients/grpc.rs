@@ -1,0 +1,189 @@
+//! The worker service over gRPC, a call for each step.
+
+use contract_clients::{LeaseRef, grpc};
+use tonic::Code;
+use wire::Verdict;
+use wire::grpc::{
+    HeartbeatRequest, LeaseHeartbeat, LeaseStatus, LeaseTaskRequest, LeasedTask, RegisterWorkerRequest,
+    TaskState, UpdateTaskStatusResponse,
+};
+
+use super::{Leased, shown};
+use crate::contract::Contract;
+use crate::facts::{Pulse, Told};
+use crate::rpc::{Answer, Said};
+use crate::story::{Intent, Story};
+use crate::world::{QUEUE, World};
+
+/// The shortest wait that the contract can express.
+const LEASE_WAIT_S: i64 = 1;
+
+/// A worker process as the service knows it.
+pub struct Session {
+    worker_id: String,
+    number: u32,
+    is_registered: bool,
+}
+
+impl Session {
+    pub fn new(worker_id: &str) -> Session {
+        Session { worker_id: worker_id.to_owned(), number: 1, is_registered: false }
+    }
+
+    pub fn begin_anew(&mut self) {
+        self.number += 1;
+        self.is_registered = false;
+    }
+
+    pub async fn lease(&mut self, world: &World, request_id: &str, max_tasks: u32) -> Option<Vec<Leased>> {
+        if !self.is_registered {
+            self.is_registered = self.register(world).await;
+            if !self.is_registered {
+                return None;
+            }
+        }
+        let ask = LeaseTaskRequest {
+            session_id: self.id(),
+            timeout_seconds: LEASE_WAIT_S,
+            request_id: request_id.to_owned(),
+            ..grpc::lease(&self.worker_id, QUEUE, max_tasks)
+        };
+        let mut client = world.rpc.clone();
+        let answer = world
+            .call(Contract::Grpc, Said::Lease(ask.clone()), async {
+                Ok(Answer::Leased(client.lease_task(ask).await?.into_inner().tasks))
+            })
+            .await;
+        match answer {
+            Answer::Leased(tasks) => Some(tasks.into_iter().map(leased).collect()),
+            // The server was started again and knows no worker any more.
+            Answer::Refused { reason, .. } if reason == "not_registered" => {
+                self.is_registered = false;
+                None
+            }
+            open if open.is_open() => None,
+            other => {
+                world.facts.surprise(format!("a lease request over gRPC was answered {other:?}"));
+                None
+            }
+        }
+    }
+
+    async fn register(&self, world: &World) -> bool {
+        let registration = registration(&self.worker_id, self.id());
+        let mut client = world.rpc.clone();
+        let said = Said::Register(registration.clone());
+        let answer = world.call(Contract::Grpc, said, async {
+            client.register_worker(registration).await?;
+            Ok(Answer::Registered)
+        });
+        matches!(answer.await, Answer::Registered)
+    }
+
+    pub async fn beat(&self, world: &World, lease: &LeaseRef) -> Pulse {
+        let beat = heartbeat(lease);
+        let said = Said::Heartbeat { worker_id: lease.worker_id.clone(), beat: beat.clone() };
+        let ask = HeartbeatRequest {
+            worker_id: lease.worker_id.clone(),
+            session_id: self.id(),
+            leases: vec![beat],
+            ..HeartbeatRequest::default()
+        };
+        let mut client = world.rpc.clone();
+        let answer = world.call(Contract::Grpc, said, async {
+            let told = client.report_heartbeat(ask).await?.into_inner();
+            Ok(told.leases.into_iter().next().map_or(Answer::Lost, beaten))
+        });
+        pulse(world, &answer.await)
+    }
+
+    fn id(&self) -> String {
+        format!("{}-{}", self.worker_id, self.number)
+    }
+}
+
+pub async fn report(world: &World, story: &Story) -> Option<Told> {
+    let ask = grpc::report(&story.lease, &story.kind);
+    let mut client = world.rpc.clone();
+    let answer = world.call(Contract::Grpc, Said::Report(Box::new(ask.clone())), async {
+        Ok(Answer::Reported(client.update_task_status(ask).await?.into_inner()))
+    });
+    told(world, Contract::Grpc, story, &answer.await)
+}
+
+pub fn registration(worker_id: &str, session_id: String) -> RegisterWorkerRequest {
+    RegisterWorkerRequest { session_id, ..grpc::registration(worker_id) }
+}
+
+pub fn leased(task: LeasedTask) -> Leased {
+    Leased {
+        lease_id: task.lease_id,
+        task_id: task.task_id,
+        attempt: task.attempt,
+        fencing_token: task.fencing_token,
+        between: None,
+    }
+}
+
+pub fn heartbeat(lease: &LeaseRef) -> LeaseHeartbeat {
+    LeaseHeartbeat { progress_pct: Some(50.0), ..grpc::heartbeat(&lease.lease_id) }
+}
+
+/// A lease of which nothing could be said was not answered.
+pub fn beaten(status: LeaseStatus) -> Answer {
+    match &status.problem {
+        Some(problem) => Answer::of_problem(problem),
+        None => Answer::Beaten(status),
+    }
+}
+
+pub fn pulse(world: &World, answer: &Answer) -> Pulse {
+    match answer {
+        Answer::Beaten(status) if status.lost => Pulse::Gone,
+        Answer::Beaten(_) => Pulse::Alive,
+        open if open.is_open() => Pulse::Unknown,
+        other => {
+            world.facts.surprise(format!("a heartbeat over gRPC was answered {other:?}"));
+            Pulse::Unknown
+        }
+    }
+}
+
+/// The verdict of an answer. A rejection is a status, or the problem of an item in a stream.
+pub fn told(world: &World, contract: Contract, story: &Story, answer: &Answer) -> Option<Told> {
+    let told = match answer {
+        Answer::Reported(answer) => Told { status: Code::Ok as u16, ..accepted(answer) },
+        open if open.is_open() => return None,
+        Answer::Refused { status, .. } => {
+            Told { status: *status, verdict: Some(Verdict::Rejected), state: None }
+        }
+        _ => return None,
+    };
+    let codes = match story.intent {
+        Intent::Own => &[Code::Ok][..],
+        Intent::Conflicting => &[Code::Ok, Code::FailedPrecondition],
+        Intent::Forged => &[Code::PermissionDenied, Code::NotFound, Code::InvalidArgument],
+    };
+    if !codes.iter().any(|code| *code as u16 == told.status) {
+        world.facts.surprise(format!("{} was answered {answer:?}", shown(contract, story)));
+    }
+    Some(told)
+}
+
+fn accepted(answer: &UpdateTaskStatusResponse) -> Told {
+    let verdict = match answer.verdict() {
+        wire::grpc::Verdict::Unspecified => None,
+        wire::grpc::Verdict::Committed => Some(Verdict::Committed),
+        wire::grpc::Verdict::Cancelled => Some(Verdict::Cancelled),
+        wire::grpc::Verdict::Rejected => Some(Verdict::Rejected),
+    };
+    let state = match answer.task_state() {
+        TaskState::Unspecified => None,
+        TaskState::Waiting => Some("WAITING"),
+        TaskState::Leased => Some("LEASED"),
+        TaskState::Completed => Some("COMPLETED"),
+        TaskState::Failed => Some("FAILED"),
+        TaskState::Dead => Some("DEAD"),
+    };
+    Told { status: 0, verdict, state: state.map(str::to_owned) }
+}

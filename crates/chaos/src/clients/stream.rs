@@ -1,0 +1,337 @@
+//! The worker service over gRPC, all in one stream.
+//!
+//! A task of its own keeps the stream: it says hello, sends what its worker wants said, as many things at once as there
+//! are, and hands out what comes back. When the stream breaks, whoever waits for an answer is told that it is lost, and
+//! the next stream begins with the same session, so that the worker keeps its leases.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use contract_clients::{LeaseRef, grpc as messages};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{timeout, timeout_at};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+use wire::grpc::{
+    LeaseHeartbeat, LeaseTaskRequest, ReportAnswer, UpdateTaskStatusRequest, WorkRequest, WorkResponse,
+};
+
+use super::{LEASE_WAIT, Leased, grpc};
+use crate::contract::Contract;
+use crate::facts::{At, Pulse, Told};
+use crate::rpc::{Answer, Rpc, Said};
+use crate::story::Story;
+use crate::world::{QUEUE, RETRY_PAUSE, World};
+
+/// What a worker may have waiting to be said, or to be taken.
+const MAX_WAITING: usize = 1_000;
+/// Longest time to the welcome, and from a request to its answer: longer than any stop of the server.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// The worker's end.
+pub struct Line {
+    world: Arc<World>,
+    orders: mpsc::Sender<Order>,
+    tasks: mpsc::Receiver<Leased>,
+}
+
+/// What the keeper of the stream is to do.
+enum Order {
+    /// Have so many tasks asked for.
+    Want(u32),
+    Report(Box<UpdateTaskStatusRequest>, oneshot::Sender<Answer>),
+    Beat {
+        worker_id: String,
+        beat: LeaseHeartbeat,
+        answer: oneshot::Sender<Answer>,
+    },
+    /// Go on as another process.
+    BeginAnew,
+}
+
+impl Line {
+    pub fn open(world: &Arc<World>, worker_id: &str) -> Line {
+        let (orders, to_do) = mpsc::channel(MAX_WAITING);
+        let (arrived, tasks) = mpsc::channel(MAX_WAITING);
+        let keeper = Keeper {
+            world: world.clone(),
+            worker_id: worker_id.to_owned(),
+            session: 1,
+            to_do,
+            arrived,
+            credit: 0,
+            asked_at: At::ZERO,
+            reports: VecDeque::new(),
+            beats: VecDeque::new(),
+        };
+        tokio::spawn(keeper.run());
+        Line { world: world.clone(), orders, tasks }
+    }
+
+    /// What has arrived, or arrives before the wait is over.
+    pub async fn lease(&mut self, max_tasks: u32) -> Vec<Leased> {
+        let mut leased = Vec::new();
+        if self.orders.send(Order::Want(max_tasks)).await.is_ok() {
+            leased.extend(timeout(LEASE_WAIT, self.tasks.recv()).await.ok().flatten());
+        }
+        while leased.len() < max_tasks as usize
+            && let Ok(more) = self.tasks.try_recv()
+        {
+            leased.push(more);
+        }
+        leased
+    }
+
+    pub async fn report(&self, story: &Story) -> Option<Told> {
+        let (sender, answer) = oneshot::channel();
+        let answer = self
+            .answer(Order::Report(Box::new(messages::report(&story.lease, &story.kind)), sender), answer)
+            .await;
+        grpc::told(&self.world, Contract::Stream, story, &answer)
+    }
+
+    pub async fn beat(&self, lease: &LeaseRef) -> Pulse {
+        let (sender, answer) = oneshot::channel();
+        let (worker_id, beat) = (lease.worker_id.clone(), grpc::heartbeat(lease));
+        let answer = self.answer(Order::Beat { worker_id, beat, answer: sender }, answer).await;
+        grpc::pulse(&self.world, &answer)
+    }
+
+    pub async fn begin_anew(&mut self) {
+        // What the old process had got, the new one knows nothing of.
+        while self.tasks.try_recv().is_ok() {}
+        let _ = self.orders.send(Order::BeginAnew).await;
+    }
+
+    async fn answer(&self, order: Order, answer: oneshot::Receiver<Answer>) -> Answer {
+        match self.orders.send(order).await {
+            Ok(()) => answer.await.unwrap_or(Answer::Lost),
+            Err(_) => Answer::Lost,
+        }
+    }
+}
+
+/// Something that was sent and is not answered yet.
+struct Open {
+    sent_at: At,
+    said: Said,
+    answer: oneshot::Sender<Answer>,
+}
+
+struct Keeper {
+    world: Arc<World>,
+    worker_id: String,
+    session: u32,
+    to_do: mpsc::Receiver<Order>,
+    arrived: mpsc::Sender<Leased>,
+    /// Tasks that were asked for and did not come yet, and when the first were asked for.
+    credit: u32,
+    asked_at: At,
+    /// Answers come in the order of the requests.
+    reports: VecDeque<Open>,
+    beats: VecDeque<Open>,
+}
+
+/// Why a stream is over.
+enum End {
+    /// It broke, or the worker begins anew.
+    Again,
+    /// The worker is gone.
+    Done,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        loop {
+            let end = match self.connect().await {
+                Some((out, incoming)) => self.serve(out, incoming).await,
+                None => self.refuse_all(),
+            };
+            self.lose_all();
+            match end {
+                End::Done => return,
+                End::Again => tokio::time::sleep(RETRY_PAUSE).await,
+            }
+        }
+    }
+
+    /// Says hello and waits for the welcome.
+    async fn connect(&mut self) -> Option<(mpsc::Sender<WorkRequest>, Streaming<WorkResponse>)> {
+        let session = format!("{}-{}", self.worker_id, self.session);
+        let registration = grpc::registration(&self.worker_id, session);
+        let hello = messages::hello(registration.clone(), QUEUE, 0);
+        let (out, outgoing) = mpsc::channel(MAX_WAITING);
+        let mut client = self.world.rpc.clone();
+        let said = Said::Register(registration);
+        let mut stream = None;
+        let welcome = async {
+            let _ = out.send(hello).await;
+            let mut incoming = client.work(ReceiverStream::new(outgoing)).await?.into_inner();
+            let first = incoming.message().await?;
+            stream = Some(incoming);
+            Ok(first.and_then(|first| first.welcome).map_or(Answer::Lost, |_| Answer::Registered))
+        };
+        let welcome = async {
+            timeout(ANSWER_TIMEOUT, welcome).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("")))
+        };
+        let answer = self.world.call(Contract::Stream, said, welcome).await;
+        let stream = stream.filter(|_| matches!(answer, Answer::Registered))?;
+        (self.credit, self.asked_at) = (0, self.world.facts.now());
+        // Whatever is granted to this stream without being told was asked for here.
+        self.note(Rpc {
+            contract: Contract::Stream,
+            sent_at: self.asked_at,
+            ended_at: self.asked_at,
+            said: self.ask(),
+            answer: Answer::Lost,
+        });
+        Some((out, stream))
+    }
+
+    async fn serve(&mut self, out: mpsc::Sender<WorkRequest>, mut incoming: Streaming<WorkResponse>) -> End {
+        loop {
+            let answer_by = self.answer_by();
+            let said = tokio::select! {
+                order = self.to_do.recv() => match order {
+                    None => return End::Done,
+                    Some(order) => self.collect(order),
+                },
+                message = timeout_at(answer_by, incoming.message()) => match message {
+                    Ok(Ok(Some(message))) => {
+                        if let Err(end) = self.hear(message).await {
+                            return end;
+                        }
+                        continue;
+                    }
+                    // Silence is no fault while nothing is asked.
+                    Err(_) if self.reports.is_empty() && self.beats.is_empty() => continue,
+                    _ => return End::Again,
+                },
+            };
+            let Some(message) = said else { return End::Again };
+            if out.send(message).await.is_err() {
+                return End::Again;
+            }
+        }
+    }
+
+    /// Everything that there is to say now, in one message; None when the worker begins anew.
+    fn collect(&mut self, first: Order) -> Option<WorkRequest> {
+        let mut message = WorkRequest::default();
+        let mut next = Some(first);
+        while let Some(order) = next {
+            let sent_at = self.world.facts.now();
+            match order {
+                Order::Want(wanted) => {
+                    message.credit += wanted.saturating_sub(self.credit);
+                    if self.credit == 0 {
+                        self.asked_at = sent_at;
+                    }
+                    self.credit = self.credit.max(wanted);
+                }
+                Order::Report(report, answer) => {
+                    message.reports.push((*report).clone());
+                    self.reports.push_back(Open { sent_at, said: Said::Report(report), answer });
+                }
+                Order::Beat { worker_id, beat, answer } => {
+                    message.heartbeats.push(beat.clone());
+                    self.beats.push_back(Open { sent_at, said: Said::Heartbeat { worker_id, beat }, answer });
+                }
+                Order::BeginAnew => {
+                    self.session += 1;
+                    return None;
+                }
+            }
+            next = self.to_do.try_recv().ok();
+        }
+        Some(message)
+    }
+
+    async fn hear(&mut self, message: WorkResponse) -> Result<(), End> {
+        if message.should_shutdown {
+            self.world.facts.surprise(format!("{} was told to stop, and has no rival", self.worker_id));
+            return Err(End::Again);
+        }
+        for ReportAnswer { answer, problem, .. } in message.reports {
+            let told = match (problem, answer) {
+                (Some(problem), _) => Answer::of_problem(&problem),
+                (None, Some(answer)) => Answer::Reported(answer),
+                (None, None) => Answer::Lost,
+            };
+            let open = self.reports.pop_front();
+            self.close(open, told);
+        }
+        for status in message.leases {
+            let open = self.beats.pop_front();
+            self.close(open, grpc::beaten(status));
+        }
+        if !message.tasks.is_empty() {
+            let told_at = self.world.facts.now();
+            self.credit = self.credit.saturating_sub(message.tasks.len() as u32);
+            self.note(Rpc {
+                contract: Contract::Stream,
+                sent_at: self.asked_at,
+                ended_at: told_at,
+                said: self.ask(),
+                answer: Answer::Leased(message.tasks.clone()),
+            });
+            for task in message.tasks {
+                let leased = Leased { between: Some((self.asked_at, told_at)), ..grpc::leased(task) };
+                let _ = self.arrived.try_send(leased);
+            }
+        }
+        Ok(())
+    }
+
+    /// The request for work that this stream makes by giving credit.
+    fn ask(&self) -> Said {
+        Said::Lease(LeaseTaskRequest {
+            session_id: format!("{}-{}", self.worker_id, self.session),
+            ..messages::lease(&self.worker_id, QUEUE, 0)
+        })
+    }
+
+    fn answer_by(&self) -> tokio::time::Instant {
+        let first = [self.reports.front(), self.beats.front()].into_iter().flatten().map(|open| open.sent_at);
+        let waited = first.min().map_or(Duration::ZERO, |sent_at| self.world.facts.now() - sent_at);
+        tokio::time::Instant::now() + ANSWER_TIMEOUT.saturating_sub(waited)
+    }
+
+    /// There is no stream: what is to be said now is as good as lost on the way.
+    fn refuse_all(&mut self) -> End {
+        loop {
+            match self.to_do.try_recv() {
+                Ok(Order::Report(_, answer) | Order::Beat { answer, .. }) => drop(answer.send(Answer::Lost)),
+                Ok(Order::BeginAnew) => self.session += 1,
+                Ok(Order::Want(_)) => {}
+                Err(mpsc::error::TryRecvError::Empty) => return End::Again,
+                Err(mpsc::error::TryRecvError::Disconnected) => return End::Done,
+            }
+        }
+    }
+
+    fn lose_all(&mut self) {
+        let open: Vec<Open> = self.reports.drain(..).chain(self.beats.drain(..)).collect();
+        for open in open {
+            self.close(Some(open), Answer::Lost);
+        }
+    }
+
+    fn close(&self, open: Option<Open>, told: Answer) {
+        let Some(Open { sent_at, said, answer }) = open else {
+            return self.world.facts.surprise(format!("an answer to nothing came in a stream: {told:?}"));
+        };
+        if matches!(told, Answer::Lost) {
+            self.world.facts.note_lost(Contract::Stream);
+        }
+        let ended_at = self.world.facts.now();
+        self.note(Rpc { contract: Contract::Stream, sent_at, ended_at, said, answer: told.clone() });
+        // Whoever waited may have given up.
+        let _ = answer.send(told);
+    }
+
+    fn note(&self, rpc: Rpc) {
+        self.world.facts.book().rpcs.push(rpc);
+    }
+}

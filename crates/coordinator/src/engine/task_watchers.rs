@@ -1,0 +1,168 @@
+//! The clients that wait for a task to change. Each is checked when a record of its task is decided.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use authority::{Scope, Task, TaskId, Time};
+
+use super::ReplyTo;
+use super::polls::SWEEP_PAUSE_MS;
+use crate::request::WaitCondition;
+
+/// Most waits of clients at one time.
+pub const MAX_CLIENT_WATCHERS: usize = 20_000;
+/// Most waits of the server itself, which waits for each execution. They take about 150 MiB.
+const MAX_SERVER_WATCHERS: usize = 500_000;
+
+type WatcherId = u64;
+
+pub struct TaskWatchers<T> {
+    next: WatcherId,
+    parked: BTreeMap<WatcherId, Parked<T>>,
+    /// How many of them are the server's own.
+    own: usize,
+    by_task: HashMap<TaskId, BTreeSet<WatcherId>>,
+    overdue: BTreeSet<(Time, WatcherId)>,
+    /// When it was last looked for those who hung up.
+    swept_at: Time,
+}
+
+struct Parked<T> {
+    scope: Scope,
+    task: TaskId,
+    condition: WaitCondition,
+    until: Time,
+    reply_to: T,
+}
+
+impl<T> Default for TaskWatchers<T> {
+    fn default() -> Self {
+        TaskWatchers {
+            next: 0,
+            parked: BTreeMap::new(),
+            own: 0,
+            by_task: HashMap::new(),
+            overdue: BTreeSet::new(),
+            swept_at: Time::ZERO,
+        }
+    }
+}
+
+pub fn is_met(condition: WaitCondition, task: &Task) -> bool {
+    match condition {
+        WaitCondition::Final | WaitCondition::FinalForServer => task.is_final(),
+        WaitCondition::ChangeAfter(position) => task.last > position,
+    }
+}
+
+fn is_own(condition: WaitCondition) -> bool {
+    condition == WaitCondition::FinalForServer
+}
+
+impl<T: ReplyTo> TaskWatchers<T> {
+    /// Whether another may wait for this. Those who hung up give way.
+    pub fn has_place(&mut self, condition: WaitCondition, now: Time) -> bool {
+        if !self.has_room(condition) && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
+            self.swept_at = now;
+            let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
+            for id in closed.map(|(id, _)| *id).collect::<Vec<_>>() {
+                self.remove(id);
+            }
+        }
+        self.has_room(condition)
+    }
+
+    fn has_room(&self, condition: WaitCondition) -> bool {
+        match is_own(condition) {
+            true => self.own < MAX_SERVER_WATCHERS,
+            false => self.parked.len() - self.own < MAX_CLIENT_WATCHERS,
+        }
+    }
+
+    pub fn next_due(&self) -> Option<Time> {
+        self.overdue.first().map(|(time, _)| *time)
+    }
+
+    pub fn park(&mut self, scope: Scope, task: TaskId, condition: WaitCondition, until: Time, reply_to: T) {
+        let id = self.next;
+        self.next += 1;
+        self.own += usize::from(is_own(condition));
+        self.by_task.entry(task).or_default().insert(id);
+        self.overdue.insert((until, id));
+        self.parked.insert(id, Parked { scope, task, condition, until, reply_to });
+    }
+
+    /// Those for whom the task is now meets their condition; all of them when it is gone.
+    pub fn take_met(&mut self, id: TaskId, task: Option<&Task>) -> Vec<T> {
+        let Some(waiting) = self.by_task.get(&id) else { return Vec::new() };
+        let met =
+            waiting.iter().filter(|wait| task.is_none_or(|task| is_met(self.parked[wait].condition, task)));
+        met.copied()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .filter_map(|wait| self.remove(wait))
+            .map(|p| p.reply_to)
+            .collect()
+    }
+
+    pub fn take_overdue(&mut self, now: Time) -> Vec<(Scope, TaskId, T)> {
+        let mut out = Vec::new();
+        while let Some(&(time, id)) = self.overdue.first() {
+            if time > now {
+                break;
+            }
+            out.extend(self.remove(id).map(|parked| (parked.scope, parked.task, parked.reply_to)));
+        }
+        out
+    }
+
+    pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+        self.by_task.clear();
+        self.overdue.clear();
+        self.own = 0;
+        std::mem::take(&mut self.parked).into_values().map(|parked| parked.reply_to)
+    }
+
+    fn remove(&mut self, id: WatcherId) -> Option<Parked<T>> {
+        let parked = self.parked.remove(&id)?;
+        self.own -= usize::from(is_own(parked.condition));
+        self.overdue.remove(&(parked.until, id));
+        if let Some(waiting) = self.by_task.get_mut(&parked.task) {
+            waiting.remove(&id);
+            if waiting.is_empty() {
+                self.by_task.remove(&parked.task);
+            }
+        }
+        Some(parked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Caller;
+
+    impl ReplyTo for Caller {
+        fn is_closed(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a1_clients_who_wait_and_the_servers_own_waits_leave_each_other_room() {
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        let mut watchers = TaskWatchers::default();
+        for _ in 0..MAX_CLIENT_WATCHERS {
+            for condition in [WaitCondition::Final, WaitCondition::FinalForServer] {
+                assert!(watchers.has_place(condition, Time(0)));
+                watchers.park(scope.clone(), TaskId(1), condition, Time(9), Caller);
+            }
+        }
+        assert!(!watchers.has_place(WaitCondition::Final, Time(0)));
+        assert!(!watchers.has_place(WaitCondition::ChangeAfter(authority::Position(1)), Time(0)));
+        assert!(watchers.has_place(WaitCondition::FinalForServer, Time(0)));
+        assert_eq!(watchers.take_overdue(Time(9)).len(), 2 * MAX_CLIENT_WATCHERS);
+        assert_eq!(watchers.own, 0);
+        assert!(watchers.has_place(WaitCondition::Final, Time(9)));
+    }
+}

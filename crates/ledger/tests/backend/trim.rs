@@ -1,0 +1,67 @@
+//! Trim: removes history that neither a snapshot nor a hold needs.
+
+use ledger::{ErrorKind, Ledger, Position};
+
+use crate::{END, append, for_each_backend, read, snapshot, tend};
+
+/// Appends and takes snapshots until there is history that may be trimmed, and trims.
+fn fill_and_tend(ledger: &mut dyn Ledger) {
+    for _ in 0..4 {
+        append(ledger, 60);
+        snapshot(ledger);
+        tend(ledger);
+    }
+}
+
+#[test]
+fn a_trim_keeps_two_snapshots_and_every_record_after_the_older_one() {
+    for_each_backend(|backend| {
+        let mut ledger = backend.open().ledger;
+        fill_and_tend(&mut *ledger);
+        let reader = ledger.reader();
+        let snapshots = reader.snapshots().unwrap();
+        assert_eq!(snapshots.len(), 2);
+        let first = reader.first().unwrap();
+        assert!(first > Position(1) && first <= snapshots[0].begin.next(), "{first}");
+        assert_eq!(read(&*reader, first.0), 241);
+        assert_eq!(reader.record(Position(1)).unwrap(), None);
+        let trimmed = reader.read(Position(1), END, &mut |_, _| panic!("nothing is read"));
+        assert_eq!(trimmed.unwrap_err().kind(), ErrorKind::Trimmed);
+        drop(ledger);
+
+        let mut again = backend.open().ledger;
+        assert_eq!(again.next(), Position(241));
+        append(&mut *again, 1);
+        assert_eq!(read(&*again.reader(), first.0), 242);
+    });
+}
+
+#[test]
+fn a_position_that_was_trimmed_stays_taken() {
+    for_each_backend(|backend| {
+        let mut ledger = backend.open().ledger;
+        fill_and_tend(&mut *ledger);
+        ledger.append(&crate::batch(Position(1), 1)).expect_err("position 1 was taken before it was trimmed");
+        assert_eq!(ledger.next(), Position(241));
+    });
+}
+
+#[test]
+fn held_records_are_not_trimmed_until_the_hold_advances_or_ends() {
+    for_each_backend(|backend| {
+        let mut ledger = backend.open().ledger;
+        append(&mut *ledger, 60);
+        let reader = ledger.reader();
+        let (slow, slower) = (reader.hold("slow", Position(41)), reader.hold("slower", Position(1)));
+        let (slow, slower) = (slow.unwrap(), slower.unwrap());
+        fill_and_tend(&mut *ledger);
+        assert_eq!(reader.first().unwrap(), Position(1));
+        drop(slower);
+        fill_and_tend(&mut *ledger);
+        assert!(reader.first().unwrap() <= Position(41));
+        slow.advance(Position(200)).unwrap();
+        fill_and_tend(&mut *ledger);
+        let first = reader.first().unwrap();
+        assert!(first > Position(41) && first <= Position(200), "{first}");
+    });
+}

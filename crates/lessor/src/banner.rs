@@ -1,0 +1,122 @@
+//! The banner that a start prints: what was found in the data directory and, the first time, what to try next.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use coordinator::StartReport;
+use ledger::file::OpenReport;
+
+use crate::data_dir::DataDir;
+
+/// Where remote executions run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Execution {
+    /// In this process.
+    Embedded,
+    /// In worker processes, which somebody has to start.
+    External,
+    /// Nowhere: this server is a cache.
+    Disabled,
+}
+
+/// Prints the banner to standard output and logs the same fields. A closed pipe is not an error.
+pub fn print(
+    data: &DataDir,
+    address: SocketAddr,
+    (report, opened): (&StartReport, &OpenReport),
+    execution: Execution,
+) {
+    let took_ms = report.took.as_millis() as u64;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        %address,
+        data = %data.path().display(),
+        tasks = report.tasks,
+        replayed = report.replayed,
+        epoch = report.epoch,
+        took_ms,
+        "serving"
+    );
+    let _ = std::io::stdout().lock().write_all(render(data, address, (report, opened), execution).as_bytes());
+}
+
+fn render(
+    data: &DataDir,
+    address: SocketAddr,
+    (report, opened): (&StartReport, &OpenReport),
+    execution: Execution,
+) -> String {
+    let (directory, version, ms) =
+        (data.path().display(), env!("CARGO_PKG_VERSION"), report.took.as_millis());
+    let found = if data.is_new {
+        format!("created {directory}")
+    } else {
+        let (tasks, records) = (count(report.tasks as u64, "task"), count(report.replayed, "record"));
+        format!("{tasks} from {directory}, {records} replayed")
+    };
+    let mut text = format!("Lessor {version} serves http://{address} ({found}, {ms} ms)\n");
+    if let Some(dropped) = &opened.dropped {
+        text += &format!(
+            "A crash cut off the last batch, which was never acknowledged. The batch was dropped: {dropped}.\n"
+        );
+    }
+    for (name, why) in &opened.bad_snapshots {
+        text +=
+            &format!("Snapshot {name} cannot be used ({why}); an older one and the log were used instead.\n");
+    }
+    if data.is_new {
+        text += &next_steps(address, execution);
+    }
+    text
+}
+
+fn next_steps(address: SocketAddr, execution: Execution) -> String {
+    let build = format!("  bazel build //... --remote_executor=grpc://{address}\n\n");
+    let build = match execution {
+        Execution::Embedded => format!("Or build with it:\n\n{build}"),
+        Execution::External => format!(
+            "Or build with it, once a worker runs beside it:\n\n  \
+             lessor worker daemon --server-url http://{address}\n{build}"
+        ),
+        Execution::Disabled => String::new(),
+    };
+    format!(
+        r#"
+Submit a task, lease it, and report on it:
+
+  curl -s http://{address}/v1/tasks -d '{{"queue":"hello","payload":{{"name":"world"}}}}'
+  curl -s http://{address}/v1/leases -d '{{"workerId":"w1","queues":["hello"]}}'
+  curl -s http://{address}/v1/leases/LEASE_ID/complete -d '{{"workerId":"w1","result":"done"}}'
+  curl -s http://{address}/v1/tasks/TASK_ID
+
+{build}The API: http://{address}/openapi.json. Stop with Ctrl-C.
+"#
+    )
+}
+
+fn count(number: u64, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        many => format!("{many} {what}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_steps_fit_where_executions_run() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 8980));
+        for (execution, builds, starts_worker) in [
+            (Execution::Embedded, true, false),
+            (Execution::External, true, true),
+            (Execution::Disabled, false, false),
+        ] {
+            let text = next_steps(address, execution);
+            assert_eq!(text.contains("bazel build"), builds, "{text}");
+            assert_eq!(text.contains("lessor worker daemon"), starts_worker, "{text}");
+            assert!(text.contains("\n\nThe API: "), "{text}");
+        }
+    }
+}

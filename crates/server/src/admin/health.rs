@@ -1,0 +1,72 @@
+//! Whether the process lives, and whether it can do work.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use coordinator::Unavailable;
+use coordinator::engine::DiskSpace;
+use serde::Serialize;
+use tokio::time::timeout;
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::convert::problem::{Code, Problem};
+use crate::edge::json::Out;
+
+/// How long the coordinator may take to say where it is before it counts as not ready.
+const MAX_READY_WAIT: Duration = Duration::from_secs(2);
+
+#[derive(Serialize, ToSchema)]
+pub struct Health {
+    pub status: &'static str,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Readiness {
+    /// `ready`, or `disk_full` when what is running may finish and nothing new begins.
+    pub status: &'static str,
+    /// The place of the newest record in the ledger.
+    pub position: u64,
+    pub tasks: usize,
+    pub state_bytes: usize,
+    pub max_state_bytes: usize,
+    /// How many polls wait for work.
+    pub polls: usize,
+}
+
+/// The process lives.
+#[utoipa::path(get, path = "/healthz", tag = "Health", responses((status = 200, body = Health)))]
+pub async fn live() -> Out<Health> {
+    Out(StatusCode::OK, Health { status: "ok" })
+}
+
+/// The coordinator answers.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "Health",
+    responses((status = 200, body = Readiness), (status = 503, body = wire::Problem))
+)]
+pub async fn ready(State(app): State<App>) -> Result<Out<Readiness>, Problem> {
+    if app.is_leaving() {
+        return Err(Problem::new(Code::NotServing, "the server is about to stop"));
+    }
+    let status = timeout(MAX_READY_WAIT, app.handle().status()).await;
+    let status = status.map_err(|_| Problem::new(Code::NotServing, "the coordinator does not answer"))??;
+    let status_name = match status.disk_space {
+        DiskSpace::Plenty => "ready",
+        DiskSpace::FinishOnly => "disk_full",
+        DiskSpace::Nothing => return Err(Unavailable::NoSpace.into()),
+    };
+    let ready = Readiness {
+        status: status_name,
+        position: status.position.0,
+        tasks: status.tasks,
+        state_bytes: status.state_bytes,
+        max_state_bytes: status.max_state_bytes,
+        polls: status.polls,
+    };
+    Ok(Out(StatusCode::OK, ready))
+}

@@ -1,0 +1,50 @@
+//! GET /v1/workers: who was heard of since the coordinator started.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use coordinator::{Activity, Registered};
+use wire::{Worker, WorkerList, WorkerRegistration, WorkerState};
+
+use crate::app::App;
+use crate::convert::problem::Problem;
+use crate::convert::scope::InScope;
+use crate::convert::time::to_timestamp;
+use crate::edge::json::Out;
+
+/// List the workers.
+#[utoipa::path(get, path = "/v1/workers", tag = "Workers", responses((status = 200, body = WorkerList)))]
+pub async fn list(State(app): State<App>, InScope(scope): InScope) -> Result<Out<WorkerList>, Problem> {
+    let workers = app.handle().workers(scope).await?;
+    let workers = workers
+        .into_iter()
+        .map(|view| Worker {
+            worker_id: view.worker.to_string(),
+            last_heartbeat_at: to_timestamp(view.last_heartbeat),
+            active_leases: view.active_leases,
+            registration: view.registered.as_ref().map(registration),
+        })
+        .collect();
+    Ok(Out(StatusCode::OK, WorkerList { workers }))
+}
+
+fn registration(registered: &Registered) -> WorkerRegistration {
+    let Registered { registration, status } = registered;
+    let pairs = registration.properties.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+    WorkerRegistration {
+        registered_at: to_timestamp(registration.registered_at),
+        session_id: registration.session.as_ref().map(|session| session.to_string()),
+        properties: pairs.collect(),
+        max_concurrent_executions: registration.max_concurrent_executions,
+        cpu_cores: registration.cpu_cores,
+        memory_bytes: registration.memory_bytes,
+        disk_bytes: registration.disk_bytes,
+        state: match status.activity {
+            Activity::Idle => WorkerState::Idle,
+            Activity::Busy => WorkerState::Busy,
+            Activity::Draining => WorkerState::Draining,
+        },
+        active_tasks: status.active_tasks,
+        total_completed: status.total_completed,
+        total_failed: status.total_failed,
+    }
+}

@@ -1,0 +1,114 @@
+//! Digests of content: two reports or two submits are the same exactly when these are.
+//!
+//! They cover parsed JSON, never bytes as sent, and only what every contract has, so that a repeat through another
+//! contract is still a repeat.
+
+use authority::{Digest, Properties, TaskError};
+
+use crate::edge::strict_json::{Fault, canonical};
+
+/// Of a completion with its result.
+pub fn completion(result: &[u8]) -> Result<Digest, Fault> {
+    let mut hash = Hash::new("completion");
+    hash.part(&canonical(result)?);
+    Ok(hash.end())
+}
+
+/// Of a failure with its category, code and message.
+pub fn failure(error: &TaskError) -> Digest {
+    let mut hash = Hash::new("failure");
+    hash.part(error.category.name().as_bytes());
+    hash.part(&[u8::from(error.code.is_some())]);
+    hash.part(error.code.as_deref().unwrap_or("").as_bytes());
+    hash.part(error.message.as_bytes());
+    hash.end()
+}
+
+/// Of what a dedup key stands for.
+pub fn submission(payload: &[u8], properties: &Properties) -> Result<Digest, Fault> {
+    let mut hash = Hash::new("submission");
+    hash.part(&canonical(payload)?);
+    for (name, value) in properties.iter() {
+        hash.part(name.as_bytes());
+        hash.part(value.as_bytes());
+    }
+    Ok(hash.end())
+}
+
+/// Of a worker's own name for a request.
+pub fn request(request_id: &str) -> Digest {
+    let mut hash = Hash::new("request");
+    hash.part(request_id.as_bytes());
+    hash.end()
+}
+
+/// A hash over parts, each with its length, so that they cannot run into one another.
+struct Hash(blake3::Hasher);
+
+impl Hash {
+    fn new(kind: &str) -> Hash {
+        let mut hash = Hash(blake3::Hasher::new());
+        hash.part(kind.as_bytes());
+        hash
+    }
+
+    fn part(&mut self, part: &[u8]) {
+        self.0.update(&(part.len() as u64).to_le_bytes());
+        self.0.update(part);
+    }
+
+    fn end(self) -> Digest {
+        let mut digest = [0; 16];
+        self.0.finalize_xof().fill(&mut digest);
+        Digest(digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use authority::Category;
+
+    use super::*;
+
+    fn error(category: Category, code: Option<&str>, message: &str) -> TaskError {
+        TaskError { category, code: code.map(Arc::from), message: Arc::from(message) }
+    }
+
+    #[test]
+    fn s0_26_the_same_result_in_another_spelling_is_the_same_report() {
+        assert_eq!(completion(br#"{"a":1,"b":2}"#), completion(b"{\"b\": 2, \"a\": 1.0}"));
+        assert_ne!(completion(b"1"), completion(b"2"));
+        assert_ne!(completion(b"null"), completion(b"{}"));
+    }
+
+    #[test]
+    fn every_part_of_an_error_counts() {
+        let errors = [
+            error(Category::UserCode, None, "x"),
+            error(Category::Timeout, None, "x"),
+            error(Category::UserCode, Some(""), "x"),
+            error(Category::UserCode, Some("x"), ""),
+            error(Category::UserCode, None, "y"),
+        ];
+        for (n, one) in errors.iter().enumerate() {
+            assert!(errors[n + 1..].iter().all(|other| failure(one) != failure(other)), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn a_completion_is_never_taken_for_a_failure() {
+        assert_ne!(completion(b"\"x\"").unwrap(), failure(&error(Category::UserCode, None, "x")));
+    }
+
+    #[test]
+    fn i4_a_dedup_key_stands_for_payload_and_properties() {
+        let none = Properties::default();
+        let linux = Properties::new([(Arc::from("os"), Arc::from("linux"))]);
+        let soxl = Properties::new([(Arc::from("o"), Arc::from("slinux"))]);
+        assert_ne!(submission(b"1", &none), submission(b"1", &linux));
+        assert_ne!(submission(b"1", &linux), submission(b"1", &soxl));
+        assert_eq!(submission(b"[1]", &linux), submission(b" [ 1 ] ", &linux));
+    }
+}

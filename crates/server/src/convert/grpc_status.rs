@@ -1,0 +1,127 @@
+//! The one place where problems become gRPC statuses, and problems of one item in a batch.
+//!
+//! Each has a code by its kind, the stable name of the problem as the reason of its ErrorInfo, and a RetryInfo where
+//! coming back helps.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+use wire::{Verdict, grpc};
+
+use crate::convert::problem::{self, Problem};
+
+/// Who says so, in the ErrorInfo of a status.
+const DOMAIN: &str = "lessor";
+/// When a client that was told to come back should do so.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+
+impl From<Problem> for Status {
+    fn from(problem: Problem) -> Status {
+        let code = code(problem.code);
+        let verdict = problem.verdict.and_then(|verdict| match verdict {
+            Verdict::Rejected => Some("REJECTED"),
+            Verdict::Cancelled => Some("CANCELLED"),
+            Verdict::Committed => None,
+        });
+        let told = problem.into_wire();
+        let about =
+            [("verdict", verdict.map(str::to_owned)), ("field", told.field), ("taskId", told.task_id)];
+        let about = about.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        status(code, &told.code, told.detail, about.collect())
+    }
+}
+
+/// The worker has to do something first: register, or name its lease.
+pub fn precondition(reason: &str, detail: impl Into<String>) -> Status {
+    status(Code::FailedPrecondition, reason, detail.into(), HashMap::new())
+}
+
+pub fn not_registered(worker: &str) -> Status {
+    precondition(
+        "not_registered",
+        format!("{worker} is not registered here: call RegisterWorker, then go on"),
+    )
+}
+
+pub fn superseded(worker: &str) -> Status {
+    precondition("superseded", format!("another session of {worker} has registered since: stop"))
+}
+
+/// What is wrong with one item of a batch.
+pub fn item(problem: Problem) -> grpc::Problem {
+    let status = code(problem.code) as i32;
+    let told = problem.into_wire();
+    grpc::Problem { status, code: told.code, detail: told.detail, field: told.field.unwrap_or_default() }
+}
+
+fn status(code: Code, reason: &str, detail: String, about: HashMap<String, String>) -> Status {
+    let mut details = ErrorDetails::with_error_info(reason, DOMAIN, about);
+    if matches!(code, Code::ResourceExhausted | Code::Unavailable) {
+        details.set_retry_info(Some(RETRY_DELAY));
+    }
+    Status::with_error_details(code, detail, details)
+}
+
+/// By the kind that the problem has over HTTP, so that both sides always agree on whose fault it is.
+fn code(code: problem::Code) -> Code {
+    match (code, code.status()) {
+        (problem::Code::DedupConflict, _) => Code::AlreadyExists,
+        (_, StatusCode::UNAUTHORIZED) => Code::Unauthenticated,
+        (_, StatusCode::FORBIDDEN) => Code::PermissionDenied,
+        (_, StatusCode::NOT_FOUND) => Code::NotFound,
+        (_, StatusCode::METHOD_NOT_ALLOWED) => Code::Unimplemented,
+        (_, StatusCode::REQUEST_TIMEOUT) => Code::DeadlineExceeded,
+        (_, StatusCode::CONFLICT | StatusCode::GONE) => Code::FailedPrecondition,
+        (_, StatusCode::TOO_MANY_REQUESTS) => Code::ResourceExhausted,
+        (_, StatusCode::SERVICE_UNAVAILABLE) => Code::Unavailable,
+        (_, status) if status.is_client_error() => Code::InvalidArgument,
+        _ => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::Rejection;
+    use authority::command::Refusal;
+    use coordinator::Unavailable;
+
+    use super::*;
+
+    #[test]
+    fn s3_40_every_internal_result_has_its_status() {
+        let table = [
+            (Problem::field("x", "bad"), Code::InvalidArgument),
+            (Problem::new(problem::Code::PayloadTooLarge, ""), Code::InvalidArgument),
+            (Rejection::UnknownTask.into(), Code::NotFound),
+            (Rejection::NeverGranted.into(), Code::PermissionDenied),
+            (Rejection::WrongWorker.into(), Code::PermissionDenied),
+            (Rejection::ConflictingReport.into(), Code::FailedPrecondition),
+            (Unavailable::Stopped.into(), Code::Unavailable),
+            (Unavailable::OutcomeUnknown.into(), Code::Unavailable),
+            (Unavailable::NoSpace.into(), Code::Unavailable),
+            (Unavailable::Overloaded.into(), Code::ResourceExhausted),
+            (Refusal::QueueFull { max: 1 }.into(), Code::ResourceExhausted),
+            (Refusal::StateFull.into(), Code::ResourceExhausted),
+            (Problem::new(problem::Code::Internal, ""), Code::Internal),
+            (Problem::new(problem::Code::DedupConflict, ""), Code::AlreadyExists),
+        ];
+        for (problem, code) in table {
+            let name = problem.code.name();
+            let status = Status::from(problem);
+            assert_eq!(status.code(), code, "{name}");
+            let details = status.get_error_details();
+            assert_eq!(details.error_info().unwrap().reason, name);
+            let comes_back = matches!(code, Code::ResourceExhausted | Code::Unavailable);
+            assert_eq!(details.retry_info().is_some(), comes_back, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rejected_report_says_so_in_its_details() {
+        let status = Status::from(Problem::from(Rejection::ConflictingReport));
+        assert_eq!(status.get_error_details().error_info().unwrap().metadata["verdict"], "REJECTED");
+    }
+}

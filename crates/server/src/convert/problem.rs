@@ -1,0 +1,376 @@
+//! The one place where refusals, rejections and faults become HTTP problems.
+//!
+//! Each kind has a stable code, one status and one title. What is told to outsiders is said here or by the check
+//! that found the mistake; what only operators should know goes to the log.
+
+use authority::Rejection;
+use authority::command::Refusal;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use coordinator::{HistoryError, Unavailable};
+use serde::Serialize;
+use wire::Verdict;
+
+use crate::convert::names::beginning;
+
+/// When a client that was told to come back should do so.
+const RETRY_AFTER_S: u64 = 1;
+/// Longest text of a problem; what a client sent is quoted back only so far.
+const MAX_DETAIL_BYTES: usize = 1_024;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    MalformedJson,
+    InvalidField,
+    InvalidScope,
+    InvalidPageToken,
+    NotSupported,
+    TooManyTasks,
+    BadLeaseId,
+    WrongWorker,
+    WrongTask,
+    WrongAttempt,
+    CrossOrigin,
+    NotFound,
+    UnknownTask,
+    UnknownQueue,
+    MethodNotAllowed,
+    RequestTimeout,
+    DedupConflict,
+    ConflictingReport,
+    LeaseLost,
+    NotADeadLetter,
+    LeaseGone,
+    PayloadTooLarge,
+    UnsupportedMediaType,
+    QueueFull,
+    StateFull,
+    TooManyQueues,
+    TooManyRequirements,
+    DiskFull,
+    TooManyPolls,
+    Overloaded,
+    Internal,
+    NotServing,
+    NoSpace,
+    OutcomeUnknown,
+}
+
+impl Code {
+    /// The code's name, status and title.
+    fn row(self) -> (&'static str, u16, &'static str) {
+        match self {
+            Code::MalformedJson => ("malformed_json", 400, "The body is not well-formed JSON"),
+            Code::InvalidField => ("invalid_field", 400, "A field is missing, unknown or has a bad value"),
+            Code::InvalidScope => ("invalid_scope", 400, "The tenant or workspace is not a valid name"),
+            Code::InvalidPageToken => ("invalid_page_token", 400, "The page token does not belong here"),
+            Code::NotSupported => ("not_supported", 400, "This is not supported yet"),
+            Code::TooManyTasks => ("too_many_tasks", 400, "The batch has too many tasks"),
+            Code::BadLeaseId => ("bad_lease_id", 403, "The lease id was not granted to this worker"),
+            Code::WrongWorker => ("wrong_worker", 403, "The lease belongs to another worker"),
+            Code::WrongTask => ("wrong_task", 403, "The lease belongs to another task"),
+            Code::WrongAttempt => ("wrong_attempt", 403, "The lease belongs to another attempt"),
+            Code::CrossOrigin => ("cross_origin", 403, "Web pages of another origin may not do this"),
+            Code::NotFound => ("not_found", 404, "There is nothing at this path"),
+            Code::UnknownTask => ("unknown_task", 404, "There is no such task"),
+            Code::UnknownQueue => ("unknown_queue", 404, "There is no such queue"),
+            Code::MethodNotAllowed => ("method_not_allowed", 405, "This path has other methods"),
+            Code::RequestTimeout => ("request_timeout", 408, "The body did not arrive in time"),
+            Code::DedupConflict => {
+                ("dedup_conflict", 409, "The dedup key belongs to a task with other content")
+            }
+            Code::ConflictingReport => {
+                ("conflicting_report", 409, "The attempt already reported something else")
+            }
+            Code::LeaseLost => ("lease_lost", 409, "The attempt has lost its authority"),
+            Code::NotADeadLetter => ("not_a_dead_letter", 409, "Only FAILED and DEAD tasks can be redriven"),
+            Code::LeaseGone => ("lease_gone", 410, "The lease is over"),
+            Code::PayloadTooLarge => ("payload_too_large", 413, "The request is too large"),
+            Code::UnsupportedMediaType => ("unsupported_media_type", 415, "The body must be JSON"),
+            Code::QueueFull => ("queue_full", 429, "The queue is full"),
+            Code::StateFull => ("state_full", 429, "The coordinator is full"),
+            Code::TooManyQueues => ("too_many_queues", 429, "There are too many queues"),
+            Code::TooManyRequirements => {
+                ("too_many_requirements", 429, "The queue has too many different requirements")
+            }
+            Code::DiskFull => ("disk_full", 429, "The disk is full"),
+            Code::TooManyPolls => ("too_many_polls", 429, "Too many requests are waiting"),
+            Code::Overloaded => ("overloaded", 429, "The coordinator has too much to do"),
+            Code::Internal => ("internal", 500, "Something went wrong here"),
+            Code::NotServing => ("not_serving", 503, "The coordinator is not serving"),
+            Code::NoSpace => ("no_space", 503, "Nothing can be recorded until space is freed"),
+            Code::OutcomeUnknown => ("outcome_unknown", 503, "It is not known whether the request was done"),
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        self.row().0
+    }
+
+    pub fn status(self) -> StatusCode {
+        StatusCode::from_u16(self.row().1).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+/// Why a request is not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub code: Code,
+    pub detail: String,
+    pub field: Option<String>,
+    pub task_id: Option<String>,
+    pub verdict: Option<Verdict>,
+}
+
+impl Problem {
+    pub fn new(code: Code, detail: impl Into<String>) -> Problem {
+        Problem { code, detail: detail.into(), field: None, task_id: None, verdict: None }
+    }
+
+    /// A field whose value will not do.
+    pub fn field(field: impl Into<String>, what: impl AsRef<str>) -> Problem {
+        let field = field.into();
+        let detail = format!("{field}: {}", what.as_ref());
+        Problem { field: Some(field), ..Problem::new(Code::InvalidField, detail) }
+    }
+
+    pub fn unknown_task(task: &str) -> Problem {
+        Problem::new(Code::UnknownTask, format!("there is no task {} here", shortened(task)))
+    }
+
+    pub fn unknown_queue(queue: &str) -> Problem {
+        Problem::new(Code::UnknownQueue, format!("there is no queue {} here", shortened(queue)))
+    }
+
+    pub fn naming_task(self, task: impl ToString) -> Problem {
+        Problem { task_id: Some(task.to_string()), ..self }
+    }
+
+    /// The same problem as the answer to a report: what is the worker's fault is REJECTED. What may go well when it
+    /// is tried again has no verdict, because nothing was decided.
+    pub fn on_report(self) -> Problem {
+        let status = self.code.status();
+        let transient = matches!(self.code, Code::RequestTimeout) || status == StatusCode::TOO_MANY_REQUESTS;
+        match self.verdict.is_none() && status.is_client_error() && !transient {
+            true => Problem { verdict: Some(Verdict::Rejected), ..self },
+            false => self,
+        }
+    }
+
+    /// A report without authority.
+    pub fn cancelled() -> Problem {
+        let detail = "the lease expired, was released or was superseded; the report is discarded: stop, and do \
+                      not repeat it";
+        Problem { verdict: Some(Verdict::Cancelled), ..Problem::new(Code::LeaseLost, detail) }
+    }
+
+    pub fn into_wire(self) -> wire::Problem {
+        let (name, (_, status, title)) = (self.code.name(), self.code.row());
+        wire::Problem {
+            kind: format!("urn:lessor:problem:{name}"),
+            title: title.to_owned(),
+            status,
+            detail: shortened(&self.detail).to_owned(),
+            code: name.to_owned(),
+            field: self.field.map(|field| shortened(&field).to_owned()),
+            task_id: self.task_id,
+            verdict: self.verdict,
+            instance: None,
+        }
+    }
+}
+
+impl From<Unavailable> for Problem {
+    fn from(why: Unavailable) -> Problem {
+        let code = match why {
+            Unavailable::Stopped => Code::NotServing,
+            Unavailable::Overloaded => Code::Overloaded,
+            Unavailable::NoSpace => Code::NoSpace,
+            Unavailable::OutcomeUnknown => Code::OutcomeUnknown,
+        };
+        Problem::new(code, why.to_string())
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(why: Refusal) -> Problem {
+        match why {
+            Refusal::QueueFull { max } => Problem::new(
+                Code::QueueFull,
+                format!("the queue holds {max} unfinished tasks, which is as many as it may"),
+            ),
+            Refusal::StateFull => {
+                Problem::new(Code::StateFull, "the coordinator holds as much as its memory allows")
+            }
+            Refusal::TooManyQueues => Problem::new(Code::TooManyQueues, "no further queue can be created"),
+            Refusal::TooManyRequirements => Problem::new(
+                Code::TooManyRequirements,
+                "the queue's waiting tasks have as many different properties as they may",
+            ),
+            Refusal::NoSpace => Problem::new(Code::DiskFull, "no task is accepted until space is freed"),
+        }
+    }
+}
+
+impl From<Rejection> for Problem {
+    fn from(why: Rejection) -> Problem {
+        match why {
+            Rejection::UnknownTask => Problem::new(
+                Code::UnknownTask,
+                "there is no task with this lease here; it may have been purged",
+            ),
+            Rejection::NeverGranted => Problem::new(Code::BadLeaseId, "the task never granted this lease"),
+            Rejection::WrongWorker => Problem::new(Code::WrongWorker, "the lease belongs to another worker"),
+            Rejection::ConflictingReport => Problem::new(
+                Code::ConflictingReport,
+                "this attempt already reported something else, and the first report stands",
+            ),
+        }
+        .on_report()
+    }
+}
+
+impl From<HistoryError> for Problem {
+    fn from(why: HistoryError) -> Problem {
+        match why {
+            HistoryError::Unavailable(why) => why.into(),
+            HistoryError::Ledger(what) => {
+                tracing::error!(%what, "a task's history could not be read");
+                Problem::new(Code::Internal, "the ledger could not be read")
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        refusal(self.code.status(), wire::PROBLEM_JSON, &self.into_wire())
+    }
+}
+
+/// The answer to a request that is not done, in the words of its contract. Where another try may go better, it says
+/// when.
+pub fn refusal(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Response {
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+    }
+    response
+}
+
+/// The text, cut at a character's end where it is too long.
+pub fn shortened(text: &str) -> &str {
+    beginning(text, MAX_DETAIL_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [(Code, &str, u16, &str); 34] = [
+        (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
+        (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
+        (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
+        (Code::InvalidPageToken, "invalid_page_token", 400, "The page token does not belong here"),
+        (Code::NotSupported, "not_supported", 400, "This is not supported yet"),
+        (Code::TooManyTasks, "too_many_tasks", 400, "The batch has too many tasks"),
+        (Code::BadLeaseId, "bad_lease_id", 403, "The lease id was not granted to this worker"),
+        (Code::WrongWorker, "wrong_worker", 403, "The lease belongs to another worker"),
+        (Code::WrongTask, "wrong_task", 403, "The lease belongs to another task"),
+        (Code::WrongAttempt, "wrong_attempt", 403, "The lease belongs to another attempt"),
+        (Code::CrossOrigin, "cross_origin", 403, "Web pages of another origin may not do this"),
+        (Code::NotFound, "not_found", 404, "There is nothing at this path"),
+        (Code::UnknownTask, "unknown_task", 404, "There is no such task"),
+        (Code::UnknownQueue, "unknown_queue", 404, "There is no such queue"),
+        (Code::MethodNotAllowed, "method_not_allowed", 405, "This path has other methods"),
+        (Code::RequestTimeout, "request_timeout", 408, "The body did not arrive in time"),
+        (Code::DedupConflict, "dedup_conflict", 409, "The dedup key belongs to a task with other content"),
+        (Code::ConflictingReport, "conflicting_report", 409, "The attempt already reported something else"),
+        (Code::LeaseLost, "lease_lost", 409, "The attempt has lost its authority"),
+        (Code::NotADeadLetter, "not_a_dead_letter", 409, "Only FAILED and DEAD tasks can be redriven"),
+        (Code::LeaseGone, "lease_gone", 410, "The lease is over"),
+        (Code::PayloadTooLarge, "payload_too_large", 413, "The request is too large"),
+        (Code::UnsupportedMediaType, "unsupported_media_type", 415, "The body must be JSON"),
+        (Code::QueueFull, "queue_full", 429, "The queue is full"),
+        (Code::StateFull, "state_full", 429, "The coordinator is full"),
+        (Code::TooManyQueues, "too_many_queues", 429, "There are too many queues"),
+        (
+            Code::TooManyRequirements,
+            "too_many_requirements",
+            429,
+            "The queue has too many different requirements",
+        ),
+        (Code::DiskFull, "disk_full", 429, "The disk is full"),
+        (Code::TooManyPolls, "too_many_polls", 429, "Too many requests are waiting"),
+        (Code::Overloaded, "overloaded", 429, "The coordinator has too much to do"),
+        (Code::Internal, "internal", 500, "Something went wrong here"),
+        (Code::NotServing, "not_serving", 503, "The coordinator is not serving"),
+        (Code::NoSpace, "no_space", 503, "Nothing can be recorded until space is freed"),
+        (Code::OutcomeUnknown, "outcome_unknown", 503, "It is not known whether the request was done"),
+    ];
+
+    #[test]
+    fn every_code_keeps_its_name_status_and_title() {
+        for (code, name, status, title) in ALL {
+            assert_eq!(code.row(), (name, status, title));
+            assert_eq!(code.status().as_u16(), status);
+        }
+    }
+
+    #[test]
+    fn full_and_not_serving_say_when_to_come_back() {
+        for (code, _, status, _) in ALL {
+            let response = Problem::new(code, "x").into_response();
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), status == 429 || status == 503);
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+        }
+    }
+
+    #[test]
+    fn refusals_and_faults_have_their_codes() {
+        let table = [
+            (Problem::from(Refusal::QueueFull { max: 3 }), "queue_full"),
+            (Refusal::StateFull.into(), "state_full"),
+            (Refusal::TooManyQueues.into(), "too_many_queues"),
+            (Refusal::TooManyRequirements.into(), "too_many_requirements"),
+            (Refusal::NoSpace.into(), "disk_full"),
+            (Unavailable::Stopped.into(), "not_serving"),
+            (Unavailable::Overloaded.into(), "overloaded"),
+            (Unavailable::NoSpace.into(), "no_space"),
+            (Unavailable::OutcomeUnknown.into(), "outcome_unknown"),
+        ];
+        for (problem, name) in table {
+            assert_eq!((problem.code.name(), problem.verdict), (name, None));
+            assert_eq!(problem.clone().on_report().verdict, None, "nothing was decided: {name}");
+        }
+    }
+
+    #[test]
+    fn s0_14_every_rejection_is_told_as_rejected() {
+        let table = [
+            (Rejection::UnknownTask, 404),
+            (Rejection::NeverGranted, 403),
+            (Rejection::WrongWorker, 403),
+            (Rejection::ConflictingReport, 409),
+        ];
+        for (rejection, status) in table {
+            let problem = Problem::from(rejection);
+            assert_eq!((problem.code.status().as_u16(), problem.verdict), (status, Some(Verdict::Rejected)));
+        }
+    }
+
+    #[test]
+    fn a_body_that_came_too_slowly_is_no_verdict() {
+        assert_eq!(Problem::new(Code::RequestTimeout, "x").on_report().verdict, None);
+        assert_eq!(Problem::new(Code::MalformedJson, "x").on_report().verdict, Some(Verdict::Rejected));
+    }
+
+    #[test]
+    fn what_a_client_sent_is_quoted_back_only_so_far() {
+        let problem = Problem::unknown_task(&"é".repeat(100_000)).into_wire();
+        assert!(problem.detail.len() <= MAX_DETAIL_BYTES);
+    }
+}

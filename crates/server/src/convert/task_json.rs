@@ -1,0 +1,164 @@
+//! Converts a task of the authority to its JSON shape.
+
+use std::sync::Arc;
+
+use authority::{Category, Phase, TaskState};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use coordinator::TaskDetail;
+
+use super::time::to_timestamp;
+
+/// A task with the settings in force for it.
+pub fn to_wire(detail: TaskDetail) -> wire::Task {
+    let TaskDetail { view, progress } = detail;
+    let task = view.task;
+    let options = task.options.as_deref().cloned().unwrap_or_default();
+    let error = task.last_error.as_deref().map(error_to_wire);
+    let (reason, reason_detail) = match &task.phase {
+        Phase::Dead { reason, detail, .. } => {
+            (Some(reason.name().to_owned()), detail.as_ref().map(|detail| detail.to_string()))
+        }
+        Phase::Failed { .. } => task.last_error.as_ref().map_or((None, None), |error| {
+            (Some(error.category.name().to_owned()), Some(error.message.to_string()))
+        }),
+        _ => (None, None),
+    };
+    wire::Task {
+        task_id: task.id.to_string(),
+        queue: view.queue.name.to_string(),
+        state: state_to_wire(task.state()),
+        reason,
+        reason_detail,
+        attempt: task.attempt,
+        max_attempts: view.settings.max_attempts,
+        priority: task.priority,
+        payload: to_json(&task.payload),
+        result: match &task.phase {
+            Phase::Completed { result, .. } => Some(to_json(result)),
+            _ => None,
+        },
+        error: error.filter(|_| task.state() != TaskState::Completed),
+        properties: task
+            .properties
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
+        dedup_key: options.dedup.map(|dedup| dedup.key.to_string()),
+        created_at: to_timestamp(task.created_at),
+        not_before: match task.phase {
+            Phase::Waiting { not_before, .. } => not_before.map(to_timestamp),
+            _ => None,
+        },
+        deadline: options.deadline.map(to_timestamp),
+        timeout_ms: options.timeout_ms,
+        finished_at: task.ended().map(|(at, _)| to_timestamp(at)),
+        lease: task.lease().map(|lease| wire::TaskLease {
+            worker_id: lease.worker.to_string(),
+            attempt: task.attempt,
+            granted_at: to_timestamp(lease.granted_at),
+            expires_at: to_timestamp(lease.expires_at),
+            started_by: to_text(&lease.started_by),
+        }),
+        cancel_requested: task.cancel.as_ref().map(|cancel| wire::CancelRequested {
+            reason: cancel.reason.to_string(),
+            at: to_timestamp(cancel.requested_at),
+            grace_until: to_timestamp(cancel.grace_until),
+        }),
+        run_id: to_text(&options.run_id),
+        asset_id: to_text(&options.asset_id),
+        task_key: to_text(&options.task_key),
+        resources: options.resources.as_deref().map(to_json),
+        redrive_of: options.redrive_of.map(|task| task.to_string()),
+        progress: progress.map(|progress| wire::Progress {
+            progress_pct: progress.percent,
+            message: to_text(&progress.message),
+            at: to_timestamp(progress.at),
+        }),
+    }
+}
+
+pub fn error_to_wire(error: &authority::TaskError) -> wire::TaskError {
+    wire::TaskError {
+        category: category_to_wire(error.category),
+        code: to_text(&error.code),
+        message: error.message.to_string(),
+    }
+}
+
+/// Content that is not JSON, which another contract may have stored, is shown in base64.
+pub fn to_json(bytes: &[u8]) -> wire::Json {
+    let text = std::str::from_utf8(bytes).ok();
+    text.and_then(|text| wire::Json::from_text(text).ok())
+        .or_else(|| wire::Json::from_value(&STANDARD.encode(bytes)).ok())
+        .unwrap_or_else(wire::Json::null)
+}
+
+pub fn to_text(text: &Option<Arc<str>>) -> Option<String> {
+    text.as_ref().map(|text| text.to_string())
+}
+
+pub fn state_to_wire(state: TaskState) -> wire::TaskState {
+    match state {
+        TaskState::Waiting => wire::TaskState::Waiting,
+        TaskState::Leased => wire::TaskState::Leased,
+        TaskState::Completed => wire::TaskState::Completed,
+        TaskState::Failed => wire::TaskState::Failed,
+        TaskState::Dead => wire::TaskState::Dead,
+    }
+}
+
+pub fn state_from_wire(state: wire::TaskState) -> TaskState {
+    match state {
+        wire::TaskState::Waiting => TaskState::Waiting,
+        wire::TaskState::Leased => TaskState::Leased,
+        wire::TaskState::Completed => TaskState::Completed,
+        wire::TaskState::Failed => TaskState::Failed,
+        wire::TaskState::Dead => TaskState::Dead,
+    }
+}
+
+pub fn category_to_wire(category: Category) -> wire::ErrorCategory {
+    match category {
+        Category::UserCode => wire::ErrorCategory::UserCode,
+        Category::DataQuality => wire::ErrorCategory::DataQuality,
+        Category::Infrastructure => wire::ErrorCategory::Infrastructure,
+        Category::Configuration => wire::ErrorCategory::Configuration,
+        Category::Timeout => wire::ErrorCategory::Timeout,
+        Category::Cancelled => wire::ErrorCategory::Cancelled,
+    }
+}
+
+pub fn category_from_wire(category: wire::ErrorCategory) -> Category {
+    match category {
+        wire::ErrorCategory::UserCode => Category::UserCode,
+        wire::ErrorCategory::DataQuality => Category::DataQuality,
+        wire::ErrorCategory::Infrastructure => Category::Infrastructure,
+        wire::ErrorCategory::Configuration => Category::Configuration,
+        wire::ErrorCategory::Timeout => Category::Timeout,
+        wire::ErrorCategory::Cancelled => Category::Cancelled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_and_categories_keep_their_names() {
+        for one in wire::TaskState::ALL {
+            assert_eq!(state_to_wire(state_from_wire(one)), one);
+        }
+        for one in Category::ALL {
+            assert_eq!(category_from_wire(category_to_wire(one)), one);
+            assert_eq!(serde_json::to_value(category_to_wire(one)).unwrap(), one.name());
+        }
+    }
+
+    #[test]
+    fn content_that_is_not_json_is_shown_in_base64() {
+        assert_eq!(to_json(b"{\"a\": 1}").as_text(), "{\"a\": 1}");
+        assert_eq!(to_json(b"\xff\x00").as_text(), "\"/wA=\"");
+        assert_eq!(to_json(b"{").as_text(), "\"ew==\"");
+    }
+}

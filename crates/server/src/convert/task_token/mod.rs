@@ -1,0 +1,300 @@
+//! Task tokens: what a worker proves with that it may speak of one attempt of one task.
+//!
+//! A token names tenant, workspace, run, task and attempt, and the lease and its holder, so that a callback finds its
+//! lease without anything being stored. A token that verifies was made here. Whether the lease still lives is the
+//! authority's to say.
+
+mod jwt;
+mod key_id;
+
+use std::sync::RwLock;
+
+use authority::command::RotateTokenKey;
+use authority::limits::MAX_PUSH_INTERVAL_MS;
+use authority::{LeaseRef, Position, Scope, Time};
+use coordinator::{Handle, Unavailable};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use crate::convert::ids::parse_task_id;
+use jwt::Unverified;
+use key_id::KeyId;
+
+/// How long a token lives when its task has no deadline, and the most that it may.
+const DEFAULT_TTL_MS: u64 = 3_600_000;
+const MAX_TTL_MS: u64 = 7_200_000;
+// A worker that beats as seldom as it may has a heartbeat in the second half of its token's life, which renews it.
+const _: () = assert!(2 * MAX_PUSH_INTERVAL_MS <= DEFAULT_TTL_MS);
+/// How far the clock that made a token and the one that checks it may differ. Leases know no such leeway.
+const LEEWAY_S: u64 = 5;
+
+pub struct TaskTokens {
+    secret: [u8; 32],
+    /// The newest key, while it is known. Every rotation goes through here, so it is not asked for each time.
+    current: RwLock<Option<KeyId>>,
+    /// Held while the newest key is looked up or replaced, over the coordinator's answer: a look-up that began before a
+    /// rotation must not be remembered after it.
+    changing: Mutex<()>,
+}
+
+/// What a token says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claims {
+    pub tenant_id: String,
+    pub workspace_id: String,
+    pub run_id: String,
+    pub task_id: String,
+    pub attempt: u32,
+    /// The lease's number and its holder.
+    pub lease: u64,
+    pub holder: String,
+    /// In seconds, as the standard has it.
+    pub iat: u64,
+    pub nbf: u64,
+    pub exp: u64,
+}
+
+/// The keys that are good now: one signs, and perhaps the one before it is still believed.
+pub struct KeyRing<'a> {
+    secret: &'a [u8; 32],
+    current: KeyId,
+}
+
+#[derive(Debug)]
+pub struct Issued {
+    pub token: String,
+    pub expires_at: Time,
+}
+
+impl TaskTokens {
+    pub fn new(secret: &[u8; 32]) -> TaskTokens {
+        TaskTokens {
+            secret: blake3::derive_key("lessor 2026 task token", secret),
+            current: RwLock::new(None),
+            changing: Mutex::new(()),
+        }
+    }
+
+    /// The keys to sign with. The first one is made when it is first needed.
+    pub async fn key_ring(&self, handle: &Handle) -> Result<KeyRing<'_>, Unavailable> {
+        let current = match self.look_up(handle).await? {
+            Some(current) => current,
+            None => self.begin(handle).await?,
+        };
+        Ok(KeyRing { secret: &self.secret, current })
+    }
+
+    /// The keys to check with; none while nothing was ever signed, so that a made-up token records nothing.
+    pub async fn key_ring_if_any(&self, handle: &Handle) -> Result<Option<KeyRing<'_>>, Unavailable> {
+        let current = self.look_up(handle).await?;
+        Ok(current.map(|current| KeyRing { secret: &self.secret, current }))
+    }
+
+    /// From now on another key signs.
+    pub async fn rotate(&self, handle: &Handle, retire_old: bool) -> Result<KeyId, Unavailable> {
+        let _alone = self.changing.lock().await;
+        let next = recorded(handle).await?.map_or(KeyId::FIRST, |current| current.next(retire_old));
+        // Whoever asked may hang up before the answer; then the next one to need the key looks it up.
+        self.remember(None);
+        record(handle, next).await?;
+        self.remember(Some(next));
+        Ok(next)
+    }
+
+    async fn look_up(&self, handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
+        let known = self.known();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let _alone = self.changing.lock().await;
+        let current = recorded(handle).await?;
+        self.remember(current);
+        Ok(current)
+    }
+
+    async fn begin(&self, handle: &Handle) -> Result<KeyId, Unavailable> {
+        let _alone = self.changing.lock().await;
+        let first = match recorded(handle).await? {
+            Some(somebody_was_faster) => somebody_was_faster,
+            None => {
+                record(handle, KeyId::FIRST).await?;
+                KeyId::FIRST
+            }
+        };
+        self.remember(Some(first));
+        Ok(first)
+    }
+
+    fn known(&self) -> Option<KeyId> {
+        *self.current.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn remember(&self, id: Option<KeyId>) {
+        *self.current.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = id;
+    }
+}
+
+async fn record(handle: &Handle, id: KeyId) -> Result<(), Unavailable> {
+    handle.rotate_token_key(RotateTokenKey { key_id: id.to_string().into() }).await.map(|_| ())
+}
+
+/// The newest key in the ledger. A name that is not ours signs nothing and is replaced like none.
+async fn recorded(handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
+    Ok(handle.token_key().await?.and_then(|key| KeyId::parse(&key.id)))
+}
+
+impl KeyRing<'_> {
+    /// A token for one attempt. It covers the task's deadline and the grace after it as far as it may.
+    pub fn issue(
+        &self,
+        lease: &LeaseRef,
+        run_id: &str,
+        deadline: Option<Time>,
+        grace_ms: u64,
+        now: Time,
+    ) -> Issued {
+        let ttl_ms = match deadline {
+            Some(deadline) => deadline.since_ms(now).saturating_add(grace_ms).min(MAX_TTL_MS),
+            None => DEFAULT_TTL_MS,
+        };
+        let (iat, exp) = (now.0 / 1_000, now.plus_ms(ttl_ms).0 / 1_000);
+        let claims = Claims {
+            tenant_id: lease.scope.tenant.to_string(),
+            workspace_id: lease.scope.workspace.to_string(),
+            run_id: run_id.to_owned(),
+            task_id: lease.task.to_string(),
+            attempt: lease.attempt,
+            lease: lease.fencing_token.0,
+            holder: lease.worker.to_string(),
+            iat,
+            nbf: iat,
+            exp,
+        };
+        let payload = serde_json::to_vec(&claims).unwrap_or_default();
+        let token = jwt::sign(&self.current.to_string(), &self.current.key(self.secret), &payload);
+        Issued { token, expires_at: Time(exp * 1_000) }
+    }
+
+    /// What the token says, and whether its key is the newest; nothing if it was not made here or not for now.
+    pub fn verify(&self, token: &str, now: Time) -> Option<(Claims, bool)> {
+        let token = Unverified::parse(token)?;
+        let id = KeyId::parse(token.kid()).filter(|id| self.current.accepts(*id))?;
+        let payload = token.verify(&id.key(self.secret))?;
+        let claims: Claims = serde_json::from_slice(&payload).ok()?;
+        let now_s = now.0 / 1_000;
+        let timely = now_s <= claims.exp.saturating_add(LEEWAY_S) && now_s + LEEWAY_S >= claims.nbf;
+        timely.then_some((claims, id == self.current))
+    }
+}
+
+impl Claims {
+    pub fn lease(&self) -> Option<LeaseRef> {
+        let scope =
+            Scope { tenant: self.tenant_id.as_str().into(), workspace: self.workspace_id.as_str().into() };
+        Some(LeaseRef {
+            scope,
+            worker: self.holder.as_str().into(),
+            task: parse_task_id(&self.task_id)?,
+            attempt: self.attempt,
+            fencing_token: Position(self.lease),
+        })
+    }
+
+    /// Whether half of the token's life is over.
+    pub fn is_ageing(&self, now: Time) -> bool {
+        now.0 / 1_000 >= self.iat + self.exp.saturating_sub(self.iat) / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use authority::TaskId;
+
+    use super::*;
+
+    const NOW: Time = Time(1_700_000_000_000);
+    const SECRET: [u8; 32] = [7; 32];
+
+    fn key_ring(current: &str) -> KeyRing<'static> {
+        KeyRing { secret: &SECRET, current: KeyId::parse(current).unwrap() }
+    }
+
+    fn lease() -> LeaseRef {
+        LeaseRef {
+            scope: Scope { tenant: "acme".into(), workspace: "main".into() },
+            worker: "push:q".into(),
+            task: TaskId(0x0190_0000_0000_7000_8000_0000_0000_0001),
+            attempt: 3,
+            fencing_token: Position(77),
+        }
+    }
+
+    fn issue(deadline: Option<Time>) -> Issued {
+        key_ring("k1.1").issue(&lease(), "run_1", deadline, 30_000, NOW)
+    }
+
+    fn ttl_s(issued: &Issued) -> u64 {
+        issued.expires_at.since_ms(NOW) / 1_000
+    }
+
+    #[test]
+    fn s1_7_a_token_names_its_scope_and_its_lease() {
+        let (claims, newest) = key_ring("k1.1").verify(&issue(None).token, NOW).unwrap();
+        assert_eq!(claims.lease(), Some(lease()));
+        assert_eq!((claims.run_id.as_str(), newest), ("run_1", true));
+    }
+
+    #[test]
+    fn s1_8_a_token_lives_an_hour_and_never_more_than_two() {
+        assert_eq!(ttl_s(&issue(None)), 3_600);
+        assert_eq!(ttl_s(&issue(Some(NOW.plus_ms(100 * MAX_TTL_MS)))), 7_200);
+        assert_eq!(ttl_s(&issue(Some(Time(u64::MAX)))), 7_200);
+    }
+
+    #[test]
+    fn s1_11_a_token_covers_the_deadline_and_the_grace_after_it() {
+        assert_eq!(ttl_s(&issue(Some(NOW.plus_ms(5_000_000)))), 5_030);
+        assert_eq!(ttl_s(&issue(Some(NOW.plus_ms(10_000)))), 40);
+        assert_eq!(ttl_s(&issue(Some(Time(0)))), 30, "a deadline that has passed leaves the grace");
+    }
+
+    #[test]
+    fn t8_only_the_times_of_a_token_have_some_seconds_of_leeway() {
+        let token = issue(None).token;
+        let verify = |now: Time| key_ring("k1.1").verify(&token, now).is_some();
+        assert!(verify(NOW.plus_ms(3_600_000)) && verify(NOW.plus_ms(3_605_999)));
+        assert!(!verify(NOW.plus_ms(3_606_000)));
+        assert!(verify(Time(NOW.0 - 5_000)) && !verify(Time(NOW.0 - 6_000)));
+        assert!(!verify(Time(u64::MAX)) && !verify(Time(0)));
+    }
+
+    #[test]
+    fn x4_tokens_of_the_last_key_stay_good_until_it_is_retired() {
+        let old = issue(None).token;
+        assert_eq!(key_ring("k2.1").verify(&old, NOW).map(|(_, newest)| newest), Some(false));
+        assert!(key_ring("k2.2").verify(&old, NOW).is_none());
+        assert!(key_ring("k3.2").verify(&old, NOW).is_none());
+    }
+
+    #[test]
+    fn x1_a_token_under_another_key_or_secret_is_nothing() {
+        let other = KeyRing { secret: &[8; 32], current: KeyId::FIRST }.issue(&lease(), "r", None, 0, NOW);
+        assert!(key_ring("k1.1").verify(&other.token, NOW).is_none());
+        let payload =
+            serde_json::to_vec(&key_ring("k1.1").verify(&issue(None).token, NOW).unwrap().0).unwrap();
+        let key = KeyId::FIRST.key(&SECRET);
+        assert!(key_ring("k1.1").verify(&jwt::sign("k1.1", &key, &payload), NOW).is_some());
+        for kid in ["k2.1", "k2.2", "k1.2", "", "k1", "../k1.1"] {
+            assert!(key_ring("k1.1").verify(&jwt::sign(kid, &key, &payload), NOW).is_none(), "{kid}");
+        }
+        assert!(key_ring("k1.1").verify(&jwt::sign("k1.1", &key, b"{}"), NOW).is_none());
+    }
+
+    #[test]
+    fn c22_a_token_is_renewed_when_half_of_its_life_is_over() {
+        let (claims, _) = key_ring("k1.1").verify(&issue(None).token, NOW).unwrap();
+        assert!(!claims.is_ageing(NOW) && !claims.is_ageing(NOW.plus_ms(1_799_000)));
+        assert!(claims.is_ageing(NOW.plus_ms(1_800_000)));
+    }
+}

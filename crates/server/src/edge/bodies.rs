@@ -1,0 +1,253 @@
+//! Receives bodies: bounded in size before they are buffered, in time while they arrive, and in memory over all of
+//! them together.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+
+use crate::convert::problem::{Code, Problem};
+use crate::edge::receiving::Receiving;
+
+/// Most memory for bodies that are being received, over all connections.
+const MAX_BODIES_KIB: usize = 256 * 1_024;
+/// How much of a body that is too large is read and dropped, and for how long. A client that is still sending when
+/// the connection closes would not see the answer.
+const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
+const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
+
+pub struct Bodies {
+    room: Semaphore,
+    receiving: Receiving,
+}
+
+impl Bodies {
+    pub fn new(receiving: Receiving) -> Bodies {
+        Bodies { room: Semaphore::new(MAX_BODIES_KIB), receiving }
+    }
+
+    /// How long requests may take to arrive.
+    pub fn receiving(&self) -> Receiving {
+        self.receiving
+    }
+
+    /// Takes room for so many more bytes of a body of which so many are held; false when there is none. It must be
+    /// given back.
+    pub fn take(&self, held_bytes: usize, more_bytes: usize) -> bool {
+        self.room.try_acquire_many(more_kib(held_bytes, more_bytes)).map(|room| room.forget()).is_ok()
+    }
+
+    /// Gives back the room of a body of which so many bytes are held.
+    pub fn give_back(&self, held_bytes: usize) {
+        self.room.add_permits(kib(held_bytes) as usize);
+    }
+
+    pub async fn receive(
+        &self,
+        headers: &HeaderMap,
+        body: Body,
+        max_bytes: usize,
+    ) -> Result<Vec<u8>, Problem> {
+        let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let announced = announced.and_then(|length| length.parse::<u64>().ok());
+        let received = match announced.is_some_and(|length| length > max_bytes as u64) {
+            true => Err((too_large(max_bytes), body)),
+            false => timeout(self.receiving.max_body, self.collect(body, max_bytes))
+                .await
+                .map_err(|_| too_slow())?,
+        };
+        match received {
+            Ok(body) => Ok(body),
+            Err((problem, rest)) => {
+                // A client that waits to be told to go on is told no instead.
+                if problem.code == Code::PayloadTooLarge && !headers.contains_key(header::EXPECT) {
+                    let _ = timeout(MAX_DISCARD_TIME, discard(rest)).await;
+                }
+                Err(problem)
+            }
+        }
+    }
+
+    /// The body, or what is wrong with it and the rest that was not read.
+    async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Vec<u8>, (Problem, Body)> {
+        let mut received = Vec::new();
+        let mut room: Option<SemaphorePermit<'_>> = None;
+        loop {
+            let frame = match timeout(self.receiving.max_pause, body.frame()).await {
+                Err(_) => return Err((too_slow(), body)),
+                Ok(None) => return Ok(received),
+                Ok(Some(Err(error))) => return Err((broken_off(&error), body)),
+                Ok(Some(Ok(frame))) => frame,
+            };
+            let Ok(data) = frame.into_data() else { continue };
+            if received.len() + data.len() > max_bytes {
+                return Err((too_large(max_bytes), body));
+            }
+            let Ok(more) = self.room.try_acquire_many(more_kib(received.len(), data.len())) else {
+                return Err((too_many(), body));
+            };
+            match &mut room {
+                Some(room) => room.merge(more),
+                None => room = Some(more),
+            }
+            received.extend_from_slice(&data);
+        }
+    }
+}
+
+/// The room that so many bytes of one body take.
+fn kib(bytes: usize) -> u32 {
+    bytes.div_ceil(1_024) as u32
+}
+
+/// The room that a body takes beyond what it has. Only the whole is rounded up: a body in tiny pieces takes no more
+/// than one in large ones.
+fn more_kib(held_bytes: usize, more_bytes: usize) -> u32 {
+    kib(held_bytes + more_bytes) - kib(held_bytes)
+}
+
+async fn discard(mut body: Body) {
+    let mut discarded = 0;
+    while let Some(Ok(frame)) = body.frame().await {
+        discarded += frame.data_ref().map_or(0, |data| data.len());
+        if discarded > MAX_DISCARD_BYTES {
+            return;
+        }
+    }
+}
+
+fn too_large(max_bytes: usize) -> Problem {
+    Problem::new(Code::PayloadTooLarge, format!("the body has more than {max_bytes} bytes"))
+}
+
+pub fn too_slow() -> Problem {
+    Problem::new(Code::RequestTimeout, "the body came too slowly")
+}
+
+fn too_many() -> Problem {
+    Problem::new(Code::Overloaded, "too many large requests are being received at once")
+}
+
+pub fn broken_off(error: &axum::Error) -> Problem {
+    Problem::new(Code::MalformedJson, format!("the body broke off: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use hyper::body::{Body as HttpBody, Bytes, Frame};
+    use tokio::time::{Instant, Interval, interval_at};
+
+    use super::*;
+
+    /// A body that sends the same piece again and again, with a pause before each.
+    struct Trickle {
+        piece: Bytes,
+        pieces: usize,
+        pauses: Interval,
+    }
+
+    fn trickle(piece: &'static [u8], pieces: usize, pause: Duration) -> Body {
+        let pauses = interval_at(Instant::now() + pause, pause);
+        Body::new(Trickle { piece: Bytes::from_static(piece), pieces, pauses })
+    }
+
+    impl HttpBody for Trickle {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            if self.pieces == 0 {
+                return Poll::Ready(None);
+            }
+            if self.pauses.poll_tick(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.pieces -= 1;
+            Poll::Ready(Some(Ok(Frame::data(self.piece.clone()))))
+        }
+    }
+
+    struct BreaksOff;
+
+    impl HttpBody for BreaksOff {
+        type Data = Bytes;
+        type Error = std::io::Error;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+            Poll::Ready(Some(Err(std::io::Error::other("gone"))))
+        }
+    }
+
+    async fn receive(body: Body, max_bytes: usize) -> Result<Vec<u8>, Code> {
+        let received = Bodies::new(Receiving::default()).receive(&HeaderMap::new(), body, max_bytes).await;
+        received.map_err(|problem| problem.code)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a5_a_body_that_pauses_too_long_is_cut() {
+        assert_eq!(
+            receive(trickle(b"x", 2, Receiving::default().max_pause * 2), 100).await,
+            Err(Code::RequestTimeout)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a5_a_body_that_trickles_on_and_on_is_cut() {
+        let began = Instant::now();
+        let trickle = trickle(b"x", 1_000, Duration::from_secs(1));
+        assert_eq!(receive(trickle, 10_000).await, Err(Code::RequestTimeout));
+        assert!(began.elapsed() <= Receiving::default().max_body + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_body_within_the_limits_is_received() {
+        assert_eq!(receive(trickle(b"x", 5, Duration::from_secs(1)), 100).await, Ok(b"xxxxx".to_vec()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i3_a_body_without_a_length_is_cut_at_the_limit() {
+        let body = trickle(b"0123456789", 11, Duration::from_millis(1));
+        assert_eq!(receive(body, 100).await, Err(Code::PayloadTooLarge));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_refused() {
+        assert_eq!(receive(Body::new(BreaksOff), 100).await, Err(Code::MalformedJson));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_in_tiny_pieces_takes_no_more_room_than_its_bytes() {
+        let bodies = Bodies::new(Receiving::default());
+        let _others = bodies.room.try_acquire_many(MAX_BODIES_KIB as u32 - 2).unwrap();
+        let tiny = trickle(b"x", 2_048, Duration::from_millis(1));
+        assert_eq!(bodies.receive(&HeaderMap::new(), tiny, 10_000).await.unwrap().len(), 2_048);
+        assert_eq!(bodies.room.available_permits(), 2, "the room is given back");
+        let beyond = trickle(b"x", 2_049, Duration::from_millis(1));
+        let refused = bodies.receive(&HeaderMap::new(), beyond, 10_000).await.unwrap_err();
+        assert_eq!(refused.code, Code::Overloaded);
+    }
+
+    #[tokio::test]
+    async fn all_bodies_together_are_bounded() {
+        let bodies = Bodies::new(Receiving::default());
+        let taken = bodies.room.try_acquire_many(MAX_BODIES_KIB as u32).unwrap();
+        let refused = bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.unwrap_err();
+        assert_eq!(refused.code, Code::Overloaded);
+        drop(taken);
+        assert!(bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.is_ok());
+        assert_eq!(bodies.room.available_permits(), MAX_BODIES_KIB, "the room is given back");
+    }
+}

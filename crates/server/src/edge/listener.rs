@@ -1,0 +1,191 @@
+//! The accept loop: HTTP/1.1 and HTTP/2 without TLS on one port, with the limits that the libraries do not set.
+//!
+//! It guarantees that no peer holds more than its share for ever: connections, headers, streams, resets and silence
+//! are bounded. On shutdown it stops accepting, ends long polls with empty answers, lets running calls finish up to
+//! a limit, and then cuts the rest. Dropping the future of [`run`] cuts everything at once.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::app::App;
+use crate::edge::guarded_io::Guarded;
+
+/// Most connections at one time; further ones wait in the kernel's backlog.
+const MAX_CONNECTIONS: usize = 10_000;
+/// Longest time from the connection, or from the answer before, to the end of a request's headers. It also ends idle
+/// HTTP/1 connections.
+const MAX_HEADER_READ: Duration = Duration::from_secs(30);
+/// Longest time that a peer may take no data while we have some for it.
+const MAX_WRITE_STALL: Duration = Duration::from_secs(30);
+/// Largest head of an HTTP/1 request, and most headers in it.
+const MAX_HEAD_BYTES: usize = 64 * 1_024;
+const MAX_HEADERS: usize = 100;
+/// Largest header list of an HTTP/2 request, as the protocol counts it.
+const MAX_HEADER_LIST_BYTES: u32 = 32 * 1_024;
+/// Most requests at one time on an HTTP/2 connection.
+const MAX_STREAMS: u32 = 200;
+/// Most streams that a peer may open and reset before we accepted them, and most resets that we send because of its
+/// mistakes; beyond either the connection is cut.
+const MAX_PENDING_RESETS: usize = 20;
+const MAX_ERROR_RESETS: usize = 100;
+/// How much a peer may send ahead of what was read: on a stream, on a connection; and how much we hold for it.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1_024;
+const CONNECTION_WINDOW_BYTES: u32 = 1_024 * 1_024;
+const MAX_SEND_BUFFER_BYTES: usize = 256 * 1_024;
+/// Largest frame of a peer: a piece of an upload comes in one, and each costs a read and a turn of the connection.
+const MAX_FRAME_BYTES: u32 = 256 * 1_024;
+/// How often a silent HTTP/2 peer is asked whether it lives, and how long it may take to say so.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the loop pauses when the system gives no connection, for instance because files are exhausted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How long running calls may take to finish on shutdown.
+const MAX_DRAIN: Duration = Duration::from_secs(10);
+
+/// The limits that a test or an operator may want to be others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub max_connections: usize,
+    pub max_header_read: Duration,
+    pub max_write_stall: Duration,
+    pub max_drain: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_connections: MAX_CONNECTIONS,
+            max_header_read: MAX_HEADER_READ,
+            max_write_stall: MAX_WRITE_STALL,
+            max_drain: MAX_DRAIN,
+        }
+    }
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were not done within the limit.
+    pub cut_off: usize,
+}
+
+/// Serves the routes until `shutdown` resolves and what was running is done.
+pub async fn run(
+    listener: TcpListener,
+    router: Router,
+    app: App,
+    limits: Limits,
+    shutdown: impl Future<Output = ()>,
+) -> Drained {
+    let mut shutdown = pin!(shutdown);
+    let places = Arc::new(Semaphore::new(limits.max_connections));
+    let server = Arc::new(Server { builder: builder(limits), router, app, limits });
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = &mut shutdown => break,
+            Some(_) = connections.join_next() => {}
+            (stream, place) = accept(&listener, &places) => {
+                connections.spawn(server.clone().connection(stream, place));
+            }
+        }
+    }
+    drop(listener);
+    server.app.drain();
+    let all_done = async { while connections.join_next().await.is_some() {} };
+    if timeout(limits.max_drain, all_done).await.is_err() {
+        tracing::warn!(
+            connections = connections.len(),
+            "calls were still running when the time to drain was over"
+        );
+    }
+    let drained = Drained { cut_off: connections.len() };
+    connections.shutdown().await;
+    drained
+}
+
+/// The next connection, once there is a place for it.
+async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+    loop {
+        // The semaphore is never closed, so there is always a place in the end.
+        let Ok(place) = places.clone().acquire_owned().await else { continue };
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, place),
+            Err(error) if is_about_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "no connection can be accepted; trying again soon");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// The peer was gone before it was accepted; the next one may be fine.
+fn is_about_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+struct Server {
+    builder: auto::Builder<TokioExecutor>,
+    router: Router,
+    app: App,
+    limits: Limits,
+}
+
+impl Server {
+    async fn connection(self: Arc<Self>, stream: TcpStream, _place: OwnedSemaphorePermit) {
+        // Answers are small and waited for; a failure only makes them slower.
+        let _ = stream.set_nodelay(true);
+        let stream = self.app.metrics().connection(stream);
+        let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
+        let service = TowerToHyperService::new(self.router.clone());
+        let mut connection = pin!(self.builder.serve_connection(io, service));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.app.draining() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    }
+}
+
+fn builder(limits: Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.max_header_read)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_header_list_size(MAX_HEADER_LIST_BYTES)
+        .max_pending_accept_reset_streams(MAX_PENDING_RESETS)
+        .max_local_error_reset_streams(MAX_ERROR_RESETS)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_frame_size(MAX_FRAME_BYTES)
+        .max_send_buf_size(MAX_SEND_BUFFER_BYTES)
+        .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+        .keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
+    builder
+}

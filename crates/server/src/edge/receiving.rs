@@ -1,0 +1,80 @@
+//! How long a request may take to arrive, whatever it is for, and an answer to be taken.
+
+use std::time::Duration;
+
+/// Longest pause within a request.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
+/// Longest time for a whole body.
+const MAX_BODY: Duration = Duration::from_secs(60);
+/// Longest time of a gRPC call, from its head to its answer: the longest wait for a task, and room to receive the
+/// request.
+const MAX_CALL: Duration = Duration::from_secs(90);
+/// Longest time that a client may take nothing of an answer that comes in pieces.
+const MAX_STALL: Duration = Duration::from_secs(30);
+/// What a blob's sender must send at least while it is waited for `max_body`: about a kilobyte a second.
+const MIN_PACE_BYTES: u64 = 64 * 1_024;
+
+/// The bounds that a test or an operator may want to be others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receiving {
+    pub max_pause: Duration,
+    /// A blob may take longer while it comes fast enough.
+    pub max_body: Duration,
+    pub max_call: Duration,
+    pub max_stall: Duration,
+}
+
+impl Default for Receiving {
+    fn default() -> Receiving {
+        Receiving { max_pause: MAX_PAUSE, max_body: MAX_BODY, max_call: MAX_CALL, max_stall: MAX_STALL }
+    }
+}
+
+/// The least throughput of a sender of a blob (A5). Only the time spent waiting for the sender counts, so a slow disk on
+/// this side does not count against the sender.
+pub struct MinThroughput {
+    receiving: Receiving,
+    waited: Duration,
+    bytes: u64,
+}
+
+impl MinThroughput {
+    pub fn new(receiving: Receiving) -> MinThroughput {
+        MinThroughput { receiving, waited: Duration::ZERO, bytes: 0 }
+    }
+
+    /// How long the next piece may take to arrive.
+    pub fn next_timeout(&self) -> Duration {
+        self.receiving.max_pause.min(self.receiving.max_body.saturating_sub(self.waited))
+    }
+
+    /// Records a piece that arrived after some time.
+    pub fn received(&mut self, bytes: usize, waited: Duration) {
+        self.bytes += bytes as u64;
+        self.waited += waited;
+        if self.bytes >= MIN_PACE_BYTES {
+            (self.bytes, self.waited) = (0, Duration::ZERO);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a5_a_sender_that_trickles_runs_out_of_patience_and_one_at_a_pace_does_not() {
+        let mut throughput = MinThroughput::new(Receiving::default());
+        for _ in 0..59 {
+            throughput.received(1, Duration::from_secs(1));
+        }
+        assert_eq!(throughput.next_timeout(), Duration::from_secs(1));
+        throughput.received(1, Duration::from_secs(1));
+        assert_eq!(throughput.next_timeout(), Duration::ZERO);
+        let mut throughput = MinThroughput::new(Receiving::default());
+        for _ in 0..10_000 {
+            throughput.received(2_048, Duration::from_secs(1));
+            assert!(throughput.next_timeout() > Duration::ZERO);
+        }
+    }
+}

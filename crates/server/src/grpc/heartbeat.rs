@@ -1,0 +1,179 @@
+//! ReportHeartbeat: a worker lives, and asks for more time for its leases. The heartbeats of the stream are read here
+//! too.
+
+use std::sync::Arc;
+
+use authority::command::{ExtendAnswer, ExtendLease};
+use authority::{Answer, LeaseRef, Rejection, Scope};
+use coordinator::{Batch, BatchItem, Liveness, Progress};
+use prost::Message;
+use tonic::Status;
+use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatus};
+
+use super::values::{cancel_reason, given, optional_name, timestamp, worker_status};
+use super::{MAX_SENT_MESSAGE_BYTES, register};
+use crate::app::App;
+use crate::convert::grpc_status;
+use crate::convert::lease_ref::reference;
+use crate::convert::names::{name, optional_within, progress_message};
+use crate::convert::problem::{Code, Problem};
+
+/// Most leases that one message may name, and that are decided in one go.
+pub const MAX_NAMED_LEASES: usize = 1_000;
+/// Most bytes of an answer that are about leases; the rest is room for all else in it.
+const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
+
+pub async fn heartbeat(
+    app: &App,
+    scope: &Scope,
+    request: &HeartbeatRequest,
+) -> Result<HeartbeatResponse, Status> {
+    let worker = name("worker_id", &request.worker_id)?;
+    let session = optional_name("session_id", &request.session_id)?;
+    check_count(request.leases.len())?;
+    let said = worker_status(request.state, request.stats.as_ref());
+    let liveness =
+        app.handle().registry().record_status(scope, &worker, session.as_ref(), said, app.handle().now());
+    let leases = match request.leases.is_empty() {
+        true => extend_all(app, scope, &worker, session.as_ref()).await?,
+        false => extend(app, scope, &worker, &request.leases).await?,
+    };
+    Ok(HeartbeatResponse {
+        should_shutdown: liveness == Liveness::Superseded,
+        registered: liveness == Liveness::Registered,
+        leases,
+    })
+}
+
+/// Extends the leases that are named. What is wrong with one of them does not touch the others.
+pub async fn extend(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    beats: &[LeaseHeartbeat],
+) -> Result<Vec<LeaseStatus>, Problem> {
+    let mut items = Batch::with_capacity(beats.len());
+    let parsed: Vec<_> = beats.iter().map(|beat| parse(app, scope, worker, beat, &mut items)).collect();
+    let mut answers = decide(app, items).await?.into_iter();
+    let statuses = beats.iter().zip(parsed).map(|(beat, parsed)| match parsed {
+        Ok(lease) => to_proto(beat.lease_id.clone(), &lease, answers.next()),
+        Err(problem) => {
+            let lease_id = echo(beat.lease_id.clone());
+            LeaseStatus {
+                lease_id,
+                lost: true,
+                problem: Some(grpc_status::item(problem)),
+                ..LeaseStatus::default()
+            }
+        }
+    });
+    Ok(statuses.collect())
+}
+
+/// A lease id to be sent back, unless it is longer than any that was made here.
+pub fn echo(lease_id: String) -> String {
+    const MAX_ECHO_BYTES: usize = 64;
+    if lease_id.len() <= MAX_ECHO_BYTES { lease_id } else { String::new() }
+}
+
+/// What is told of leases when nothing was decided about them.
+pub fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
+    let status = |beat: LeaseHeartbeat| LeaseStatus {
+        lease_id: echo(beat.lease_id),
+        problem: Some(grpc_status::item(problem.clone())),
+        ..LeaseStatus::default()
+    };
+    beats.into_iter().map(status).collect()
+}
+
+/// Extends all that the worker holds: a worker that knows no lease ids keeps its leases by being alive (C8). Of more
+/// than fit into a message it is told of those first that should stop.
+async fn extend_all(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    session: Option<&Arc<str>>,
+) -> Result<Vec<LeaseStatus>, Problem> {
+    let held = register::held(app, scope, worker, session).await?;
+    let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
+        extend: ExtendLease { lease: lease.clone() },
+        progress: None,
+    };
+    let mut answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?.into_iter();
+    let statuses =
+        held.iter().map(|held| to_proto(app.lease_ids().make(&held.lease), &held.lease, answers.next()));
+    Ok(what_fits(statuses.collect()))
+}
+
+fn what_fits(mut leases: Vec<LeaseStatus>) -> Vec<LeaseStatus> {
+    // Before each stand its field's number and its length.
+    const FRAME_BYTES: usize = 8;
+    let bytes = |status: &LeaseStatus| FRAME_BYTES + status.encoded_len();
+    if leases.iter().map(bytes).sum::<usize>() > MAX_TOLD_BYTES {
+        leases.sort_by_key(|status| !(status.should_cancel || status.lost));
+        let mut message_bytes = 0;
+        let fit = leases.iter().take_while(|status| {
+            message_bytes += bytes(status);
+            message_bytes <= MAX_TOLD_BYTES
+        });
+        leases.truncate(fit.count());
+    }
+    leases
+}
+
+pub fn check_count(named: usize) -> Result<(), Problem> {
+    match named > MAX_NAMED_LEASES {
+        true => Err(Problem::field("leases", format!("must be at most {MAX_NAMED_LEASES}, but are {named}"))),
+        false => Ok(()),
+    }
+}
+
+/// Decides as many at a time as one message may name, so that others have their turn between.
+pub async fn decide(app: &App, items: Batch) -> Result<Vec<Answer>, Problem> {
+    let mut answers = Vec::with_capacity(items.len());
+    let mut items = items.into_iter();
+    while items.len() > 0 {
+        let some = items.by_ref().take(MAX_NAMED_LEASES).collect();
+        answers.extend(app.handle().decide(some).await?);
+    }
+    Ok(answers)
+}
+
+fn parse(
+    app: &App,
+    scope: &Scope,
+    worker: &Arc<str>,
+    beat: &LeaseHeartbeat,
+    items: &mut Batch,
+) -> Result<LeaseRef, Problem> {
+    let lease = reference(app, scope, &beat.lease_id, worker, None)?;
+    let percent = optional_within("progress_pct", beat.progress_pct, 0.0..=100.0)?;
+    let text = given(&beat.message).map(progress_message);
+    let said = percent.is_some() || text.is_some();
+    let progress = said.then(|| Progress { percent, message: text, at: app.handle().now() });
+    items.push(BatchItem::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress });
+    Ok(lease)
+}
+
+fn to_proto(lease_id: String, lease: &LeaseRef, answer: Option<Answer>) -> LeaseStatus {
+    let about = LeaseStatus { lease_id, task_id: lease.task.to_string(), ..LeaseStatus::default() };
+    match answer {
+        Some(Answer::Extended(ExtendAnswer::Extended { expires_at, cancel })) => LeaseStatus {
+            expires_at: Some(timestamp(expires_at)),
+            should_cancel: cancel.is_some(),
+            cancel_reason: cancel_reason(cancel),
+            ..about
+        },
+        // The lease id is genuine, so a task that is unknown by now was purged, and its lease is as gone as any.
+        Some(Answer::Extended(ExtendAnswer::Lost | ExtendAnswer::Rejected(Rejection::UnknownTask))) => {
+            LeaseStatus { lost: true, ..about }
+        }
+        Some(Answer::Extended(ExtendAnswer::Rejected(why))) => {
+            LeaseStatus { lost: true, problem: Some(grpc_status::item(why.into())), ..about }
+        }
+        _ => {
+            let unanswered = Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer");
+            LeaseStatus { problem: Some(grpc_status::item(unanswered)), ..about }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Converts a granted lease to the message that a worker gets over gRPC.
+
+use std::sync::Arc;
+
+use authority::command::Grant;
+use bytes::Bytes;
+use serde::Deserialize;
+use wire::grpc::LeasedTask;
+
+use super::MAX_SENT_MESSAGE_BYTES;
+use super::values::{millis, timestamp};
+use crate::app::App;
+
+/// The queue whose payloads name an operation and the digest of an action.
+const EXECUTION_QUEUE: &str = "exec";
+
+/// What the payload of an execution says in its own words.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Execution {
+    operation_name: String,
+    action_digest: String,
+}
+
+pub fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
+    let options = grant.options.as_deref();
+    let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
+    let execution = match &*grant.queue.name == EXECUTION_QUEUE {
+        true => serde_json::from_slice(&grant.payload).unwrap_or_default(),
+        false => Execution::default(),
+    };
+    LeasedTask {
+        task_id: grant.task.to_string(),
+        operation_name: execution.operation_name,
+        action_digest: execution.action_digest,
+        timeout: options.and_then(|options| options.timeout_ms).map(millis),
+        lease_expires_at: Some(timestamp(grant.expires_at)),
+        lease_id: app.lease_ids().make(&grant.lease_ref()),
+        attempt: grant.attempt,
+        queue: grant.queue.name.to_string(),
+        payload: Bytes::copy_from_slice(&grant.payload),
+        fencing_token: grant.fencing_token.0,
+        granted_at: Some(timestamp(grant.granted_at)),
+        heartbeat_interval: Some(millis(grant.heartbeat_interval_ms)),
+        deadline: options.and_then(|options| options.deadline).map(timestamp),
+        run_id: text(options.and_then(|options| options.run_id.as_ref())),
+        asset_id: text(options.and_then(|options| options.asset_id.as_ref())),
+        task_key: text(options.and_then(|options| options.task_key.as_ref())),
+        resources_json: options
+            .and_then(|options| options.resources.as_deref())
+            .map(Bytes::copy_from_slice)
+            .unwrap_or_default(),
+        created_at: Some(timestamp(grant.created_at)),
+    }
+}
+
+/// How many of these make a message that clients can read. At least one: a payload and its resources are smaller than
+/// a message may be.
+pub fn how_many_fit(grants: &[Grant]) -> usize {
+    let mut message_bytes = 0;
+    let fit = grants.iter().take_while(|grant| {
+        message_bytes += bytes(grant);
+        message_bytes <= MAX_SENT_MESSAGE_BYTES
+    });
+    fit.count().max(1).min(grants.len())
+}
+
+/// What a grant adds to a message: its contents, and room for all else.
+fn bytes(grant: &Grant) -> usize {
+    const OTHER_BYTES: usize = 4 * 1_024;
+    let resources = grant.options.as_ref().and_then(|options| options.resources.as_ref());
+    OTHER_BYTES + grant.payload.len() + resources.map_or(0, |json| json.len())
+}
