@@ -110,7 +110,7 @@ impl Auditor {
         let task = self.tasks.get(&grant.task).ok_or("there is no such task")?;
         let model = task.leases.get(&grant.fencing_token).ok_or("no durable record grants it")?;
         ensure(
-            model.worker == lease.worker && model.worker == grant.worker && truth.attempt == grant.attempt,
+            model.worker == lease.worker && model.worker == grant.worker && model.attempt == grant.attempt,
             "it was granted to somebody else",
         )?;
         ensure(task.queue == grant.queue && task.queue.scope == lease.scope, "it is from another queue")?;
