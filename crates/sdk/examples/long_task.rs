@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdk::{Error, Failure, Task, Worker};
+use lessor_sdk::{Error, Failure, Task, Worker};
 use serde_json::{Value, json};
 
 async fn report(task: Task) -> Result<Value, Failure> {

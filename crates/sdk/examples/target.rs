@@ -3,7 +3,7 @@
 //! `lessor submit greetings '"world"' --wait`.
 
 use axum::{Router, body::Bytes, http::HeaderMap, http::StatusCode, routing::post};
-use sdk::{Failure, Target, Task};
+use lessor_sdk::{Failure, Target, Task};
 
 async fn greet(task: Task) -> Result<String, Failure> {
     let name: String = task.payload()?;

@@ -1,7 +1,7 @@
-//! A whole worker. Start `lessor up`, run this with `cargo run --package sdk --example worker`, and submit:
+//! A whole worker. Start `lessor up`, run this with `cargo run --package lessor-sdk --example worker`, and submit:
 //! `lessor submit greetings '"world"' --wait`.
 
-use sdk::{Error, Failure, Task, Worker};
+use lessor_sdk::{Error, Failure, Task, Worker};
 
 async fn greet(task: Task) -> Result<String, Failure> {
     let name: String = task.payload()?;

@@ -1,7 +1,7 @@
-//! One lease from its arrival to the coordinator's verdict.
+//! One attempt, from the arrival of its lease to the coordinator's verdict.
 //!
-//! The handler runs, heartbeats keep the lease while it does, and how it ended is reported: once, repeated with the
-//! same words only where a fault lay on the way, and never after the lease is lost.
+//! Heartbeats keep the lease while the handler runs. Then the attempt is reported: once, repeated byte for byte only
+//! after a fault, and never after the lease is lost.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,30 +15,30 @@ use wire::Json;
 use crate::assignment::Assignment;
 use crate::contract::Contract;
 use crate::handler::{Handler, OnOutcome};
-use crate::heart::Heart;
+use crate::heartbeater::Heartbeater;
 use crate::lease_clock::LeaseClock;
 use crate::transport::ANSWER_TIMEOUT;
 use crate::{Error, Failure, Outcome, Task, clock};
 
-/// How long a handler may take to stop once its lease is lost. Then it is dropped where it waits.
+/// How long a handler may take to stop after its lease is lost. Then its future is dropped.
 const STOP_GRACE: Duration = Duration::from_secs(5);
-/// How long giving one lease back may take.
+/// How long the release of one lease may take.
 pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub struct Attempt {
     contract: Box<dyn Contract>,
     pub task: Task,
-    /// Whether somebody has the word: whoever gets it may speak to the coordinator about how the attempt ended.
-    is_spoken_for: AtomicBool,
+    /// Whether the report or the release was begun: only one of them is sent.
+    is_closing: AtomicBool,
     has_begun: AtomicBool,
 }
 
-/// Why the work did not begin, or did not end, under its lease.
-enum Ended {
-    By(Result<Json, Failure>),
-    /// Nobody said whether it may begin.
-    Unopened(Error),
-    Lost,
+/// How the handler's run ended.
+enum RunEnd {
+    Returned(Result<Json, Failure>),
+    /// The coordinator did not answer whether the attempt may begin.
+    NotStarted(Error),
+    LeaseLost,
 }
 
 impl Attempt {
@@ -46,17 +46,17 @@ impl Attempt {
         Attempt {
             contract,
             task: Task::new(assignment, clock),
-            is_spoken_for: AtomicBool::new(false),
+            is_closing: AtomicBool::new(false),
             has_begun: AtomicBool::new(false),
         }
     }
 
-    /// To the end, and whoever wants to know is told it.
-    pub async fn work(&self, handler: &Handler, hook: Option<OnOutcome>) {
+    /// Runs the attempt to its end and calls the hook with the outcome.
+    pub async fn run(&self, handler: &Handler, hook: Option<OnOutcome>) {
         let task = &self.task;
         let span =
             tracing::info_span!("task", id = task.id(), attempt = task.attempt(), queue = task.queue());
-        if let (Some(outcome), Some(hook)) = (self.run(handler).instrument(span).await, hook) {
+        if let (Some(outcome), Some(hook)) = (self.run_to_outcome(handler).instrument(span).await, hook) {
             hook(task, &outcome);
         }
     }
@@ -66,38 +66,38 @@ impl Attempt {
         self.has_begun.load(Ordering::Acquire)
     }
 
-    /// Nothing when the lease was given back meanwhile.
-    async fn run(&self, handler: &Handler) -> Option<Outcome> {
-        let heart = Heart { contract: &*self.contract, task: &self.task };
-        let ended = match self.open(&heart).await {
-            Ok(true) => self.execute(handler, &heart).await,
-            Ok(false) => Ended::Lost,
-            Err(error) => Ended::Unopened(error),
+    /// `None` if the lease was released meanwhile.
+    async fn run_to_outcome(&self, handler: &Handler) -> Option<Outcome> {
+        let heartbeater = Heartbeater { contract: &*self.contract, task: &self.task };
+        let ended = match self.start(&heartbeater).await {
+            Ok(true) => self.execute(handler, &heartbeater).await,
+            Ok(false) => RunEnd::LeaseLost,
+            Err(error) => RunEnd::NotStarted(error),
         };
-        if !self.take_word() {
+        if !self.begin_closing() {
             return None;
         }
         match ended {
-            Ended::By(ended) if !self.task.is_lease_lost() => Some(self.report(ended).await),
-            Ended::Unopened(error) => {
-                self.task.lose("the coordinator did not say that it may begin");
-                tracing::error!(%error, "the attempt did not begin, because nobody answered");
+            RunEnd::Returned(result) if !self.task.is_lease_lost() => Some(self.report(result).await),
+            RunEnd::NotStarted(error) => {
+                self.task.lose("the coordinator did not answer whether the attempt may begin");
+                tracing::error!(%error, "the attempt did not begin, because the coordinator did not answer");
                 Some(Outcome::Unknown(error))
             }
-            Ended::By(_) | Ended::Lost => Some(self.lost()),
+            RunEnd::Returned(_) | RunEnd::LeaseLost => Some(self.lost()),
         }
     }
 
-    /// Tells the handler to stop and gives the lease back, unless the attempt is reporting already. One try: what gets
-    /// lost expires by itself.
+    /// Cancels the handler and releases the lease, unless the attempt is reporting already. There is one try: a lease
+    /// that is not released expires.
     pub async fn release(&self, reason: &str, timeout: Duration) -> Option<Outcome> {
-        if !self.take_word() {
+        if !self.begin_closing() {
             return None;
         }
         self.task.lose(reason);
-        let outcome = match self.contract.giving_back() {
-            Ok(request) => match self.contract.transport().once(&request, timeout).await {
-                Ok(answer) => self.contract.given_back(&answer),
+        let outcome = match self.contract.release() {
+            Ok(request) => match self.contract.transport().try_once(&request, timeout).await {
+                Ok(answer) => self.contract.parse_release_answer(&answer),
                 Err(fault) => {
                     let url = self.contract.transport().url().to_owned();
                     Outcome::Unknown(Error::NoAnswer { url, why: fault.why })
@@ -106,58 +106,58 @@ impl Attempt {
             Err(error) => Outcome::Unknown(error),
         };
         if !matches!(outcome, Outcome::Released(_) | Outcome::Committed(_)) {
-            tracing::warn!(?outcome, "the lease was not given back and has to run out");
+            tracing::warn!(?outcome, "the lease was not released and will expire");
         }
         Some(outcome)
     }
 
-    /// Whether the work may begin: the coordinator agrees where its contract wants to be asked, and the lease lives.
-    async fn open(&self, heart: &Heart<'_>) -> Result<bool, Error> {
-        if let Some(request) = self.contract.opening()? {
+    /// Whether the work may begin: the coordinator agrees if the contract asks for it, and the lease is valid.
+    async fn start(&self, heartbeater: &Heartbeater<'_>) -> Result<bool, Error> {
+        if let Some(request) = self.contract.start()? {
             let (sent_at, until) = (clock::now(), self.task.clock(|clock| clock.valid_until()));
             let answer = self.contract.transport().call(&request, ANSWER_TIMEOUT, until).await?;
-            match self.contract.may_begin(&answer) {
-                Ok(()) => self.task.clock(|clock| clock.begun(sent_at)),
+            match self.contract.parse_start_answer(&answer) {
+                Ok(()) => self.task.clock(|clock| clock.begin(sent_at)),
                 Err(error @ Error::Refused(_)) => {
-                    self.task.lose(format!("the coordinator says that it may not begin: {error}"));
+                    self.task.lose(format!("the coordinator refused the start of the attempt: {error}"));
                     return Ok(false);
                 }
                 Err(error) => return Err(error),
             }
         }
-        Ok(!self.task.clock(|clock| clock.needs_confirming()) || heart.confirm().await)
+        Ok(!self.task.clock(|clock| clock.needs_confirmation()) || heartbeater.confirm().await)
     }
 
-    /// Runs the handler with its heartbeats. When the lease is lost meanwhile, whatever it says is discarded.
-    async fn execute(&self, handler: &Handler, heart: &Heart<'_>) -> Ended {
+    /// Runs the handler with its heartbeats. If the lease is lost meanwhile, the result is discarded.
+    async fn execute(&self, handler: &Handler, heartbeater: &Heartbeater<'_>) -> RunEnd {
         self.has_begun.store(true, Ordering::Release);
         let running = handler(self.task.clone()).in_current_span();
         let mut running = AbortOnDrop(tokio::spawn(running));
         tokio::select! {
             biased;
-            ended = &mut running.0 => Ended::By(ended.unwrap_or_else(|error| Err(panicked(error)))),
-            () = heart.run() => {
+            ended = &mut running.0 => RunEnd::Returned(ended.unwrap_or_else(|error| Err(panicked(error)))),
+            () = heartbeater.run() => {
                 let _ = tokio::time::timeout(STOP_GRACE, &mut running.0).await;
-                Ended::Lost
+                RunEnd::LeaseLost
             }
         }
     }
 
-    async fn report(&self, ended: Result<Json, Failure>) -> Outcome {
-        if let Err(failure) = &ended
+    async fn report(&self, result: Result<Json, Failure>) -> Outcome {
+        if let Err(failure) = &result
             && failure.category() != crate::Category::Cancelled
         {
             tracing::warn!(category = ?failure.category(), reason = failure.reason(), "failed");
         }
         let until = self.task.clock(|clock| clock.valid_until());
-        let answered = match self.contract.report(ended, self.task.take_metrics()) {
+        let answered = match self.contract.report(result, self.task.take_metrics()) {
             Ok(request) => self.contract.transport().call(&request, ANSWER_TIMEOUT, until).await,
             Err(error) => Err(error),
         };
         let outcome = match answered {
-            Ok(answer) => self.contract.verdict(&answer),
+            Ok(answer) => self.contract.parse_verdict(&answer),
             Err(error) => {
-                tracing::error!(%error, "the report was not answered while the lease lived");
+                tracing::error!(%error, "the report was not answered while the lease was valid");
                 return Outcome::Unknown(error);
             }
         };
@@ -165,12 +165,12 @@ impl Attempt {
             Outcome::Committed(state) => tracing::debug!(state = state.name(), "committed"),
             Outcome::Cancelled => {
                 self.task.lose("the coordinator discarded the report");
-                tracing::warn!("cancelled: the lease was lost, and the result is discarded");
+                tracing::warn!("canceled: the lease was lost, and the result is discarded");
             }
             Outcome::Rejected(error) => {
-                tracing::error!(%error, "rejected, which is a bug or a misuse of the protocol");
+                tracing::error!(%error, "rejected: this is a bug or a misuse of the protocol");
             }
-            other => tracing::error!(outcome = ?other, "somebody else answered the report"),
+            other => tracing::error!(outcome = ?other, "another server answered the report"),
         }
         outcome
     }
@@ -182,13 +182,14 @@ impl Attempt {
         Outcome::Lost
     }
 
-    fn take_word(&self) -> bool {
-        !self.is_spoken_for.swap(true, Ordering::AcqRel)
+    /// Whether this caller is the first to report or release.
+    fn begin_closing(&self) -> bool {
+        !self.is_closing.swap(true, Ordering::AcqRel)
     }
 }
 
-/// Gives back what is left when a worker stops, all at once.
-pub async fn give_back(attempts: impl IntoIterator<Item = Arc<Attempt>>, hook: Option<OnOutcome>) {
+/// Releases the remaining attempts of a worker that stops, all at once.
+pub async fn release_all(attempts: impl IntoIterator<Item = Arc<Attempt>>, hook: Option<OnOutcome>) {
     let mut releases = JoinSet::new();
     for attempt in attempts {
         let hook = hook.clone();
@@ -207,7 +208,7 @@ pub async fn give_back(attempts: impl IntoIterator<Item = Arc<Attempt>>, hook: O
     releases.join_all().await;
 }
 
-/// A handler must not outlive the attempt that waits for it.
+/// Ends the handler with the attempt that waits for it.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -218,12 +219,12 @@ impl<T> Drop for AbortOnDrop<T> {
 
 fn panicked(error: JoinError) -> Failure {
     match error.try_into_panic() {
-        Ok(panic) => Failure::user_code(format!("the handler panicked: {}", words(&*panic))),
+        Ok(panic) => Failure::user_code(format!("the handler panicked: {}", panic_message(&*panic))),
         Err(error) => Failure::user_code(format!("the handler was ended: {error}")),
     }
 }
 
-fn words(panic: &(dyn Any + Send)) -> &str {
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a word")
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }

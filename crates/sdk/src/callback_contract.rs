@@ -12,8 +12,8 @@ use wire::{
     Problem, StartAcknowledged, TaskCompleted, TaskEnvelope, TaskHeartbeat, TaskStarted, TaskState,
 };
 
-use crate::contract::{Contract, Heard, Stop};
-use crate::task::Told;
+use crate::contract::{Cancel, Contract, LeaseAnswer};
+use crate::task::Progress;
 use crate::transport::{Answer, Request, Transport};
 use crate::{Category, Error, Failure, Metrics, Outcome};
 
@@ -69,32 +69,33 @@ impl Contract for CallbackContract {
         &self.transport
     }
 
-    fn opening(&self) -> Result<Option<Request>, Error> {
+    fn start(&self) -> Result<Option<Request>, Error> {
         let worker_id = self.worker_id.to_string();
         let body = TaskStarted { attempt: self.attempt, worker_id, started_at: Some(Timestamp::now()) };
         self.post("started", &body).map(Some)
     }
 
-    fn may_begin(&self, answer: &Answer) -> Result<(), Error> {
-        read::<StartAcknowledged>(answer).map(|_| ())
+    fn parse_start_answer(&self, answer: &Answer) -> Result<(), Error> {
+        parse::<StartAcknowledged>(answer).map(|_| ())
     }
 
-    fn heartbeat(&self, progress: Option<Told>) -> Result<Request, Error> {
-        let (progress_pct, message) = progress.map_or((None, None), |told| (told.pct, told.message));
+    fn heartbeat(&self, progress: Option<Progress>) -> Result<Request, Error> {
+        let (progress_pct, message) =
+            progress.map_or((None, None), |progress| (progress.pct, progress.message));
         let (worker_id, heartbeat_at) = (self.worker_id.to_string(), Some(Timestamp::now()));
         let body = TaskHeartbeat { attempt: self.attempt, worker_id, heartbeat_at, progress_pct, message };
         self.post("heartbeat", &body)
     }
 
-    fn heard(&self, answer: &Answer) -> Heard {
-        match read::<HeartbeatAcknowledged>(answer) {
-            Ok(told) => {
-                self.renew(told.task_token);
-                let stop = Stop::told(told.should_cancel, told.cancel_reason, Some(self.cancel_grace));
-                Heard::Lives { expires_at: None, stop }
+    fn parse_heartbeat_answer(&self, answer: &Answer) -> LeaseAnswer {
+        match parse::<HeartbeatAcknowledged>(answer) {
+            Ok(answer) => {
+                self.renew(answer.task_token);
+                let cancel = Cancel::new(answer.should_cancel, answer.cancel_reason, Some(self.cancel_grace));
+                LeaseAnswer::Live { expires_at: None, cancel }
             }
-            Err(error @ Error::Refused(_)) => Heard::Over(format!("a heartbeat was refused: {error}")),
-            Err(error) => Heard::Foreign(error),
+            Err(error @ Error::Refused(_)) => LeaseAnswer::Over(format!("a heartbeat was refused: {error}")),
+            Err(error) => LeaseAnswer::Foreign(error),
         }
     }
 
@@ -114,9 +115,9 @@ impl Contract for CallbackContract {
         self.post("completed", &TaskCompleted { metrics, ..body })
     }
 
-    fn verdict(&self, answer: &Answer) -> Outcome {
-        match read::<CompletionAcknowledged>(answer) {
-            Ok(told) => Outcome::Committed(state(told.final_state)),
+    fn parse_verdict(&self, answer: &Answer) -> Outcome {
+        match parse::<CompletionAcknowledged>(answer) {
+            Ok(answer) => Outcome::Committed(state(answer.final_state)),
             Err(Error::Refused(problem)) if is_authority_lost(&problem) => Outcome::Cancelled,
             Err(error) => Outcome::refused(error),
         }
@@ -124,13 +125,13 @@ impl Contract for CallbackContract {
 
     /// This contract knows no release. A failure that another attempt may well not meet is the nearest: silence would
     /// cost the task an attempt as well, and the time until it is noticed.
-    fn giving_back(&self) -> Result<Request, Error> {
+    fn release(&self) -> Result<Request, Error> {
         let failure = Failure::infrastructure("the worker is stopping").code("worker_stopping");
         self.report(Err(failure.retryable(true)), None)
     }
 
-    fn given_back(&self, answer: &Answer) -> Outcome {
-        self.verdict(answer)
+    fn parse_release_answer(&self, answer: &Answer) -> Outcome {
+        self.parse_verdict(answer)
     }
 }
 
@@ -139,9 +140,9 @@ fn is_authority_lost(problem: &Problem) -> bool {
 }
 
 /// Reads what was asked for, or the coordinator's no in the words of this contract.
-fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
-    match answer.parse::<CallbackProblem>() {
-        Ok(problem) if !answer.is_done() && is_code(&problem.error) => {
+fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
+    match answer.parse_body::<CallbackProblem>() {
+        Ok(problem) if !answer.is_success() && is_code(&problem.error) => {
             Err(Error::Refused(Box::new(Problem {
                 kind: String::new(),
                 title: String::new(),
@@ -154,7 +155,7 @@ fn read<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
                 instance: None,
             })))
         }
-        _ => answer.read(),
+        _ => answer.parse(),
     }
 }
 
@@ -178,7 +179,7 @@ mod tests {
     use super::*;
 
     fn told(status: u16, body: &str) -> Result<StartAcknowledged, Error> {
-        read(&Answer::new(status, body.as_bytes().to_vec()))
+        parse(&Answer::new(status, body.as_bytes().to_vec()))
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl Client {
         workspace: impl Into<String>,
     ) -> Result<Client, Error> {
         let (tenant, workspace) = (Some(tenant.into()), Some(workspace.into()));
-        Client::with(&Address { url: Some(url.into()), tenant, workspace })
+        Client::with(&Address { url: Some(url.into()), tenant, workspace, ..Address::default() })
     }
 
     fn with(address: &Address) -> Result<Client, Error> {
@@ -55,7 +55,7 @@ impl Client {
     /// Submits one task. The answer is the same for one that its dedup key found.
     pub async fn submit(&self, task: Submit) -> Result<Submitted, Error> {
         let request = self.transport.post(&["tasks"], &task.into_wire()?)?;
-        self.call(request).await?.read()
+        self.call(request).await?.parse()
     }
 
     /// Submits many tasks, 1,000 with a request. Each is accepted or refused on its own: the answers are in the order of
@@ -78,7 +78,7 @@ impl Client {
         }
         let mut answers = Vec::with_capacity(count);
         for request in requests {
-            match self.call(request).await.and_then(|answer| answer.read::<SubmittedBatch>()) {
+            match self.call(request).await.and_then(|answer| answer.parse::<SubmittedBatch>()) {
                 Ok(told) => answers.extend(told.tasks.into_iter().map(|item| self.submitted(item))),
                 Err(error) if answers.is_empty() => return Err(error),
                 Err(error) => {
@@ -104,7 +104,7 @@ impl Client {
 
     pub async fn get(&self, task_id: &str) -> Result<TaskInfo, Error> {
         let request = self.transport.get(&["tasks", task_id], &WaitTask::default())?;
-        self.call(request).await?.read()
+        self.call(request).await?.parse()
     }
 
     /// Waits for a task to become final. After `wait` it returns the task as it is then.
@@ -115,7 +115,8 @@ impl Client {
             let query = WaitTask { wait_ms: Some(part.as_millis() as u64) };
             let request = self.transport.get(&["tasks", task_id], &query)?;
             let until = clock::now() + self.retry_for + part;
-            let task: TaskInfo = self.transport.call(&request, ANSWER_TIMEOUT + part, until).await?.read()?;
+            let task: TaskInfo =
+                self.transport.call(&request, ANSWER_TIMEOUT + part, until).await?.parse()?;
             if task.state.is_final() || clock::now() >= end {
                 return Ok(task);
             }
@@ -126,14 +127,14 @@ impl Client {
     pub async fn cancel(&self, task_id: &str, reason: Option<&str>) -> Result<TaskInfo, Error> {
         let body = CancelTask { reason: reason.map(str::to_owned) };
         let request = self.transport.post(&["tasks", task_id, "cancel"], &body)?;
-        self.call(request).await?.read()
+        self.call(request).await?.parse()
     }
 
     /// Makes a new task that does a FAILED or DEAD one again.
     pub async fn redrive(&self, task_id: &str) -> Result<TaskInfo, Error> {
         let nothing = serde_json::Map::new();
         let request = self.transport.post(&["tasks", task_id, "redrive"], &nothing)?;
-        self.call(request).await?.read()
+        self.call(request).await?.parse()
     }
 
     /// All tasks that match: the queues by name, in each the newest task first.
@@ -152,13 +153,13 @@ impl Client {
 
     /// One page of them, for lists that are too long to hold.
     pub async fn list_page(&self, query: &ListTasks) -> Result<TaskList, Error> {
-        self.call(self.transport.get(&["tasks"], query)?).await?.read()
+        self.call(self.transport.get(&["tasks"], query)?).await?.parse()
     }
 
     /// What the ledger says about a task, oldest first.
     pub async fn history(&self, task_id: &str) -> Result<Vec<HistoryEvent>, Error> {
         let request = self.transport.get(&["tasks", task_id, "history"], &())?;
-        Ok(self.call(request).await?.read::<TaskHistory>()?.events)
+        Ok(self.call(request).await?.parse::<TaskHistory>()?.events)
     }
 
     async fn call(&self, request: Request) -> Result<Answer, Error> {

@@ -1,22 +1,22 @@
-//! The worker's own clock: it never goes back and plays no part in what the coordinator's clock says.
+//! The worker's monotonic clock, which is independent of the coordinator's clock and of the wall clock.
 
 use std::time::Duration;
 
-/// The time on a clock that also counts while the machine is suspended; without it a lease would seem to live on
-/// through a suspend.
+use rustix::time::{ClockId, clock_gettime};
+
+/// Also advances while the machine is suspended; otherwise a lease would seem to survive a suspend.
 #[cfg(target_os = "linux")]
-pub fn now() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
-}
-
+const CLOCK: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+/// The time since an arbitrary start.
 pub fn now() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let now = clock_gettime(CLOCK);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// How long it is until then; nothing when that is past.
-pub fn until(moment: Duration) -> Duration {
-    moment.saturating_sub(now())
+/// The time left until `deadline`; zero if it has passed.
+pub fn until(deadline: Duration) -> Duration {
+    deadline.saturating_sub(now())
 }

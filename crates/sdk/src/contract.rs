@@ -1,62 +1,62 @@
-//! What differs between the contracts that an attempt may be spoken of in: the words, and nothing about when they are
-//! said.
+//! The messages of an attempt, which differ between the lease contract and the callback contract. When they are sent
+//! does not differ.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use wire::Json;
 
-use crate::task::Told;
+use crate::task::Progress;
 use crate::transport::{Answer, Request, Transport};
 use crate::{Error, Failure, Metrics, Outcome};
 
-/// One attempt, as its contract speaks of it.
+/// The messages of one attempt.
 pub trait Contract: Send + Sync {
     fn transport(&self) -> &Transport;
 
-    /// What has to be said, and agreed to, before the work may begin.
-    fn opening(&self) -> Result<Option<Request>, Error>;
+    /// The request that the coordinator must accept before the work may begin, if the contract has one.
+    fn start(&self) -> Result<Option<Request>, Error>;
 
-    fn may_begin(&self, answer: &Answer) -> Result<(), Error>;
+    fn parse_start_answer(&self, answer: &Answer) -> Result<(), Error>;
 
-    fn heartbeat(&self, progress: Option<Told>) -> Result<Request, Error>;
+    fn heartbeat(&self, progress: Option<Progress>) -> Result<Request, Error>;
 
-    fn heard(&self, answer: &Answer) -> Heard;
+    fn parse_heartbeat_answer(&self, answer: &Answer) -> LeaseAnswer;
 
-    fn report(&self, ended: Result<Json, Failure>, metrics: Option<Metrics>) -> Result<Request, Error>;
+    fn report(&self, result: Result<Json, Failure>, metrics: Option<Metrics>) -> Result<Request, Error>;
 
-    fn verdict(&self, answer: &Answer) -> Outcome;
+    fn parse_verdict(&self, answer: &Answer) -> Outcome;
 
-    /// What is said of an attempt that its worker does not end.
-    fn giving_back(&self) -> Result<Request, Error>;
+    /// The request that gives up an attempt which its worker does not finish.
+    fn release(&self) -> Result<Request, Error>;
 
-    fn given_back(&self, answer: &Answer) -> Outcome;
+    fn parse_release_answer(&self, answer: &Answer) -> Outcome;
 }
 
-/// What the answer to a heartbeat says.
+/// The answer to a heartbeat.
 #[derive(Debug)]
-pub enum Heard {
-    Lives {
-        /// Where the contract tells it.
+pub enum LeaseAnswer {
+    Live {
+        /// If the contract says so.
         expires_at: Option<Timestamp>,
-        stop: Option<Stop>,
+        cancel: Option<Cancel>,
     },
     /// The right to report is gone.
     Over(String),
-    /// Somebody else answered.
+    /// Another server answered.
     Foreign(Error),
 }
 
-/// The handler should stop.
+/// The coordinator asks the handler to stop.
 #[derive(Debug)]
-pub struct Stop {
+pub struct Cancel {
     pub reason: String,
-    /// How long it has at most, where the contract tells it.
+    /// How long the handler has to stop, if the contract limits it.
     pub grace: Option<Duration>,
 }
 
-impl Stop {
-    pub fn told(should_cancel: bool, reason: Option<String>, grace: Option<Duration>) -> Option<Stop> {
-        should_cancel.then(|| Stop { reason: reason.unwrap_or_else(|| "cancelled".to_owned()), grace })
+impl Cancel {
+    pub fn new(should_cancel: bool, reason: Option<String>, grace: Option<Duration>) -> Option<Cancel> {
+        should_cancel.then(|| Cancel { reason: reason.unwrap_or_else(|| "cancelled".to_owned()), grace })
     }
 }

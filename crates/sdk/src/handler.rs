@@ -37,7 +37,7 @@ fn result_json(result: &impl Serialize) -> Result<Json, Failure> {
     let size_bytes = json.as_text().len();
     if size_bytes > MAX_RESULT_BYTES {
         let reason =
-            format!("the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are taken");
+            format!("the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are accepted");
         return Err(Failure::configuration(reason).code("result_too_large"));
     }
     strict::check(&json).map_err(not_json)?;

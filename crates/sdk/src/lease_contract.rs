@@ -6,8 +6,8 @@ use wire::{
     Heartbeat, HeartbeatAnswer, Json, ReleaseLease, Released, ReportAnswer, ReportCompletion, Verdict,
 };
 
-use crate::contract::{Contract, Heard, Stop};
-use crate::task::Told;
+use crate::contract::{Cancel, Contract, LeaseAnswer};
+use crate::task::Progress;
 use crate::transport::{Answer, Request, Transport};
 use crate::{Error, Failure, Metrics, Outcome};
 
@@ -23,35 +23,36 @@ impl Contract for LeaseContract {
         &self.transport
     }
 
-    fn opening(&self) -> Result<Option<Request>, Error> {
+    fn start(&self) -> Result<Option<Request>, Error> {
         Ok(None)
     }
 
-    fn may_begin(&self, _: &Answer) -> Result<(), Error> {
+    fn parse_start_answer(&self, _: &Answer) -> Result<(), Error> {
         Ok(())
     }
 
-    fn heartbeat(&self, progress: Option<Told>) -> Result<Request, Error> {
-        let (progress_pct, message) = progress.map_or((None, None), |told| (told.pct, told.message));
+    fn heartbeat(&self, progress: Option<Progress>) -> Result<Request, Error> {
+        let (progress_pct, message) =
+            progress.map_or((None, None), |progress| (progress.pct, progress.message));
         let (worker_id, task_id) = self.names();
         let body = Heartbeat { worker_id, task_id: Some(task_id), progress_pct, message };
         self.transport.post(&self.path("heartbeat"), &body)
     }
 
-    fn heard(&self, answer: &Answer) -> Heard {
-        match answer.read::<HeartbeatAnswer>() {
-            Ok(told) => Heard::Lives {
-                expires_at: Some(told.expires_at),
-                stop: Stop::told(told.should_cancel, told.cancel_reason, None),
+    fn parse_heartbeat_answer(&self, answer: &Answer) -> LeaseAnswer {
+        match answer.parse::<HeartbeatAnswer>() {
+            Ok(answer) => LeaseAnswer::Live {
+                expires_at: Some(answer.expires_at),
+                cancel: Cancel::new(answer.should_cancel, answer.cancel_reason, None),
             },
             Err(Error::Refused(problem)) if problem.status == 410 => {
-                Heard::Over("the coordinator says that the lease is over".to_owned())
+                LeaseAnswer::Over("the coordinator says that the lease is over".to_owned())
             }
             Err(error @ Error::Refused(_)) => {
                 tracing::error!(%error, "a heartbeat was rejected");
-                Heard::Over(format!("a heartbeat was rejected: {error}"))
+                LeaseAnswer::Over(format!("a heartbeat was rejected: {error}"))
             }
-            Err(error) => Heard::Foreign(error),
+            Err(error) => LeaseAnswer::Foreign(error),
         }
     }
 
@@ -67,21 +68,21 @@ impl Contract for LeaseContract {
         }
     }
 
-    fn verdict(&self, answer: &Answer) -> Outcome {
-        match answer.read::<ReportAnswer>() {
-            Ok(told) => Outcome::Committed(told.state),
+    fn parse_verdict(&self, answer: &Answer) -> Outcome {
+        match answer.parse::<ReportAnswer>() {
+            Ok(answer) => Outcome::Committed(answer.state),
             Err(Error::Refused(problem)) if problem.verdict == Some(Verdict::Cancelled) => Outcome::Cancelled,
             Err(error) => Outcome::refused(error),
         }
     }
 
-    fn giving_back(&self) -> Result<Request, Error> {
+    fn release(&self) -> Result<Request, Error> {
         let (worker_id, task_id) = self.names();
         self.transport.post(&self.path("release"), &ReleaseLease { worker_id, task_id: Some(task_id) })
     }
 
-    fn given_back(&self, answer: &Answer) -> Outcome {
-        answer.read::<Released>().map_or_else(Outcome::refused, |released| Outcome::Released(released.state))
+    fn parse_release_answer(&self, answer: &Answer) -> Outcome {
+        answer.parse::<Released>().map_or_else(Outcome::refused, |released| Outcome::Released(released.state))
     }
 }
 

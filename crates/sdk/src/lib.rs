@@ -6,7 +6,7 @@
 //! nothing here schedules a retry, and nothing is reported after a lease is lost.
 //!
 //! ```no_run
-//! use sdk::{Failure, Task, Worker};
+//! use lessor_sdk::{Failure, Task, Worker};
 //!
 //! async fn greet(task: Task) -> Result<String, Failure> {
 //!     let name: String = task.payload()?;
@@ -14,7 +14,7 @@
 //! }
 //!
 //! #[tokio::main]
-//! async fn main() -> Result<(), sdk::Error> {
+//! async fn main() -> Result<(), lessor_sdk::Error> {
 //!     Worker::new().concurrency(4).handler("greetings", greet).run().await
 //! }
 //! ```
@@ -22,6 +22,7 @@
 mod accept;
 mod assignment;
 mod attempt;
+mod backoff;
 mod callback_contract;
 mod client;
 mod clock;
@@ -30,15 +31,15 @@ mod dispatches;
 mod error;
 mod failure;
 mod handler;
-mod heart;
-mod key;
+mod heartbeater;
+mod ids;
 mod lease_clock;
 mod lease_contract;
 mod outcome;
 mod poll;
-mod retry;
+pub mod protocol;
+mod shutdown;
 mod signature;
-mod stop;
 mod strict;
 mod submit;
 mod target;
@@ -53,7 +54,7 @@ pub use client::{Client, TaskInfo};
 pub use error::Error;
 pub use failure::Failure;
 pub use outcome::Outcome;
-pub use stop::Stopper;
+pub use shutdown::Stopper;
 pub use submit::Submit;
 pub use target::Target;
 pub use target_options::TargetOptions;

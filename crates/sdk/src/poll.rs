@@ -1,15 +1,15 @@
-//! Asking for leases, so that an answer that gets lost loses no lease.
+//! Builds polls for leases so that a lost answer loses no lease.
 //!
-//! Each poll has a request id. A poll whose answer got lost is asked again under the same id, which gives the same
-//! leases again while they live. The id is only given up once an answer has come.
+//! Each poll has a request id. A poll without an answer is repeated under the same id, and the coordinator returns the
+//! same leases while they are valid. A new id is used only after an answer.
 
 use std::time::Duration;
 
 use wire::LeaseTasks;
 
-use crate::{Error, clock, key};
+use crate::{Error, clock, ids};
 
-/// The polls of one worker, one after the other: which request is to be sent, and what it may bring.
+/// The polls of one worker, one after the other.
 #[derive(Debug)]
 pub struct Poll {
     template: LeaseTasks,
@@ -22,26 +22,26 @@ impl Poll {
         Poll { template, request: None, asked_at: Duration::ZERO }
     }
 
-    /// The next request. Until it is answered it is the same again, whatever there is room for by then.
+    /// The next request: the last one again until it is answered, even if more slots are free by then.
     pub fn next(&mut self, max_tasks: usize) -> Result<LeaseTasks, Error> {
         if let Some(request) = &self.request {
             return Ok(request.clone());
         }
-        let (max_tasks, request_id) = (Some(max_tasks as u64), Some(key::random()?));
+        let (max_tasks, request_id) = (Some(max_tasks as u64), Some(ids::random_id()?));
         let request = LeaseTasks { max_tasks, request_id, ..self.template.clone() };
         self.asked_at = clock::now();
         self.request = Some(request.clone());
         Ok(request)
     }
 
-    /// An answer has come; says when the worker first asked for what it brought.
+    /// Marks the request as answered. Returns when it was first sent.
     pub fn answered(&mut self) -> Duration {
         self.request = None;
         self.asked_at
     }
 
-    /// The question that is left when polls end: what the last one was granted although nobody heard it.
-    pub fn leftover(&mut self) -> Option<LeaseTasks> {
+    /// The last request if it was not answered, to be sent once more without a wait: it may have been granted leases.
+    pub fn take_unanswered(&mut self) -> Option<LeaseTasks> {
         let request = self.request.take()?;
         Some(LeaseTasks { wait_ms: Some(0), ..request })
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use wire::{Backoff, Json, SubmitTask};
 
-use crate::{Error, key};
+use crate::{Error, ids};
 
 /// Only the queue and the payload are required.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,7 +96,7 @@ impl Submit {
     pub(crate) fn into_wire(self) -> Result<SubmitTask, Error> {
         let mut task = self.0;
         if task.dedup_key.is_none() {
-            task.dedup_key = Some(format!("sdk-{}", key::random()?));
+            task.dedup_key = Some(format!("sdk-{}", ids::random_id()?));
         }
         Ok(task)
     }

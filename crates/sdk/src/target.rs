@@ -11,14 +11,14 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use wire::TaskEnvelope;
 
-use crate::attempt::{Attempt, give_back};
+use crate::attempt::{Attempt, release_all};
 use crate::callback_contract::CallbackContract;
 use crate::dispatches::{Arrival, Dispatches};
 use crate::handler::boxed;
 use crate::lease_clock::LeaseClock;
-use crate::stop::{Stopper, hear_signals};
+use crate::shutdown::{Stopper, stop_on_signals};
 use crate::transport::Transport;
-use crate::{Accept, Error, Failure, TargetOptions, Task, clock, key, signature};
+use crate::{Accept, Error, Failure, TargetOptions, Task, clock, ids, signature};
 
 /// Longer than the longest envelope: a payload and resources, with room for the rest.
 pub const MAX_ENVELOPE_BYTES: usize = 4 * 1024 * 1024;
@@ -68,7 +68,7 @@ impl Target {
         };
         let worker_id = match &options.worker_id {
             Some(worker_id) => worker_id.clone(),
-            None => key::worker_id()?,
+            None => ids::worker_id()?,
         };
         let runtime = Handle::try_current()
             .map_err(|_| Error::Setup("a target is opened inside a tokio runtime".to_owned()))?;
@@ -100,12 +100,13 @@ impl Target {
     /// handlers have their grace, and what is left is reported as not done. Keep the HTTP server up meanwhile.
     pub async fn run(&self) -> Result<(), Error> {
         let stopper = self.stopper();
-        match self.0.options.hears_signals {
-            true => tokio::select! {
+        if self.0.options.hears_signals {
+            tokio::select! {
                 () = self.drain() => {}
-                () = hear_signals(stopper)? => {}
-            },
-            false => self.drain().await,
+                () = stop_on_signals(stopper)? => {}
+            }
+        } else {
+            self.drain().await;
         }
         Ok(())
     }
@@ -184,25 +185,25 @@ impl Target {
         let ending = Ending { target: inner.clone(), id, attempt };
         inner.runtime.spawn(async move {
             let options = &ending.target.options;
-            ending.attempt.work(&options.handler, options.on_outcome.clone()).await;
+            ending.attempt.run(&options.handler, options.on_outcome.clone()).await;
         });
         Ok(Accept::Accepted)
     }
 
     async fn drain(&self) {
         let stopper = self.stopper();
-        stopper.told(1).await;
+        stopper.stop_requested().await;
         self.0.state().is_draining = true;
         tracing::info!(worker_id = &*self.0.worker_id, "stops");
         let mut is_idle = self.0.is_idle.subscribe();
         tokio::select! {
             // The sender lives as long as `self`.
             _ = is_idle.wait_for(|is_idle| *is_idle) => return,
-            () = stopper.told(2) => {}
+            () = stopper.immediate_stop_requested() => {}
             () = tokio::time::sleep(self.0.options.grace) => {}
         }
         let left: Vec<_> = self.0.state().dispatches.running().cloned().collect();
-        give_back(left, self.0.options.on_outcome.clone()).await;
+        release_all(left, self.0.options.on_outcome.clone()).await;
     }
 }
 

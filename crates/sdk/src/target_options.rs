@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::handler::{Handler, OnOutcome};
-use crate::stop::Stopper;
+use crate::shutdown::Stopper;
 use crate::{Error, Outcome, Target, Task};
 
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);

@@ -22,7 +22,7 @@ pub struct Task(Arc<Shared>);
 struct Shared {
     assignment: Assignment,
     /// Cancelled when the handler should stop, for whatever reason.
-    stop: CancellationToken,
+    cancellation: CancellationToken,
     state: Mutex<Live>,
     progressed: Notify,
 }
@@ -32,13 +32,13 @@ struct Live {
     clock: LeaseClock,
     reason: Option<String>,
     is_lost: bool,
-    progress: Option<Told>,
+    progress: Option<Progress>,
     metrics: Option<Metrics>,
 }
 
 /// How far the attempt is, for people.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Progress {
     pub pct: Option<f64>,
     pub message: Option<String>,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Told {
 impl Task {
     pub(crate) fn new(assignment: Assignment, clock: LeaseClock) -> Task {
         let state = Live { clock, reason: None, is_lost: false, progress: None, metrics: None };
-        let stop = CancellationToken::new();
+        let cancellation = CancellationToken::new();
         let (state, progressed) = (Mutex::new(state), Notify::new());
-        Task(Arc::new(Shared { assignment, stop, state, progressed }))
+        Task(Arc::new(Shared { assignment, cancellation, state, progressed }))
     }
 
     pub fn id(&self) -> &str {
@@ -112,17 +112,17 @@ impl Task {
 
     /// Whether the handler should stop: the task was cancelled, the lease is lost, or the worker ends.
     pub fn is_cancelled(&self) -> bool {
-        self.0.stop.is_cancelled() || self.is_lease_lost()
+        self.0.cancellation.is_cancelled() || self.is_lease_lost()
     }
 
     /// Returns when the handler should stop.
     pub async fn cancelled(&self) {
-        self.0.stop.cancelled().await;
+        self.0.cancellation.cancelled().await;
     }
 
     /// The same, to be handed on.
     pub fn cancellation(&self) -> CancellationToken {
-        self.0.stop.clone()
+        self.0.cancellation.clone()
     }
 
     /// Why the handler should stop, once it should.
@@ -142,9 +142,10 @@ impl Task {
 
     /// Fails with CANCELLED if the handler should stop: `task.checkpoint()?`.
     pub fn checkpoint(&self) -> Result<(), Failure> {
-        match self.is_cancelled() {
-            true => Err(Failure::cancelled(self.cancel_reason().unwrap_or_else(|| "cancelled".to_owned()))),
-            false => Ok(()),
+        if self.is_cancelled() {
+            Err(Failure::cancelled(self.cancel_reason().unwrap_or_else(|| "cancelled".to_owned())))
+        } else {
+            Ok(())
         }
     }
 
@@ -152,7 +153,7 @@ impl Task {
     /// with a heartbeat and decides nothing.
     pub fn progress(&self, pct: f64, message: impl Into<String>) {
         let pct = (!pct.is_nan()).then(|| pct.clamp(0.0, 100.0));
-        self.live().progress = Some(Told { pct, message: Some(cut(message.into())) });
+        self.live().progress = Some(Progress { pct, message: Some(cut(message.into())) });
         self.0.progressed.notify_one();
     }
 
@@ -168,7 +169,7 @@ impl Task {
 
     pub(crate) fn cancel(&self, reason: impl Into<String>) {
         self.live().reason.get_or_insert_with(|| reason.into());
-        self.0.stop.cancel();
+        self.0.cancellation.cancel();
     }
 
     pub(crate) fn lose(&self, reason: impl Into<String>) {
@@ -184,12 +185,12 @@ impl Task {
         self.0.progressed.notified().await;
     }
 
-    pub(crate) fn take_progress(&self) -> Option<Told> {
+    pub(crate) fn take_progress(&self) -> Option<Progress> {
         self.live().progress.take()
     }
 
     /// What was not told after all; newer progress wins.
-    pub(crate) fn restore_progress(&self, untold: Option<Told>) {
+    pub(crate) fn restore_progress(&self, untold: Option<Progress>) {
         let mut live = self.live();
         live.progress = live.progress.take().or(untold);
     }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use wire::{DEFAULT_WAIT_MS, MAX_WAIT_MS};
 
 use crate::handler::{Handler, OnOutcome, boxed};
-use crate::stop::{Stopper, hear_signals};
+use crate::shutdown::{Stopper, stop_on_signals};
 use crate::transport::{Address, Transport};
 use crate::work_loop::WorkLoop;
 use crate::{Error, Failure, Outcome, Task};
@@ -133,9 +133,10 @@ impl Worker {
     pub async fn run(self) -> Result<(), Error> {
         let transport = Transport::new(&self.address)?;
         let stopper = self.stopper.clone();
-        let signals: Pin<Box<dyn Future<Output = ()> + Send>> = match self.hears_signals {
-            true => Box::pin(hear_signals(stopper)?),
-            false => Box::pin(std::future::pending()),
+        let signals: Pin<Box<dyn Future<Output = ()> + Send>> = if self.hears_signals {
+            Box::pin(stop_on_signals(stopper)?)
+        } else {
+            Box::pin(std::future::pending())
         };
         let work = WorkLoop::new(self, transport)?;
         tokio::select! {

@@ -3,12 +3,12 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::{ErrorCategory, Json, object};
 
 /// The worker began.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskStarted {
     pub attempt: u32,
@@ -16,20 +16,22 @@ pub struct TaskStarted {
     pub worker_id: String,
     /// By the worker's clock; it decides nothing.
     #[serde(default, alias = "started_at", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub started_at: Option<Timestamp>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StartAcknowledged {
     pub acknowledged: bool,
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub server_time: Timestamp,
 }
 
 /// The worker is still at it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskHeartbeat {
     pub attempt: u32,
@@ -37,17 +39,18 @@ pub struct TaskHeartbeat {
     pub worker_id: String,
     /// By the worker's clock; it decides nothing. The time of receipt counts.
     #[serde(default, alias = "heartbeat_at", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub heartbeat_at: Option<Timestamp>,
     /// From 0 to 100. For people; it decides nothing.
     #[serde(default, alias = "progress_pct", skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 100)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100))]
     pub progress_pct: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatAcknowledged {
     pub acknowledged: bool,
@@ -55,18 +58,19 @@ pub struct HeartbeatAcknowledged {
     pub should_cancel: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<String>,
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub server_time: Timestamp,
     /// A token to use from now on, given when the task may outlive the one at hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_token: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub token_expires_at: Option<Timestamp>,
 }
 
 /// The worker finished, one way or another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TaskCompleted {
     pub attempt: u32,
@@ -75,7 +79,7 @@ pub struct TaskCompleted {
     pub outcome: CallbackOutcome,
     /// By the worker's clock; it decides nothing.
     #[serde(default, alias = "completed_at", skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub completed_at: Option<Timestamp>,
     /// With SUCCEEDED: the task's result, any JSON, at most 1 MiB; null when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -94,7 +98,8 @@ pub struct TaskCompleted {
     pub partial_progress: Option<Json>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum CallbackOutcome {
     Succeeded,
@@ -102,7 +107,8 @@ pub enum CallbackOutcome {
     Cancelled,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CallbackError {
     pub category: ErrorCategory,
@@ -119,7 +125,8 @@ pub struct CallbackError {
     pub retryable: Option<bool>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CallbackMetrics {
     #[serde(default, alias = "cpu_time_ms", skip_serializing_if = "Option::is_none")]
@@ -132,21 +139,23 @@ pub struct CallbackMetrics {
     pub io_write_bytes: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CompletionAcknowledged {
     pub acknowledged: bool,
     pub final_state: CallbackState,
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub server_time: Timestamp,
     /// When the next attempt may begin, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub retry_at: Option<Timestamp>,
 }
 
 /// What became of a task, in the words of this contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum CallbackState {
     Succeeded,
@@ -157,7 +166,8 @@ pub enum CallbackState {
 }
 
 /// Why a callback was not accepted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CallbackProblem {
     /// A stable name, for programs.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::{Json, Problem, Seconds, object};
 
@@ -13,7 +12,8 @@ use crate::{Json, Problem, Seconds, object};
 pub const DEFAULT_CLAIM_WAIT_MS: u64 = 5_000;
 
 /// A worker asks for a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimJob {
     pub worker_id: String,
@@ -21,7 +21,7 @@ pub struct ClaimJob {
     pub streams: Vec<String>,
     /// How long to wait for a job; more than 60,000 is taken as 60,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 5000)]
+    #[cfg_attr(feature = "openapi", schema(default = 5000))]
     pub max_wait_ms: Option<u64>,
     /// What the worker offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,8 @@ pub struct ClaimJob {
 }
 
 /// What was claimed; nothing but `claimed` when the wait is over.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClaimedJob {
     pub claimed: bool,
     /// A UUID.
@@ -60,7 +61,7 @@ pub struct ClaimedJob {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub lease_expires_at: Option<Timestamp>,
     /// Higher for every later lease, so that other systems can tell an old worker from a new one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,7 +69,8 @@ pub struct ClaimedJob {
 }
 
 /// The worker is still at it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatJob {
     pub worker_id: String,
@@ -76,10 +78,11 @@ pub struct HeartbeatJob {
     pub lease_token: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobHeartbeat {
     pub ok: bool,
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub lease_expires_at: Timestamp,
     /// Whether the worker should stop and report.
     pub should_cancel: bool,
@@ -88,7 +91,8 @@ pub struct JobHeartbeat {
 }
 
 /// The job is done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CompleteJob {
     pub worker_id: String,
@@ -105,7 +109,8 @@ pub struct CompleteJob {
     pub result: Option<Json>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobCompleted {
     pub ok: bool,
     /// The stream message may be acknowledged: what it stood for is durably over.
@@ -113,7 +118,8 @@ pub struct JobCompleted {
 }
 
 /// The job failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FailJob {
     pub worker_id: String,
@@ -129,7 +135,8 @@ pub struct FailJob {
     pub error: JobError,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct JobError {
     /// What went wrong, for programs.
@@ -145,7 +152,8 @@ pub struct JobError {
     pub retryable: Option<bool>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct JobFailed {
     pub ok: bool,
     /// The stream message may be acknowledged: the job was requeued or is a dead letter, durably.
@@ -156,12 +164,13 @@ pub struct JobFailed {
     pub dlq: bool,
     /// When the next attempt may begin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub retry_at: Option<Timestamp>,
 }
 
 /// A problem as workers of this contract read it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ClaimProblem {
     pub ok: bool,
     /// True when the report was discarded because its lease is over: the message was superseded or is finished.

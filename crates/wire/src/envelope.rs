@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::Json;
 
 /// A task on its way to a worker. The worker reports to `{callbackBaseUrl}/v1/tasks/{taskId}/…` with the token.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskEnvelope {
     pub task_id: String,
@@ -23,14 +23,14 @@ pub struct TaskEnvelope {
     pub attempt: u32,
     /// An empty object when the submitter gave none.
     pub resources: Json,
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub enqueued_at: Timestamp,
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub deadline: Option<Timestamp>,
     pub callback_base_url: String,
     /// Good for this attempt of this task alone.
     pub task_token: String,
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub token_expires_at: Timestamp,
     pub heartbeat_interval_ms: u64,
     pub heartbeat_timeout_ms: u64,

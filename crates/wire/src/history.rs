@@ -2,11 +2,11 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::TaskError;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskHistory {
     /// Oldest first.
@@ -16,12 +16,13 @@ pub struct TaskHistory {
 }
 
 /// One record. Which fields it has depends on its type; payload and result are shown with the task.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEvent {
     /// The record's place in the ledger.
     pub position: u64,
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// The kind of event, such as TaskCreated or LeaseGranted.
     #[serde(rename = "type")]
@@ -33,7 +34,7 @@ pub struct HistoryEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload_bytes: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub not_before: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<String>,
@@ -47,7 +48,7 @@ pub struct HistoryEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub expires_at: Option<Timestamp>,
     /// Why a lease expired or was released, or who asked for a cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,14 +62,14 @@ pub struct HistoryEvent {
     pub error: Option<TaskError>,
     /// When a failed task is tried again; missing when it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub retry_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason_detail: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub grace_until: Option<Timestamp>,
     /// A further waiter of a merged execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]

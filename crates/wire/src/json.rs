@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
-use utoipa::openapi::{RefOr, Schema};
 
 /// Opaque JSON. Two values compare equal when their texts do, white space included.
 #[derive(Clone, Serialize, Deserialize)]
@@ -54,15 +52,6 @@ impl PartialEq for Json {
         self.as_text() == other.as_text()
     }
 }
-
-impl utoipa::PartialSchema for Json {
-    fn schema() -> RefOr<Schema> {
-        let any = ObjectBuilder::new().schema_type(SchemaType::AnyValue);
-        any.description(Some("Any JSON value.")).build().into()
-    }
-}
-
-impl utoipa::ToSchema for Json {}
 
 #[cfg(test)]
 mod tests {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::Json;
 
 /// A worker asks for work.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LeaseTasks {
     pub worker_id: String,
@@ -17,11 +17,11 @@ pub struct LeaseTasks {
     pub queues: Vec<String>,
     /// At least 1; more than 100 is taken as 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 1)]
+    #[cfg_attr(feature = "openapi", schema(default = 1))]
     pub max_tasks: Option<u64>,
     /// How long to wait for a task; more than 60,000 is taken as 60,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 10000)]
+    #[cfg_attr(feature = "openapi", schema(default = 10000))]
     pub wait_ms: Option<u64>,
     /// What the worker offers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,14 +32,16 @@ pub struct LeaseTasks {
 }
 
 /// What was leased; nothing when the wait is over.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Leases {
     pub leases: Vec<Lease>,
 }
 
 /// The right to report on one attempt until a time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Lease {
     /// Opaque; to be given back with every call about this attempt.
@@ -48,17 +50,17 @@ pub struct Lease {
     pub attempt: u32,
     pub queue: String,
     pub payload: Json,
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub granted_at: Timestamp,
     /// The lease is over when this time has passed without a heartbeat.
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     /// How often the worker should send a heartbeat.
     pub heartbeat_interval_ms: u64,
     /// Higher for every later lease, so that other systems can tell an old worker from a new one.
     pub fencing_token: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub deadline: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
@@ -73,7 +75,8 @@ pub struct Lease {
 }
 
 /// The worker is still at it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Heartbeat {
     pub worker_id: String,
@@ -82,16 +85,17 @@ pub struct Heartbeat {
     pub task_id: Option<String>,
     /// From 0 to 100. For people; it decides nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 100)]
+    #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100))]
     pub progress_pct: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatAnswer {
-    #[schema(value_type = String, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     /// Whether the worker should stop and report.
     pub should_cancel: bool,

@@ -19,6 +19,8 @@ mod json;
 mod lease;
 mod list;
 mod object;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod problem;
 mod push;
 mod queue;

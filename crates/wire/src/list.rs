@@ -1,34 +1,35 @@
 //! Looking at tasks: one, with a wait, or a page of them.
 
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 use crate::{Task, TaskState};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 pub struct WaitTask {
     /// Wait up to so long for the task to become final; at most 60,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(default = 0)]
+    #[cfg_attr(feature = "openapi", param(default = 0))]
     pub wait_ms: Option<u64>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, IntoParams)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 pub struct ListTasks {
     /// Only tasks of this queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// Only tasks in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(inline)]
+    #[cfg_attr(feature = "openapi", param(inline))]
     pub state: Option<TaskState>,
     /// Most tasks on the page, from 1 to 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(default = 100)]
+    #[cfg_attr(feature = "openapi", param(default = 100))]
     pub limit: Option<usize>,
     /// The `nextPageToken` of the page before, with the same filters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,7 +37,8 @@ pub struct ListTasks {
 }
 
 /// One page: the queues by name, in each the newest task first.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TaskList {
     pub tasks: Vec<Task>,

@@ -1,7 +1,6 @@
 //! What went wrong, as RFC 9457 says it, with a code that programs may rely on.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::Verdict;
 
@@ -9,7 +8,8 @@ use crate::Verdict;
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Why a request was not done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// A URI that names the kind of problem.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// What stands for a value that is never shown again.
 pub const HIDDEN: &str = "***";
@@ -13,14 +12,15 @@ pub const DEFAULT_PUSH_CONCURRENCY: u32 = 10;
 
 /// A push target. Each task is leased to it and sent as a POST with a TaskEnvelope; its worker reports through the
 /// callback contract.
-#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PushTarget {
     /// Where each task is sent. `https`, and `http` where private targets are allowed.
     pub url: String,
     /// The most tasks that the target may have at one time, 1 to 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 10)]
+    #[cfg_attr(feature = "openapi", schema(default = 10))]
     pub concurrency: Option<u32>,
     /// Sent with each task, at most 32. In answers every value is `***`; sent back so, the present value is kept while
     /// the target stays at the same origin.

@@ -1,16 +1,16 @@
 //! A queue: what may be configured, and what it looks like.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::{Backoff, ErrorCategory, PushTarget, object};
 
 /// A queue's configuration, which replaces the one before. What is left out follows the defaults.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 3)]
+    #[cfg_attr(feature = "openapi", schema(default = 3))]
     pub max_attempts: Option<u32>,
     /// How long a lease lives without a heartbeat; one setting with `heartbeatTimeoutMs`. Default 60,000, with a
     /// push target 90,000, for the queue `exec` 300,000.
@@ -24,7 +24,7 @@ pub struct QueueConfig {
     pub heartbeat_timeout_ms: Option<u64>,
     /// How long a worker that is asked to stop may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 30000)]
+    #[cfg_attr(feature = "openapi", schema(default = 30000))]
     pub cancel_grace_period_ms: Option<u64>,
     #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
@@ -36,7 +36,7 @@ pub struct QueueConfig {
     pub max_queue_size: Option<u64>,
     /// How long final tasks are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 86400000)]
+    #[cfg_attr(feature = "openapi", schema(default = 86400000))]
     pub retention_ms: Option<u64>,
     /// Where tasks are pushed to. Without it workers lease them.
     #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,8 @@ pub struct QueueConfig {
 }
 
 /// A queue's configuration with every default filled in.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct QueueSettings {
     pub max_attempts: u32,
@@ -58,7 +59,8 @@ pub struct QueueSettings {
     pub retention_ms: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Queue {
     pub name: String,
@@ -72,7 +74,8 @@ pub struct Queue {
 }
 
 /// How many tasks are in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct QueueCounts {
     pub waiting: u64,
@@ -84,7 +87,8 @@ pub struct QueueCounts {
     pub dead: u64,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct QueueList {
     pub queues: Vec<Queue>,

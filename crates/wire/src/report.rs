@@ -2,12 +2,12 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::{ErrorCategory, Json, TaskState};
 
 /// The answer to a report; final for its attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Verdict {
     /// The report is accepted and the attempt is over.
@@ -19,7 +19,8 @@ pub enum Verdict {
 }
 
 /// The attempt is done.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReportCompletion {
     pub worker_id: String,
@@ -32,7 +33,8 @@ pub struct ReportCompletion {
 }
 
 /// The attempt failed.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReportFailure {
     pub worker_id: String,
@@ -42,7 +44,7 @@ pub struct ReportFailure {
     /// What went wrong, for people.
     pub reason: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = "USER_CODE")]
+    #[cfg_attr(feature = "openapi", schema(default = "USER_CODE"))]
     pub category: Option<ErrorCategory>,
     /// What went wrong, for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,7 +55,8 @@ pub struct ReportFailure {
 }
 
 /// The report was COMMITTED, now or earlier.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ReportAnswer {
     pub verdict: Verdict,
@@ -61,12 +64,13 @@ pub struct ReportAnswer {
     pub state: TaskState,
     /// When the task may be leased again, if it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub retry_at: Option<Timestamp>,
 }
 
 /// The worker gives the lease back, at no cost to the task's attempts.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReleaseLease {
     pub worker_id: String,
@@ -76,7 +80,8 @@ pub struct ReleaseLease {
 }
 
 /// The lease is over, by this call or before it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Released {
     pub state: TaskState,

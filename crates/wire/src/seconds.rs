@@ -3,8 +3,6 @@
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{RefOr, Schema};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds {
@@ -30,15 +28,6 @@ impl<'de> Deserialize<'de> for Seconds {
         }
     }
 }
-
-impl utoipa::PartialSchema for Seconds {
-    fn schema() -> RefOr<Schema> {
-        let number = ObjectBuilder::new().schema_type(Type::Number);
-        number.description(Some("Seconds, with a fraction where they are not whole.")).build().into()
-    }
-}
-
-impl utoipa::ToSchema for Seconds {}
 
 #[cfg(test)]
 mod tests {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::{Json, TaskState, object};
 
 /// A task to be done. Only `queue` and `payload` are required.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitTask {
     /// The queue that the task waits in. It exists from its first use.
@@ -18,11 +18,11 @@ pub struct SubmitTask {
     pub payload: Json,
     /// Lower is sooner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 0)]
+    #[cfg_attr(feature = "openapi", schema(default = 0))]
     pub priority: Option<i32>,
     /// How long the task waits before it may be leased.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 0)]
+    #[cfg_attr(feature = "openapi", schema(default = 0))]
     pub delay_ms: Option<u64>,
     /// The same key with the same payload and properties gives the same task; with others it is a conflict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct SubmitTask {
     pub properties: Option<BTreeMap<String, String>>,
     /// When the task is dead, or asked to stop, unless it is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub deadline: Option<Timestamp>,
     /// How long one attempt may take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,29 +81,31 @@ impl SubmitTask {
 }
 
 /// How long a task waits before its next attempt. What is missing follows the defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Backoff {
     /// The wait after the first failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 1000)]
+    #[cfg_attr(feature = "openapi", schema(default = 1000))]
     pub initial_ms: Option<u64>,
     /// How much longer each further wait is; 1 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 2.0)]
+    #[cfg_attr(feature = "openapi", schema(default = 2.0))]
     pub factor: Option<f64>,
     /// The longest wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 300000)]
+    #[cfg_attr(feature = "openapi", schema(default = 300000))]
     pub max_ms: Option<u64>,
     /// The share of the wait that is left to chance; 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = 0.2)]
+    #[cfg_attr(feature = "openapi", schema(default = 0.2))]
     pub jitter: Option<f64>,
 }
 
 /// The task that was created.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Submitted {
     pub task_id: String,

@@ -1,19 +1,20 @@
 //! The keys that task tokens are signed with.
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 /// Sign task tokens with a new key.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RotateTokenKey {
     /// Refuse the tokens of all earlier keys from now on. Otherwise those of the last one stay good until they expire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(default = false)]
+    #[cfg_attr(feature = "openapi", schema(default = false))]
     pub retire_old: Option<bool>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct TokenKeyRotated {
     /// The `kid` of the tokens that are made from now on.

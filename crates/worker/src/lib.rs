@@ -6,15 +6,14 @@
 
 pub mod action;
 mod agent;
-pub mod beneath;
 mod cache;
 mod capture;
 pub mod cas;
 pub mod check;
-mod clock;
 mod command;
 mod config;
 pub mod digest;
+pub mod dirfd;
 mod disk;
 mod error;
 pub mod executors;
@@ -24,10 +23,9 @@ pub mod names;
 mod outputs;
 mod perform;
 mod proc;
-mod stop;
 mod work;
 mod work_dir;
-mod workshop;
+mod worker_context;
 
 pub use action::Actions;
 pub use agent::{Agent, Pool};
@@ -39,6 +37,6 @@ pub use disk::Disk;
 pub use error::Error;
 pub use executors::Executor;
 pub use failure::Failure;
-pub use perform::{Outcome, Performer, Place, Task};
-pub use stop::Stopper;
+pub use lessor_sdk::Stopper;
+pub use perform::{Outcome, Performer, Permit, Task};
 pub use work::Work;

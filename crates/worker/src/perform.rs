@@ -1,4 +1,4 @@
-//! What the agent asks of whoever does the work: one attempt, from its lease to its outcome.
+//! The interface between the agent and the code that runs an attempt.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use wire::grpc::ActionResult;
 
 use crate::Failure;
-use crate::agent::Seat;
+use crate::agent::SlotGuard;
 
-/// One leased task as the work needs it. The lease itself stays with the agent.
+/// One leased task. The lease itself stays with the agent.
 #[derive(Clone, Debug)]
 pub struct Task {
     pub task_id: String,
@@ -18,9 +18,9 @@ pub struct Task {
     pub queue: String,
     /// JSON text.
     pub payload: Bytes,
-    /// How long the attempt as a whole may take.
+    /// The time limit of the whole attempt.
     pub timeout: Option<Duration>,
-    /// When it was submitted, by the coordinator's clock.
+    /// When the task was submitted, by the coordinator's clock.
     pub created_at: Option<SystemTime>,
     /// Higher for every later lease.
     pub fencing_token: u64,
@@ -29,9 +29,9 @@ pub struct Task {
 /// How an attempt ended.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// With the result of an action, whatever its exit code.
+    /// The result of an action, whatever its exit code.
     Action(Box<ActionResult>),
-    /// With a result in JSON.
+    /// A JSON result.
     Json(Bytes),
     Failed(Failure),
 }
@@ -42,47 +42,48 @@ impl From<Failure> for Outcome {
     }
 }
 
-/// Does the work of one attempt.
+/// Runs attempts.
 #[tonic::async_trait]
 pub trait Performer: Send + Sync + 'static {
-    /// Ends soon after the place is cancelled, with nothing left running. Dropping it must stop the work too.
-    async fn perform(&self, task: Task, place: Place) -> Outcome;
+    /// Runs one attempt. It ends soon after the permit is canceled and leaves nothing running. Dropping the future must
+    /// stop the work too.
+    async fn perform(&self, task: Task, permit: Permit) -> Outcome;
 
-    /// Whether it can begin more work now, and if not, why. Asked again and again.
+    /// Whether more attempts can begin now, and if not, why. The agent asks regularly.
     async fn fitness(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Waits until what earlier attempts left to be cleaned up is gone.
+    /// Waits until all earlier attempts are cleaned up.
     async fn settle(&self) {}
 }
 
-/// The place that an attempt takes up at its worker, for as long as anybody has it: also when the lease is lost, until
-/// the work has stopped.
+/// An attempt's permission to run. Its slot stays in use until the last clone is dropped: also after the lease is lost,
+/// until the work has stopped.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Permit {
     cancel: CancellationToken,
-    seat: Option<Arc<Seat>>,
+    slot: Option<Arc<SlotGuard>>,
 }
 
-impl Place {
-    pub(crate) fn new(seat: Option<Seat>) -> Place {
-        Place { cancel: CancellationToken::new(), seat: seat.map(Arc::new) }
+impl Permit {
+    pub(crate) fn new(slot: Option<SlotGuard>) -> Permit {
+        Permit { cancel: CancellationToken::new(), slot: slot.map(Arc::new) }
     }
 
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
     }
 
-    /// Cancelled when the work should stop, for whatever reason.
+    /// Canceled when the work should stop, for whatever reason.
     pub fn cancelled(&self) -> &CancellationToken {
         &self.cancel
     }
 
-    /// The command has ended: the slot may go to another task while the outputs are brought home.
+    /// Frees the slot for another task, after the command has ended and while its outputs are uploaded.
     pub fn free(&self) {
-        if let Some(seat) = &self.seat {
-            seat.free_slot();
+        if let Some(slot) = &self.slot {
+            slot.free_slot();
         }
     }
 }

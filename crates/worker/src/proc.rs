@@ -1,87 +1,58 @@
-//! What `/proc` says about a process, as far as cleaning up after commands needs it.
+//! Reads `/proc` as far as the cleanup after commands needs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use procfs::FromRead;
+use procfs::process::Stat;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::Pid;
 
-/// Of `/proc/PID/stat`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcStat {
-    name: String,
-    /// It has ended, and nobody has waited for it yet.
-    pub is_dead: bool,
-    pub parent: i32,
-    pub group: i32,
-    /// It is 0 where the session began outside of the container that the process is in.
-    pub session: i32,
-    /// It is 0 where there is none.
-    pub terminal: i32,
-    /// Since the machine started, in a unit that is the same for all processes.
-    pub started_ticks: u64,
-    /// By itself and by all whom it waited for, in hundredths of a second on most machines.
-    pub user_time: Duration,
-    pub system_time: Duration,
+/// `/proc/PID/stat`.
+pub fn stat(id: Pid) -> Option<Stat> {
+    Stat::from_file(proc_dir(id).join("stat")).ok()
 }
 
-impl ProcStat {
-    pub fn of(id: Pid) -> Option<ProcStat> {
-        ProcStat::parse(&fs::read_to_string(directory(id).join("stat")).ok()?)
-    }
+pub fn own_stat() -> Option<Stat> {
+    Stat::from_file("/proc/self/stat").ok()
+}
 
-    pub fn of_this_process() -> Option<ProcStat> {
-        ProcStat::parse(&fs::read_to_string("/proc/self/stat").ok()?)
-    }
+/// Whether a process has ended and nobody has waited for it yet.
+pub fn is_dead(stat: &Stat) -> bool {
+    matches!(stat.state, 'Z' | 'X')
+}
 
-    /// The first 15 characters of the program's file name, unless the process calls itself something else.
-    pub fn is_named(&self, name: &str) -> bool {
-        self.name == name
-    }
-
-    fn parse(stat: &str) -> Option<ProcStat> {
-        // The name in parentheses may contain anything.
-        let (name, fields) = stat.rsplit_once(')')?;
-        let name = name.split_once('(')?.1.to_owned();
-        let fields: Vec<&str> = fields.split_whitespace().collect();
-        let number = |n: usize| fields.get(n)?.parse::<i32>().ok();
-        let ticks = |n: usize| fields.get(n)?.parse::<u64>().ok();
-        let time = |ticks: u64| Duration::from_millis(ticks * 1_000 / clock_ticks_per_second().max(1));
-        Some(ProcStat {
-            name,
-            is_dead: matches!(*fields.first()?, "Z" | "X"),
-            parent: number(1)?,
-            group: number(2)?,
-            session: number(3)?,
-            terminal: number(4)?,
-            started_ticks: ticks(19)?,
-            user_time: time(ticks(11)?.saturating_add(ticks(13)?)),
-            system_time: time(ticks(12)?.saturating_add(ticks(14)?)),
-        })
-    }
+/// The user and system time of a process and of the children that it waited for, in hundredths of a second on most
+/// machines.
+pub fn cpu_times(stat: &Stat) -> (Duration, Duration) {
+    let time = |own: u64, children: i64| {
+        let ticks = own.saturating_add(u64::try_from(children).unwrap_or(0));
+        Duration::from_millis(ticks * 1_000 / clock_ticks_per_second().max(1))
+    };
+    (time(stat.utime, stat.cutime), time(stat.stime, stat.cstime))
 }
 
 /// Whether a process works in a directory, has a file below it open, or runs a program from there.
-pub fn is_busy_in(id: Pid, place: &Path) -> bool {
-    let process = directory(id);
-    let leads_there = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(place));
+pub fn is_busy_in(id: Pid, directory: &Path) -> bool {
+    let process = proc_dir(id);
+    let leads_there = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(directory));
     ["cwd", "exe", "root"].into_iter().any(|link| leads_there(process.join(link)))
         || fs::read_dir(process.join("fd"))
             .is_ok_and(|files| files.flatten().any(|file| leads_there(file.path())))
 }
 
-/// The processes that can be seen from here.
+/// All processes in this PID namespace.
 pub fn all() -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| pid(entry.file_name().to_str()?)).collect()
+    entries.flatten().filter_map(|entry| parse_pid(entry.file_name().to_str()?)).collect()
 }
 
-pub fn pid(text: &str) -> Option<Pid> {
+pub fn parse_pid(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 
-fn directory(id: Pid) -> PathBuf {
+fn proc_dir(id: Pid) -> PathBuf {
     Path::new("/proc").join(id.as_raw_nonzero().to_string())
 }
 
@@ -91,23 +62,24 @@ mod tests {
 
     #[test]
     fn a_name_that_looks_like_fields_confuses_nobody() {
-        let stat = "7 (a) Z 9 9 (b)) S 1 2 3 34816 -1 4194304 1 2 3 4 50 6 150 8 20 0 1 0 4711 99 1";
-        let read = ProcStat::parse(stat).unwrap();
-        assert!(read.is_named("a) Z 9 9 (b)") && !read.is_dead);
-        assert_eq!((read.parent, read.group, read.session), (1, 2, 3));
-        assert_eq!((read.terminal, read.started_ticks), (34816, 4711));
+        let rest = "0 ".repeat(30);
+        let text =
+            format!("7 (a) Z 9 9 (b)) S 1 2 3 34816 -1 4194304 1 2 3 4 50 6 150 8 20 0 1 0 4711 99 1 {rest}");
+        let stat = Stat::from_read(text.as_bytes()).unwrap();
+        assert!(stat.comm == "a) Z 9 9 (b)" && !is_dead(&stat));
+        assert_eq!((stat.ppid, stat.pgrp, stat.session), (1, 2, 3));
+        assert_eq!((stat.tty_nr, stat.starttime), (34816, 4711));
         let ticks = |ticks: u64| Duration::from_millis(ticks * 1_000 / clock_ticks_per_second());
-        assert_eq!((read.user_time, read.system_time), (ticks(200), ticks(14)));
-        assert_eq!(ProcStat::parse("7 (a"), None);
+        assert_eq!(cpu_times(&stat), (ticks(200), ticks(14)));
     }
 
     #[test]
     fn this_process_is_busy_where_it_has_a_file_open() {
         let dir = tempfile::tempdir().unwrap();
-        let place = dir.path().canonicalize().unwrap();
+        let directory = dir.path().canonicalize().unwrap();
         let this = rustix::process::getpid();
-        assert!(!is_busy_in(this, &place) && all().contains(&this));
-        let _file = fs::File::create(place.join("file")).unwrap();
-        assert!(is_busy_in(this, &place));
+        assert!(!is_busy_in(this, &directory) && all().contains(&this));
+        let _file = fs::File::create(directory.join("file")).unwrap();
+        assert!(is_busy_in(this, &directory));
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that a worker can do. What a task is, its payload says, whatever its queue is called.
+//! Runs tasks by the kind that their payload has: actions and commands, whatever the name of their queue.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use serde::de::IgnoredAny;
 
 use crate::command::Commands;
 use crate::inputs::blocking;
-use crate::workshop::Workshop;
-use crate::{Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Place, Task};
+use crate::worker_context::WorkerContext;
+use crate::{Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Permit, Task};
 
 pub struct Work {
-    shop: Arc<Workshop>,
+    context: Arc<WorkerContext>,
     actions: Actions,
     commands: Commands,
 }
 
-/// The fields that tell the kinds apart.
+/// The fields that distinguish the kinds.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kind {
@@ -30,44 +30,44 @@ impl Work {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Work, Error> {
-        let shop = Workshop::open(&config.worker_id, &config.actions, executor, cas).await?;
-        let actions = Actions::open_in(shop.clone(), &config.actions).await?;
+        let context = WorkerContext::open(&config.worker_id, &config.actions, executor, cas).await?;
+        let actions = Actions::open_in(context.clone(), &config.actions).await?;
         let instance = config.workspace.clone().unwrap_or_default();
-        Ok(Work { actions, commands: Commands::new(shop.clone(), instance), shop })
+        Ok(Work { actions, commands: Commands::new(context.clone(), instance), context })
     }
 }
 
 #[tonic::async_trait]
 impl Performer for Work {
-    async fn perform(&self, task: Task, place: Place) -> Outcome {
+    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
         let invalid = |why: &str| {
             Failure::invalid_payload(format!("the payload is neither an action nor a command: {why}")).into()
         };
         match serde_json::from_slice(&task.payload) {
-            Ok(Kind { action_digest: Some(_), command: None }) => self.actions.perform(task, place).await,
+            Ok(Kind { action_digest: Some(_), command: None }) => self.actions.perform(task, permit).await,
             Ok(Kind { action_digest: None, command: Some(_) }) => {
-                let ended = self.commands.run(&task, &place).await;
+                let ended = self.commands.run(&task, &permit).await;
                 ended.map_or_else(Outcome::Failed, Outcome::Json)
             }
             Ok(Kind { action_digest: None, command: None }) => {
                 invalid("it has no `actionDigest` and no `command`")
             }
             Ok(_) => invalid("it has both `actionDigest` and `command`"),
-            Err(_) => invalid("it is no object such as {\"command\": [\"ls\", \"-l\"]}"),
+            Err(_) => invalid("it is not an object such as {\"command\": [\"ls\", \"-l\"]}"),
         }
     }
 
-    /// A full disk is first relieved of what the worker itself keeps there and can fetch again.
+    /// Frees a full disk of cached contents first, which can be fetched again.
     async fn fitness(&self) -> Result<(), String> {
-        let (disk, inputs) = (self.shop.disk.clone(), self.actions.inputs().clone());
-        let look = move || match disk.check() {
+        let (disk, inputs) = (self.context.disk.clone(), self.actions.inputs().clone());
+        let check = move || match disk.check() {
             Ok(()) => Ok(()),
             Err(_) => {
                 inputs.make_room(disk.lacking_bytes());
                 disk.check()
             }
         };
-        blocking(look).await.map_err(|failure| failure.message)
+        blocking(check).await.map_err(|failure| failure.message)
     }
 
     async fn settle(&self) {

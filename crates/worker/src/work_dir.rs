@@ -141,7 +141,7 @@ impl Taken {
     pub fn clear(mut self) -> Result<Arc<WorkDirs>, Error> {
         let own = self.own;
         let io = |error| Error::io(format!("the work directory {}", own.display()), error);
-        leftovers::end_processes(&own, change_session(&mut self.lock).map_err(io)?);
+        leftovers::kill_processes(&own, change_session(&mut self.lock).map_err(io)?);
         remove::remove(&own).map_err(io)?;
         // Other users of the machine have no business in what actions do.
         DirBuilder::new().mode(0o700).create(&own).map_err(io)?;

@@ -321,8 +321,8 @@ class Case(unittest.TestCase):
         try:
             connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
             response = connection.getresponse()
-            told = json.loads(response.read())
-            self.assertLess(response.status, 300, told)
-            return told
+            body = json.loads(response.read())
+            self.assertLess(response.status, 300, body)
+            return body
         finally:
             connection.close()

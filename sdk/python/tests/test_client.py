@@ -17,7 +17,7 @@ from support import LOSE, PASS, PATIENCE_S, Case, Request, first
 class Clients(Case):
     def test_a_task_has_what_its_submit_says(self) -> None:
         deadline = datetime.now(timezone.utc).replace(microsecond=123_000) + timedelta(hours=1)
-        told = self.client.submit(
+        submitted = self.client.submit(
             self.queue,
             {"n": 1},
             priority=-3,
@@ -34,8 +34,8 @@ class Clients(Case):
             task_key="t",
             resources={"cpu": 1},
         )
-        task = self.client.get(told.task_id)
-        self.assertEqual((told.state, told.is_new, task.state), (TaskState.WAITING, True, TaskState.WAITING))
+        task = self.client.get(submitted.task_id)
+        self.assertEqual((submitted.state, submitted.is_new, task.state), (TaskState.WAITING, True, TaskState.WAITING))
         self.assertEqual((task.queue, task.payload, task.priority), (self.queue, {"n": 1}, -3))
         self.assertEqual((task.dedup_key, task.max_attempts, dict(task.properties)), ("k", 9, {"os": "linux"}))
         self.assertEqual((task.raw["timeoutMs"], task.raw["resources"], task.raw["runId"]), (1_000, {"cpu": 1}, "r"))

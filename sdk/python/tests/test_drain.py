@@ -10,13 +10,13 @@ from typing import Any
 from unittest import mock
 
 from lessor._clock import now
-from lessor._drain import Stops
+from lessor._drain import StopRequests
 from support import PATIENCE_S
 
 
 class Signals(unittest.TestCase):
     def test_a_signal_that_did_not_interrupt_the_sleep_ends_it(self) -> None:
-        stops = Stops()
+        stops = StopRequests()
         self.addCleanup(stops.close)
 
         goes_to_sleep = threading.Event()
@@ -32,7 +32,7 @@ class Signals(unittest.TestCase):
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
         before = signal.getsignal(signal.SIGTERM)
-        with stops.heard_in_signals(), mock.patch("select.select", noted_sleep):
+        with stops.stop_on_signals(), mock.patch("select.select", noted_sleep):
             threading.Thread(target=take_signal, daemon=True).start()
             end = now() + PATIENCE_S
             stops.sleep_until(lambda: stops.count >= 1, end)

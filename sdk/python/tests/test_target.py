@@ -340,7 +340,7 @@ class Signatures(unittest.TestCase):
         good = [b"another secret of ours", SECRET.encode()]
         self.assertIsNone(signature.refusal(good, header, b"{}"))
         self.assertIsNone(signature.refusal(good, header, b"{}", now_s + 300))
-        for secrets, told, body, at in (
+        for secrets, header, body, at in (
             ([b"another secret of ours"], header, b"{}", now_s),
             (good, header, b"{ }", now_s),
             (good, header, b"{}", now_s + 301),
@@ -351,4 +351,4 @@ class Signatures(unittest.TestCase):
             (good, f"v1={digest},t={now_s}", b"{}", now_s),
             (good, "", b"{}", now_s),
         ):
-            self.assertIsNotNone(signature.refusal(secrets, told, body, at), (told, body, at))
+            self.assertIsNotNone(signature.refusal(secrets, header, body, at), (header, body, at))

@@ -18,7 +18,7 @@ from lessor import TaskState, Verdict
 from lessor._attempt import Attempt
 from lessor._clock import LeaseClock, now
 from lessor._contract import LeaseContract
-from lessor._heart import Heart
+from lessor._heartbeater import Heartbeater
 from lessor._http import Transport
 from support import PATIENCE_S, Case, passes
 
@@ -100,9 +100,9 @@ class Handlers(Case):
         ids = [self.submit(n) for n in range(len(results))]
         with self.assertLogs("lessor", logging.WARNING), self.working(lambda task: results[task.payload]):
             errors = [self.final(i).error for i in ids]
-        told = [(e.category.value, e.code) for e in errors if e is not None]
+        found = [(e.category.value, e.code) for e in errors if e is not None]
         codes = ["result_too_large"] + ["result_not_json"] * (len(results) - 1)
-        self.assertEqual(told, [("CONFIGURATION", code) for code in codes])
+        self.assertEqual(found, [("CONFIGURATION", code) for code in codes])
         assert errors[0] is not None
         self.assertIn("1048578 bytes", errors[0].message)
 
@@ -185,16 +185,16 @@ class Handlers(Case):
         self.assertEqual(error.category, lessor.Category.USER_CODE)
 
     def test_a_worker_that_cannot_work_on_a_task_gives_it_back(self) -> None:
-        start, has_failed = Heart.start, threading.Event()
+        start, has_failed = Heartbeater.start, threading.Event()
 
-        def fails_once(heart: Heart) -> None:
+        def fails_once(heartbeater: Heartbeater) -> None:
             if not has_failed.is_set():
                 has_failed.set()
                 raise RuntimeError("can't start new thread")
-            start(heart)
+            start(heartbeater)
 
         task_id = self.submit()
-        with mock.patch.object(Heart, "start", fails_once), self.assertLogs("lessor", logging.ERROR):
+        with mock.patch.object(Heartbeater, "start", fails_once), self.assertLogs("lessor", logging.ERROR):
             with self.working(lambda task: None):
                 self.assertEqual(self.final(task_id).state, TaskState.COMPLETED)
                 verdicts = [outcome.verdict for outcome in self.ended.wait(2)]
@@ -254,14 +254,14 @@ class Handlers(Case):
         beats_before: List[int] = []
         transport = Transport(proxy.url, None, None)
         lease = self.request("POST", "/v1/leases", {"workerId": "w", "queues": [self.queue]})["leases"][0]
-        late = LeaseClock(lease, asked_at=now() - 3_600, heard_at=now())
+        late = LeaseClock(lease, asked_at=now() - 3_600, received_at=now())
         attempt = Attempt(LeaseContract(transport, "w", lease), lease, late)
-        outcome = attempt.run(lambda task: beats_before.append(proxy.count("heartbeat")))
+        outcome = attempt._run_to_outcome(lambda task: beats_before.append(proxy.count("heartbeat")))
         self.assertEqual((outcome and outcome.verdict, beats_before), (Verdict.COMMITTED, [1]))
-        late = LeaseClock(lease, asked_at=now() - 3_600, heard_at=now())
+        late = LeaseClock(lease, asked_at=now() - 3_600, received_at=now())
         gone = Attempt(LeaseContract(transport, "w", lease), lease, late)
         with self.assertLogs("lessor", logging.WARNING):
-            outcome = gone.run(lambda task: self.fail("the lease is gone"))
+            outcome = gone._run_to_outcome(lambda task: self.fail("the lease is gone"))
         self.assertEqual(outcome and outcome.verdict, Verdict.LOST)
         transport.close()
         self.assertEqual(self.client.get(task_id).state, TaskState.COMPLETED)
@@ -330,13 +330,13 @@ print("ended")
 
     def start_running(self, grace_ms: int, wait: str) -> "subprocess.Popen[str]":
         process = self.start(self.SCRIPT.format(queue=self.queue, grace_ms=grace_ms, wait=wait))
-        self.assertEqual(self.said(process), f"w works on {self.queue}")
+        self.assertEqual(self.said(process), f"the worker w has started: {self.queue}")
         self.assertEqual(self.said(process), "running")
         return process
 
     def send(self, process: "subprocess.Popen[str]", number: signal.Signals) -> None:
         process.send_signal(number)
-        self.assertEqual(self.said(process), "w stops: handlers running: 1")
+        self.assertEqual(self.said(process), "the worker w is draining: 1 handlers running")
 
     def test_a_signal_lets_running_handlers_end_and_takes_no_more(self) -> None:
         running, waiting = self.submit(), self.submit()

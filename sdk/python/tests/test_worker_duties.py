@@ -226,8 +226,8 @@ class WorkerDuties(Case):
                 self.begin_anew()
                 self.submit()
                 body = b"<html>" if verdict == "UNKNOWN" else problem % (status, verdict.encode())
-                told = (status, {"retry-after": "0"}, body)
-                proxy = self.proxy(lambda request, number: told if request.call == "complete" else PASS)
+                answer = (status, {"retry-after": "0"}, body)
+                proxy = self.proxy(lambda request, number: answer if request.call == "complete" else PASS)
                 with self.assertLogs("lessor", logging.WARNING):
                     with self.working(lambda task: None, url=proxy.url):
                         self.assertEqual(self.ended.wait()[0].verdict.value, verdict)
@@ -257,7 +257,7 @@ class WorkerDuties(Case):
             for (error, category, message, attempts), task_id in zip(table, ids):
                 task = self.final(task_id)
                 assert task.error is not None
-                told = (task.state.value, task.error.category.value, task.error.message, task.attempt)
-                self.assertEqual(told, ("FAILED", category, message, attempts), repr(error))
+                found = (task.state.value, task.error.category.value, task.error.message, task.attempt)
+                self.assertEqual(found, ("FAILED", category, message, attempts), repr(error))
         failed = self.client.get(ids[8]).error
         self.assertEqual(failed and failed.code, "no_key")

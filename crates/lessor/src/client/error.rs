@@ -27,6 +27,16 @@ pub enum Error {
     Usage(String),
 }
 
+impl From<lessor_sdk::Error> for Error {
+    fn from(error: lessor_sdk::Error) -> Error {
+        match error {
+            lessor_sdk::Error::Refused(problem) => Error::Refused(problem),
+            lessor_sdk::Error::Foreign { url, status, why } => Error::Foreign { url, status, why },
+            other => Error::Usage(other.to_string()),
+        }
+    }
+}
+
 impl Error {
     pub fn is_usage(&self) -> bool {
         matches!(self, Error::Usage(_))

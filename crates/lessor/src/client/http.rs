@@ -1,179 +1,138 @@
-//! Requests to the server and their answers.
+//! HTTP requests to the server.
 //!
-//! Every request that these commands make may be repeated without harm: reads, a cancel, a redrive and a queue's
-//! configuration by contract, a submit by its dedup key. So a lost answer is asked for again, for a bounded time.
+//! Every request of these commands may be repeated without harm: reads, a cancel, a redrive and a queue's configuration
+//! by contract, a submit by its dedup key. So a request without an answer is retried for a bounded time.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use reqwest::header::{HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
-use serde::{Deserialize, Serialize};
-use wire::{Problem, TENANT_HEADER, WORKSPACE_HEADER};
+use backon::{ExponentialBuilder, Retryable};
+use lessor_sdk::protocol::{self, ANSWER_TIMEOUT, Address, Fault, Request, Transport};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::connection::Connection;
 use super::error::Error;
 use super::show::note;
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a server may take over a request, beside the wait that the request asks for.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a request is repeated for: enough for a server to be restarted.
+/// How long a request is retried: enough for a server to restart.
 const RETRY_FOR: Duration = Duration::from_secs(15);
-const FIRST_RETRY_AFTER: Duration = Duration::from_millis(100);
-const MAX_RETRY_AFTER: Duration = Duration::from_secs(2);
+const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(100))
+    .with_max_delay(Duration::from_secs(2))
+    .without_max_times();
 
 pub struct Client {
-    http: reqwest::Client,
-    base: Url,
-    /// Whether the server was heard before. Until then a refused connection means that there is none, and waiting
-    /// for it would only keep the user waiting; afterwards it means a restart.
-    has_answered: Cell<bool>,
+    transport: Transport,
+    /// Whether the server has accepted a connection. Until then a refused connection means that there is no server, and
+    /// retries would only keep the user waiting; afterwards it means a restart.
+    was_reached: Cell<bool>,
 }
 
-/// What the server said to a request that it did.
-pub struct Answer {
-    pub status: StatusCode,
-    /// The JSON as it came.
-    pub body: String,
-    url: String,
-}
+/// The server's answer to a request that succeeded.
+pub struct Answer(protocol::Answer);
 
 impl Client {
     pub fn new(connection: &Connection) -> anyhow::Result<Client> {
-        let mut headers = HeaderMap::new();
-        headers.insert(TENANT_HEADER, connection.tenant.clone());
-        headers.insert(WORKSPACE_HEADER, connection.workspace.clone());
-        // A proxy for the web is seldom a way to a coordinator, and never to one on this machine.
-        let http = reqwest::Client::builder()
-            .default_headers(headers)
-            .connect_timeout(CONNECT_TIMEOUT)
-            .no_proxy()
-            .user_agent(concat!("lessor/", env!("CARGO_PKG_VERSION")))
-            .build()?;
-        Ok(Client { http, base: connection.url.clone(), has_answered: Cell::new(false) })
+        let transport = Transport::new(&Address {
+            url: Some(connection.url.to_string()),
+            tenant: Some(connection.tenant.clone()),
+            workspace: Some(connection.workspace.clone()),
+            user_agent: Some(concat!("lessor/", env!("CARGO_PKG_VERSION"))),
+        })?;
+        Ok(Client { transport, was_reached: Cell::new(false) })
     }
 
     pub async fn get(&self, path: &[&str], query: &impl Serialize) -> Result<Answer, Error> {
-        self.send(self.request(Method::GET, path).query(query)).await
+        self.get_waiting(path, query, Duration::ZERO).await
     }
 
-    /// A read that the server may hold back for so long.
+    /// A read whose answer the server may hold back for `wait`.
     pub async fn get_waiting(
         &self,
         path: &[&str],
         query: &impl Serialize,
         wait: Duration,
     ) -> Result<Answer, Error> {
-        self.send(self.request(Method::GET, path).query(query).timeout(wait + ANSWER_TIMEOUT)).await
+        self.send(self.transport.get(path, query)?, wait + ANSWER_TIMEOUT).await
     }
 
     pub async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Answer, Error> {
-        self.send(self.request(Method::POST, path).json(body)).await
+        self.send(self.transport.post(path, body)?, ANSWER_TIMEOUT).await
     }
 
     pub async fn put(&self, path: &[&str], body: &impl Serialize) -> Result<Answer, Error> {
-        self.send(self.request(Method::PUT, path).json(body)).await
+        self.send(self.transport.put(path, body)?, ANSWER_TIMEOUT).await
     }
 
-    fn request(&self, method: Method, path: &[&str]) -> RequestBuilder {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().push("v1").extend(path);
-        }
-        self.http.request(method, url).timeout(ANSWER_TIMEOUT)
-    }
-
-    /// Sends until there is an answer that settles the matter, or the time for it is over.
-    async fn send(&self, request: RequestBuilder) -> Result<Answer, Error> {
-        let mut pause = FIRST_RETRY_AFTER;
+    /// Sends a request until an answer settles it, or the time for retries is over.
+    async fn send(&self, request: Request, timeout: Duration) -> Result<Answer, Error> {
         let mut first_failure = None;
-        loop {
-            // Bodies are in memory, so a request can always be repeated.
-            let Some(again) = request.try_clone() else {
-                return self.once(request).await.map_err(|failed| failed.error);
-            };
-            let failed = match self.once(again).await {
-                Ok(answer) => return Ok(answer),
-                Err(failed) => failed,
-            };
-            let next = failed.retry_after.unwrap_or(pause);
-            let is_first = first_failure.is_none();
-            let since = first_failure.get_or_insert_with(Instant::now);
-            if failed.is_settled || since.elapsed().saturating_add(next) > RETRY_FOR {
-                return Err(failed.error);
-            }
-            if is_first {
-                note("lessor: no answer yet, asking again");
-            }
-            tokio::time::sleep(next).await;
-            pause = (pause * 2).min(MAX_RETRY_AFTER);
-        }
+        let mut is_noted = false;
+        let try_once = || self.try_once(&request, timeout);
+        let answered = try_once
+            .retry(DELAYS)
+            .when(|failed| !failed.is_settled)
+            .adjust(|failed: &Failed, delay| {
+                let since = first_failure.get_or_insert_with(Instant::now);
+                let delay = failed.retry_after.or(delay)?;
+                (since.elapsed().saturating_add(delay) <= RETRY_FOR).then_some(delay)
+            })
+            .notify(|_, _| {
+                if !std::mem::replace(&mut is_noted, true) {
+                    note("lessor: no answer yet, asking again");
+                }
+            });
+        answered.await.map_err(|failed| failed.error)
     }
 
-    async fn once(&self, request: RequestBuilder) -> Result<Answer, Failed> {
-        let response = request.send().await.map_err(|error| self.unanswered(&error))?;
-        self.has_answered.set(true);
-        let (status, headers) = (response.status(), response.headers().clone());
-        let (url, body) = read_body(response).await.map_err(|error| self.unanswered(&error))?;
-        if status.is_success() {
-            return Ok(Answer { status, body, url });
+    async fn try_once(&self, request: &Request, timeout: Duration) -> Result<Answer, Failed> {
+        let tried = self.transport.try_once(request, timeout).await;
+        if tried.as_ref().map_or_else(|fault| !fault.is_connect, |_| true) {
+            self.was_reached.set(true);
         }
-        Err(refused(status, &headers, url, &body))
-    }
-
-    fn unanswered(&self, error: &reqwest::Error) -> Failed {
-        let (url, why) = (self.base.as_str().trim_end_matches('/').to_owned(), root_cause(error));
-        let no_server = error.is_connect() && !self.has_answered.get();
-        let error = match no_server {
-            true => Error::NoServer { url, why },
-            false => Error::Silent { url, seconds: RETRY_FOR.as_secs(), why },
-        };
-        Failed { error, is_settled: no_server, retry_after: None }
+        match tried {
+            Ok(answer) if answer.is_success() => Ok(Answer(answer)),
+            Ok(answer) => Err(Failed { error: answer.refusal().into(), is_settled: true, retry_after: None }),
+            Err(Fault { answer: Some(answer), retry_after, .. }) => {
+                // Retried if the server is full or not serving, or a gateway does not reach it.
+                let is_settled = !matches!(answer.status, 429 | 502..=504);
+                Err(Failed { error: answer.refusal().into(), is_settled, retry_after })
+            }
+            Err(Fault { why, is_connect, .. }) => {
+                let url = self.transport.url().to_owned();
+                let no_server = is_connect && !self.was_reached.get();
+                let error = if no_server {
+                    Error::NoServer { url, why }
+                } else {
+                    Error::Silent { url, seconds: RETRY_FOR.as_secs(), why }
+                };
+                Err(Failed { error, is_settled: no_server, retry_after: None })
+            }
+        }
     }
 }
 
 impl Answer {
-    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, Error> {
-        serde_json::from_str(&self.body).map_err(|error| Error::Foreign {
-            url: self.url.clone(),
-            status: self.status.as_u16(),
-            why: error.to_string(),
-        })
+    pub fn status(&self) -> u16 {
+        self.0.status
+    }
+
+    /// The JSON as the server sent it.
+    pub fn text(&self) -> Cow<'_, str> {
+        self.0.text()
+    }
+
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        Ok(self.0.parse()?)
     }
 }
 
-/// One try that brought no answer, or an answer that says no.
+/// A try without an answer, or with one that refuses the request.
 struct Failed {
     error: Error,
-    /// Whether asking again would change nothing.
+    /// Whether a retry would change nothing.
     is_settled: bool,
     retry_after: Option<Duration>,
-}
-
-fn refused(status: StatusCode, headers: &HeaderMap, url: String, body: &str) -> Failed {
-    let error = match serde_json::from_str::<Problem>(body) {
-        Ok(problem) => Error::Refused(Box::new(problem)),
-        Err(error) => Error::Foreign { url, status: status.as_u16(), why: error.to_string() },
-    };
-    // Full, not serving, or a gateway in between that does not reach it.
-    let is_settled = !matches!(status.as_u16(), 429 | 502..=504);
-    Failed { error, is_settled, retry_after: headers.get(RETRY_AFTER).and_then(parse_retry_after) }
-}
-
-async fn read_body(response: Response) -> reqwest::Result<(String, String)> {
-    Ok((response.url().to_string(), response.text().await?))
-}
-
-fn parse_retry_after(value: &HeaderValue) -> Option<Duration> {
-    value.to_str().ok()?.parse().ok().map(Duration::from_secs)
-}
-
-/// The innermost error, which is the one that people can do something about.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
 }

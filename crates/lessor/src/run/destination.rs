@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, symlinkat, unlinkat};
 use rustix::io::{Errno, Result};
-use worker::beneath::Directory;
+use worker::dirfd::Directory;
 use worker::names::RelativePath;
 
 /// Tries for a temporary name that nobody has.

@@ -82,7 +82,7 @@ pub struct Options {
 impl Options {
     /// The default workspace has no name as an instance, so that servers which know none are served too.
     pub fn instance_name(&self) -> String {
-        let workspace = self.connection.workspace.to_str().unwrap_or_default();
+        let workspace = self.connection.workspace.as_str();
         let named = (workspace != wire::DEFAULT_SCOPE_NAME).then_some(workspace);
         self.instance.as_deref().or(named).unwrap_or_default().to_owned()
     }

@@ -40,7 +40,7 @@ impl Remote {
     /// was never started would wait for nothing.
     pub async fn connect(options: &Options) -> Result<Remote, Error> {
         let url = options.connection.url.as_str().trim_end_matches('/').to_owned();
-        let tenant = options.connection.tenant.to_str().unwrap_or_default().to_owned();
+        let tenant = options.connection.tenant.clone();
         let cas_options = GrpcCasOptions { tenant: Some(tenant), ..GrpcCasOptions::default() };
         let cas =
             GrpcCas::new(&url, &cas_options).map_err(|error| client::Error::Usage(error.to_string()))?;

@@ -35,9 +35,10 @@ pub async fn run(options: Options) -> Result<ExitCode> {
     let checks = worker::check::check(&settings.config, &settings.executor, &*cas).await;
     let is_well = checks.iter().all(|check| check.result.is_ok());
     let mut output = Output::new();
-    match options.json {
-        true => output.line(told(&checks, is_well))?,
-        false => output.print(table(&checks))?,
+    if options.json {
+        output.line(told(&checks, is_well))?
+    } else {
+        output.print(table(&checks))?
     }
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }

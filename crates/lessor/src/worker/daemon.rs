@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use lessor_sdk::protocol::stop_on_signals;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use worker::executors::{self, Backend, Check, ExecutorOptions};
 use worker::{Agent, Cas, Executor, Stopper, Work};
@@ -43,11 +43,11 @@ pub fn run(options: Options) -> Result<()> {
 
 async fn serve(settings: Settings, metrics_at: Option<SocketAddr>) -> Result<()> {
     let stop = Stopper::new();
-    let told = tokio::spawn(stop_on_signals(stop.clone())?);
+    let signals = tokio::spawn(stop_on_signals(stop.clone())?);
     tokio::select! {
         () = look(&settings) => {}
         // Whoever stops it now need not wait for what it looks at.
-        () = stop.stopped() => {}
+        () = stop.stop_requested() => {}
     }
     let mut executor: Arc<dyn Executor> = executors::open(&settings.executor).await?;
     let mut cas: Arc<dyn Cas> = settings.cas(None)?;
@@ -66,7 +66,7 @@ async fn serve(settings: Settings, metrics_at: Option<SocketAddr>) -> Result<()>
     let slots = config.max_concurrent_tasks;
     tracing::info!(id = config.worker_id, slots, %backend, server = config.server_url, "working");
     let ended = Agent::serve(config, work, stop).await;
-    told.abort();
+    signals.abort();
     ended?;
     tracing::info!("stopped; what was not done was given back");
     Ok(())
@@ -93,18 +93,4 @@ async fn look(settings: &Settings) {
             );
         }
     }
-}
-
-fn stop_on_signals(stop: Stopper) -> Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    Ok(async move {
-        loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            stop.stop();
-        }
-    })
 }

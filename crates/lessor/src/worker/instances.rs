@@ -57,7 +57,7 @@ impl Instances {
                     let (agent, stop) = (serve(config.clone()), stop.clone());
                     default = tokio::spawn(async move {
                         tokio::select! {
-                            () = stop.stopped() => Ok(()),
+                            () = stop.stop_requested() => Ok(()),
                             () = sleep(NAME_PAUSE) => agent.await,
                         }
                     });

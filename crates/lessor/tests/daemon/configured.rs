@@ -116,7 +116,7 @@ fn s3_59_a_worker_logs_what_it_does_and_what_fails_at_their_levels() {
     until_state(&server, &done, "COMPLETED");
     let failing = submit(&server, json!({"queue": "jobs", "payload": {"command": []}}));
     until_state(&server, &failing, "FAILED");
-    assert_eq!(worker.log_level(&done, "begun"), "INFO");
+    assert_eq!(worker.log_level(&done, "the attempt has begun"), "INFO");
     assert_eq!(worker.log_level(&done, "committed"), "INFO");
     assert_eq!(worker.log_level(&failing, "an attempt failed"), "ERROR");
     assert_eq!(worker.terminate(), Some(0));

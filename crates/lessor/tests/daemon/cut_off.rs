@@ -16,7 +16,7 @@ fn w18_s3_53_a_worker_cut_off_for_longer_than_its_lease_stops_and_serves_on_when
     line.cut();
     // By its own clock: nobody can tell it.
     until(|| (!is_alive(process)).then_some(()));
-    worker.until_said("it ran out without an answered heartbeat", 1);
+    worker.until_said("the lease ran out without an answered heartbeat", 1);
     until_state(&server, &id, "WAITING");
     std::fs::remove_file(&pid_file).unwrap();
     line.mend();

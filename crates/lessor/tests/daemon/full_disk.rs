@@ -37,7 +37,7 @@ fn w16_a_worker_with_a_full_disk_takes_nothing_until_there_is_room_again() {
 
     disk.fill().unwrap();
     until(|| (registration(&server, "w")["state"] == "DRAINING").then_some(()));
-    assert!(worker.log().contains("no more tasks are taken until that is over"), "{}", worker.log());
+    assert!(worker.log().contains("the worker is unfit and takes no more tasks"), "{}", worker.log());
     let waiting = submit(&server, command(&["true"]));
     let now = task(&server, &waiting);
     assert_eq!((&now["state"], &now["attempt"]), (&json!("WAITING"), &json!(0)), "{now}");

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use sdk::{Backoff, Client, Error, Submit, Task, TaskState};
+use lessor_sdk::{Backoff, Client, Error, Submit, Task, TaskState};
 use serde_json::{Value, json};
 use tokio::net::TcpSocket;
 

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use lessor_sdk::{Task, TaskState, Worker};
 use rustix::process::{Pid, Signal, kill_process};
-use sdk::{Task, TaskState, Worker};
 use serde_json::json;
 
 use crate::fixture::{Fixture, QUEUE, Working};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use sdk::{Category, Failure, Submit, Task, TaskState};
+use lessor_sdk::{Category, Failure, Submit, Task, TaskState};
 use serde_json::{Value, json};
 
 use crate::fixture::{End, Ended, Fixture, QUEUE, Working};
@@ -315,7 +315,7 @@ async fn s0_23_repeats_end_with_the_lease() {
     let proxy = fixture.proxy(rule).await;
     let ended = fixture.ended.clone();
     let worker = fixture.worker().url(&proxy.url).on_outcome(move |task, outcome| {
-        if matches!(outcome, sdk::Outcome::Unknown(_)) {
+        if matches!(outcome, lessor_sdk::Outcome::Unknown(_)) {
             assert!(!task.is_lease_lost(), "it gave up while the lease still lived");
             is_given_up.store(true, Ordering::SeqCst);
         }

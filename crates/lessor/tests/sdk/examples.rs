@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use lessor_sdk::{Submit, TaskState};
 use rustix::process::{Pid, Signal, kill_process};
-use sdk::{Submit, TaskState};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
@@ -17,7 +17,7 @@ fn example(name: &str) -> PathBuf {
     if !path.exists() {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let status = Command::new(cargo)
-            .args(["build", "--quiet", "--profile", "test", "--package", "sdk", "--examples"])
+            .args(["build", "--quiet", "--profile", "test", "--package", "lessor-sdk", "--examples"])
             .status();
         assert!(status.unwrap().success());
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use sdk::{Client, Error, Outcome, Submit, Task, TaskInfo, Worker};
+use lessor_sdk::{Client, Error, Outcome, Submit, Task, TaskInfo, Worker};
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -120,7 +120,7 @@ async fn ask(request: reqwest::RequestBuilder) -> Value {
 
 /// A worker that runs until it is told to end.
 pub struct Working {
-    stopper: sdk::Stopper,
+    stopper: lessor_sdk::Stopper,
     running: JoinHandle<Result<(), Error>>,
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use sdk::{Category, Client, Error, Failure, Json, Submit, Task, TaskState, Worker};
+use lessor_sdk::{Category, Client, Error, Failure, Json, Submit, Task, TaskState, Worker};
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sdk::{Client, Submit, Task, TaskState};
+use lessor_sdk::{Client, Submit, Task, TaskState};
 use serde_json::json;
 use tokio::sync::{Notify, Semaphore, watch};
 

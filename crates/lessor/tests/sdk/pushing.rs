@@ -6,7 +6,7 @@ use std::time::Duration;
 use authority::Scope;
 use authority::command::LeaseTasks;
 use coordinator::Running;
-use sdk::{Accept, Client, Submit, Target, TargetOptions, Task, TaskEnvelope, TaskInfo};
+use lessor_sdk::{Accept, Client, Submit, Target, TargetOptions, Task, TaskEnvelope, TaskInfo};
 use serde_json::Value;
 use server::{App, Limits};
 use tempfile::TempDir;
@@ -96,7 +96,7 @@ impl Pushing {
     /// A target that tells how its attempts end.
     pub fn target<F>(&self, handler: impl Fn(Task) -> F + Send + Sync + 'static) -> TargetOptions
     where
-        F: Future<Output = Result<Value, sdk::Failure>> + Send + 'static,
+        F: Future<Output = Result<Value, lessor_sdk::Failure>> + Send + 'static,
     {
         let ended = self.ended.clone();
         let options = Target::with(handler).worker_id("target-1").without_signals();

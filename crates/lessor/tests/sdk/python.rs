@@ -84,7 +84,7 @@ fn python_counts_leases_by_its_own_clock() {
 
 #[test]
 fn python_pauses_within_bounds() {
-    unittest("test_retry", 3);
+    unittest("test_backoff", 3);
 }
 
 /// Builds the wheel as pip does, installs it where nothing else is, and checks every type against what was installed.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
-use sdk::{Accept, Failure, Metrics, Target, Task, TaskState, Worker};
+use lessor_sdk::{Accept, Failure, Metrics, Target, Task, TaskState, Worker};
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio::sync::{Notify, Semaphore};

@@ -19,8 +19,8 @@ use crate::executors::Run;
 use crate::inputs::message_cache::MessageCache;
 use crate::inputs::{Fetched, Inputs};
 use crate::outputs::{self, Collected, Destination, Expected};
-use crate::workshop::{Workshop, blocking_setup};
-use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Place, Task, digest};
+use crate::worker_context::{WorkerContext, blocking_setup};
+use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit, Task, digest};
 pub use once::{Once, OnceError, execute_once};
 use payload::Payload;
 pub(crate) use site::Site;
@@ -35,7 +35,7 @@ const REQUEST_METADATA: &str = "build.bazel.remote.execution.v2.RequestMetadata"
 
 /// Runs actions; all that the work on them shares.
 pub struct Actions {
-    shop: Arc<Workshop>,
+    context: Arc<WorkerContext>,
     allow_absolute_symlinks: bool,
     inputs: Arc<Inputs>,
     commands: MessageCache<Command>,
@@ -57,17 +57,20 @@ impl Actions {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
-        let shop = Workshop::open(worker_id, options, executor, cas).await?;
-        Actions::open_in(shop, options).await
+        let context = WorkerContext::open(worker_id, options, executor, cas).await?;
+        Actions::open_in(context, options).await
     }
 
-    pub(crate) async fn open_in(shop: Arc<Workshop>, options: &ActionOptions) -> Result<Actions, Error> {
+    pub(crate) async fn open_in(
+        context: Arc<WorkerContext>,
+        options: &ActionOptions,
+    ) -> Result<Actions, Error> {
         let own = options.clone();
         let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
-        let inputs = Inputs::new(Arc::new(cache), shop.cas.clone(), options.allow_absolute_symlinks);
+        let inputs = Inputs::new(Arc::new(cache), context.cas.clone(), options.allow_absolute_symlinks);
         let allow_absolute_symlinks = options.allow_absolute_symlinks;
         let commands = MessageCache::new(MAX_COMMAND_BYTES);
-        Ok(Actions { shop, allow_absolute_symlinks, inputs: Arc::new(inputs), commands })
+        Ok(Actions { context, allow_absolute_symlinks, inputs: Arc::new(inputs), commands })
     }
 
     /// What was fetched for earlier actions, and what is left of them.
@@ -87,14 +90,14 @@ impl Actions {
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let site = unless(cancel, self.site(instance, &ready)).await?;
         times.inputs_fetched();
-        let ran = self.shop.execute(self.prepared(&ready, &site, cancel)?).await?;
+        let ran = self.context.execute(self.prepared(&ready, &site, cancel)?).await?;
         times.ran(&ran);
         freed();
-        let exit_code = self.shop.exit_code(&ran, timeout(&ready.action)?).await?;
+        let exit_code = self.context.exit_code(&ran, timeout(&ready.action)?).await?;
         let bring_home = self.bring_home(instance, action.function, &ready, site);
         let mut result = unless(cancel, bring_home).await?;
         result.exit_code = exit_code;
-        result.execution_metadata = Some(times.finish(&self.shop.worker_id));
+        result.execution_metadata = Some(times.finish(&self.context.worker_id));
         Ok(result)
     }
 
@@ -153,9 +156,11 @@ impl Actions {
     /// even if nobody waits for that.
     async fn site(&self, instance: &str, ready: &Ready) -> Result<Site, Failure> {
         for _ in 0..MAX_ROUNDS {
-            let (shop, inputs, expected) = (self.shop.clone(), ready.inputs.clone(), ready.expected.clone());
-            let make = move || shop.check_room().and_then(|()| Site::make(&shop.dirs, &inputs, &expected));
-            match self.shop.dirs.work(make).await? {
+            let (context, inputs, expected) =
+                (self.context.clone(), ready.inputs.clone(), ready.expected.clone());
+            let make =
+                move || context.check_disk().and_then(|()| Site::make(&context.dirs, &inputs, &expected));
+            match self.context.dirs.work(make).await? {
                 Ok(site) => return Ok(site),
                 Err(gone) => self.inputs.fetch_again(instance, &gone).await?,
             }
@@ -181,7 +186,7 @@ impl Actions {
             timeout: timeout(&ready.action)?,
             stdout: clone(&site.stdout)?,
             stderr: clone(&site.stderr)?,
-            max_output_bytes: self.shop.max_output_bytes,
+            max_output_bytes: self.context.max_output_bytes,
             platform: platform.map(pairs).unwrap_or_default(),
             cancel: cancel.clone(),
         })
@@ -196,11 +201,11 @@ impl Actions {
     ) -> Result<ActionResult, Failure> {
         let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
         let collect = move || site.collect(&inputs, &expected, function).map(|collected| (collected, site));
-        let (Collected { result, found }, site) = self.shop.dirs.work(collect).await?;
-        outputs::upload(Destination { cas: &*self.shop.cas, instance }, found, &site.root).await?;
+        let (Collected { result, found }, site) = self.context.dirs.work(collect).await?;
+        outputs::upload(Destination { cas: &*self.context.cas, instance }, found, &site.root).await?;
         if !ready.inputs.is_empty() {
-            let (shop, inputs) = (self.shop.clone(), ready.inputs.clone());
-            self.shop.dirs.work(move || site.close(&shop.dirs, &inputs)).await?;
+            let (context, inputs) = (self.context.clone(), ready.inputs.clone());
+            self.context.dirs.work(move || site.close(&context.dirs, &inputs)).await?;
         }
         Ok(result)
     }
@@ -208,12 +213,12 @@ impl Actions {
 
 #[tonic::async_trait]
 impl Performer for Actions {
-    async fn perform(&self, task: Task, place: Place) -> Outcome {
+    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
         let payload = match Payload::read(&task.payload) {
             Ok(payload) => payload,
             Err(failure) => return failure.into(),
         };
-        match self.run(&payload.instance_name, payload.action, place.cancelled(), || place.free()).await {
+        match self.run(&payload.instance_name, payload.action, permit.cancelled(), || permit.free()).await {
             Ok(mut result) => {
                 if let Some(metadata) = &mut result.execution_metadata {
                     metadata.queued_timestamp = task.created_at.and_then(timestamp);
@@ -230,10 +235,10 @@ impl Performer for Actions {
 
     async fn settle(&self) {
         // What was cancelled may still leave a directory to others.
-        self.shop.dirs.pause().await;
+        self.context.dirs.pause().await;
         let inputs = self.inputs.clone();
         let _ = tokio::task::spawn_blocking(move || inputs.clear()).await;
-        self.shop.dirs.settle().await;
+        self.context.dirs.settle().await;
     }
 }
 

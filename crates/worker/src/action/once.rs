@@ -45,7 +45,7 @@ pub async fn execute_once(
         ActionOptions { allow_absolute_symlinks: true, ..ActionOptions::below(directory.join(OWN)) };
     let actions = Actions::open("execute", &options, executor, cas).await?;
     let done = actions.once(directory, instance, action, cancel).await;
-    actions.shop.dirs.settle().await;
+    actions.context.dirs.settle().await;
     Ok(done?)
 }
 
@@ -68,7 +68,7 @@ impl Actions {
     ) -> Result<Once, Failure> {
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let (inputs, expected, below) = (ready.inputs.clone(), ready.expected.clone(), directory.to_owned());
-        let dirs = self.shop.dirs.clone();
+        let dirs = self.context.dirs.clone();
         let site = blocking(move || {
             let site = Site::kept(&below.join(ROOT), &below.join("stdout"), &below.join("stderr"))?;
             match inputs.lay_out(&site.root, &mut Trash::new(&dirs))? {
@@ -78,8 +78,8 @@ impl Actions {
         });
         let site = site.await?;
         let limit = timeout(&ready.action)?;
-        let ran = self.shop.execute(self.prepared(&ready, &site, cancel)?).await?;
-        let ended = match self.shop.exit_code(&ran, limit).await {
+        let ran = self.context.execute(self.prepared(&ready, &site, cancel)?).await?;
+        let ended = match self.context.exit_code(&ran, limit).await {
             Ok(exit_code) => {
                 let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
                 let collect = move || {

@@ -1,41 +1,41 @@
-//! How much more an agent can take on.
+//! Decides how many more tasks an agent can take.
 //!
-//! A task's size is known only when it is there. One that does not fit beside what runs is given back at no cost, so
-//! that another worker may have it, and nothing more is asked for until there is room for it: otherwise small tasks would
-//! keep a large one out for ever. One that would never fit is a failed attempt, because to give it back would bring it
-//! here again at once.
+//! The size of a task is known only when it arrives. A task that does not fit beside the running ones is released at no
+//! cost, so that another worker may take it, and the agent asks for no more tasks until it would fit: otherwise small
+//! tasks would starve a large one. A task that can never fit is a failed attempt, because a released one would come back
+//! at once.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use wire::grpc::ErrorCategory;
 
-use super::pool::{Seat, Share};
+use super::pool::{PoolHandle, SlotGuard};
 use super::resources::Resources;
 use crate::Failure;
 
 pub struct Capacity {
-    share: Share,
-    /// Why nothing can be begun.
+    pool: PoolHandle,
+    /// Why the worker takes no tasks.
     unfit: Option<String>,
 }
 
 pub enum Fit {
-    Now(Seat),
+    Now(SlotGuard),
     Later,
     Never(Failure),
 }
 
 impl Capacity {
-    pub fn new(share: Share) -> Capacity {
-        Capacity { share, unfit: None }
+    pub fn new(pool: PoolHandle) -> Capacity {
+        Capacity { pool, unfit: None }
     }
 
-    /// The worker has looked at itself.
+    /// Sets the result of the last health check.
     pub fn set_fitness(&mut self, fitness: Result<(), String>) {
         match (&self.unfit, &fitness) {
-            (None, Err(why)) => tracing::warn!(why, "no more tasks are taken until that is over"),
-            (Some(_), Ok(())) => tracing::info!("tasks are taken again"),
+            (None, Err(why)) => tracing::warn!(why, "the worker is unfit and takes no more tasks"),
+            (Some(_), Ok(())) => tracing::info!("the worker is fit and takes tasks again"),
             _ => {}
         }
         self.unfit = fitness.err();
@@ -46,29 +46,29 @@ impl Capacity {
     }
 
     /// How many more tasks to ask for.
-    pub fn room(&self, now: Duration) -> usize {
-        if self.is_fit() { self.share.room(now) } else { 0 }
+    pub fn free_slots(&self, now: Duration) -> usize {
+        if self.is_fit() { self.pool.free_slots(now) } else { 0 }
     }
 
-    /// When there may be room by the passing of time alone.
+    /// When a reservation ends.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
-        self.share.next_due(now)
+        self.pool.next_due(now)
     }
 
     pub fn watch(&self) -> watch::Receiver<()> {
-        self.share.watch()
+        self.pool.watch()
     }
 
-    /// Whether a task that has come can be begun beside what runs.
-    pub fn judge(&self, asks: &Resources, now: Duration) -> Fit {
-        if let Some(lacking) = self.share.lacking(asks) {
-            let message = format!("the task asks for more than this worker has: {lacking}");
+    /// Whether a task fits beside the running ones.
+    pub fn fit(&self, asks: &Resources, now: Duration) -> Fit {
+        if let Some(lacking) = self.pool.lacking(asks) {
+            let message = format!("the task requests more than this worker has: {lacking}");
             let failure = Failure::new(Failure::NOT_ENOUGH_RESOURCES, ErrorCategory::Infrastructure, message);
             return Fit::Never(failure.retryable());
         }
         if !self.is_fit() {
             return Fit::Later;
         }
-        self.share.take(asks, now).map_or(Fit::Later, Fit::Now)
+        self.pool.take(asks, now).map_or(Fit::Later, Fit::Now)
     }
 }

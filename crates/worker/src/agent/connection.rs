@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lessor_sdk::protocol::random_id;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,16 +20,16 @@ use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 use crate::{Config, Error};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait for an answer that needs no waiting for tasks.
+/// How long the coordinator may take to answer a call that does not wait for tasks.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// As large as the server's messages get.
+/// The server's largest message.
 const MAX_MESSAGE_BYTES: usize = 8 * 1024 * 1024;
-/// One message on its way: what is said meanwhile goes together into the next.
+/// One message in flight; everything that is due meanwhile goes into the next one.
 const OUTBOX_MESSAGES: usize = 1;
 
-/// Makes connections; they share what the configuration says.
+/// Connects with the same configuration any number of times.
 #[derive(Clone)]
 pub struct Connector {
     endpoint: Endpoint,
@@ -40,17 +41,16 @@ pub struct Connection {
     pub to: mpsc::Sender<WorkRequest>,
     pub from: Streaming<WorkResponse>,
     pub welcome: RegisterWorkerResponse,
-    /// What the coordinator says this session holds, if it was asked.
+    /// The leases that the coordinator says this session holds, if it was asked.
     pub held: Vec<LeaseStatus>,
 }
 
-/// Why there is no connection.
 #[derive(Debug)]
-pub enum NoConnection {
-    /// It may work later.
-    Fault(String),
-    /// It will not.
-    Final(Error),
+pub enum ConnectError {
+    /// A later try may succeed.
+    Transient(String),
+    /// No later try will succeed.
+    Fatal(Error),
 }
 
 impl Connector {
@@ -84,70 +84,71 @@ impl Connector {
                 }),
             }),
             platform_properties: config.platform.clone().into_iter().collect(),
-            session_id: session_id()?,
+            // New with each start, so that the leases of a process that died are taken back at once.
+            session_id: random_id().map_err(|error| Error::Setup(error.to_string()))?,
         };
         let hello = WorkHello { worker: Some(worker), queues: config.queues.clone() };
         Ok(Connector { endpoint, hello, scope })
     }
 
-    /// Opens a stream and is welcomed. After a lost connection the coordinator is asked first what this session
-    /// holds, because tasks may have been on their way.
-    pub async fn connect(self, is_again: bool) -> Result<Connection, NoConnection> {
+    /// Opens a stream and waits for the welcome. On a reconnect it first asks the coordinator which leases this session
+    /// holds, because tasks may have been in flight.
+    pub async fn connect(self, is_reconnect: bool) -> Result<Connection, ConnectError> {
         let mut client = self.client().await?;
         let mut held = Vec::new();
-        if is_again {
-            let told = in_time(client.report_heartbeat(self.request(self.beat()))).await?.into_inner();
-            // To register again would take the place of whoever took this one's.
-            if told.should_shutdown {
-                return Err(NoConnection::Final(self.superseded()));
+        if is_reconnect {
+            let answer = in_time(client.report_heartbeat(self.request(self.heartbeat()))).await?.into_inner();
+            // Another session has registered under this id. To register again would end that session.
+            if answer.should_shutdown {
+                return Err(ConnectError::Fatal(self.superseded()));
             }
-            held = told.leases;
+            held = answer.leases;
         }
         let (to, receiver) = mpsc::channel(OUTBOX_MESSAGES);
         let hello = WorkRequest { hello: Some(self.hello.clone()), ..WorkRequest::default() };
-        to.try_send(hello).map_err(|error| NoConnection::Fault(error.to_string()))?;
+        to.try_send(hello).map_err(|error| ConnectError::Transient(error.to_string()))?;
         let opened = client.work(self.request(ReceiverStream::new(receiver)));
         let mut from = in_time(opened).await?.into_inner();
         let first = in_time(from.message()).await?;
         let welcome = first.and_then(|message| message.welcome);
-        let welcome = welcome.ok_or_else(|| NoConnection::Fault("there was no welcome".to_owned()))?;
+        let welcome = welcome.ok_or_else(|| ConnectError::Transient("there was no welcome".to_owned()))?;
         Ok(Connection { to, from, welcome, held })
     }
 
-    /// Leaves for good; the coordinator takes back whatever this session still holds.
-    pub async fn unregister(self) -> Result<(), NoConnection> {
+    /// Ends the session. The coordinator takes back the leases that it still holds.
+    pub async fn unregister(self) -> Result<(), ConnectError> {
         let worker = self.hello.worker.clone().unwrap_or_default();
         let leave = UnregisterWorkerRequest { worker_id: worker.worker_id, session_id: worker.session_id };
         let mut client = self.client().await?;
         in_time(client.unregister_worker(self.request(leave))).await.map(|_| ())
     }
 
-    /// Finds out whether there is a coordinator that would have this worker, without becoming known to it.
-    pub async fn probe(&self) -> Result<(), NoConnection> {
+    /// Checks that a coordinator would accept this worker, without registering.
+    pub async fn probe(&self) -> Result<(), ConnectError> {
         let worker = self.hello.worker.clone().unwrap_or_default();
-        // Asks for no task, under a name that nobody registered, and so is refused in a way of the service's own.
+        // A poll for no tasks under an unregistered name, which only the real service refuses in this way.
         let nothing = LeaseTaskRequest { worker_id: worker.session_id, ..LeaseTaskRequest::default() };
         let mut client = self.client().await?;
         match timeout(ANSWER_TIMEOUT, client.lease_task(self.request(nothing))).await {
             Ok(Err(status)) if status.code() == Code::FailedPrecondition => Ok(()),
             Ok(answer) => Ok(answer.map(|_| ())?),
-            Err(_) => Err(NoConnection::Fault("the coordinator did not answer in time".to_owned())),
+            Err(_) => Err(ConnectError::Transient("the coordinator did not answer in time".to_owned())),
         }
     }
 
-    async fn client(&self) -> Result<WorkerSchedulerClient<Channel>, NoConnection> {
+    async fn client(&self) -> Result<WorkerSchedulerClient<Channel>, ConnectError> {
         let channel = self.endpoint.connect().await.map_err(|error| {
-            // What it comes down to, such as a refused connection, says the most.
+            // The innermost cause, such as a refused connection, is the most useful.
             let mut cause: &dyn std::error::Error = &error;
             while let Some(source) = cause.source() {
                 cause = source;
             }
-            NoConnection::Fault(cause.to_string())
+            ConnectError::Transient(cause.to_string())
         })?;
         Ok(WorkerSchedulerClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES))
     }
 
-    fn beat(&self) -> HeartbeatRequest {
+    fn heartbeat(&self) -> HeartbeatRequest {
         let worker = self.hello.worker.clone().unwrap_or_default();
         HeartbeatRequest {
             worker_id: worker.worker_id,
@@ -164,18 +165,18 @@ impl Connector {
         request
     }
 
-    /// What the end of a stream means.
-    pub fn read_end(&self, status: &Status) -> NoConnection {
+    /// Tells a refusal from a lost connection.
+    pub fn classify_end(&self, status: &Status) -> ConnectError {
         let details = status.get_error_details();
         let reason = details.error_info().map(|info| info.reason.as_str());
         let why = format!("{:?}: {}", status.code(), status.message());
         match (status.code(), reason) {
-            (Code::FailedPrecondition, Some("superseded")) => NoConnection::Final(self.superseded()),
+            (Code::FailedPrecondition, Some("superseded")) => ConnectError::Fatal(self.superseded()),
             (Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated, _) => {
-                NoConnection::Final(Error::Refused(why))
+                ConnectError::Fatal(Error::Refused(why))
             }
-            // A server that is about to be replaced by one that knows the service is worth waiting for.
-            _ => NoConnection::Fault(why),
+            // Includes UNIMPLEMENTED: a newer server may be about to replace this one.
+            _ => ConnectError::Transient(why),
         }
     }
 
@@ -185,27 +186,20 @@ impl Connector {
     }
 }
 
-impl From<Status> for NoConnection {
-    fn from(status: Status) -> NoConnection {
+impl From<Status> for ConnectError {
+    fn from(status: Status) -> ConnectError {
         match status.code() {
             Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated => {
-                NoConnection::Final(Error::Refused(format!("{:?}: {}", status.code(), status.message())))
+                ConnectError::Fatal(Error::Refused(format!("{:?}: {}", status.code(), status.message())))
             }
-            code => NoConnection::Fault(format!("{code:?}: {}", status.message())),
+            code => ConnectError::Transient(format!("{code:?}: {}", status.message())),
         }
     }
 }
 
-async fn in_time<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, NoConnection> {
+async fn in_time<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, ConnectError> {
     match timeout(ANSWER_TIMEOUT, call).await {
         Ok(answer) => Ok(answer?),
-        Err(_) => Err(NoConnection::Fault("the coordinator did not answer in time".to_owned())),
+        Err(_) => Err(ConnectError::Transient("the coordinator did not answer in time".to_owned())),
     }
-}
-
-/// Made anew with each start, so that the leases of a process that died are given back at once.
-fn session_id() -> Result<String, Error> {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).map_err(|error| Error::Setup(format!("there is no randomness: {error}")))?;
-    Ok(format!("{:032x}", u128::from_be_bytes(random)))
 }

@@ -1,4 +1,4 @@
-//! Whether the worker is fit to take tasks, looked at again and again.
+//! Checks regularly whether the worker is fit to take tasks.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Performer;
 
-/// Time between two looks: a full disk is noticed within it, and so is one that has room again.
+/// The time between two checks: a full disk is noticed within it, and so is one with free space again.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 pub struct Health {
@@ -18,8 +18,8 @@ pub struct Health {
 
 enum State {
     Due(Instant),
-    /// A disk may take its time to answer, and the leases must not wait for it.
-    Looking(Pin<Box<dyn Future<Output = Result<(), String>> + Send>>),
+    /// In the background: a disk may be slow to answer, and the leases must not wait for it.
+    Checking(Pin<Box<dyn Future<Output = Result<(), String>> + Send>>),
 }
 
 impl Health {
@@ -27,26 +27,26 @@ impl Health {
         Health { performer, state: State::Due(Instant::now()) }
     }
 
-    /// There is a reason to look without waiting.
-    pub fn look_now(&mut self) {
+    /// Makes the next check due now.
+    pub fn check_now(&mut self) {
         if let State::Due(due) = &mut self.state {
             *due = Instant::now();
         }
     }
 
-    /// Waits for the next look and says what it found. Nothing is lost when this is dropped.
-    pub async fn found(&mut self) -> Result<(), String> {
+    /// Waits for the next check and returns its result. Cancel-safe.
+    pub async fn next_check(&mut self) -> Result<(), String> {
         loop {
             match &mut self.state {
                 State::Due(due) => {
                     sleep_until(*due).await;
                     let performer = self.performer.clone();
-                    self.state = State::Looking(Box::pin(async move { performer.fitness().await }));
+                    self.state = State::Checking(Box::pin(async move { performer.fitness().await }));
                 }
-                State::Looking(looking) => {
-                    let found = looking.await;
+                State::Checking(checking) => {
+                    let fitness = checking.await;
                     self.state = State::Due(Instant::now() + INTERVAL);
-                    return found;
+                    return fitness;
                 }
             }
         }

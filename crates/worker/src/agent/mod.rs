@@ -1,65 +1,64 @@
-//! The agent: keeps the contract with the coordinator on behalf of whoever does the work.
+//! The agent: the worker's side of the lease protocol over gRPC. It never executes anything itself.
 //!
-//! It takes as many tasks as it has slots and resources free, beats for each lease, stops what is cancelled or can no longer commit,
-//! reports each attempt once, and says it again after a reconnect when there was no answer. Told to stop, it takes no
-//! more, waits for what runs, gives the rest back and leaves. It never executes anything itself.
+//! It takes as many tasks as there are free slots and resources, sends heartbeats for each lease, stops attempts that
+//! are canceled or can no longer commit, reports each attempt once, and repeats a report after a reconnect if there was
+//! no answer. When it drains, it takes no more tasks, waits for the running ones, releases the rest and unregisters.
 
-mod book;
 mod capacity;
 mod connection;
 mod health;
-mod held;
-mod lease_clock;
-mod link;
-mod pauses;
+mod held_lease;
+mod lease_table;
+mod messages;
 mod pool;
+mod reconnecting_stream;
 mod resources;
-mod words;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use lessor_sdk::protocol::clock;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use wire::grpc::LeasedTask;
 
-use crate::{Config, Error, Failure, Outcome, Performer, Stopper, Task, clock};
-use book::Book;
-use connection::{Connector, NoConnection};
+use crate::{Config, Error, Failure, Outcome, Performer, Stopper, Task};
+use connection::{ConnectError, Connector};
 use health::Health;
-use link::{Link, News};
+use lease_table::LeaseTable;
 pub use pool::Pool;
-pub(crate) use pool::Seat;
+pub(crate) use pool::SlotGuard;
+use reconnecting_stream::{ConnectionEvent, ReconnectingStream};
 
-/// How long the last words may take to be answered once the grace is over.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-/// How long stopped work may take to clean up after itself.
+/// How long the last reports and releases may take after the drain timeout.
+const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long canceled work may take to clean up.
 const STOP_GRACE: Duration = Duration::from_secs(10);
-/// A heartbeat that is not answered by then means that nobody is at the other end.
+/// The connection counts as lost if a heartbeat is not answered by then.
 const MAX_SILENCE: Duration = Duration::from_secs(30);
 
 pub struct Agent {
     performer: Arc<dyn Performer>,
     connector: Connector,
-    book: Book,
+    leases: LeaseTable,
     health: Health,
-    link: Link,
+    stream: ReconnectingStream,
     running: JoinSet<Outcome>,
-    /// The lease and the task of what runs.
-    begun: HashMap<Id, (Arc<str>, String)>,
-    room: watch::Receiver<()>,
+    /// The lease and the task of each running attempt.
+    attempts: HashMap<Id, (Arc<str>, String)>,
+    pool_changed: watch::Receiver<()>,
 }
 
 impl Agent {
-    /// Works until it is told to stop, or is refused for good.
+    /// Works until it is stopped or refused.
     pub async fn serve(config: Config, performer: Arc<dyn Performer>, stop: Stopper) -> Result<(), Error> {
         let pool = Pool::new(&config);
         Agent::serve_from(&pool, config, performer, stop).await
     }
 
-    /// The same for one of several agents that have slots and resources in common.
+    /// The same for one of several agents that share a pool.
     pub async fn serve_from(
         pool: &Arc<Pool>,
         config: Config,
@@ -67,17 +66,17 @@ impl Agent {
         stop: Stopper,
     ) -> Result<(), Error> {
         let connector = Connector::new(&config)?;
-        let mut book = Book::new(&config, pool.join());
-        book.set_fitness(performer.fitness().await);
+        let mut leases = LeaseTable::new(&config, pool.join());
+        leases.set_fitness(performer.fitness().await);
         let mut agent = Agent {
             health: Health::new(performer.clone()),
             performer,
             connector: connector.clone(),
-            room: book.watch_room(),
-            book,
-            link: Link::new(connector),
+            pool_changed: leases.watch_pool(),
+            leases,
+            stream: ReconnectingStream::new(connector),
             running: JoinSet::new(),
-            begun: HashMap::new(),
+            attempts: HashMap::new(),
         };
         let ended = agent.until_drained(config.drain_timeout, &stop).await;
         agent.leave().await;
@@ -85,96 +84,98 @@ impl Agent {
     }
 
     async fn until_drained(&mut self, drain_timeout: Duration, stop: &Stopper) -> Result<(), Error> {
-        let stopped = stop.told(1);
-        tokio::pin!(stopped);
+        let stop_requested = stop.stop_requested();
+        tokio::pin!(stop_requested);
         loop {
             tokio::select! {
-                () = &mut stopped => break,
+                () = &mut stop_requested => break,
                 ended = self.step() => ended?,
             }
         }
-        tracing::info!("no more tasks are taken; waiting for those that run");
-        self.book.drain();
+        tracing::info!("draining: waiting for running tasks");
+        self.leases.drain();
         timeout(drain_timeout, async {
             tokio::select! {
-                () = stop.told(2) => Ok(()),
+                () = stop.immediate_stop_requested() => Ok(()),
                 ended = self.until_empty() => ended,
             }
         })
         .await
         .unwrap_or(Ok(()))?;
-        self.book.release_all();
-        let _ = timeout(LAST_WORDS, self.until_empty()).await;
+        self.leases.release_all();
+        let _ = timeout(FINAL_REPORT_TIMEOUT, self.until_empty()).await;
         Ok(())
     }
 
     async fn until_empty(&mut self) -> Result<(), Error> {
-        while !self.book.is_empty() {
+        while !self.leases.is_empty() {
             self.step().await?;
         }
         Ok(())
     }
 
-    /// Waits for the next thing to happen, and does what follows from it. Nothing is lost when this is dropped.
+    /// Waits for the next event and handles it. Cancel-safe.
     async fn step(&mut self) -> Result<(), Error> {
         let now = clock::now();
-        self.book.expire(now);
-        let until_due = match self.book.next_due(now) {
+        self.leases.expire(now);
+        let until_due = match self.leases.next_due(now) {
             Some(due) => due - now,
             None => MAX_SILENCE,
         };
-        let to = self.link.to().filter(|_| self.book.has_news(now));
+        let sender = self.stream.sender().filter(|_| self.leases.has_message_due(now));
         let send = async {
-            match &to {
-                Some(to) => to.reserve().await,
+            match &sender {
+                Some(sender) => sender.reserve().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            news = self.link.news() => self.take(news)?,
-            Some(ended) = self.running.join_next_with_id() => self.ended(ended),
-            found = self.health.found() => self.book.set_fitness(found),
-            // The look for news that follows sees the room.
-            Ok(()) = self.room.changed() => {}
+            event = self.stream.next_event() => self.on_event(event)?,
+            Some(ended) = self.running.join_next_with_id() => self.on_attempt_end(ended),
+            fitness = self.health.next_check() => self.leases.set_fitness(fitness),
+            // The next step sees the free slots.
+            Ok(()) = self.pool_changed.changed() => {}
             permit = send => {
-                // A stream that takes nothing more is about to say why.
+                // A stream that is closed says why in its next event.
                 if let Ok(permit) = permit {
-                    permit.send(self.book.outgoing(clock::now()));
+                    permit.send(self.leases.next_message(clock::now()));
                 }
             }
             () = sleep(until_due) => {
-                if self.book.is_unheard(clock::now(), MAX_SILENCE) {
-                    self.link.down("heartbeats are not answered");
+                if self.leases.is_heartbeat_overdue(clock::now(), MAX_SILENCE) {
+                    self.stream.disconnect("heartbeats are not answered");
                 }
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, news: News) -> Result<(), Error> {
-        match news {
-            News::Up => {
-                if let Some(connection) = self.link.connection() {
+    fn on_event(&mut self, event: ConnectionEvent) -> Result<(), Error> {
+        match event {
+            ConnectionEvent::Connected => {
+                if let Some(connection) = self.stream.connection() {
                     let held = std::mem::take(&mut connection.held);
-                    self.book.connected(&connection.welcome, held);
+                    self.leases.on_connected(&connection.welcome, held);
                 }
             }
-            News::Said(message) if message.should_shutdown => return Err(self.connector.superseded()),
-            News::Said(message) => {
-                for (lease_id, task) in self.book.heard(*message, clock::now()) {
+            ConnectionEvent::Message(message) if message.should_shutdown => {
+                return Err(self.connector.superseded());
+            }
+            ConnectionEvent::Message(message) => {
+                for (lease_id, task) in self.leases.on_message(*message, clock::now()) {
                     self.begin(lease_id, task);
                 }
             }
-            News::Down => {}
-            News::Final(error) => return Err(error),
+            ConnectionEvent::Disconnected => {}
+            ConnectionEvent::Fatal(error) => return Err(error),
         }
         Ok(())
     }
 
     fn begin(&mut self, lease_id: Arc<str>, task: LeasedTask) {
-        let Some(place) = self.book.place_of(&lease_id) else { return };
-        tracing::info!(task = task.task_id, attempt = task.attempt, "begun");
+        let Some(permit) = self.leases.permit_of(&lease_id) else { return };
+        tracing::info!(task = task.task_id, attempt = task.attempt, "the attempt has begun");
         let task_id = task.task_id.clone();
         let task = Task {
             task_id: task.task_id,
@@ -186,56 +187,56 @@ impl Agent {
             fencing_token: task.fencing_token,
         };
         let performer = self.performer.clone();
-        let handle = self.running.spawn(async move { performer.perform(task, place).await });
-        self.begun.insert(handle.id(), (lease_id, task_id));
+        let handle = self.running.spawn(async move { performer.perform(task, permit).await });
+        self.attempts.insert(handle.id(), (lease_id, task_id));
     }
 
-    fn ended(&mut self, ended: Result<(Id, Outcome), JoinError>) {
+    fn on_attempt_end(&mut self, ended: Result<(Id, Outcome), JoinError>) {
         let (id, outcome) = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                let failure = Failure::broken(format!("the worker failed at this task: {error}"));
+                let failure = Failure::broken(format!("the worker failed while it ran this task: {error}"));
                 (error.id(), Outcome::Failed(failure))
             }
         };
-        if let Some((lease_id, task)) = self.begun.remove(&id) {
+        if let Some((lease_id, task)) = self.attempts.remove(&id) {
             if let Outcome::Failed(failure) = &outcome {
                 let why = &failure.message;
                 match failure.code {
-                    Failure::CANCELLED => tracing::info!(task, "an attempt was cancelled"),
+                    Failure::CANCELLED => tracing::info!(task, "an attempt was canceled"),
                     code => tracing::error!(task, code, why, "an attempt failed"),
                 }
-                self.health.look_now();
+                self.health.check_now();
             }
-            self.book.ended(&lease_id, outcome);
+            self.leases.on_attempt_end(&lease_id, outcome);
         }
     }
 
-    /// Stops whatever still runs, waits until it is cleaned up, and says goodbye. That touches nothing of another session
-    /// that has taken this one's place.
+    /// Stops the running attempts, waits until they are cleaned up, and unregisters. A newer session under the same id
+    /// is not affected.
     async fn leave(&mut self) {
-        self.book.lose_all();
+        self.leases.lose_all();
         let finished = async { while self.running.join_next().await.is_some() {} };
         if timeout(STOP_GRACE, finished).await.is_err() {
-            tracing::error!("some work did not stop in time and is dropped");
+            tracing::error!("some attempts did not stop in time and are dropped");
             self.running.shutdown().await;
         }
         self.performer.settle().await;
         if let Err(why) = self.connector.clone().unregister().await {
-            tracing::warn!(?why, "the worker could not say goodbye; its registration runs out");
+            tracing::warn!(?why, "the worker could not unregister; its registration will expire");
         }
     }
 }
 
-/// Whether a worker with this configuration would find its coordinator.
+/// Checks that a worker with this configuration reaches its coordinator.
 pub async fn probe(config: &Config) -> Result<String, String> {
     let connector = Connector::new(config).map_err(|error| error.to_string())?;
     let url = &config.server_url;
     match connector.probe().await {
         Ok(()) => Ok(format!("{url} answers")),
-        Err(NoConnection::Fault(why)) => {
-            Err(format!("{url}: {why}; is --server-url right, and does it run?"))
+        Err(ConnectError::Transient(why)) => {
+            Err(format!("{url}: {why}; is --server-url right, and is the server running?"))
         }
-        Err(NoConnection::Final(error)) => Err(format!("{url}: {error}")),
+        Err(ConnectError::Fatal(error)) => Err(format!("{url}: {error}")),
     }
 }

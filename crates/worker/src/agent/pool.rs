@@ -1,9 +1,8 @@
-//! The slots and resources of a machine: one pool, of which every agent of the process has a share.
+//! The slots and resources of a machine, shared by all agents of the process.
 //!
-//! Whether an agent's tasks wait is known only when one comes, so all agents ask while there is room, and what comes for
-//! one when the room is gone is given back. Room that becomes free after that is kept for the agent that was turned away
-//! first, until a task comes for it or a moment has passed. So no agent is kept out by busier ones, and one that has
-//! nothing to do keeps nobody waiting.
+//! An agent learns only from its next task whether tasks wait for it. So all agents ask while slots are free, and a task
+//! that arrives when none is left is released. The agent that released a task first gets the next free slot: it is
+//! reserved until a task arrives or a moment has passed. So busy agents starve nobody, and idle ones delay nobody.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::book::MAX_LEASES;
+use super::lease_table::MAX_LEASES;
 use super::resources::Resources;
 use crate::Config;
 
-/// How long room is kept for the agent whose turn it is. A task that it gave back is leased again within milliseconds,
-/// unless another worker has it by now.
-const TURN: Duration = Duration::from_secs(1);
+/// How long a slot is reserved for the first waiter. The task that it released is leased again within milliseconds,
+/// unless another worker has taken it.
+const RESERVATION: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Pool {
@@ -29,42 +28,41 @@ pub struct Pool {
 struct State {
     slots: usize,
     total: Resources,
-    seats: BTreeMap<u64, Use>,
-    /// Who was turned away, in this order; each agent at most once.
-    line: VecDeque<Turn>,
+    in_use: BTreeMap<u64, SlotUse>,
+    /// The agents that had to release a task, in order; each agent at most once.
+    waiters: VecDeque<Waiter>,
     last_id: u64,
 }
 
 #[derive(Debug)]
-struct Use {
+struct SlotUse {
     asks: Resources,
     has_slot: bool,
 }
 
 #[derive(Debug)]
-struct Turn {
-    share: u64,
-    /// What was given back last for want of room.
+struct Waiter {
+    handle: u64,
+    /// What its last released task requested.
     wanted: Resources,
-    /// Since when there has been room for it.
-    since: Option<Duration>,
+    /// Since when enough has been free for it.
+    reserved_since: Option<Duration>,
 }
 
-/// One agent's part in the pool.
-pub struct Share {
+/// One agent's access to the pool.
+pub struct PoolHandle {
     pool: Arc<Pool>,
     id: u64,
 }
 
-/// What one attempt takes up of the pool, until this is dropped.
+/// The slot and the resources of one attempt, until the guard is dropped.
 #[derive(Debug)]
-pub struct Seat {
+pub struct SlotGuard {
     pool: Arc<Pool>,
     id: u64,
 }
 
 impl Pool {
-    /// With as much as this worker may use.
     pub fn new(config: &Config) -> Arc<Pool> {
         let total = Resources {
             cpu_cores: config.cpu_cores,
@@ -74,16 +72,16 @@ impl Pool {
         let state = State {
             slots: config.max_concurrent_tasks.clamp(1, MAX_LEASES / 2),
             total,
-            seats: BTreeMap::new(),
-            line: VecDeque::new(),
+            in_use: BTreeMap::new(),
+            waiters: VecDeque::new(),
             last_id: 0,
         };
         Arc::new(Pool { state: Mutex::new(state), changed: watch::Sender::new(()) })
     }
 
-    pub(super) fn join(self: &Arc<Pool>) -> Share {
+    pub(super) fn join(self: &Arc<Pool>) -> PoolHandle {
         let id = self.state().next_id();
-        Share { pool: self.clone(), id }
+        PoolHandle { pool: self.clone(), id }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -96,76 +94,84 @@ impl Pool {
     }
 }
 
-impl Share {
-    /// How many more tasks may be asked for.
-    pub fn room(&self, now: Duration) -> usize {
+impl PoolHandle {
+    /// How many more tasks the agent may ask for.
+    pub fn free_slots(&self, now: Duration) -> usize {
         let mut state = self.pool.state();
-        state.settle(now);
-        match state.line.front() {
-            Some(turn) if turn.share != self.id || turn.since.is_none() => 0,
-            _ => state.free(),
+        state.update_reservation(now);
+        match state.waiters.front() {
+            Some(waiter) if waiter.handle != self.id || waiter.reserved_since.is_none() => 0,
+            _ => state.free_slots(),
         }
     }
 
-    /// Takes up what a task asks for. Without room for it, this share is next in line.
-    pub fn take(&self, asks: &Resources, now: Duration) -> Option<Seat> {
+    /// Takes a slot and the resources that a task requests. If they are not free, this handle becomes a waiter.
+    pub fn take(&self, asks: &Resources, now: Duration) -> Option<SlotGuard> {
         let mut state = self.pool.state();
-        state.settle(now);
-        let turn = state.line.front().filter(|turn| turn.since.is_some()).map(|turn| turn.share);
-        let is_kept_for_another = turn.is_some_and(|share| share != self.id);
-        if is_kept_for_another || !state.has_room_for(asks) {
-            state.turn_away(self.id, *asks);
+        state.update_reservation(now);
+        let reserved_for = state
+            .waiters
+            .front()
+            .filter(|waiter| waiter.reserved_since.is_some())
+            .map(|waiter| waiter.handle);
+        let is_reserved_for_another = reserved_for.is_some_and(|handle| handle != self.id);
+        if is_reserved_for_another || !state.fits(asks) {
+            state.enqueue_waiter(self.id, *asks);
             return None;
         }
         let id = state.next_id();
-        state.seats.insert(id, Use { asks: *asks, has_slot: true });
-        if turn.is_some() {
-            state.line.pop_front();
+        state.in_use.insert(id, SlotUse { asks: *asks, has_slot: true });
+        if reserved_for.is_some() {
+            state.waiters.pop_front();
             self.pool.changed.send_replace(());
         }
-        Some(Seat { pool: self.pool.clone(), id })
+        Some(SlotGuard { pool: self.pool.clone(), id })
     }
 
-    /// Of what the pool will never have enough for this.
+    /// Describes a resource of which the pool will never have enough.
     pub fn lacking(&self, asks: &Resources) -> Option<String> {
         asks.lacking(&self.pool.state().total)
     }
 
-    /// When the turn of somebody is over, whether or not he uses it.
+    /// When the current reservation ends.
     pub fn next_due(&self, now: Duration) -> Option<Duration> {
         let mut state = self.pool.state();
-        state.settle(now);
-        state.line.front().and_then(|turn| turn.since).map(|since| since + TURN)
+        state.update_reservation(now);
+        state
+            .waiters
+            .front()
+            .and_then(|waiter| waiter.reserved_since)
+            .map(|reserved_since| reserved_since + RESERVATION)
     }
 
-    /// Hears of room that others have left.
+    /// Notifies of every change.
     pub fn watch(&self) -> watch::Receiver<()> {
         self.pool.changed.subscribe()
     }
 }
 
-impl Drop for Share {
+impl Drop for PoolHandle {
     fn drop(&mut self) {
-        self.pool.change(|state| state.line.retain(|turn| turn.share != self.id));
+        self.pool.change(|state| state.waiters.retain(|waiter| waiter.handle != self.id));
     }
 }
 
-impl Seat {
-    /// The command has ended: only the space of what it left behind is still taken up.
+impl SlotGuard {
+    /// Frees the slot after the command has ended. The disk space of its outputs stays in use.
     pub fn free_slot(&self) {
         self.pool.change(|state| {
-            if let Some(seat) = state.seats.get_mut(&self.id) {
-                seat.has_slot = false;
-                seat.asks = Resources { disk_bytes: seat.asks.disk_bytes, ..Resources::default() };
+            if let Some(guard) = state.in_use.get_mut(&self.id) {
+                guard.has_slot = false;
+                guard.asks = Resources { disk_bytes: guard.asks.disk_bytes, ..Resources::default() };
             }
         });
     }
 }
 
-impl Drop for Seat {
+impl Drop for SlotGuard {
     fn drop(&mut self) {
         self.pool.change(|state| {
-            state.seats.remove(&self.id);
+            state.in_use.remove(&self.id);
         });
     }
 }
@@ -176,40 +182,40 @@ impl State {
         self.last_id
     }
 
-    /// A slot is free once its command has ended; outputs that pile up meanwhile hold up new tasks all the same.
-    fn free(&self) -> usize {
-        let busy = self.seats.values().filter(|seat| seat.has_slot).count();
+    /// A slot is free once its command has ended, but outputs that are still being uploaded limit new tasks too.
+    fn free_slots(&self) -> usize {
+        let busy = self.in_use.values().filter(|guard| guard.has_slot).count();
         let free = self.slots.saturating_sub(busy);
-        free.min((2 * self.slots).saturating_sub(self.seats.len()))
+        free.min((2 * self.slots).saturating_sub(self.in_use.len()))
     }
 
-    fn has_room_for(&self, asks: &Resources) -> bool {
-        let used = self.seats.values().fold(Resources::default(), |used, seat| used.plus(&seat.asks));
-        self.free() > 0 && used.plus(asks).lacking(&self.total).is_none()
+    fn fits(&self, asks: &Resources) -> bool {
+        let used = self.in_use.values().fold(Resources::default(), |used, guard| used.plus(&guard.asks));
+        self.free_slots() > 0 && used.plus(asks).lacking(&self.total).is_none()
     }
 
-    /// Finds whose turn it is.
-    fn settle(&mut self, now: Duration) {
-        while let Some(turn) = self.line.front() {
-            let has_room = self.has_room_for(&turn.wanted);
-            let since = has_room.then(|| turn.since.unwrap_or(now));
-            match since {
-                Some(since) if now >= since + TURN => {
-                    self.line.pop_front();
+    /// Reserves a slot for the first waiter, and drops waiters whose reservation has ended.
+    fn update_reservation(&mut self, now: Duration) {
+        while let Some(waiter) = self.waiters.front() {
+            let fits = self.fits(&waiter.wanted);
+            let reserved_since = fits.then(|| waiter.reserved_since.unwrap_or(now));
+            match reserved_since {
+                Some(reserved_since) if now >= reserved_since + RESERVATION => {
+                    self.waiters.pop_front();
                 }
-                since => {
-                    self.line[0].since = since;
+                reserved_since => {
+                    self.waiters[0].reserved_since = reserved_since;
                     break;
                 }
             }
         }
     }
 
-    /// Who is in line already keeps his place.
-    fn turn_away(&mut self, share: u64, wanted: Resources) {
-        match self.line.iter_mut().find(|turn| turn.share == share) {
-            Some(turn) => *turn = Turn { share, wanted, since: None },
-            None => self.line.push_back(Turn { share, wanted, since: None }),
+    /// A waiter keeps its position.
+    fn enqueue_waiter(&mut self, handle: u64, wanted: Resources) {
+        match self.waiters.iter_mut().find(|waiter| waiter.handle == handle) {
+            Some(waiter) => *waiter = Waiter { handle, wanted, reserved_since: None },
+            None => self.waiters.push_back(Waiter { handle, wanted, reserved_since: None }),
         }
     }
 }
@@ -228,78 +234,86 @@ mod tests {
     }
 
     #[test]
-    fn shares_use_no_more_slots_than_there_are_together() {
+    fn agents_together_use_no_more_slots_than_there_are() {
         let pool = pool(2, 0.0);
         let (a, b) = (pool.join(), pool.join());
-        assert_eq!((a.room(NOW), b.room(NOW)), (2, 2), "nobody knows yet who has work");
-        let seats = [a.take(&SMALL, NOW).unwrap(), b.take(&SMALL, NOW).unwrap()];
+        assert_eq!((a.free_slots(NOW), b.free_slots(NOW)), (2, 2), "nobody knows yet who has work");
+        let in_use = [a.take(&SMALL, NOW).unwrap(), b.take(&SMALL, NOW).unwrap()];
         assert!(a.take(&SMALL, NOW).is_none());
-        assert_eq!((a.room(NOW), b.room(NOW)), (0, 0));
-        drop(seats);
-        assert_eq!((a.room(NOW), b.room(NOW)), (2, 0), "what is free is a's, which was turned away");
+        assert_eq!((a.free_slots(NOW), b.free_slots(NOW)), (0, 0));
+        drop(in_use);
+        assert_eq!(
+            (a.free_slots(NOW), b.free_slots(NOW)),
+            (2, 0),
+            "the free slots are reserved for a, the first waiter"
+        );
     }
 
     #[test]
-    fn busy_shares_take_turns() {
+    fn busy_agents_take_turns() {
         let pool = pool(1, 0.0);
-        let shares = [pool.join(), pool.join(), pool.join()];
-        let mut seat = shares[0].take(&SMALL, NOW);
+        let handles = [pool.join(), pool.join(), pool.join()];
+        let mut guard = handles[0].take(&SMALL, NOW);
         let mut order: Vec<usize> = Vec::new();
         for _ in 0..9 {
-            // Tasks come for everybody, and always for the first one first.
-            assert!(shares.iter().all(|share| share.take(&SMALL, NOW).is_none()));
-            drop(seat.take());
-            let asking: Vec<_> = (0..3).filter(|n| shares[*n].room(NOW) > 0).collect();
+            // Tasks arrive for every agent, and always for the first one first.
+            assert!(handles.iter().all(|handle| handle.take(&SMALL, NOW).is_none()));
+            drop(guard.take());
+            let asking: Vec<_> = (0..3).filter(|n| handles[*n].free_slots(NOW) > 0).collect();
             assert_eq!(asking.len(), 1);
             order.extend(&asking);
-            for share in &shares {
-                seat = seat.or_else(|| share.take(&SMALL, NOW));
+            for handle in &handles {
+                guard = guard.or_else(|| handle.take(&SMALL, NOW));
             }
         }
         assert_eq!(order, [0, 1, 2, 0, 1, 2, 0, 1, 2]);
     }
 
     #[test]
-    fn a_turn_that_is_not_used_is_over_after_a_moment_and_with_its_share() {
+    fn an_unused_reservation_ends_after_a_moment_and_with_its_agent() {
         let pool = pool(1, 0.0);
         let (a, b, c) = (pool.join(), pool.join(), pool.join());
-        let seat = a.take(&SMALL, NOW);
+        let guard = a.take(&SMALL, NOW);
         assert!(b.take(&SMALL, NOW).is_none() && c.take(&SMALL, NOW).is_none());
-        assert_eq!(a.next_due(NOW), None, "a turn begins when there is room");
-        drop(seat);
-        assert_eq!((a.room(NOW), b.room(NOW), c.room(NOW)), (0, 1, 0));
-        assert_eq!(a.next_due(NOW), Some(NOW + TURN));
-        assert_eq!((b.room(NOW + TURN), c.room(NOW + TURN)), (0, 1));
+        assert_eq!(a.next_due(NOW), None, "a reservation begins when a slot is free");
+        drop(guard);
+        assert_eq!((a.free_slots(NOW), b.free_slots(NOW), c.free_slots(NOW)), (0, 1, 0));
+        assert_eq!(a.next_due(NOW), Some(NOW + RESERVATION));
+        assert_eq!((b.free_slots(NOW + RESERVATION), c.free_slots(NOW + RESERVATION)), (0, 1));
         drop(c);
-        assert_eq!((a.room(NOW + TURN), b.room(NOW + TURN)), (1, 1));
+        assert_eq!((a.free_slots(NOW + RESERVATION), b.free_slots(NOW + RESERVATION)), (1, 1));
     }
 
     #[test]
-    fn a_large_task_of_one_share_is_not_kept_out_by_small_ones_of_another() {
+    fn small_tasks_of_one_agent_do_not_starve_a_large_task_of_another() {
         let pool = pool(8, 4.0);
         let (a, b) = (pool.join(), pool.join());
         let small = [a.take(&SMALL, NOW).unwrap(), a.take(&SMALL, NOW).unwrap()];
         let large = Resources { cpu_cores: 3.0, ..SMALL };
         assert!(b.take(&large, NOW).is_none());
-        let late = a.take(&SMALL, NOW).expect("it was on its way, and there is room");
-        assert_eq!((a.room(NOW), b.room(NOW)), (0, 0), "nothing is asked for until the large one has room");
+        let late = a.take(&SMALL, NOW).expect("it was in flight, and it fits");
+        assert_eq!(
+            (a.free_slots(NOW), b.free_slots(NOW)),
+            (0, 0),
+            "nobody asks for tasks until the large one fits"
+        );
         small[0].free_slot();
         drop(small);
-        assert!(a.take(&SMALL, NOW).is_none(), "it is kept for the large one");
-        assert!(b.room(NOW) > 0);
+        assert!(a.take(&SMALL, NOW).is_none(), "the slot is reserved for the large one");
+        assert!(b.free_slots(NOW) > 0);
         assert!(b.take(&large, NOW).is_some());
         drop(late);
     }
 
     #[test]
-    fn room_that_one_leaves_is_heard_of_by_the_others() {
+    fn a_slot_that_one_agent_frees_notifies_the_others() {
         let pool = pool(1, 0.0);
         let (a, b) = (pool.join(), pool.join());
-        let heard = b.watch();
-        let seat = a.take(&SMALL, NOW).unwrap();
-        assert!(!heard.has_changed().unwrap());
-        seat.free_slot();
-        assert!(heard.has_changed().unwrap());
-        assert_eq!(b.room(NOW), 1);
+        let changed = b.watch();
+        let guard = a.take(&SMALL, NOW).unwrap();
+        assert!(!changed.has_changed().unwrap());
+        guard.free_slot();
+        assert!(changed.has_changed().unwrap());
+        assert_eq!(b.free_slots(NOW), 1);
     }
 }

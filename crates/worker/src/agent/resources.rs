@@ -1,10 +1,10 @@
-//! What tasks ask of a worker, and what it has: processor cores, memory and disk.
+//! The resources that tasks request and that a worker has: CPU cores, memory and disk.
 
 use serde::Deserialize;
 
 use crate::Failure;
 
-/// Of what a task asks, nothing means that it does not say; of what a worker has, that it does not count it.
+/// Zero means that a task does not request the resource, or that a worker does not limit it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Resources {
@@ -14,18 +14,15 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// What a task's `resources` ask for. Fields that are not known here are for others.
-    pub fn read(json: &[u8]) -> Result<Resources, Failure> {
+    /// Parses a task's `resources`. Unknown fields are for others.
+    pub fn parse(json: &[u8]) -> Result<Resources, Failure> {
         if json.is_empty() {
             return Ok(Resources::default());
         }
         let bad =
-            |what: String| Failure::invalid_payload(format!("the task's resources cannot be read: {what}"));
+            |what: String| Failure::invalid_payload(format!("the task's resources are invalid: {what}"));
         let asked: Resources = serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?;
-        match asked.cpu_cores >= 0.0 {
-            true => Ok(asked),
-            false => Err(bad(format!("cpuCores is {}", asked.cpu_cores))),
-        }
+        if asked.cpu_cores >= 0.0 { Ok(asked) } else { Err(bad(format!("cpuCores is {}", asked.cpu_cores))) }
     }
 
     pub fn plus(&self, other: &Resources) -> Resources {
@@ -36,16 +33,16 @@ impl Resources {
         }
     }
 
-    /// The first resource of which a worker has less than this, with what is asked for and what there is. What the
-    /// worker does not count is never too little.
+    /// Describes the first resource of which `has` is less than this. A resource that the worker does not limit is always
+    /// enough.
     pub fn lacking(&self, has: &Resources) -> Option<String> {
-        // Sums of fractions of a core come out a little off.
+        // Sums of fractions of a core are inexact.
         const ROUNDING: f64 = 1e-6;
         let bytes = |name: &str, asked: u64, has: u64| {
-            (has > 0 && asked > has).then(|| format!("{asked} bytes of {name}, and there are {has}"))
+            (has > 0 && asked > has).then(|| format!("{asked} bytes of {name}, but it has {has}"))
         };
         let cores = (has.cpu_cores > 0.0 && self.cpu_cores > has.cpu_cores + ROUNDING)
-            .then(|| format!("{} processor cores, and there are {}", self.cpu_cores, has.cpu_cores));
+            .then(|| format!("{} CPU cores, but it has {}", self.cpu_cores, has.cpu_cores));
         cores
             .or_else(|| bytes("memory", self.memory_bytes, has.memory_bytes))
             .or_else(|| bytes("disk", self.disk_bytes, has.disk_bytes))
@@ -57,17 +54,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_task_asks_for_is_read_and_nonsense_is_refused() {
-        let asked = Resources::read(br#"{"cpuCores":1.5,"memoryBytes":7,"gpu":"a100"}"#).unwrap();
+    fn requested_resources_are_parsed_and_invalid_ones_refused() {
+        let asked = Resources::parse(br#"{"cpuCores":1.5,"memoryBytes":7,"gpu":"a100"}"#).unwrap();
         assert_eq!(asked, Resources { cpu_cores: 1.5, memory_bytes: 7, disk_bytes: 0 });
-        assert_eq!(Resources::read(b"").unwrap(), Resources::default());
+        assert_eq!(Resources::parse(b"").unwrap(), Resources::default());
         for bad in [r#"{"cpuCores":-1}"#, r#"{"memoryBytes":-1}"#, r#"{"cpuCores":"2"}"#] {
-            assert_eq!(Resources::read(bad.as_bytes()).unwrap_err().code, Failure::INVALID_PAYLOAD);
+            assert_eq!(Resources::parse(bad.as_bytes()).unwrap_err().code, Failure::INVALID_PAYLOAD);
         }
     }
 
     #[test]
-    fn what_is_not_counted_is_never_too_little() {
+    fn an_unlimited_resource_is_always_enough() {
         let asked = Resources { cpu_cores: 8.0, memory_bytes: 1 << 40, disk_bytes: 1 << 50 };
         assert_eq!(asked.lacking(&Resources::default()), None);
         let has = Resources { memory_bytes: 1 << 30, ..Resources::default() };

@@ -51,9 +51,10 @@ impl Index {
         self.uses += 1;
         self.bytes += key.digest.size;
         self.entries.insert(key, (entry, self.uses));
-        match self.bytes <= self.max_bytes {
-            true => Vec::new(),
-            false => self.shrink(self.max_bytes / 10 * KEPT_TENTHS, Some(key)),
+        if self.bytes <= self.max_bytes {
+            Vec::new()
+        } else {
+            self.shrink(self.max_bytes / 10 * KEPT_TENTHS, Some(key))
         }
     }
 

@@ -5,7 +5,7 @@
 //! by its size and time before it is handed out again. What was there before a restart is read and checked when it is
 //! first asked for, since nothing here is synced. The least recently used goes when there is too much.
 
-mod damage;
+mod corruption_log;
 mod index;
 pub mod verify;
 
@@ -25,8 +25,8 @@ use rustix::io::Errno;
 
 use crate::Error;
 use crate::executors::let_starts_pass;
-use damage::Damage;
-pub use damage::Moment;
+use corruption_log::CorruptionLog;
+pub use corruption_log::Generation;
 use index::{Entry, Index};
 
 /// A content and whether it can be executed.
@@ -51,7 +51,7 @@ pub struct Stamp {
 pub struct Cache {
     directory: PathBuf,
     index: Mutex<Index>,
-    damage: Mutex<Damage>,
+    corruption: Mutex<CorruptionLog>,
     next_temporary: AtomicU64,
     /// How often contents had to go.
     evictions: AtomicU64,
@@ -99,7 +99,7 @@ impl Cache {
         Ok(Cache {
             directory,
             index: Mutex::new(index),
-            damage: Mutex::default(),
+            corruption: Mutex::default(),
             next_temporary: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             _lock: lock,
@@ -149,9 +149,10 @@ impl Cache {
     pub fn add_file(&self, key: &Key, path: &Path) -> io::Result<()> {
         let add = || {
             let file = File::open(path)?;
-            match verify::is_right(&file, &key.digest)? {
-                true => self.keep(key, file, path),
-                false => Err(io::Error::other(WrongContent)),
+            if verify::is_right(&file, &key.digest)? {
+                self.keep(key, file, path)
+            } else {
+                Err(io::Error::other(WrongContent))
             }
         };
         add().inspect_err(|_| discard(path))
@@ -205,20 +206,20 @@ impl Cache {
     }
 
     /// From when on whoever uses contents wants to hear of damage to them.
-    pub fn now(&self) -> Moment {
-        self.damage().now()
+    pub fn now(&self) -> Generation {
+        self.corruption().now()
     }
 
     /// Those of the contents that were changed and not found to be before that moment, by this look or by another; they
     /// are thrown away. Blocking.
-    pub fn changed(&self, keys: &[Key], since: Moment) -> Vec<Key> {
+    pub fn changed(&self, keys: &[Key], since: Generation) -> Vec<Key> {
         for key in keys {
             let stamp = self.index().peek(key);
             if let Some(stamp) = stamp.filter(|stamp| stamp_of(&self.path(key)).ok() != Some(*stamp)) {
                 self.forget(key, &stamp);
             }
         }
-        let damage = self.damage();
+        let damage = self.corruption();
         keys.iter().filter(|key| damage.is_found(key, since)).copied().collect()
     }
 
@@ -248,7 +249,7 @@ impl Cache {
             if is_moved {
                 // Nobody could tell any more.
                 if stamp_of(&aside).is_ok_and(|found| found != *stamp) {
-                    self.damage().found(*key);
+                    self.corruption().found(*key);
                 }
                 discard(&aside);
             }
@@ -270,9 +271,10 @@ impl Cache {
                     && File::open(&path)
                         .and_then(|file| verify::is_right(&file, &key.digest))
                         .unwrap_or(false);
-                match is_right {
-                    true => self.index().verified(key),
-                    false => self.forget(key, &entry.stamp),
+                if is_right {
+                    self.index().verified(key)
+                } else {
+                    self.forget(key, &entry.stamp)
                 }
                 is_right
             }
@@ -316,7 +318,7 @@ impl Cache {
                     discard(path);
                     return Ok(());
                 }
-                Ok(_) => self.damage().found(*key),
+                Ok(_) => self.corruption().found(*key),
                 Err(_) => {}
             }
         }
@@ -335,7 +337,7 @@ impl Cache {
         }
         let path = self.path(key);
         if path.symlink_metadata().is_ok() {
-            self.damage().found(*key);
+            self.corruption().found(*key);
         }
         index.remove(key);
         discard(&path);
@@ -354,8 +356,8 @@ impl Cache {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn damage(&self) -> MutexGuard<'_, Damage> {
-        self.damage.lock().unwrap_or_else(PoisonError::into_inner)
+    fn corruption(&self) -> MutexGuard<'_, CorruptionLog> {
+        self.corruption.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

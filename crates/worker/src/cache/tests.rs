@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use super::*;
-use crate::beneath::Directory;
+use crate::dirfd::Directory;
 use blobs::DigestFunction::Sha256;
 
 fn key(content: &[u8], is_executable: bool) -> Key {
@@ -118,10 +118,8 @@ fn a_content_whose_file_is_gone_is_fetched_again_however_it_is_used() {
     for is_linked in [true, false] {
         cache.add_bytes(&key, b"content").unwrap();
         fs::remove_file(cache.path(&key)).unwrap();
-        let is_there = match is_linked {
-            true => cache.link(&key, &at.into, "a"),
-            false => cache.copy(&key, &at.into, "a", 0o644),
-        };
+        let is_there =
+            if is_linked { cache.link(&key, &at.into, "a") } else { cache.copy(&key, &at.into, "a", 0o644) };
         assert!(!is_there.unwrap());
         assert_eq!(cache.missing(&[key]).unwrap(), [key]);
     }

@@ -17,38 +17,39 @@ use wire::grpc::ErrorCategory;
 use crate::action::{Site, unless};
 use crate::executors::Run;
 use crate::outputs::Destination;
-use crate::workshop::Workshop;
-use crate::{Failure, Place, Task};
+use crate::worker_context::WorkerContext;
+use crate::{Failure, Permit, Task};
 use payload::Payload;
 
 pub use output::MAX_INLINE_BYTES;
 
 pub struct Commands {
-    shop: Arc<Workshop>,
+    context: Arc<WorkerContext>,
     /// The instance of the content store that large outputs go to.
     instance: String,
 }
 
 impl Commands {
-    pub fn new(shop: Arc<Workshop>, instance: impl Into<String>) -> Commands {
-        Commands { shop, instance: instance.into() }
+    pub fn new(context: Arc<WorkerContext>, instance: impl Into<String>) -> Commands {
+        Commands { context, instance: instance.into() }
     }
 
     /// Runs one command; its result is JSON.
-    pub async fn run(&self, task: &Task, place: &Place) -> Result<Bytes, Failure> {
+    pub async fn run(&self, task: &Task, permit: &Permit) -> Result<Bytes, Failure> {
         let payload = Payload::read(&task.payload)?;
-        let shop = self.shop.clone();
-        let make = move || shop.check_room().and_then(|()| Site::empty(&shop.dirs));
-        let site = self.shop.dirs.work(make).await?;
+        let context = self.context.clone();
+        let make = move || context.check_disk().and_then(|()| Site::empty(&context.dirs));
+        let site = self.context.dirs.work(make).await?;
         let timeout = payload.timeout();
-        let ran = self.shop.execute(prepared(&self.shop, payload, task, &site, place)?).await?;
-        place.free();
-        let exit_code = self.shop.exit_code(&ran, timeout).await.map_err(|failure| match failure.code {
-            // Unlike an action's, this time limit may be met by another machine at another time.
-            Failure::TIMEOUT => failure.retryable(),
-            _ => failure,
-        })?;
-        unless(place.cancelled(), async {
+        let ran = self.context.execute(prepared(&self.context, payload, task, &site, permit)?).await?;
+        permit.free();
+        let exit_code =
+            self.context.exit_code(&ran, timeout).await.map_err(|failure| match failure.code {
+                // Unlike an action's, this time limit may be met by another machine at another time.
+                Failure::TIMEOUT => failure.retryable(),
+                _ => failure,
+            })?;
+        unless(permit.cancelled(), async {
             match exit_code {
                 0 => self.result(&site).await,
                 code => Err(self.failure(code, &site).await?),
@@ -94,17 +95,17 @@ impl Commands {
     }
 
     fn destination(&self) -> Destination<'_> {
-        Destination { cas: &*self.shop.cas, instance: &self.instance }
+        Destination { cas: &*self.context.cas, instance: &self.instance }
     }
 }
 
 /// The command learns which attempt it is, so that systems that it changes can tell an old attempt from a new one.
 fn prepared(
-    shop: &Workshop,
+    context: &WorkerContext,
     payload: Payload,
     task: &Task,
     site: &Site,
-    place: &Place,
+    permit: &Permit,
 ) -> Result<Run, Failure> {
     let clone = |file: &File| file.try_clone().map_err(|error| Failure::io("the command's output", error));
     let own = [
@@ -122,8 +123,8 @@ fn prepared(
         timeout,
         stdout: clone(&site.stdout)?,
         stderr: clone(&site.stderr)?,
-        max_output_bytes: shop.max_output_bytes,
+        max_output_bytes: context.max_output_bytes,
         platform: payload.platform.into_iter().collect(),
-        cancel: place.cancelled().clone(),
+        cancel: permit.cancelled().clone(),
     })
 }

@@ -81,7 +81,7 @@ pub async fn until_over(started: Started, run: &Run, begin: Begin) -> Result<(En
     if why.is_some() {
         group.terminate().await;
     }
-    let (status, usage) = group.bury().await.map_err(broken)?;
+    let (status, usage) = group.reap().await.map_err(broken)?;
     let end = match why {
         Some(why) => why,
         None if exceeds(run) => End::TooMuchOutput,

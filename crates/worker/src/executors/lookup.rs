@@ -51,9 +51,10 @@ pub fn program(
             Err(_) => {}
         }
     }
-    match forbidden {
-        true => Err(NotRunnable { exit_code: 126, why: format!("{name}: Permission denied") }),
-        false => Err(NotRunnable::not_found(name)),
+    if forbidden {
+        Err(NotRunnable { exit_code: 126, why: format!("{name}: Permission denied") })
+    } else {
+        Err(NotRunnable::not_found(name))
     }
 }
 

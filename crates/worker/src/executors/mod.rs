@@ -8,12 +8,12 @@ mod local;
 mod lookup;
 mod open;
 mod options;
+mod orphan_reaper;
 mod probe;
 mod process_group;
 mod sandbox;
 mod scratch;
 mod starter;
-mod strays;
 mod usage;
 mod users;
 

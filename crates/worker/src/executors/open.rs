@@ -93,13 +93,11 @@ async fn docker(options: &ExecutorOptions) -> Opened {
     let docker = Docker::open(options).await.map_err(|error| wrong(NAME, error))?;
     let engine = docker.about().to_owned();
     let limits = Check { name: "limits", result: Ok("held by the engine".to_owned()) };
-    match options.docker.image.is_some() {
-        true => tried(NAME, &engine, docker, options, limits).await,
-        false => {
-            let told = format!("{engine}; not tried, because no image is configured");
-            Ok((Arc::new(docker), vec![Check { name: NAME, result: Ok(told) }, limits]))
-        }
+    if options.docker.image.is_some() {
+        return tried(NAME, &engine, docker, options, limits).await;
     }
+    let found = format!("{engine}; not tried, because no image is configured");
+    Ok((Arc::new(docker), vec![Check { name: NAME, result: Ok(found) }, limits]))
 }
 
 /// A limit that only partly holds is told and is no reason not to work.

@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use wait4::Wait4;
 
 use super::Usage;
-use super::strays::{self, Watched};
+use super::orphan_reaper::{self, Watched};
 
 /// How long a command may take to end itself once it is told to.
 pub const TERM_GRACE: Duration = Duration::from_secs(1);
@@ -56,20 +56,25 @@ pub struct Started {
     id: Pid,
     bond: Bond,
     /// Where the command works.
-    place: PathBuf,
+    work_dir: PathBuf,
     /// Not there once it was waited for.
     leader: Option<(Child, Watched)>,
 }
 
 impl Started {
-    pub fn new(command: &mut Command, place: &Path, bond: Bond) -> io::Result<Started> {
-        strays::adopt();
+    pub fn new(command: &mut Command, work_dir: &Path, bond: Bond) -> io::Result<Started> {
+        orphan_reaper::adopt();
         command.process_group(0);
         let _starting = STARTING.read().unwrap_or_else(|poisoned| poisoned.into_inner());
         let leader = command.spawn()?;
         let id = i32::try_from(leader.id()).ok().and_then(Pid::from_raw);
         let id = id.ok_or_else(|| io::Error::other("a process without a number"))?;
-        Ok(Started { id, bond, place: place.to_owned(), leader: Some((leader, strays::watch(id))) })
+        Ok(Started {
+            id,
+            bond,
+            work_dir: work_dir.to_owned(),
+            leader: Some((leader, orphan_reaper::watch(id))),
+        })
     }
 }
 
@@ -78,7 +83,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         let Some((mut leader, watched)) = self.leader.take() else { return };
         let _ = kill_process_group(self.id, Signal::KILL);
-        let mut remains = Remains::new(self.id, self.bond, std::mem::take(&mut self.place));
+        let mut remains = Remains::new(self.id, self.bond, std::mem::take(&mut self.work_dir));
         std::thread::spawn(move || {
             let _ = leader.wait();
             drop(watched);
@@ -115,8 +120,8 @@ impl ProcessGroup {
 
     /// Kills all that is left, whether it is in the group or has left it, and waits until nothing of it is there. What was
     /// used up is told if it is known.
-    pub async fn bury(mut self) -> io::Result<(ExitStatus, Option<Usage>)> {
-        // The number of the group is its leader's, who is not yet buried: nobody else can have it.
+    pub async fn reap(mut self) -> io::Result<(ExitStatus, Option<Usage>)> {
+        // The number of the group is its leader's, who is not yet reaped: nobody else can have it.
         let _ = kill_process_group(self.started.id, Signal::KILL);
         self.ends().await;
         let mut deaths = signal(SignalKind::child())?;
@@ -124,10 +129,10 @@ impl ProcessGroup {
             return Err(io::Error::other("the process was waited for before"));
         };
         let (status, mut usage) = wait(&mut leader)?;
-        // A namespace's first process is nobody else's to bury, who would not know whose times it has.
+        // A namespace's first process is nobody else's to reap, who would not know whose times it has.
         let _watched = (self.started.bond == Bond::Namespace).then_some(watched);
-        let place = std::mem::take(&mut self.started.place);
-        let mut remains = Remains::new(self.started.id, self.started.bond, place);
+        let work_dir = std::mem::take(&mut self.started.work_dir);
+        let mut remains = Remains::new(self.started.id, self.started.bond, work_dir);
         while remains.are_left() {
             let _ = tokio::time::timeout(MAX_DEATH_WAIT, deaths.recv()).await;
         }
@@ -136,7 +141,7 @@ impl ProcessGroup {
             // The leader is not one of the command's own, and nobody tells the memory of those.
             usage.max_rss_bytes = 0;
         }
-        let is_known = self.started.bond == Bond::None || remains.is_one_buried;
+        let is_known = self.started.bond == Bond::None || remains.is_one_reaped;
         Ok((status, is_known.then_some(usage)))
     }
 }
@@ -149,13 +154,13 @@ fn readable_at_end(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
-/// What there may be of a command once its leader is buried.
+/// What there may be of a command once its leader is reaped.
 struct Remains {
     id: Pid,
     bond: Bond,
-    place: PathBuf,
-    /// Whether one of the group besides the leader was buried.
-    is_one_buried: bool,
+    work_dir: PathBuf,
+    /// Whether one of the group besides the leader was reaped.
+    is_one_reaped: bool,
     /// Of those.
     usage: Usage,
     is_nobody_left: bool,
@@ -163,37 +168,37 @@ struct Remains {
 }
 
 impl Remains {
-    fn new(id: Pid, bond: Bond, place: PathBuf) -> Remains {
+    fn new(id: Pid, bond: Bond, work_dir: PathBuf) -> Remains {
         let give_up = Instant::now() + MAX_VANISH;
         Remains {
             id,
             bond,
-            place,
-            is_one_buried: false,
+            work_dir,
+            is_one_reaped: false,
             usage: Usage::default(),
             is_nobody_left: false,
             give_up,
         }
     }
 
-    /// Kills and buries. Says whether there is more to wait for, which is so for a limited time only.
+    /// Kills and reaps. Says whether there is more to wait for, which is so for a limited time only.
     fn are_left(&mut self) -> bool {
         self.is_nobody_left = !self.clean_up();
         !self.is_nobody_left && Instant::now() < self.give_up
     }
 
     fn clean_up(&mut self) -> bool {
-        let group = strays::bury_group(self.id);
-        self.is_one_buried |= group.is_one_buried;
+        let group = orphan_reaper::reap_group(self.id);
+        self.is_one_reaped |= group.is_one_reaped;
         self.usage += group.usage;
         // The kernel lets the first process of a namespace end when all others there are gone. So there is nobody to
-        // look for, which takes much longer than everything else here. Who is buried or waited for is that process.
-        let is_all = self.bond == Bond::Namespace && (self.is_one_buried || group.is_alive);
+        // look for, which takes much longer than everything else here. Who is reaped or waited for is that process.
+        let is_all = self.bond == Bond::Namespace && (self.is_one_reaped || group.is_alive);
         if is_all && !IS_SOMEBODY_LEFT.load(Ordering::Relaxed) {
             return group.is_alive;
         }
         IS_SOMEBODY_LEFT.store(false, Ordering::Relaxed);
-        let is_unfinished = strays::sweep(&self.place);
+        let is_unfinished = orphan_reaper::sweep(&self.work_dir);
         IS_SOMEBODY_LEFT.fetch_or(is_unfinished, Ordering::Relaxed);
         group.is_alive || !is_all && (is_unfinished || test_kill_process_group(self.id).is_ok())
     }

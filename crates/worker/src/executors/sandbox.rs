@@ -16,8 +16,7 @@ use super::host::{allowed_environment, environment_of};
 use super::local::{self, Begin};
 use super::process_group::Bond;
 use super::{End, Executor, ExecutorOptions, Ran, Run, scratch, starter};
-use crate::proc::ProcStat;
-use crate::{Error, Failure};
+use crate::{Error, Failure, proc};
 use system::System;
 
 /// Where a command finds its input root.
@@ -177,7 +176,7 @@ fn arguments(tmp_bytes: u64, system: &System) -> Vec<OsString> {
     add(&["--size", &tmp_bytes.to_string(), "--perms", "1777", "--tmpfs", "/tmp"]);
     // A command must not write to the terminal that the worker was started at as if somebody typed there. A session of
     // its own prevents that, and costs half as much again as the sandbox itself.
-    if ProcStat::of_this_process().is_none_or(|stat| stat.terminal != 0) {
+    if proc::own_stat().is_none_or(|stat| stat.tty_nr != 0) {
         add(&["--new-session"]);
     }
     arguments.extend(system.shown());

@@ -13,7 +13,7 @@ use super::process_group::{Bond, Started};
 
 struct Order {
     command: Command,
-    place: PathBuf,
+    work_dir: PathBuf,
     bond: Bond,
     started: oneshot::Sender<io::Result<Started>>,
 }
@@ -21,10 +21,10 @@ struct Order {
 static ORDERS: OnceLock<Sender<Order>> = OnceLock::new();
 
 /// There are never more orders under way than commands.
-pub async fn start(command: Command, place: PathBuf, bond: Bond) -> io::Result<Started> {
+pub async fn start(command: Command, work_dir: PathBuf, bond: Bond) -> io::Result<Started> {
     let (started, answer) = oneshot::channel();
     let gone = |_| io::Error::other("the thread that starts processes is gone");
-    orders().send(Order { command, place, bond, started }).map_err(|_| gone(()))?;
+    orders().send(Order { command, work_dir, bond, started }).map_err(|_| gone(()))?;
     answer.await.map_err(|_| gone(()))?
 }
 
@@ -34,7 +34,7 @@ fn orders() -> &'static Sender<Order> {
         std::thread::spawn(move || {
             for mut order in orders {
                 // Nobody may be waiting any more; then what was started is dropped, which ends it.
-                let _ = order.started.send(Started::new(&mut order.command, &order.place, order.bond));
+                let _ = order.started.send(Started::new(&mut order.command, &order.work_dir, order.bond));
             }
         });
         sender

@@ -10,8 +10,8 @@ use rustix::fs::{FileType, Stat};
 use rustix::io::Result;
 
 use super::directory::{Directory as Node, Location};
-use crate::beneath::{Directory, kind};
 use crate::cache::Cache;
+use crate::dirfd::{Directory, kind};
 
 pub struct Compared {
     /// For each entry of the node, in its order, whether it is there and right. Of directories, what is in them is not

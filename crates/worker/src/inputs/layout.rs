@@ -11,8 +11,8 @@ use super::compare::{Compared, compare};
 use super::directory::{Directory as Node, FileNode};
 use super::tree::Tree;
 use crate::Failure;
-use crate::beneath::Directory;
 use crate::cache::{Cache, Key};
+use crate::dirfd::Directory;
 use crate::work_dir::Trash;
 
 /// Blocking. Gives the contents that were not in the cache any more; then the layout is not complete.

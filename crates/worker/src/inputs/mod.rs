@@ -19,7 +19,7 @@ use blobs::Digest;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
-use crate::cache::{Cache, Key, Moment};
+use crate::cache::{Cache, Generation, Key};
 use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
 use directory::Directory;
@@ -50,7 +50,7 @@ pub struct Fetched {
     cache: Arc<Cache>,
     workspaces: Arc<WorkspaceCache>,
     /// When it was begun to be laid out, which may be more than once.
-    laid_out: Arc<Mutex<Moment>>,
+    laid_out: Arc<Mutex<Generation>>,
 }
 
 impl Fetched {

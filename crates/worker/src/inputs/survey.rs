@@ -9,8 +9,8 @@ use rustix::io::Errno;
 
 use super::compare::compare;
 use super::tree::Tree;
-use crate::beneath::Directory;
 use crate::cache::{Cache, Key};
+use crate::dirfd::Directory;
 use crate::work_dir::Trash;
 
 /// Gives the contents that were not found in the tree as they were laid out, so that it takes a look at the cache to tell

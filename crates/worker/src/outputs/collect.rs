@@ -16,9 +16,9 @@ use super::Collected;
 use super::expected::{Expected, Kind, Output, Properties};
 use super::found::Found;
 use super::tree;
-use crate::beneath::{Directory, kind};
 use crate::cache::verify::digest_of;
 use crate::cas::MAX_SMALL_BYTES;
+use crate::dirfd::{Directory, kind};
 use crate::names::{RelativePath, stays_within};
 use crate::{Failure, digest};
 

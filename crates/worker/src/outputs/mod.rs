@@ -14,7 +14,7 @@ use std::path::Path;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Command};
 use blobs::DigestFunction;
 
-use crate::beneath::Directory;
+use crate::dirfd::Directory;
 use crate::names::RelativePath;
 use crate::{Cas, Failure};
 use collect::Collector;

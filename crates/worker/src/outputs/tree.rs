@@ -11,7 +11,7 @@ use prost::Message;
 use rustix::fs::FileType;
 
 use super::collect::{Collector, is_executable, properties, special, text};
-use crate::beneath::{Directory, kind};
+use crate::dirfd::{Directory, kind};
 use crate::names::RelativePath;
 use crate::{Failure, digest};
 

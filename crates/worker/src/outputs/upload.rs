@@ -10,8 +10,8 @@ use bytes::Bytes;
 use super::Destination;
 use super::found::{Found, Source};
 use crate::Failure;
-use crate::beneath::Directory;
 use crate::cas::MAX_SMALL_BYTES;
+use crate::dirfd::Directory;
 use crate::inputs::blocking;
 use crate::names::RelativePath;
 

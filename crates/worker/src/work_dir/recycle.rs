@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::remove;
-use crate::beneath::Directory;
+use crate::dirfd::Directory;
 
 /// The one entry of the directory.
 const ROOT: &str = "root";
@@ -71,8 +71,5 @@ fn is_untouched(path: &Path) -> io::Result<bool> {
 }
 
 fn remove_entry(entry: &fs::DirEntry) -> io::Result<()> {
-    match entry.file_type()?.is_dir() {
-        true => remove::remove(&entry.path()),
-        false => fs::remove_file(entry.path()),
-    }
+    if entry.file_type()?.is_dir() { remove::remove(&entry.path()) } else { fs::remove_file(entry.path()) }
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::WorkDirs;
-use crate::beneath::Directory;
+use crate::dirfd::Directory;
 
 /// A heap that is made when something comes upon it, beside the attempts' directories, and removed when this is dropped.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
-"""One lease from its arrival to the coordinator's verdict.
+"""One attempt, from the arrival of its lease to the coordinator's verdict.
 
-The handler runs, heartbeats keep the lease while it does, and how it ended is reported: once, repeated with the same
-words only where a fault lay on the way, and never after the lease is lost.
+Heartbeats keep the lease while the handler runs. Then the attempt is reported: once, repeated byte for byte only after a
+fault, and never after the lease is lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ._clock import LeaseClock, now
 from ._contract import Call, Contract, Ended
 from ._errors import LessorError, NoAnswer, Problem
 from ._failures import Cancelled, Category, Failure
-from ._heart import Heart
+from ._heartbeater import Heartbeater
 from ._http import ANSWER_TIMEOUT_S, Answer, Fault, encode
 from ._outcome import Outcome, Verdict
 from ._task import Task
@@ -25,7 +25,7 @@ from ._task import Task
 MAX_RESULT_BYTES = 1024 * 1024
 # The coordinator takes bodies of 64 levels, and the report around the result is one of them.
 MAX_RESULT_LEVELS = 63
-# How long giving back what its worker does not end may take.
+# How long the release of one lease may take.
 RELEASE_TIMEOUT_S = 2.0
 
 Handler = Callable[[Task], Any]
@@ -42,23 +42,23 @@ class Attempt:
         self._contract = contract
         self._clock = clock
         self.task = Task(assignment, clock)
-        self._heart = Heart(contract, self.task, clock, assignment["heartbeatIntervalMs"] / 1000)
-        # Whoever gets it may speak to the coordinator about how the attempt ended: its thread, or a drain.
-        self._word = threading.Lock()
+        self._heartbeater = Heartbeater(contract, self.task, clock, assignment["heartbeatIntervalMs"] / 1000)
+        # Acquired by the report or by the release: only one of them is sent.
+        self._closing = threading.Lock()
         # Whether the handler was called.
         self.has_begun = False
 
-    def work(self, handler: Handler, on_outcome: Optional[OnOutcome]) -> None:
-        """To the end, and whoever wants to know is told it. Never raises."""
+    def run(self, handler: Handler, on_outcome: Optional[OnOutcome]) -> None:
+        """Runs the attempt to its end and calls the hook with the outcome. Never raises."""
         try:
-            self.tell(on_outcome, self.run(handler))
+            self.notify(on_outcome, self._run_to_outcome(handler))
         except Exception:
-            self.task.log.exception("the attempt ended in an error of the worker itself")
-            # Nobody beats for it any more: another worker need not wait until the lease has run out.
+            self.task.log.exception("the worker itself failed during the attempt")
+            # Nothing sends heartbeats any more: another worker need not wait until the lease expires.
             with contextlib.suppress(Exception):
-                self.tell(on_outcome, self.release("an error of the worker itself", RELEASE_TIMEOUT_S))
+                self.notify(on_outcome, self.release("an error of the worker itself", RELEASE_TIMEOUT_S))
 
-    def tell(self, on_outcome: Optional[OnOutcome], outcome: Optional[Outcome]) -> None:
+    def notify(self, on_outcome: Optional[OnOutcome], outcome: Optional[Outcome]) -> None:
         if outcome is None or on_outcome is None:
             return
         try:
@@ -66,64 +66,63 @@ class Attempt:
         except Exception:
             self.task.log.exception("on_outcome raised")
 
-    def run(self, handler: Handler) -> Optional[Outcome]:
-        """To the end. Nothing when the lease was given back meanwhile."""
+    def _run_to_outcome(self, handler: Handler) -> Optional[Outcome]:
+        """`None` if the lease was released meanwhile."""
         try:
-            lives = self._open()
+            may_begin = self._start()
         except LessorError as error:
-            return self._unopened(error) if self._word.acquire(blocking=False) else None
-        if not lives:
-            return self._lost() if self._word.acquire(blocking=False) else None
-        self._heart.start()
+            return self._not_started(error) if self._closing.acquire(blocking=False) else None
+        if not may_begin:
+            return self._lost() if self._closing.acquire(blocking=False) else None
+        self._heartbeater.start()
         self.has_begun = True
         try:
-            ended = self._ask(handler)
+            ended = self._call_handler(handler)
         except Exception as error:
-            # An exception that cannot be shown, for one. Giving the task back would cost it nothing, and it would come
-            # again for ever.
-            self.task.log.exception("how the handler ended cannot be told")
-            ended = Ended(None, Category.USER_CODE, f"how it ended cannot be told: {type(error).__name__}")
+            # For example an exception that cannot be printed. A release would cost the task no attempt, and it would come
+            # back for ever.
+            self.task.log.exception("the handler's end cannot be described")
+            ended = Ended(None, Category.USER_CODE, f"the handler's end cannot be described: {type(error).__name__}")
         finally:
-            self._heart.end()
-        if not self._word.acquire(blocking=False):
+            self._heartbeater.end()
+        if not self._closing.acquire(blocking=False):
             return None
         return self._lost() if self.task.lease_lost else self._report(ended)
 
     def release(self, reason: str, timeout_s: float) -> Optional[Outcome]:
-        """Tells the handler to stop and gives the lease back, unless the attempt is reporting already. One try: what
-        gets lost expires by itself."""
-        if not self._word.acquire(blocking=False):
+        """Cancels the handler and releases the lease, unless the attempt is reporting already. There is one try: a lease
+        that is not released expires."""
+        if not self._closing.acquire(blocking=False):
             return None
-        self._heart.end()
+        self._heartbeater.end()
         self.task._lose(reason)
-        call = self._contract.giving_back()
+        call = self._contract.release()
         try:
-            answer = self._contract.transport.once(
+            answer = self._contract.transport.try_once(
                 "POST", call.path, call.body, timeout_s=timeout_s, token=call.token
             )
         except Fault as fault:
             return Outcome(Verdict.UNKNOWN, error=NoAnswer(str(fault)))
-        return self._contract.given_back(answer)
+        return self._contract.parse_release_answer(answer)
 
-    def _open(self) -> bool:
-        """Whether the work may begin: the coordinator agrees where its contract wants to be asked, and the lease
-        lives."""
-        opening = self._contract.opening()
-        if opening is not None:
+    def _start(self) -> bool:
+        """Whether the work may begin: the coordinator agrees if the contract asks for it, and the lease is valid."""
+        start = self._contract.start()
+        if start is not None:
             sent_at = now()
-            answer = self._call(opening)
+            answer = self._call(start)
             try:
-                self._contract.may_begin(answer)
+                self._contract.parse_start_answer(answer)
             except Problem as problem:
                 if problem.is_foreign:
                     raise
-                self.task._lose(f"the coordinator says that it may not begin: {problem}")
+                self.task._lose(f"the coordinator refused the start of the attempt: {problem}")
                 return False
-            self._clock.begun(sent_at)
-        return not self._clock.needs_confirming or self._heart.confirm()
+            self._clock.begin(sent_at)
+        return not self._clock.needs_confirmation or self._heartbeater.confirm()
 
-    def _ask(self, handler: Handler) -> Ended:
-        """Runs the handler, and says how it ended."""
+    def _call_handler(self, handler: Handler) -> Ended:
+        """Runs the handler and returns how it ended."""
         try:
             result = handler(self.task)
         except Failure as failure:
@@ -135,7 +134,7 @@ class Attempt:
             return _raised(error)
         except BaseException as error:
             # SystemExit in a handler ends the attempt, not the worker.
-            self.task.log.exception("the handler wanted to end the process")
+            self.task.log.exception("the handler tried to end the process")
             return _raised(error)
         ended = _checked(result)
         if ended.category is not None:
@@ -143,29 +142,29 @@ class Attempt:
         return ended
 
     def _report(self, ended: Ended) -> Outcome:
-        call = self._words(ended)
+        call = self._build_report(ended)
         try:
             answer = self._call(call)
         except NoAnswer as error:
-            self.task.log.error("the report was not answered while the lease lived: %s", error)
+            self.task.log.error("the report was not answered while the lease was valid: %s", error)
             return Outcome(Verdict.UNKNOWN, error=error)
-        outcome = self._contract.verdict(answer)
+        outcome = self._contract.parse_verdict(answer)
         if outcome.verdict is Verdict.COMMITTED and outcome.state is not None:
             self.task.log.debug("committed, the task is %s", outcome.state.value)
         elif outcome.verdict is Verdict.CANCELLED:
             self.task._lose("the coordinator discarded the report")
-            self.task.log.warning("cancelled: the lease was lost, and the result is discarded")
+            self.task.log.warning("canceled: the lease was lost, and the result is discarded")
         elif outcome.verdict is Verdict.REJECTED:
-            self.task.log.error("rejected, which is a bug or a misuse of the protocol: %s", outcome.error)
+            self.task.log.error("rejected: this is a bug or a misuse of the protocol: %s", outcome.error)
         else:
-            self.task.log.error("somebody else answered the report: %s", outcome.error)
+            self.task.log.error("another server answered the report: %s", outcome.error)
         return outcome
 
-    def _words(self, ended: Ended) -> Call:
+    def _build_report(self, ended: Ended) -> Call:
         try:
             return self._contract.report(ended, self.task._metrics)
         except Exception as error:
-            # A failure that says so beats silence, which lasts until the lease has run out.
+            # Without a report the lease would have to expire.
             self.task.log.exception("the report could not be written")
             reason = f"the report could not be written: {type(error).__name__}: {error}"
             return self._contract.report(Ended(None, Category.CONFIGURATION, reason, code="report_not_written"), None)
@@ -180,9 +179,9 @@ class Attempt:
             token=call.token,
         )
 
-    def _unopened(self, error: LessorError) -> Outcome:
-        self.task._lose("the coordinator did not say that it may begin")
-        self.task.log.error("the attempt did not begin, because nobody answered: %s", error)
+    def _not_started(self, error: LessorError) -> Outcome:
+        self.task._lose("the coordinator did not answer whether the attempt may begin")
+        self.task.log.error("the attempt did not begin, because the coordinator did not answer: %s", error)
         return Outcome(Verdict.UNKNOWN, error=error)
 
     def _lost(self) -> Outcome:
@@ -197,12 +196,12 @@ def _raised(error: BaseException) -> Ended:
 
 
 def _checked(result: Any) -> Ended:
-    """The result as the coordinator takes it, or a failure that says why it would not."""
+    """The result, or a failure if the coordinator would not accept it."""
     try:
         text = encode({"result": result})
         size_bytes = len(text) - len(b'{"result":}')
         if size_bytes > MAX_RESULT_BYTES:
-            reason = f"the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are taken"
+            reason = f"the result has {size_bytes} bytes as JSON, and at most {MAX_RESULT_BYTES} are accepted"
             return Ended(None, Category.CONFIGURATION, reason, code="result_too_large")
         _check_strictly(text)
     except (TypeError, ValueError, RecursionError) as error:
@@ -211,8 +210,8 @@ def _checked(result: Any) -> Ended:
 
 
 def _check_strictly(report: bytes) -> None:
-    """Raises for what can be written as JSON and is refused all the same: keys that are the same as text, numbers that
-    no double holds, text that is not Unicode, and what is nested too deep."""
+    """Raises for JSON that the coordinator refuses: repeated keys, numbers that no double holds, text that is not Unicode,
+    and nesting that is too deep."""
     read = json.loads(report, parse_int=float, object_pairs_hook=_without_repeats)
     json.dumps(read, allow_nan=False, ensure_ascii=False).encode()
     levels, containers = 0, _containers([read["result"]])

@@ -71,7 +71,7 @@ class Client:
             resources=resources,
         )
         answer = self._call("POST", "/v1/tasks", encode(_keyed(task).to_json()))
-        return answer.read(lambda told: Submitted(told["taskId"], TaskState(told["state"]), answer.status == 201))
+        return answer.parse(lambda body: Submitted(body["taskId"], TaskState(body["state"]), answer.status == 201))
 
     def submit_batch(self, tasks: Iterable[Submit]) -> List[Union[Submitted, LessorError]]:
         """Submits many tasks, 1,000 with a request. Each is accepted or refused on its own: the answers are in the order
@@ -87,7 +87,7 @@ class Client:
         for body in bodies:
             try:
                 answer = self._call("POST", "/v1/tasks/batch", body)
-                answers += answer.read(lambda told: [_submitted(item) for item in told["tasks"]])
+                answers += answer.parse(lambda body: [_submitted(item) for item in body["tasks"]])
             except LessorError as error:
                 if not answers:
                     raise
@@ -95,7 +95,7 @@ class Client:
         return answers
 
     def get(self, task_id: str) -> TaskInfo:
-        return self._call("GET", f"/v1/tasks/{segment(task_id)}").read(TaskInfo.from_json)
+        return self._call("GET", f"/v1/tasks/{segment(task_id)}").parse(TaskInfo.from_json)
 
     def wait(self, task_id: str, timeout_s: Optional[float] = None) -> TaskInfo:
         """Waits for a task to become final. After `timeout_s` it returns the task as it is then."""
@@ -103,18 +103,18 @@ class Client:
         while True:
             wait_s = MAX_WAIT_S if end is None else max(min(end - now(), MAX_WAIT_S), 0.0)
             path = f"/v1/tasks/{segment(task_id)}?{urlencode({'waitMs': int(wait_s * 1000)})}"
-            task = self._call("GET", path, wait_s=wait_s).read(TaskInfo.from_json)
+            task = self._call("GET", path, wait_s=wait_s).parse(TaskInfo.from_json)
             if task.state.is_final or (end is not None and now() >= end):
                 return task
 
     def cancel(self, task_id: str, reason: Optional[str] = None) -> TaskInfo:
         """Asks a task to stop. One that waits is dead at once; one that is leased, when its worker has stopped."""
         body = {} if reason is None else {"reason": reason}
-        return self._call("POST", f"/v1/tasks/{segment(task_id)}/cancel", encode(body)).read(TaskInfo.from_json)
+        return self._call("POST", f"/v1/tasks/{segment(task_id)}/cancel", encode(body)).parse(TaskInfo.from_json)
 
     def redrive(self, task_id: str) -> TaskInfo:
         """Makes a new task that does a FAILED or DEAD one again."""
-        return self._call("POST", f"/v1/tasks/{segment(task_id)}/redrive", encode({})).read(TaskInfo.from_json)
+        return self._call("POST", f"/v1/tasks/{segment(task_id)}/redrive", encode({})).parse(TaskInfo.from_json)
 
     def list(
         self, *, queue: Optional[str] = None, state: Optional[TaskState] = None, page_size: int = 100
@@ -126,7 +126,7 @@ class Client:
         if state is not None:
             query["state"] = state.value
         while True:
-            tasks, token = self._call("GET", f"/v1/tasks?{urlencode(query)}").read(_page)
+            tasks, token = self._call("GET", f"/v1/tasks?{urlencode(query)}").parse(_page)
             yield from tasks
             if not token:
                 return
@@ -135,7 +135,7 @@ class Client:
     def history(self, task_id: str) -> List[HistoryEvent]:
         """What the ledger says about a task, oldest first."""
         answer = self._call("GET", f"/v1/tasks/{segment(task_id)}/history")
-        return answer.read(lambda told: [HistoryEvent.from_json(event) for event in told["events"]])
+        return answer.parse(lambda body: [HistoryEvent.from_json(event) for event in body["events"]])
 
     def close(self) -> None:
         self._transport.close()
@@ -168,5 +168,5 @@ def _submitted(item: Any) -> Union[Submitted, Problem]:
     return Submitted(item["taskId"], TaskState(item["state"]), item["state"] == "WAITING")
 
 
-def _page(told: Any) -> Tuple[List[TaskInfo], Optional[str]]:
-    return [TaskInfo.from_json(task) for task in told["tasks"]], told.get("nextPageToken")
+def _page(body: Any) -> Tuple[List[TaskInfo], Optional[str]]:
+    return [TaskInfo.from_json(task) for task in body["tasks"]], body.get("nextPageToken")

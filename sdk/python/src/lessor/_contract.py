@@ -1,6 +1,7 @@
-"""The two contracts that an attempt may be spoken of in: what differs is the words, and nothing about when they are said.
+"""The messages of an attempt, which differ between the lease contract and the callback contract. When they are sent does
+not differ.
 
-A worker that asks for its work speaks of its lease; one that work was pushed to speaks with its task token.
+A worker that polls names its lease; a push target authenticates with its task token.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Call:
-    """A request that can be sent again and again."""
+    """A request that can be sent any number of times."""
 
     path: str
     body: bytes
@@ -42,9 +43,8 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What the answer to a heartbeat says: when the lease ends, where that is told, and whether to stop, and within
-    what time."""
+class LeaseAnswer:
+    """The answer to a heartbeat: when the lease ends, if the contract says so, and whether the handler should stop."""
 
     expires_at: Optional[datetime] = None
     cancel_reason: Optional[str] = None
@@ -52,35 +52,35 @@ class Heard:
 
 
 class Contract(ABC):
-    """One attempt, as its contract speaks of it. What reads an answer raises the coordinator's no as a `Problem`."""
+    """The messages of one attempt. The `parse_` methods raise a refusal of the coordinator as a `Problem`."""
 
     transport: Transport
 
     @abstractmethod
-    def opening(self) -> Optional[Call]:
-        """What has to be said, and agreed to, before the work may begin."""
+    def start(self) -> Optional[Call]:
+        """The request that the coordinator must accept before the work may begin, if the contract has one."""
 
     @abstractmethod
-    def may_begin(self, answer: Answer) -> None: ...
+    def parse_start_answer(self, answer: Answer) -> None: ...
 
     @abstractmethod
     def heartbeat(self, progress: Progress) -> Call: ...
 
     @abstractmethod
-    def heard(self, answer: Answer) -> Heard: ...
+    def parse_heartbeat_answer(self, answer: Answer) -> LeaseAnswer: ...
 
     @abstractmethod
     def report(self, ended: Ended, metrics: Optional[Mapping[str, int]]) -> Call: ...
 
     @abstractmethod
-    def verdict(self, answer: Answer) -> Outcome: ...
+    def parse_verdict(self, answer: Answer) -> Outcome: ...
 
     @abstractmethod
-    def giving_back(self) -> Call:
-        """What is said of an attempt that its worker does not end."""
+    def release(self) -> Call:
+        """The request that gives up an attempt which its worker does not finish."""
 
     @abstractmethod
-    def given_back(self, answer: Answer) -> Outcome: ...
+    def parse_release_answer(self, answer: Answer) -> Outcome: ...
 
 
 class LeaseContract(Contract):
@@ -89,38 +89,38 @@ class LeaseContract(Contract):
         self._path = f"/v1/leases/{segment(lease['leaseId'])}/"
         self._names: Dict[str, Any] = {"workerId": worker_id, "taskId": lease["taskId"]}
 
-    def opening(self) -> Optional[Call]:
+    def start(self) -> Optional[Call]:
         return None
 
-    def may_begin(self, answer: Answer) -> None:
+    def parse_start_answer(self, answer: Answer) -> None:
         return None
 
     def heartbeat(self, progress: Progress) -> Call:
         return self._call("heartbeat", _with_progress(self._names, progress))
 
-    def heard(self, answer: Answer) -> Heard:
-        return answer.read(lambda told: Heard(parse_time(told["expiresAt"]), _cancel_reason(told)))
+    def parse_heartbeat_answer(self, answer: Answer) -> LeaseAnswer:
+        return answer.parse(lambda body: LeaseAnswer(parse_time(body["expiresAt"]), _cancel_reason(body)))
 
     def report(self, ended: Ended, metrics: Optional[Mapping[str, int]]) -> Call:
-        """Metrics and stack traces have no place in this contract."""
+        """This contract has no metrics and no stack traces."""
         if ended.category is None:
             return self._call("complete", {**self._names, "result": ended.result})
         error = _error(ended)
         return self._call("fail", {**self._names, "reason": error.pop("message"), **error})
 
-    def verdict(self, answer: Answer) -> Outcome:
+    def parse_verdict(self, answer: Answer) -> Outcome:
         try:
-            return Outcome(Verdict.COMMITTED, answer.read(_state))
+            return Outcome(Verdict.COMMITTED, answer.parse(_state))
         except Problem as problem:
             is_cancelled = problem.verdict == Verdict.CANCELLED.value
             return Outcome(Verdict.CANCELLED if is_cancelled else _no(problem), error=problem)
 
-    def giving_back(self) -> Call:
+    def release(self) -> Call:
         return self._call("release", self._names)
 
-    def given_back(self, answer: Answer) -> Outcome:
+    def parse_release_answer(self, answer: Answer) -> Outcome:
         try:
-            return Outcome(Verdict.RELEASED, answer.read(_state))
+            return Outcome(Verdict.RELEASED, answer.parse(_state))
         except Problem as problem:
             return Outcome(_no(problem), error=problem)
 
@@ -128,7 +128,7 @@ class LeaseContract(Contract):
         return Call(self._path + what, encode(body))
 
 
-# What the callback contract calls the states of a task. It does not tell every end by the coordinator from a failure.
+# The callback contract's names for task states. It does not distinguish every end by the coordinator from a failure.
 _STATES = {
     "SUCCEEDED": TaskState.COMPLETED,
     "FAILED": TaskState.FAILED,
@@ -139,7 +139,7 @@ _AUTHORITY_LOST = frozenset(["attempt_mismatch", "task_already_terminal", "task_
 
 
 class CallbackContract(Contract):
-    """The token is renewed by the answers to heartbeats. It is never logged, and goes to the coordinator alone."""
+    """Answers to heartbeats renew the token. It is never logged and is sent to the coordinator only."""
 
     def __init__(self, transport: Transport, worker_id: str, envelope: Mapping[str, Any]) -> None:
         self.transport = transport
@@ -148,21 +148,21 @@ class CallbackContract(Contract):
         self._grace_s: float = envelope["cancelGracePeriodMs"] / 1000
         self._token: str = envelope["taskToken"]
 
-    def opening(self) -> Optional[Call]:
+    def start(self) -> Optional[Call]:
         return self._call("started", {**self._names, "startedAt": _time()})
 
-    def may_begin(self, answer: Answer) -> None:
-        self._read(answer)
+    def parse_start_answer(self, answer: Answer) -> None:
+        self._parse(answer)
 
     def heartbeat(self, progress: Progress) -> Call:
         return self._call("heartbeat", _with_progress({**self._names, "heartbeatAt": _time()}, progress))
 
-    def heard(self, answer: Answer) -> Heard:
-        told = self._read(answer)
-        token = told.get("taskToken")
+    def parse_heartbeat_answer(self, answer: Answer) -> LeaseAnswer:
+        body = self._parse(answer)
+        token = body.get("taskToken")
         if isinstance(token, str):
             self._token = token
-        return Heard(None, _cancel_reason(told), self._grace_s)
+        return LeaseAnswer(None, _cancel_reason(body), self._grace_s)
 
     def report(self, ended: Ended, metrics: Optional[Mapping[str, int]]) -> Call:
         body: Dict[str, Any] = {**self._names, "completedAt": _time()}
@@ -177,46 +177,46 @@ class CallbackContract(Contract):
             body["metrics"] = dict(metrics)
         return self._call("completed", body)
 
-    def verdict(self, answer: Answer) -> Outcome:
+    def parse_verdict(self, answer: Answer) -> Outcome:
         try:
-            return Outcome(Verdict.COMMITTED, _STATES[self._read(answer)["finalState"]])
+            return Outcome(Verdict.COMMITTED, _STATES[self._parse(answer)["finalState"]])
         except Problem as problem:
             is_cancelled = problem.code in _AUTHORITY_LOST
             return Outcome(Verdict.CANCELLED if is_cancelled else _no(problem), error=problem)
         except LookupError:
             return Outcome(Verdict.UNKNOWN, error=Problem.foreign(answer.status))
 
-    def giving_back(self) -> Call:
-        """This contract knows no release. A failure that another attempt may well not meet is the nearest: silence
-        would cost the task an attempt as well, and the time until it is noticed."""
+    def release(self) -> Call:
+        """This contract has no release. A retryable failure is the nearest: silence would cost the task an attempt too,
+        and the time until the coordinator notices."""
         stopping = Ended(None, Category.INFRASTRUCTURE, "the worker is stopping", True, "worker_stopping")
         return self.report(stopping, None)
 
-    def given_back(self, answer: Answer) -> Outcome:
-        return self.verdict(answer)
+    def parse_release_answer(self, answer: Answer) -> Outcome:
+        return self.parse_verdict(answer)
 
     def _call(self, what: str, body: Mapping[str, Any]) -> Call:
         return Call(self._path + what, encode(body), self._token)
 
-    def _read(self, answer: Answer) -> Mapping[str, Any]:
-        """What was acknowledged, or the coordinator's no in the words of this contract."""
+    def _parse(self, answer: Answer) -> Mapping[str, Any]:
+        """The acknowledgement. Raises the refusal of this contract as a `Problem`."""
         if answer.status == 200:
-            return answer.read(_acknowledged)
+            return answer.parse(_acknowledged)
         self._refuse(answer)
 
     def _refuse(self, answer: Answer) -> NoReturn:
-        told = answer.json()
-        error = told.get("error") if isinstance(told, dict) else None
-        # Gateways also speak of an `error` and a `message`, but hardly in such words.
+        body = answer.json()
+        error = body.get("error") if isinstance(body, dict) else None
+        # Gateways also answer with an `error` and a `message`, but hardly with such a code.
         if isinstance(error, str) and "_" in error and error.replace("_", "").isalpha() and error.islower():
-            raise Problem(status=answer.status, code=error, detail=str(told.get("message", "")))
+            raise Problem(status=answer.status, code=error, detail=str(body.get("message", "")))
         raise Problem.from_body(answer.status, answer.body)
 
 
-def _acknowledged(told: Any) -> Mapping[str, Any]:
-    if told["acknowledged"] is not True:
+def _acknowledged(body: Any) -> Mapping[str, Any]:
+    if body["acknowledged"] is not True:
         raise ValueError("it is not acknowledged")
-    return dict(told)
+    return dict(body)
 
 
 def _with_progress(names: Mapping[str, Any], progress: Progress) -> Dict[str, Any]:
@@ -239,13 +239,13 @@ def _error(ended: Ended) -> Dict[str, Any]:
     return error
 
 
-def _cancel_reason(told: Mapping[str, Any]) -> Optional[str]:
+def _cancel_reason(body: Mapping[str, Any]) -> Optional[str]:
     """Why the handler should stop, if it should."""
-    return (told.get("cancelReason") or "cancelled") if told["shouldCancel"] else None
+    return (body.get("cancelReason") or "cancelled") if body["shouldCancel"] else None
 
 
 def _no(problem: Problem) -> Verdict:
-    """The coordinator's no to a report is a verdict; what somebody else says is none."""
+    """A refusal by the coordinator is a verdict; the answer of another server is not."""
     return Verdict.UNKNOWN if problem.is_foreign else Verdict.REJECTED
 
 
@@ -261,6 +261,6 @@ MAX_MESSAGE_BYTES = 16 * 1024
 
 
 def cut(text: str) -> str:
-    """The text as far as the coordinator takes it, and as far as it can be sent."""
+    """Truncates a text to the length that the coordinator accepts."""
     sendable = text.encode("utf-8", "replace")[:MAX_MESSAGE_BYTES]
     return sendable.decode("utf-8", "ignore")

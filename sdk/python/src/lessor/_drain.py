@@ -1,4 +1,4 @@
-"""How a worker stops: it is told by a signal or a call, waits for what runs, and gives back what is left."""
+"""Stops a worker: by a signal or a call. It waits for running handlers and releases the rest."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ._clock import now
 from ._outcome import Verdict
 
 
-class Stops:
-    """How often a worker was told to stop, and a way to sleep until something changes."""
+class StopRequests:
+    """Counts the requests to stop, and sleeps until something changes."""
 
     def __init__(self) -> None:
-        # A byte in it wakes whoever sleeps. A signal handler may write to a socket, but must take no lock.
+        # A byte wakes the sleeping thread. A signal handler may write to a socket, but must not take a lock.
         self._wakes, self._waker = socket.socketpair()
         self._waker.setblocking(False)
         self._wakes.setblocking(False)
@@ -35,7 +35,7 @@ class Stops:
         try:
             self._waker.send(b"w")
         except OSError:
-            # It is awake already, or gone.
+            # The thread is awake already, or has ended.
             pass
 
     def sleep_until(self, is_done: Callable[[], bool], end: Optional[float]) -> None:
@@ -50,19 +50,19 @@ class Stops:
                 pass
 
     @contextmanager
-    def heard_in_signals(self) -> Iterator[None]:
-        """Lets SIGTERM and SIGINT stop it meanwhile, if this is the main thread."""
+    def stop_on_signals(self) -> Iterator[None]:
+        """Makes SIGTERM and SIGINT stop the worker, if this is the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
-        def heard(number: int, frame: Optional[FrameType]) -> None:
+        def on_signal(number: int, frame: Optional[FrameType]) -> None:
             self.stop()
 
         # The interpreter calls a handler when the main thread gets to it, which a sleeping one does not: it may have
         # gone to sleep just then, or another thread took the signal. The byte wakes it.
         waker = signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        handlers = {number: signal.signal(number, heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        handlers = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
@@ -76,17 +76,17 @@ class Stops:
 
 
 def release_all(attempts: List[Attempt], on_outcome: Optional[OnOutcome]) -> None:
-    """Gives back what is left when a worker stops; they share the time."""
+    """Releases the remaining attempts of a worker that stops; they share the timeout."""
     end = now() + RELEASE_TIMEOUT_S
     for attempt in attempts:
         outcome = attempt.release("the worker is stopping", max(end - now(), 0.001))
         if outcome is None:
             attempt.task.log.warning("stopped before the report was answered")
         elif outcome.verdict not in (Verdict.RELEASED, Verdict.COMMITTED):
-            attempt.task.log.warning("the lease was not given back and has to run out: %s", outcome.error)
-        attempt.tell(on_outcome, outcome)
+            attempt.task.log.warning("the lease was not released and will expire: %s", outcome.error)
+        attempt.notify(on_outcome, outcome)
 
 
 def random_worker_id() -> str:
-    """With the host in it, for people who look for a worker."""
+    """Begins with the host name, for people who look for a worker."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

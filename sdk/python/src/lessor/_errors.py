@@ -1,4 +1,4 @@
-"""Why a call to the coordinator did not bring what was asked for."""
+"""Errors of calls to the coordinator."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any, Mapping, Optional
 
 
 class LessorError(Exception):
-    """Whatever this package raises to callers of the client and to whoever runs a worker."""
+    """The base class of the errors that clients and workers raise."""
 
 
 class NoAnswer(LessorError):
-    """Nobody answered, also when asked again. Whether the request was done is not known."""
+    """No answer, even after retries. The request may or may not have been carried out."""
 
 
 class Problem(LessorError):
-    """The coordinator said no. `code` is stable, for programs; `detail` is for people."""
+    """The coordinator refused the request. `code` is stable, for programs; `detail` is for people."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Problem(LessorError):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether somebody else than Lessor answered."""
+        """Whether a server other than Lessor answered."""
         return self.code == "foreign_answer"
 
     @property
@@ -56,27 +56,27 @@ class Problem(LessorError):
 
     @classmethod
     def from_body(cls, status: int, body: bytes) -> "Problem":
-        """Reads problem+json; what something in between answered instead keeps its status and no code of ours."""
+        """Parses problem+json. The answer of another server, such as a gateway, keeps its status."""
         try:
-            told: Any = json.loads(body)
+            parsed: Any = json.loads(body)
         except ValueError:
-            told = None
-        if not isinstance(told, dict) or not isinstance(told.get("code"), str):
+            parsed = None
+        if not isinstance(parsed, dict) or not isinstance(parsed.get("code"), str):
             return cls.foreign(status)
-        return cls.from_json(told, status)
+        return cls.from_json(parsed, status)
 
     @classmethod
     def foreign(cls, status: int) -> "Problem":
         return cls(status=status, code="foreign_answer", detail="the answer is not Lessor's; is the URL right?")
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any], status: int = 0) -> "Problem":
+    def from_json(cls, body: Mapping[str, Any], status: int = 0) -> "Problem":
         return cls(
-            status=status or int(told.get("status", 0)),
-            code=str(told.get("code", "")),
-            detail=str(told.get("detail", "")),
-            title=str(told.get("title", "")),
-            field=told.get("field"),
-            task_id=told.get("taskId"),
-            verdict=told.get("verdict"),
+            status=status or int(body.get("status", 0)),
+            code=str(body.get("code", "")),
+            detail=str(body.get("detail", "")),
+            title=str(body.get("title", "")),
+            field=body.get("field"),
+            task_id=body.get("taskId"),
+            verdict=body.get("verdict"),
         )

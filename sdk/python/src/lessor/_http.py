@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit
 
 from ._clock import now
 from ._errors import NoAnswer, Problem
-from ._retry import UNDECIDED, Pauses
+from ._backoff import UNDECIDED, RetryBackoff
 
 DEFAULT_URL = "http://127.0.0.1:8980"
 CONNECT_TIMEOUT_S = 5.0
@@ -46,7 +46,7 @@ class Answer:
     status: int
     body: bytes
 
-    def read(self, parse: Callable[[Any], T]) -> T:
+    def parse(self, parse: Callable[[Any], T]) -> T:
         """Reads what was asked for; raises the coordinator's no, or that somebody else answered."""
         if self.status not in (200, 201):
             raise Problem.from_body(self.status, self.body)
@@ -123,22 +123,22 @@ class Transport:
         until: float,
         token: Optional[str] = None,
     ) -> Answer:
-        """Asks until there is an answer that decides something, repeating what got lost: a bounded number of times,
+        """Sends a request until an answer decides something: a bounded number of times,
         and not beyond `until`."""
-        pauses = Pauses()
+        backoff = RetryBackoff()
         while True:
             remaining_s = until - now()
             if remaining_s <= 0:
                 raise NoAnswer(f"{self.url}: there was no time left to ask")
             try:
-                return self.once(method, path, body, timeout_s=min(answer_timeout_s, remaining_s), token=token)
+                return self.try_once(method, path, body, timeout_s=min(answer_timeout_s, remaining_s), token=token)
             except Fault as fault:
-                wait_s = pauses.after(fault.retry_after_s)
+                wait_s = backoff.next_delay_s(fault.retry_after_s)
                 if wait_s is None or now() + wait_s >= until:
                     raise NoAnswer(f"{self.url}: {fault}") from fault
                 time.sleep(wait_s)
 
-    def once(
+    def try_once(
         self,
         method: str,
         path: str,
@@ -148,7 +148,7 @@ class Transport:
         abort: Optional[Abort] = None,
         token: Optional[str] = None,
     ) -> Answer:
-        """One try. An answer that decides nothing is a fault like a lost one."""
+        """Sends a request once. An answer that decides nothing is a fault, like a lost one."""
         deadline = now() + timeout_s
         headers = self._headers if token is None else {**self._headers, "authorization": f"Bearer {token}"}
         connection = self._take()
@@ -159,11 +159,11 @@ class Transport:
                 # A kept connection may have been closed by the other side long ago, which says nothing about this
                 # request. A new one tells. A poll has to know that its answer may have been lost.
                 if not isinstance(error, ConnectionError) or abort is not None:
-                    raise Fault(_shown(error)) from error
+                    raise Fault(_describe(error)) from error
         try:
             return self._exchange(self._connect(deadline), method, path, body, headers, deadline, abort)
         except (OSError, http.client.HTTPException) as error:
-            raise Fault(_shown(error)) from error
+            raise Fault(_describe(error)) from error
 
     def close(self) -> None:
         with self._lock:
@@ -257,5 +257,5 @@ def _retry_after_s(value: Optional[str]) -> Optional[float]:
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
-def _shown(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

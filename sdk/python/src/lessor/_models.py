@@ -116,30 +116,30 @@ class TaskInfo:
     raw: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "TaskInfo":
-        error, progress = told.get("error"), told.get("progress")
+    def from_json(cls, body: Mapping[str, Any]) -> "TaskInfo":
+        error, progress = body.get("error"), body.get("progress")
         return cls(
-            task_id=told["taskId"],
-            queue=told["queue"],
-            state=TaskState(told["state"]),
-            reason=told.get("reason"),
-            reason_detail=told.get("reasonDetail"),
-            attempt=told["attempt"],
-            max_attempts=told["maxAttempts"],
-            priority=told["priority"],
-            payload=told.get("payload"),
-            result=told.get("result"),
+            task_id=body["taskId"],
+            queue=body["queue"],
+            state=TaskState(body["state"]),
+            reason=body.get("reason"),
+            reason_detail=body.get("reasonDetail"),
+            attempt=body["attempt"],
+            max_attempts=body["maxAttempts"],
+            priority=body["priority"],
+            payload=body.get("payload"),
+            result=body.get("result"),
             error=error and TaskError(Category(error["category"]), error["message"], error.get("code")),
-            properties=told.get("properties") or {},
-            dedup_key=told.get("dedupKey"),
-            created_at=parse_time(told["createdAt"]),
-            finished_at=_optional_time(told.get("finishedAt")),
-            worker_id=(told.get("lease") or {}).get("workerId"),
-            cancel_reason=(told.get("cancelRequested") or {}).get("reason"),
-            redrive_of=told.get("redriveOf"),
+            properties=body.get("properties") or {},
+            dedup_key=body.get("dedupKey"),
+            created_at=parse_time(body["createdAt"]),
+            finished_at=_optional_time(body.get("finishedAt")),
+            worker_id=(body.get("lease") or {}).get("workerId"),
+            cancel_reason=(body.get("cancelRequested") or {}).get("reason"),
+            redrive_of=body.get("redriveOf"),
             progress=progress
             and Progress(parse_time(progress["at"]), progress.get("progressPct"), progress.get("message")),
-            raw=told,
+            raw=body,
         )
 
 
@@ -153,8 +153,8 @@ class HistoryEvent:
     raw: Mapping[str, Any] = field(repr=False)
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "HistoryEvent":
-        return cls(told["position"], parse_time(told["at"]), told["type"], told)
+    def from_json(cls, body: Mapping[str, Any]) -> "HistoryEvent":
+        return cls(body["position"], parse_time(body["at"]), body["type"], body)
 
 
 def _optional_time(text: Optional[str]) -> Optional[datetime]:

@@ -11,26 +11,26 @@ from ._models import TaskState
 
 
 class Verdict(str, enum.Enum):
-    """The first three are the coordinator's answers; the others say why there is none."""
+    """The first three are the coordinator's verdicts; the others say why there is none."""
 
     # The report is accepted and the attempt is over.
     COMMITTED = "COMMITTED"
-    # The attempt had no authority any more; its result was thrown away.
+    # The attempt had lost its authority; its result was discarded.
     CANCELLED = "CANCELLED"
     # The report itself was invalid: a bug, or misuse of the protocol.
     REJECTED = "REJECTED"
-    # The lease was lost before anything was reported, so nothing was.
+    # The lease was lost before the report, so nothing was reported.
     LOST = "LOST"
-    # No answer came while the lease lived; the coordinator knows what became of the task.
+    # No answer came while the lease was valid; the coordinator knows the state of the task.
     UNKNOWN = "UNKNOWN"
-    # The worker stopped and gave the lease back.
+    # The worker stopped and released the lease.
     RELEASED = "RELEASED"
 
 
 @dataclass(frozen=True)
 class Outcome:
     verdict: Verdict
-    # What became of the task, where the coordinator said so.
+    # The task's state, if the coordinator said so.
     state: Optional[TaskState] = None
     # Why the report was refused or not answered.
     error: Optional[LessorError] = None

@@ -1,7 +1,7 @@
-"""Asking for leases, so that an answer that gets lost loses no lease.
+"""Polls for leases so that a lost answer loses no lease.
 
-Each poll has a request id. A poll whose answer got lost is asked again under the same id, which gives the same leases
-again while they live. The id is only given up once an answer has come.
+Each poll has a request id. A poll without an answer is repeated under the same id, and the coordinator returns the same
+leases while they are valid. A new id is used only after an answer.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Poll:
             self._body["properties"] = dict(properties)
         self._request: Optional[Dict[str, Any]] = None
         self._abort = Abort()
-        # When the worker first asked for what the next answer brings.
+        # When the current poll was first sent.
         self.asked_at = 0.0
 
-    def once(self, max_tasks: int) -> List[Mapping[str, Any]]:
-        """One try. After a fault, the next one repeats it, whatever there is room for by then."""
+    def try_once(self, max_tasks: int) -> List[Mapping[str, Any]]:
+        """Polls once. After a fault, the next poll repeats this one, even if more slots are free by then."""
         if self._request is None:
             self._request = {**self._body, "maxTasks": max_tasks, "requestId": uuid.uuid4().hex}
             self.asked_at = now()
@@ -45,15 +45,15 @@ class Poll:
         return leases
 
     def stop(self) -> None:
-        """Ends the poll that is waiting, and lets none begin."""
+        """Ends the open poll, and lets none begin."""
         self._abort.set()
 
     @property
     def is_stopped(self) -> bool:
         return self._abort.is_set
 
-    def leftover(self, timeout_s: float) -> List[Mapping[str, Any]]:
-        """What the last poll was granted although it was ended, asked for once."""
+    def take_unanswered(self, timeout_s: float) -> List[Mapping[str, Any]]:
+        """Asks once for the leases that were granted to the poll that was ended."""
         if self._request is None:
             return []
         body, self._request = {**self._request, "waitMs": 0}, None
@@ -63,8 +63,8 @@ class Poll:
             return []
 
     def _ask(self, body: Mapping[str, Any], timeout_s: float, abort: Optional[Abort]) -> List[Mapping[str, Any]]:
-        answer = self._transport.once("POST", "/v1/leases", encode(body), timeout_s=timeout_s, abort=abort)
-        return answer.read(_leases)
+        answer = self._transport.try_once("POST", "/v1/leases", encode(body), timeout_s=timeout_s, abort=abort)
+        return answer.parse(_leases)
 
 
 def _leases(answer: Any) -> List[Mapping[str, Any]]:

@@ -16,7 +16,7 @@ from . import _signature
 from ._attempt import Attempt, Handler, OnOutcome, check_handler
 from ._clock import LeaseClock, now, parse_time
 from ._contract import CallbackContract
-from ._drain import Stops, random_worker_id, release_all
+from ._drain import StopRequests, random_worker_id, release_all
 from ._http import Transport
 from ._task import logger
 
@@ -92,7 +92,7 @@ class Target:
         self._remembered: "OrderedDict[str, None]" = OrderedDict()
         self._transports: "OrderedDict[str, Transport]" = OrderedDict()
         self._is_draining = False
-        self._stops = Stops()
+        self._stop_requests = StopRequests()
         if callback_url is not None:
             self._transport(callback_url)
 
@@ -109,24 +109,24 @@ class Target:
         running handlers have their grace, and what is left is reported as not done. Keep the HTTP server up meanwhile.
         Signals are only heard in the main thread."""
         try:
-            with self._stops.heard_in_signals():
-                self._stops.sleep_until(lambda: self._stops.count >= 1, None)
+            with self._stop_requests.stop_on_signals():
+                self._stop_requests.sleep_until(lambda: self._stop_requests.count >= 1, None)
                 with self._lock:
                     self._is_draining = True
-                logger.info("%s stops: handlers running: %d", self.worker_id, len(self._running))
+                logger.info("the worker %s is draining: %d handlers running", self.worker_id, len(self._running))
                 end = now() + self._grace_ms / 1000
-                self._stops.sleep_until(lambda: not self._running or self._stops.count >= 2, end)
+                self._stop_requests.sleep_until(lambda: not self._running or self._stop_requests.count >= 2, end)
                 with self._lock:
                     left = list(self._running.values())
                 release_all(left, self._on_outcome)
         finally:
             for transport in self._transports.values():
                 transport.close()
-            self._stops.close()
+            self._stop_requests.close()
 
     def stop(self) -> None:
         """Tells it to drain, from any thread; a second call ends the grace."""
-        self._stops.stop()
+        self._stop_requests.stop()
 
     def _accept(self, headers: Headers, body: bytes) -> Union[Accepted, Refused]:
         if len(body) > MAX_ENVELOPE_BYTES:
@@ -172,7 +172,7 @@ class Target:
 
     def _work(self, dispatch_id: str, attempt: Attempt) -> None:
         try:
-            attempt.work(self._handler, self._on_outcome)
+            attempt.run(self._handler, self._on_outcome)
         finally:
             with self._lock:
                 self._running.pop(dispatch_id, None)
@@ -181,7 +181,7 @@ class Target:
                     self._remembered[dispatch_id] = None
                     if len(self._remembered) > MAX_REMEMBERED:
                         self._remembered.popitem(last=False)
-            self._stops.wake()
+            self._stop_requests.wake()
 
     def _transport(self, url: str) -> Transport:
         """Connections are kept for each coordinator. One that was dropped here serves whoever still has it."""

@@ -103,9 +103,9 @@ class Task:
         """Tells people how far the attempt is, from 0 to 100; what lies outside is taken as the nearer end. It goes
         out with a heartbeat and decides nothing."""
         share = math.nan if pct is None else float(pct)
-        told = None if math.isnan(share) else min(max(share, 0.0), 100.0)
+        body = None if math.isnan(share) else min(max(share, 0.0), 100.0)
         with self._lock:
-            self._progress = (told, None if message is None else text(message))
+            self._progress = (body, None if message is None else text(message))
         self._progressed.set()
 
     def metrics(
@@ -118,13 +118,13 @@ class Task:
     ) -> None:
         """What the attempt took, told with its report where the contract has a place for it: a pushed task's has. It is
         for people and decides nothing. Fractions are left out."""
-        told = {
+        body = {
             "cpuTimeMs": cpu_time_ms,
             "peakMemoryBytes": peak_memory_bytes,
             "ioReadBytes": io_read_bytes,
             "ioWriteBytes": io_write_bytes,
         }
-        self._metrics = {name: _metric(name, value) for name, value in told.items() if value is not None}
+        self._metrics = {name: _metric(name, value) for name, value in body.items() if value is not None}
 
     def _cancel(self, reason: str) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
-"""A worker: handlers for queues, and the loop that keeps the contract with the coordinator for them.
+"""A worker: handlers for queues, and the loop that polls for leases, runs handlers and reports.
 
-Ask for leases, run the handlers, report, and obey the answer. On SIGTERM or SIGINT no more is asked for; running
-handlers get some time to end, and what is left then is given back.
+On SIGTERM or SIGINT the worker drains: it takes no more tasks, gives running handlers a grace period, and releases the
+leases that are left.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any, Callable, Dict, Mapping, Optional, TypeVar
 from ._attempt import RELEASE_TIMEOUT_S, Attempt, Handler, OnOutcome, check_handler
 from ._clock import LeaseClock, now
 from ._contract import LeaseContract
-from ._drain import Stops, random_worker_id, release_all
+from ._drain import StopRequests, random_worker_id, release_all
 from ._http import Fault, Transport
 from ._poll import Poll
-from ._retry import Pauses
+from ._backoff import RetryBackoff
 from ._task import logger
 
 MAX_POLL_TASKS = 100
@@ -28,7 +28,7 @@ H = TypeVar("H", bound=Handler)
 class Worker:
     """`concurrency` handlers run at a time, each in a thread of its own.
 
-    `on_outcome` is told how each attempt ended: COMMITTED, CANCELLED, REJECTED, or why there is no verdict.
+    `on_outcome` is called with the outcome of each attempt: COMMITTED, CANCELLED, REJECTED, or why there is no verdict.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Worker:
         self._running: Dict[str, Attempt] = {}
         self._is_draining = False
         self._error: Optional[BaseException] = None
-        self._stops = Stops()
+        self._stop_requests = StopRequests()
 
     def handler(self, queue: str) -> Callable[[H], H]:
-        """Makes a function the handler of a queue. What it returns is the task's result; what it raises, its failure."""
+        """Makes a function the handler of a queue. Its return value is the task's result, its exception the failure."""
 
         def register(function: H) -> H:
             if queue in self._handlers:
@@ -73,66 +73,65 @@ class Worker:
         return register
 
     def run(self) -> None:
-        """Works until it is told to stop, by SIGTERM, SIGINT or `stop`; once. Signals are only heard in the main
-        thread."""
+        """Works until SIGTERM, SIGINT or `stop`; once. Signals are only received in the main thread."""
         if not self._handlers:
             raise ValueError("a worker needs a handler")
         poll = Poll(self._transport, self.worker_id, list(self._handlers), self._properties, self._wait_ms)
         poller = threading.Thread(target=self._poll, args=(poll,), name="lessor-poll", daemon=True)
         try:
-            with self._stops.heard_in_signals():
-                logger.info("%s works on %s", self.worker_id, ", ".join(self._handlers))
+            with self._stop_requests.stop_on_signals():
+                logger.info("the worker %s has started: %s", self.worker_id, ", ".join(self._handlers))
                 poller.start()
-                self._stops.sleep_until(lambda: self._stops.count >= 1 or self._error is not None, None)
+                self._stop_requests.sleep_until(lambda: self._stop_requests.count >= 1 or self._error is not None, None)
                 self._drain(poll, poller)
         finally:
             self._transport.close()
-            self._stops.close()
+            self._stop_requests.close()
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Tells it to drain, from any thread; a second call ends the grace."""
-        self._stops.stop()
+        """Makes the worker drain, from any thread; a second call ends the grace period."""
+        self._stop_requests.stop()
 
     def _poll(self, poll: Poll) -> None:
-        pauses = Pauses()
+        backoff = RetryBackoff()
         try:
             while not poll.is_stopped:
                 with self._changed:
                     while len(self._running) >= self._concurrency and not poll.is_stopped:
                         self._changed.wait()
-                    room = self._concurrency - len(self._running)
+                    free = self._concurrency - len(self._running)
                 if poll.is_stopped:
                     return
                 try:
-                    leases = poll.once(min(room, MAX_POLL_TASKS))
+                    leases = poll.try_once(min(free, MAX_POLL_TASKS))
                 except Fault as fault:
-                    pauses = self._pause(poll, pauses, fault)
+                    backoff = self._wait_before_retry(poll, backoff, fault)
                     continue
-                pauses = Pauses()
-                heard_at = now()
+                backoff = RetryBackoff()
+                received_at = now()
                 for lease in leases:
-                    self._begin(self._attempt(lease, poll.asked_at, heard_at))
+                    self._begin(self._attempt(lease, poll.asked_at, received_at))
         except BaseException as error:
-            # The coordinator refuses the poll itself, which no repeat will change.
+            # The coordinator refuses the poll itself, and no retry would change that.
             self._error = error
-            self._stops.wake()
+            self._stop_requests.wake()
 
-    def _pause(self, poll: Poll, pauses: Pauses, fault: Fault) -> Pauses:
+    def _wait_before_retry(self, poll: Poll, backoff: RetryBackoff, fault: Fault) -> RetryBackoff:
         if poll.is_stopped:
-            return pauses
-        pause_s = pauses.after(fault.retry_after_s)
-        if pause_s is None:
-            # A worker outlives any outage; the pauses begin anew, and the log says so.
-            pauses = Pauses()
-            pause_s = pauses.after(fault.retry_after_s) or 0.0
-            logger.error("%s cannot be asked for work: %s", self._transport.url, fault)
+            return backoff
+        delay_s = backoff.next_delay_s(fault.retry_after_s)
+        if delay_s is None:
+            # A worker outlives any outage: the backoff starts again, and the log says so.
+            backoff = RetryBackoff()
+            delay_s = backoff.next_delay_s(fault.retry_after_s) or 0.0
+            logger.error("the coordinator at %s does not answer: %s", self._transport.url, fault)
         else:
             logger.warning("a poll got no answer and is repeated: %s", fault)
         with self._changed:
-            self._changed.wait_for(lambda: poll.is_stopped, pause_s)
-        return pauses
+            self._changed.wait_for(lambda: poll.is_stopped, delay_s)
+        return backoff
 
     def _begin(self, attempt: Attempt) -> None:
         task = attempt.task
@@ -150,26 +149,26 @@ class Worker:
 
     def _work(self, attempt: Attempt) -> None:
         try:
-            attempt.work(self._handlers[attempt.task.queue], self._on_outcome)
+            attempt.run(self._handlers[attempt.task.queue], self._on_outcome)
         finally:
             with self._changed:
                 self._running.pop(attempt.task.lease_id, None)
                 self._changed.notify_all()
-            self._stops.wake()
+            self._stop_requests.wake()
 
-    def _attempt(self, lease: Mapping[str, Any], asked_at: float, heard_at: float) -> Attempt:
+    def _attempt(self, lease: Mapping[str, Any], asked_at: float, received_at: float) -> Attempt:
         contract = LeaseContract(self._transport, self.worker_id, lease)
-        return Attempt(contract, lease, LeaseClock(lease, asked_at, heard_at))
+        return Attempt(contract, lease, LeaseClock(lease, asked_at, received_at))
 
     def _drain(self, poll: Poll, poller: threading.Thread) -> None:
         with self._changed:
             self._is_draining = True
             poll.stop()
             self._changed.notify_all()
-        logger.info("%s stops: handlers running: %d", self.worker_id, len(self._running))
+        logger.info("the worker %s is draining: %d handlers running", self.worker_id, len(self._running))
         end = now() + self._grace_ms / 1000
         poller.join(RELEASE_TIMEOUT_S)
-        for lease in poll.leftover(RELEASE_TIMEOUT_S):
+        for lease in poll.take_unanswered(RELEASE_TIMEOUT_S):
             self._attempt(lease, poll.asked_at, now()).release("", RELEASE_TIMEOUT_S)
-        self._stops.sleep_until(lambda: not self._running or self._stops.count >= 2, end)
+        self._stop_requests.sleep_until(lambda: not self._running or self._stop_requests.count >= 2, end)
         release_all(list(self._running.values()), self._on_outcome)

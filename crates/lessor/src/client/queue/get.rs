@@ -19,8 +19,8 @@ pub struct Options {
 pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["queues", &options.name], &()).await?;
     if json {
-        return Output::new().line(&answer.body);
+        return Output::new().line(answer.text());
     }
-    let queue: Queue = answer.read()?;
+    let queue: Queue = answer.parse()?;
     Output::new().print(view::full(&queue))
 }

@@ -15,9 +15,9 @@ pub struct Options {}
 pub async fn run(client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["queues"], &()).await?;
     if json {
-        return Output::new().line(&answer.body);
+        return Output::new().line(answer.text());
     }
-    let list: QueueList = answer.read()?;
+    let list: QueueList = answer.parse()?;
     if list.queues.is_empty() {
         return Output::new().line("No queues yet: a queue exists from its first use.");
     }

@@ -50,9 +50,10 @@ impl PushOptions {
         let Some(url) = self.push_url.clone().or(before.as_ref().map(|before| before.url.clone())) else {
             return Err(Error::Usage("--push-url is needed: the queue has no push target".to_owned()));
         };
-        let headers = match self.push_header.is_empty() {
-            true => before.as_ref().map(|before| before.headers.clone()).unwrap_or_default(),
-            false => self.push_header.iter().cloned().collect(),
+        let headers = if self.push_header.is_empty() {
+            before.as_ref().map(|before| before.headers.clone()).unwrap_or_default()
+        } else {
+            self.push_header.iter().cloned().collect()
         };
         let secret = match &self.push_secret_file {
             Some(file) => Some(secret(file)?),

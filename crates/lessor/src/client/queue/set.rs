@@ -77,15 +77,15 @@ pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let before = if options.reset { QueueConfig::default() } else { configured(client, &path).await? };
     let answer = client.put(&path, &options.over(before)?).await?;
     if json {
-        return Output::new().line(&answer.body);
+        return Output::new().line(answer.text());
     }
-    let queue: Queue = answer.read()?;
+    let queue: Queue = answer.parse()?;
     Output::new().print(view::full(&queue))
 }
 
 async fn configured(client: &Client, path: &[&str]) -> Result<QueueConfig, Error> {
     match client.get(path, &()).await {
-        Ok(answer) => Ok(answer.read::<Queue>()?.configured),
+        Ok(answer) => Ok(answer.parse::<Queue>()?.configured),
         Err(error) if error.is_not_found() => Ok(QueueConfig::default()),
         Err(error) => Err(error),
     }

@@ -5,11 +5,10 @@ use std::fmt::Write;
 /// The text with every control character spelt out.
 pub fn clean(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut clean, c| {
-        match c.is_control() {
-            true => {
-                let _ = write!(clean, "{}", c.escape_default());
-            }
-            false => clean.push(c),
+        if c.is_control() {
+            let _ = write!(clean, "{}", c.escape_default());
+        } else {
+            clean.push(c);
         }
         clean
     })

@@ -53,7 +53,7 @@ async fn submit(client: &Client, chunk: &Chunk) -> Result<Vec<Box<RawValue>>> {
         tasks: Vec<Box<RawValue>>,
     }
     let body = SubmitBatch { tasks: chunk.tasks.clone() };
-    let items: Items = client.post(&["tasks", "batch"], &body).await?.read()?;
+    let items: Items = client.post(&["tasks", "batch"], &body).await?.parse()?;
     anyhow::ensure!(
         items.tasks.len() == chunk.tasks.len(),
         "the server answered for {} tasks, but {} were sent",

@@ -1,14 +1,12 @@
-//! Dedup keys for submits that name none. If the answer to a submit is lost, the submit is sent again; without a key
-//! the task would then be there twice.
+//! Generates dedup keys. A submit whose answer is lost is sent again; without a key there would be two tasks.
 
+use lessor_sdk::protocol::random_id;
 use wire::SubmitTask;
 
-/// Gives the task a key of its own, unless it has one.
+/// Gives a task without a key a random one.
 pub fn ensure(task: &mut SubmitTask) -> anyhow::Result<()> {
     if task.dedup_key.is_none() {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no randomness to be had: {error}"))?;
-        task.dedup_key = Some(format!("cli-{:032x}", u128::from_be_bytes(bytes)));
+        task.dedup_key = Some(format!("cli-{}", random_id()?));
     }
     Ok(())
 }
@@ -19,7 +17,7 @@ mod tests {
     use wire::Json;
 
     #[test]
-    fn a_key_is_made_only_where_there_is_none() {
+    fn a_key_is_generated_only_for_a_task_without_one() {
         let mut task = SubmitTask::new("q", Json::null());
         ensure(&mut task).unwrap();
         let made = task.dedup_key.clone().unwrap();

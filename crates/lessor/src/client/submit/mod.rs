@@ -127,20 +127,21 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
     dedup::ensure(&mut task)?;
     let client = Client::new(&options.connection)?;
     let answer = client.post(&["tasks"], &task).await?;
-    let submitted: Submitted = answer.read()?;
-    // With a key of our own making, a task that exists already is the one whose answer was lost.
-    let existed = has_own_key && answer.status == reqwest::StatusCode::OK;
-    let said = match existed {
-        true => format!("Task {} exists already, {}.", submitted.task_id, submitted.state.name()),
-        false => format!("Submitted {} to {}.", submitted.task_id, text::clean(&task.queue)),
+    let submitted: Submitted = answer.parse()?;
+    // With a generated key, a task that exists already is the one whose answer was lost.
+    let existed = has_own_key && answer.status() == 200;
+    let message = if existed {
+        format!("Task {} exists already, {}.", submitted.task_id, submitted.state.name())
+    } else {
+        format!("Submitted {} to {}.", submitted.task_id, text::clean(&task.queue))
     };
     if options.wait {
         if !options.connection.json {
-            note(said);
+            note(message);
         }
         return show_end(&client, &submitted.task_id, options.connection.json).await;
     }
-    Output::new().line(if options.connection.json { answer.body } else { said })?;
+    Output::new().line(if options.connection.json { answer.text() } else { message.into() })?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -148,7 +149,7 @@ async fn show_end(client: &Client, task_id: &str, json: bool) -> Result<ExitCode
     let (task, answer) = wait::until_final(client, task_id).await?;
     let mut output = Output::new();
     if json {
-        output.line(&answer.body)?;
+        output.line(answer.text())?;
     } else {
         note(describe_end(&task));
         if let Some(result) = &task.result {

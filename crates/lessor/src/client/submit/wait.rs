@@ -21,7 +21,7 @@ pub async fn until_final(client: &Client, task_id: &str) -> Result<(Task, Answer
     loop {
         let query = WaitTask { wait_ms: Some(poll.as_millis() as u64) };
         let answer = client.get_waiting(&["tasks", task_id], &query, poll).await?;
-        let task: Task = answer.read()?;
+        let task: Task = answer.parse()?;
         if task.state.is_final() {
             return Ok((task, answer));
         }

@@ -28,9 +28,9 @@ pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let body = CancelTask { reason: options.reason.clone() };
     let answer = client.post(&["tasks", &options.task_id, "cancel"], &body).await?;
     if json {
-        return Output::new().line(&answer.body);
+        return Output::new().line(answer.text());
     }
-    let task: Task = answer.read()?;
+    let task: Task = answer.parse()?;
     Output::new().line(describe(&task, Timestamp::now()))
 }
 

@@ -22,8 +22,8 @@ pub struct Options {
 pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["tasks", &options.task_id], &()).await?;
     if json {
-        return Output::new().line(&answer.body);
+        return Output::new().line(answer.text());
     }
-    let task: Task = answer.read()?;
+    let task: Task = answer.parse()?;
     Output::new().print(view::full(&task, Timestamp::now()))
 }

@@ -45,9 +45,9 @@ struct Event {
 pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["tasks", &options.task_id, "history"], &()).await?;
     if json {
-        return Output::new().line(&answer.body);
+        return Output::new().line(answer.text());
     }
-    let history: History = answer.read()?;
+    let history: History = answer.parse()?;
     if history.truncated {
         note("Older records are no longer kept.");
     }

@@ -58,7 +58,7 @@ pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
             limit: Some(remaining.min(PAGE_TASKS)),
             page_token,
         };
-        let page: Page = client.get(&["tasks"], &query).await?.read()?;
+        let page: Page = client.get(&["tasks"], &query).await?.parse()?;
         remaining = remaining.saturating_sub(page.tasks.len());
         view.add(page.tasks)?;
         page_token = page.next_page_token;

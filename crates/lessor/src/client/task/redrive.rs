@@ -22,9 +22,9 @@ pub struct Options {
 pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.post(&["tasks", &options.task_id, "redrive"], &serde_json::json!({})).await?;
     if json {
-        return Output::new().line(&answer.body);
+        return Output::new().line(answer.text());
     }
-    let new: Submitted = answer.read()?;
+    let new: Submitted = answer.parse()?;
     Output::new().line(format_args!(
         "Task {} does {} again; it is {}.",
         new.task_id,

@@ -2,13 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use backon::{ExponentialBuilder, Retryable};
 use tonic::{Code, Status};
 
 use crate::cas::CasError;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause: a store that is back is soon noticed.
-const MAX_PAUSE: Duration = Duration::from_millis(250);
+/// The delays are short, so that a store that is back is soon noticed.
+const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(50))
+    .with_max_delay(Duration::from_millis(250))
+    .without_max_times();
 
 /// Makes a call until it is answered, or has failed for so long that the store is taken for gone.
 pub async fn retried<T, F>(patience: Duration, call: impl Fn() -> F) -> Result<T, CasError>
@@ -16,18 +19,12 @@ where
     F: Future<Output = Result<T, Status>>,
 {
     let begun = Instant::now();
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match call().await {
-            Ok(answer) => return Ok(answer),
-            Err(status) if !is_transient(status.code()) || begun.elapsed() + pause > patience => {
-                return Err(told(&status));
-            }
-            Err(status) => tracing::debug!(%status, "a call to the content store is repeated"),
-        }
-        tokio::time::sleep(pause).await;
-        pause = MAX_PAUSE.min(pause * 2);
-    }
+    call.retry(DELAYS)
+        .when(|status| is_transient(status.code()))
+        .adjust(|_, delay| delay.filter(|delay| begun.elapsed() + *delay <= patience))
+        .notify(|status, _| tracing::debug!(%status, "a call to the content store is repeated"))
+        .await
+        .map_err(|status| told(&status))
 }
 
 pub fn told(status: &Status) -> CasError {

@@ -122,7 +122,7 @@ fn kill_all(directory: &Path) {
         return;
     }
     let processes = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
-    for id in processes.lines().filter_map(proc::pid) {
+    for id in processes.lines().filter_map(proc::parse_pid) {
         let _ = kill_process(id, Signal::KILL);
     }
 }

@@ -50,14 +50,14 @@ pub enum Version {
 
 /// Where the groups of one controller are made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Place {
+struct ControllerDir {
     controller: Controller,
     version: Version,
     /// The worker's own directory in the controller's hierarchy.
     parent: PathBuf,
 }
 
-impl Place {
+impl ControllerDir {
     /// There may be one already.
     fn make(&self) -> io::Result<()> {
         make_directory(&self.parent)?;
@@ -71,7 +71,7 @@ impl Place {
 /// The groups of one worker.
 #[derive(Debug)]
 pub struct Cgroups {
-    places: Vec<Place>,
+    controllers: Vec<ControllerDir>,
     next: AtomicU64,
 }
 
@@ -80,29 +80,37 @@ impl Cgroups {
     /// this worker alone.
     pub fn open(key: &str, limits: &Limits) -> Cgroups {
         let mounts = Mounts::read().unwrap_or_default();
-        let place = |controller| Cgroups::place(&mounts, controller, key, limits);
-        Cgroups { places: Controller::ALL.into_iter().filter_map(place).collect(), next: AtomicU64::new(1) }
+        let directory = |controller| Cgroups::controller_dir(&mounts, controller, key, limits);
+        Cgroups {
+            controllers: Controller::ALL.into_iter().filter_map(directory).collect(),
+            next: AtomicU64::new(1),
+        }
     }
 
-    fn place(mounts: &Mounts, controller: Controller, key: &str, limits: &Limits) -> Option<Place> {
+    fn controller_dir(
+        mounts: &Mounts,
+        controller: Controller,
+        key: &str,
+        limits: &Limits,
+    ) -> Option<ControllerDir> {
         let name = controller.name();
         let (version, base) = mounts.of(name)?;
         let parent = base.join(format!("lessor-{key}"));
         if !controller.is_wanted(limits) {
             // There may be something to clear from when it was.
-            return parent.is_dir().then_some(Place { controller, version, parent });
+            return parent.is_dir().then_some(ControllerDir { controller, version, parent });
         }
         if version == Version::V2 {
             mounts::enable(&base, name).ok()?;
         }
-        let place = Place { controller, version, parent };
-        place.make().ok()?;
-        Some(place)
+        let directory = ControllerDir { controller, version, parent };
+        directory.make().ok()?;
+        Some(directory)
     }
 
     /// The limits that cannot be held to here.
     pub fn lacks(&self, limits: &Limits) -> Vec<Controller> {
-        let has = |controller| self.places.iter().any(|place| place.controller == controller);
+        let has = |controller| self.controllers.iter().any(|directory| directory.controller == controller);
         Controller::ALL.into_iter().filter(|one| one.is_wanted(limits) && !has(*one)).collect()
     }
 
@@ -116,7 +124,7 @@ impl Cgroups {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 // Whoever looked whether it could work here has tidied up after itself.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !is_restored => {
-                    self.places.iter().try_for_each(Place::make)?;
+                    self.controllers.iter().try_for_each(ControllerDir::make)?;
                     is_restored = true;
                 }
                 made => return made,
@@ -127,16 +135,16 @@ impl Cgroups {
     fn make_next(&self, limits: &Limits) -> io::Result<Cgroup> {
         let name = self.next.fetch_add(1, Ordering::Relaxed).to_string();
         let mut group = Cgroup::default();
-        for place in self.places.iter().filter(|place| place.controller.is_wanted(limits)) {
-            group.add(place.controller, place.version, &place.parent.join(&name), limits)?;
+        for directory in self.controllers.iter().filter(|directory| directory.controller.is_wanted(limits)) {
+            group.add(directory.controller, directory.version, &directory.parent.join(&name), limits)?;
         }
         Ok(group)
     }
 
     /// Ends and removes the groups that a dead process of this worker left.
     pub fn clear(&self) {
-        for place in &self.places {
-            let Ok(entries) = fs::read_dir(&place.parent) else { continue };
+        for directory in &self.controllers {
+            let Ok(entries) = fs::read_dir(&directory.parent) else { continue };
             for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {
                 group::end(&entry.path());
             }
@@ -147,8 +155,8 @@ impl Cgroups {
 impl Drop for Cgroups {
     /// A group that still has groups in it stays, and is cleared at the next start.
     fn drop(&mut self) {
-        for place in &self.places {
-            let _ = fs::remove_dir(&place.parent);
+        for directory in &self.controllers {
+            let _ = fs::remove_dir(&directory.parent);
         }
     }
 }
@@ -166,8 +174,9 @@ mod tests {
 
     #[test]
     fn a_limit_without_its_controller_is_named() {
-        let place = Place { controller: Controller::Cpu, version: Version::V1, parent: PathBuf::new() };
-        let groups = Cgroups { places: vec![place], next: AtomicU64::new(1) };
+        let directory =
+            ControllerDir { controller: Controller::Cpu, version: Version::V1, parent: PathBuf::new() };
+        let groups = Cgroups { controllers: vec![directory], next: AtomicU64::new(1) };
         let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: None };
         assert_eq!(groups.lacks(&limits), [Controller::Memory]);
         assert_eq!(groups.lacks(&Limits::default()), []);
@@ -180,10 +189,13 @@ mod tests {
         let [cpu, memory] = ["cpu", "memory"].map(|name| dir.path().join(name));
         fs::create_dir_all(cpu.join("2")).unwrap();
         fs::create_dir_all(memory.join("1")).unwrap();
-        let place =
-            |controller, parent: &PathBuf| Place { controller, version: Version::V1, parent: parent.clone() };
-        let places = vec![place(Controller::Cpu, &cpu), place(Controller::Memory, &memory)];
-        let groups = Cgroups { places, next: AtomicU64::new(1) };
+        let directory = |controller, parent: &PathBuf| ControllerDir {
+            controller,
+            version: Version::V1,
+            parent: parent.clone(),
+        };
+        let controllers = vec![directory(Controller::Cpu, &cpu), directory(Controller::Memory, &memory)];
+        let groups = Cgroups { controllers, next: AtomicU64::new(1) };
         let limits = Limits { cpu_cores: Some(1.0), memory_bytes: Some(1), processes: None };
         let group = groups.make(&limits).unwrap();
         let files = |n: u32| [&cpu, &memory].map(|parent| parent.join(format!("{n}/cgroup.procs")));

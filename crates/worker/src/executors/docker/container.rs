@@ -140,9 +140,10 @@ impl Container {
     /// until then is used by nobody else.
     pub async fn remove(mut self, run: &Run) -> bool {
         let is_gone = timeout(MAX_REMOVAL, remove(&self.engine, &self.id)).await.is_ok();
-        match is_gone {
-            true => self.id.clear(),
-            false => work_dir::spoil(&run.input_root),
+        if is_gone {
+            self.id.clear()
+        } else {
+            work_dir::spoil(&run.input_root)
         }
         is_gone
     }

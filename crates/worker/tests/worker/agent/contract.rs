@@ -24,7 +24,7 @@ async fn s3_42_a_worker_takes_as_many_tasks_as_it_has_free_slots() {
     let committed = served.until(&first_id, |task| task["state"] == "COMPLETED").await;
     assert_eq!(committed["result"]["n"], 1);
     // A command that has ended frees its slot while its outputs are on their way.
-    second.place.free();
+    second.permit.free();
     let fourth = worker.next().await;
     assert_eq!(served.task(&second.task.task_id).await["state"], "LEASED");
     for begun in [second, third, fourth] {
@@ -44,14 +44,14 @@ async fn outputs_that_pile_up_hold_up_new_tasks() {
     let last = served.submit(task()).await;
     let mut worker = Worker::start(&served, 1);
     let first = worker.next().await;
-    first.place.free();
+    first.permit.free();
     let second = worker.next().await;
-    second.place.free();
+    second.permit.free();
     let second_id = second.task.task_id.clone();
     second.done();
     let third = worker.next().await;
     served.until(&second_id, |task| task["state"] == "COMPLETED").await;
-    third.place.free();
+    third.permit.free();
     // Two of one slot's are on their way home, so there is no room for the last.
     let third_id = third.task.task_id.clone();
     assert_eq!(served.task(&third_id).await["state"], "LEASED");
@@ -108,7 +108,7 @@ async fn s3_45_heartbeats_keep_a_lease_for_as_long_as_the_work_takes() {
         assert_eq!((&task["state"], &task["attempt"]), (&"LEASED".into(), &1.into()));
         expires = task["lease"]["expiresAt"].clone();
     }
-    assert!(!begun.place.cancelled().is_cancelled());
+    assert!(!begun.permit.cancelled().is_cancelled());
     begun.done();
     served.until(&id, |task| task["state"] == "COMPLETED").await;
 }

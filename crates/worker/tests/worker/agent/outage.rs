@@ -14,7 +14,7 @@ async fn work_goes_on_over_a_restart_and_commits_afterwards() {
     let mut worker = Worker::start(&served, 2);
     let begun = worker.next().await;
     let served = served.down().await.up().await;
-    assert!(!begun.place.cancelled().is_cancelled());
+    assert!(!begun.permit.cancelled().is_cancelled());
     let next = served.submit(task()).await;
     let second = worker.next().await;
     assert_eq!(second.task.task_id, next, "the worker has registered again");

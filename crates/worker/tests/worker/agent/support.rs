@@ -21,7 +21,7 @@ use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{SubmitTask, SubmitTasksRequest};
-use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Place, Pool, Stopper, Task};
+use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Permit, Pool, Stopper, Task};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -152,7 +152,7 @@ async fn started(directory: &Path) -> Running {
 /// An attempt that waits for the test to say how it ends.
 pub struct Begun {
     pub task: Task,
-    pub place: Place,
+    pub permit: Permit,
     end: oneshot::Sender<Outcome>,
 }
 
@@ -166,7 +166,7 @@ impl Begun {
     }
 
     pub async fn cancelled(&self) {
-        in_time(self.place.cancelled().cancelled()).await;
+        in_time(self.permit.cancelled().cancelled()).await;
     }
 }
 
@@ -174,10 +174,10 @@ struct Puppet(mpsc::UnboundedSender<Begun>);
 
 #[tonic::async_trait]
 impl Performer for Puppet {
-    async fn perform(&self, task: Task, place: Place) -> Outcome {
+    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
         let (end, ended) = oneshot::channel();
-        let cancel = place.cancelled().clone();
-        self.0.send(Begun { task, place, end }).unwrap();
+        let cancel = permit.cancelled().clone();
+        self.0.send(Begun { task, permit, end }).unwrap();
         tokio::select! {
             outcome = ended => outcome.expect("the test says how it ends"),
             () = cancel.cancelled() => Failure::cancelled().into(),

@@ -1,4 +1,4 @@
-//! What all work of a worker shares: where it takes place, what runs its commands, and where its outputs go.
+//! What all attempts of a worker share: the work directories, the executor, the content store and the disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::inputs::blocking;
 use crate::work_dir::WorkDirs;
 use crate::{ActionOptions, Cas, Error, Executor, Failure};
 
-pub struct Workshop {
+pub struct WorkerContext {
     pub worker_id: String,
     pub max_output_bytes: u64,
     pub executor: Arc<dyn Executor>,
@@ -20,20 +20,20 @@ pub struct Workshop {
     pub disk: Disk,
 }
 
-impl Workshop {
-    /// Takes the worker's directories, and clears what an earlier process of this worker left.
+impl WorkerContext {
+    /// Locks the worker's directories and removes what an earlier process of this worker left.
     pub async fn open(
         worker_id: &str,
         options: &ActionOptions,
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
-    ) -> Result<Arc<Workshop>, Error> {
+    ) -> Result<Arc<WorkerContext>, Error> {
         let (id, root) = (worker_id.to_owned(), options.work_dir.clone());
         let taken = blocking_setup(move || WorkDirs::take(&root, &id)).await?;
-        // What runs there still would write to what is removed.
+        // First, because processes that still run would write to the directories that are removed next.
         executor.clear().await.map_err(|failure| Error::Setup(failure.message))?;
         let dirs = blocking_setup(move || taken.clear()).await?;
-        Ok(Arc::new(Workshop {
+        Ok(Arc::new(WorkerContext {
             worker_id: worker_id.to_owned(),
             max_output_bytes: options.max_output_bytes,
             executor,
@@ -43,21 +43,21 @@ impl Workshop {
         }))
     }
 
-    /// Fails while there is no room, also after all that earlier attempts left is cleared. Blocking.
-    pub fn check_room(&self) -> Result<(), Failure> {
+    /// Fails while the disk is full, even after everything that earlier attempts left is removed. Blocking.
+    pub fn check_disk(&self) -> Result<(), Failure> {
         self.disk.check().or_else(|_| {
             self.dirs.wait_until_cleared();
             self.disk.check()
         })
     }
 
-    /// Runs a command to its end, whatever that is.
+    /// Runs a command to its end.
     pub async fn execute(&self, run: Run) -> Result<Ran, Failure> {
         self.executor.execute(run).await
     }
 
-    /// The exit code of a command that ended by itself, or how the attempt failed instead. A command that fails while
-    /// the disk is full is not judged: it may well be the disk (W16).
+    /// The exit code of a command that exited, or the attempt's failure. The exit code of a command that failed while the
+    /// disk was full does not count: the disk may be the cause (W16).
     pub async fn exit_code(&self, ran: &Ran, timeout: Option<Duration>) -> Result<i32, Failure> {
         match ran.end {
             End::Exited(0) => Ok(0),
@@ -73,8 +73,10 @@ impl Workshop {
     }
 
     fn too_much_output(&self) -> Failure {
-        let message =
-            format!("the command wrote more than {} bytes to its output or error", self.max_output_bytes);
+        let message = format!(
+            "the command wrote more than {} bytes to its standard output or standard error",
+            self.max_output_bytes
+        );
         Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message)
     }
 }

@@ -12,11 +12,12 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use procfs::process::Stat;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
 
 use super::Usage;
 use super::process_group::let_starts_pass;
-use crate::proc::{self, ProcStat};
+use crate::proc;
 
 /// The commands of this process that run.
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
@@ -38,7 +39,7 @@ pub struct Watched {
 
 /// To be called before starts are let pass the next time.
 pub fn watch(leader: Pid) -> Watched {
-    let started_ticks = ProcStat::of(leader).map_or(0, |stat| stat.started_ticks);
+    let started_ticks = proc::stat(leader).map_or(0, |stat| stat.starttime);
     running().push(Running { leader, started_ticks });
     Watched { leader }
 }
@@ -61,35 +62,35 @@ pub fn adopt() {
 /// Children of this process in one group.
 #[derive(Clone, Copy, Debug)]
 pub struct Group {
-    pub is_one_buried: bool,
+    pub is_one_reaped: bool,
     pub is_alive: bool,
-    /// Of those that were buried.
+    /// Of those that were reaped.
     pub usage: Usage,
 }
 
-/// Buries the dead of a group, each looked at before, while it can still be read what it used up.
-pub fn bury_group(group: Pid) -> Group {
+/// Reaps the dead of a group, each looked at before, while it can still be read what it used up.
+pub fn reap_group(group: Pid) -> Group {
     let group = nix::unistd::Pid::from_raw(group.as_raw_nonzero().get());
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    let mut told = Group { is_one_buried: false, is_alive: false, usage: Usage::default() };
+    let mut group_state = Group { is_one_reaped: false, is_alive: false, usage: Usage::default() };
     loop {
         let dead = match waitid(Id::PGid(group), flags) {
             Ok(WaitStatus::Exited(dead, _) | WaitStatus::Signaled(dead, _, _)) => dead,
             Err(nix::errno::Errno::EINTR) => continue,
-            Ok(_) => return Group { is_alive: true, ..told },
-            Err(_) => return told,
+            Ok(_) => return Group { is_alive: true, ..group_state },
+            Err(_) => return group_state,
         };
-        let Some(dead) = Pid::from_raw(dead.as_raw()) else { return told };
-        if let Some(stat) = ProcStat::of(dead) {
-            told.usage +=
-                Usage { user_time: stat.user_time, system_time: stat.system_time, max_rss_bytes: 0 };
+        let Some(dead) = Pid::from_raw(dead.as_raw()) else { return group_state };
+        if let Some(stat) = proc::stat(dead) {
+            let (user_time, system_time) = proc::cpu_times(&stat);
+            group_state.usage += Usage { user_time, system_time, max_rss_bytes: 0 };
         }
         let _ = waitpid(Some(dead), WaitOptions::NOHANG);
-        told.is_one_buried = true;
+        group_state.is_one_reaped = true;
     }
 }
 
-/// Kills what no running command can have started and what is busy in the directory of one that has ended, and buries
+/// Kills what no running command can have started and what is busy in the directory of one that has ended, and reaps
 /// the dead. Says whether somebody was killed and may have left others.
 pub fn sweep(ended: &Path) -> bool {
     let orphans = orphans();
@@ -101,15 +102,15 @@ pub fn sweep(ended: &Path) -> bool {
     let running = running().clone();
     let mut is_unfinished = false;
     for (id, stat) in orphans {
-        let is_of_a_group = |command: &Running| command.leader.as_raw_nonzero().get() == stat.group;
-        let may_be_of = |command: &Running| command.started_ticks <= stat.started_ticks;
+        let is_of_a_group = |command: &Running| command.leader.as_raw_nonzero().get() == stat.pgrp;
+        let may_be_of = |command: &Running| command.started_ticks <= stat.starttime;
         if running.iter().any(is_of_a_group) {
             continue;
         }
-        if stat.is_dead {
+        if proc::is_dead(&stat) {
             let _ = waitpid(Some(id), WaitOptions::NOHANG);
-        } else if !running.iter().any(may_be_of) || stat.is_named(SANDBOX) || proc::is_busy_in(id, ended) {
-            if !stat.is_named(SANDBOX) {
+        } else if !running.iter().any(may_be_of) || stat.comm == SANDBOX || proc::is_busy_in(id, ended) {
+            if stat.comm != SANDBOX {
                 tracing::info!(pid = id.as_raw_nonzero().get(), "what a command left behind is killed");
             }
             let _ = kill_process(id, Signal::KILL);
@@ -121,11 +122,11 @@ pub fn sweep(ended: &Path) -> bool {
 
 /// Children of this process that it did not start itself, or only just started as the leader of a group. Orphans are
 /// given to the main thread.
-fn orphans() -> Vec<(Pid, ProcStat)> {
+fn orphans() -> Vec<(Pid, Stat)> {
     let this = getpid().as_raw_nonzero().get();
     let children = fs::read_to_string(format!("/proc/self/task/{this}/children"));
     let mut children: Vec<Pid> = match &children {
-        Ok(children) => children.split_whitespace().filter_map(proc::pid).collect(),
+        Ok(children) => children.split_whitespace().filter_map(proc::parse_pid).collect(),
         Err(_) => proc::all(),
     };
     // Everything there is to read about a process takes a while, and mostly there is nobody else.
@@ -135,8 +136,8 @@ fn orphans() -> Vec<(Pid, ProcStat)> {
         return Vec::new();
     }
     // It is 0 where the group began outside of the container that this process is in, for its children too.
-    let Some(own_group) = ProcStat::of_this_process().map(|stat| stat.group) else { return Vec::new() };
-    let orphan = |id: Pid| ProcStat::of(id).filter(|stat| stat.parent == this && stat.group != own_group);
+    let Some(own_group) = proc::own_stat().map(|stat| stat.pgrp) else { return Vec::new() };
+    let orphan = |id: Pid| proc::stat(id).filter(|stat| stat.ppid == this && stat.pgrp != own_group);
     children.into_iter().filter_map(|id| Some((id, orphan(id)?))).collect()
 }
 

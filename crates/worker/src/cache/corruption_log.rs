@@ -10,18 +10,18 @@ const MAX_FOUND: usize = 10_000;
 
 /// A point in the order in which damage was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub struct Generation(u64);
 
 #[derive(Debug, Default)]
-pub struct Damage {
-    last: Moment,
-    found: HashMap<Key, Moment>,
+pub struct CorruptionLog {
+    last: Generation,
+    found: HashMap<Key, Generation>,
     /// Everything may have been damaged up to then.
-    all_until: Moment,
+    all_until: Generation,
 }
 
-impl Damage {
-    pub fn now(&self) -> Moment {
+impl CorruptionLog {
+    pub fn now(&self) -> Generation {
         self.last
     }
 
@@ -35,7 +35,7 @@ impl Damage {
     }
 
     /// Whether a content was found to be damaged after a moment, or may have been.
-    pub fn is_found(&self, key: &Key, since: Moment) -> bool {
+    pub fn is_found(&self, key: &Key, since: Generation) -> bool {
         self.all_until > since || self.found.get(key).is_some_and(|found| *found > since)
     }
 }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn damage_is_told_to_those_who_began_before_it_was_found() {
-        let mut damage = Damage::default();
+        let mut damage = CorruptionLog::default();
         let before = damage.now();
         damage.found(key(1));
         let after = damage.now();
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_remembered_counts_as_damaged() {
-        let mut damage = Damage::default();
+        let mut damage = CorruptionLog::default();
         let before = damage.now();
         (0..=MAX_FOUND).for_each(|n| damage.found(key(n)));
         assert_eq!(damage.found.len(), 1);

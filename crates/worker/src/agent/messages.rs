@@ -1,10 +1,10 @@
-//! What the agent says of its leases, as messages.
+//! Builds the agent's messages about its leases.
 
 use std::sync::Arc;
 
 use wire::grpc::{LeaseHeartbeat, TaskStatus, UpdateTaskStatusRequest};
 
-pub fn beat(lease_id: &Arc<str>) -> LeaseHeartbeat {
+pub fn heartbeat(lease_id: &Arc<str>) -> LeaseHeartbeat {
     LeaseHeartbeat { lease_id: lease_id.to_string(), ..LeaseHeartbeat::default() }
 }
 

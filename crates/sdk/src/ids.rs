@@ -1,0 +1,18 @@
+//! Random identifiers.
+
+use crate::Error;
+
+/// 128 random bits in hexadecimal.
+pub fn random_id() -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Error::Setup(format!("the system has no randomness: {error}")))?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+/// A random worker id that begins with the host name, for people who look for a worker.
+pub fn worker_id() -> Result<String, Error> {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = if host.is_empty() { "worker".to_owned() } else { host };
+    Ok(format!("{host}-{}", random_id()?))
+}
