@@ -1,4 +1,5 @@
-//! Compiles the messages and stubs of the worker service and of ByteStream. The compiler is a library, so that no protoc is needed.
+//! Compiles the messages and stubs of the worker service and of ByteStream, and the stubs of the Remote Execution API.
+//! The compiler is a library, so that no protoc is needed.
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
@@ -28,5 +29,118 @@ fn grpc() -> Result<(), Box<dyn std::error::Error>> {
         .bytes(".")
         .codec_path("crate::grpc::codec::Messages")
         .compile_fds(files)?;
+    tonic_build::manual::Builder::new().build_client(false).compile(&reapi_services());
     Ok(())
+}
+
+/// The services of the Remote Execution API with the codec of this crate: the stubs that come with the messages report
+/// bytes that are no message as a fault of the server.
+#[cfg(feature = "grpc")]
+fn reapi_services() -> [tonic_build::manual::Service; 5] {
+    use tonic_build::manual::{Method, Service};
+
+    const REAPI: &str = "build.bazel.remote.execution.v2";
+    const LONGRUNNING: &str = "google.longrunning";
+
+    let message = |name: &str| format!("::bazel_remote_apis::{}", name.replace('.', "::"));
+    let method = |name: &str, route: &str, input: &str, output: &str| {
+        let method = Method::builder().name(name).route_name(route);
+        let method = method.input_type(message(input)).output_type(message(output));
+        method.codec_path("crate::grpc::codec::Messages")
+    };
+    let reapi = |name: &str, route: &str, input: &str, output: &str| {
+        method(name, route, &format!("{REAPI}.{input}"), &format!("{REAPI}.{output}")).build()
+    };
+    let execution = |name: &str, route: &str, input: &str| {
+        let output = format!("{LONGRUNNING}.Operation");
+        method(name, route, &format!("{REAPI}.{input}"), &output).server_streaming().build()
+    };
+    let operation = |name: &str, route: &str, output: &str| {
+        method(name, route, &format!("{LONGRUNNING}.{route}Request"), output).build()
+    };
+    let service = |package: &str, name: &str, methods: Vec<Method>| {
+        let service = Service::builder().package(package).name(name);
+        methods.into_iter().fold(service, |service, method| service.method(method)).build()
+    };
+    let get_tree = method(
+        "get_tree",
+        "GetTree",
+        &format!("{REAPI}.GetTreeRequest"),
+        &format!("{REAPI}.GetTreeResponse"),
+    );
+    let empty = "google.protobuf.Empty";
+    let one = format!("{LONGRUNNING}.Operation");
+    [
+        service(
+            REAPI,
+            "Capabilities",
+            vec![reapi(
+                "get_capabilities",
+                "GetCapabilities",
+                "GetCapabilitiesRequest",
+                "ServerCapabilities",
+            )],
+        ),
+        service(
+            REAPI,
+            "ActionCache",
+            vec![
+                reapi("get_action_result", "GetActionResult", "GetActionResultRequest", "ActionResult"),
+                reapi(
+                    "update_action_result",
+                    "UpdateActionResult",
+                    "UpdateActionResultRequest",
+                    "ActionResult",
+                ),
+            ],
+        ),
+        service(
+            REAPI,
+            "ContentAddressableStorage",
+            vec![
+                reapi(
+                    "find_missing_blobs",
+                    "FindMissingBlobs",
+                    "FindMissingBlobsRequest",
+                    "FindMissingBlobsResponse",
+                ),
+                reapi(
+                    "batch_update_blobs",
+                    "BatchUpdateBlobs",
+                    "BatchUpdateBlobsRequest",
+                    "BatchUpdateBlobsResponse",
+                ),
+                reapi(
+                    "batch_read_blobs",
+                    "BatchReadBlobs",
+                    "BatchReadBlobsRequest",
+                    "BatchReadBlobsResponse",
+                ),
+                get_tree.server_streaming().build(),
+            ],
+        ),
+        service(
+            REAPI,
+            "Execution",
+            vec![
+                execution("execute", "Execute", "ExecuteRequest"),
+                execution("wait_execution", "WaitExecution", "WaitExecutionRequest"),
+            ],
+        ),
+        service(
+            LONGRUNNING,
+            "Operations",
+            vec![
+                operation(
+                    "list_operations",
+                    "ListOperations",
+                    &format!("{LONGRUNNING}.ListOperationsResponse"),
+                ),
+                operation("get_operation", "GetOperation", &one),
+                operation("delete_operation", "DeleteOperation", empty),
+                operation("cancel_operation", "CancelOperation", empty),
+                operation("wait_operation", "WaitOperation", &one),
+            ],
+        ),
+    ]
 }

@@ -1,4 +1,4 @@
-//! How the rest of the program talks to the coordinator: a cheap clone, one method for each request.
+//! The handle by which the rest of the program calls the coordinator: a cheap clone with one method for each request.
 //!
 //! A request is stamped with its time of receipt here and waits for room in the bounded inbox. Its answer comes
 //! only after everything it rests on is durable.

@@ -1,4 +1,4 @@
-//! What every handler needs: the way to the coordinator, the keys of the edge, and the bounds that all calls share.
+//! The state that all handlers share: the handle of the coordinator, the signing keys and the limits.
 
 use std::future::Future;
 use std::sync::Arc;

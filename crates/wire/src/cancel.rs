@@ -1,4 +1,4 @@
-//! Asking a task to stop.
+//! Requests the cancellation of a task.
 
 use serde::{Deserialize, Serialize};
 

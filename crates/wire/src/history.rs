@@ -1,4 +1,4 @@
-//! What the ledger says about one task.
+//! The history of a task, as the ledger recorded it.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Any JSON value, kept as the text in which it was sent.
+//! A JSON value that keeps the text in which it was sent.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The worker's side: asking for leases and keeping them alive.
+//! Requests for leases, and heartbeats.
 
 use std::collections::BTreeMap;
 

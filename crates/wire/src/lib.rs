@@ -24,6 +24,8 @@ mod openapi;
 mod problem;
 mod push;
 mod queue;
+#[cfg(feature = "grpc")]
+pub mod reapi;
 mod report;
 mod seconds;
 mod submit;

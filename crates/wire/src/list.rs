@@ -1,4 +1,4 @@
-//! Looking at tasks: one, with a wait, or a page of them.
+//! Reads tasks: one, with a wait, or a page of them.
 
 use serde::{Deserialize, Serialize};
 

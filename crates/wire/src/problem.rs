@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 says it, with a code that programs may rely on.
+//! Errors as RFC 9457 problems, with a stable code for programs.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Where the tasks of a queue are pushed to.
+//! The push target of a queue.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! A queue: what may be configured, and what it looks like.
+//! Queues: their configuration and their state.
 
 use serde::{Deserialize, Serialize};
 

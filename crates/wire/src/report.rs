@@ -1,4 +1,4 @@
-//! How an attempt ended, in the worker's words, and the coordinator's answer.
+//! Reports on attempts, and the coordinator's answer.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A task as people and services see it.
+//! A task as the API shows it.
 
 use std::collections::BTreeMap;
 

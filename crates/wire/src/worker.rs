@@ -1,4 +1,4 @@
-//! The workers that were heard of since the coordinator started.
+//! The workers that the coordinator has heard from since it started.
 
 use std::collections::BTreeMap;
 

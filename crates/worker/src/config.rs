@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The queue of remote execution.
-pub const EXECUTION_QUEUE: &str = "exec";
+use execution::EXECUTION_QUEUE;
 
 #[derive(Clone, Debug)]
 pub struct Config {

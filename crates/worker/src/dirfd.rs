@@ -13,7 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result};
 
-use crate::names::RelativePath;
+use execution::RelativePath;
 
 const OPEN_DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

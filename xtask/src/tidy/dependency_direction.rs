@@ -13,12 +13,16 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("coordinator", &["authority", "ledger"]),
     ("blobs", &["files"]),
     ("wire", &[]),
-    ("server", &["authority", "coordinator", "history", "blobs", "wire"]),
-    ("worker", &["blobs", "files", "wire", "lessor-sdk"]),
+    ("execution", &["blobs", "wire"]),
+    ("server", &["authority", "coordinator", "history", "blobs", "execution", "wire"]),
+    ("worker", &["blobs", "execution", "files", "wire", "lessor-sdk"]),
     ("lessor-sdk", &["wire"]),
     ("contract-clients", &["wire"]),
     ("conformance", &["contract-clients", "wire"]),
-    ("bench", &["authority", "ledger", "coordinator", "blobs", "contract-clients", "wire", "worker"]),
+    (
+        "bench",
+        &["authority", "ledger", "coordinator", "blobs", "execution", "contract-clients", "wire", "worker"],
+    ),
     (
         "lessor",
         &[
@@ -27,6 +31,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "history",
             "coordinator",
             "blobs",
+            "execution",
             "wire",
             "server",
             "worker",

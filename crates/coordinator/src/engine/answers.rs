@@ -32,9 +32,10 @@ impl<T> Answers<T> {
     /// Keeps an answer until everything up to `rests_on` is durable. A refusal for lack of room is true whatever
     /// becomes of the records, and need not wait for a disk that may be the reason for it.
     pub fn push(&mut self, rests_on: Position, reply_to: T, reply: Reply) {
-        match reply.is_refusal() {
-            true => self.free.push((reply_to, reply)),
-            false => self.queue.push_back((rests_on, reply_to, reply)),
+        if reply.is_refusal() {
+            self.free.push((reply_to, reply))
+        } else {
+            self.queue.push_back((rests_on, reply_to, reply))
         }
     }
 

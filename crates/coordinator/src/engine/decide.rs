@@ -1,4 +1,4 @@
-//! Running commands: what is refused for lack of room, what is written, and who is woken by it.
+//! Decides commands: refuses them when the disk is full, writes their events, and wakes who waits for them.
 
 use authority::command::{
     ExtendAnswer, ExtendLease, Grant, LeaseTasks, RedriveAnswer, Refusal, SubmitAnswer,

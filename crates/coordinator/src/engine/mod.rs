@@ -1,4 +1,4 @@
-//! The heart of the coordinator as a plain struct, driven from outside: requests go in, a batch of records comes
+//! The engine of the coordinator as a plain struct, driven from outside: requests go in, a batch of records comes
 //! out, "durable" goes in, answers come out. It has no thread, no clock and no disk, so that production and a
 //! simulator drive the same code.
 //!
@@ -247,12 +247,12 @@ impl<T: ReplyTo> Engine<T> {
             return;
         }
         let more = self.run_quietly(Command::Purge(Purge { by_age: now >= self.purge_by_age_from }), now);
-        let rest = match more {
-            true => PURGE_STEP_MS,
-            false => self
-                .state
+        let rest = if more {
+            PURGE_STEP_MS
+        } else {
+            self.state
                 .next_purge()
-                .map_or(PURGE_PAUSE_MS, |due| due.since_ms(now).clamp(1_000, PURGE_PAUSE_MS)),
+                .map_or(PURGE_PAUSE_MS, |due| due.since_ms(now).clamp(1_000, PURGE_PAUSE_MS))
         };
         self.next_purge = now.plus_ms(rest);
     }

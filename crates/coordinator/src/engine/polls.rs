@@ -1,5 +1,5 @@
-//! Long polls that found nothing. They wait by queue and kind of worker, first come first served, and are looked
-//! at only when something became ready in one of their queues.
+//! Long polls that wait for tasks, by queue and worker profile, first come first served. A poll is served only when a task
+//! became ready in one of its queues.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

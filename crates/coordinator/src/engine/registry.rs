@@ -1,5 +1,5 @@
-//! The workers heard of since this process began, and what they said of themselves. Advisory: it is empty after a
-//! restart, it steers who is offered work, it is shown to people, and it never changes a task.
+//! The registry of workers that were seen since this process started. It is advisory: it is empty after a restart, decides
+//! which workers are offered work, and never changes a task.
 //!
 //! The engine notes in it whom it hears; adapters read and write it directly, without a place in the writer's queue,
 //! because nothing in it is a decision.

@@ -1,4 +1,4 @@
-//! When a snapshot is due, and what its writer does next. Whoever drives it carries each step to a writer and says how
+//! Plans snapshots: when one is due, and what its writer does next. The driver carries each step to a writer and says how
 //! it ended: a slow writer slows the snapshot and nothing else.
 
 use authority::Position;

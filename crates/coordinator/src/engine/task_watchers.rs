@@ -72,9 +72,10 @@ impl<T: ReplyTo> TaskWatchers<T> {
     }
 
     fn has_room(&self, condition: WaitCondition) -> bool {
-        match is_own(condition) {
-            true => self.own < MAX_SERVER_WATCHERS,
-            false => self.parked.len() - self.own < MAX_CLIENT_WATCHERS,
+        if is_own(condition) {
+            self.own < MAX_SERVER_WATCHERS
+        } else {
+            self.parked.len() - self.own < MAX_CLIENT_WATCHERS
         }
     }
 

@@ -24,7 +24,7 @@ use crate::serving::{
 use file::{Document, within};
 
 /// The queue of remote executions.
-const EXEC_QUEUE: &str = "exec";
+const EXEC_QUEUE: &str = execution::EXECUTION_QUEUE;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

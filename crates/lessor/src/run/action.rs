@@ -1,11 +1,11 @@
-//! The command and its action as messages of the protocol. Equal options give equal bytes, so that what was run once is
-//! found again.
+//! Builds the Command and the Action of a run. Equal options give equal bytes, so that a cached result is found.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::command::EnvironmentVariable;
 use bazel_remote_apis::build::bazel::remote::execution::v2::platform::Property;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, Command, Platform};
 use bazel_remote_apis::google::protobuf::Duration;
 use blobs::Digest;
+use execution::digest;
 use prost::Message;
 
 use super::inputs::Inputs;
@@ -21,8 +21,8 @@ pub fn describe(options: &Options, input_root: &Digest, inputs: &mut Inputs) -> 
     let platform = platform(&options.platform);
     let command = inputs.add(command(options, platform.clone()).encode_to_vec());
     let action = Action {
-        command_digest: Some(worker::digest::told(&command)),
-        input_root_digest: Some(worker::digest::told(input_root)),
+        command_digest: Some(digest::to_proto(&command)),
+        input_root_digest: Some(digest::to_proto(input_root)),
         timeout: options.timeout.map(duration),
         do_not_cache: options.no_cache,
         platform,
@@ -42,8 +42,7 @@ fn command(options: &Options, platform: Option<Platform>) -> Command {
     let variables = options.environment.iter().enumerate().filter(last);
     let mut environment_variables: Vec<_> = variables.map(|(_, pair)| variable(pair)).collect();
     environment_variables.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    let mut output_paths: Vec<String> =
-        options.outputs.iter().map(|path| path.components().join("/")).collect();
+    let mut output_paths: Vec<String> = options.outputs.iter().map(|path| path.to_string()).collect();
     output_paths.sort_unstable();
     output_paths.dedup();
     let working_directory = options.working_directory.as_ref();
@@ -51,7 +50,7 @@ fn command(options: &Options, platform: Option<Platform>) -> Command {
         arguments: options.command.clone(),
         environment_variables,
         output_paths,
-        working_directory: working_directory.map(|path| path.components().join("/")).unwrap_or_default(),
+        working_directory: working_directory.map(|path| path.to_string()).unwrap_or_default(),
         platform,
         ..Command::default()
     }

@@ -1,16 +1,16 @@
-//! Where outputs are written: below one directory, by handle.
+//! Writes outputs below one directory, by handle.
 //!
-//! Names are single components, no symbolic link on the way is followed, and a file appears under its name whole or not
-//! at all. What is not finished is removed.
+//! Names are single components, no symbolic link on the way is followed, and a file appears under its name complete or
+//! not at all. Unfinished files are removed.
 
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use execution::RelativePath;
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, symlinkat, unlinkat};
 use rustix::io::{Errno, Result};
 use worker::dirfd::Directory;
-use worker::names::RelativePath;
 
 /// Tries for a temporary name that nobody has.
 const MAX_TRIES: usize = 16;

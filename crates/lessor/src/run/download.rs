@@ -1,13 +1,13 @@
-//! Brings outputs home: small ones in batches, large ones as streams, several calls at a time.
+//! Downloads outputs: small ones in batches, large ones as streams, several calls at a time.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use blobs::Digest;
+use execution::RelativePath;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use worker::cas::{CasError, MAX_SMALL_BYTES};
-use worker::names::RelativePath;
 
 use super::destination::Destination;
 use super::error::Error;
@@ -105,7 +105,7 @@ async fn bring(remote: &Remote, to: &Destination, part: Vec<Wanted>) -> Result<(
         part.iter().zip(contents).try_for_each(|(file, content)| {
             let (mut open, unfinished) =
                 to.begin(&file.path, file.is_executable).map_err(failed(&file.path))?;
-            open.write_all(&content).map_err(|error| Error::output(shown(&file.path), error))?;
+            open.write_all(&content).map_err(|error| Error::output(file.path.to_string(), error))?;
             unfinished.finish().map_err(failed(&file.path))
         })
     };
@@ -122,10 +122,6 @@ fn failed(path: &RelativePath) -> impl FnOnce(rustix::io::Errno) -> Error {
             rustix::io::Errno::ISDIR => "there is a directory of this name here".to_owned(),
             error => std::io::Error::from(error).to_string(),
         };
-        Error::output(shown(path), why)
+        Error::output(path.to_string(), why)
     }
-}
-
-fn shown(path: &RelativePath) -> String {
-    path.components().join("/")
 }

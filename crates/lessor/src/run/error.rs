@@ -1,4 +1,4 @@
-//! Why a command was not run to its end, each in one line, and the exit code that says so.
+//! Errors of a run, each in one line, and their exit codes.
 
 use std::path::{Path, PathBuf};
 
@@ -72,9 +72,10 @@ impl Error {
 impl From<Status> for Error {
     fn from(status: Status) -> Error {
         let message = status.message().to_owned();
-        match names_missing_blobs(&status) {
-            true => Error::MissingInputs(message),
-            false => Error::NotRun { code: status.code(), message },
+        if names_missing_blobs(&status) {
+            Error::MissingInputs(message)
+        } else {
+            Error::NotRun { code: status.code(), message }
         }
     }
 }

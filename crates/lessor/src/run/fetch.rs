@@ -1,25 +1,16 @@
-//! Contents from the store, each checked against its digest before anybody sees it.
+//! Fetches contents from the store and checks each against its digest.
 
 use std::fs::File;
 use std::io::{Read, Seek};
 
-use bazel_remote_apis::build::bazel::remote::execution::v2;
 use blobs::Digest;
 use bytes::Bytes;
 use worker::Cas;
 use worker::cas::{CasError, MAX_SMALL_BYTES};
 
 use super::error::Error;
-use super::inputs::FUNCTION;
 use super::remote::Remote;
 use super::upload::blocking;
-
-/// A digest from the network.
-pub fn read_digest(digest: Option<&v2::Digest>, what: &str) -> Result<Digest, Error> {
-    let digest = digest.ok_or_else(|| Error::nonsense(format!("{what} has no digest")))?;
-    Digest::new(FUNCTION, &digest.hash, digest.size_bytes)
-        .map_err(|error| Error::nonsense(format!("{what} has a bad digest: {error}")))
-}
 
 /// Small contents, in order.
 pub async fn small(remote: &Remote, digests: &[Digest]) -> Result<Vec<Bytes>, Error> {

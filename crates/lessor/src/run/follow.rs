@@ -1,7 +1,7 @@
-//! One execution from its request to its end.
+//! Executes an action and waits for its end.
 //!
-//! A connection that breaks is made again: the operation is found by its name, which outlives the server's process. Only
-//! a server that forgets its operations is asked to execute again.
+//! If the connection breaks, the operation is found again by its name, which survives a restart of the server. The
+//! action is executed again only if the server has forgotten the operation.
 
 use std::time::{Duration, Instant};
 
@@ -140,14 +140,14 @@ fn response(operation: Operation) -> Result<ExecuteResponse, Error> {
         Some(operation::Result::Response(any)) => {
             ExecuteResponse::decode(&any.value[..]).map_err(Error::nonsense)
         }
-        Some(operation::Result::Error(told)) => Err(status(&told).into()),
+        Some(operation::Result::Error(status)) => Err(self::status(&status).into()),
         None => Err(Error::nonsense("an operation is over and has no result")),
     }
 }
 
 /// A status that came in a message, as if it had been that of a call.
-pub fn status(told: &google::rpc::Status) -> Status {
-    Status::with_details(Code::from(told.code), told.message.clone(), told.encode_to_vec().into())
+pub fn status(proto: &google::rpc::Status) -> Status {
+    Status::with_details(Code::from(proto.code), proto.message.clone(), proto.encode_to_vec().into())
 }
 
 /// What a server says, or the way to it, while it stops and starts, or is full for a while.

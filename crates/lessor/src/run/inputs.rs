@@ -1,7 +1,7 @@
 //! The input directory as a Merkle tree of the protocol.
 //!
 //! Files are read once to be named and again to be sent, so that memory does not grow with their size; a file that is
-//! another by then is found out where it is sent. A symbolic link is told as a link, whatever it points to. What is
+//! another by then is found out where it is sent. A symbolic link is digest as a link, whatever it points to. What is
 //! neither file, directory nor link is refused by its name.
 
 use std::collections::HashMap;
@@ -15,16 +15,14 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
 };
 use blobs::{Digest, DigestFunction};
 use bytes::Bytes;
+use execution::digest;
+use execution::limits::{MAX_DEPTH, MAX_ENTRIES};
 use prost::Message;
 
 use super::error::Error;
 use super::progress::Progress;
 use crate::data_dir;
 
-/// Most files, directories and links: a worker takes no more.
-const MAX_ENTRIES: usize = 1_000_000;
-/// Deepest directory.
-const MAX_DEPTH: usize = 256;
 /// Files that are read at a time, each on a thread of its own.
 const MAX_READERS: usize = 8;
 
@@ -81,7 +79,7 @@ struct Walk {
     directories: Vec<Found>,
     files: Vec<FoundFile>,
     left_out: Vec<PathBuf>,
-    entries: usize,
+    entries: u64,
 }
 
 #[derive(Default)]
@@ -180,13 +178,13 @@ impl Found {
     fn encoded(self, files: &[FoundFile], digests: &[Digest], done: &[Option<Digest>]) -> Vec<u8> {
         let file = |(name, number): (String, usize)| FileNode {
             name,
-            digest: digests.get(number).map(worker::digest::told),
+            digest: digests.get(number).map(digest::to_proto),
             is_executable: files[number].about.permissions().mode() & 0o111 != 0,
             node_properties: None,
         };
         let below = |(name, number): (String, usize)| DirectoryNode {
             name,
-            digest: done[number].as_ref().map(worker::digest::told),
+            digest: done[number].as_ref().map(digest::to_proto),
         };
         let link = |(name, target)| SymlinkNode { name, target, node_properties: None };
         let directory = Directory {
@@ -263,8 +261,8 @@ mod tests {
         assert_eq!(files, [("a", true), ("b", false)]);
         assert_eq!(top.files[0].digest, top.files[1].digest);
         assert_eq!((top.symlinks[0].name.as_str(), top.symlinks[0].target.as_str()), ("link", "nowhere"));
-        let told = top.directories[0].digest.as_ref().unwrap();
-        let below = Digest::new(FUNCTION, &told.hash, told.size_bytes).unwrap();
+        let digest = top.directories[0].digest.as_ref().unwrap();
+        let below = Digest::new(FUNCTION, &digest.hash, digest.size_bytes).unwrap();
         assert_eq!(directory(&inputs, &below).directories[0].name, "empty");
         assert_eq!((inputs.files, inputs.bytes), (2, 14));
         assert_eq!(read(dir.path()).unwrap().1, root, "the same content has the same digest");

@@ -1,4 +1,4 @@
-//! Ctrl-C: nobody waits for the command any more, and the server is told so.
+//! Ctrl-C: cancels the operation on the server.
 
 use std::process::ExitCode;
 

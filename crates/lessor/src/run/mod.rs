@@ -26,6 +26,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, ExecuteRequest, ExecuteResponse};
+use execution::digest;
 use tonic::{Code, Status};
 
 pub use error::Error;
@@ -83,7 +84,7 @@ async fn work(options: &Arc<Options>, remote: &Arc<Remote>, progress: &Progress)
     bring_home(options, remote, progress, &result, &mut summary).await?;
     progress.end();
     summary.timings.total_ms = ms(progress.elapsed());
-    progress.line(told(&summary, progress));
+    progress.line(summary_line(&summary, progress));
     if options.connection.json {
         Output::new().line(serde_json::to_string(&summary)?)?;
     }
@@ -130,8 +131,8 @@ async fn execute(
     let request = ExecuteRequest {
         instance_name: remote.instance.clone(),
         skip_cache_lookup: options.no_cache,
-        action_digest: Some(worker::digest::told(&described.action)),
-        digest_function: worker::digest::number(inputs::FUNCTION),
+        action_digest: Some(digest::to_proto(&described.action)),
+        digest_function: digest::function_to_proto(inputs::FUNCTION).into(),
         inline_stdout: !options.connection.json,
         inline_stderr: !options.connection.json,
         ..ExecuteRequest::default()
@@ -212,13 +213,13 @@ async fn bring_home(
     for path in &outputs.missing {
         progress.warn(format_args!("the command made no {path}"));
     }
-    summary.outputs = outputs.told;
+    summary.outputs = outputs.reported;
     summary.missing_outputs = outputs.missing;
     summary.timings.download_ms = ms(begun.elapsed());
     Ok(())
 }
 
-fn told(summary: &Summary, progress: &Progress) -> String {
+fn summary_line(summary: &Summary, progress: &Progress) -> String {
     let time = took(progress.elapsed());
     let code = summary.exit_code;
     match (summary.cached, summary.worker.as_str()) {

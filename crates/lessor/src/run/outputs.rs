@@ -1,25 +1,21 @@
-//! What a result says there is, checked: every path was asked for or lies below one that was, every name is one path
+//! Checks the outputs of a result: every path was requested or is below a requested path, every name is one path
 //! component, and a small tree that unfolds to a huge one is refused.
 
 use std::collections::HashMap;
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Directory, Tree};
+use bazel_remote_apis::build::bazel::remote::execution::v2::{self, ActionResult};
 use blobs::Digest;
-use prost::Message;
+use execution::limits::{MAX_ENTRIES, MAX_TREE_BYTES};
+use execution::{
+    Directory, InvalidMessage, RelativePath, TreeDirectory, TreeReader, decode_proto, digest,
+    tree_directories,
+};
 use serde::Serialize;
-use worker::names::{RelativePath, component};
 
 use super::error::Error;
-use super::fetch::{self, read_digest};
+use super::fetch;
 use super::inputs::FUNCTION;
 use super::remote::Remote;
-
-/// Most files, directories and links.
-const MAX_ENTRIES: usize = 1_000_000;
-/// Deepest directory of an output.
-const MAX_DEPTH: usize = 256;
-/// Largest description of a directory.
-const MAX_TREE_BYTES: u64 = 256 << 20;
 
 /// One thing to be written.
 #[derive(Clone, Debug)]
@@ -42,7 +38,7 @@ pub struct Output {
 #[derive(Default)]
 pub struct Outputs {
     pub entries: Vec<Entry>,
-    pub told: Vec<Output>,
+    pub reported: Vec<Output>,
     /// Those that were asked for and are not there.
     pub missing: Vec<String>,
 }
@@ -57,7 +53,7 @@ impl Outputs {
         let mut outputs = Outputs::default();
         let mut missing: Vec<&RelativePath> = asked.iter().collect();
         let mut expect = |text: &str| {
-            let path = asked.iter().find(|path| path.components().join("/") == text);
+            let path = asked.iter().find(|path| path.to_string() == text);
             let path =
                 path.ok_or_else(|| Error::output(text, "the server names it, but nobody asked for it"))?;
             missing.retain(|other| *other != path);
@@ -65,27 +61,27 @@ impl Outputs {
         };
         for file in &result.output_files {
             let path = expect(&file.path)?;
-            let digest = read_digest(file.digest.as_ref(), &file.path)?;
-            outputs.tell(&file.path, "file", Some(digest));
+            let digest = digest_of(file.digest.as_ref(), &file.path)?;
+            outputs.report(&file.path, "file", Some(digest));
             outputs.entries.push(Entry::File { path, digest, is_executable: file.is_executable });
         }
         for directory in &result.output_directories {
             let path = expect(&directory.path)?;
-            let digest = read_digest(directory.tree_digest.as_ref(), &directory.path)?;
-            outputs.tell(&directory.path, "directory", Some(digest));
+            let digest = digest_of(directory.tree_digest.as_ref(), &directory.path)?;
+            outputs.report(&directory.path, "directory", Some(digest));
             let content = fetch::whole(remote, digest, MAX_TREE_BYTES).await?;
-            outputs.unfold(path, &content)?;
+            outputs.unfold(&path, &digest, &content)?;
         }
         let links =
             [&result.output_symlinks, &result.output_file_symlinks, &result.output_directory_symlinks];
         for link in links.into_iter().flatten() {
             let path = expect(&link.path)?;
-            if !outputs.told.iter().any(|output| output.path == link.path) {
-                outputs.tell(&link.path, "symlink", None);
+            if !outputs.reported.iter().any(|output| output.path == link.path) {
+                outputs.report(&link.path, "symlink", None);
                 outputs.entries.push(checked_link(path, &link.target)?);
             }
         }
-        outputs.missing = missing.into_iter().map(|path| path.components().join("/")).collect();
+        outputs.missing = missing.into_iter().map(|path| path.to_string()).collect();
         outputs.missing.dedup();
         Ok(outputs)
     }
@@ -98,76 +94,100 @@ impl Outputs {
         self.entries.iter().map(size).sum()
     }
 
-    fn tell(&mut self, path: &str, kind: &'static str, digest: Option<Digest>) {
+    fn report(&mut self, path: &str, kind: &'static str, digest: Option<Digest>) {
         let digest = digest.map(|digest| digest.to_string());
-        self.told.push(Output { path: path.to_owned(), kind, digest });
+        self.reported.push(Output { path: path.to_owned(), kind, digest });
     }
 
-    /// Each directory before what is in it.
-    fn unfold(&mut self, path: RelativePath, content: &[u8]) -> Result<(), Error> {
-        let shown = path.components().join("/");
-        let bad = |why: String| Error::output(&shown, why);
-        let tree = Tree::decode(content).map_err(|error| bad(error.to_string()))?;
-        let of = |directory: &Directory| Digest::of(FUNCTION, &directory.encode_to_vec());
-        let known: HashMap<Digest, &Directory> =
-            tree.children.iter().map(|directory| (of(directory), directory)).collect();
-        let root = tree.root.unwrap_or_default();
-        let mut rest = vec![(path.clone(), &root)];
+    /// Adds everything in an output directory, each directory before its entries. `content` is a Tree message.
+    fn unfold(&mut self, path: &RelativePath, tree: &Digest, content: &[u8]) -> Result<(), Error> {
+        let bad = |why: InvalidMessage| Error::output(path.to_string(), why);
+        let mut directories = HashMap::new();
+        let mut root: Option<Digest> = None;
+        for directory in tree_directories(tree, content) {
+            let TreeDirectory { is_root, encoded } = directory.map_err(bad)?;
+            let digest = Digest::of(tree.function, encoded);
+            let message = decode_proto(tree, encoded, MAX_ENTRIES as usize).map_err(bad)?;
+            directories.insert(digest, Directory::from_proto(tree, message).map_err(bad)?);
+            root = root.or(is_root.then_some(digest));
+        }
+        let Some(root) = root else {
+            self.entries.push(Entry::Directory { path: path.clone() });
+            return Ok(());
+        };
+        let mut reader = TreeReader::new(root);
+        while let Some((_, level)) = reader.next_level().map_err(bad)? {
+            for digest in level {
+                let directory = directories.get(&digest).ok_or_else(|| {
+                    Error::output(
+                        path.to_string(),
+                        format!("the directory {digest} is missing from its tree"),
+                    )
+                })?;
+                reader.add(digest, directory).map_err(bad)?;
+            }
+        }
+        reader.finish().map_err(bad)?;
+        let mut rest = vec![(path.clone(), root)];
         while let Some((at, directory)) = rest.pop() {
-            if at.components().len() > path.components().len() + MAX_DEPTH {
-                return Err(bad(format!("it is deeper than {MAX_DEPTH} directories")));
-            }
+            let Some(directory) = directories.get(&directory) else { continue };
             self.entries.push(Entry::Directory { path: at.clone() });
-            let below = |name: &str| match component(name) {
-                Ok(_) => RelativePath::parse(name).map(|name| at.join(&name)).map_err(|why| why.to_string()),
-                Err(why) => Err(format!("the name {name:?} in it {why}")),
-            };
+            let child = |name: &str| at.child(name).map_err(|why| Error::output(path.to_string(), why));
             for file in &directory.files {
-                let digest = read_digest(file.digest.as_ref(), &file.name)?;
-                let (path, is_executable) = (below(&file.name).map_err(bad)?, file.is_executable);
-                self.entries.push(Entry::File { path, digest, is_executable });
+                let (path, digest) = (child(&file.name)?, file.digest);
+                self.entries.push(Entry::File { path, digest, is_executable: file.is_executable });
             }
-            for link in &directory.symlinks {
-                self.entries.push(checked_link(below(&link.name).map_err(bad)?, &link.target)?);
+            for (name, target) in &directory.symlinks {
+                self.entries.push(Entry::Link { path: child(name)?, target: target.clone() });
             }
-            for node in &directory.directories {
-                let digest = read_digest(node.digest.as_ref(), &node.name)?;
-                let directory = known.get(&digest).ok_or_else(|| bad(format!("it lacks {}", node.name)))?;
-                rest.push((below(&node.name).map_err(bad)?, directory));
+            for (name, below) in &directory.directories {
+                rest.push((child(name)?, *below));
             }
-            if self.entries.len() + rest.len() > MAX_ENTRIES {
-                return Err(bad(format!("it has more than {MAX_ENTRIES} entries")));
-            }
+        }
+        // Each tree is within the limit by now; all of them together must be, too.
+        if self.entries.len() as u64 > MAX_ENTRIES {
+            return Err(Error::output(
+                path.to_string(),
+                format!("the outputs have more than {MAX_ENTRIES} entries"),
+            ));
         }
         Ok(())
     }
 }
 
+fn digest_of(digest: Option<&v2::Digest>, path: &str) -> Result<Digest, Error> {
+    digest::from_proto(digest, FUNCTION, path).map_err(Error::nonsense)
+}
+
 fn checked_link(path: RelativePath, target: &str) -> Result<Entry, Error> {
-    match target.is_empty() || target.contains('\0') {
-        true => Err(Error::output(path.components().join("/"), "the link points nowhere")),
-        false => Ok(Entry::Link { path, target: target.to_owned() }),
+    if target.is_empty() || target.contains('\0') {
+        return Err(Error::output(path.to_string(), "the target of the link is empty or contains a NUL"));
     }
+    Ok(Entry::Link { path, target: target.to_owned() })
 }
 
 #[cfg(test)]
 mod tests {
-    use bazel_remote_apis::build::bazel::remote::execution::v2::{DirectoryNode, FileNode, SymlinkNode};
+    use bazel_remote_apis::build::bazel::remote::execution::v2::{
+        Directory, DirectoryNode, FileNode, SymlinkNode, Tree,
+    };
+    use prost::Message;
 
     use super::*;
 
-    fn told(content: &[u8]) -> Option<bazel_remote_apis::build::bazel::remote::execution::v2::Digest> {
-        Some(worker::digest::told(&Digest::of(FUNCTION, content)))
+    fn to_proto(content: &[u8]) -> Option<v2::Digest> {
+        Some(digest::to_proto(&Digest::of(FUNCTION, content)))
     }
 
     fn unfold(root: Directory, children: Vec<Directory>) -> Result<Outputs, Error> {
         let mut outputs = Outputs::default();
         let tree = Tree { root: Some(root), children }.encode_to_vec();
-        outputs.unfold(RelativePath::parse("out").unwrap(), &tree).map(|()| outputs)
+        let digest = Digest::of(FUNCTION, &tree);
+        outputs.unfold(&RelativePath::parse("out").unwrap(), &digest, &tree).map(|()| outputs)
     }
 
     fn file(name: &str) -> FileNode {
-        FileNode { name: name.to_owned(), digest: told(b"x"), ..FileNode::default() }
+        FileNode { name: name.to_owned(), digest: to_proto(b"x"), ..FileNode::default() }
     }
 
     #[test]
@@ -178,7 +198,7 @@ mod tests {
             let link = SymlinkNode { name: name.to_owned(), target: "t".to_owned(), ..Default::default() };
             assert!(unfold(Directory { symlinks: vec![link], ..Directory::default() }, Vec::new()).is_err());
             let empty = Directory::default();
-            let node = DirectoryNode { name: name.to_owned(), digest: told(&empty.encode_to_vec()) };
+            let node = DirectoryNode { name: name.to_owned(), digest: to_proto(&empty.encode_to_vec()) };
             assert!(
                 unfold(Directory { directories: vec![node], ..Directory::default() }, vec![empty]).is_err()
             );
@@ -189,7 +209,7 @@ mod tests {
     fn i9_a_small_tree_that_unfolds_to_a_huge_one_is_refused() {
         let mut children = vec![Directory { files: vec![file("leaf")], ..Directory::default() }];
         for _ in 0..30 {
-            let digest = told(&children.last().unwrap().encode_to_vec());
+            let digest = to_proto(&children.last().unwrap().encode_to_vec());
             let node = |name: u8| DirectoryNode { name: name.to_string(), digest: digest.clone() };
             children.push(Directory { directories: (0..4).map(node).collect(), ..Directory::default() });
         }
@@ -200,8 +220,8 @@ mod tests {
 
     #[test]
     fn a_tree_that_lacks_a_directory_is_refused() {
-        let node = DirectoryNode { name: "below".to_owned(), digest: told(b"?") };
+        let node = DirectoryNode { name: "below".to_owned(), digest: to_proto(b"?") };
         let root = Directory { directories: vec![node], ..Directory::default() };
-        assert!(unfold(root, Vec::new()).err().unwrap().to_string().contains("lacks below"));
+        assert!(unfold(root, Vec::new()).err().unwrap().to_string().contains("is missing from its tree"));
     }
 }

@@ -1,6 +1,4 @@
-//! What a person sees while a command runs elsewhere: bars on a terminal, which vanish, and lines that stay.
-//!
-//! Everything goes to standard error, so that standard output is the command's alone.
+//! Shows the progress of a run: temporary bars on a terminal, and lines that stay.
 
 use std::time::{Duration, Instant};
 

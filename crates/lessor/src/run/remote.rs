@@ -1,4 +1,4 @@
-//! The server: one connection for its content store, its executions and their operations.
+//! The connection to the server: content store, executions and operations.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -61,11 +61,11 @@ impl Remote {
     async fn check(&self) -> Result<(), Error> {
         let asked = GetCapabilitiesRequest { instance_name: self.instance.clone() };
         let mut client = CapabilitiesClient::new(self.cas.channel());
-        let told = tokio::time::timeout(CALL_TIMEOUT, client.get_capabilities(Request::new(asked))).await;
-        let told = told.unwrap_or_else(|_| Err(Status::unavailable("it does not answer")));
+        let response = tokio::time::timeout(CALL_TIMEOUT, client.get_capabilities(Request::new(asked))).await;
+        let response = response.unwrap_or_else(|_| Err(Status::unavailable("it does not answer")));
         let url = self.url.clone();
-        let told = match told {
-            Ok(told) => told.into_inner(),
+        let response = match response {
+            Ok(response) => response.into_inner(),
             Err(status) => match status.code() {
                 Code::Unavailable => {
                     return Err(client::Error::NoServer { url, why: cause(&status) }.into());
@@ -79,12 +79,11 @@ impl Remote {
                 _ => return Err(status.into()),
             },
         };
-        match told.execution_capabilities.is_some_and(|can| can.exec_enabled) {
-            true => Ok(()),
-            false => {
-                let message = format!("{url} is a cache only and executes nothing");
-                Err(Error::NotRun { code: Code::Unimplemented, message })
-            }
+        if response.execution_capabilities.is_some_and(|can| can.exec_enabled) {
+            Ok(())
+        } else {
+            let message = format!("{url} is a cache only and executes nothing");
+            Err(Error::NotRun { code: Code::Unimplemented, message })
         }
     }
 

@@ -1,10 +1,11 @@
-//! The command's own output, byte by byte as it was.
+//! Copies the standard output and error of the command, byte by byte.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2;
 use blobs::Digest;
+use execution::digest;
 use worker::cas::CasError;
 
 use super::error::Error;
@@ -22,7 +23,7 @@ pub struct Stream {
 impl Stream {
     pub fn read(raw: &[u8], digest: Option<&v2::Digest>, what: &str) -> Result<Stream, Error> {
         let digest = match digest.filter(|_| raw.is_empty()) {
-            Some(_) => fetch::read_digest(digest, what)?,
+            Some(_) => digest::from_proto(digest, FUNCTION, what).map_err(Error::nonsense)?,
             None => Digest::of(FUNCTION, raw),
         };
         Ok(Stream { raw: raw.to_vec(), digest })

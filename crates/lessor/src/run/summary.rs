@@ -1,4 +1,4 @@
-//! How a run went, as one JSON object for programs.
+//! The summary of a run as one JSON object.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Brings inputs to the store: only what is missing there, small ones in batches, several calls at a time.
+//! Uploads inputs: only those that the store lacks, small ones in batches, several calls at a time.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -105,9 +105,10 @@ fn content((digest, source): (Digest, Source)) -> Result<(Digest, Bytes), Error>
         Source::File(path) => path,
     };
     let content = read_at_most(&path, digest.size + 1).map_err(|error| Error::input(&path, error))?;
-    match Digest::of(digest.function, &content) == digest {
-        true => Ok((digest, content.into())),
-        false => Err(Error::input(&path, "it was changed while it was read; run this again")),
+    if Digest::of(digest.function, &content) == digest {
+        Ok((digest, content.into()))
+    } else {
+        Err(Error::input(&path, "it was changed while it was read; run this again"))
     }
 }
 

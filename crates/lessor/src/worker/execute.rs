@@ -2,7 +2,7 @@
 //! directory stays.
 
 mod outputs;
-mod told;
+mod report;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use crate::client::connection::parse_grpc_url;
 use crate::client::show::{Output, note};
 use crate::exit;
 use crate::run::{cause, counted};
-use told::Told;
+use report::Report;
 
 /// How long the content store may take to say that it is there.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -95,16 +95,17 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
             running.await
         }
     }
-    .map_err(|error| said(error, &options.cas_url))?;
+    .map_err(|error| to_error(error, &options.cas_url))?;
     let cached = cas.action_result(&options.instance, &action).await.unwrap_or_else(|error| {
         note(format!("the action cache does not answer, so nothing is compared: {error}"));
         None
     });
-    let told = Told::of(&action, &once, cached.as_ref());
+    let report = Report::new(&action, &once, cached.as_ref());
     let mut output = Output::new();
-    match options.json {
-        true => output.line(serde_json::to_string(&told)?)?,
-        false => output.print(&told)?,
+    if options.json {
+        output.line(serde_json::to_string(&report)?)?;
+    } else {
+        output.print(&report)?;
     }
     Ok(code(&once))
 }
@@ -114,8 +115,8 @@ pub async fn run(options: &Options) -> Result<ExitCode> {
 async fn find(cas: &GrpcCas, options: &Options) -> Result<()> {
     let asked = GetCapabilitiesRequest { instance_name: options.instance.clone() };
     let mut client = CapabilitiesClient::new(cas.channel());
-    let told = tokio::time::timeout(FIRST_ANSWER_TIMEOUT, client.get_capabilities(asked)).await;
-    let why = match told {
+    let report = tokio::time::timeout(FIRST_ANSWER_TIMEOUT, client.get_capabilities(asked)).await;
+    let why = match report {
         Ok(Err(status)) if status.code() == tonic::Code::Unavailable => cause(&status),
         Ok(_) => return Ok(()),
         Err(_) => "it does not answer".to_owned(),
@@ -124,10 +125,10 @@ async fn find(cas: &GrpcCas, options: &Options) -> Result<()> {
 }
 
 /// What is missing comes as the list that a coordinator reads.
-fn said(error: OnceError, url: &str) -> anyhow::Error {
+fn to_error(error: OnceError, url: &str) -> anyhow::Error {
     match &error {
         OnceError::Failed(failure) if failure.code == Failure::MISSING_INPUTS => {
-            let missing: Vec<String> = serde_json::from_str(&failure.message).unwrap_or_default();
+            let missing = failure.missing_digests();
             let count = counted(missing.len(), "blob", "blobs");
             anyhow::anyhow!("{url} lacks {count} that the action needs: {}", missing.join(", "))
         }

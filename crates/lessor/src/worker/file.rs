@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use execution::EXECUTION_QUEUE;
 use serde::{Deserialize, Serialize};
 use worker::executors::{Backend, DockerOptions, ExecutorOptions};
 use worker::{ActionOptions, Config};
@@ -10,8 +11,6 @@ use worker::{ActionOptions, Config};
 use crate::client::connection::parse_url;
 use crate::config::file::{Document, within};
 
-/// The queue of remote execution.
-const EXECUTION_QUEUE: &str = "exec";
 /// Most slots: a worker with more commands at a time than this is rather several.
 const SLOTS: std::ops::RangeInclusive<u64> = 1..=500;
 const HEARTBEAT_SECONDS: std::ops::RangeInclusive<u64> = 1..=3_600;

@@ -1,4 +1,4 @@
-//! Whether the process lives, and whether it can do work.
+//! GET /healthz and GET /readyz: liveness and readiness.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! GET /v1/workers: who was heard of since the coordinator started.
+//! GET /v1/workers: the workers that were seen since the coordinator started.
 
 use axum::extract::State;
 use axum::http::StatusCode;

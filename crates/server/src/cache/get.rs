@@ -1,4 +1,4 @@
-//! GET and HEAD: content by its hash, or what stands under a key.
+//! GET and HEAD: reads content by its hash, or an entry by its key.
 
 use std::sync::Arc;
 
@@ -69,9 +69,10 @@ async fn answer(
             let pieces = try_unfold(reader, |mut reader| async move {
                 Ok::<_, blobs::Error>(reader.next().await?.map(|piece| (piece, reader)))
             });
-            match digest.size <= ONE_PIECE_BYTES {
-                true => Body::from_stream(pieces),
-                false => Body::from_stream(at_pace(pieces, app.bodies().receiving().max_stall, too_slow)),
+            if digest.size <= ONE_PIECE_BYTES {
+                Body::from_stream(pieces)
+            } else {
+                Body::from_stream(at_pace(pieces, app.bodies().receiving().max_stall, too_slow))
             }
         }
     };

@@ -1,4 +1,4 @@
-//! PUT: content under its own hash, which is checked, or anything under a key.
+//! PUT: stores content under its hash, which is checked, or any bytes under a key.
 
 use axum::Extension;
 use axum::body::Body;

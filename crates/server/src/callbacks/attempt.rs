@@ -31,9 +31,10 @@ pub async fn admit(app: &App, caller: &Caller, attempt: u32, worker: &Arc<str>) 
     }
     let current = task.lease().filter(|lease| lease.fencing_token == caller.lease.fencing_token);
     let first = current.and_then(|lease| lease.started_by.as_ref());
-    match first.is_some_and(|first| first != worker) {
-        true => Err(Refusal::already_started()),
-        false => Ok(Admitted { began: first.is_some(), detail }),
+    if first.is_some_and(|first| first != worker) {
+        Err(Refusal::already_started())
+    } else {
+        Ok(Admitted { began: first.is_some(), detail })
     }
 }
 
@@ -53,9 +54,10 @@ pub async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
 pub async fn gone(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
     let detail = read(app, caller).await?;
     let task = &detail.view.task;
-    Ok(match task.attempt == caller.lease.attempt {
-        true => Refusal::expired(),
-        false => mismatch(caller, expected(task), caller.lease.attempt),
+    Ok(if task.attempt == caller.lease.attempt {
+        Refusal::expired()
+    } else {
+        mismatch(caller, expected(task), caller.lease.attempt)
     })
 }
 

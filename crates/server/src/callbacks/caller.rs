@@ -1,4 +1,4 @@
-//! Who calls back: the bearer of a task token, checked before anything else of the request is looked at.
+//! Authenticates callbacks: the task token is verified before anything else in the request.
 
 use authority::LeaseRef;
 use axum::extract::FromRequestParts;
@@ -38,9 +38,10 @@ impl FromRequestParts<App> for Caller {
         ]
         .into_iter()
         .any(|(name, differs)| differs && parts.headers.contains_key(name));
-        match elsewhere || task_id != claims.task_id {
-            true => Err(Refusal::invalid_token()),
-            false => Ok(Caller { claims, lease, newest_key }),
+        if elsewhere || task_id != claims.task_id {
+            Err(Refusal::invalid_token())
+        } else {
+            Ok(Caller { claims, lease, newest_key })
         }
     }
 }

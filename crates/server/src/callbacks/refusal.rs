@@ -1,4 +1,4 @@
-//! Why a callback is not accepted, with the status and the body that the contract gives to each.
+//! The refusals of callbacks, each with the status and the body that the contract defines.
 
 use authority::{DeadReason, Phase, Rejection, Task};
 use axum::http::{HeaderValue, StatusCode, header};

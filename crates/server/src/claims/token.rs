@@ -1,5 +1,4 @@
-//! How a call about a job proves that it may speak of it: the lease token was made for this worker, this job and, in a
-//! report, this attempt.
+//! Verifies lease tokens: a token is valid for one worker, one job and, in a report, one attempt.
 
 use authority::{LeaseRef, Scope, TaskId};
 
@@ -26,21 +25,19 @@ pub fn lease(
         let detail = "lease_token: is damaged, made up, or belongs to another worker";
         Problem::new(Code::BadLeaseId, detail)
     })?;
-    match parse_task_id(job_id) == Some(lease.task) {
-        true => Ok(lease),
-        false => {
-            Err(Problem::new(Code::WrongTask, "job_id: is not the job that the lease token was given for"))
-        }
+    if parse_task_id(job_id) == Some(lease.task) {
+        Ok(lease)
+    } else {
+        Err(Problem::new(Code::WrongTask, "job_id: is not the job that the lease token was given for"))
     }
 }
 
 /// The lease that the token stands for, if it was given for this attempt.
 pub fn attempt(lease: LeaseRef, attempt_id: &str) -> Result<LeaseRef, Problem> {
-    match attempt_id == self::attempt_id(lease.task, lease.attempt) {
-        true => Ok(lease),
-        false => {
-            let detail = "attempt_id: is not the attempt that the lease token was given for";
-            Err(Problem::new(Code::WrongAttempt, detail))
-        }
+    if attempt_id == self::attempt_id(lease.task, lease.attempt) {
+        Ok(lease)
+    } else {
+        let detail = "attempt_id: is not the attempt that the lease token was given for";
+        Err(Problem::new(Code::WrongAttempt, detail))
     }
 }

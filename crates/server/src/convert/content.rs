@@ -1,7 +1,7 @@
-//! Digests of content: two reports or two submits are the same exactly when these are.
+//! Digests that identify reports and submissions: two are the same exactly when their digests are.
 //!
-//! They cover parsed JSON, never bytes as sent, and only what every contract has, so that a repeat through another
-//! contract is still a repeat.
+//! The digests cover parsed JSON instead of the bytes as sent, and only what every contract has, so that a repeat
+//! through another contract is still a repeat.
 
 use authority::{Digest, Properties, TaskError};
 

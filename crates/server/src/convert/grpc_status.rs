@@ -1,4 +1,4 @@
-//! The one place where problems become gRPC statuses, and problems of one item in a batch.
+//! Converts problems to gRPC statuses, and to the problems of single items in a batch.
 //!
 //! Each has a code by its kind, the stable name of the problem as the reason of its ErrorInfo, and a RetryInfo where
 //! coming back helps.

@@ -1,4 +1,4 @@
-//! How a call about an attempt proves that it may speak of it.
+//! Verifies the lease id of a call and returns the lease that it names.
 
 use authority::{LeaseRef, Scope};
 

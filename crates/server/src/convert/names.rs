@@ -1,4 +1,4 @@
-//! Names, texts and numbers from outside, checked once at the edge. Each check names the field that is wrong.
+//! Validates names, texts and numbers of requests. Each check names the field that is wrong.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -44,12 +44,11 @@ pub fn fault_of_name(value: &str, max_bytes: usize) -> Option<String> {
 
 /// A text for people, such as a reason.
 pub fn message(field: &str, value: &str) -> Result<Arc<str>, Problem> {
-    match value.len() > MAX_MESSAGE_BYTES {
-        true => {
-            let what = format!("must have at most {MAX_MESSAGE_BYTES} bytes, but has {}", value.len());
-            Err(Problem::field(field, what))
-        }
-        false => Ok(Arc::from(value)),
+    if value.len() > MAX_MESSAGE_BYTES {
+        let what = format!("must have at most {MAX_MESSAGE_BYTES} bytes, but has {}", value.len());
+        Err(Problem::field(field, what))
+    } else {
+        Ok(Arc::from(value))
     }
 }
 
@@ -94,24 +93,22 @@ pub fn within<N: PartialOrd + std::fmt::Display + Copy>(
     value: N,
     range: RangeInclusive<N>,
 ) -> Result<N, Problem> {
-    match range.contains(&value) {
-        true => Ok(value),
-        false => {
-            let what = format!("must be between {} and {}, but is {value}", range.start(), range.end());
-            Err(Problem::field(field, what))
-        }
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        let what = format!("must be between {} and {}, but is {value}", range.start(), range.end());
+        Err(Problem::field(field, what))
     }
 }
 
 /// How many a list has, within its limits.
 pub fn counted(field: &str, count: usize, range: RangeInclusive<usize>) -> Result<(), Problem> {
-    match range.contains(&count) {
-        true => Ok(()),
-        false => {
-            let what =
-                format!("must have between {} and {} entries, but has {count}", range.start(), range.end());
-            Err(Problem::field(field, what))
-        }
+    if range.contains(&count) {
+        Ok(())
+    } else {
+        let what =
+            format!("must have between {} and {} entries, but has {count}", range.start(), range.end());
+        Err(Problem::field(field, what))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Where the next page of a list begins: opaque, signed, and good only for the list that it came from.
+//! Page tokens: opaque, signed, and valid only for the list that they came from.
 
 use std::sync::Arc;
 

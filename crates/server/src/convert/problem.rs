@@ -1,4 +1,4 @@
-//! The one place where refusals, rejections and faults become HTTP problems.
+//! Converts refusals, rejections and faults to HTTP problems.
 //!
 //! Each kind has a stable code, one status and one title. What is told to outsiders is said here or by the check
 //! that found the mistake; what only operators should know goes to the log.
@@ -151,9 +151,10 @@ impl Problem {
     pub fn on_report(self) -> Problem {
         let status = self.code.status();
         let transient = matches!(self.code, Code::RequestTimeout) || status == StatusCode::TOO_MANY_REQUESTS;
-        match self.verdict.is_none() && status.is_client_error() && !transient {
-            true => Problem { verdict: Some(Verdict::Rejected), ..self },
-            false => self,
+        if self.verdict.is_none() && status.is_client_error() && !transient {
+            Problem { verdict: Some(Verdict::Rejected), ..self }
+        } else {
+            self
         }
     }
 

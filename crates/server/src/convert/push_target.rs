@@ -1,4 +1,4 @@
-//! A push target as it comes from outside, checked once, and as it is shown, without what is secret.
+//! Parses and validates push targets, and converts them to their JSON shape without their secrets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A report and its verdict, whatever the contract it came by: one digest for the same content, so that a repeat through
-//! another contract is still a repeat, and one reading of what was decided.
+//! Converts reports and their verdicts for every contract. The same content has the same digest, so a repeat through
+//! another contract is still a repeat.
 
 use authority::command::{ReportCompletion, ReportFailure, Verdict};
 use authority::{LeaseRef, Outcome, TaskError};

@@ -1,4 +1,4 @@
-//! Whom a request belongs to: the tenant and the workspace that its headers name.
+//! Parses the scope of a request: the tenant and the workspace that its headers name.
 
 use std::sync::{Arc, LazyLock};
 

@@ -1,4 +1,4 @@
-//! The coordinator's milliseconds as RFC 3339 in UTC, and back.
+//! Converts the coordinator's milliseconds to timestamps, and back.
 
 use authority::Time;
 use jiff::Timestamp;

@@ -1,4 +1,4 @@
-//! Which addresses a push target may have. Whoever may configure a queue makes this server call an address of their
+//! Checks the addresses of push targets. Whoever may configure a queue makes this server call an address of their
 //! choice, so by default that is only what anyone on the internet could call: `https`, to public addresses, on the
 //! ports of `https`.
 //!
@@ -7,6 +7,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use ipnet::{Ipv4Net, Ipv6Net};
 use url::{Host, Url};
 
 /// The ports that a target on the internet may have.
@@ -75,9 +76,10 @@ impl Guard {
     pub fn address(self, ip: IpAddr) -> Result<(), Refused> {
         // Nobody listens on these, whatever is allowed.
         let nowhere = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
-        match !nowhere && (self.allow_private || is_public(ip)) {
-            true => Ok(()),
-            false => Err(Refused(format!("must not be at {ip}, which is no public address; {WAY_OUT}"))),
+        if !nowhere && (self.allow_private || is_public(ip)) {
+            Ok(())
+        } else {
+            Err(Refused(format!("must not be at {ip}, which is no public address; {WAY_OUT}")))
         }
     }
 }
@@ -94,48 +96,67 @@ fn is_public(ip: IpAddr) -> bool {
     }
 }
 
-/// Not in a block that the registry of special-purpose addresses keeps from the internet.
-fn is_public_v4(ip: Ipv4Addr) -> bool {
-    const SPECIAL: [([u8; 4], u32); 16] = [
-        ([0, 0, 0, 0], 8),
-        ([10, 0, 0, 0], 8),
-        ([100, 64, 0, 0], 10),
-        ([127, 0, 0, 0], 8),
-        ([169, 254, 0, 0], 16),
-        ([172, 16, 0, 0], 12),
-        ([192, 0, 0, 0], 24),
-        ([192, 0, 2, 0], 24),
-        ([192, 31, 196, 0], 24),
-        ([192, 88, 99, 0], 24),
-        ([192, 168, 0, 0], 16),
-        ([198, 18, 0, 0], 15),
-        ([198, 51, 100, 0], 24),
-        ([203, 0, 113, 0], 24),
-        ([224, 0, 0, 0], 4),
-        ([240, 0, 0, 0], 4),
-    ];
-    let bits = u32::from(ip);
-    !SPECIAL.iter().any(|(block, length)| (bits ^ u32::from_be_bytes(*block)) >> (32 - length) == 0)
+/// The blocks that the registry of special-purpose addresses keeps from the internet.
+const SPECIAL_V4: [Ipv4Net; 16] = [
+    v4([0, 0, 0, 0], 8),
+    v4([10, 0, 0, 0], 8),
+    v4([100, 64, 0, 0], 10),
+    v4([127, 0, 0, 0], 8),
+    v4([169, 254, 0, 0], 16),
+    v4([172, 16, 0, 0], 12),
+    v4([192, 0, 0, 0], 24),
+    v4([192, 0, 2, 0], 24),
+    v4([192, 31, 196, 0], 24),
+    v4([192, 88, 99, 0], 24),
+    v4([192, 168, 0, 0], 16),
+    v4([198, 18, 0, 0], 15),
+    v4([198, 51, 100, 0], 24),
+    v4([203, 0, 113, 0], 24),
+    v4([224, 0, 0, 0], 4),
+    v4([240, 0, 0, 0], 4),
+];
+/// The unicast block of the internet.
+const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0], 3);
+/// The blocks that are reserved in the unicast block: protocol assignments, Teredo among them, and documentation.
+const SPECIAL_V6: [Ipv6Net; 3] = [v6([0x2001, 0, 0], 23), v6([0x2001, 0xdb8, 0], 32), v6([0x3fff, 0, 0], 20)];
+/// The blocks whose last four bytes are an IPv4 address: compatible, mapped, and translated by NAT64.
+const ENDS_IN_V4: [Ipv6Net; 3] = [
+    v6([0, 0, 0], 96),
+    Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96),
+    v6([0x64, 0xff9b, 0], 96),
+];
+/// 6to4, whose IPv4 address follows the first two bytes.
+const SIX_TO_FOUR: Ipv6Net = v6([0x2002, 0, 0], 16);
+
+const fn v4([a, b, c, d]: [u8; 4], length: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
 }
 
-/// Of IPv6 only the unicast block of the internet, without what is reserved in it; and what merely carries a public
-/// IPv4 address.
+const fn v6([a, b, c]: [u16; 3], length: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
+}
+
+fn is_public_v4(ip: Ipv4Addr) -> bool {
+    !SPECIAL_V4.iter().any(|block| block.contains(&ip))
+}
+
 fn is_public_v6(ip: Ipv6Addr) -> bool {
-    let [a, b, c, d, e, f, g, h] = ip.segments();
-    let v4 = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        is_public_v4(Ipv4Addr::new(a, b, c, d))
-    };
-    match (a, b, c, d, e, f) {
-        // Mapped, compatible, and translated by NAT64.
-        (0, 0, 0, 0, 0, 0xffff | 0) => v4(g, h),
-        (0x64, 0xff9b, 0, 0, 0, 0) => v4(g, h),
-        // 6to4.
-        (0x2002, ..) => v4(b, c),
-        // Protocol assignments, Teredo among them; documentation, old and new.
-        (0x2001, 0..=0x1ff | 0xdb8, ..) => false,
-        (0x3fff, 0..=0xfff, ..) => false,
-        _ => a & 0xe000 == 0x2000,
+    match embedded_v4(ip) {
+        Some(ip) => is_public_v4(ip),
+        None => GLOBAL_V6.contains(&ip) && !SPECIAL_V6.iter().any(|block| block.contains(&ip)),
+    }
+}
+
+/// The IPv4 address that an IPv6 address merely carries.
+fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
+    let bytes = ip.octets();
+    let v4 = |at: usize| Some(Ipv4Addr::new(bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]));
+    if ENDS_IN_V4.iter().any(|block| block.contains(&ip)) {
+        v4(12)
+    } else if SIX_TO_FOUR.contains(&ip) {
+        v4(2)
+    } else {
+        None
     }
 }
 

@@ -53,11 +53,10 @@ impl Bodies {
     ) -> Result<Vec<u8>, Problem> {
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         let announced = announced.and_then(|length| length.parse::<u64>().ok());
-        let received = match announced.is_some_and(|length| length > max_bytes as u64) {
-            true => Err((too_large(max_bytes), body)),
-            false => timeout(self.receiving.max_body, self.collect(body, max_bytes))
-                .await
-                .map_err(|_| too_slow())?,
+        let received = if announced.is_some_and(|length| length > max_bytes as u64) {
+            Err((too_large(max_bytes), body))
+        } else {
+            timeout(self.receiving.max_body, self.collect(body, max_bytes)).await.map_err(|_| too_slow())?
         };
         match received {
             Ok(body) => Ok(body),

@@ -1,5 +1,5 @@
-//! What every gRPC call is held to: its caller's deadline and ours, a request that arrives without long pauses, and a
-//! share of the memory for requests that are being received.
+//! The limits of every gRPC call: the caller's deadline and ours, no long pauses in the request, and a share of the
+//! memory for requests that are being received.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -150,11 +150,10 @@ impl HttpBody for BudgetedBody {
                     throughput.received(data.len(), waited);
                 }
                 let has_room = frame.data_ref().is_none_or(|data| self.budget.take(data.len()));
-                Poll::Ready(Some(match has_room {
-                    true => Ok(frame),
-                    false => {
-                        Err(Status::resource_exhausted("too many large requests are being received at once"))
-                    }
+                Poll::Ready(Some(if has_room {
+                    Ok(frame)
+                } else {
+                    Err(Status::resource_exhausted("too many large requests are being received at once"))
                 }))
             }
             Poll::Ready(Some(Err(error))) => {

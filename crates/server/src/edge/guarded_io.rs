@@ -1,4 +1,4 @@
-//! A connection that does not wait for ever. The library times the headers of HTTP/1 and the pings of HTTP/2; this
+//! A connection with time limits. The library times the headers of HTTP/1 and the pings of HTTP/2; this
 //! guards what lies before and beside them: the first bytes, from which the protocol is told, and a peer that does
 //! not take its answers.
 

@@ -1,5 +1,5 @@
-//! JSON in and out. A body is received within its bounds, checked as text, and read into its type; the problem names
-//! the field where it went wrong.
+//! Extracts JSON requests and renders JSON responses. A body is received within its limits, checked as text and parsed
+//! into its type; the problem names the field that is wrong.
 
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
@@ -106,9 +106,10 @@ pub fn parse_checked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T,
     // The types alone would also take a list of their fields in order, which nobody means to send.
     if !text.trim_ascii_start().starts_with(b"{") {
         let what = "must be a JSON object";
-        return Err(match place.is_empty() {
-            true => Problem::new(Code::InvalidField, format!("the body {what}")),
-            false => Problem::field(place, what),
+        return Err(if place.is_empty() {
+            Problem::new(Code::InvalidField, format!("the body {what}"))
+        } else {
+            Problem::field(place, what)
         });
     }
     // Most bodies are right; where one went wrong is found out by reading it again.
@@ -133,12 +134,11 @@ fn missing(what: &str) -> &str {
 }
 
 fn malformed(fault: &strict_json::Fault) -> Problem {
-    match fault.path.is_empty() {
-        true => Problem::new(Code::MalformedJson, fault.what.clone()),
-        false => {
-            let detail = format!("{}: {}", fault.path, fault.what);
-            Problem { field: Some(fault.path.clone()), ..Problem::new(Code::MalformedJson, detail) }
-        }
+    if fault.path.is_empty() {
+        Problem::new(Code::MalformedJson, fault.what.clone())
+    } else {
+        let detail = format!("{}: {}", fault.path, fault.what);
+        Problem { field: Some(fault.path.clone()), ..Problem::new(Code::MalformedJson, detail) }
     }
 }
 
@@ -157,12 +157,13 @@ fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
     let essence = value.to_str().unwrap_or("").split(';').next().unwrap_or("").trim().to_ascii_lowercase();
     let named = essence.starts_with("application/") && essence.ends_with("+json");
-    match named || essence == "application/json" || essence == CURLS_OWN {
-        true => Ok(()),
-        false => Err(Problem::new(
+    if named || essence == "application/json" || essence == CURLS_OWN {
+        Ok(())
+    } else {
+        Err(Problem::new(
             Code::UnsupportedMediaType,
             format!("the body is {essence:?}; send it with the header content-type: application/json"),
-        )),
+        ))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Answers in pieces to clients that may not take them (A5). What waits for a client is held for a bounded time: a
-//! connection that lives says nothing about each of its streams.
+//! Streams responses to clients that may stop reading (A5). A piece waits for its client for a limited time: a connection
+//! that is alive says nothing about each of its streams.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use futures_util::stream::{BoxStream, Stream, StreamExt, unfold};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Pieces that wait for the client to take them.
+/// Pieces that are buffered for the client.
 const BUFFERED: usize = 1;
 
-/// The same stream, let go when its client takes nothing for `max_stall`; it then ends with what `too_slow` says.
+/// The same stream, which ends with the status of `too_slow` when its client reads nothing for `max_stall`.
 pub fn at_pace<T: Send + 'static, E: Send + 'static>(
     pieces: impl Stream<Item = Result<T, E>> + Send + 'static,
     max_stall: Duration,
@@ -33,7 +33,7 @@ pub fn at_pace<T: Send + 'static, E: Send + 'static>(
         match from_here.recv().await {
             Some(Some(Ok(piece))) => Some((Ok(piece), Some(from_here))),
             Some(Some(Err(error))) => Some((Err(error), None)),
-            // The last word has come.
+            // The stream has ended.
             Some(None) => None,
             None => Some((Err(too_slow()), None)),
         }

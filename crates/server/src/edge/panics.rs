@@ -1,41 +1,25 @@
-//! A bug in one call ends that call and nothing else (P7). The coordinator is not behind this: a panic there ends the
-//! process, because its state could not be trusted any more.
+//! Turns a panic in a call into an answer, so that a bug ends one call and nothing else (P7). A panic in the coordinator
+//! ends the process, because its state could not be trusted any more.
 
-use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::panic::AssertUnwindSafe;
 
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 
 use crate::convert::problem::{Code, Problem};
 
 pub async fn contain(request: Request, next: Next) -> Response {
     // The route and not the path, which may carry a lease id.
     let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
-    match Contained(Box::pin(next.run(request))).await {
-        Some(response) => response,
-        None => {
+    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(_) => {
             let route = route.as_ref().map_or("", |route| route.as_str());
             tracing::error!(%method, %route, "a call ended in a panic");
             Problem::new(Code::Internal, "the call ended in a bug; it may or may not have been done")
                 .into_response()
-        }
-    }
-}
-
-/// A future that gives nothing when it panics.
-struct Contained<F>(Pin<Box<F>>);
-
-impl<F: Future> Future for Contained<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll(context))) {
-            Ok(poll) => poll.map(Some),
-            Err(_) => Poll::Ready(None),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How long a request may take to arrive, whatever it is for, and an answer to be taken.
+//! Time limits: how long a request may take to arrive, and a response to be read.
 
 use std::time::Duration;
 

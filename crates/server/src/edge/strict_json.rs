@@ -127,9 +127,10 @@ impl<'de> Visitor<'de> for Walk<'_> {
     fn visit_f64<E>(mut self, value: f64) -> Result<(), E> {
         // 2^64 and its negative: between them a whole number is written as one, so that 1.0 is 1.
         const WHOLE_LIMIT: f64 = 18_446_744_073_709_551_616.0;
-        match value.fract() == 0.0 && value.abs() < WHOLE_LIMIT {
-            true => self.write(b'i', &(value as i128).to_be_bytes()),
-            false => self.write(b'd', &value.to_bits().to_be_bytes()),
+        if value.fract() == 0.0 && value.abs() < WHOLE_LIMIT {
+            self.write(b'i', &(value as i128).to_be_bytes())
+        } else {
+            self.write(b'd', &value.to_bits().to_be_bytes())
         }
         Ok(())
     }

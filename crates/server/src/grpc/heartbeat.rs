@@ -1,5 +1,4 @@
-//! ReportHeartbeat: a worker lives, and asks for more time for its leases. The heartbeats of the stream are read here
-//! too.
+//! ReportHeartbeat: a worker is alive and extends its leases. The stream parses its heartbeats here too.
 
 use std::sync::Arc;
 
@@ -34,9 +33,10 @@ pub async fn heartbeat(
     let said = worker_status(request.state, request.stats.as_ref());
     let liveness =
         app.handle().registry().record_status(scope, &worker, session.as_ref(), said, app.handle().now());
-    let leases = match request.leases.is_empty() {
-        true => extend_all(app, scope, &worker, session.as_ref()).await?,
-        false => extend(app, scope, &worker, &request.leases).await?,
+    let leases = if request.leases.is_empty() {
+        extend_all(app, scope, &worker, session.as_ref()).await?
+    } else {
+        extend(app, scope, &worker, &request.leases).await?
     };
     Ok(HeartbeatResponse {
         should_shutdown: liveness == Liveness::Superseded,
@@ -122,9 +122,10 @@ fn what_fits(mut leases: Vec<LeaseStatus>) -> Vec<LeaseStatus> {
 }
 
 pub fn check_count(named: usize) -> Result<(), Problem> {
-    match named > MAX_NAMED_LEASES {
-        true => Err(Problem::field("leases", format!("must be at most {MAX_NAMED_LEASES}, but are {named}"))),
-        false => Ok(()),
+    if named > MAX_NAMED_LEASES {
+        Err(Problem::field("leases", format!("must be at most {MAX_NAMED_LEASES}, but are {named}")))
+    } else {
+        Ok(())
     }
 }
 

@@ -35,9 +35,10 @@ pub async fn lease(
     let max_tasks = usize::try_from(asked.max_tasks)
         .map_err(|_| Problem::field("max_tasks", "must not be negative"))?
         .min(MAX_GRANTS);
-    let properties = match asked.properties.is_empty() {
-        true => registration.properties.clone(),
-        false => register::properties("properties", &asked.properties)?,
+    let properties = if asked.properties.is_empty() {
+        registration.properties.clone()
+    } else {
+        register::properties("properties", &asked.properties)?
     };
     let command = LeaseTasks {
         scope: scope.clone(),

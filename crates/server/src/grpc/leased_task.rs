@@ -4,35 +4,24 @@ use std::sync::Arc;
 
 use authority::command::Grant;
 use bytes::Bytes;
-use serde::Deserialize;
+use execution::{EXECUTION_QUEUE, ExecutionPayload};
 use wire::grpc::LeasedTask;
 
 use super::MAX_SENT_MESSAGE_BYTES;
 use super::values::{millis, timestamp};
 use crate::app::App;
 
-/// The queue whose payloads name an operation and the digest of an action.
-const EXECUTION_QUEUE: &str = "exec";
-
-/// What the payload of an execution says in its own words.
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Execution {
-    operation_name: String,
-    action_digest: String,
-}
-
 pub fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
     let options = grant.options.as_deref();
     let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
-    let execution = match &*grant.queue.name == EXECUTION_QUEUE {
-        true => serde_json::from_slice(&grant.payload).unwrap_or_default(),
-        false => Execution::default(),
-    };
+    let is_execution = &*grant.queue.name == EXECUTION_QUEUE;
+    let execution = is_execution.then(|| ExecutionPayload::decode(&grant.payload).ok()).flatten();
+    let (operation_name, action_digest) =
+        execution.map(|payload| (payload.operation_name, payload.action_digest)).unwrap_or_default();
     LeasedTask {
         task_id: grant.task.to_string(),
-        operation_name: execution.operation_name,
-        action_digest: execution.action_digest,
+        operation_name,
+        action_digest,
         timeout: options.and_then(|options| options.timeout_ms).map(millis),
         lease_expires_at: Some(timestamp(grant.expires_at)),
         lease_id: app.lease_ids().make(&grant.lease_ref()),

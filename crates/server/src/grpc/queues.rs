@@ -1,4 +1,4 @@
-//! Which queues a worker asks for.
+//! Parses the queues that a worker polls.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::convert::names::{counted, name};
 use crate::convert::problem::Problem;
 
 /// The queue of a worker that names none, which is what the workers of the remote execution plan do.
-const DEFAULT_QUEUE: &str = "exec";
+const DEFAULT_QUEUE: &str = execution::EXECUTION_QUEUE;
 
 pub fn parse(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
     if queues.is_empty() {

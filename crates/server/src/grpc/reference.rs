@@ -1,4 +1,4 @@
-//! How a report proves that it may speak of an attempt, also when it comes from a worker that knows no lease ids (C17).
+//! Finds the lease that a report is about, also for a worker that knows no lease ids (C17).
 
 use std::sync::Arc;
 
@@ -23,9 +23,10 @@ pub fn by_lease_id(
     report: &UpdateTaskStatusRequest,
 ) -> Result<LeaseRef, Problem> {
     let lease = reference(app, scope, &report.lease_id, worker_id, given(&report.task_id))?;
-    match report.attempt != 0 && report.attempt != lease.attempt {
-        true => Err(Problem::new(Code::WrongTask, "attempt: is not the one that the lease was granted for")),
-        false => Ok(lease),
+    if report.attempt != 0 && report.attempt != lease.attempt {
+        Err(Problem::new(Code::WrongTask, "attempt: is not the one that the lease was granted for"))
+    } else {
+        Ok(lease)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A worker's word on an attempt, read into what the coordinator decides, and its answer. Shared by the call and the
-//! stream.
+//! Converts a worker's report into batch items for the coordinator, and their answers into the response. The call and
+//! the stream share it.
 
 use std::sync::Arc;
 
@@ -10,13 +10,8 @@ use authority::command::{
 use authority::event::ReleaseCause;
 use authority::limits::MAX_INLINE_BYTES;
 use authority::{Answer, Command, LeaseRef, Outcome, Rejection, TaskError};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use coordinator::{Batch, BatchItem};
-use prost::Message;
-use wire::grpc::{
-    ActionResult, TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict,
-};
+use wire::grpc::{TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict};
 
 use super::values::{cancel_reason, category, optional_name, state, timestamp};
 use crate::convert::names::reported_message;
@@ -142,7 +137,10 @@ fn completion(lease: LeaseRef, report: &UpdateTaskStatusRequest) -> Result<Repor
         Some(_) if !report.result_json.is_empty() => {
             return Err(Problem::field("result_json", "must not be given together with result"));
         }
-        Some(result) => kept(result).into_bytes().into(),
+        Some(result) => {
+            let encoded = execution::result::encode(result);
+            encoded.map_err(|error| Problem::field("result", error.to_string()))?.into()
+        }
     };
     if result.len() > MAX_INLINE_BYTES {
         let detail =
@@ -151,12 +149,6 @@ fn completion(lease: LeaseRef, report: &UpdateTaskStatusRequest) -> Result<Repor
     }
     let digest = content::completion(&result).map_err(|fault| not_json("result_json", &fault))?;
     Ok(ReportCompletion { lease, digest, result })
-}
-
-/// The result of an action as JSON, like all results: the message itself, and what people look for first.
-fn kept(result: &ActionResult) -> String {
-    let message = STANDARD.encode(result.encode_to_vec());
-    format!(r#"{{"exitCode":{},"actionResult":"{message}"}}"#, result.exit_code)
 }
 
 fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFailure, Problem> {

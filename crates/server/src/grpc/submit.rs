@@ -33,9 +33,10 @@ pub async fn submit(
         .into_iter()
         .map(|task| parse(app, scope, task).map(|command| commands.push(command)))
         .collect();
-    let answers = match commands.is_empty() {
-        true => Vec::new(),
-        false => app.handle().submit_batch(commands).await.map_err(Problem::from)?,
+    let answers = if commands.is_empty() {
+        Vec::new()
+    } else {
+        app.handle().submit_batch(commands).await.map_err(Problem::from)?
     };
     let mut answers = answers.into_iter();
     let tasks: Vec<_> = parsed

@@ -14,11 +14,10 @@ pub async fn update(
     scope: &Scope,
     request: &UpdateTaskStatusRequest,
 ) -> Result<UpdateTaskStatusResponse, Status> {
-    let lease = match request.lease_id.is_empty() {
-        true => reference::by_grants(app, scope, request).await?,
-        false => {
-            reference::by_lease_id(app, scope, &request.worker_id, request).map_err(Problem::on_report)?
-        }
+    let lease = if request.lease_id.is_empty() {
+        reference::by_grants(app, scope, request).await?
+    } else {
+        reference::by_lease_id(app, scope, &request.worker_id, request).map_err(Problem::on_report)?
     };
     let decided = async {
         let mut items = Batch::new();

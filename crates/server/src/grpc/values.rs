@@ -1,4 +1,4 @@
-//! Times, spans, texts and enumerations between the authority and protobuf.
+//! Converts times, durations, texts and enumerations between the authority and protobuf.
 
 use std::sync::Arc;
 use std::time::Duration;

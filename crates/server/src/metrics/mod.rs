@@ -24,7 +24,7 @@ pub use traffic::Counted;
 /// Most queues that an operator may name: each adds two series.
 pub const MAX_NAMED_QUEUES: usize = 100;
 /// Where remote executions wait is always of interest.
-const ALWAYS_NAMED: &str = "exec";
+const ALWAYS_NAMED: &str = execution::EXECUTION_QUEUE;
 /// What all queues without a label of their own are shown as.
 const OTHERS: &str = "other";
 

@@ -1,4 +1,4 @@
-//! A connection whose bytes are counted, and which is counted itself while it lives.
+//! Counts open connections and their bytes.
 
 use std::io;
 use std::pin::Pin;

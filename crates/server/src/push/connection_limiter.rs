@@ -1,5 +1,5 @@
-//! How many POSTs of one target are under way. Each is an open connection, of which the process has only so many: they
-//! are shared out evenly, so that targets which hang use up their own share and nobody else's.
+//! Limits the concurrent POSTs to one target. Each is an open connection, and the connections of the process are shared
+//! out evenly, so that a target that hangs uses up its own share only.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

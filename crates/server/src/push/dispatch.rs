@@ -168,9 +168,10 @@ impl Dispatch {
                 keep_alive = Instant::now() < last_beat;
                 next_beat = (Instant::now() + self.beat()).min(last_beat);
             }
-            let wait = match keep_alive {
-                true => next_beat.saturating_duration_since(Instant::now()).min(WATCH),
-                false => WATCH,
+            let wait = if keep_alive {
+                next_beat.saturating_duration_since(Instant::now()).min(WATCH)
+            } else {
+                WATCH
             };
             match self.change_after(seen, wait).await {
                 Ok(None) | Err(Unavailable::Stopped) => return,

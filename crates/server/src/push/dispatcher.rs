@@ -1,6 +1,6 @@
-//! Keeps one lane for each queue with a push target, and nothing for the others.
+//! Runs one target dispatcher for each queue with a push target.
 //!
-//! There are never more lanes than queues, of which the authority has a limit.
+//! There are never more dispatchers than queues, of which the authority has a limit.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ pub async fn run(app: App, listening: SocketAddr) {
         callback_base_url: app.push().options.callback_base_url(listening).into(),
         is_guessed: app.push().options.is_guessed(listening),
         tls: None,
-        lanes: HashMap::new(),
+        targets: HashMap::new(),
         chores: JoinSet::new(),
         app: app.clone(),
     };
@@ -40,16 +40,16 @@ struct Dispatcher {
     callback_base_url: Arc<str>,
     /// Whether nobody said where targets call back, and it cannot be known.
     is_guessed: bool,
-    /// Made for the first lane: reading the certificates takes a while.
+    /// Made for the first target: reading the certificates takes a while.
     tls: Option<ClientConfig>,
-    lanes: HashMap<Arc<QueueKey>, Running>,
+    targets: HashMap<Arc<QueueKey>, RunningTarget>,
     chores: JoinSet<()>,
 }
 
-struct Running {
+struct RunningTarget {
     target: Arc<PushTarget>,
     /// None for a target that must not be called.
-    lane: Option<AbortOnDrop>,
+    task: Option<AbortOnDrop>,
 }
 
 struct AbortOnDrop(JoinHandle<()>);
@@ -76,10 +76,10 @@ impl Dispatcher {
         }
     }
 
-    /// Ends the lanes whose target is another or no more, and begins those that are missing.
+    /// Stops the dispatchers whose target changed or is gone, and starts those that are missing.
     async fn follow(&mut self, targets: Vec<(Arc<QueueKey>, Arc<PushTarget>)>) {
         let wanted: HashMap<_, _> = targets.into_iter().collect();
-        let stale = self.lanes.iter().filter(|(key, lane)| wanted.get(*key) != Some(&lane.target));
+        let stale = self.targets.iter().filter(|(key, running)| wanted.get(*key) != Some(&running.target));
         for key in stale.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.end(&key).await;
             if !wanted.contains_key(&key) {
@@ -88,18 +88,18 @@ impl Dispatcher {
         }
         self.app.push().connections.set_targets(wanted.len());
         for (key, target) in wanted {
-            if !self.lanes.contains_key(&key) {
-                let lane = self.begin(&key, &target);
-                self.lanes.insert(key, Running { target, lane });
+            if !self.targets.contains_key(&key) {
+                let task = self.begin(&key, &target);
+                self.targets.insert(key, RunningTarget { target, task });
             }
         }
     }
 
-    /// The lane is wholly over when this returns, so that its successor finds every lease that it left.
+    /// The dispatcher has ended when this returns, so that its successor finds every lease that it left.
     async fn end(&mut self, key: &QueueKey) {
-        if let Some(Running { lane: Some(mut lane), .. }) = self.lanes.remove(key) {
-            lane.0.abort();
-            let _ = (&mut lane.0).await;
+        if let Some(RunningTarget { task: Some(mut task), .. }) = self.targets.remove(key) {
+            task.0.abort();
+            let _ = (&mut task.0).await;
         }
     }
 
@@ -120,7 +120,7 @@ impl Dispatcher {
                 return None;
             }
         };
-        let lane = TargetDispatcher {
+        let dispatcher = TargetDispatcher {
             app: self.app.clone(),
             queue: key.clone(),
             holder: holder(&key.name),
@@ -130,6 +130,6 @@ impl Dispatcher {
             health: Health::default(),
             limiter: ConnectionLimiter::default(),
         };
-        Some(AbortOnDrop(tokio::spawn(Arc::new(lane).run())))
+        Some(AbortOnDrop(tokio::spawn(Arc::new(dispatcher).run())))
     }
 }

@@ -1,4 +1,4 @@
-//! How a target is doing. One that does not answer, or says that it cannot take tasks, is left alone for a while, longer
+//! The health of a push target. A target that does not answer, or says that it cannot take tasks, is left alone for a while, longer
 //! each time, and then tried with one task alone.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Push dispatch: tasks of a queue with a push target are leased to the target and sent to it, one POST each. What
 //! becomes of them the target's worker says through the callback contract.
 //!
-//! Nothing is shared between two targets but the coordinator and the threads that look up names: each has its own lane,
+//! Nothing is shared between two targets but the coordinator and the threads that look up names: each has its own dispatcher,
 //! connections and bounds, so a slow or dead one holds up nobody else. Nothing here is remembered over a restart: which
 //! tasks a target has, the ledger knows.
 
@@ -33,7 +33,7 @@ use resolver::LookUps;
 /// tasks in the same place, and half of it stays theirs.
 const MAX_WATCHES: usize = 10_000;
 
-/// What handlers and lanes share.
+/// The state that handlers and dispatchers share.
 pub struct Shared {
     options: PushOptions,
     guard: Guard,

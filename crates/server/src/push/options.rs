@@ -1,4 +1,4 @@
-//! What an operator may say about push dispatch as a whole.
+//! The settings of push dispatch.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The lane of one target: leases tasks of its queue as long as the target has room, and hands each to a dispatch.
+//! Dispatches the tasks of one queue to its target: leases tasks while the target has room, and hands each to a dispatch.
 //!
 //! It holds no more than the tasks that the target has: at most `concurrency` dispatches, each with one payload while it
 //! is being sent. The queue's other tasks stay where they are.

@@ -1,4 +1,4 @@
-//! A queue of the authority as it is shown on the wire.
+//! Converts a queue of the authority to its JSON shape.
 
 use authority::{Backoff, Category, QueueConfig, QueueSettings, QueueView, Time};
 

@@ -60,9 +60,10 @@ async fn parse_push_target(
     key: &QueueKey,
     asked: &wire::PushTarget,
 ) -> Result<Arc<PushTarget>, Problem> {
-    let present = match push_target::keeps_something(asked) {
-        true => app.handle().queue(key.clone()).await?.and_then(|view| view.config.push),
-        false => None,
+    let present = if push_target::keeps_something(asked) {
+        app.handle().queue(key.clone()).await?.and_then(|view| view.config.push)
+    } else {
+        None
     };
     push_target::parse(asked, present.as_deref(), app.push().guard())
 }

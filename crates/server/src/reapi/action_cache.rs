@@ -1,11 +1,12 @@
 //! ActionCache: results by the digest of their action (R26, R27).
 
+use execution::digest;
 use tonic::{Request, Response, Status};
+use wire::reapi::action_cache_server::ActionCache;
 
 use super::inline_outputs::InlineOutputs;
-use super::messages::action_cache_server::ActionCache;
 use super::messages::{ActionResult, GetActionResultRequest, UpdateActionResultRequest};
-use super::{Reapi, digest, instance};
+use super::{Reapi, instance};
 
 #[tonic::async_trait]
 impl ActionCache for Reapi {
@@ -15,8 +16,8 @@ impl ActionCache for Reapi {
     ) -> Result<Response<ActionResult>, Status> {
         let asked = request.get_ref();
         let scope = instance::scope(request.metadata(), &asked.instance_name)?;
-        let function = digest::function(asked.digest_function)?;
-        let action = digest::asked(asked.action_digest.as_ref(), function, "action_digest")?;
+        let function = digest::function_from_proto(asked.digest_function)?;
+        let action = digest::from_proto(asked.action_digest.as_ref(), function, "action_digest")?;
         let store = self.store(&scope)?;
         let Some(result) = self.results().any(&store, &scope, &action).await? else {
             return Err(Status::not_found(format!("no result of action {action} is known")));
@@ -30,8 +31,8 @@ impl ActionCache for Reapi {
     ) -> Result<Response<ActionResult>, Status> {
         let asked = request.get_ref();
         let scope = instance::scope(request.metadata(), &asked.instance_name)?;
-        let function = digest::function(asked.digest_function)?;
-        let action = digest::asked(asked.action_digest.as_ref(), function, "action_digest")?;
+        let function = digest::function_from_proto(asked.digest_function)?;
+        let action = digest::from_proto(asked.action_digest.as_ref(), function, "action_digest")?;
         if !self.settings().allow_uploads {
             return Err(Status::permission_denied(
                 "results may not be uploaded to this server, as its capabilities say",

@@ -1,20 +1,18 @@
-//! Turns commits into entries of the action cache, from the ledger alone: also those that nobody waited for, and those
-//! that a crash came between.
+//! Writes the results of completed executions to the action cache. It follows the ledger, so that a result is cached also
+//! when no client waits for it, and after a crash.
 
 use authority::event::TaskCompleted;
-use authority::{Event, Scope, Time};
+use authority::{Event, Scope};
 use coordinator::{HistoryReader, HistoryRecord, Projection};
+use execution::{EXECUTION_QUEUE, ExecutionPayload, result};
 use tokio::runtime::Handle;
 
-use super::execution::payload::{Payload, QUEUE};
+use super::execution::operation::set_queued_at;
 use super::results::{Commit, Results};
-
-/// What every result of an action begins with, as the worker service keeps it.
-const RESULT_BEGINS: &[u8] = b"{\"exitCode\":";
 
 pub struct ActionCacheWriter {
     results: Results,
-    /// Where the store's work is done; this effect has a thread of its own that only waits.
+    /// Runs the work of the store. The projection has a thread of its own, which waits for it.
     runtime: Handle,
 }
 
@@ -23,21 +21,22 @@ impl ActionCacheWriter {
         ActionCacheWriter { results, runtime }
     }
 
-    /// Whose execution it was that completed, if it was one. The task's first record says so.
+    /// The execution that completed, if the task was one. Its first record says so; the history of a task whose result is
+    /// not the result of an action need not be read.
     fn execution(
         completed: &TaskCompleted,
         record: &HistoryRecord,
         past: &dyn HistoryReader,
-    ) -> Result<Option<(Scope, Payload, Time)>, String> {
-        if !completed.result.starts_with(RESULT_BEGINS) {
-            return Ok(None);
-        }
+    ) -> Result<Option<(Scope, ExecutionPayload, Commit)>, String> {
+        let Ok(mut result) = result::decode(&completed.result) else { return Ok(None) };
         let history = past.history(record.position).map_err(|error| error.to_string())?;
         let Some(first) = history.records.first() else { return Ok(None) };
         let Event::TaskCreated(created) = &first.event else { return Ok(None) };
-        let of_client = &*created.queue.name == QUEUE && created.operation.is_some();
-        let payload = Payload::read(&created.payload).filter(|_| of_client);
-        Ok(payload.map(|payload| (created.queue.scope.clone(), payload, first.at)))
+        let is_of_client = &*created.queue.name == EXECUTION_QUEUE && created.operation.is_some();
+        let payload = ExecutionPayload::decode(&created.payload).ok().filter(|_| is_of_client);
+        set_queued_at(&mut result, first.at);
+        let commit = Commit { result, at: record.position };
+        Ok(payload.map(|payload| (created.queue.scope.clone(), payload, commit)))
     }
 }
 
@@ -48,15 +47,14 @@ impl Projection for ActionCacheWriter {
 
     fn apply(&mut self, record: &HistoryRecord, past: &dyn HistoryReader) -> Result<(), String> {
         let Event::TaskCompleted(completed) = &record.event else { return Ok(()) };
-        let Some((scope, payload, queued_at)) = ActionCacheWriter::execution(completed, record, past)? else {
+        let Some((scope, payload, commit)) = ActionCacheWriter::execution(completed, record, past)? else {
             return Ok(());
         };
         let (done, is_done) = std::sync::mpsc::channel();
-        let (results, result, position) = (self.results.clone(), completed.result.clone(), record.position);
+        let results = self.results.clone();
         self.runtime.spawn(async move {
-            // Nobody waits any more only when this thread is gone.
-            let committed = Commit { result: &result, queued_at, at: position };
-            let _ = done.send(results.commit(&scope, &payload, committed).await);
+            // The receiver is gone only if the thread of the projection is.
+            let _ = done.send(results.commit(&scope, &payload, commit).await);
         });
         match is_done.recv() {
             Ok(committed) => committed.map_err(|status| status.message().to_owned()),

@@ -1,4 +1,4 @@
-//! What this server can do, told honestly (R1 to R5): nothing is announced that is not served.
+//! Capabilities: announces what this server supports, and nothing else (R1 to R5).
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
     ActionCacheUpdateCapabilities, CacheCapabilities, ExecutionCapabilities, GetCapabilitiesRequest,
@@ -6,12 +6,13 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
     symlink_absolute_path_strategy,
 };
 use bazel_remote_apis::build::bazel::semver::SemVer;
+use execution::command::NODE_PROPERTIES;
+use execution::digest;
 use tonic::{Request, Status};
 
-use super::execution::NODE_PROPERTIES;
-use super::{MAX_BATCH_BYTES, Reapi, digest, instance};
+use super::{MAX_BATCH_BYTES, Reapi, instance};
 
-/// The priorities of executions; lower is sooner.
+/// The priorities of executions; a lower number runs sooner.
 pub const PRIORITIES: std::ops::RangeInclusive<i32> = -1_000_000..=1_000_000;
 
 pub fn get(reapi: &Reapi, request: &Request<GetCapabilitiesRequest>) -> Result<ServerCapabilities, Status> {

@@ -1,11 +1,11 @@
-//! Content on its way out, compressed piece by piece. What is stored is never compressed.
+//! Compresses content on its way to a client, piece by piece. Stored content is never compressed.
 
 use blobs::{BlobReader, BoxFuture, Error, ZstdEncoder};
 use bytes::Bytes;
 
 pub struct Compressed {
     reader: Box<dyn BlobReader>,
-    /// Gone once the stream has ended.
+    /// None once the stream has ended.
     encoder: Option<ZstdEncoder>,
 }
 

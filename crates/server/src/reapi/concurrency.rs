@@ -1,4 +1,4 @@
-//! How many things that take much memory are done at one time, over all calls.
+//! Limits how many calls that need much memory run at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tonic::Status;
 
 use crate::convert::problem::{Code, Problem};
 
-/// Most trees that are told at one time. Each may remember 200,000 digests while its client takes them.
+/// Most trees that are sent at the same time. Each may hold 200,000 digests while its client reads.
 const MAX_TREES: usize = 128;
-/// Most actions and results that are followed to everything they name at one time. Each may remember a million digests,
-/// which take about 300 MiB; an ordinary one takes a millisecond, so that few places serve many.
+/// Most actions and results whose trees are walked at the same time. Each walk may hold a million digests, about 300 MiB;
+/// an ordinary walk takes a millisecond, so few permits serve many calls.
 const MAX_WALKS: usize = 8;
-/// Most uploads that are decompressed at one time. Each may hold a window of 8 MiB while its client sends.
+/// Most uploads that are decompressed at the same time. Each may hold a window of 8 MiB while its client sends.
 const MAX_DECOMPRESSORS: usize = 64;
 
 /// Cheap to clone.
@@ -25,7 +25,7 @@ pub struct ConcurrencyLimits {
     decompressors: Arc<Semaphore>,
 }
 
-/// A place that is free again when this is dropped.
+/// Released when it is dropped.
 pub struct Permit {
     _permit: OwnedSemaphorePermit,
 }
@@ -41,7 +41,7 @@ impl Default for ConcurrencyLimits {
 }
 
 impl ConcurrencyLimits {
-    /// To tell a tree to a client, who decides how long that takes; so nobody waits for this.
+    /// A permit to send a tree. Never waits, because the client decides how long sending takes.
     pub fn tree(&self) -> Result<Permit, Status> {
         match self.trees.clone().try_acquire_owned() {
             Ok(permit) => Ok(Permit { _permit: permit }),
@@ -49,14 +49,14 @@ impl ConcurrencyLimits {
         }
     }
 
-    /// To follow an action or a result to what it names. Others end soon, and are waited for as long as the call may last.
+    /// A permit to walk the trees of an action or a result. Waits as long as the call may last, because walks are short.
     pub async fn walk(&self) -> Result<Permit, Status> {
         let permit = self.walks.clone().acquire_owned().await;
         permit.map(|permit| Permit { _permit: permit }).map_err(|_| Status::unavailable("the server stops"))
     }
 
-    /// To decompress an upload. Those who have a place must send at a pace to keep it, so others come to theirs; whoever
-    /// waited for so long without is told to come back.
+    /// A permit to decompress an upload. Holders must send at a minimum rate, so permits become free; after `patience` the
+    /// client is asked to retry.
     pub async fn decompressor(&self, patience: Duration) -> Result<Permit, Status> {
         match timeout(patience, self.decompressors.clone().acquire_owned()).await {
             Ok(Ok(permit)) => Ok(Permit { _permit: permit }),

@@ -1,16 +1,16 @@
-//! Contents that a client wants inside the result, to save a round trip (R26, R39). A hint: what does not fit is left to
-//! be fetched.
+//! Puts the contents of outputs into a result, if the client asks for them, to save a round trip (R26, R39). Contents
+//! that do not fit are left out.
 
 use std::collections::HashSet;
 
 use blobs::DigestFunction;
+use execution::digest;
 use tonic::Status;
 
-use super::digest;
 use super::messages::{ActionResult, ExecuteRequest, GetActionResultRequest};
 use super::store::Store;
 
-/// Most bytes that are put into one result.
+/// Most bytes that are inlined into one result.
 const MAX_INLINED_BYTES: u64 = 1_024 * 1_024;
 
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ impl InlineOutputs {
         }
     }
 
-    /// Puts into the result what is wanted, as far as it fits.
+    /// Inlines the requested contents, as far as they fit.
     pub async fn fill(
         &self,
         store: &Store,
@@ -55,7 +55,7 @@ impl InlineOutputs {
         });
         for (wanted, of, into) in raw.into_iter().chain(files) {
             let Some(of) = of.as_ref().filter(|_| wanted && into.is_empty()) else { continue };
-            let of = digest::named(Some(of), function)?;
+            let of = digest::from_proto(Some(of), function, "an output")?;
             if of.size > room {
                 continue;
             }

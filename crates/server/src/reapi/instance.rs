@@ -1,5 +1,5 @@
-//! Whom a call of the Remote Execution API belongs to: the tenant that its metadata names, and its instance, which is a
-//! workspace. A call that names no instance is in the workspace of its metadata, like every other call.
+//! Finds the scope of a call: the tenant from the metadata, and the instance name as the workspace. A call without an
+//! instance name uses the workspace from its metadata, like every other call.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use tonic::metadata::MetadataMap;
 
 use crate::convert::scope::{self, fault_of_scope_name};
 
-/// What resource names say around an instance, which therefore cannot be part of one (R9, I20).
+/// The keywords of resource names, which cannot be part of an instance name (R9, I20).
 pub const RESERVED: [&str; 7] =
     ["blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs"];
-/// Longest name of an instance, which is that of a workspace.
+/// Longest instance name.
 pub const MAX_INSTANCE_BYTES: usize = 128;
 
 pub fn scope(metadata: &MetadataMap, instance: &str) -> Result<Scope, Status> {

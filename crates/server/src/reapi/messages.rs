@@ -1,4 +1,4 @@
-//! The protocol's messages under short names, and how they are packed into each other.
+//! The protocol's messages under short names, and conversions into them.
 
 pub use bazel_remote_apis::build::bazel::remote::execution::v2::*;
 pub use bazel_remote_apis::google::longrunning;
@@ -7,13 +7,6 @@ pub use bazel_remote_apis::google::rpc;
 pub use wire::bytestream;
 
 use prost::Message;
-
-const PACKAGE: &str = "type.googleapis.com/build.bazel.remote.execution.v2.";
-
-/// A message of the Remote Execution API, packed with its name.
-pub fn pack(name: &str, message: &impl Message) -> Any {
-    Any { type_url: format!("{PACKAGE}{name}"), value: message.encode_to_vec() }
-}
 
 /// A status as part of a message, with its details.
 pub fn status(status: &tonic::Status) -> rpc::Status {

@@ -1,5 +1,5 @@
-//! The Remote Execution API: a content store, an action cache, and executions that are tasks like all others. One service
-//! to a folder or file; each translates and decides nothing.
+//! Adapter for the Remote Execution API: content store, action cache and execution. Each service has its own file or
+//! folder, translates requests, and decides nothing.
 
 mod action_cache;
 mod action_cache_writer;
@@ -8,7 +8,6 @@ mod capabilities;
 mod cas;
 mod compression;
 mod concurrency;
-mod digest;
 mod execution;
 mod inline_outputs;
 mod instance;
@@ -29,40 +28,37 @@ use std::time::Duration;
 
 use authority::Scope;
 use axum::Router;
-use axum::http::HeaderValue;
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use blobs::{Blobs, Tenant};
 use coordinator::Handle;
 use tokio::sync::mpsc;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
+use wire::reapi::action_cache_server::ActionCacheServer;
+use wire::reapi::capabilities_server::{Capabilities, CapabilitiesServer};
+use wire::reapi::content_addressable_storage_server::ContentAddressableStorageServer;
+use wire::reapi::execution_server::ExecutionServer;
+use wire::reapi::operations_server::OperationsServer;
 
+use self::execution::{InFlightExecutions, Pins};
 use crate::app::App;
 use crate::edge::grpc_guard;
 use concurrency::ConcurrencyLimits;
-use execution::{InFlightExecutions, Pins};
-use messages::action_cache_server::ActionCacheServer;
 use messages::bytestream::byte_stream_server::ByteStreamServer;
-use messages::capabilities_server::{Capabilities, CapabilitiesServer};
-use messages::content_addressable_storage_server::ContentAddressableStorageServer;
-use messages::execution_server::ExecutionServer;
-use messages::longrunning::operations_server::OperationsServer;
 use messages::{GetCapabilitiesRequest, ServerCapabilities};
 use store::Store;
 
 /// Most bytes of blobs in one batch call.
 const MAX_BATCH_BYTES: usize = blobs::MAX_BATCH_BYTES as usize;
-/// Largest message of a client: about 50,000 digests. A message can name many times its bytes in empty fields, so that
-/// this also bounds what reading it takes.
+/// Largest message of a client: about 50,000 digests. A decoded message may need many times its encoded size, so this
+/// also bounds memory.
 const MAX_REQUEST_BYTES: usize = 4 * 1_024 * 1_024;
 /// Largest batch of blobs: its content, and room for the digests of many small ones.
 const MAX_BATCH_REQUEST_BYTES: usize = 2 * MAX_BATCH_BYTES;
-/// Largest message that is sent: a batch or a page, and what stands around it.
+/// Largest message that is sent: a batch or a page, with its framing.
 const MAX_SENT_BYTES: usize = 4 * MAX_BATCH_BYTES;
-const GRPC_STATUS: &str = "grpc-status";
-const GRPC_MESSAGE: &str = "grpc-message";
-/// The services, for those who ask whether they serve.
+/// The names of the services, for health checks.
 pub const SERVICE_NAMES: [&str; 6] = [
     CapabilitiesServer::<Reapi>::NAME,
     ContentAddressableStorageServer::<Reapi>::NAME,
@@ -72,7 +68,7 @@ pub const SERVICE_NAMES: [&str; 6] = [
     OperationsServer::<Reapi>::NAME,
 ];
 
-/// What an operator may want to be otherwise.
+/// The configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether actions are executed, and not only cached.
@@ -81,7 +77,7 @@ pub struct Settings {
     pub allow_uploads: bool,
     /// How long an execution may wait while no registered worker could run it.
     pub worker_grace: Duration,
-    /// Longest time that an action may ask for.
+    /// Longest timeout of an action.
     pub max_action_timeout: Duration,
 }
 
@@ -96,14 +92,14 @@ impl Default for Settings {
     }
 }
 
-/// What the service needs beside the coordinator.
+/// The dependencies of the service besides the coordinator.
 #[derive(Clone)]
 pub struct Content {
     pub blobs: Arc<dyn Blobs>,
     pub action_cache: Arc<dyn blobs::ActionCache>,
     pub results: Results,
     pub settings: Settings,
-    /// Who hears of each instance that has executions, again with each of them.
+    /// Receives the scope of every execution.
     pub instances: Option<mpsc::Sender<Scope>>,
 }
 
@@ -178,7 +174,7 @@ impl Capabilities for Reapi {
     }
 }
 
-/// Every service of the protocol, held to what all gRPC calls are held to.
+/// The routes of all services, with the guard of all gRPC calls.
 pub fn routes(app: &App, content: &Content) -> Router<App> {
     let reapi = Reapi::new(app.clone(), content.clone());
     let in_flight = reapi.in_flight().clone();
@@ -206,18 +202,5 @@ pub fn routes(app: &App, content: &Content) -> Router<App> {
     let read = move |request: axum::extract::Request| bytestream::answer::serve(reapi.clone(), request);
     router
         .route(bytestream::answer::PATH, post(read))
-        .layer(map_response(blamed))
         .layer(from_fn_with_state(app.clone(), grpc_guard::guard))
-}
-
-/// Bytes that are no message are the sender's fault, which the codec of these services says is the server's.
-async fn blamed(mut response: axum::response::Response) -> axum::response::Response {
-    let unread = response.headers().get(GRPC_MESSAGE).is_some_and(|message| {
-        message.as_bytes().starts_with(b"failed to decode Protobuf message")
-            || message.as_bytes().starts_with(b"failed%20to%20decode%20Protobuf%20message")
-    });
-    if unread {
-        response.headers_mut().insert(GRPC_STATUS, HeaderValue::from(tonic::Code::InvalidArgument as i32));
-    }
-    response
 }

@@ -1,4 +1,4 @@
-//! Operations: executions by the names that their clients know them by (R33, R42).
+//! Operations: finds, waits for and cancels executions by the names of their operations (R33, R42).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,12 @@ use authority::{Scope, TaskId, TaskState};
 use coordinator::{TaskDetail, WaitCondition as Until};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
+use wire::reapi::operations_server::Operations;
 
 use super::execution::follow::{self, Now, found, unknown};
 use super::execution::operation_name;
-use super::execution::payload::{Payload, QUEUE};
 use super::inline_outputs::InlineOutputs;
 use super::messages::Empty;
-use super::messages::longrunning::operations_server::Operations;
 use super::messages::longrunning::{
     CancelOperationRequest, DeleteOperationRequest, GetOperationRequest, ListOperationsRequest,
     ListOperationsResponse, Operation, WaitOperationRequest,
@@ -23,14 +22,15 @@ use super::operations_page::{self, Start};
 use super::{Reapi, instance};
 use crate::convert::page_token::List;
 use crate::convert::problem::Problem;
+use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
 /// Longest wait for an operation in one call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
-/// Tasks that one page of the list looks at when the client does not say, and at most.
+/// Most tasks on a page of the list, and the default.
 const PAGE: usize = 100;
 const CANCEL_REASON: &str = "CancelOperation";
 
-/// An operation that somebody named, and the task that it waits for.
+/// An operation, and the task that it waits for.
 pub struct Known {
     pub scope: Scope,
     pub task: TaskId,
@@ -38,18 +38,19 @@ pub struct Known {
 }
 
 impl Reapi {
-    /// The operation of this name, if the ledger knows that it waits for its task.
+    /// The operation with this name, if its task knows it.
     pub async fn known(&self, metadata: &MetadataMap, operation: &str) -> Result<Known, Status> {
         let (instance, task) = operation_name::parse(operation).ok_or_else(|| unknown(operation))?;
         let scope = instance::scope(metadata, instance)?;
         let detail = found(self.handle().task(scope.clone(), task).await, operation)?;
-        match detail.view.task.operations.iter().any(|known| **known == *operation) {
-            true => Ok(Known { scope, task, detail }),
-            false => Err(unknown(operation)),
+        if detail.view.task.operations.iter().any(|known| **known == *operation) {
+            Ok(Known { scope, task, detail })
+        } else {
+            Err(unknown(operation))
         }
     }
 
-    async fn shown(&self, known: &Known, operation: &str) -> Result<Operation, Status> {
+    async fn view(&self, known: &Known, operation: &str) -> Result<Operation, Status> {
         let now =
             follow::now(self, &known.scope, &known.detail, operation, &InlineOutputs::default()).await?;
         Ok(match now {
@@ -78,11 +79,12 @@ impl Operations for Reapi {
         let tokens = self.app().page_tokens();
         let start = match asked.page_token.as_str() {
             "" => Start::default(),
-            token => Start::read(token, tokens, list(&scope))
+            token => Start::parse(token, tokens, list(&scope))
                 .ok_or_else(|| Status::invalid_argument("page_token: is not one of this list"))?,
         };
         let after = start.after.clone();
-        let page = self.handle().list(scope.clone(), Some(Arc::from(QUEUE)), None, after, limit).await;
+        let page =
+            self.handle().list(scope.clone(), Some(Arc::from(EXECUTION_QUEUE)), None, after, limit).await;
         let page = page.map_err(Problem::from)?;
         let (operations, rest) = operations_page::operations(&page.tasks, &start);
         let next_page_token = match rest {
@@ -102,10 +104,10 @@ impl Operations for Reapi {
     ) -> Result<Response<Operation>, Status> {
         let operation = &request.get_ref().name;
         let known = self.known(request.metadata(), operation).await?;
-        self.shown(&known, operation).await.map(Response::new)
+        self.view(&known, operation).await.map(Response::new)
     }
 
-    /// The client is no longer interested; whether the execution goes on is not its business.
+    /// Detaches the operation from its task. The execution goes on.
     async fn delete_operation(
         &self,
         request: Request<DeleteOperationRequest>,
@@ -123,12 +125,14 @@ impl Operations for Reapi {
     ) -> Result<Response<Empty>, Status> {
         let operation = &request.get_ref().name;
         let known = self.known(request.metadata(), operation).await?;
-        let digest = Payload::of(&known.detail.view.task).and_then(|payload| payload.digest());
+        let digest = ExecutionPayload::decode(&known.detail.view.task.payload)
+            .and_then(|payload| payload.action())
+            .ok();
         let _dedup_lock = match &digest {
             Some(digest) => Some(self.in_flight().dedup_lock(&known.scope, digest).await),
             None => None,
         };
-        // Somebody may have joined, or left, while this waited for its turn.
+        // Another client may have joined or left while this call waited for the lock.
         let known = self.known(request.metadata(), operation).await?;
         match known.detail.view.task.operations.len() {
             0 | 1 => {
@@ -160,13 +164,13 @@ impl Operations for Reapi {
                 known.detail = found(over, &asked.name)?;
             }
         }
-        self.shown(&known, &asked.name).await.map(Response::new)
+        self.view(&known, &asked.name).await.map(Response::new)
     }
 }
 
-/// What the pages of operations are pages of.
+/// The list that the pages belong to.
 fn list(scope: &Scope) -> List<'_> {
-    List { scope, queue: Some(QUEUE), state: None }
+    List { scope, queue: Some(EXECUTION_QUEUE), state: None }
 }
 
 impl Reapi {

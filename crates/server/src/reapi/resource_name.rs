@@ -1,5 +1,5 @@
-//! The names that ByteStream calls blobs by (R9), read once: an optional instance, for uploads the upload's own id, how
-//! the bytes are compressed on the wire, and the digest.
+//! Parses ByteStream resource names (R9): an optional instance, the id of an upload, the compression on the wire, and
+//! the digest.
 
 use blobs::{Digest, DigestFunction};
 use tonic::Status;
@@ -12,10 +12,10 @@ const MAX_UPLOAD_ID_BYTES: usize = 128;
 /// Longest name: an instance, an upload's id, a digest and what a client appends for its own use.
 const MAX_NAME_BYTES: usize = MAX_INSTANCE_BYTES + 4_096;
 
-/// Where a call may say its resource name a second time, for whoever routes it.
+/// The metadata that repeats the resource name, for routing.
 const HEADER: &str = "build.bazel.remote.execution.v2.resource-name";
 
-/// How bytes travel. What is stored is never compressed.
+/// Compression on the wire. Stored content is never compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     None,
@@ -38,18 +38,19 @@ pub struct WriteName {
 }
 
 /// `{instance/}(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}`
-pub fn read(name: &str) -> Result<ReadName, Status> {
+pub fn parse_read(name: &str) -> Result<ReadName, Status> {
     let segments = segments(name)?;
     let blobs = segments.iter().position(|segment| is_blobs(segment)).ok_or_else(|| not_a_name(name))?;
     let (compression, digest, rest) = blob(name, &segments[blobs..])?;
-    match rest.is_empty() {
-        true => Ok(ReadName { instance: instance(name, &segments[..blobs])?, compression, digest }),
-        false => Err(not_a_name(name)),
+    if rest.is_empty() {
+        Ok(ReadName { instance: instance(name, &segments[..blobs])?, compression, digest })
+    } else {
+        Err(not_a_name(name))
     }
 }
 
 /// `{instance/}uploads/{id}/(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}{/anything}`
-pub fn write(name: &str) -> Result<WriteName, Status> {
+pub fn parse_write(name: &str) -> Result<WriteName, Status> {
     let segments = segments(name)?;
     let uploads =
         segments.iter().position(|segment| *segment == "uploads").ok_or_else(|| not_a_name(name))?;
@@ -64,11 +65,10 @@ pub fn write(name: &str) -> Result<WriteName, Status> {
     Ok(WriteName { instance, upload: (*upload).to_owned(), compression, digest })
 }
 
-/// A name that the call's metadata says is the one that its message says (R11): whoever routed the call by the one must
-/// not have been told another.
-pub fn agree(metadata: &MetadataMap, name: &str) -> Result<(), Status> {
+/// Checks that a resource name in the metadata is that of the message (R11), because the call may have been routed by it.
+pub fn check_header(metadata: &MetadataMap, name: &str) -> Result<(), Status> {
     match metadata.get(HEADER) {
-        Some(said) if said.as_encoded_bytes() != name.as_bytes() => Err(Status::invalid_argument(format!(
+        Some(sent) if sent.as_encoded_bytes() != name.as_bytes() => Err(Status::invalid_argument(format!(
             "the metadata {HEADER} must be the resource name of the message, {name:?}"
         ))),
         _ => Ok(()),
@@ -76,9 +76,10 @@ pub fn agree(metadata: &MetadataMap, name: &str) -> Result<(), Status> {
 }
 
 fn segments(name: &str) -> Result<Vec<&str>, Status> {
-    match name.len() > MAX_NAME_BYTES {
-        true => Err(Status::invalid_argument(format!("a resource name has at most {MAX_NAME_BYTES} bytes"))),
-        false => Ok(name.split('/').collect()),
+    if name.len() > MAX_NAME_BYTES {
+        Err(Status::invalid_argument(format!("a resource name has at most {MAX_NAME_BYTES} bytes")))
+    } else {
+        Ok(name.split('/').collect())
     }
 }
 
@@ -86,7 +87,7 @@ fn is_blobs(segment: &str) -> bool {
     matches!(segment, "blobs" | "compressed-blobs")
 }
 
-/// The part from `blobs` or `compressed-blobs` on, and what follows the digest.
+/// Parses the segments from `blobs` or `compressed-blobs` on. The last part is what follows the digest.
 fn blob<'a>(name: &str, segments: &'a [&'a str]) -> Result<(Compression, Digest, &'a [&'a str]), Status> {
     let (compression, rest) = match segments {
         ["blobs", rest @ ..] => (Compression::None, rest),
@@ -144,7 +145,7 @@ mod tests {
             (format!("a/b/c/compressed-blobs/zstd/{HASH}/5"), "a/b/c", Compression::Zstd),
             (format!("compressed-blobs/identity/{HASH}/5"), "", Compression::None),
         ] {
-            let read = read(&name).unwrap();
+            let read = parse_read(&name).unwrap();
             assert_eq!((read.instance.as_str(), read.compression), (instance, compression), "{name}");
             assert_eq!((read.digest.hash.to_string(), read.digest.size), (HASH.to_owned(), 5));
         }
@@ -152,17 +153,17 @@ mod tests {
 
     #[test]
     fn r7_a_function_in_the_name_is_honoured() {
-        let plain = read(&format!("blobs/{HASH}/5")).unwrap().digest;
-        let blake = read(&format!("blobs/blake3/{HASH}/5")).unwrap().digest;
+        let plain = parse_read(&format!("blobs/{HASH}/5")).unwrap().digest;
+        let blake = parse_read(&format!("blobs/blake3/{HASH}/5")).unwrap().digest;
         assert_eq!(plain.function, blobs::DigestFunction::Sha256);
         assert_eq!(blake.function, blobs::DigestFunction::Blake3);
     }
 
     #[test]
     fn r9_uploads_carry_an_id_and_ignore_what_the_client_appends() {
-        let name = write(&format!("main/uploads/u-1/blobs/{HASH}/5/some/file.txt")).unwrap();
+        let name = parse_write(&format!("main/uploads/u-1/blobs/{HASH}/5/some/file.txt")).unwrap();
         assert_eq!((name.instance.as_str(), name.upload.as_str()), ("main", "u-1"));
-        assert!(read(&format!("blobs/{HASH}/5/extra")).is_err());
+        assert!(parse_read(&format!("blobs/{HASH}/5/extra")).is_err());
     }
 
     #[test]
@@ -181,25 +182,25 @@ mod tests {
             format!("uploads/x/blobs/{HASH}/5"),
             format!("operations/blobs/{HASH}/5"),
         ] {
-            assert_eq!(read(&bad).unwrap_err().code(), tonic::Code::InvalidArgument, "{bad}");
+            assert_eq!(parse_read(&bad).unwrap_err().code(), tonic::Code::InvalidArgument, "{bad}");
         }
-        assert!(write(&format!("blobs/{HASH}/5")).is_err());
-        assert!(write(&format!("uploads//blobs/{HASH}/5")).is_err());
+        assert!(parse_write(&format!("blobs/{HASH}/5")).is_err());
+        assert!(parse_write(&format!("uploads//blobs/{HASH}/5")).is_err());
     }
 
     #[test]
     fn r11_a_name_in_the_metadata_is_that_of_the_message() {
         let mut metadata = MetadataMap::new();
-        assert!(agree(&metadata, "blobs/x/1").is_ok());
+        assert!(check_header(&metadata, "blobs/x/1").is_ok());
         metadata.insert(HEADER, "blobs/x/1".parse().unwrap());
-        assert!(agree(&metadata, "blobs/x/1").is_ok());
-        assert_eq!(agree(&metadata, "blobs/y/1").unwrap_err().code(), tonic::Code::InvalidArgument);
+        assert!(check_header(&metadata, "blobs/x/1").is_ok());
+        assert_eq!(check_header(&metadata, "blobs/y/1").unwrap_err().code(), tonic::Code::InvalidArgument);
     }
 
     proptest! {
         #[test]
         fn no_name_makes_it_panic(name in "(blobs|uploads|compressed-blobs|zstd|[a-f0-9/]{0,70}|/){0,8}") {
-            let _ = (read(&name), write(&name));
+            let _ = (parse_read(&name), parse_write(&name));
         }
     }
 }

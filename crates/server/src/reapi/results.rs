@@ -1,9 +1,9 @@
-//! The results of actions. Those that the coordinator committed are written here alone, from what the ledger says; what
-//! clients uploaded is kept apart from them.
+//! Reads and writes the action cache. Results that the coordinator committed come from the ledger alone; results that
+//! clients uploaded are kept apart from them.
 
 use std::sync::Arc;
 
-use authority::{Phase, Position, Scope, Task, Time};
+use authority::{Phase, Position, Scope, Task};
 use blobs::{ActionCache, ActionKey, Digest, Origin, Serve};
 use bytes::Bytes;
 use prost::Message;
@@ -12,27 +12,27 @@ use tonic::Status;
 
 use super::execution::operation;
 use super::execution::outputs;
-use super::execution::payload::Payload;
 use super::messages::ActionResult;
 use super::store::{self, Store};
 use crate::metrics::Metrics;
+use execution::ExecutionPayload;
 
-/// An entry begins with the position of the commit that it comes from; one that was uploaded with zero.
+/// An entry begins with the position of its commit, or with zero if a client uploaded it.
 const POSITION_BYTES: usize = 8;
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Results {
     cache: Arc<dyn ActionCache>,
-    /// Held while a commit's entry is compared and written, so that an older one never replaces a newer one.
+    /// Held while an entry is compared and written, so that an older entry never replaces a newer one.
     writing: Arc<Mutex<()>>,
     metrics: Metrics,
 }
 
-/// A result as the ledger holds it.
-pub struct Commit<'a> {
-    pub result: &'a [u8],
-    pub queued_at: Time,
+/// The result of a completed execution.
+pub struct Commit {
+    pub result: ActionResult,
+    /// The position of the record of the completion.
     pub at: Position,
 }
 
@@ -41,12 +41,12 @@ impl Results {
         Results::counted(cache, Metrics::default())
     }
 
-    /// As [`Results::new`], with lookups counted.
+    /// As [`Results::new`], with metrics of the lookups.
     pub fn counted(cache: Arc<dyn ActionCache>, metrics: Metrics) -> Results {
         Results { cache, writing: Arc::default(), metrics }
     }
 
-    /// What Execute may serve: a committed result, all of which is here.
+    /// A committed result whose outputs are all present. Execute may serve it.
     pub async fn committed(
         &self,
         store: &Store,
@@ -56,7 +56,7 @@ impl Results {
         self.served(store, scope, action, Serve::Committed).await
     }
 
-    /// What anybody said, all of which is here.
+    /// A committed or uploaded result whose outputs are all present.
     pub async fn any(
         &self,
         store: &Store,
@@ -92,12 +92,12 @@ impl Results {
         let Some((_, result)) = entry.and_then(|entry| read(&entry.bytes)) else { return Ok(None) };
         match outputs::is_any_missing(store, &result, action.function).await {
             Ok(false) => Ok(Some(result)),
-            // An entry that cannot be followed to its outputs is of no use to anybody.
+            // An entry whose outputs cannot be checked is useless.
             Ok(true) | Err(_) => Ok(None),
         }
     }
 
-    /// Keeps what a client says is an action's result.
+    /// Stores a result that a client uploads.
     pub async fn upload(
         &self,
         store: &Store,
@@ -112,28 +112,25 @@ impl Results {
             .map_err(|error| store::status(&error))
     }
 
-    /// Makes the entry of a completed execution true, if it is to be cached (R28, R35). Doing it again changes nothing.
+    /// Writes the result of a completed execution, if it may be cached (R28, R35). Idempotent.
     pub async fn keep(&self, scope: &Scope, task: &Task) -> Result<(), Status> {
         let Phase::Completed { result, ended, .. } = &task.phase else { return Ok(()) };
-        let payload = Payload::of(task).filter(|_| !task.operations.is_empty());
-        match payload {
-            Some(payload) => {
-                let committed = Commit { result, queued_at: task.created_at, at: *ended };
-                self.commit(scope, &payload, committed).await
-            }
-            None => Ok(()),
+        let payload = ExecutionPayload::decode(&task.payload).ok().filter(|_| !task.operations.is_empty());
+        match (payload, operation::result_of(result, task.created_at)) {
+            (Some(payload), Ok(result)) => self.commit(scope, &payload, Commit { result, at: *ended }).await,
+            _ => Ok(()),
         }
     }
 
-    /// Makes the entry of a commit true, unless that of a later one is.
+    /// Writes the result of a commit, unless the entry is of a later one.
     pub async fn commit(
         &self,
         scope: &Scope,
-        payload: &Payload,
-        committed: Commit<'_>,
+        payload: &ExecutionPayload,
+        committed: Commit,
     ) -> Result<(), Status> {
-        let result = operation::result_of(committed.result, committed.queued_at);
-        let (Ok(result), Some(action)) = (result, payload.digest()) else { return Ok(()) };
+        let Commit { result, at } = committed;
+        let Ok(action) = payload.action() else { return Ok(()) };
         if payload.do_not_cache || result.exit_code != 0 {
             return Ok(());
         }
@@ -142,10 +139,10 @@ impl Results {
         let _writing = self.writing.lock().await;
         let before = self.cache.get_result(&tenant, &key, Serve::Committed).await;
         let before = before.map_err(|error| store::status(&error))?.and_then(|entry| read(&entry.bytes));
-        if before.is_some_and(|(position, _)| position >= committed.at) {
+        if before.is_some_and(|(position, _)| position >= at) {
             return Ok(());
         }
-        let entry = entry(committed.at, &result);
+        let entry = entry(at, &result);
         self.cache
             .put_result(&tenant, &key, Origin::Committed, entry)
             .await
@@ -160,7 +157,7 @@ fn key(scope: &Scope, action: &Digest) -> ActionKey {
 fn entry(position: Position, result: &ActionResult) -> Bytes {
     let mut bytes = Vec::with_capacity(POSITION_BYTES + result.encoded_len());
     bytes.extend_from_slice(&position.0.to_le_bytes());
-    // A vector has always room.
+    // Encoding into a vector cannot fail.
     let _ = result.encode(&mut bytes);
     bytes.into()
 }

@@ -1,5 +1,4 @@
-//! The content of one tenant, as the calls of this protocol ask for it, and the one place where the store's errors become
-//! statuses.
+//! The content of one tenant, and the only place where errors of the content store become gRPC statuses.
 
 use std::sync::Arc;
 
@@ -17,20 +16,21 @@ pub struct Store {
 }
 
 impl Store {
-    /// Those that are not here; the others have just been used.
+    /// The missing blobs. Looking for a blob counts as using it.
     pub async fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, Status> {
         self.blobs.find_missing(&self.tenant, digests).await.map_err(|error| status(&error))
     }
 
-    /// A message's bytes, of at most `max_bytes`.
+    /// The bytes of a message of at most `max_bytes`.
     pub async fn get(&self, digest: &Digest, max_bytes: u64) -> Result<Option<Bytes>, Status> {
-        match digest.size > MAX_BATCH_BYTES && digest.size <= max_bytes {
-            true => self.get_large(digest).await,
-            false => Ok(self.get_batch(std::slice::from_ref(digest), max_bytes).await?.pop().flatten()),
+        if digest.size > MAX_BATCH_BYTES && digest.size <= max_bytes {
+            self.get_large(digest).await
+        } else {
+            Ok(self.get_batch(std::slice::from_ref(digest), max_bytes).await?.pop().flatten())
         }
     }
 
-    /// Messages' bytes in order, each of at most `max_bytes`; none for what is missing. They must be one batch.
+    /// The bytes of messages, in order, each of at most `max_bytes`; none for a missing blob. They must be one batch.
     pub async fn get_batch(&self, batch: &[Digest], max_bytes: u64) -> Result<Vec<Option<Bytes>>, Status> {
         if let Some(large) = batch.iter().find(|digest| digest.size > max_bytes) {
             return Err(Status::invalid_argument(format!(
@@ -51,7 +51,7 @@ impl Store {
     }
 }
 
-/// Splits digests so that the blobs of each part can be got at once. One that is too large for that is a part by itself.
+/// Splits digests into batches that can be read at once. A blob that is too large for a batch is a batch by itself.
 pub fn batches(digests: &[Digest]) -> impl Iterator<Item = &[Digest]> {
     let mut rest = digests;
     std::iter::from_fn(move || {
@@ -66,7 +66,7 @@ pub fn batches(digests: &[Digest]) -> impl Iterator<Item = &[Digest]> {
     })
 }
 
-/// What was found; what was damaged on disk counts as missing, so that it is uploaded again.
+/// None for a missing blob. A damaged blob counts as missing, so that it is uploaded again.
 fn present<T>(got: Result<T, Error>) -> Result<Option<T>, Status> {
     match got {
         Ok(found) => Ok(Some(found)),

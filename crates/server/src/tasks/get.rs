@@ -36,14 +36,13 @@ pub async fn get(
     let unknown = || Problem::unknown_task(&task_id);
     let task = parse_task_id(&task_id).ok_or_else(unknown)?;
     let wait = Duration::from_millis(query.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
-    let detail = match wait.is_zero() {
-        true => app.handle().task(scope, task).await?,
-        false => {
-            let end = app.handle().wait_task(scope.clone(), task, WaitCondition::Final, wait);
-            match app.waiting(wait, end).await? {
-                Some(detail) => detail?,
-                None => app.handle().task(scope, task).await?,
-            }
+    let detail = if wait.is_zero() {
+        app.handle().task(scope, task).await?
+    } else {
+        let end = app.handle().wait_task(scope.clone(), task, WaitCondition::Final, wait);
+        match app.waiting(wait, end).await? {
+            Some(detail) => detail?,
+            None => app.handle().task(scope, task).await?,
         }
     };
     let task = task_json::to_wire(*detail.ok_or_else(unknown)?);

@@ -19,16 +19,7 @@ pub const CALLS: &[(&str, &str, &[&str])] = &[
     (
         "ContentAddressableStorage",
         EXECUTION,
-        &[
-            "FindMissingBlobs",
-            "BatchUpdateBlobs",
-            "BatchReadBlobs",
-            "GetTree",
-            "SplitBlob",
-            "SpliceBlob",
-            "GetChunkMapping",
-            "RegisterChunkMapping",
-        ],
+        &["FindMissingBlobs", "BatchUpdateBlobs", "BatchReadBlobs", "GetTree"],
     ),
     ("ByteStream", "google.bytestream", &["Read", "Write", "QueryWriteStatus"]),
     ("ActionCache", EXECUTION, &["GetActionResult", "UpdateActionResult"]),
@@ -40,14 +31,10 @@ pub const CALLS: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
-/// Those that answer without looking at what they are asked.
-const UNIMPLEMENTED: &[&str] = &["SplitBlob", "SpliceBlob", "GetChunkMapping", "RegisterChunkMapping"];
-
-/// The paths of the calls that do something.
+/// The paths of the calls.
 pub fn calls() -> Vec<String> {
     let paths = CALLS.iter().flat_map(|(service, package, calls)| {
-        let served = calls.iter().filter(|call| !UNIMPLEMENTED.contains(call));
-        served.map(move |call| format!("{package}.{service}/{call}"))
+        calls.iter().map(move |call| format!("{package}.{service}/{call}"))
     });
     paths.collect()
 }

@@ -1,5 +1,5 @@
-//! Protobuf messages as they are, with one difference to tonic's own codec: bytes that are no message are the sender's
-//! fault, so they are answered INVALID_ARGUMENT and not INTERNAL.
+//! The protobuf codec of all services. It differs from tonic's codec in one point: bytes that are not a message are
+//! the sender's fault, so the answer is INVALID_ARGUMENT instead of INTERNAL.
 
 use std::marker::PhantomData;
 

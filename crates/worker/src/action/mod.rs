@@ -1,13 +1,11 @@
-//! One action from its digest to its result: fetch, lay out, run, bring home.
+//! Runs actions: fetches the inputs, lays them out, runs the command, and uploads the outputs.
 
 mod once;
-mod payload;
 mod site;
 mod times;
 
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, ActionResult, Command, Platform};
 use blobs::{Digest, DigestFunction};
@@ -20,11 +18,12 @@ use crate::inputs::message_cache::MessageCache;
 use crate::inputs::{Fetched, Inputs};
 use crate::outputs::{self, Collected, Destination, Expected};
 use crate::worker_context::{WorkerContext, blocking_setup};
-use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit, Task, digest};
+use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit, Task};
+use execution::action::timeout;
+use execution::{ExecutionPayload, any, digest};
 pub use once::{Once, OnceError, execute_once};
-use payload::Payload;
 pub(crate) use site::Site;
-use times::{Times, packed, timestamp};
+use times::{Times, timestamp};
 
 /// How often contents that vanished between their coming and their use are fetched again.
 const MAX_ROUNDS: u32 = 3;
@@ -107,10 +106,10 @@ impl Actions {
         let content = self.inputs.messages(instance, &[action]).await?.pop().flatten();
         let content = content.ok_or_else(|| Failure::missing_inputs(&[action]))?;
         let action_digest = action;
-        let action: Action = read(&content, "the action")?;
+        let action: Action = decode(&content, "the action")?;
         let function = action_digest.function;
-        let command = digest::read(function, action.command_digest.as_ref(), "the command")?;
-        let root = digest::read(function, action.input_root_digest.as_ref(), "the input root")?;
+        let command = digest::from_proto(action.command_digest.as_ref(), function, "the command")?;
+        let root = digest::from_proto(action.input_root_digest.as_ref(), function, "the input root")?;
         let known = self.commands.get(&command);
         let mut wanted = Vec::new();
         wanted.extend(known.is_none().then_some(command));
@@ -120,7 +119,7 @@ impl Actions {
             Some(known) => Some(known),
             None => match contents.next().flatten() {
                 Some(content) => {
-                    Some(self.commands.add(command, read(&content, "the command")?, content.len()))
+                    Some(self.commands.add(command, decode(&content, "the command")?, content.len()))
                 }
                 None => {
                     missing.push(command);
@@ -134,21 +133,8 @@ impl Actions {
             missing.dedup();
             return Err(Failure::missing_inputs(&missing));
         };
-        if command.arguments.is_empty() {
-            return Err(Failure::invalid_action("the command has no arguments"));
-        }
-        let has_nul = |text: &String| text.contains('\0');
-        let environment = &command.environment_variables;
-        if command.arguments.iter().any(has_nul)
-            || environment.iter().any(|variable| {
-                variable.name.is_empty() || variable.name.contains(['=', '\0']) || has_nul(&variable.value)
-            })
-        {
-            return Err(Failure::invalid_action(
-                "the command's arguments or environment cannot be passed on",
-            ));
-        }
-        let expected = Arc::new(outputs::expected(&command, self.allow_absolute_symlinks)?);
+        execution::command::check(&command)?;
+        let expected = Arc::new(Expected::from_command(&command, self.allow_absolute_symlinks)?);
         Ok(Ready { action, command, expected, inputs })
     }
 
@@ -168,20 +154,20 @@ impl Actions {
         Err(Failure::broken("inputs leave the cache before they can be used: it is too small for the action"))
     }
 
-    #[allow(deprecated, reason = "clients before version 2.2 give the platform only there")]
     fn prepared(&self, ready: &Ready, site: &Site, cancel: &CancellationToken) -> Result<Run, Failure> {
         let clone =
             |file: &File| file.try_clone().map_err(|error| Failure::io("the command's output", error));
         let command = &ready.command;
-        let platform = ready.action.platform.as_ref().or(command.platform.as_ref());
+        let platform = execution::action::platform(&ready.action, command);
         let environment = command.environment_variables.iter();
         Ok(Run {
             arguments: command.arguments.clone(),
             environment: environment.map(|one| (one.name.clone(), one.value.clone())).collect(),
             input_root: site.root.clone(),
-            working_directory: match command.working_directory.is_empty() {
-                true => site.root.clone(),
-                false => site.root.join(&command.working_directory),
+            working_directory: if command.working_directory.is_empty() {
+                site.root.clone()
+            } else {
+                site.root.join(&command.working_directory)
             },
             timeout: timeout(&ready.action)?,
             stdout: clone(&site.stdout)?,
@@ -214,18 +200,20 @@ impl Actions {
 #[tonic::async_trait]
 impl Performer for Actions {
     async fn perform(&self, task: Task, permit: Permit) -> Outcome {
-        let payload = match Payload::read(&task.payload) {
-            Ok(payload) => payload,
-            Err(failure) => return failure.into(),
+        let decoded =
+            ExecutionPayload::decode(&task.payload).and_then(|payload| Ok((payload.action()?, payload)));
+        let (action, payload) = match decoded {
+            Ok(decoded) => decoded,
+            Err(invalid) => return Failure::from(invalid).into(),
         };
-        match self.run(&payload.instance_name, payload.action, permit.cancelled(), || permit.free()).await {
+        match self.run(&payload.instance_name, action, permit.cancelled(), || permit.free()).await {
             Ok(mut result) => {
                 if let Some(metadata) = &mut result.execution_metadata {
                     metadata.queued_timestamp = task.created_at.and_then(timestamp);
-                    let origin = payload.origin.told();
+                    let origin = payload.origin.to_proto();
                     metadata
                         .auxiliary_metadata
-                        .extend(origin.map(|origin| packed(REQUEST_METADATA, &origin)));
+                        .extend(origin.map(|origin| any::pack(REQUEST_METADATA, &origin)));
                 }
                 Outcome::Action(Box::new(result))
             }
@@ -254,19 +242,10 @@ pub(crate) async fn unless<T>(
     }
 }
 
-fn timeout(action: &Action) -> Result<Option<Duration>, Failure> {
-    let Some(timeout) = &action.timeout else { return Ok(None) };
-    let bad = || Failure::invalid_action("the action's timeout is not a time");
-    let seconds = u64::try_from(timeout.seconds).map_err(|_| bad())?;
-    let nanos = u32::try_from(timeout.nanos).map_err(|_| bad())?;
-    Ok(Some(Duration::from_secs(seconds).saturating_add(Duration::from_nanos(nanos.into())))
-        .filter(|t| !t.is_zero()))
-}
-
 fn pairs(platform: &Platform) -> Vec<(String, String)> {
     platform.properties.iter().map(|property| (property.name.clone(), property.value.clone())).collect()
 }
 
-fn read<M: Message + Default>(content: &[u8], what: &str) -> Result<M, Failure> {
-    M::decode(content).map_err(|error| Failure::invalid_action(format!("{what} cannot be read: {error}")))
+fn decode<M: Message + Default>(content: &[u8], what: &str) -> Result<M, Failure> {
+    M::decode(content).map_err(|error| Failure::invalid_action(format!("{what} cannot be decoded: {error}")))
 }

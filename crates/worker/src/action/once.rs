@@ -1,8 +1,10 @@
-//! One action, run to be looked at: with no coordinator, in a directory that stays, and nothing of it stored.
+//! Runs one action for inspection: without a coordinator, in a directory that stays, and without storing anything.
 
 use std::path::{Path, PathBuf};
 
-use super::{Actions, Site, timeout, unless};
+use execution::action::timeout;
+
+use super::{Actions, Site, unless};
 use crate::executors::Ran;
 use crate::inputs::blocking;
 use crate::work_dir::Trash;
@@ -70,7 +72,7 @@ impl Actions {
         let (inputs, expected, below) = (ready.inputs.clone(), ready.expected.clone(), directory.to_owned());
         let dirs = self.context.dirs.clone();
         let site = blocking(move || {
-            let site = Site::kept(&below.join(ROOT), &below.join("stdout"), &below.join("stderr"))?;
+            let site = Site::permanent(&below.join(ROOT), &below.join("stdout"), &below.join("stderr"))?;
             match inputs.lay_out(&site.root, &mut Trash::new(&dirs))? {
                 gone if gone.is_empty() => expected.prepare(&site.root).map(|()| site),
                 _ => Err(Failure::broken("inputs left the cache before they could be used")),

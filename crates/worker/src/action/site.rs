@@ -1,4 +1,4 @@
-//! Where one attempt takes place: its directory with the inputs laid out, and the files that take its output.
+//! The working directory of an attempt with its inputs laid out, and the files that capture its output.
 
 use std::fs::File;
 use std::io::{self, Seek};
@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use blobs::{Digest, DigestFunction};
 
+use crate::Failure;
 use crate::cache::{Key, verify};
 use crate::capture;
 use crate::inputs::Fetched;
 use crate::outputs::{Collected, Expected};
 use crate::work_dir::{Trash, WorkDir, WorkDirs};
-use crate::{Failure, digest};
+use execution::digest;
 
 #[derive(Debug)]
 pub struct Site {
@@ -63,7 +64,7 @@ impl Site {
     }
 
     /// An empty place that stays, with its output in files that can be looked at. Blocking.
-    pub fn kept(root: &Path, stdout: &Path, stderr: &Path) -> Result<Site, Failure> {
+    pub fn permanent(root: &Path, stdout: &Path, stderr: &Path) -> Result<Site, Failure> {
         let make = || {
             std::fs::create_dir(root)?;
             let capture = |path| File::options().create_new(true).read(true).append(true).open(path);
@@ -83,7 +84,7 @@ impl Site {
         // What is wrong with the outputs is nobody's fault if something was wrong with the inputs.
         let mut collected = collected.map_err(|failure| inputs.check().err().unwrap_or(failure))?;
         let result = &mut collected.result;
-        for (file, told) in
+        for (file, reported) in
             [(&self.stdout, &mut result.stdout_digest), (&self.stderr, &mut result.stderr_digest)]
         {
             let read = || match file.metadata()?.len() {
@@ -92,7 +93,7 @@ impl Site {
             };
             let read = read().map_err(|error: std::io::Error| Failure::io("the command's output", error))?;
             if let Some((digest, file)) = read {
-                *told = Some(digest::told(&digest));
+                *reported = Some(digest::to_proto(&digest));
                 collected.found.add_own(digest, file);
             }
         }

@@ -1,17 +1,17 @@
-//! When each part of an attempt began and ended, and what it used up (R52).
+//! Records the times and the resource usage of an attempt (R52).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::ExecutedActionMetadata;
 use bazel_remote_apis::google::protobuf::{Any, Duration, Timestamp};
-use prost::Message;
+use execution::any;
 use wire::grpc::ResourceUsage;
 
 use crate::executors::{Ran, Usage};
 
 #[derive(Debug)]
 pub struct Times {
-    told: ExecutedActionMetadata,
+    metadata: ExecutedActionMetadata,
 }
 
 impl Times {
@@ -19,7 +19,7 @@ impl Times {
     pub fn begin() -> Times {
         let now = timestamp(SystemTime::now());
         Times {
-            told: ExecutedActionMetadata {
+            metadata: ExecutedActionMetadata {
                 worker_start_timestamp: now,
                 input_fetch_start_timestamp: now,
                 ..ExecutedActionMetadata::default()
@@ -28,27 +28,27 @@ impl Times {
     }
 
     pub fn inputs_fetched(&mut self) {
-        self.told.input_fetch_completed_timestamp = timestamp(SystemTime::now());
+        self.metadata.input_fetch_completed_timestamp = timestamp(SystemTime::now());
     }
 
     /// The command has ended, and its outputs are collected from now on.
     pub fn ran(&mut self, ran: &Ran) {
-        self.told.execution_start_timestamp = timestamp(ran.started_at);
-        self.told.execution_completed_timestamp = timestamp(ran.ended_at);
-        self.told.virtual_execution_duration = Some(Duration {
+        self.metadata.execution_start_timestamp = timestamp(ran.started_at);
+        self.metadata.execution_completed_timestamp = timestamp(ran.ended_at);
+        self.metadata.virtual_execution_duration = Some(Duration {
             seconds: i64::try_from(ran.run_time.as_secs()).unwrap_or(i64::MAX),
             nanos: i32::try_from(ran.run_time.subsec_nanos()).unwrap_or(0),
         });
-        self.told.auxiliary_metadata.extend(ran.usage.as_ref().map(used));
-        self.told.output_upload_start_timestamp = timestamp(SystemTime::now());
+        self.metadata.auxiliary_metadata.extend(ran.usage.as_ref().map(used));
+        self.metadata.output_upload_start_timestamp = timestamp(SystemTime::now());
     }
 
     pub fn finish(mut self, worker: &str) -> ExecutedActionMetadata {
         let now = timestamp(SystemTime::now());
-        self.told.worker = worker.to_owned();
-        self.told.output_upload_completed_timestamp = now;
-        self.told.worker_completed_timestamp = now;
-        self.told
+        self.metadata.worker = worker.to_owned();
+        self.metadata.output_upload_completed_timestamp = now;
+        self.metadata.worker_completed_timestamp = now;
+        self.metadata
     }
 }
 
@@ -60,12 +60,7 @@ fn used(usage: &Usage) -> Any {
         system_time: time(usage.system_time),
         max_rss_bytes: usage.max_rss_bytes,
     };
-    packed("lessor.worker.v1.ResourceUsage", &usage)
-}
-
-/// A message with its name.
-pub fn packed(name: &str, message: &impl Message) -> Any {
-    Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec() }
+    any::pack("lessor.worker.v1.ResourceUsage", &usage)
 }
 
 pub fn timestamp(time: SystemTime) -> Option<Timestamp> {

@@ -1,4 +1,4 @@
-//! How many blobs go together.
+//! Splits blobs into batches.
 
 /// What a blob adds to a batch beside its content.
 const BLOB_OVERHEAD_BYTES: u64 = 128;

@@ -1,4 +1,4 @@
-//! Why the content store gave no answer. That a blob is not there is an answer.
+//! Errors of the content store. A missing blob is not an error.
 
 use crate::Failure;
 use wire::grpc::ErrorCategory;

@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::time::Duration;
 
-use blobs::{Digest, DigestFunction};
+use blobs::Digest;
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 use tonic::metadata::{Ascii, MetadataValue};
@@ -27,7 +27,7 @@ use tonic::{Code, Request, Status};
 
 use super::batches::batches;
 use super::{Cas, CasError};
-use crate::digest;
+use execution::digest;
 use retry::retried;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,13 +96,13 @@ impl GrpcCas {
         let ask = || async {
             let request = GetActionResultRequest {
                 instance_name: instance.to_owned(),
-                action_digest: Some(digest::told(action)),
-                digest_function: digest::number(action.function),
+                action_digest: Some(digest::to_proto(action)),
+                digest_function: digest::function_to_proto(action.function).into(),
                 ..GetActionResultRequest::default()
             };
             let mut client = ActionCacheClient::new(self.channel.clone());
             match client.get_action_result(timed(request)).await {
-                Ok(told) => Ok(Some(told.into_inner())),
+                Ok(response) => Ok(Some(response.into_inner())),
                 Err(status) if matches!(status.code(), Code::NotFound | Code::Unimplemented) => Ok(None),
                 Err(status) => Err(status),
             }
@@ -122,11 +122,14 @@ impl GrpcCas {
     async fn max_batch_bytes(&self, instance: &str) -> Result<u64, CasError> {
         let ask = || async {
             let request = GetCapabilitiesRequest { instance_name: instance.to_owned() };
-            let told = CapabilitiesClient::new(self.channel.clone()).get_capabilities(timed(request)).await;
-            match told {
-                Ok(told) => {
-                    Ok(told.into_inner().cache_capabilities.unwrap_or_default().max_batch_total_size_bytes)
-                }
+            let response =
+                CapabilitiesClient::new(self.channel.clone()).get_capabilities(timed(request)).await;
+            match response {
+                Ok(response) => Ok(response
+                    .into_inner()
+                    .cache_capabilities
+                    .unwrap_or_default()
+                    .max_batch_total_size_bytes),
                 Err(status) if status.code() == Code::Unimplemented => Ok(0),
                 Err(status) => Err(status),
             }
@@ -147,16 +150,17 @@ impl Cas for GrpcCas {
             let ask = || async {
                 let request = FindMissingBlobsRequest {
                     instance_name: instance.to_owned(),
-                    blob_digests: digests.iter().map(digest::told).collect(),
+                    blob_digests: digests.iter().map(digest::to_proto).collect(),
                     digest_function: function_of(digests),
                 };
                 self.storage().find_missing_blobs(timed(request)).await
             };
-            let told = retried(self.patience, ask).await?.into_inner().missing_blob_digests;
-            let told: HashSet<_> = told.into_iter().map(|digest| (digest.hash, digest.size_bytes)).collect();
+            let response = retried(self.patience, ask).await?.into_inner().missing_blob_digests;
+            let response: HashSet<_> =
+                response.into_iter().map(|digest| (digest.hash, digest.size_bytes)).collect();
             let is_missing = |digest: &&Digest| {
-                let digest = digest::told(digest);
-                told.contains(&(digest.hash, digest.size_bytes))
+                let digest = digest::to_proto(digest);
+                response.contains(&(digest.hash, digest.size_bytes))
             };
             missing.extend(digests.iter().filter(is_missing));
         }
@@ -170,7 +174,7 @@ impl Cas for GrpcCas {
             let ask = || async {
                 let request = BatchReadBlobsRequest {
                     instance_name: instance.to_owned(),
-                    digests: batch.iter().map(digest::told).collect(),
+                    digests: batch.iter().map(digest::to_proto).collect(),
                     acceptable_compressors: Vec::new(),
                     digest_function: function_of(batch),
                 };
@@ -184,12 +188,12 @@ impl Cas for GrpcCas {
                         drop(found.insert((digest.hash, digest.size_bytes), Bytes::from(answer.data)))
                     }
                     Code::NotFound => {}
-                    code => return Err(retry::told(&Status::new(code, status.message))),
+                    code => return Err(retry::to_cas_error(&Status::new(code, status.message))),
                 }
             }
         }
         let content = |digest: &Digest| {
-            let digest = digest::told(digest);
+            let digest = digest::to_proto(digest);
             found.get(&(digest.hash, digest.size_bytes)).cloned()
         };
         Ok(digests.iter().map(content).collect())
@@ -204,21 +208,23 @@ impl Cas for GrpcCas {
         for batch in batches(&blobs, |(digest, _)| digest.size, max) {
             let ask = || async {
                 let upload = |(digest, content): &(Digest, Bytes)| batch_update_blobs_request::Request {
-                    digest: Some(digest::told(digest)),
+                    digest: Some(digest::to_proto(digest)),
                     data: content.to_vec(),
                     compressor: 0,
                 };
                 let request = BatchUpdateBlobsRequest {
                     instance_name: instance.to_owned(),
                     requests: batch.iter().map(upload).collect(),
-                    digest_function: batch.first().map_or(0, |(digest, _)| digest::number(digest.function)),
+                    digest_function: batch
+                        .first()
+                        .map_or(0, |(digest, _)| digest::function_to_proto(digest.function).into()),
                 };
                 self.storage().batch_update_blobs(timed(request)).await
             };
             for answer in retried(self.patience, ask).await?.into_inner().responses {
                 let status = answer.status.unwrap_or_default();
                 if status.code != Code::Ok as i32 {
-                    return Err(retry::told(&Status::new(Code::from(status.code), status.message)));
+                    return Err(retry::to_cas_error(&Status::new(Code::from(status.code), status.message)));
                 }
             }
         }
@@ -252,13 +258,5 @@ fn timed<T>(message: T) -> Request<T> {
 }
 
 fn function_of(digests: &[Digest]) -> i32 {
-    digests.first().map_or(0, |digest| digest::number(digest.function))
-}
-
-/// How a function is written in a resource name: only where the hash alone would be taken for another's.
-fn in_path(function: DigestFunction) -> &'static str {
-    match function {
-        DigestFunction::Sha256 => "",
-        DigestFunction::Blake3 => "blake3/",
-    }
+    digests.first().map_or(0, |digest| digest::function_to_proto(digest.function).into())
 }

@@ -1,6 +1,4 @@
-//! A content store in the worker's own process: what is in it need not cross a connection to be used.
-//!
-//! It holds what the services of that process hold for one tenant, and keeps to the same limits.
+//! The content store in the worker's own process, used without a connection.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -29,7 +27,7 @@ impl LocalCas {
 #[tonic::async_trait]
 impl Cas for LocalCas {
     async fn find_missing(&self, _: &str, digests: &[Digest]) -> Result<Vec<Digest>, CasError> {
-        self.blobs.find_missing(&self.tenant, digests).await.map_err(|error| told(&error))
+        self.blobs.find_missing(&self.tenant, digests).await.map_err(|error| to_cas_error(&error))
     }
 
     async fn read_many(&self, _: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, CasError> {
@@ -55,7 +53,7 @@ impl Cas for LocalCas {
     async fn upload_many(&self, _: &str, blobs: Vec<(Digest, Bytes)>) -> Result<(), CasError> {
         for batch in batches(&blobs, |(digest, _)| digest.size, MAX_BATCH_BYTES) {
             for stored in self.blobs.put_many(&self.tenant, batch.to_vec()).await {
-                stored.map_err(|error| told(&error))?;
+                stored.map_err(|error| to_cas_error(&error))?;
             }
         }
         Ok(())
@@ -63,7 +61,7 @@ impl Cas for LocalCas {
 
     async fn upload_file(&self, _: &str, digest: &Digest, mut file: File) -> Result<(), CasError> {
         let request = UploadRequest::new(Expect::Digest(*digest));
-        let begun = self.blobs.write(&self.tenant, request).await.map_err(|error| told(&error))?;
+        let begun = self.blobs.write(&self.tenant, request).await.map_err(|error| to_cas_error(&error))?;
         let Begun::Writer(mut writer) = begun else { return Ok(()) };
         file = on_file(move || file.seek(SeekFrom::Start(0)).map(|_| file)).await?;
         while writer.committed() < digest.size {
@@ -71,11 +69,11 @@ impl Cas for LocalCas {
             let read = on_file(move || file.read_exact(&mut piece).map(|()| (file, piece))).await?;
             file = read.0;
             let written = writer.write(writer.committed(), read.1.into()).await;
-            if written.map_err(|error| told(&error))? == Progress::Present {
+            if written.map_err(|error| to_cas_error(&error))? == Progress::Present {
                 return Ok(());
             }
         }
-        writer.finish().await.map(|_| ()).map_err(|error| told(&error))
+        writer.finish().await.map(|_| ()).map_err(|error| to_cas_error(&error))
     }
 }
 
@@ -92,11 +90,11 @@ fn present<T>(got: Result<T, Error>) -> Result<Option<T>, CasError> {
     match got {
         Ok(found) => Ok(Some(found)),
         Err(Error::NotFound(_) | Error::Damaged(_)) => Ok(None),
-        Err(error) => Err(told(&error)),
+        Err(error) => Err(to_cas_error(&error)),
     }
 }
 
-fn told(error: &Error) -> CasError {
+fn to_cas_error(error: &Error) -> CasError {
     let why = error.to_string();
     match error {
         Error::Full { .. }

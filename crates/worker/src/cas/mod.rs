@@ -1,4 +1,4 @@
-//! The content store as a worker uses it: whole small blobs in batches, large ones as files.
+//! The interface of a content store for a worker: small blobs in batches, large ones as files.
 
 mod batches;
 mod error;

@@ -36,7 +36,7 @@ impl Commands {
 
     /// Runs one command; its result is JSON.
     pub async fn run(&self, task: &Task, permit: &Permit) -> Result<Bytes, Failure> {
-        let payload = Payload::read(&task.payload)?;
+        let payload = Payload::decode(&task.payload)?;
         let context = self.context.clone();
         let make = move || context.check_disk().and_then(|()| Site::empty(&context.dirs));
         let site = self.context.dirs.work(make).await?;

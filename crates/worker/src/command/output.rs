@@ -1,4 +1,4 @@
-//! What a command wrote, as its task's result tells it: whole when it is small, by its digest when it is not.
+//! Puts the output of a command into the result of its task: small outputs as they are, large ones by digest.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

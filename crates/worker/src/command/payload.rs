@@ -26,7 +26,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    pub fn read(json: &[u8]) -> Result<Payload, Failure> {
+    pub fn decode(json: &[u8]) -> Result<Payload, Failure> {
         let bad = |what: String| Failure::invalid_payload(format!("the payload is no command: {what}"));
         let payload: Payload = serde_json::from_slice(json)
             .map_err(|error| bad(format!("{error}; it is an object such as {EXAMPLE}")))?;
@@ -58,16 +58,16 @@ mod tests {
     fn a_command_has_a_program_and_may_have_more() {
         let json =
             br#"{"command":["sh","-c","x"],"env":{"A":"1"},"timeoutMs":50,"platform":{"container-image":"i"}}"#;
-        let payload = Payload::read(json).unwrap();
+        let payload = Payload::decode(json).unwrap();
         assert_eq!(payload.command, ["sh", "-c", "x"]);
         assert_eq!((payload.env["A"].as_str(), payload.platform["container-image"].as_str()), ("1", "i"));
         assert_eq!(payload.timeout(), Some(Duration::from_millis(50)));
-        assert_eq!(Payload::read(br#"{"command":["true"]}"#).unwrap().timeout(), None);
+        assert_eq!(Payload::decode(br#"{"command":["true"]}"#).unwrap().timeout(), None);
     }
 
     #[test]
     fn what_is_no_command_is_refused_for_good_and_says_why() {
-        assert!(Payload::read(EXAMPLE.as_bytes()).is_ok());
+        assert!(Payload::decode(EXAMPLE.as_bytes()).is_ok());
         for (json, word) in [
             (r#""x""#, EXAMPLE),
             (r#"{"command":[]}"#, "no program"),
@@ -80,7 +80,7 @@ mod tests {
             (r#"{"command":["a"],"timeoutMs":-5}"#, "integer"),
             (r#"{"command":["a"],"timeout":5}"#, "unknown field `timeout`"),
         ] {
-            let failure = Payload::read(json.as_bytes()).unwrap_err();
+            let failure = Payload::decode(json.as_bytes()).unwrap_err();
             assert_eq!((failure.code, failure.retryable), (Failure::INVALID_PAYLOAD, false), "{json}");
             assert!(failure.message.contains(word), "{json}: {failure}");
         }

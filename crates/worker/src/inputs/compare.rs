@@ -1,17 +1,25 @@
-//! A directory on disk beside what it should be.
+//! Compares a directory on disk with the directory of an input tree.
 //!
-//! An entry is right only if it could not be told from one that was just laid out: a file is the very file of the cache,
-//! unchanged since it came there; a link says what it should; a directory has no other owner, mode or attribute. Nothing
-//! is concluded from what a command was seen to do or from when a directory was changed.
+//! An entry is right only if it cannot be distinguished from a newly created entry: a file is the file of the cache
+//! itself, unchanged since it was added; a link has the right target; a directory has no other owner, mode or
+//! attribute. Neither the behavior of the command nor the modification time of a directory proves anything.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use rustix::fs::{FileType, Stat};
 use rustix::io::Result;
 
-use super::directory::{Directory as Node, Location};
-use crate::cache::Cache;
+use crate::cache::{Cache, Key};
 use crate::dirfd::{Directory, kind};
+use execution::Directory as Node;
+
+/// An entry of a directory: an index into one of its lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Location {
+    File(usize),
+    Directory(usize),
+    Symlink(usize),
+}
 
 pub struct Compared {
     /// For each entry of the node, in its order, whether it is there and right. Of directories, what is in them is not
@@ -39,13 +47,13 @@ impl Compared {
 pub fn compare(directory: &Directory, node: &Node, cache: &Cache) -> Result<Compared> {
     let mut compared = Compared::empty(node);
     for name in directory.names()? {
-        let is_right = match node.find(&name) {
+        let is_right = match find(node, &name) {
             None => None,
             Some(Location::File(n)) => Some(&mut compared.files[n]).filter(|_| {
                 let file = &node.files[n];
                 // One with properties of its own is a copy, about which the cache knows nothing.
-                file.own.is_none()
-                    && directory.stat(&file.name).is_ok_and(|found| cache.is_linked(&file.key, &found))
+                file.properties.is_none()
+                    && directory.stat(&file.name).is_ok_and(|found| cache.is_linked(&Key::from(file), &found))
             }),
             Some(Location::Directory(n)) => {
                 let below = directory.directory(&node.directories[n].0);
@@ -66,4 +74,13 @@ pub fn compare(directory: &Directory, node: &Node, cache: &Cache) -> Result<Comp
         }
     }
     Ok(compared)
+}
+
+fn find(node: &Node, name: &OsStr) -> Option<Location> {
+    let name = name.as_encoded_bytes();
+    let file = node.files.binary_search_by(|file| file.name.as_bytes().cmp(name)).ok().map(Location::File);
+    let in_directories = || node.directories.binary_search_by(|(own, _)| own.as_bytes().cmp(name)).ok();
+    let in_symlinks = || node.symlinks.binary_search_by(|(own, _)| own.as_bytes().cmp(name)).ok();
+    file.or_else(|| in_directories().map(Location::Directory))
+        .or_else(|| in_symlinks().map(Location::Symlink))
 }

@@ -1,9 +1,10 @@
-//! Brings contents into the cache: small ones in batches, large ones as streams, several at a time.
+//! Fetches contents into the cache: small contents in batches, large ones as streams, several at a time.
 
 use std::sync::Arc;
 
 use blobs::Digest;
 use bytes::Bytes;
+use execution::limits::MAX_MESSAGE_BYTES;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -16,8 +17,6 @@ use crate::{Cas, Failure};
 const MAX_CALLS: usize = 8;
 /// Content of small blobs that one call brings.
 const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
-/// Largest blob that is held in memory as a whole: a directory, a command.
-const MAX_WHOLE_BYTES: u64 = 16 * 1024 * 1024;
 /// Most blobs that one call asks for.
 const MAX_CALL_BLOBS: usize = 4_000;
 
@@ -36,15 +35,16 @@ impl Fetch {
     pub async fn whole(&self, instance: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, Failure> {
         let small: Vec<Digest> =
             digests.iter().filter(|digest| digest.size <= MAX_SMALL_BYTES).copied().collect();
-        let mut small = match small.is_empty() {
-            true => Vec::new().into_iter(),
-            false => self.cas.read_many(instance, &small).await?.into_iter(),
+        let mut small = if small.is_empty() {
+            Vec::new().into_iter()
+        } else {
+            self.cas.read_many(instance, &small).await?.into_iter()
         };
         let mut contents = Vec::with_capacity(digests.len());
         for digest in digests {
             let content = match digest.size {
                 ..=MAX_SMALL_BYTES => small.next().flatten(),
-                size if size <= MAX_WHOLE_BYTES => self.streamed(instance, digest).await?,
+                size if size <= MAX_MESSAGE_BYTES => self.streamed(instance, digest).await?,
                 _ => {
                     return Err(Failure::invalid_action(format!(
                         "{digest} is too large for what it is used as"
@@ -159,9 +159,10 @@ impl Drop for Unfinished {
 }
 
 fn failed(digest: &Digest, error: &std::io::Error) -> Failure {
-    match is_wrong_content(error) {
-        true => Failure::broken(format!("the content store gave wrong content for {digest}")),
-        false => Failure::broken(format!("the cache: {error}")),
+    if is_wrong_content(error) {
+        Failure::broken(format!("the content store gave wrong content for {digest}"))
+    } else {
+        Failure::broken(format!("the cache: {error}"))
     }
 }
 

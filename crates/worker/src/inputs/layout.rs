@@ -1,6 +1,6 @@
-//! Lays a tree out in a directory, whatever is there: what is right stays, what is not is moved out, what lacks is made.
-//! Every name was checked, each is used once in its directory, and directories are opened by handle, so that nothing is
-//! written through a link (X9).
+//! Lays an input tree out in a directory. Right entries stay, wrong entries are moved out, missing entries are
+//! created. Every name was checked, each is used once in its directory, and directories are opened by handle, so that
+//! nothing is written through a link (X9).
 
 use std::path::Path;
 use std::rc::Rc;
@@ -8,12 +8,12 @@ use std::rc::Rc;
 use rustix::fs::{AtFlags, Timespec, Timestamps, symlinkat, utimensat};
 
 use super::compare::{Compared, compare};
-use super::directory::{Directory as Node, FileNode};
 use super::tree::Tree;
 use crate::Failure;
 use crate::cache::{Cache, Key};
 use crate::dirfd::Directory;
 use crate::work_dir::Trash;
+use execution::{Directory as Node, FileNode};
 
 /// Blocking. Gives the contents that were not in the cache any more; then the layout is not complete.
 pub fn lay_out(tree: &Tree, cache: &Cache, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
@@ -24,10 +24,8 @@ pub fn lay_out(tree: &Tree, cache: &Cache, into: &Path, trash: &mut Trash) -> Re
     // Those below are opened one by one, so that only as many are open as a path has parts.
     let mut next = Some((root, node, false));
     while let Some((directory, node, is_new)) = next {
-        let compared = match is_new {
-            true => Compared::empty(node),
-            false => compare(&directory, node, cache).map_err(failed)?,
-        };
+        let compared =
+            if is_new { Compared::empty(node) } else { compare(&directory, node, cache).map_err(failed)? };
         layout.directory(&directory, node, &compared)?;
         for ((name, digest), is_there) in node.directories.iter().zip(compared.directories) {
             rest.push((directory.clone(), name, digest, !is_there));
@@ -68,14 +66,14 @@ impl Layout<'_> {
     }
 
     fn file(&mut self, at: &Directory, file: &FileNode) -> Result<(), Failure> {
-        let is_there = match &file.own {
-            None => self.cache.link(&file.key, at, &file.name),
+        let is_there = match &file.properties {
+            None => self.cache.link(&Key::from(file), at, &file.name),
             Some(_) => copy(file, self.cache, at),
         };
         match is_there {
             Ok(true) => Ok(()),
             Ok(false) => {
-                self.gone.push(file.key);
+                self.gone.push(Key::from(file));
                 Ok(())
             }
             Err(error) => Err(Failure::io(format!("the input {:?} could not be laid out", file.name), error)),
@@ -93,12 +91,12 @@ fn failed(error: rustix::io::Errno) -> Failure {
 
 /// A file with a mode or a time of its own cannot share its content with others.
 fn copy(file: &FileNode, cache: &Cache, directory: &Directory) -> std::io::Result<bool> {
-    let Some(own) = &file.own else { return Ok(false) };
-    let default = if file.key.is_executable { 0o555 } else { 0o444 };
-    if !cache.copy(&file.key, directory, &file.name, own.unix_mode.unwrap_or(default))? {
+    let Some(own) = &file.properties else { return Ok(false) };
+    let default = if file.is_executable { 0o555 } else { 0o444 };
+    if !cache.copy(&Key::from(file), directory, &file.name, own.unix_mode.unwrap_or(default))? {
         return Ok(false);
     }
-    if let Some((seconds, nanos)) = own.modified {
+    if let Some((seconds, nanos)) = own.mtime {
         let time = Timespec { tv_sec: seconds, tv_nsec: nanos.into() };
         let times = Timestamps { last_access: time, last_modification: time };
         utimensat(directory, file.name.as_str(), &times, AtFlags::SYMLINK_NOFOLLOW)?;

@@ -1,5 +1,5 @@
-//! Messages that were read before, by digest. Most of an input tree is that of the action before, and an action that is
-//! run again because an input changed has the command that it had.
+//! Caches decoded messages by digest. Most directories of an input tree are those of the previous action, and an
+//! action that runs again because an input changed has the same command.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,10 +1,9 @@
-//! Input trees: found out, fetched and laid out.
+//! Fetches input trees and lays them out.
 //!
-//! A tree is checked as a whole before anything of it is created. Contents come from the local cache where they are
-//! there, and otherwise in batches and in parallel. Every blob that is missing is found before any is reported (R31).
+//! A tree is checked as a whole before any part of it is created. Contents come from the local cache or else from the
+//! content store, in batches and in parallel. All missing blobs are found before they are reported (R31).
 
 mod compare;
-mod directory;
 mod fetch;
 mod layout;
 pub mod message_cache;
@@ -17,15 +16,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use blobs::Digest;
 use bytes::Bytes;
+use execution::{Directory, FileNode};
 use tokio::task::JoinHandle;
 
 use crate::cache::{Cache, Generation, Key};
 use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
-use directory::Directory;
 use fetch::{Fetch, parts};
 use message_cache::MessageCache;
-use tree::Tree;
+use tree::{Tree, TreeBuilder};
 use wire::grpc::ErrorCategory;
 use workspace_cache::WorkspaceCache;
 
@@ -153,7 +152,7 @@ impl Inputs {
         missing: &mut Vec<Digest>,
     ) -> Result<Fetched, Failure> {
         if let Some(content) = content {
-            self.read(root, &content)?;
+            self.decode(root, &content)?;
         }
         let tree = self.tree(instance, root, missing).await?;
         missing.extend(self.fetch.contents(instance, tree.files()).await?);
@@ -174,36 +173,39 @@ impl Inputs {
         }
     }
 
-    fn read(&self, digest: Digest, content: &[u8]) -> Result<Arc<Directory>, Failure> {
-        let directory = Directory::read(digest.function, content)?;
+    fn decode(&self, digest: Digest, content: &[u8]) -> Result<Arc<Directory>, Failure> {
+        let directory = Directory::decode(&digest, content)?;
         Ok(self.directories.add(digest, directory, content.len()))
     }
 
     /// Level by level, each in as few calls as possible.
     async fn tree(&self, instance: &str, root: Digest, missing: &mut Vec<Digest>) -> Result<Tree, Failure> {
-        let mut tree = Tree::new(root);
-        loop {
+        let mut tree = TreeBuilder::new(root, self.allow_absolute_symlinks);
+        while let Some(level) = tree.next_level()? {
             let mut unknown = Vec::new();
-            for digest in tree.take_unseen() {
+            for digest in level {
                 match self.directories.get(&digest) {
                     Some(directory) => tree.add(digest, directory)?,
                     None => unknown.push(digest),
                 }
             }
-            if unknown.is_empty() && tree.is_known() {
-                tree.check(self.allow_absolute_symlinks)?;
-                return Ok(tree);
-            }
             for part in parts(unknown, |digest| digest.size) {
                 let contents = self.fetch.whole(instance, &part).await?;
                 for (digest, content) in part.into_iter().zip(contents) {
                     match content {
-                        Some(content) => tree.add(digest, self.read(digest, &content)?)?,
+                        Some(content) => tree.add(digest, self.decode(digest, &content)?)?,
                         None => missing.push(digest),
                     }
                 }
             }
         }
+        tree.finish()
+    }
+}
+
+impl From<&FileNode> for Key {
+    fn from(file: &FileNode) -> Key {
+        Key { digest: file.digest, is_executable: file.is_executable }
     }
 }
 
@@ -220,12 +222,4 @@ pub async fn joined<T>(work: JoinHandle<Result<T, Failure>>) -> Result<T, Failur
         Ok(done) => done,
         Err(error) => Err(Failure::broken(format!("the worker failed at this task: {error}"))),
     }
-}
-
-/// The contents of files that are needed, once each.
-fn keys(files: impl Iterator<Item = Key>) -> Vec<Key> {
-    let mut keys: Vec<Key> = files.collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
 }

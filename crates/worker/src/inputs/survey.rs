@@ -1,5 +1,5 @@
-//! Looks over a tree that was laid out, once its command has ended: are the contents what they were, and what has to go
-//! if the directory is used again?
+//! Checks a tree after its command has ended: whether the contents are unchanged, and what must be removed before the
+//! directory is used again.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -24,14 +24,15 @@ pub fn survey(tree: &Tree, cache: &Cache, root: &Path, trash: &mut Trash) -> std
     while let Some((directory, node)) = next {
         let compared = compare(&directory, node, cache)?;
         let files = node.files.iter().zip(&compared.files);
-        unproven.extend(files.filter(|(_, is_right)| !**is_right).map(|(file, _)| file.key));
+        unproven.extend(files.filter(|(_, is_right)| !**is_right).map(|(file, _)| Key::from(file)));
         for name in &compared.wrong {
             trash.take(&directory, name)?;
         }
         for ((name, digest), is_right) in node.directories.iter().zip(compared.directories) {
-            match is_right {
-                true => rest.push((directory.clone(), name, digest)),
-                false => add_all(tree, digest, &mut unproven),
+            if is_right {
+                rest.push((directory.clone(), name, digest));
+            } else {
+                add_all(tree, digest, &mut unproven);
             }
         }
         next = match rest.pop() {
@@ -49,7 +50,7 @@ pub fn survey(tree: &Tree, cache: &Cache, root: &Path, trash: &mut Trash) -> std
 fn add_all(tree: &Tree, digest: &Digest, keys: &mut Vec<Key>) {
     let mut rest = vec![digest];
     while let Some(node) = rest.pop().and_then(|digest| tree.directory(digest)) {
-        keys.extend(node.files.iter().map(|file| file.key));
+        keys.extend(node.files.iter().map(Key::from));
         rest.extend(node.directories.iter().map(|(_, below)| below));
     }
 }

@@ -1,8 +1,8 @@
-//! Directories of attempts that are over, with their inputs still laid out, for attempts with much the same inputs.
+//! Keeps the directories of earlier attempts, with their inputs still laid out, for attempts with similar inputs.
 //!
-//! What is in them is not trusted: whoever takes one lays its own tree out over it, which leaves in place only what is
-//! right. So the choice of a directory is about speed alone. One directory serves one attempt at a time, and there may be
-//! several with the same tree. Dropping one removes it.
+//! The contents of a kept directory are not trusted: the next attempt lays its own tree out over it, and only right
+//! entries stay. So the choice of a directory affects speed alone. A directory serves one attempt at a time, and
+//! several directories may have the same tree. Dropping a directory removes it.
 
 use std::sync::Arc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -118,7 +118,9 @@ mod tests {
 
     use blobs::{Digest, DigestFunction::Sha256};
 
-    use super::super::directory::{Directory, FileNode};
+    use execution::{Directory, FileNode};
+
+    use super::super::tree::TreeBuilder;
     use super::*;
     use crate::work_dir::WorkDirs;
 
@@ -158,12 +160,18 @@ mod tests {
 
     /// A directory of files, each named by its content.
     fn tree(contents: &[&str]) -> Arc<Tree> {
-        let file = |content: &&str| FileNode { name: (*content).to_owned(), key: key(content), own: None };
+        let file = |content: &&str| FileNode {
+            name: (*content).to_owned(),
+            digest: key(content).digest,
+            is_executable: false,
+            properties: None,
+        };
         let node = Directory { files: contents.iter().map(file).collect(), ..Directory::default() };
-        let mut tree = Tree::new(Digest::of(Sha256, contents.concat().as_bytes()));
-        tree.add(*tree.root_digest(), Arc::new(node)).unwrap();
-        tree.check(false).unwrap();
-        Arc::new(tree)
+        let root = Digest::of(Sha256, contents.concat().as_bytes());
+        let mut tree = TreeBuilder::new(root, false);
+        assert_eq!(tree.next_level().unwrap(), Some(vec![root]));
+        tree.add(root, Arc::new(node)).unwrap();
+        Arc::new(tree.finish().unwrap())
     }
 
     #[test]

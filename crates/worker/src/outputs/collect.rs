@@ -1,4 +1,4 @@
-//! Finds the announced outputs. What is not there is left out silently (R48).
+//! Collects the declared outputs. A missing output is not an error (R48).
 
 use std::fs::File;
 use std::io::Read;
@@ -16,11 +16,11 @@ use super::Collected;
 use super::expected::{Expected, Kind, Output, Properties};
 use super::found::Found;
 use super::tree;
+use crate::Failure;
 use crate::cache::verify::digest_of;
 use crate::cas::MAX_SMALL_BYTES;
 use crate::dirfd::{Directory, kind};
-use crate::names::{RelativePath, stays_within};
-use crate::{Failure, digest};
+use execution::{RelativePath, digest, stays_within};
 
 pub struct Collector<'a> {
     pub expected: &'a Expected,
@@ -90,7 +90,7 @@ impl<'a> Collector<'a> {
         let (digest, stat) = self.read(directory, name, || path.clone())?;
         self.result.output_files.push(OutputFile {
             path: output.text.clone(),
-            digest: Some(digest::told(&digest)),
+            digest: Some(digest::to_proto(&digest)),
             is_executable: is_executable(&stat),
             contents: Vec::new(),
             node_properties: properties(self.expected.properties, &stat),
@@ -112,13 +112,13 @@ impl<'a> Collector<'a> {
                 for directory in &tree.directories {
                     self.found.add_bytes(self.function, directory.clone());
                 }
-                Some(digest::told(&tree.root))
+                Some(digest::to_proto(&tree.root))
             }
         };
         let tree_digest = match format {
             OutputDirectoryFormat::DirectoryOnly => None,
             OutputDirectoryFormat::TreeOnly | OutputDirectoryFormat::TreeAndDirectory => {
-                Some(digest::told(&self.found.add_bytes(self.function, tree.encode())))
+                Some(digest::to_proto(&self.found.add_bytes(self.function, tree.encode())))
             }
         };
         self.result.output_directories.push(OutputDirectory {
@@ -157,11 +157,12 @@ impl<'a> Collector<'a> {
         let target =
             directory.link_target(name).map_err(|error| Failure::io(format!("the link {name:?}"), error))?;
         let target = text(target, "the target of the symbolic link", name)?;
-        match self.expected.allow_absolute_symlinks || stays_within(&target, depth) {
-            true => Ok(target),
-            false => Err(Failure::invalid_output(format!(
+        if self.expected.allow_absolute_symlinks || stays_within(&target, depth) {
+            Ok(target)
+        } else {
+            Err(Failure::invalid_output(format!(
                 "the symbolic link {name:?} points out of the input root, to {target:?}"
-            ))),
+            )))
         }
     }
 

@@ -1,10 +1,10 @@
-//! Which outputs a command announces (R47): by paths whose kind is open, or, from older clients, as files and as
-//! directories. If there are paths, the older lists do not count.
+//! The outputs that a command declares (R47): as paths of any kind, or, by older clients, as files and directories. If
+//! there are paths, the older lists are ignored.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{Command, command::OutputDirectoryFormat};
 
 use crate::Failure;
-use crate::names::RelativePath;
+use execution::RelativePath;
 
 #[derive(Clone, Debug)]
 pub struct Expected {
@@ -39,7 +39,7 @@ pub struct Properties {
 
 impl Expected {
     #[allow(deprecated, reason = "clients of version 2.0 know only these fields")]
-    pub fn read(command: &Command, allow_absolute_symlinks: bool) -> Result<Expected, Failure> {
+    pub fn from_command(command: &Command, allow_absolute_symlinks: bool) -> Result<Expected, Failure> {
         let working_directory = path("working directory", &command.working_directory)?;
         let mut outputs = Vec::new();
         if command.output_paths.is_empty() {
@@ -50,17 +50,8 @@ impl Expected {
         }
         let format = OutputDirectoryFormat::try_from(command.output_directory_format)
             .map_err(|_| Failure::invalid_action("the format of output directories is not known"))?;
-        let mut properties = Properties::default();
-        for name in &command.output_node_properties {
-            match name.as_str() {
-                "mtime" => properties.modified = true,
-                "unix_mode" => properties.unix_mode = true,
-                _ => {
-                    let message = format!("the node property {name:?} is not known; mtime and unix_mode are");
-                    return Err(Failure::invalid_action(message));
-                }
-            }
-        }
+        let is_wanted = |name: &str| command.output_node_properties.iter().any(|wanted| wanted == name);
+        let properties = Properties { modified: is_wanted("mtime"), unix_mode: is_wanted("unix_mode") };
         Ok(Expected { working_directory, outputs, format, properties, allow_absolute_symlinks })
     }
 
@@ -84,8 +75,9 @@ fn add(outputs: &mut Vec<Output>, texts: &[String], kind: Kind) -> Result<(), Fa
 }
 
 fn path(what: &str, text: &str) -> Result<RelativePath, Failure> {
-    RelativePath::parse(text)
-        .map_err(|why| Failure::invalid_action(format!("the {what} {text:?} is no good path: it {why}")))
+    RelativePath::parse(text).map_err(|why| {
+        Failure::invalid_action(format!("the {what} {text:?} is not a path below the input root: it {why}"))
+    })
 }
 
 #[cfg(test)]
@@ -104,11 +96,11 @@ mod tests {
             output_directories: texts(&["d"]),
             ..Command::default()
         };
-        let read = Expected::read(&old, false).unwrap();
+        let read = Expected::from_command(&old, false).unwrap();
         let kinds: Vec<_> = read.outputs.iter().map(|output| (output.text.as_str(), output.kind)).collect();
         assert_eq!(kinds, [("f", Kind::File), ("d", Kind::Directory)]);
         let new = Command { output_paths: texts(&["p"]), ..old };
-        let read = Expected::read(&new, false).unwrap();
+        let read = Expected::from_command(&new, false).unwrap();
         assert_eq!((read.outputs.len(), read.outputs[0].kind), (1, Kind::Any));
     }
 
@@ -116,16 +108,20 @@ mod tests {
     fn i10_i11_paths_out_of_the_working_directory_and_working_directories_out_of_the_root_are_refused() {
         for bad in ["/a", "../a", "a/../../b", "a//b", "a/"] {
             let output = Command { output_paths: texts(&[bad]), ..Command::default() };
-            assert_eq!(Expected::read(&output, false).unwrap_err().code, Failure::INVALID_ACTION, "{bad}");
+            assert_eq!(
+                Expected::from_command(&output, false).unwrap_err().code,
+                Failure::INVALID_ACTION,
+                "{bad}"
+            );
             let working = Command { working_directory: bad.to_owned(), ..Command::default() };
-            assert!(Expected::read(&working, false).is_err(), "{bad}");
+            assert!(Expected::from_command(&working, false).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn r51_an_unknown_node_property_is_refused() {
-        let command = |name| Command { output_node_properties: texts(&[name]), ..Command::default() };
-        assert!(Expected::read(&command("mtime"), false).unwrap().properties.modified);
-        assert!(Expected::read(&command("colour"), false).is_err());
+    fn r51_the_command_names_the_node_properties_that_it_wants() {
+        let command = Command { output_node_properties: texts(&["mtime"]), ..Command::default() };
+        let expected = Properties { modified: true, unix_mode: false };
+        assert_eq!(Expected::from_command(&command, false).unwrap().properties, expected);
     }
 }

@@ -1,11 +1,11 @@
-//! Contents that were found among the outputs: named, and either in memory or to be read again where they lie.
+//! The contents of outputs, by digest: in memory, or in the file where they were found.
 
 use std::collections::HashMap;
 
 use blobs::{Digest, DigestFunction};
 use bytes::Bytes;
 
-use crate::names::RelativePath;
+use execution::RelativePath;
 
 /// Most bytes of outputs that one action keeps in memory between being named and being stored.
 const MAX_KEPT_BYTES: u64 = 16 * 1024 * 1024;

@@ -1,7 +1,8 @@
-//! Outputs of a command: where they may be, what is there, and how it gets to the content store.
+//! Finds the outputs of a command and uploads them to the content store.
 //!
-//! Nothing is followed and nothing outside the input root is read: a link is told as a link, and what is neither file,
-//! directory nor link is refused. What is told is what was read, also when somebody changes it meanwhile.
+//! Links are never followed, and nothing outside the input root is read. A link is reported as a link; anything but a
+//! file, a directory or a link is refused. The reported digest is the digest of the bytes that were read, even if a
+//! file changes meanwhile.
 
 mod collect;
 mod expected;
@@ -11,13 +12,13 @@ mod upload;
 
 use std::path::Path;
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Command};
+use bazel_remote_apis::build::bazel::remote::execution::v2::ActionResult;
 use blobs::DigestFunction;
 
 use crate::dirfd::Directory;
-use crate::names::RelativePath;
 use crate::{Cas, Failure};
 use collect::Collector;
+use execution::RelativePath;
 pub use expected::Expected;
 use found::Found;
 pub use upload::upload;
@@ -33,12 +34,12 @@ impl Expected {
     /// Makes the directories that outputs are written into, before the command runs (R47). Blocking.
     pub fn prepare(&self, input_root: &Path) -> Result<(), Failure> {
         let failed = |path: &RelativePath, error| {
-            let path = path.components().join("/");
+            let path = path.to_string();
             Failure::invalid_action(format!("the directory {path:?} of an output cannot be made: {error}"))
         };
         let root = Directory::open(input_root).map_err(|error| Failure::io("the input root", error))?;
         let working = root.descend(&self.working_directory).map_err(|error| {
-            let path = self.working_directory.components().join("/");
+            let path = self.working_directory.to_string();
             Failure::invalid_action(format!(
                 "the working directory {path:?} is no directory of the inputs: {error}"
             ))
@@ -56,11 +57,6 @@ impl Expected {
         let root = Directory::open(input_root).map_err(|error| Failure::io("the input root", error))?;
         Collector::new(self, &root, function).collect()
     }
-}
-
-/// What the command asks for, or why that makes no sense.
-pub fn expected(command: &Command, allow_absolute_symlinks: bool) -> Result<Expected, Failure> {
-    Expected::read(command, allow_absolute_symlinks)
 }
 
 /// The store that outputs go to.

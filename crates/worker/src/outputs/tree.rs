@@ -1,5 +1,5 @@
-//! An output directory as the protocol tells it: every directory once, parents before children, names in order, so
-//! that equal directories give equal bytes (R50).
+//! Encodes an output directory: every directory once, parents before children, names in order, so that equal
+//! directories have equal bytes (R50).
 
 use std::collections::HashSet;
 
@@ -7,18 +7,14 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
     Directory as Node, DirectoryNode, FileNode, SymlinkNode,
 };
 use blobs::Digest;
+use execution::limits::{MAX_DEPTH, MAX_ENTRIES};
 use prost::Message;
 use rustix::fs::FileType;
 
 use super::collect::{Collector, is_executable, properties, special, text};
+use crate::Failure;
 use crate::dirfd::{Directory, kind};
-use crate::names::RelativePath;
-use crate::{Failure, digest};
-
-/// Most files, directories and links in all of a tree.
-const MAX_ENTRIES: usize = 1_000_000;
-/// Deepest directory.
-const MAX_DEPTH: usize = 256;
+use execution::{RelativePath, digest};
 
 pub struct Tree {
     pub root: Digest,
@@ -67,24 +63,22 @@ struct Reader<'a, 'b> {
 impl Reader<'_, '_> {
     fn directory(&mut self, directory: &Directory, path: &RelativePath) -> Result<Digest, Failure> {
         let io = |error: rustix::io::Errno| {
-            Failure::io(format!("the output directory {:?}", path.components().join("/")), error)
+            Failure::io(format!("the output directory {:?}", path.to_string()), error)
         };
         let depth = path.components().len();
         let names = directory.names().map_err(io)?;
         self.entries += names.len();
-        if self.entries > MAX_ENTRIES || depth > MAX_DEPTH {
+        if self.entries as u64 > MAX_ENTRIES || depth > MAX_DEPTH {
             let message =
                 format!("an output directory has more than {MAX_ENTRIES} entries or {MAX_DEPTH} levels");
             return Err(Failure::invalid_output(message));
         }
-        let names = names
-            .into_iter()
-            .map(|name| text(name, "the name of an output in", &path.components().join("/")));
+        let names = names.into_iter().map(|name| text(name, "the name of an output in", &path.to_string()));
         let mut names = names.collect::<Result<Vec<_>, _>>()?;
         names.sort_unstable();
         let mut node = Node::default();
         for name in names {
-            let below = || RelativePath::parse(&name).map(|name| path.join(&name)).unwrap_or_default();
+            let below = || path.child(&name).unwrap_or_default();
             let stat = match directory.stat(&name) {
                 Ok(stat) => stat,
                 Err(rustix::io::Errno::NOENT) => continue,
@@ -94,7 +88,7 @@ impl Reader<'_, '_> {
                 FileType::RegularFile => {
                     let (digest, stat) = self.collector.read(directory, &name, below)?;
                     node.files.push(FileNode {
-                        digest: Some(digest::told(&digest)),
+                        digest: Some(digest::to_proto(&digest)),
                         is_executable: is_executable(&stat),
                         node_properties: properties(self.collector.expected.properties, &stat),
                         name,
@@ -103,7 +97,7 @@ impl Reader<'_, '_> {
                 FileType::Directory => {
                     let opened = directory.directory(&name).map_err(io)?;
                     let digest = self.directory(&opened, &below())?;
-                    node.directories.push(DirectoryNode { digest: Some(digest::told(&digest)), name });
+                    node.directories.push(DirectoryNode { digest: Some(digest::to_proto(&digest)), name });
                 }
                 FileType::Symlink => {
                     let target = self.collector.target(directory, &name, depth)?;

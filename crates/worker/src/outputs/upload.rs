@@ -1,4 +1,4 @@
-//! Brings contents to the store: only what is missing there, small ones in batches.
+//! Uploads outputs: only those that the store lacks, small ones in batches.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::Failure;
 use crate::cas::MAX_SMALL_BYTES;
 use crate::dirfd::Directory;
 use crate::inputs::blocking;
-use crate::names::RelativePath;
+use execution::RelativePath;
 
 /// Content that one call brings.
 const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
@@ -64,9 +64,10 @@ impl Batch {
 
     async fn send(&mut self, to: &Destination<'_>) -> Result<(), Failure> {
         self.bytes = 0;
-        match self.blobs.is_empty() {
-            true => Ok(()),
-            false => Ok(to.cas.upload_many(to.instance, std::mem::take(&mut self.blobs)).await?),
+        if self.blobs.is_empty() {
+            Ok(())
+        } else {
+            Ok(to.cas.upload_many(to.instance, std::mem::take(&mut self.blobs)).await?)
         }
     }
 }
@@ -85,7 +86,7 @@ fn spill(directory: &Path, content: &[u8]) -> Result<File, Failure> {
 /// its digest says, and refuses it.
 fn open(root: &Path, path: &RelativePath, digest: Digest) -> Result<Source, Failure> {
     let changed = |error: rustix::io::Errno| {
-        let path = path.components().join("/");
+        let path = path.to_string();
         Failure::invalid_output(format!("the output {path:?} was changed while it was brought home: {error}"))
     };
     let (parent, name) = path.split_last().ok_or_else(|| changed(rustix::io::Errno::ISDIR))?;

@@ -1,4 +1,4 @@
-//! The outputs of an action in a list, and how two such lists differ.
+//! Lists the outputs of a result, and compares two results.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ pub fn list(result: &ActionResult) -> Vec<Produced> {
     let unknown = || "?".to_owned();
     let mut list = Vec::new();
     for file in &result.output_files {
-        let content = file.digest.as_ref().map_or_else(unknown, named);
+        let content = file.digest.as_ref().map_or_else(unknown, to_text);
         let kind = if file.is_executable { "executable" } else { "file" };
         list.push(produced(kind, &file.path, content));
     }
     for tree in &result.output_directories {
-        let told = tree.tree_digest.as_ref().or(tree.root_directory_digest.as_ref());
-        let content = told.map_or_else(unknown, named);
+        let digest = tree.tree_digest.as_ref().or(tree.root_directory_digest.as_ref());
+        let content = digest.map_or_else(unknown, to_text);
         list.push(produced("directory", &tree.path, content));
     }
     #[allow(deprecated, reason = "older clients are answered in these fields")]
@@ -41,7 +41,7 @@ pub fn list(result: &ActionResult) -> Vec<Produced> {
     list
 }
 
-fn named(digest: &wire::grpc::Digest) -> String {
+fn to_text(digest: &wire::grpc::Digest) -> String {
     format!("{}/{}", digest.hash, digest.size_bytes)
 }
 
@@ -53,7 +53,7 @@ pub fn differences(ours: &ActionResult, kept: &ActionResult) -> Vec<String> {
     }
     let written = |result: &ActionResult| {
         [&result.stdout_digest, &result.stderr_digest]
-            .map(|digest| digest.as_ref().map_or_else(|| "nothing".to_owned(), named))
+            .map(|digest| digest.as_ref().map_or_else(|| "nothing".to_owned(), to_text))
     };
     for (what, (ours, kept)) in
         ["stdout", "stderr"].into_iter().zip(written(ours).into_iter().zip(written(kept)))
@@ -66,17 +66,17 @@ pub fn differences(ours: &ActionResult, kept: &ActionResult) -> Vec<String> {
         list(result).into_iter().map(|produced| (produced.path.clone(), produced)).collect()
     };
     let (ours, kept) = (by_path(ours), by_path(kept));
-    let told = |produced: &Produced| format!("{} {}", produced.kind, produced.content);
+    let describe = |produced: &Produced| format!("{} {}", produced.kind, produced.content);
     for (path, one) in &ours {
         match kept.get(path) {
-            None => lines.push(format!("{path}: here {}, kept nothing", told(one))),
+            None => lines.push(format!("{path}: here {}, kept nothing", describe(one))),
             Some(other) if other != one => {
-                lines.push(format!("{path}: here {}, kept {}", told(one), told(other)));
+                lines.push(format!("{path}: here {}, kept {}", describe(one), describe(other)));
             }
             Some(_) => {}
         }
     }
     let gone = kept.iter().filter(|(path, _)| !ours.contains_key(*path));
-    lines.extend(gone.map(|(path, other)| format!("{path}: here nothing, kept {}", told(other))));
+    lines.extend(gone.map(|(path, other)| format!("{path}: here nothing, kept {}", describe(other))));
     lines
 }

@@ -1,4 +1,4 @@
-//! Task tokens: what a worker proves with that it may speak of one attempt of one task.
+//! Task tokens: they authorize a worker to report about one attempt of one task.
 //!
 //! A token names tenant, workspace, run, task and attempt, and the lease and its holder, so that a callback finds its
 //! lease without anything being stored. A token that verifies was made here. Whether the lease still lives is the

@@ -29,12 +29,13 @@ impl Batch {
     /// Refused as a whole when it is too large; then nothing of it is decided.
     pub fn check(&self) -> Result<(), Problem> {
         heartbeat::check_count(self.heartbeats.len())?;
-        match self.reports.len() > MAX_REPORTS {
-            true => Err(Problem::field(
+        if self.reports.len() > MAX_REPORTS {
+            Err(Problem::field(
                 "reports",
                 format!("must be at most {MAX_REPORTS}, but are {}", self.reports.len()),
-            )),
-            false => Ok(()),
+            ))
+        } else {
+            Ok(())
         }
     }
 
@@ -47,10 +48,7 @@ impl Batch {
         let mut items = coordinator::Batch::with_capacity(self.reports.len());
         let parsed: Vec<_> =
             self.reports.iter().map(|report| parse(&app, &scope, &worker, report, &mut items)).collect();
-        let decided = match items.is_empty() {
-            true => Ok(Answers::new()),
-            false => app.handle().decide(items).await,
-        };
+        let decided = if items.is_empty() { Ok(Answers::new()) } else { app.handle().decide(items).await };
         let reports = self.reports.into_iter().zip(parsed);
         let reports = match decided {
             Ok(answers) => {
@@ -62,12 +60,13 @@ impl Batch {
                 reports.map(|(report, parsed)| to_proto(report.lease_id, undecided(parsed))).collect()
             }
         };
-        let leases = match self.heartbeats.is_empty() {
-            true => Vec::new(),
-            false => match heartbeat::extend(&app, &scope, &worker, &self.heartbeats).await {
+        let leases = if self.heartbeats.is_empty() {
+            Vec::new()
+        } else {
+            match heartbeat::extend(&app, &scope, &worker, &self.heartbeats).await {
                 Ok(leases) => leases,
                 Err(problem) => heartbeat::undecided(self.heartbeats, &problem),
-            },
+            }
         };
         WorkResponse { reports, leases, ..WorkResponse::default() }
     }

@@ -1,4 +1,4 @@
-//! The way back to the worker: bounded in messages, in their size and in time.
+//! The messages that wait to be sent to a worker: limited in number, size and time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One worker's stream: what it waits for, in which order, and how it ends.
+//! The event loop of one worker's stream: what it waits for, in which order, and how it ends.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,7 +1,4 @@
-//! The call Read, as it comes over HTTP and is answered.
-//!
-//! It is framed here and not by the library, which would copy each piece into a buffer of its own: that would be a third
-//! of the processor time of a large read.
+//! Serves the Read call over HTTP.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -30,7 +27,7 @@ const DATA_FIELD: u32 = 10;
 /// The prefix, the field's key, and its length.
 const MAX_HEAD_BYTES: usize = PREFIX_BYTES + 1 + 5;
 
-/// Answers one call as it comes over HTTP.
+/// Serves one call.
 pub async fn serve(reapi: Reapi, request: HttpRequest<Body>) -> HttpResponse<Body> {
     let (parts, body) = request.into_parts();
     let answer = async {
@@ -57,7 +54,7 @@ async fn message(body: Body) -> Result<ReadRequest, Status> {
     let bad = |why: String| Status::invalid_argument(format!("the message could not be read: {why}"));
     let too_large = || Status::out_of_range(format!("the message is larger than {MAX_REQUEST_BYTES} bytes"));
     let body = Limited::new(body, MAX_REQUEST_BYTES).collect().await.map_err(|error| {
-        // What keeps a request from coming has a status of its own.
+        // An error that interrupts a request has a status of its own.
         match error.downcast::<axum::Error>().map(|error| error.into_inner()) {
             Ok(error) => {
                 error.downcast::<Status>().map_or_else(|error| bad(error.to_string()), |status| *status)
@@ -118,7 +115,7 @@ impl Answer {
     fn end(&mut self, status: &Status) -> Frame<Bytes> {
         self.pieces = None;
         let mut trailers = HeaderMap::new();
-        // A status whose words cannot be told is told without them.
+        // A status whose message cannot be a header is sent without it.
         if status.add_header(&mut trailers).is_err() {
             trailers.insert(Status::GRPC_STATUS, HeaderValue::from(status.code() as i32));
         }
@@ -126,7 +123,7 @@ impl Answer {
     }
 }
 
-/// What stands before the piece in a message.
+/// The encoded bytes before the piece of a message.
 fn head(piece: &Bytes) -> Bytes {
     let mut field = BytesMut::with_capacity(MAX_HEAD_BYTES);
     encode_key(DATA_FIELD, WireType::LengthDelimited, &mut field);

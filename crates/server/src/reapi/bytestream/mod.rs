@@ -1,4 +1,4 @@
-//! ByteStream: one blob of any size, in pieces (R20 to R25).
+//! ByteStream: reads and writes one blob of any size, in pieces (R20 to R25).
 
 pub mod answer;
 mod read;
@@ -17,7 +17,7 @@ use super::{Reapi, instance, resource_name};
 impl ByteStream for Reapi {
     type ReadStream = BoxStream<'static, Result<ReadResponse, Status>>;
 
-    /// As the service has it. Over HTTP the same is answered by [`answer::serve`].
+    /// The call of the service. Over HTTP, [`answer::serve`] serves it.
     async fn read(&self, request: Request<ReadRequest>) -> Result<Response<Self::ReadStream>, Status> {
         let pieces = read::read(self, &request).await?;
         Ok(Response::new(pieces.map(|piece| piece.map(|data| ReadResponse { data })).boxed()))
@@ -34,8 +34,8 @@ impl ByteStream for Reapi {
         &self,
         request: Request<QueryWriteStatusRequest>,
     ) -> Result<Response<QueryWriteStatusResponse>, Status> {
-        resource_name::agree(request.metadata(), &request.get_ref().resource_name)?;
-        let name = resource_name::write(&request.get_ref().resource_name)?;
+        resource_name::check_header(request.metadata(), &request.get_ref().resource_name)?;
+        let name = resource_name::parse_write(&request.get_ref().resource_name)?;
         let store = self.store(&instance::scope(request.metadata(), &name.instance)?)?;
         let status = store.blobs.write_status(&store.tenant, &name.upload, name.digest).await;
         Ok(Response::new(QueryWriteStatusResponse {

@@ -1,4 +1,4 @@
-//! Read: a blob from an offset on, compressed if its name says so (R20).
+//! Read: sends a blob from an offset on, compressed if its resource name says so (R20).
 
 use blobs::BlobReader;
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use crate::reapi::messages::bytestream::ReadRequest;
 use crate::reapi::resource_name::{self, Compression};
 use crate::reapi::{Reapi, instance, store};
 
-/// Up to this size a blob is one message, of which nothing is held once it is on its way.
+/// A blob of up to this size is sent as one message.
 const ONE_MESSAGE_BYTES: u64 = 256 * 1_024;
 
 /// Content, piece by piece.
@@ -19,8 +19,8 @@ pub type Pieces = BoxStream<'static, Result<Bytes, Status>>;
 
 pub async fn read(reapi: &Reapi, request: &Request<ReadRequest>) -> Result<Pieces, Status> {
     let asked = request.get_ref();
-    resource_name::agree(request.metadata(), &asked.resource_name)?;
-    let name = resource_name::read(&asked.resource_name)?;
+    resource_name::check_header(request.metadata(), &asked.resource_name)?;
+    let name = resource_name::parse_read(&asked.resource_name)?;
     let store = reapi.store(&instance::scope(request.metadata(), &name.instance)?)?;
     let offset = u64::try_from(asked.read_offset)
         .map_err(|_| Status::out_of_range("read_offset: must not be negative"))?;

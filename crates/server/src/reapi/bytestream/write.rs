@@ -1,4 +1,5 @@
-//! Write: a blob in, piece by piece; visible only when all of it has come and is what its name says (R21 to R25).
+//! Write: receives a blob piece by piece. The blob becomes visible when it is complete and its digest is right (R21 to
+//! R25).
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ pub async fn write(
     let meter: Option<Arc<BodyBudget>> = extensions.get().cloned();
     let first =
         pieces.message().await?.ok_or_else(|| Status::invalid_argument("the upload has no messages"))?;
-    resource_name::agree(&metadata, &first.resource_name)?;
-    let name = resource_name::write(&first.resource_name)?;
+    resource_name::check_header(&metadata, &first.resource_name)?;
+    let name = resource_name::parse_write(&first.resource_name)?;
     let store = reapi.store(&instance::scope(&metadata, &name.instance)?)?;
     let offset = offset(&first)?;
     if name.compression == Compression::Zstd && offset != 0 {
@@ -62,7 +63,7 @@ pub async fn write(
     Ok(WriteResponse { committed_size: size(kept) })
 }
 
-/// What a client is told that need not send the rest: as if it had (R22).
+/// The answer to a client whose blob is already present: as if it had sent all of it (R22).
 fn present(name: &WriteName) -> WriteResponse {
     match name.compression {
         Compression::None => WriteResponse { committed_size: size(name.digest.size) },
@@ -83,7 +84,7 @@ fn offset(message: &WriteRequest) -> Result<u64, Status> {
 struct Upload {
     writer: Box<dyn BlobWriter>,
     decompressor: Option<ZstdDecoder>,
-    /// Where the client's next piece begins.
+    /// The offset of the client's next piece.
     expected: u64,
 }
 
@@ -100,7 +101,7 @@ impl Upload {
 
     fn check(&self, name: &WriteName, message: &WriteRequest) -> Result<(), Status> {
         let again = &message.resource_name;
-        if !again.is_empty() && resource_name::write(again)? != *name {
+        if !again.is_empty() && resource_name::parse_write(again)? != *name {
             return Err(Status::invalid_argument("resource_name: must stay the same within an upload"));
         }
         match offset(message)? {

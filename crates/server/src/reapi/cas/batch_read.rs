@@ -1,11 +1,12 @@
-//! BatchReadBlobs: small blobs out, each found or not on its own (R16).
+//! BatchReadBlobs: reads small blobs; each has a status of its own (R16).
 
 use blobs::ZstdEncoder;
+use execution::digest;
 use tonic::{Request, Status};
 
-use crate::reapi::messages::batch_read_blobs_response::Response as Told;
+use crate::reapi::messages::batch_read_blobs_response::Response as BlobResponse;
 use crate::reapi::messages::{self, BatchReadBlobsRequest, BatchReadBlobsResponse, compressor};
-use crate::reapi::{MAX_BATCH_BYTES, Reapi, digest, instance, store};
+use crate::reapi::{MAX_BATCH_BYTES, Reapi, instance, store};
 
 /// Below this a compressed blob is hardly smaller.
 const MIN_COMPRESSED_BYTES: usize = 512;
@@ -16,8 +17,8 @@ pub async fn batch_read(
 ) -> Result<BatchReadBlobsResponse, Status> {
     let asked = request.get_ref();
     let scope = instance::scope(request.metadata(), &asked.instance_name)?;
-    let function = digest::function(asked.digest_function)?;
-    let digests = asked.digests.iter().map(|asked| digest::asked(Some(asked), function, "digests"));
+    let function = digest::function_from_proto(asked.digest_function)?;
+    let digests = asked.digests.iter().map(|asked| digest::from_proto(Some(asked), function, "digests"));
     let digests = digests.collect::<Result<Vec<_>, _>>()?;
     let total = digests.iter().fold(0_u64, |total, digest| total.saturating_add(digest.size));
     if total > MAX_BATCH_BYTES as u64 {
@@ -29,25 +30,25 @@ pub async fn batch_read(
     let store = reapi.store(&scope)?;
     let found = store.blobs.get_many(&store.tenant, &digests).await;
     let responses = digests.iter().zip(found).map(|(digest, found)| {
-        let mut told = Told { digest: Some(digest::to_proto(digest)), ..Told::default() };
+        let mut response = BlobResponse { digest: Some(digest::to_proto(digest)), ..BlobResponse::default() };
         match found {
             Ok(bytes) => {
-                told.status = Some(messages::rpc::Status::default());
+                response.status = Some(messages::rpc::Status::default());
                 let small = (zstd && bytes.len() >= MIN_COMPRESSED_BYTES)
                     .then(|| ZstdEncoder::compress(&bytes).ok())
                     .flatten()
                     .filter(|small| small.len() < bytes.len());
                 match small {
                     Some(small) => {
-                        told.data = small.into();
-                        told.compressor = compressor::Value::Zstd as i32;
+                        response.data = small.into();
+                        response.compressor = compressor::Value::Zstd as i32;
                     }
-                    None => told.data = bytes.to_vec(),
+                    None => response.data = bytes.to_vec(),
                 }
             }
-            Err(error) => told.status = Some(messages::status(&store::status(&error))),
+            Err(error) => response.status = Some(messages::status(&store::status(&error))),
         }
-        told
+        response
     });
     Ok(BatchReadBlobsResponse { responses: responses.collect() })
 }

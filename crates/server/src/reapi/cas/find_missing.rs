@@ -1,9 +1,10 @@
-//! FindMissingBlobs: which of these are not here (R14). The others have just been used.
+//! FindMissingBlobs: finds the blobs that are missing (R14). Asking for a blob counts as using it.
 
+use execution::digest;
 use tonic::{Request, Status};
 
 use crate::reapi::messages::{FindMissingBlobsRequest, FindMissingBlobsResponse};
-use crate::reapi::{Reapi, digest, instance};
+use crate::reapi::{Reapi, instance};
 
 pub async fn find_missing(
     reapi: &Reapi,
@@ -11,8 +12,9 @@ pub async fn find_missing(
 ) -> Result<FindMissingBlobsResponse, Status> {
     let asked = request.get_ref();
     let scope = instance::scope(request.metadata(), &asked.instance_name)?;
-    let function = digest::function(asked.digest_function)?;
-    let digests = asked.blob_digests.iter().map(|asked| digest::asked(Some(asked), function, "blob_digests"));
+    let function = digest::function_from_proto(asked.digest_function)?;
+    let digests =
+        asked.blob_digests.iter().map(|asked| digest::from_proto(Some(asked), function, "blob_digests"));
     let digests = digests.collect::<Result<Vec<_>, _>>()?;
     let missing = reapi.store(&scope)?.missing(&digests).await?;
     Ok(FindMissingBlobsResponse { missing_blob_digests: missing.iter().map(digest::to_proto).collect() })

@@ -1,21 +1,22 @@
-//! GetTree: a directory and all below it, in pages (R17). Each directory comes once, however often it is shared; a
-//! subtree that is missing is left out.
+//! GetTree: sends a directory and everything below it, in pages (R17). Each directory is sent once, however often it
+//! is shared; a missing subtree is left out.
 
 use std::collections::{HashSet, VecDeque};
 
 use blobs::Digest;
+use execution::{Directory, check_bounds, digest};
 use futures_util::stream::{BoxStream, try_unfold};
 use tonic::{Request, Status};
 
 use crate::edge::paced_stream::at_pace;
-use crate::reapi::execution::{directory, inputs};
-use crate::reapi::messages::{Directory, GetTreeRequest, GetTreeResponse};
+use crate::reapi::execution::inputs;
+use crate::reapi::messages::{self, GetTreeRequest, GetTreeResponse};
 use crate::reapi::store::Store;
-use crate::reapi::{Reapi, digest, instance};
+use crate::reapi::{Reapi, instance};
 
-/// Directories on a page when the client does not say, and at most.
+/// Most directories on a page, and the default.
 const PAGE: usize = 1_000;
-/// Bytes of directories on a page, so that a client can read it.
+/// Most bytes of directories on a page, so that a client can read it.
 const PAGE_BYTES: u64 = 2 * 1_024 * 1_024;
 
 pub type TreeStream = BoxStream<'static, Result<GetTreeResponse, Status>>;
@@ -23,8 +24,8 @@ pub type TreeStream = BoxStream<'static, Result<GetTreeResponse, Status>>;
 pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Result<TreeStream, Status> {
     let asked = request.get_ref();
     let scope = instance::scope(request.metadata(), &asked.instance_name)?;
-    let function = digest::function(asked.digest_function)?;
-    let root = digest::asked(asked.root_digest.as_ref(), function, "root_digest")?;
+    let function = digest::function_from_proto(asked.digest_function)?;
+    let root = digest::from_proto(asked.root_digest.as_ref(), function, "root_digest")?;
     let page = match asked.page_size {
         0 => PAGE,
         size => usize::try_from(size)
@@ -44,7 +45,7 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
         return Err(Status::not_found(format!("directory {root} is not here")));
     }
     let mut walk =
-        Walk { store, page, told: 0, bytes: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
+        Walk { store, page, sent: 0, bytes: 0, seen: HashSet::from([root]), ahead: VecDeque::from([root]) };
     walk.pass_over(skip).await?;
     let pages = try_unfold((walk, permit), |(mut walk, permit)| async move {
         Ok(walk.next_page().await?.map(|page| (page, (walk, permit))))
@@ -53,12 +54,12 @@ pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Resul
     Ok(at_pace(pages, max_stall, || Status::deadline_exceeded("the tree was taken too slowly")))
 }
 
-/// Level by level from the root, always in the same order, so that a number of directories is a place in it.
+/// Walks level by level from the root, always in the same order, so that a number of directories is an offset.
 struct Walk {
     store: Store,
     page: usize,
-    told: usize,
-    /// Of the directories that were looked for.
+    sent: usize,
+    /// Of all directories that were requested from the store.
     bytes: u64,
     seen: HashSet<Digest>,
     ahead: VecDeque<Digest>,
@@ -70,24 +71,24 @@ impl Walk {
         if directories.is_empty() {
             return Ok(None);
         }
-        self.told += directories.len();
-        let next_page_token = if self.ahead.is_empty() { String::new() } else { self.told.to_string() };
+        self.sent += directories.len();
+        let next_page_token = if self.ahead.is_empty() { String::new() } else { self.sent.to_string() };
         Ok(Some(GetTreeResponse { directories, next_page_token }))
     }
 
     async fn pass_over(&mut self, skip: usize) -> Result<(), Status> {
-        while self.told < skip {
-            let passed = self.take(self.page.min(skip - self.told)).await?.len();
+        while self.sent < skip {
+            let passed = self.take(self.page.min(skip - self.sent)).await?.len();
             if passed == 0 {
                 return Ok(());
             }
-            self.told += passed;
+            self.sent += passed;
         }
         Ok(())
     }
 
-    /// The next directories, at most so many, fewer at the end or when they are large.
-    async fn take(&mut self, count: usize) -> Result<Vec<Directory>, Status> {
+    /// The next directories, at most `count`, fewer at the end or when they are large.
+    async fn take(&mut self, count: usize) -> Result<Vec<messages::Directory>, Status> {
         let mut taken = Vec::new();
         while taken.is_empty() && !self.ahead.is_empty() {
             let mut bytes = 0;
@@ -97,19 +98,18 @@ impl Walk {
             });
             let batch: Vec<Digest> = self.ahead.drain(..fit.count().max(1)).collect();
             self.bytes = batch.iter().fold(self.bytes, |sum, digest| sum.saturating_add(digest.size));
-            inputs::within_bounds(self.seen.len(), 0, self.bytes)?;
+            check_bounds(self.seen.len(), 0, self.bytes)?;
             for (digest, bytes) in batch.iter().zip(inputs::directories(&self.store, &batch).await?) {
                 let Some(bytes) = bytes else { continue };
-                let directory = directory::read(digest, &bytes)?;
-                for node in &directory.directories {
-                    let child = digest::named(node.digest.as_ref(), digest.function)?;
+                let message = inputs::decode_sorted(digest, &bytes)?;
+                for (_, child) in Directory::from_proto(digest, message.clone())?.directories {
                     if self.seen.insert(child) {
                         self.ahead.push_back(child);
                     }
                 }
-                taken.push(directory);
+                taken.push(message);
             }
-            inputs::within_bounds(self.seen.len(), 0, self.bytes)?;
+            check_bounds(self.seen.len(), 0, self.bytes)?;
         }
         Ok(taken)
     }

@@ -1,20 +1,17 @@
-//! ContentAddressableStorage: blobs many at a time (R14 to R17).
+//! ContentAddressableStorage: reads and writes many blobs at a time (R14 to R17).
 
 mod batch_read;
 mod batch_update;
 mod find_missing;
 mod get_tree;
 
-use futures_util::stream::BoxStream;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status};
+use wire::reapi::content_addressable_storage_server::ContentAddressableStorage;
 
 use super::Reapi;
-use super::messages::content_addressable_storage_server::ContentAddressableStorage;
 use super::messages::{
     BatchReadBlobsRequest, BatchReadBlobsResponse, BatchUpdateBlobsRequest, BatchUpdateBlobsResponse,
-    FindMissingBlobsRequest, FindMissingBlobsResponse, GetChunkMappingRequest, GetChunkMappingResponse,
-    GetTreeRequest, RegisterChunkMappingRequest, RegisterChunkMappingResponse, SpliceBlobRequest,
-    SpliceBlobResponse, SplitBlobRequest, SplitBlobResponse,
+    FindMissingBlobsRequest, FindMissingBlobsResponse, GetTreeRequest,
 };
 
 #[tonic::async_trait]
@@ -48,35 +45,4 @@ impl ContentAddressableStorage for Reapi {
     ) -> Result<Response<Self::GetTreeStream>, Status> {
         get_tree::get_tree(self, &request).await.map(Response::new)
     }
-
-    async fn split_blob(&self, _: Request<SplitBlobRequest>) -> Result<Response<SplitBlobResponse>, Status> {
-        Err(not_served())
-    }
-
-    async fn splice_blob(
-        &self,
-        _: Request<SpliceBlobRequest>,
-    ) -> Result<Response<SpliceBlobResponse>, Status> {
-        Err(not_served())
-    }
-
-    type GetChunkMappingStream = BoxStream<'static, Result<GetChunkMappingResponse, Status>>;
-
-    async fn get_chunk_mapping(
-        &self,
-        _: Request<GetChunkMappingRequest>,
-    ) -> Result<Response<Self::GetChunkMappingStream>, Status> {
-        Err(not_served())
-    }
-
-    async fn register_chunk_mapping(
-        &self,
-        _: Request<Streaming<RegisterChunkMappingRequest>>,
-    ) -> Result<Response<RegisterChunkMappingResponse>, Status> {
-        Err(not_served())
-    }
-}
-
-fn not_served() -> Status {
-    Status::unimplemented("blobs are not split here, as the capabilities say")
 }

@@ -1,22 +1,22 @@
-//! Execute: an action becomes a task, unless its result is known or an equal one is on its way (R29 to R41).
+//! Execute: submits a task for an action, unless its result is cached or an equal execution is in flight (R29 to R41).
 
 use std::sync::Arc;
 
 use authority::command::SubmitTask;
 use authority::{QueueKey, Scope};
 use blobs::Digest;
+use execution::{EXECUTION_QUEUE, ExecutionPayload, action, command, digest};
 use tonic::{Request, Status};
 
 use super::follow::{self, OperationStream};
-use super::payload::{Payload, QUEUE};
 use super::pins::PinGuard;
-use super::{command, inputs, operation, operation_name, platform};
+use super::{inputs, operation, operation_name, platform};
 use crate::convert::ids;
 use crate::reapi::capabilities::PRIORITIES;
 use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::{Action, Command, ExecuteRequest};
 use crate::reapi::store::Store;
-use crate::reapi::{Reapi, digest, instance, metadata};
+use crate::reapi::{Reapi, instance, metadata};
 
 pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result<OperationStream, Status> {
     let asked = request.get_ref();
@@ -26,8 +26,8 @@ pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result
         ));
     }
     let scope = instance::scope(request.metadata(), &asked.instance_name)?;
-    let function = digest::function(asked.digest_function)?;
-    let action_digest = digest::asked(asked.action_digest.as_ref(), function, "action_digest")?;
+    let function = digest::function_from_proto(asked.digest_function)?;
+    let action_digest = digest::from_proto(asked.action_digest.as_ref(), function, "action_digest")?;
     let priority = asked.execution_policy.as_ref().map_or(0, |policy| policy.priority);
     if !PRIORITIES.contains(&priority) {
         return Err(Status::invalid_argument(format!(
@@ -56,8 +56,7 @@ pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result
     Ok(follow::follow(reapi.clone(), scope, task, operation, wanted))
 }
 
-/// Names all that is missing: as the status of the call where that is small enough, and else as that of an operation which
-/// is over before it began.
+/// Names all missing blobs: in the status of the call if it is small enough, or else in an operation that is over at once.
 fn lacks(instance: &str, action: &Digest, missing: &[Digest]) -> Result<OperationStream, Status> {
     let status = inputs::refusal(missing);
     if inputs::fits_headers(&status) {
@@ -83,11 +82,11 @@ enum Read {
 struct Accepted {
     action: Action,
     command: Command,
-    /// Keeps all of it from eviction.
+    /// Protects the inputs from eviction.
     held: Option<PinGuard>,
 }
 
-/// The action and its command, if everything that they need is there.
+/// Reads the action and its command, if all inputs are present.
 async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Status> {
     let permit = store.limits.walk().await?;
     let Some(action) = inputs::message::<Action>(store, digest, "an action").await? else {
@@ -95,13 +94,13 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
     };
     check_timeout(reapi, &action)?;
     let command_digest =
-        digest::asked(action.command_digest.as_ref(), Some(digest.function), "command_digest")?;
-    let root = digest::asked(action.input_root_digest.as_ref(), Some(digest.function), "input_root_digest")?;
+        digest::from_proto(action.command_digest.as_ref(), digest.function, "command_digest")?;
+    let root = digest::from_proto(action.input_root_digest.as_ref(), digest.function, "input_root_digest")?;
     let command = inputs::message::<Command>(store, &command_digest, "a command").await?;
     let tree = inputs::tree(store, &permit, &root).await?;
     let needed: Vec<Digest> =
         [*digest, command_digest].into_iter().chain(tree.directories).chain(tree.files).collect();
-    // Pinned before it is looked for, so that what was found stays.
+    // Pinned before the lookup, so that inputs that are found stay.
     let held = reapi.pins().pin(store, &needed);
     let missing = store.missing(&needed).await?;
     match command {
@@ -109,29 +108,25 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
             command::check(&command)?;
             Ok(Read::Accepted(Box::new(Accepted { action, command, held })))
         }
-        // It was uploaded between the two looks; the client's next try finds it.
+        // The command was uploaded between the two lookups; the client's next try finds it.
         None if missing.is_empty() => Ok(Read::Lacks(vec![command_digest])),
         _ => Ok(Read::Lacks(missing)),
     }
 }
 
 fn check_timeout(reapi: &Reapi, action: &Action) -> Result<(), Status> {
-    let Some(timeout) = &action.timeout else { return Ok(()) };
-    let max_seconds = i64::try_from(reapi.settings().max_action_timeout.as_secs()).unwrap_or(i64::MAX);
-    match timeout.seconds {
-        seconds if seconds < 0 || timeout.nanos < 0 => {
-            Err(Status::invalid_argument("the action's timeout must not be negative"))
-        }
-        seconds if seconds > max_seconds || (seconds == max_seconds && timeout.nanos > 0) => {
-            Err(Status::invalid_argument(format!(
-                "the action's timeout must be at most {max_seconds} s, but is {seconds} s"
-            )))
-        }
+    let max = reapi.settings().max_action_timeout;
+    match action::timeout(action)? {
+        Some(timeout) if timeout > max => Err(Status::invalid_argument(format!(
+            "the action's timeout must be at most {} s, but is {} s",
+            max.as_secs(),
+            timeout.as_secs()
+        ))),
         _ => Ok(()),
     }
 }
 
-/// Joins an equal execution or submits a task, and names the operation that waits for it.
+/// Joins an equal execution or submits a task, and returns the operation that waits for it.
 async fn begin(
     reapi: &Reapi,
     request: &Request<ExecuteRequest>,
@@ -149,7 +144,7 @@ async fn begin(
     }
     let task = ids::new_task_id(reapi.handle().now())?;
     let operation = named(task)?;
-    let payload = Payload {
+    let payload = ExecutionPayload {
         operation_name: operation.to_string(),
         action_digest: digest.to_string(),
         digest_function: digest::function_to_proto(digest.function).as_str_name().to_owned(),
@@ -158,10 +153,10 @@ async fn begin(
         skip_cache_lookup: asked.skip_cache_lookup,
         origin: metadata::origin(request.metadata()),
     };
-    let payload = serde_json::to_vec(&payload).map_err(|error| Status::internal(error.to_string()))?;
+    let payload = payload.encode()?;
     let submit = SubmitTask {
         id: task,
-        queue: Arc::new(QueueKey { scope: (*scope).clone(), name: Arc::from(QUEUE) }),
+        queue: Arc::new(QueueKey { scope: (*scope).clone(), name: Arc::from(EXECUTION_QUEUE) }),
         payload: Arc::from(payload),
         priority: *priority,
         delay_ms: 0,

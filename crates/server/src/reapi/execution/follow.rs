@@ -1,5 +1,5 @@
-//! A client that waits for an operation: told at once where it stands, at every change of its stage, from time to time
-//! while nothing changes, and at its end (R32).
+//! Streams the state of an operation to a client: at once, at every change of its stage, periodically while nothing
+//! changes, and at its end (R32).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
-use super::payload::Payload;
 use super::{inputs, operation};
 use crate::convert::problem::Problem;
 use crate::reapi::Reapi;
 use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::longrunning::Operation;
+use execution::ExecutionPayload;
 
-/// How often a client is told that nothing has changed.
+/// How often an unchanged operation is sent again.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
-/// Operations that wait for a client to take them.
+/// Operations that are buffered for a client.
 const BUFFERED: usize = 4;
 
 pub type OperationStream = ReceiverStream<Result<Operation, Status>>;
 
-/// A stream of one operation, which is over.
+/// A stream with one operation that is over.
 pub fn at_once(operation: Operation) -> OperationStream {
     let (to_client, stream) = mpsc::channel(1);
-    // The receiver is right here and has room.
+    // The channel is new and has capacity.
     let _ = to_client.try_send(Ok(operation));
     ReceiverStream::new(stream)
 }
@@ -42,24 +42,24 @@ pub fn follow(
 ) -> OperationStream {
     let (to_client, stream) = mpsc::channel(BUFFERED);
     tokio::spawn(async move {
-        let work = tell(&reapi, &scope, task, &name, &wanted, &to_client);
-        let told = tokio::select! {
-            told = reapi.app().waiting(KEEP_ALIVE, work) => match told {
-                Ok(Some(told)) => told,
+        let work = send_updates(&reapi, &scope, task, &name, &wanted, &to_client);
+        let sent = tokio::select! {
+            sent = reapi.app().waiting(KEEP_ALIVE, work) => match sent {
+                Ok(Some(sent)) => sent,
                 Ok(None) => Err(Status::unavailable("the server is about to stop; wait for the operation again")),
                 Err(too_many) => Err(too_many.into()),
             },
             () = to_client.closed() => return,
         };
-        if let Err(status) = told {
-            // A client that is gone needs no last word.
+        if let Err(status) = sent {
+            // The client may be gone.
             let _ = to_client.send(Err(status)).await;
         }
     });
     ReceiverStream::new(stream)
 }
 
-async fn tell(
+async fn send_updates(
     reapi: &Reapi,
     scope: &Scope,
     task: TaskId,
@@ -69,7 +69,7 @@ async fn tell(
 ) -> Result<(), Status> {
     let handle = reapi.handle();
     let mut detail = found(handle.task(scope.clone(), task).await, name)?;
-    let mut told = None;
+    let mut sent = None;
     loop {
         let operation = match now(reapi, scope, &detail, name, wanted).await? {
             Now::Over(operation) => {
@@ -79,8 +79,8 @@ async fn tell(
             Now::Running(operation) => operation,
         };
         let state = detail.view.task.state();
-        if told != Some(state) {
-            told = Some(state);
+        if sent != Some(state) {
+            sent = Some(state);
             if to_client.send(Ok(operation)).await.is_err() {
                 return Ok(());
             }
@@ -89,7 +89,7 @@ async fn tell(
         let wait = handle.wait_task(scope.clone(), task, Until::ChangeAfter(last), KEEP_ALIVE).await;
         detail = found(wait, name)?;
         if detail.view.task.last == last {
-            told = None;
+            sent = None;
         }
     }
 }
@@ -99,7 +99,7 @@ pub enum Now {
     Over(Operation),
 }
 
-/// Where an operation stands. One whose task no longer knows its name was cancelled while others waited on.
+/// The current state of an operation. An operation that its task no longer knows was canceled while others waited on.
 pub async fn now(
     reapi: &Reapi,
     scope: &Scope,
@@ -108,8 +108,8 @@ pub async fn now(
     wanted: &InlineOutputs,
 ) -> Result<Now, Status> {
     let task = &detail.view.task;
-    let payload = Payload::of(task).ok_or_else(|| unknown(name))?;
-    let digest = payload.digest();
+    let payload = ExecutionPayload::decode(&task.payload).ok().ok_or_else(|| unknown(name))?;
+    let digest = payload.action().ok();
     if !task.operations.iter().any(|operation| **operation == *name) {
         let response = operation::response(Err(Status::cancelled("the operation was cancelled")), false);
         return Ok(Now::Over(operation::done(name, digest.as_ref(), &response)));
@@ -119,7 +119,7 @@ pub async fn now(
     };
     let store = reapi.store(scope)?;
     if task.state() == TaskState::Completed {
-        // The result is committed and is told, whatever becomes of its entry; the ledger's effect tries that again.
+        // The result is committed, so it is sent even if caching fails; the projection tries again.
         if let Err(why) = reapi.results().keep(scope, task).await {
             tracing::warn!(task = %task.id, why = why.message(), "a result is not in the action cache yet");
         }
@@ -136,7 +136,7 @@ pub async fn now(
     Ok(Now::Over(operation::done(name, digest.as_ref(), &operation::response(outcome, false))))
 }
 
-/// The task of an operation, which must be there.
+/// The task of an operation, or NOT_FOUND.
 pub fn found(
     task: Result<Option<Box<TaskDetail>>, coordinator::Unavailable>,
     name: &str,

@@ -1,7 +1,8 @@
-//! The executions on their way, so that equal ones are merged (R34, R35, R44).
+//! Tracks the executions in flight, so that equal executions are merged (R34, R35, R44).
 //!
-//! Soft: after a restart it is filled again from the ledger, before the first execution of an instance is looked up.
-//! Each execution has one keeper here, which forgets it when it is over and ends it when no worker could ever run it.
+//! The table is kept in memory only. After a restart it is rebuilt from the ledger, before the first lookup for an
+//! instance. Each execution is watched by one task, which removes it when it is over and ends it when no worker could
+//! ever run it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -19,15 +20,15 @@ use tokio::time::sleep;
 use tonic::Status;
 
 use super::no_worker_timer::NoWorkerTimer;
-use super::payload::{Payload, QUEUE};
 use super::pins::{PinGuard, Pins};
 use super::platform;
 use crate::convert::problem::Problem;
+use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
-/// Shortest and longest pause before a coordinator is asked again that has too much to do.
+/// Shortest and longest pause before an overloaded coordinator is asked again.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// Locks that keep equal executions from being begun twice; unequal ones seldom share one.
+/// Number of locks that keep equal executions from starting twice; different executions seldom share one.
 const DEDUP_LOCKS: usize = 256;
 
 type Key = (Scope, Digest);
@@ -49,7 +50,7 @@ struct Inner {
 }
 
 impl InFlightExecutions {
-    /// `instances` hears of each instance that has executions, again with each of them.
+    /// `instances` receives the scope of every execution.
     pub fn new(
         handle: Handle,
         pins: Pins,
@@ -68,13 +69,13 @@ impl InFlightExecutions {
         }))
     }
 
-    /// Held while something is decided about an action, so that equal ones take turns.
+    /// Held while an execution of an action is joined, submitted or canceled, so that equal executions are merged.
     pub async fn dedup_lock(&self, scope: &Scope, digest: &Digest) -> tokio::sync::MutexGuard<'_, ()> {
         let number = self.0.hasher.hash_one((scope, digest)) as usize % DEDUP_LOCKS;
         self.0.dedup_locks[number].lock().await
     }
 
-    /// Lets a further client wait for an equal execution, if one is on its way. `name` makes its operation's name.
+    /// Attaches a new operation to an equal execution in flight, if there is one. `name` names the operation.
     pub async fn join(
         &self,
         scope: &Scope,
@@ -99,7 +100,7 @@ impl InFlightExecutions {
         }
     }
 
-    /// Begins an execution. Further clients may join it when `digest` is given.
+    /// Submits an execution. Later clients may join it when `digest` is given.
     pub async fn begin(
         &self,
         submit: SubmitTask,
@@ -117,7 +118,7 @@ impl InFlightExecutions {
         Ok(())
     }
 
-    /// Says that an instance has executions. Nobody who does not listen is waited for: the next one says it again.
+    /// Announces that an instance has executions. If the channel is full, the next execution announces it again.
     fn announce(&self, scope: &Scope) {
         if let Some(instances) = &self.0.instances {
             let _ = instances.try_send(scope.clone());
@@ -156,7 +157,7 @@ impl InFlightExecutions {
             let detail = match self.next_check(scope, task, required, &mut timer, &mut changes).await {
                 Ok(Some(detail)) => detail,
                 Ok(None) | Err(Unavailable::Stopped) => return,
-                // The task lives on, so what it needs is kept and others may join it.
+                // The task still exists, so its inputs stay pinned and others may join it.
                 Err(_) => {
                     sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
@@ -177,7 +178,7 @@ impl InFlightExecutions {
         }
     }
 
-    /// The task when it is over, or when it is time to look who could run it. Somebody who comes before that is noticed.
+    /// Waits until the task is over, or until the next check for a worker. A worker that registers meanwhile is noticed.
     async fn next_check(
         &self,
         scope: &Scope,
@@ -199,39 +200,41 @@ impl InFlightExecutions {
         }
     }
 
-    /// Why no worker that is registered now could run it, if so.
+    /// Why no registered worker could run the execution; none if one could.
     fn nobody_fits(&self, scope: &Scope, required: &Properties) -> Option<String> {
         let offered = self.0.handle.registry().offered(scope, self.0.handle.now());
         let fits = offered.iter().any(|offered| required.satisfied_by(offered));
         (!fits).then(|| platform::explain(required, &offered))
     }
 
-    /// Finds the executions of every instance that were on their way before this process began.
+    /// Loads the executions of every instance that were in flight before this process started.
     pub async fn load_all(&self) -> Result<(), Status> {
-        for scope in self.0.handle.scopes_with(Arc::from(QUEUE)).await.map_err(Problem::from)? {
+        for scope in self.0.handle.scopes_with(Arc::from(EXECUTION_QUEUE)).await.map_err(Problem::from)? {
             self.load(&scope).await?;
         }
         Ok(())
     }
 
-    /// The same for one instance.
+    /// Loads the executions of one instance.
     async fn load(&self, scope: &Scope) -> Result<(), Status> {
         let mut loaded = self.0.loaded.lock().await;
-        let queue = QueueKey { scope: scope.clone(), name: Arc::from(QUEUE) };
-        // An instance that never had an execution is not remembered, because anybody may name any.
+        let queue = QueueKey { scope: scope.clone(), name: Arc::from(EXECUTION_QUEUE) };
+        // An instance without executions is not remembered, because a client may send any name.
         if loaded.contains(scope) || self.0.handle.queue(queue).await.map_err(Problem::from)?.is_none() {
             return Ok(());
         }
         for state in [TaskState::Waiting, TaskState::Leased] {
             let mut after = None;
             loop {
-                let queue = Some(Arc::from(QUEUE));
+                let queue = Some(Arc::from(EXECUTION_QUEUE));
                 let page = self.0.handle.list(scope.clone(), queue, Some(state), after, MAX_PAGE).await;
                 let page = page.map_err(Problem::from)?;
                 for view in &page.tasks {
-                    let payload = Payload::of(&view.task).filter(|_| !view.task.operations.is_empty());
+                    let payload = ExecutionPayload::decode(&view.task.payload)
+                        .ok()
+                        .filter(|_| !view.task.operations.is_empty());
                     let Some(payload) = payload else { continue };
-                    let action = payload.digest();
+                    let action = payload.action().ok();
                     let digest = action.filter(|_| !payload.do_not_cache);
                     if digest.is_some_and(|digest| self.tasks().contains_key(&(scope.clone(), digest))) {
                         continue;
@@ -259,7 +262,7 @@ impl InFlightExecutions {
     }
 
     fn tasks(&self) -> MutexGuard<'_, HashMap<Key, TaskId>> {
-        // Every change is one insertion or removal, so the map is whole also after a panic.
+        // Every change is one insertion or removal, so the map is consistent even after a panic.
         self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

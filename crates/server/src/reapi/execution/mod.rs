@@ -1,7 +1,5 @@
-//! Execution: actions become tasks, and operations are views of them.
+//! Execution: turns actions into tasks, and tasks into operations.
 
-mod command;
-pub mod directory;
 mod execute;
 pub mod follow;
 mod in_flight;
@@ -10,22 +8,19 @@ mod no_worker_timer;
 pub mod operation;
 pub mod operation_name;
 pub mod outputs;
-pub mod payload;
 mod pins;
 mod platform;
-mod tree_size;
 
-pub use command::NODE_PROPERTIES;
 pub use in_flight::InFlightExecutions;
 pub use pins::Pins;
 
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
+use wire::reapi::execution_server::Execution;
 
 use super::Reapi;
 use super::inline_outputs::InlineOutputs;
-use super::messages::execution_server::Execution;
 use super::messages::{ExecuteRequest, WaitExecutionRequest};
 use follow::OperationStream;
 

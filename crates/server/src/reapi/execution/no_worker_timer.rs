@@ -1,12 +1,12 @@
-//! How long an execution has waited while no registered worker could run it (R37).
+//! Measures how long an execution has waited while no registered worker could run it (R37).
 //!
-//! A worker that is restarted is gone for a moment, so only what lasts for the whole grace counts.
+//! A restarting worker is gone for a moment, so the execution is given up only after a whole grace period without one.
 
 use std::time::Duration;
 
 use authority::Time;
 
-/// The first look comes soon, so that the grace counts almost from the start; most executions have begun by then.
+/// The first check is early, so that the grace period counts almost from the start; most executions have begun by then.
 const FIRST_CHECK: Duration = Duration::from_secs(1);
 
 pub struct NoWorkerTimer {
@@ -20,24 +20,23 @@ impl NoWorkerTimer {
         NoWorkerTimer { grace, since: None, has_checked: false }
     }
 
-    /// Takes in that somebody could run it now, or nobody. Whether it has been nobody for the whole grace.
+    /// Records whether a registered worker could run the execution now. True after a whole grace period without one.
     pub fn observe(&mut self, nobody_fits: bool, now: Time) -> bool {
         self.has_checked = true;
-        match nobody_fits {
-            true => now.since_ms(*self.since.get_or_insert(now)) >= self.grace.as_millis() as u64,
-            false => {
-                self.since = None;
-                false
-            }
+        if nobody_fits {
+            now.since_ms(*self.since.get_or_insert(now)) >= self.grace.as_millis() as u64
+        } else {
+            self.since = None;
+            false
         }
     }
 
-    /// Whether it matters who comes.
+    /// Whether the execution waits without a worker that could run it.
     pub fn is_running(&self) -> bool {
         self.since.is_some()
     }
 
-    /// When it is to be looked again, if nobody comes before.
+    /// The time until the next check.
     pub fn next_check(&self, now: Time) -> Duration {
         match self.since {
             Some(since) => self.grace.saturating_sub(Duration::from_millis(now.since_ms(since))),
@@ -53,7 +52,7 @@ mod tests {
 
     const GRACE: Duration = Duration::from_secs(60);
 
-    /// A worker was restarted just when it was looked, after the execution had waited for long.
+    /// A worker was restarting at the time of a check, after the execution had waited for long.
     #[test]
     fn r37_only_a_whole_grace_without_a_worker_counts() {
         let mut timer = NoWorkerTimer::new(GRACE);

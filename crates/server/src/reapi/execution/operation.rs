@@ -1,29 +1,20 @@
-//! An operation as clients see it: a view of a task, so it survives whatever the ledger survives (R29 to R33, R40, R41).
+//! Converts tasks to operations. An operation is a view of a task, so it is as durable as the ledger (R29 to R33, R40,
+//! R41).
 
 use authority::{Category, DeadReason, Phase, Task, TaskError, Time};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use prost::Message;
-use serde::Deserialize;
+use execution::{ExecutionPayload, Failure, any, digest, result};
 use tonic::{Code, Status};
 
-use super::payload::Payload;
-use crate::reapi::digest;
 use crate::reapi::messages::longrunning::{Operation, operation};
 use crate::reapi::messages::{
     self, ActionResult, ExecuteOperationMetadata, ExecuteResponse, ExecutedActionMetadata,
-    execution_stage::Value as Stage, pack,
+    execution_stage::Value as Stage,
 };
 
-/// What a worker reports when it ran out of the action's time.
-pub const TIMEOUT_CODE: &str = "timeout";
-/// What a worker reports when inputs were gone by the time it fetched them.
-pub const MISSING_INPUTS_CODE: &str = "missing_inputs";
-
-/// How an execution ended: with a result, or with a status that says why there is none.
+/// A result, or the status that says why there is none.
 pub type Outcome = Result<ActionResult, Status>;
 
-/// The outcome of a task that is over; none while it is not.
+/// None while the task is not over.
 pub fn outcome(task: &Task) -> Option<Outcome> {
     match &task.phase {
         Phase::Waiting { .. } | Phase::Leased(_) => None,
@@ -33,29 +24,26 @@ pub fn outcome(task: &Task) -> Option<Outcome> {
     }
 }
 
-/// The result as a worker reported it and the ledger holds it. When it was queued is not the worker's to say (R52).
+/// Decodes the recorded result.
 pub fn result_of(result: &[u8], queued_at: Time) -> Outcome {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Kept<'a> {
-        action_result: &'a str,
-    }
-    let kept: Option<Kept> = serde_json::from_slice(result).ok();
-    let message = kept.and_then(|kept| STANDARD.decode(kept.action_result).ok());
-    let read = message.and_then(|message| ActionResult::decode(&message[..]).ok());
-    let mut read =
-        read.ok_or_else(|| Status::internal("the worker reported something that is no result of an action"))?;
-    if let Some(metadata) = &mut read.execution_metadata {
+    let mut decoded = result::decode(result)
+        .map_err(|_| Status::internal("the worker reported a result that is not the result of an action"))?;
+    set_queued_at(&mut decoded, queued_at);
+    Ok(decoded)
+}
+
+/// The server knows when the execution was queued; what the worker reports does not count (R52).
+pub fn set_queued_at(result: &mut ActionResult, queued_at: Time) {
+    if let Some(metadata) = &mut result.execution_metadata {
         metadata.queued_timestamp = Some(messages::timestamp(queued_at));
     }
-    Ok(read)
 }
 
 fn failed(error: Option<&TaskError>) -> Status {
     let Some(error) = error else { return Status::internal("the execution failed") };
     let code = match (error.code.as_deref(), error.category) {
-        (Some(TIMEOUT_CODE), _) | (_, Category::Timeout) => Code::DeadlineExceeded,
-        (Some(MISSING_INPUTS_CODE), _) | (_, Category::Configuration) => Code::FailedPrecondition,
+        (Some(Failure::TIMEOUT), _) | (_, Category::Timeout) => Code::DeadlineExceeded,
+        (Some(Failure::MISSING_INPUTS), _) | (_, Category::Configuration) => Code::FailedPrecondition,
         (_, Category::Infrastructure) => Code::Unavailable,
         (_, Category::Cancelled) => Code::Cancelled,
         (_, Category::UserCode | Category::DataQuality) => Code::Internal,
@@ -77,14 +65,17 @@ fn dead(reason: DeadReason, detail: Option<&str>) -> Status {
     }
 }
 
-/// Whether the execution failed because inputs were gone when a worker fetched them.
+/// Whether the execution failed because inputs were missing when a worker fetched them.
 pub fn lacks_inputs(task: &Task) -> bool {
     matches!(task.phase, Phase::Failed { .. })
-        && task.last_error.as_ref().is_some_and(|error| error.code.as_deref() == Some(MISSING_INPUTS_CODE))
+        && task
+            .last_error
+            .as_ref()
+            .is_some_and(|error| error.code.as_deref() == Some(Failure::MISSING_INPUTS))
 }
 
-/// The operation of this name while it waits for the task.
-pub fn running(name: &str, payload: &Payload, task: &Task) -> Operation {
+/// An operation that waits for its task.
+pub fn running(name: &str, payload: &ExecutionPayload, task: &Task) -> Operation {
     let stage = match &task.phase {
         Phase::Leased(_) => Stage::Executing,
         _ => Stage::Queued,
@@ -97,17 +88,20 @@ pub fn running(name: &str, payload: &Payload, task: &Task) -> Operation {
         partial.worker = lease.worker.to_string();
         partial.worker_start_timestamp = Some(messages::timestamp(lease.granted_at));
     }
-    let metadata = metadata(stage, payload.digest().as_ref(), Some(partial));
+    let metadata = metadata(stage, payload.action().ok().as_ref(), Some(partial));
     Operation { name: name.to_owned(), metadata: Some(metadata), done: false, result: None }
 }
 
-/// The operation once it is over.
+/// An operation that is over.
 pub fn done(name: &str, digest: Option<&blobs::Digest>, response: &ExecuteResponse) -> Operation {
     Operation {
         name: name.to_owned(),
         metadata: Some(metadata(Stage::Completed, digest, None)),
         done: true,
-        result: Some(operation::Result::Response(pack("ExecuteResponse", response))),
+        result: Some(operation::Result::Response(any::pack(
+            "build.bazel.remote.execution.v2.ExecuteResponse",
+            response,
+        ))),
     }
 }
 
@@ -132,8 +126,8 @@ fn metadata(
     action: Option<&blobs::Digest>,
     partial_execution_metadata: Option<ExecutedActionMetadata>,
 ) -> messages::Any {
-    pack(
-        "ExecuteOperationMetadata",
+    any::pack(
+        "build.bazel.remote.execution.v2.ExecuteOperationMetadata",
         &ExecuteOperationMetadata {
             stage: stage.into(),
             action_digest: action.map(digest::to_proto),

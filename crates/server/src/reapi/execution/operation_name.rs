@@ -1,5 +1,5 @@
-//! The name of an operation: who waits for which task. It is stable over restarts, because it names the task, and
-//! cannot be guessed, because it is good only while the ledger says that this very name waits for the task (R33).
+//! Operation names. A name contains the task's id, so it is stable over restarts, and a random part, so it cannot be
+//! guessed: a name is valid only while the ledger says that it waits for the task (R33).
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use crate::convert::ids;
 
 const COLLECTION: &str = "operations/";
 
-/// A new name for a waiter of a task.
+/// A new name of an operation that waits for the task.
 pub fn make(instance: &str, task: TaskId) -> Result<Arc<str>, Status> {
     let secret = secret()?;
     let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
     Ok(Arc::from(format!("{prefix}{COLLECTION}{task}-{secret}")))
 }
 
-/// A name for an operation that was over before it began, and waits for no task.
+/// The name of an operation that is over at once, because its result was cached, and has no task.
 pub fn of_cached(instance: &str) -> Result<String, Status> {
     let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
     Ok(format!("{prefix}{COLLECTION}cached-{}", secret()?))
 }
 
-/// The instance and the task that a name speaks of.
+/// The instance and the task of a name.
 pub fn parse(name: &str) -> Option<(&str, TaskId)> {
     let at = name.rfind(COLLECTION)?;
     let (instance, rest) = name.split_at(at);
@@ -33,10 +33,7 @@ pub fn parse(name: &str) -> Option<(&str, TaskId)> {
         _ => return None,
     };
     let (task, secret) = rest[COLLECTION.len()..].rsplit_once('-')?;
-    match secret.is_empty() {
-        true => None,
-        false => ids::parse_task_id(task).map(|task| (instance, task)),
-    }
+    if secret.is_empty() { None } else { ids::parse_task_id(task).map(|task| (instance, task)) }
 }
 
 fn secret() -> Result<String, Status> {

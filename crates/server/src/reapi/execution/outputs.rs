@@ -1,24 +1,16 @@
-//! What an action's result names, so that it is served only while all of it is there (R26).
+//! Checks that all outputs of a result are present, because a result with missing outputs must not be served (R26).
 
 use std::collections::HashSet;
 
 use blobs::{Digest, DigestFunction};
+use execution::limits::{MAX_OUTPUT_ENTRIES, MAX_OUTPUT_TREE_BYTES};
+use execution::{check_bounds, decode_proto, digest, tree_directories};
 use tonic::Status;
 
-use super::directory;
-use super::inputs::{MAX_TREE_BYTES, within_bounds};
-use crate::reapi::digest;
 use crate::reapi::messages::ActionResult;
 use crate::reapi::store::Store;
 
-/// Largest message with all directories of an output.
-const MAX_OUTPUT_TREE_BYTES: u64 = 16 * 1_024 * 1_024;
-/// Most entries of one of them: more than files fit into the largest message.
-const MAX_OUTPUT_ENTRIES: usize = 250_000;
-/// The fields of that message that are directories.
-const DIRECTORY_FIELDS: std::ops::RangeInclusive<u32> = 1..=2;
-
-/// Whether something is missing. A result that names more than an input tree may have cannot be checked and is refused.
+/// Whether an output is missing. A result with more outputs than a tree may have is refused.
 pub async fn is_any_missing(
     store: &Store,
     result: &ActionResult,
@@ -29,18 +21,15 @@ pub async fn is_any_missing(
     let raw = [&result.stdout_digest, &result.stderr_digest].into_iter().flatten().map(Some);
     let roots = result.output_directories.iter().filter_map(|one| one.root_directory_digest.as_ref());
     for named in files.chain(raw).chain(roots.map(Some)) {
-        needed.insert(digest::named(named, function)?);
+        needed.insert(digest::from_proto(named, function, "an output")?);
     }
     let mut trees = HashSet::new();
     for tree in result.output_directories.iter().filter_map(|one| one.tree_digest.as_ref()) {
-        trees.insert(digest::named(Some(tree), function)?);
+        trees.insert(digest::from_proto(Some(tree), function, "an output directory")?);
     }
-    let _permit = match trees.is_empty() {
-        true => None,
-        false => Some(store.limits.walk().await?),
-    };
+    let _permit = if trees.is_empty() { None } else { Some(store.limits.walk().await?) };
     let bytes = trees.iter().fold(0_u64, |sum, tree| sum.saturating_add(tree.size));
-    within_bounds(0, needed.len(), bytes)?;
+    check_bounds(0, needed.len(), bytes)?;
     let mut directories = 0;
     for tree in &trees {
         let Some(bytes) = store.get(tree, MAX_OUTPUT_TREE_BYTES).await? else { return Ok(true) };
@@ -50,35 +39,29 @@ pub async fn is_any_missing(
     Ok(!store.missing(&needed).await?.is_empty())
 }
 
-/// Adds the files of a tree. Its directories are decoded one after the other, because a few bytes may be many of them.
+/// Adds the files of a tree. Its directories are decoded one by one, because a few bytes may be many directories.
 fn follow(
     tree: &Digest,
     bytes: &[u8],
     directories: &mut usize,
     needed: &mut HashSet<Digest>,
 ) -> Result<(), Status> {
-    let refused = || Status::invalid_argument(format!("{tree} is not a tree of the Remote Execution API"));
-    for part in directory::parts(bytes) {
-        let (field, part) = part.ok_or_else(refused)?;
-        if !DIRECTORY_FIELDS.contains(&field) {
-            continue;
-        }
+    for directory in tree_directories(tree, bytes) {
         *directories += 1;
-        for file in &directory::decode(tree, part, MAX_OUTPUT_ENTRIES)?.files {
-            needed.insert(digest::named(file.digest.as_ref(), tree.function)?);
+        for file in &decode_proto(tree, directory?.encoded, MAX_OUTPUT_ENTRIES)?.files {
+            needed.insert(digest::from_proto(file.digest.as_ref(), tree.function, "an output")?);
         }
-        within_bounds(*directories, needed.len(), 0)?;
+        check_bounds(*directories, needed.len(), 0)?;
     }
     Ok(())
 }
-
-const _: () = assert!(MAX_OUTPUT_TREE_BYTES <= MAX_TREE_BYTES);
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use blobs::Tenant;
+    use execution::limits::MAX_TREE_BYTES;
     use prost::Message;
 
     use super::*;
@@ -99,8 +82,8 @@ mod tests {
     #[test]
     fn r26_the_files_of_a_tree_are_those_of_its_root_and_of_all_others() {
         let directory = |content: &[u8]| {
-            let told: messages::Digest = digest::to_proto(&named(content));
-            let file = FileNode { name: "f".into(), digest: Some(told), ..FileNode::default() };
+            let digest: messages::Digest = digest::to_proto(&named(content));
+            let file = FileNode { name: "f".into(), digest: Some(digest), ..FileNode::default() };
             Directory { files: vec![file], ..Directory::default() }
         };
         let tree = Tree {

@@ -1,7 +1,7 @@
-//! What executions on their way need is kept from eviction, from before it is looked for until they are over.
+//! Protects the inputs of executions from eviction, from before the inputs are looked up until the execution is over.
 //!
-//! Bounded: beyond so many digests nothing more is pinned. What is evicted then is found missing by the worker, and the
-//! client is told to upload it again.
+//! The number of pinned digests is limited. If an input is evicted because it could not be pinned, the worker reports
+//! it as missing, and the client uploads it again.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::reapi::concurrency::ConcurrencyLimits;
 use crate::reapi::store::Store;
 use crate::reapi::tenant;
 
-/// Most digests that are pinned, each counted for every execution that needs it. They take about 200 MiB.
+/// Most pinned digests, each counted for every execution that needs it. They take about 200 MiB.
 const MAX_PINNED: usize = 4_000_000;
-/// Actions that are read again at one time after a restart, so that they leave places to new ones.
+/// Actions that are read again at the same time after a restart, so that permits are left for new ones.
 const MAX_READ_AGAIN: usize = 4;
 
 /// Cheap to clone.
@@ -29,7 +29,7 @@ pub struct Pins {
     limits: ConcurrencyLimits,
 }
 
-/// Keeps what one execution needs while it lives.
+/// Pins the inputs of one execution until it is dropped.
 pub struct PinGuard {
     _pinned: Pinned,
     _room: OwnedSemaphorePermit,
@@ -41,7 +41,7 @@ impl Pins {
         Pins { blobs, room: Arc::new(Semaphore::new(MAX_PINNED)), reading, limits }
     }
 
-    /// Pins these; none when there is no room for so many.
+    /// None when too many digests are pinned already.
     pub fn pin(&self, store: &Store, needed: &[Digest]) -> Option<PinGuard> {
         let room = u32::try_from(needed.len()).ok();
         let Some(room) = room.and_then(|count| self.room.clone().try_acquire_many_owned(count).ok()) else {
@@ -51,7 +51,7 @@ impl Pins {
         Some(PinGuard { _pinned: store.blobs.pin(&store.tenant, needed), _room: room })
     }
 
-    /// Pins what an action needs that was accepted before this process began.
+    /// Pins the inputs of an action that was accepted before this process started.
     pub async fn again(&self, scope: &Scope, action: &Digest) -> Option<PinGuard> {
         let _permit = self.reading.acquire().await.ok()?;
         let needed = async {

@@ -1,21 +1,19 @@
-//! What an action requires of a worker (R37): the properties of its platform, or of its command's where the action names
-//! none.
+//! The platform properties that an action requires of its worker (R37).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use authority::Properties;
+use execution::action;
 use tonic::Status;
 
 use crate::convert::names;
-use crate::reapi::messages::{Action, Command, Platform};
+use crate::reapi::messages::{Action, Command};
 
-#[allow(deprecated)]
 pub fn requirements(action: &Action, command: &Command) -> Result<Arc<Properties>, Status> {
-    let none = Platform::default();
-    let platform = action.platform.as_ref().or(command.platform.as_ref()).unwrap_or(&none);
     let mut pairs = BTreeMap::new();
-    for property in &platform.properties {
+    let platform = action::platform(action, command);
+    for property in platform.map(|platform| &platform.properties).into_iter().flatten() {
         let before = pairs.insert(property.name.clone(), property.value.clone());
         if before.is_some_and(|value| value != property.value) {
             return Err(Status::invalid_argument(format!(
@@ -27,7 +25,7 @@ pub fn requirements(action: &Action, command: &Command) -> Result<Arc<Properties
     Ok(names::properties("platform", Some(&pairs))?)
 }
 
-/// The properties that no registered worker offers together with the rest, in words.
+/// Explains to people why no registered worker offers the required properties.
 pub fn explain(required: &Properties, offered: &[Arc<Properties>]) -> String {
     let nobody_offers: Vec<String> = required
         .iter()
@@ -56,6 +54,7 @@ pub fn explain(required: &Properties, offered: &[Arc<Properties>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reapi::messages::Platform;
     use crate::reapi::messages::platform::Property;
 
     fn platform(pairs: &[(&str, &str)]) -> Option<Platform> {

@@ -1,4 +1,4 @@
-//! Repeats of calls to the content store: all of them can be made again without harm.
+//! Retries calls to the content store. All of them are idempotent.
 
 use std::time::{Duration, Instant};
 
@@ -24,10 +24,10 @@ where
         .adjust(|_, delay| delay.filter(|delay| begun.elapsed() + *delay <= patience))
         .notify(|status, _| tracing::debug!(%status, "a call to the content store is repeated"))
         .await
-        .map_err(|status| told(&status))
+        .map_err(|status| to_cas_error(&status))
 }
 
-pub fn told(status: &Status) -> CasError {
+pub fn to_cas_error(status: &Status) -> CasError {
     let why = format!("{:?}: {}", status.code(), status.message());
     if is_transient(status.code()) { CasError::Unavailable(why) } else { CasError::Refused(why) }
 }

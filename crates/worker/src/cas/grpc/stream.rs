@@ -1,4 +1,4 @@
-//! Large blobs over ByteStream, a piece at a time. What breaks off begins again from the beginning.
+//! Transfers large blobs over ByteStream, in pieces. An interrupted transfer starts again from the beginning.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,13 +8,14 @@ use std::time::Duration;
 use bazel_remote_apis::google::bytestream::byte_stream_client::ByteStreamClient;
 use bazel_remote_apis::google::bytestream::{ReadRequest, WriteRequest};
 use blobs::Digest;
+use execution::digest::resource_path;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 
+use super::Scoped;
 use super::retry::retried;
-use super::{Scoped, in_path};
 use crate::cas::CasError;
 
 /// One piece of an upload.
@@ -31,7 +32,7 @@ pub async fn read(
     file: File,
     patience: Duration,
 ) -> Result<bool, CasError> {
-    let name = format!("{}blobs/{}{digest}", prefix(instance), in_path(digest.function));
+    let name = format!("{}blobs/{}", prefix(instance), resource_path(digest));
     let request = ReadRequest { resource_name: name, read_offset: 0, read_limit: 0 };
     let file = Arc::new(file);
     let call = || async {
@@ -78,8 +79,7 @@ pub async fn upload(
 ) -> Result<(), CasError> {
     let call = || async {
         let file = file.try_clone().map_err(|error| Status::aborted(error.to_string()))?;
-        let name =
-            format!("{}uploads/{}/blobs/{}{digest}", prefix(instance), upload_id(), in_path(digest.function));
+        let name = format!("{}uploads/{}/blobs/{}", prefix(instance), upload_id(), resource_path(digest));
         let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
         let size = digest.size;
         let reading = tokio::task::spawn_blocking(move || send(&file, &name, size, &sender));

@@ -1,12 +1,14 @@
-//! Names and paths from the network, checked once: what passes here cannot lead out of the directory it is used in.
+//! Names and paths from the network. A checked name or path cannot lead out of the directory that it is used in.
 
-/// Longest name of a file on the file systems in use.
+use std::fmt;
+
+/// Longest file name on common file systems.
 const MAX_NAME_BYTES: usize = 255;
-/// Deepest path that is taken.
-const MAX_DEPTH: usize = 512;
+/// Most components of a path.
+const MAX_COMPONENTS: usize = 512;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadName {
+pub enum InvalidPath {
     #[error("is empty")]
     Empty,
     #[error("is . or ..")]
@@ -21,13 +23,13 @@ pub enum BadName {
     TooDeep,
 }
 
-/// Passes one path component: the name of one file within one directory, and nothing else.
-pub fn component(name: &str) -> Result<&str, BadName> {
+/// Checks one path component: the name of one file within one directory, and nothing else.
+pub fn component(name: &str) -> Result<&str, InvalidPath> {
     match name {
-        "" => Err(BadName::Empty),
-        "." | ".." => Err(BadName::Dots),
-        _ if name.contains(['/', '\0']) => Err(BadName::Character),
-        _ if name.len() > MAX_NAME_BYTES => Err(BadName::TooLong),
+        "" => Err(InvalidPath::Empty),
+        "." | ".." => Err(InvalidPath::Dots),
+        _ if name.contains(['/', '\0']) => Err(InvalidPath::Character),
+        _ if name.len() > MAX_NAME_BYTES => Err(InvalidPath::TooLong),
         _ => Ok(name),
     }
 }
@@ -37,17 +39,21 @@ pub fn component(name: &str) -> Result<&str, BadName> {
 pub struct RelativePath(Vec<String>);
 
 impl RelativePath {
-    /// Reads components between single slashes; the empty text is the directory itself.
-    pub fn parse(text: &str) -> Result<RelativePath, BadName> {
+    /// Components are separated by single slashes; the empty text is the directory itself.
+    pub fn parse(text: &str) -> Result<RelativePath, InvalidPath> {
         if text.is_empty() {
             return Ok(RelativePath::default());
         }
         if text.starts_with('/') {
-            return Err(BadName::Absolute);
+            return Err(InvalidPath::Absolute);
         }
         let components = text.split('/').map(|name| component(name).map(str::to_owned));
         let components = components.collect::<Result<Vec<_>, _>>()?;
-        if components.len() > MAX_DEPTH { Err(BadName::TooDeep) } else { Ok(RelativePath(components)) }
+        if components.len() > MAX_COMPONENTS {
+            Err(InvalidPath::TooDeep)
+        } else {
+            Ok(RelativePath(components))
+        }
     }
 
     pub fn components(&self) -> &[String] {
@@ -58,10 +64,22 @@ impl RelativePath {
         RelativePath(self.0.iter().chain(&below.0).cloned().collect())
     }
 
-    /// The directory that it is in and its name there; nothing for the directory itself.
+    /// The path of an entry of this directory.
+    pub fn child(&self, name: &str) -> Result<RelativePath, InvalidPath> {
+        let name = component(name)?.to_owned();
+        Ok(RelativePath(self.0.iter().cloned().chain([name]).collect()))
+    }
+
+    /// The parent directory and the name in it; none for the directory itself.
     pub fn split_last(&self) -> Option<(RelativePath, &str)> {
         let (name, parent) = self.0.split_last()?;
         Some((RelativePath(parent.to_vec()), name))
+    }
+}
+
+impl fmt::Display for RelativePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("/"))
     }
 }
 
@@ -93,7 +111,7 @@ mod tests {
         for name in bad {
             assert!(component(name).is_err(), "{name:?}");
         }
-        assert_eq!(component(&"x".repeat(256)), Err(BadName::TooLong));
+        assert_eq!(component(&"x".repeat(256)), Err(InvalidPath::TooLong));
         for name in ["a", "...", "a..b", ".hidden", "a b", "ü", "a\\b", "-"] {
             assert_eq!(component(name), Ok(name));
         }
@@ -108,7 +126,7 @@ mod tests {
         let (parent, name) = path.split_last().unwrap();
         assert_eq!((parent, name), (RelativePath::parse("a/b").unwrap(), "c"));
         assert_eq!(RelativePath::parse("").unwrap().split_last(), None);
-        assert_eq!(RelativePath::parse(&["a"; 513].join("/")), Err(BadName::TooDeep));
+        assert_eq!(RelativePath::parse(&["a"; 513].join("/")), Err(InvalidPath::TooDeep));
     }
 
     #[test]

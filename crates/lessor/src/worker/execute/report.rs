@@ -1,4 +1,4 @@
-//! What is said of an action that was run, to people and to programs.
+//! The report on an executed action, as text and as JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::run::counted;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Told {
+pub struct Report {
     action_digest: String,
     input_root: PathBuf,
     input_files: usize,
@@ -53,11 +53,11 @@ struct Used {
     max_rss_bytes: Option<u64>,
 }
 
-impl Told {
-    pub fn of(action: &Digest, once: &Once, kept: Option<&ActionResult>) -> Told {
+impl Report {
+    pub fn new(action: &Digest, once: &Once, kept: Option<&ActionResult>) -> Report {
         let result = once.ended.as_ref().ok();
         let environment = once.command.environment_variables.iter();
-        Told {
+        Report {
             action_digest: action.to_string(),
             input_root: once.input_root.clone(),
             input_files: once.input_files,
@@ -83,7 +83,7 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut record = Record::new("action", &self.action_digest);
         record.field(

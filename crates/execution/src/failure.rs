@@ -1,23 +1,23 @@
-//! How an attempt failed, in the words of the worker contract.
+//! Failures of an attempt, as a worker reports them, and their codes.
 //!
-//! An action that ran and exited with any code is no failure: that is a result. A failure says that there is no
-//! result, whose fault that is, and whether another attempt may help.
+//! An action that ran and exited with any code has a result and is not a failure. A failure says why there is no
+//! result, and whether another attempt may help.
 
 use std::io;
 
 use blobs::Digest;
 use wire::grpc::ErrorCategory;
 
-/// The longest message that the coordinator takes.
+/// The longest message that the coordinator accepts.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct Failure {
-    /// Stable, for programs.
+    /// One of the codes below; stable, for programs.
     pub code: &'static str,
     pub category: ErrorCategory,
-    /// For people, except where the code's description says otherwise.
+    /// For people, except where the code says otherwise.
     pub message: String,
     pub retryable: bool,
 }
@@ -29,29 +29,29 @@ impl Failure {
     pub const MISSING_INPUTS: &'static str = "missing_inputs";
     /// The action itself breaks the rules of the protocol.
     pub const INVALID_ACTION: &'static str = "invalid_action";
-    /// The payload is nothing that this worker can do.
+    /// The worker cannot run the payload.
     pub const INVALID_PAYLOAD: &'static str = "invalid_payload";
-    /// A task's command ended with another exit code than 0.
+    /// A task's command exited with a code other than 0.
     pub const EXIT_CODE: &'static str = "exit_code";
-    /// The task asks for more than this worker has in all.
+    /// The task requires more than the worker has in total.
     pub const NOT_ENOUGH_RESOURCES: &'static str = "not_enough_resources";
-    /// There is no room left where the worker works.
+    /// The worker's disk is full.
     pub const DISK_FULL: &'static str = "disk_full";
-    /// What the command left behind cannot be told as an output.
+    /// An output of the command cannot be reported.
     pub const INVALID_OUTPUT: &'static str = "invalid_output";
-    /// The command wrote more to its standard output or error than is kept.
+    /// The command wrote more to its standard output or error than the worker allows.
     pub const OUTPUT_TOO_LARGE: &'static str = "output_too_large";
-    /// The command needed more memory than the worker lets it have.
+    /// The command needed more memory than the worker allows.
     pub const OUT_OF_MEMORY: &'static str = "out_of_memory";
-    /// Inputs were changed while the command ran.
+    /// Inputs changed while the command ran.
     pub const INPUTS_CHANGED: &'static str = "inputs_changed";
-    /// The coordinator does not take the result, such as one that is too large.
+    /// The coordinator rejects the result, for example because it is too large.
     pub const RESULT_REJECTED: &'static str = "result_rejected";
     /// The content store could not be used.
     pub const CAS_UNAVAILABLE: &'static str = "cas_unavailable";
-    /// The worker's own disk or processes failed it.
+    /// The worker's own disk or processes failed.
     pub const WORKER_BROKEN: &'static str = "worker_broken";
-    /// The coordinator asked for it.
+    /// The coordinator canceled the attempt.
     pub const CANCELLED: &'static str = "cancelled";
 
     pub fn new(code: &'static str, category: ErrorCategory, message: impl Into<String>) -> Failure {
@@ -78,25 +78,25 @@ impl Failure {
         Failure::new(Failure::OUT_OF_MEMORY, ErrorCategory::UserCode, message)
     }
 
-    /// Names every digest that fits into a message; a client that brings these learns of the others the next time.
+    /// The message is a JSON list of as many digests as fit. A client that uploads these learns of the others by its next
+    /// attempt.
     pub fn missing_inputs(missing: &[Digest]) -> Failure {
-        let mut list = String::from("[");
-        for digest in missing {
-            let item = format!("\"{digest}\"");
-            if list.len() + item.len() + 2 > MAX_MESSAGE_BYTES {
-                tracing::warn!(
-                    missing = missing.len(),
-                    "there are more missing inputs than a report can name"
-                );
-                break;
-            }
-            if list.len() > 1 {
-                list.push(',');
-            }
-            list.push_str(&item);
+        let mut bytes = "[]".len();
+        let fits = |digest: &String| {
+            bytes += digest.len() + r#""","#.len();
+            bytes <= MAX_MESSAGE_BYTES
+        };
+        let named: Vec<String> = missing.iter().map(Digest::to_string).take_while(fits).collect();
+        if named.len() < missing.len() {
+            tracing::warn!(missing = missing.len(), "a report cannot name all missing inputs");
         }
-        list.push(']');
+        let list = serde_json::Value::from(named).to_string();
         Failure::new(Failure::MISSING_INPUTS, ErrorCategory::Configuration, list)
+    }
+
+    /// The digests that a failure with the code `missing_inputs` names.
+    pub fn missing_digests(&self) -> Vec<String> {
+        serde_json::from_str(&self.message).unwrap_or_default()
     }
 
     pub fn invalid_action(message: impl Into<String>) -> Failure {
@@ -124,7 +124,7 @@ impl Failure {
         Failure::new(Failure::WORKER_BROKEN, ErrorCategory::Infrastructure, message).retryable()
     }
 
-    /// The worker's own file system failed; what was being done says where.
+    /// The worker's own file system failed; `what` says where.
     pub fn io(what: impl std::fmt::Display, source: impl Into<io::Error>) -> Failure {
         Failure::broken(format!("{what}: {}", source.into()))
     }
@@ -141,8 +141,7 @@ mod tests {
         let digest = |n: u32| Digest::of(DigestFunction::Sha256, &n.to_le_bytes());
         let digests: Vec<_> = (0..1_000).map(digest).collect();
         let few = Failure::missing_inputs(&digests[..3]);
-        let list: Vec<String> = serde_json::from_str(&few.message).unwrap();
-        assert_eq!(list, digests[..3].iter().map(Digest::to_string).collect::<Vec<_>>());
+        assert_eq!(few.missing_digests(), digests[..3].iter().map(Digest::to_string).collect::<Vec<_>>());
         assert_eq!((few.category, few.retryable), (ErrorCategory::Configuration, false));
         let many = Failure::missing_inputs(&digests);
         let list: Vec<String> = serde_json::from_str(&many.message).unwrap();

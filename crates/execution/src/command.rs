@@ -1,50 +1,46 @@
-//! What is wrong with a command by its text alone, told before anything is queued (I10, I11, I19, R12).
+//! Checks a command by its text alone, before anything is queued or run (I10, I11, I19, R12).
 //!
-//! Paths are relative, of single steps: a worker must never be led out of the directory that it made.
+//! Paths are relative and have no `..`: a worker must never be led out of the directory that it made.
 
 use std::collections::HashSet;
 
-use tonic::Status;
+use crate::limits::{MAX_ARGUMENT_BYTES, MAX_OUTPUTS};
+use crate::reapi::Command;
+use crate::{InvalidMessage, RelativePath};
 
-use crate::reapi::messages::Command;
-
-/// Most bytes of arguments and environment together: what Linux takes for a new process is a little more.
-const MAX_ARGUMENT_BYTES: usize = 2 * 1_024 * 1_024;
-/// What can be told of output files beside their content (R51).
+/// The properties of output files that can be reported beside their content (R51).
 pub const NODE_PROPERTIES: [&str; 2] = ["mtime", "unix_mode"];
-/// Most outputs.
-const MAX_OUTPUTS: usize = 100_000;
 
 #[allow(deprecated)]
-pub fn check(command: &Command) -> Result<(), Status> {
+pub fn check(command: &Command) -> Result<(), InvalidMessage> {
     if command.arguments.is_empty() {
-        return Err(refused("the command has no arguments: there is nothing to run"));
+        return Err(invalid("the command has no arguments"));
     }
     let variables = &command.environment_variables;
-    let words = command.arguments.iter().chain(variables.iter().map(|variable| &variable.value));
-    let bytes: usize = words.clone().map(|word| word.len() + 1).sum();
+    let texts = command.arguments.iter().chain(variables.iter().map(|variable| &variable.value));
+    let bytes: usize = texts.clone().map(|text| text.len() + 1).sum();
     if bytes > MAX_ARGUMENT_BYTES {
-        return Err(refused(&format!(
-            "the command's arguments and environment have {bytes} bytes, too many"
+        return Err(invalid(format!(
+            "the command's arguments and environment have {bytes} bytes; at most {MAX_ARGUMENT_BYTES} are allowed"
         )));
     }
-    if words.clone().any(|word| word.contains('\0')) {
-        return Err(refused("the command has an argument or a variable with a NUL in it"));
+    if texts.clone().any(|text| text.contains('\0')) {
+        return Err(invalid("the command has an argument or a variable that contains a NUL"));
     }
     let mut names = HashSet::new();
     for variable in variables {
         let name = variable.name.as_str();
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(refused(&format!("environment_variables: {name:?} cannot be a name")));
+            return Err(invalid(format!("environment_variables: {name:?} cannot be a name")));
         }
         if !names.insert(name) {
-            return Err(refused(&format!("environment_variables: {name:?} is given twice")));
+            return Err(invalid(format!("environment_variables: {name:?} is given twice")));
         }
     }
     let unknown =
         command.output_node_properties.iter().find(|name| !NODE_PROPERTIES.contains(&name.as_str()));
     if let Some(name) = unknown {
-        return Err(refused(&format!(
+        return Err(invalid(format!(
             "output_node_properties: {name:?} is not known; mtime and unix_mode are"
         )));
     }
@@ -56,50 +52,43 @@ pub fn check(command: &Command) -> Result<(), Status> {
     ];
     for (field, list) in lists {
         if list.len() > MAX_OUTPUTS {
-            return Err(refused(&format!("{field}: at most {MAX_OUTPUTS} are looked for")));
+            return Err(invalid(format!("{field}: a command has at most {MAX_OUTPUTS}")));
         }
         for output in list {
             path(field, output)?;
         }
     }
-    nested(&command.output_files)
+    check_nesting(&command.output_files)
 }
 
-/// A file cannot be above another output (I10). Of paths that may be directories, one may be above another.
-fn nested(files: &[String]) -> Result<(), Status> {
+/// A file cannot contain another output (I10). A path of unknown kind may be a directory that does.
+fn check_nesting(files: &[String]) -> Result<(), InvalidMessage> {
     let known: HashSet<&str> = files.iter().map(String::as_str).collect();
     for file in files {
         let above = file.char_indices().filter(|(_, character)| *character == '/').map(|(at, _)| &file[..at]);
         if let Some(above) = above.into_iter().find(|above| known.contains(above)) {
-            return Err(refused(&format!("output_files: {above:?} is a file and cannot hold {file:?}")));
+            return Err(invalid(format!("output_files: {above:?} is a file and cannot hold {file:?}")));
         }
     }
     Ok(())
 }
 
-/// The empty path is the directory itself.
-fn path(field: &str, path: &str) -> Result<(), Status> {
-    let fault = match path {
-        "" => return Ok(()),
-        _ if path.starts_with('/') => "is absolute",
-        _ if path.contains('\0') => "contains a NUL",
-        _ if path.split('/').any(|step| matches!(step, "" | "." | "..")) => {
-            "has a step that is empty, . or .., which could lead elsewhere"
-        }
-        _ => return Ok(()),
-    };
-    Err(refused(&format!("{field}: {path:?} {fault}")))
+fn path(field: &str, path: &str) -> Result<(), InvalidMessage> {
+    match RelativePath::parse(path) {
+        Ok(_) => Ok(()),
+        Err(why) => Err(invalid(format!("{field}: {path:?} is not a path below the input root: it {why}"))),
+    }
 }
 
-fn refused(why: &str) -> Status {
-    Status::invalid_argument(why)
+fn invalid(why: impl Into<String>) -> InvalidMessage {
+    InvalidMessage::new(why)
 }
 
 #[cfg(test)]
 #[allow(deprecated)]
 mod tests {
     use super::*;
-    use crate::reapi::messages::command::EnvironmentVariable;
+    use crate::reapi::command::EnvironmentVariable;
 
     fn refusal(change: impl Fn(&mut Command)) -> bool {
         let mut command = Command { arguments: vec!["true".into()], ..Command::default() };
@@ -108,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn i10_outputs_that_lead_elsewhere_are_refused() {
+    fn i10_outputs_that_lead_elsewhere_are_invalid() {
         assert!(!refusal(|command| command.output_paths = vec!["a".into(), "a/b".into(), String::new()]));
         for bad in ["/a", "..", "a/../b", "a//b", "./a", "a/", "a\0"] {
             assert!(refusal(|command| command.output_paths = vec![bad.into()]), "{bad:?}");
@@ -119,7 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn i11_a_working_directory_outside_the_root_is_refused() {
+    fn r51_an_unknown_node_property_is_refused() {
+        assert!(!refusal(|command| command.output_node_properties = vec!["mtime".into()]));
+        assert!(refusal(|command| command.output_node_properties = vec!["colour".into()]));
+    }
+
+    #[test]
+    fn i11_a_working_directory_outside_the_root_is_invalid() {
         assert!(!refusal(|command| command.working_directory = "a/b".into()));
         for bad in ["/", "/a", "..", "a/..", "a/../.."] {
             assert!(refusal(|command| command.working_directory = bad.into()), "{bad:?}");
@@ -127,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn i19_an_environment_that_no_process_can_have_is_refused() {
+    fn i19_an_environment_that_no_process_can_have_is_invalid() {
         let variable = |name: &str| EnvironmentVariable { name: name.into(), value: "x".into() };
         assert!(!refusal(|command| command.environment_variables = vec![variable("A"), variable("B")]));
         for bad in [&["A", "A"][..], &[""], &["A=B"], &["A\0"]] {

@@ -1,0 +1,257 @@
+//! Decodes and checks one directory of a tree (R12). A decoded `Directory` is safe to create: every name is one path
+//! component, no name is used twice, every digest is well formed.
+
+use blobs::{Digest, DigestFunction};
+use prost::Message;
+
+use crate::limits::MAX_DIRECTORY_ENTRIES;
+use crate::reapi::{self, NodeProperties};
+use crate::{InvalidMessage, component, digest, fields};
+
+/// The fields of a Directory message that are entries.
+const ENTRY_FIELDS: std::ops::RangeInclusive<u32> = 1..=3;
+
+/// Each of the lists is sorted by name.
+#[derive(Debug, Default)]
+pub struct Directory {
+    pub files: Vec<FileNode>,
+    pub directories: Vec<(String, Digest)>,
+    /// Names and targets.
+    pub symlinks: Vec<(String, String)>,
+}
+
+#[derive(Debug)]
+pub struct FileNode {
+    pub name: String,
+    pub digest: Digest,
+    pub is_executable: bool,
+    /// Boxed, because few files have any (R51).
+    pub properties: Option<Box<FileProperties>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileProperties {
+    /// Permission bits only: an input must not change who runs it (X12).
+    pub unix_mode: Option<u32>,
+    /// Seconds and nanoseconds since 1970.
+    pub mtime: Option<(i64, i32)>,
+}
+
+impl Directory {
+    /// `named` is the digest of the directory, or of the tree that the directory is a part of.
+    pub fn decode(named: &Digest, bytes: &[u8]) -> Result<Directory, InvalidMessage> {
+        Directory::from_proto(named, decode_proto(named, bytes, MAX_DIRECTORY_ENTRIES)?)
+    }
+
+    pub fn from_proto(named: &Digest, message: reapi::Directory) -> Result<Directory, InvalidMessage> {
+        let name = |name: String| match component(&name) {
+            Ok(_) => Ok(name),
+            Err(why) => Err(InvalidMessage::new(format!("directory {named}: the name {name:?} {why}"))),
+        };
+        let mut directory = Directory::default();
+        for file in message.files {
+            directory.files.push(FileNode {
+                digest: entry_digest(file.digest.as_ref(), named.function, &file.name)?,
+                name: name(file.name)?,
+                is_executable: file.is_executable,
+                properties: FileProperties::from_proto(file.node_properties.as_ref()),
+            });
+        }
+        for below in message.directories {
+            let digest = entry_digest(below.digest.as_ref(), named.function, &below.name)?;
+            directory.directories.push((name(below.name)?, digest));
+        }
+        for link in message.symlinks {
+            let name = name(link.name)?;
+            if link.target.is_empty() || link.target.contains('\0') {
+                return Err(InvalidMessage::new(format!(
+                    "directory {named}: the target of the symbolic link {name:?} is empty or contains a NUL"
+                )));
+            }
+            directory.symlinks.push((name, link.target));
+        }
+        // The protocol requires this order, but not every client keeps to it.
+        directory.files.sort_by(|a, b| a.name.cmp(&b.name));
+        directory.directories.sort();
+        directory.symlinks.sort();
+        directory.check_unique(named)?;
+        Ok(directory)
+    }
+
+    fn check_unique(&self, named: &Digest) -> Result<(), InvalidMessage> {
+        let files = self.files.iter().map(|file| file.name.as_str());
+        let directories = self.directories.iter().map(|(name, _)| name.as_str());
+        let symlinks = self.symlinks.iter().map(|(name, _)| name.as_str());
+        let mut names: Vec<&str> = files.chain(directories).chain(symlinks).collect();
+        // Stable sorting merges the three sorted lists in linear time.
+        names.sort();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => {
+                Err(InvalidMessage::new(format!("directory {named}: the name {:?} is used twice", pair[0])))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub fn entries(&self) -> usize {
+        self.files.len() + self.directories.len() + self.symlinks.len()
+    }
+}
+
+fn entry_digest(
+    digest: Option<&reapi::Digest>,
+    function: DigestFunction,
+    name: &str,
+) -> Result<Digest, InvalidMessage> {
+    digest::from_proto(digest, function, format_args!("the entry {name:?}"))
+}
+
+impl FileProperties {
+    fn from_proto(properties: Option<&NodeProperties>) -> Option<Box<FileProperties>> {
+        let properties = properties?;
+        let own = FileProperties {
+            unix_mode: properties.unix_mode.as_ref().map(|mode| mode.value & 0o777),
+            mtime: properties.mtime.as_ref().map(|time| (time.seconds, time.nanos)),
+        };
+        (own.unix_mode.is_some() || own.mtime.is_some()).then(|| Box::new(own))
+    }
+}
+
+/// Decodes a Directory message whose number of entries is checked before it takes memory. Names are not checked.
+pub fn decode_proto(
+    named: &Digest,
+    bytes: &[u8],
+    max_entries: usize,
+) -> Result<reapi::Directory, InvalidMessage> {
+    let invalid = || InvalidMessage::new(format!("{named} is not a directory of the Remote Execution API"));
+    let too_many = || {
+        InvalidMessage::new(format!(
+            "directory {named}: has more than {max_entries} entries, or properties of entries"
+        ))
+    };
+    let mut entries = 0;
+    for field in fields::length_delimited(bytes) {
+        let (number, _) = field.ok_or_else(invalid)?;
+        entries += usize::from(ENTRY_FIELDS.contains(&number));
+    }
+    if entries > max_entries {
+        return Err(too_many());
+    }
+    let message = reapi::Directory::decode(bytes).map_err(|_| invalid())?;
+    let of_files = message.files.iter().map(|node| &node.node_properties);
+    let of_links = message.symlinks.iter().map(|node| &node.node_properties);
+    let all = of_files.chain(of_links).chain([&message.node_properties]).flatten();
+    let properties: usize = all.map(|all: &NodeProperties| all.properties.len()).sum();
+    if properties > max_entries { Err(too_many()) } else { Ok(message) }
+}
+
+/// The protocol requires each list of entries to be sorted by name, so that equal directories have equal digests.
+pub fn check_sorted(named: &Digest, message: &reapi::Directory) -> Result<(), InvalidMessage> {
+    let unsorted = |list: &str, names: &mut dyn Iterator<Item = &str>| {
+        let names: Vec<&str> = names.collect();
+        let pair = names.windows(2).find(|pair| pair[0] > pair[1])?;
+        Some(format!(
+            "directory {named}: {list} must be sorted by name, but {:?} comes before {:?}",
+            pair[0], pair[1]
+        ))
+    };
+    let mut files = message.files.iter().map(|node| node.name.as_str());
+    let mut directories = message.directories.iter().map(|node| node.name.as_str());
+    let mut symlinks = message.symlinks.iter().map(|node| node.name.as_str());
+    let unsorted = unsorted("files", &mut files)
+        .or_else(|| unsorted("directories", &mut directories))
+        .or_else(|| unsorted("symlinks", &mut symlinks));
+    unsorted.map_or(Ok(()), |what| Err(InvalidMessage::new(what)))
+}
+
+#[cfg(test)]
+mod tests {
+    use blobs::DigestFunction::Sha256;
+
+    use super::*;
+    use crate::reapi::{DirectoryNode, NodeProperty, SymlinkNode};
+
+    fn decode(directory: &reapi::Directory) -> Result<Directory, InvalidMessage> {
+        let bytes = directory.encode_to_vec();
+        Directory::decode(&Digest::of(Sha256, &bytes), &bytes)
+    }
+
+    fn file(name: &str) -> reapi::FileNode {
+        let digest = digest::to_proto(&Digest::of(Sha256, b"x"));
+        reapi::FileNode { name: name.to_owned(), digest: Some(digest), ..reapi::FileNode::default() }
+    }
+
+    fn link(name: &str, target: &str) -> SymlinkNode {
+        SymlinkNode { name: name.to_owned(), target: target.to_owned(), node_properties: None }
+    }
+
+    fn files(files: Vec<reapi::FileNode>) -> reapi::Directory {
+        reapi::Directory { files, ..reapi::Directory::default() }
+    }
+
+    fn links(symlinks: Vec<SymlinkNode>) -> reapi::Directory {
+        reapi::Directory { symlinks, ..reapi::Directory::default() }
+    }
+
+    fn refusal(bytes: &[u8]) -> String {
+        decode_proto(&Digest::of(Sha256, bytes), bytes, MAX_DIRECTORY_ENTRIES).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn i8_names_that_lead_elsewhere_or_are_used_twice_are_refused() {
+        for name in ["", ".", "..", "a/b", "/etc/passwd", "a\0b"] {
+            assert!(decode(&files(vec![file(name)])).is_err(), "{name:?}");
+            assert!(decode(&links(vec![link(name, "t")])).is_err(), "{name:?}");
+            let below = DirectoryNode { name: name.into(), digest: file("a").digest };
+            let bad = reapi::Directory { directories: vec![below], ..reapi::Directory::default() };
+            assert!(decode(&bad).is_err(), "{name:?}");
+        }
+        let twice = reapi::Directory { symlinks: vec![link("a", "t")], ..files(vec![file("b"), file("a")]) };
+        assert!(decode(&twice).unwrap_err().to_string().contains("twice"));
+        assert!(decode(&files(vec![file("a"), file("a")])).unwrap_err().to_string().contains("twice"));
+    }
+
+    #[test]
+    fn i5_a_file_without_a_well_formed_digest_is_refused() {
+        let bad = reapi::Digest { hash: "ABC".into(), size_bytes: 1 };
+        for digest in [None, Some(bad)] {
+            assert!(decode(&files(vec![reapi::FileNode { digest, ..file("a") }])).is_err());
+        }
+    }
+
+    #[test]
+    fn a_symbolic_link_has_a_target() {
+        for target in ["", "a\0"] {
+            assert!(decode(&links(vec![link("a", target)])).is_err(), "{target:?}");
+        }
+        assert_eq!(decode(&links(vec![link("a", "/b")])).unwrap().symlinks, [("a".into(), "/b".into())]);
+    }
+
+    #[test]
+    fn a_decoded_directory_is_sorted_and_an_unsorted_message_is_found() {
+        let unsorted = files(vec![file("b"), file("a")]);
+        let named = Digest::of(Sha256, b"");
+        assert!(check_sorted(&named, &unsorted).unwrap_err().to_string().contains("sorted by name"));
+        assert!(check_sorted(&named, &files(vec![file("a"), file("b")])).is_ok());
+        let names: Vec<String> = decode(&unsorted).unwrap().files.into_iter().map(|file| file.name).collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+
+    #[test]
+    fn a6_a_directory_of_millions_of_empty_entries_is_refused_before_it_is_decoded() {
+        for field in [0x0a, 0x12, 0x1a] {
+            assert!(refusal(&[field, 0].repeat(1_000_000)).contains("has more than"));
+        }
+        let properties = vec![NodeProperty::default(); MAX_DIRECTORY_ENTRIES + 1];
+        let node_properties = Some(NodeProperties { properties, ..NodeProperties::default() });
+        let hostile = links(vec![SymlinkNode { node_properties, ..link("l", "t") }]);
+        assert!(refusal(&hostile.encode_to_vec()).contains("has more than"));
+    }
+
+    #[test]
+    fn bytes_that_are_not_a_directory_are_refused() {
+        for garbage in [&[0xff; 40][..], &[0x0a, 5, 1], &[0x0a, 0xff]] {
+            assert!(refusal(garbage).contains("is not a directory"));
+        }
+    }
+}
