@@ -7,8 +7,8 @@ use authority::command::{
 use authority::{Answer, Command, Digest, LeaseRef, Outcome, Rejection, TaskId};
 use coordinator::{BatchItem, Reply, Request};
 
-use super::truth::{LeaseTruth, Over, TaskTruth};
-use super::{Asked, Auditor, Reached, ensure};
+use super::model::{LeaseModel, Over, TaskModel};
+use super::{Asked, Auditor, Covered, ensure};
 
 /// Beyond so many reports of one task, those without authority are answered but not recorded.
 const MANY_REPORTS: usize = 1_000;
@@ -34,7 +34,7 @@ impl Auditor {
             (Request::Read(read), reply) => self.shown(asked, read, reply),
             (Request::Wait { scope, task, .. }, Reply::Task(detail)) => {
                 if detail.as_ref().is_some_and(|detail| detail.view.task.is_final()) {
-                    self.see(Reached::WaitMet);
+                    self.see(Covered::WaitMet);
                 }
                 self.shown_task(asked, scope, *task, detail.as_deref())
             }
@@ -74,7 +74,7 @@ impl Auditor {
                 ensure(!more, "leases of the old session are left")?;
                 self.session(asked, session)
             }
-            (command, answer) => self.decided_further(asked, command, answer),
+            (command, answer) => self.decided_other_command(asked, command, answer),
         }
     }
 
@@ -85,20 +85,20 @@ impl Auditor {
                 ensure(self.tasks.contains_key(id), "no durable record creates it")
             }
             SubmitAnswer::Existing(view) => {
-                self.see(Reached::Deduplicated);
-                let truth = self.tasks.get(&view.task.id).ok_or("no durable record creates it")?;
+                self.see(Covered::Deduplicated);
+                let model = self.tasks.get(&view.task.id).ok_or("no durable record creates it")?;
                 let dedup = task.options.as_ref().and_then(|options| options.dedup.as_ref());
-                let same = dedup.is_some() && truth.dedup.as_ref() == dedup && truth.queue == task.queue;
+                let same = dedup.is_some() && model.dedup.as_ref() == dedup && model.queue == task.queue;
                 ensure(same || view.task.id == task.id, "it is another task")?;
                 self.shown_view(asked, view)
             }
             SubmitAnswer::DedupConflict(id) => {
-                self.see(Reached::DedupConflict);
-                let truth = self.tasks.get(id).ok_or("no durable record creates the task that it names")?;
+                self.see(Covered::DedupConflict);
+                let model = self.tasks.get(id).ok_or("no durable record creates the task that it names")?;
                 let dedup = task.options.as_ref().and_then(|options| options.dedup.as_ref());
-                let other = match (dedup, &truth.dedup) {
+                let other = match (dedup, &model.dedup) {
                     (Some(mine), Some(theirs)) => mine.key == theirs.key && mine.content != theirs.content,
-                    _ => truth.queue.scope != task.queue.scope,
+                    _ => model.queue.scope != task.queue.scope,
                 };
                 ensure(other, "the two do not conflict")
             }
@@ -108,21 +108,21 @@ impl Auditor {
 
     fn leased(&mut self, asked: &Asked, lease: &LeaseTasks, grant: &Grant) -> Result<(), String> {
         let task = self.tasks.get(&grant.task).ok_or("there is no such task")?;
-        let truth = task.leases.get(&grant.fencing_token).ok_or("no durable record grants it")?;
+        let model = task.leases.get(&grant.fencing_token).ok_or("no durable record grants it")?;
         ensure(
-            truth.worker == lease.worker && truth.worker == grant.worker && truth.attempt == grant.attempt,
+            model.worker == lease.worker && model.worker == grant.worker && model.attempt == grant.attempt,
             "it was granted to somebody else",
         )?;
         ensure(task.queue == grant.queue && task.queue.scope == lease.scope, "it is from another queue")?;
         ensure(lease.queues.contains(&task.queue.name), "it is from a queue that was not asked for")?;
         ensure(task.payload == grant.payload, "its payload is not what was submitted")?;
-        ensure(truth.granted_at == grant.granted_at, "it was granted at another time")?;
-        ensure(truth.expiries.contains(&grant.expires_at), "it ends at a time that was never recorded")?;
+        ensure(model.granted_at == grant.granted_at, "it was granted at another time")?;
+        ensure(model.expiries.contains(&grant.expires_at), "it ends at a time that was never recorded")?;
         let before = self.told_leases.insert(grant.fencing_token, asked.ask);
         match before {
             None => Ok(()),
-            Some(_) if lease.request.is_some() && truth.request == lease.request => {
-                self.see(Reached::PollRepeated);
+            Some(_) if lease.request.is_some() && model.request == lease.request => {
+                self.see(Covered::PollRepeated);
                 Ok(())
             }
             Some(other) => Err(format!("lease {} was told to ask {other} already", grant.fencing_token)),
@@ -132,10 +132,10 @@ impl Auditor {
     fn extended(&mut self, asked: &Asked, lease: &LeaseRef, answer: &ExtendAnswer) -> Result<(), String> {
         match answer {
             ExtendAnswer::Extended { expires_at, .. } => {
-                let (_, truth) = self.find(lease).ok_or("no durable record grants the lease")?;
-                ensure(truth.expiries.contains(expires_at), "this expiry was never recorded")?;
-                ensure(truth.worker == lease.worker, "the lease is another worker's")?;
-                ensure(truth.over.is_none_or(|(at, _)| at > asked.asked_at), "the lease was over before")
+                let (_, model) = self.find(lease).ok_or("no durable record grants the lease")?;
+                ensure(model.expiries.contains(expires_at), "this expiry was never recorded")?;
+                ensure(model.worker == lease.worker, "the lease is another worker's")?;
+                ensure(model.over.is_none_or(|(at, _)| at > asked.asked_at), "the lease was over before")
             }
             ExtendAnswer::Lost => {
                 self.must_be_over(lease)?;
@@ -152,22 +152,22 @@ impl Auditor {
         digest: Digest,
         verdict: &Verdict,
     ) -> Result<(), String> {
-        let found = self.find(lease).map(|(task, truth)| (truth.report, truth.granted_at, task.reports));
+        let found = self.find(lease).map(|(task, model)| (model.report, model.granted_at, task.reports));
         match verdict {
             Verdict::Committed(outcome) => {
                 let (report, ..) = found.ok_or("no durable record grants the lease")?;
                 ensure(*outcome != Outcome::Discarded, "nothing was committed")?;
                 ensure(report == Some((digest, *outcome)), format!("what is recorded is {report:?}"))?;
-                let (_, truth) = self.find(lease).ok_or("no durable record grants the lease")?;
-                let over = truth.over.map(|(at, _)| at).unwrap_or_default();
+                let (_, model) = self.find(lease).ok_or("no durable record grants the lease")?;
+                let over = model.over.map(|(at, _)| at).unwrap_or_default();
                 let repeated = over <= asked.asked_at;
                 if repeated {
-                    self.see(Reached::RepeatedReport);
+                    self.see(Covered::RepeatedReport);
                     if self.restarts_after(over) {
-                        self.see(Reached::RepeatAfterRestart);
+                        self.see(Covered::RepeatAfterRestart);
                     }
                 } else if self.restarts_after(lease.fencing_token) {
-                    self.see(Reached::CommitAfterRestart);
+                    self.see(Covered::CommitAfterRestart);
                 }
                 Ok(())
             }
@@ -184,12 +184,12 @@ impl Auditor {
                 }
                 self.must_be_over(lease)?;
                 if self.over(lease).is_some_and(|(at, how)| at > asked.asked_at && how == Over::Expired) {
-                    self.see(Reached::ExpiryDuringCommit);
+                    self.see(Covered::ExpiryDuringCommit);
                 }
                 self.not_killed_by_a_stall(asked, lease)
             }
             Verdict::Rejected(Rejection::ConflictingReport) => {
-                self.see(Reached::ConflictingReport);
+                self.see(Covered::ConflictingReport);
                 match found {
                     Some((Some((recorded, _)), ..)) => ensure(recorded != digest, "it is the same story"),
                     Some((None, ..)) => Err("the attempt has told no story yet".into()),
@@ -204,17 +204,17 @@ impl Auditor {
         match why {
             Rejection::UnknownTask => self.must_be_unknown(asked, &lease.scope, lease.task),
             Rejection::NeverGranted => {
-                let granted = self.find(lease).is_some_and(|(task, truth)| {
-                    truth.attempt == lease.attempt
+                let granted = self.find(lease).is_some_and(|(task, model)| {
+                    model.attempt == lease.attempt
                         && task.queue.scope == lease.scope
                         && task.earlier.is_empty()
                 });
                 ensure(!granted || self.rules.edge_broken, "the lease was granted")
             }
             Rejection::WrongWorker => {
-                self.see(Reached::WrongWorker);
-                let (_, truth) = self.find(lease).ok_or("the lease was never granted")?;
-                ensure(truth.worker != lease.worker, "the lease is this worker's")
+                self.see(Covered::WrongWorker);
+                let (_, model) = self.find(lease).ok_or("the lease was never granted")?;
+                ensure(model.worker != lease.worker, "the lease is this worker's")
             }
             Rejection::ConflictingReport => Err("no story was told".into()),
         }
@@ -271,7 +271,7 @@ impl Auditor {
         ensure(!left, "a lease of an old session is still there")
     }
 
-    pub(super) fn find(&self, lease: &LeaseRef) -> Option<(&TaskTruth, &LeaseTruth)> {
+    pub(super) fn find(&self, lease: &LeaseRef) -> Option<(&TaskModel, &LeaseModel)> {
         let task = self.tasks.get(&lease.task)?;
         Some((task, task.leases.get(&lease.fencing_token)?))
     }
@@ -282,17 +282,17 @@ impl Auditor {
 
     pub(super) fn must_be_over(&self, lease: &LeaseRef) -> Result<(), String> {
         match self.find(lease) {
-            Some((_, truth)) => ensure(truth.over.is_some(), "no durable record ends the lease"),
+            Some((_, model)) => ensure(model.over.is_some(), "no durable record ends the lease"),
             None => ensure(self.rules.edge_broken, "the lease was never granted"),
         }
     }
 
     /// What was received before a lease ran out counts as in time, however late it was looked at.
     pub(super) fn not_killed_by_a_stall(&self, asked: &Asked, lease: &LeaseRef) -> Result<(), String> {
-        let Some((task, truth)) = self.find(lease) else { return Ok(()) };
-        let expired = matches!(truth.over, Some((_, Over::Expired)));
+        let Some((task, model)) = self.find(lease) else { return Ok(()) };
+        let expired = matches!(model.over, Some((_, Over::Expired)));
         let grace_over = task.cancel_grace.is_some();
-        let in_time = asked.received.is_some_and(|at| at <= truth.expires_at());
+        let in_time = asked.received.is_some_and(|at| at <= model.expires_at());
         ensure(!(expired && in_time && !grace_over), "it was received before the lease ran out")
     }
 

@@ -2,7 +2,7 @@
 
 use authority::{Event, Position, Time};
 
-use super::{Auditor, Reached, ensure};
+use super::{Auditor, Covered, ensure};
 
 impl Auditor {
     pub(super) fn applied(&mut self, position: Position, at: Time, event: &Event) -> Result<(), String> {
@@ -12,7 +12,7 @@ impl Auditor {
         let next = self.applied.next();
         ensure(position <= next, format!("the effect of {next} is left out"))?;
         if position < next {
-            self.see(Reached::EffectRepeated);
+            self.see(Covered::EffectRepeated);
         }
         self.applied = position;
         Ok(())

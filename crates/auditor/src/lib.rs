@@ -5,16 +5,16 @@
 //! justified by records that were durable when it was told; since a record never changes, it then stays true.
 
 mod answers;
+mod coverage;
 mod effects;
-mod further;
 pub mod history;
+mod model;
 mod order;
+mod other_commands;
 mod policy;
-mod reach;
 mod reads;
 mod records;
 mod story;
-mod truth;
 pub mod vocabulary;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,11 +25,11 @@ use authority::{
 };
 use coordinator::{BatchItem, Reply, Request};
 
+pub use coverage::{Coverage, Covered};
 use history::{AskId, Entry, Recorded};
+use model::TaskModel;
 use order::Lines;
 use policy::Claim;
-pub use reach::{Reach, Reached};
-use truth::TaskTruth;
 
 /// What the auditor may rely on.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ pub struct Auditor {
     /// The newest time in the ledger when the coordinator last started.
     started: Time,
     epoch: u64,
-    tasks: BTreeMap<TaskId, TaskTruth>,
+    tasks: BTreeMap<TaskId, TaskModel>,
     lines: Lines,
     queues: BTreeMap<Arc<QueueKey>, QueueConfig>,
     dedup: BTreeMap<(Arc<QueueKey>, Arc<str>), TaskId>,
@@ -72,7 +72,7 @@ pub struct Auditor {
     /// Everything that was read, where somebody wants to have it.
     pub notebook: Option<Vec<Entry>>,
     /// What the history has seen, for the counters.
-    pub reach: Reach,
+    pub coverage: Coverage,
 }
 
 struct Ask {
@@ -148,7 +148,7 @@ impl Auditor {
             applied: Position::ZERO,
             log: Vec::new(),
             notebook: None,
-            reach: Reach::default(),
+            coverage: Coverage::default(),
         }
     }
 
@@ -230,12 +230,12 @@ impl Auditor {
         let request = asked.request.clone();
         let asked = Asked { ask, asked_at: asked.asked_at, received: asked.received };
         self.answer(&asked, &request, reply)?;
-        vocabulary::reply(reply).into_iter().for_each(|word| self.reach.hear(word));
+        vocabulary::reply(reply).into_iter().for_each(|word| self.coverage.count_word(word));
         Ok(())
     }
 
-    fn see(&mut self, what: Reached) {
-        self.reach.bump(what);
+    fn see(&mut self, what: Covered) {
+        self.coverage.bump(what);
     }
 }
 
@@ -295,7 +295,7 @@ impl Causes {
             Command::ConfigureQueue(configure) => {
                 self.configs.push((configure.queue.clone(), configure.config.clone()));
             }
-            further => self.note_further(further),
+            other => self.note_other_command(other),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::{Position, QueueKey, TaskId, TaskState, Time};
 
-use super::truth::TaskTruth;
+use super::model::TaskModel;
 use super::{Auditor, ensure};
 
 /// A task's place: its priority, the record that made it wait, and its id.
@@ -23,7 +23,7 @@ impl Auditor {
             return Ok(());
         };
         // Who may lease a task depends on its properties, so only tasks with the same ones are compared.
-        let could = |other: &TaskTruth| {
+        let could = |other: &TaskModel| {
             other.properties == task.properties
                 && other.not_before.is_none_or(|time| time <= at)
                 && other.deadline.is_none_or(|deadline| at < deadline)

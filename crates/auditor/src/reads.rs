@@ -6,7 +6,7 @@ use std::sync::Arc;
 use authority::{Event, HeldLease, Position, PushTarget, QueueKey, Scope, TaskId, TaskView};
 use coordinator::{Read, Reply, TaskDetail};
 
-use super::truth::Version;
+use super::model::Version;
 use super::{Asked, Auditor, ensure};
 
 impl Auditor {
@@ -83,11 +83,11 @@ impl Auditor {
         held: &[HeldLease],
     ) -> Result<(), String> {
         for HeldLease { lease, session } in held {
-            let (task, truth) = self.find(lease).ok_or("no durable record grants it")?;
+            let (task, model) = self.find(lease).ok_or("no durable record grants it")?;
             ensure(task.queue.scope == *scope && lease.scope == *scope, "it is another tenant's")?;
-            ensure(truth.worker == *worker && lease.worker == *worker, "it is another worker's")?;
-            ensure(truth.attempt == lease.attempt && truth.session == *session, "it was granted otherwise")?;
-            ensure(truth.over.is_none_or(|(at, _)| at > asked.asked_at), "the lease was over before")?;
+            ensure(model.worker == *worker && lease.worker == *worker, "it is another worker's")?;
+            ensure(model.attempt == lease.attempt && model.session == *session, "it was granted otherwise")?;
+            ensure(model.over.is_none_or(|(at, _)| at > asked.asked_at), "the lease was over before")?;
         }
         let all_along = self.tasks.values().filter(|task| task.queue.scope == *scope).filter(|task| {
             task.current.is_some_and(|number| number <= asked.asked_at)
@@ -132,9 +132,9 @@ impl Auditor {
 
     pub(super) fn shown_view(&mut self, asked: &Asked, view: &TaskView) -> Result<(), String> {
         let task = &view.task;
-        let truth = self.tasks.get(&task.id).ok_or("no durable record creates it")?;
-        let versions = || truth.earlier.iter().chain(&truth.versions);
-        let since = truth.versions.iter().rev().find(|version| version.position <= asked.asked_at);
+        let model = self.tasks.get(&task.id).ok_or("no durable record creates it")?;
+        let versions = || model.earlier.iter().chain(&model.versions);
+        let since = model.versions.iter().rev().find(|version| version.position <= asked.asked_at);
         let since = since.map_or(Position::ZERO, |version| version.position);
         let fits = |version: &Version| {
             ensure(version.state == task.state(), format!("after that record it was {:?}", version.state))?;
@@ -152,13 +152,13 @@ impl Auditor {
             fits(version.ok_or("it rests on a record that is not durable")?)?;
             ensure(since <= task.last, "it is older than what was known when it was asked")?;
         }
-        ensure(truth.payload == task.payload && truth.queue == view.queue, "it is not what was submitted")?;
+        ensure(model.payload == task.payload && model.queue == view.queue, "it is not what was submitted")?;
         // Of an earlier life only its versions are remembered.
-        let is_earlier = truth.earlier.iter().any(|version| version.position == task.last);
+        let is_earlier = model.earlier.iter().any(|version| version.position == task.last);
         if let authority::Phase::Completed { result, .. } = &task.phase
             && !is_earlier
         {
-            ensure(truth.result.as_ref() == Some(result), "another result was recorded")?;
+            ensure(model.result.as_ref() == Some(result), "another result was recorded")?;
         }
         Ok(())
     }

@@ -3,9 +3,9 @@
 use authority::event::{NextStep, TaskCreated};
 use authority::{DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskState, Time};
 
-use super::further::{MIN_RETENTION_MS, further_record};
-use super::truth::{LeaseTruth, Over, TaskTruth, Version};
-use super::{Auditor, Holder, Reached, ensure, policy, vocabulary};
+use super::model::{LeaseModel, Over, TaskModel, Version};
+use super::other_commands::{MIN_RETENTION_MS, other_record};
+use super::{Auditor, Covered, Holder, ensure, policy};
 use crate::history::Recorded;
 
 /// The defaults of a queue that nobody configured, as the contract tells them to people.
@@ -18,7 +18,7 @@ impl Auditor {
         ensure(position.0 == self.position.0 + 1, format!("it does not follow {}", self.position))?;
         ensure(at >= self.time, format!("time falls from {}", self.time))?;
         let known = record.event.task().and_then(|id| self.tasks.get(&id)).filter(|task| !task.purged);
-        let prev = known.map(TaskTruth::last);
+        let prev = known.map(TaskModel::last);
         ensure(
             record.prev == prev,
             format!("it names {:?} as its task's last record, not {prev:?}", record.prev),
@@ -44,7 +44,7 @@ impl Auditor {
         self.position = position;
         self.time = at;
         self.log.push(record.clone());
-        self.reach.hear(vocabulary::record(&record.event));
+        self.coverage.count_word(record.event.name());
         if let Some(id) = record.event.task() {
             self.line_up(id, position);
         }
@@ -65,7 +65,7 @@ impl Auditor {
         let (earlier, leases) = match self.tasks.remove(&event.task) {
             Some(task) if task.purged => {
                 self.created_again = self.position.next();
-                self.reach.bump(Reached::CreatedAgain);
+                self.coverage.bump(Covered::CreatedAgain);
                 (task.earlier.into_iter().chain(task.versions).collect(), task.leases)
             }
             Some(_) => return Err("the task exists already".into()),
@@ -86,7 +86,7 @@ impl Auditor {
                 )?;
                 let before = self.redrives.insert(old, event.task).and_then(|id| self.tasks.get(&id));
                 ensure(before.is_none_or(|task| task.purged), "that task was done again already")?;
-                self.see(Reached::Redriven);
+                self.see(Covered::Redriven);
             }
             None => {
                 let asked = self.causes.submits.get(&event.task).ok_or("nobody submitted it")?;
@@ -109,7 +109,7 @@ impl Auditor {
             ensure(!taken, "its dedup key belongs to another task")?;
             self.dedup.insert(key, event.task);
         }
-        let task = TaskTruth {
+        let task = TaskModel {
             queue: event.queue.clone(),
             payload: event.payload.clone(),
             priority: event.priority,
@@ -154,11 +154,11 @@ impl Auditor {
         let early = self.rules.memory_bound && at >= ended_at.plus_ms(MIN_RETENTION_MS);
         ensure(at >= due || early, format!("task {id} is to be kept until {due}"))?;
         if at < due {
-            self.reach.bump(Reached::PurgedEarly);
+            self.coverage.bump(Covered::PurgedEarly);
         }
         task.purged = true;
         task.purged_at = Some(position);
-        self.see(Reached::Purged);
+        self.see(Covered::Purged);
         Ok(())
     }
 
@@ -167,7 +167,7 @@ impl Auditor {
         if let Event::LeaseGranted(_) = event {
             self.in_its_turn(id, at)?;
         }
-        let (causes, reach) = (&self.causes, &mut self.reach);
+        let (causes, coverage) = (&self.causes, &mut self.coverage);
         let task = self.tasks.get_mut(&id).filter(|task| !task.purged).ok_or("there is no such task")?;
         if let Event::TaskCancelled(_) | Event::OperationAttached(_) | Event::OperationDetached(_) = event {
         } else {
@@ -191,7 +191,7 @@ impl Auditor {
         };
         ensure(!waits_again || task.cancel_grace.is_none(), "it waits again after a cancel")?;
         // A lease is dead the moment its time has passed.
-        let in_time = |task: &TaskTruth, number: Position| {
+        let in_time = |task: &TaskModel, number: Position| {
             ensure(task.current == Some(number), format!("lease {number} is not the task's current one"))?;
             ensure(
                 task.lease().is_some_and(|lease| at <= lease.expires_at()),
@@ -215,15 +215,15 @@ impl Auditor {
                 let length_ms = policy::lease_ms(task, config);
                 ensure(event.length_ms == length_ms, format!("a lease of this task lasts {length_ms} ms"))?;
                 if !task.properties.is_empty() {
-                    reach.bump(Reached::Requirements);
+                    coverage.bump(Covered::Requirements);
                 }
                 if std::mem::take(&mut task.was_delayed) {
-                    reach.bump(Reached::DelayedWake);
+                    coverage.bump(Covered::DelayedWake);
                 }
                 task.attempt += 1;
                 task.state = TaskState::Leased;
                 task.current = Some(position);
-                let lease = LeaseTruth {
+                let lease = LeaseModel {
                     attempt: event.attempt,
                     worker: event.worker.clone(),
                     session: event.session.clone(),
@@ -249,7 +249,7 @@ impl Auditor {
                     "it passes the attempt's time limit",
                 )?;
                 lease.expiries.push(event.expires_at);
-                reach.bump(Reached::Extended);
+                coverage.bump(Covered::Extended);
             }
             Event::LeaseExpired(event) => {
                 ensure(task.current == Some(event.fencing_token), "the lease is not the current one")?;
@@ -268,7 +268,7 @@ impl Auditor {
                         "its holder did not give it back",
                     )?,
                     authority::event::ReleaseCause::Session => {
-                        reach.bump(Reached::Session);
+                        coverage.bump(Covered::Session);
                         let worker = task.lease().map(|lease| lease.worker.clone()).unwrap_or_default();
                         let began = causes.sessions.iter().any(|(name, _)| *name == worker);
                         ensure(began, "its worker began no session")?;
@@ -280,24 +280,24 @@ impl Auditor {
                         )?;
                     }
                 }
-                reach.bump(Reached::Released);
+                coverage.bump(Covered::Released);
                 task.releases += 1;
                 task.end_lease(position, Over::Released);
                 task.wait(None);
             }
             Event::AttemptStarted(started) => {
                 in_time(task, started.fencing_token)?;
-                further_record(task, event, causes)?;
+                other_record(task, event, causes)?;
             }
             Event::TaskCompleted(event) => {
                 in_time(task, event.fencing_token)?;
                 let result = said(event.digest).and_then(|said| causes.completions.get(&said));
                 ensure(result == Some(&event.result), "its holder reported no such result")?;
                 if task.cancel_grace.is_some() {
-                    reach.bump(Reached::CancelRacesCompletion);
+                    coverage.bump(Covered::CancelRacesCompletion);
                 }
                 if task.attempt >= 3 {
-                    reach.bump(Reached::ThirdAttempt);
+                    coverage.bump(Covered::ThirdAttempt);
                 }
                 report(task, event.fencing_token, (event.digest, Outcome::Completed))?;
                 task.result = Some(event.result.clone());
@@ -329,11 +329,11 @@ impl Auditor {
                     NextStep::RetryAt(time) => {
                         let fits = policy::retry_fits(task, config, at, time);
                         ensure(fits, "its next attempt is not when the backoff says")?;
-                        reach.bump(Reached::Retried);
+                        coverage.bump(Covered::Retried);
                         task.wait(Some(time));
                     }
                     NextStep::Final => {
-                        reach.bump(Reached::FailedForGood);
+                        coverage.bump(Covered::FailedForGood);
                         task.end(TaskState::Failed, at);
                     }
                 }
@@ -347,12 +347,12 @@ impl Auditor {
                     report(task, dead.fencing_token, (dead.digest, Outcome::Dead(event.reason)))?;
                 }
                 ensure(dead_for(task, event.reason, id, at, causes), "there is no reason for this end")?;
-                reach.bump(match event.reason {
-                    DeadReason::Cancelled if task.state == TaskState::Waiting => Reached::CancelWaiting,
-                    DeadReason::HeartbeatTimeout => Reached::DeadByAttempts,
-                    DeadReason::Deadline => Reached::DeadByDeadline,
-                    DeadReason::Killed => Reached::Killed,
-                    DeadReason::Cancelled | DeadReason::CancelTimeout => Reached::CancelTimeout,
+                coverage.bump(match event.reason {
+                    DeadReason::Cancelled if task.state == TaskState::Waiting => Covered::CancelWaiting,
+                    DeadReason::HeartbeatTimeout => Covered::DeadByAttempts,
+                    DeadReason::Deadline => Covered::DeadByDeadline,
+                    DeadReason::Killed => Covered::Killed,
+                    DeadReason::Cancelled | DeadReason::CancelTimeout => Covered::CancelTimeout,
                 });
                 let how = if event.report.is_some() { Over::Reported } else { Over::Ended };
                 task.end_lease(position, how);
@@ -374,7 +374,7 @@ impl Auditor {
                     }
                     None => ensure(self.rules.edge_broken, "the lease was never granted")?,
                 }
-                reach.bump(Reached::LateReport);
+                coverage.bump(Covered::LateReport);
             }
             Event::CancelRequested(event) => {
                 ensure(
@@ -388,7 +388,7 @@ impl Auditor {
                 ensure(explained, "nobody asked for it")?;
                 task.cancel_grace = Some(event.grace_until);
             }
-            further => further_record(task, further, causes)?,
+            further => other_record(task, further, causes)?,
         }
         Ok(())
     }
@@ -399,7 +399,7 @@ impl Auditor {
 }
 
 /// Notes a report that was accepted: the first of its lease.
-fn report(task: &mut TaskTruth, lease: Position, report: (authority::Digest, Outcome)) -> Result<(), String> {
+fn report(task: &mut TaskModel, lease: Position, report: (authority::Digest, Outcome)) -> Result<(), String> {
     task.reports += 1;
     let lease = task.leases.get_mut(&lease).ok_or("there is no such lease")?;
     ensure(lease.report.is_none(), "the lease was reported on already")?;
@@ -407,7 +407,7 @@ fn report(task: &mut TaskTruth, lease: Position, report: (authority::Digest, Out
     Ok(())
 }
 
-fn dead_for(task: &TaskTruth, reason: DeadReason, id: TaskId, at: Time, causes: &super::Causes) -> bool {
+fn dead_for(task: &TaskModel, reason: DeadReason, id: TaskId, at: Time, causes: &super::Causes) -> bool {
     let deadline = task.deadline.is_some_and(|deadline| at >= deadline);
     match reason {
         DeadReason::Cancelled => causes.cancels.contains(&id),

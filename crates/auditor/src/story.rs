@@ -10,9 +10,9 @@ use authority::event::{ExpiryCause, NextStep, TaskCreated};
 use authority::{CancelCause, Event, Position, TaskId, TaskState, Time};
 use history::explain::{DiscardReason, FinalReason, Step, StepKind, Timeline};
 
+use super::model::{LeaseModel, Over, TaskModel, Version};
 use super::records::DEFAULT_MAX_ATTEMPTS;
-use super::truth::{LeaseTruth, Over, TaskTruth, Version};
-use super::{Auditor, Reached, ensure};
+use super::{Auditor, Covered, ensure};
 use crate::history::Recorded;
 
 impl Auditor {
@@ -25,35 +25,35 @@ impl Auditor {
     pub fn explained(&mut self, timeline: &Timeline, first: Position) -> Result<(), String> {
         let id = timeline.task;
         let wrong = |what: String| format!("the timeline of task {id}: {what}");
-        let truth = self.tasks.get(&id).ok_or_else(|| wrong("nobody created the task".into()))?;
-        let teller = Truth { auditor: self, id, task: truth, first };
-        teller.compare(timeline).map_err(wrong)?;
+        let model = self.tasks.get(&id).ok_or_else(|| wrong("nobody created the task".into()))?;
+        let records = TaskRecords { auditor: self, id, task: model, first };
+        records.compare(timeline).map_err(wrong)?;
         words(timeline).map_err(wrong)?;
         if timeline.attempts > 1 {
-            self.see(Reached::ExplainedRepeat);
+            self.see(Covered::ExplainedRepeat);
         }
         if timeline.is_purged {
-            self.see(Reached::ExplainedPurged);
+            self.see(Covered::ExplainedPurged);
         }
         if timeline.is_truncated {
-            self.see(Reached::ExplainedTruncated);
+            self.see(Covered::ExplainedTruncated);
         }
         if timeline.steps.iter().any(|step| matches!(step.kind, StepKind::Restarted { .. })) {
-            self.see(Reached::ExplainedRestart);
+            self.see(Covered::ExplainedRestart);
         }
         Ok(())
     }
 }
 
 /// What is true of one task, as far as the records that are kept can tell.
-struct Truth<'a> {
+struct TaskRecords<'a> {
     auditor: &'a Auditor,
     id: TaskId,
-    task: &'a TaskTruth,
+    task: &'a TaskModel,
     first: Position,
 }
 
-impl<'a> Truth<'a> {
+impl<'a> TaskRecords<'a> {
     fn compare(&self, timeline: &Timeline) -> Result<(), String> {
         let expected = self.steps();
         for (told, true_one) in timeline.steps.iter().zip(&expected) {
@@ -218,13 +218,13 @@ impl<'a> Truth<'a> {
     }
 
     /// The lease under which the task was when this record was made, or which the record ended.
-    fn held(&self, position: Position) -> Option<(Position, &'a LeaseTruth)> {
+    fn held(&self, position: Position) -> Option<(Position, &'a LeaseModel)> {
         let mut known = self.task.leases.range(self.first..=position);
         let held = known.rfind(|(_, lease)| lease.over.is_none_or(|(over, _)| over >= position));
         held.map(|(number, lease)| (*number, lease))
     }
 
-    fn known_lease(&self, number: Position) -> Option<&'a LeaseTruth> {
+    fn known_lease(&self, number: Position) -> Option<&'a LeaseModel> {
         self.task.leases.get(&number).filter(|_| number >= self.first)
     }
 
@@ -258,7 +258,7 @@ impl<'a> Truth<'a> {
         ready.map(|ready| at.since_ms(ready))
     }
 
-    fn end(&self, lease: &LeaseTruth) -> Option<Time> {
+    fn end(&self, lease: &LeaseModel) -> Option<Time> {
         self.record(lease.over?.0).map(|record| record.at)
     }
 
@@ -269,7 +269,7 @@ impl<'a> Truth<'a> {
         records.rfind(|record| record.position <= position && creation(record).is_some())
     }
 
-    fn expiry_cause(&self, number: Position, lease: &LeaseTruth) -> ExpiryCause {
+    fn expiry_cause(&self, number: Position, lease: &LeaseModel) -> ExpiryCause {
         let created = self.created_before(number).and_then(creation);
         let timeout_ms = created.and_then(|event| event.options.as_ref()?.timeout_ms);
         let limit = timeout_ms.map(|ms| lease.granted_at.plus_ms(ms));
@@ -330,7 +330,7 @@ impl<'a> Truth<'a> {
             (None, None) => return FinalReason::Unknown,
         };
         let grants = self.task.leases.range(life..position).count();
-        let released = |lease: &LeaseTruth| matches!(lease.over, Some((_, Over::Released)));
+        let released = |lease: &LeaseModel| matches!(lease.over, Some((_, Over::Released)));
         let released = self.task.leases.range(life..position).filter(|(_, lease)| released(lease)).count();
         match grants - released >= allowed as usize {
             true => FinalReason::LastAttempt { allowed },

@@ -1,32 +1,15 @@
-//! Every word that the coordinator can say: the kinds of records and the kinds of answers. A run must have heard each of
-//! them, so that no part of the model goes without histories.
+//! Names every kind of answer of the coordinator. Together with the names of the events they are what a run must cover,
+//! so that no part of the model goes without histories.
 
 use authority::command::{
     AttachAnswer, ConfigureAnswer, EndAnswer, ExtendAnswer, RedriveAnswer, Refusal, ReleaseAnswer,
     StartAnswer, SubmitAnswer, Verdict,
 };
-use authority::{Answer, DeadReason, Event, Outcome, Rejection};
+use authority::{Answer, DeadReason, Outcome, Rejection};
 use coordinator::{Reply, Unavailable};
 
-/// What a run must have heard.
+/// The answers that a run must cover.
 pub const WORDS: &[&str] = &[
-    "record TaskCreated",
-    "record LeaseGranted",
-    "record LeaseExtended",
-    "record LeaseExpired",
-    "record LeaseReleased",
-    "record AttemptStarted",
-    "record TaskCompleted",
-    "record TaskFailed",
-    "record TaskDead",
-    "record TaskCancelled",
-    "record CancelRequested",
-    "record OperationAttached",
-    "record OperationDetached",
-    "record QueueConfigured",
-    "record TasksPurged",
-    "record TokenKeyRotated",
-    "record OwnerTookOver",
     "submitted",
     "submitted before",
     "dedup conflict",
@@ -56,7 +39,7 @@ pub const WORDS: &[&str] = &[
     "rejected: unknown task",
     "rejected: never granted",
     "rejected: wrong worker",
-    "rejected: another story",
+    "rejected: conflicting report",
     "ended",
     "end: unknown task",
     "redriven",
@@ -99,28 +82,6 @@ pub const UNHEARD: &[(&str, &str)] = &[
     ("more to do", "the engine goes on by itself until nothing is left to do"),
     ("committed: dead, by time", "a report that is accepted ends no task for a reason that only time gives"),
 ];
-
-pub fn record(event: &Event) -> &'static str {
-    match event {
-        Event::TaskCreated(_) => "record TaskCreated",
-        Event::LeaseGranted(_) => "record LeaseGranted",
-        Event::LeaseExtended(_) => "record LeaseExtended",
-        Event::LeaseExpired(_) => "record LeaseExpired",
-        Event::LeaseReleased(_) => "record LeaseReleased",
-        Event::AttemptStarted(_) => "record AttemptStarted",
-        Event::TaskCompleted(_) => "record TaskCompleted",
-        Event::TaskFailed(_) => "record TaskFailed",
-        Event::TaskDead(_) => "record TaskDead",
-        Event::TaskCancelled(_) => "record TaskCancelled",
-        Event::CancelRequested(_) => "record CancelRequested",
-        Event::OperationAttached(_) => "record OperationAttached",
-        Event::OperationDetached(_) => "record OperationDetached",
-        Event::QueueConfigured(_) => "record QueueConfigured",
-        Event::TasksPurged(_) => "record TasksPurged",
-        Event::TokenKeyRotated(_) => "record TokenKeyRotated",
-        Event::OwnerTookOver(_) => "record OwnerTookOver",
-    }
-}
 
 /// The words of an answer, the first for its kind, further ones for what is in it.
 pub fn reply(reply: &Reply) -> Vec<&'static str> {
@@ -213,7 +174,7 @@ fn rejected(why: Rejection) -> &'static str {
         Rejection::UnknownTask => "rejected: unknown task",
         Rejection::NeverGranted => "rejected: never granted",
         Rejection::WrongWorker => "rejected: wrong worker",
-        Rejection::ConflictingReport => "rejected: another story",
+        Rejection::ConflictingReport => "rejected: conflicting report",
     }
 }
 

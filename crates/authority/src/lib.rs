@@ -7,6 +7,7 @@
 
 pub mod command;
 pub mod event;
+mod field;
 mod ids;
 pub mod injected_bug;
 mod lease_ref;
@@ -17,18 +18,21 @@ mod queue;
 mod retry;
 mod rules;
 mod state;
+mod tables;
 mod task;
 
 pub use command::{Answer, Command, Decision};
 pub use event::{Event, InvalidTransition};
+pub use field::{FieldValue, NamedField};
 pub use ids::{Digest, Position, TaskId, Time};
 pub use lease_ref::{LeaseRef, Rejection};
 pub use properties::Properties;
 pub use push::PushTarget;
-pub use queue::{QueueConfig, QueueKey, QueueSettings, QueueView, Scope};
+pub use queue::{QueueKey, QueueSettings, QueueView, Scope};
 pub use retry::{Backoff, Category, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
+pub use tables::{QueueConfig, TaskOptions};
 pub use task::{
     CancelCause, CancelRequest, DeadReason, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task,
-    TaskOptions, TaskSettings, TaskState, TaskView,
+    TaskSettings, TaskState, TaskView,
 };

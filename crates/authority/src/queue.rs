@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::limits::{MAX_ATTEMPTS, MAX_LEASE_MS, MAX_PUSH_INTERVAL_MS, MAX_SPAN_MS, MIN_LEASE_MS};
-use crate::{Backoff, Category, PushTarget, Time};
+use crate::{Backoff, Category, QueueConfig, Time};
 
 /// The queue that remote executions wait in; it has defaults of its own.
 const EXEC_QUEUE: &str = "exec";
@@ -20,22 +20,6 @@ pub struct Scope {
 pub struct QueueKey {
     pub scope: Scope,
     pub name: Arc<str>,
-}
-
-/// What an operator configured; everything left out follows the defaults.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct QueueConfig {
-    pub max_attempts: Option<u32>,
-    pub lease_ms: Option<u64>,
-    pub heartbeat_interval_ms: Option<u64>,
-    pub cancel_grace_ms: Option<u64>,
-    pub backoff: Option<Backoff>,
-    /// When given, only these categories are tried again, whatever the worker says.
-    pub retry_on: Option<Vec<Category>>,
-    pub max_queue_size: Option<u64>,
-    pub retention_ms: Option<u64>,
-    /// Where tasks are pushed to; without it workers lease them.
-    pub push: Option<Arc<PushTarget>>,
 }
 
 /// A queue's configuration with every default filled in.

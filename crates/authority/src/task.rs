@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Backoff, Digest, LeaseRef, Position, Properties, QueueKey, QueueSettings, TaskError, TaskId, Time,
+    Backoff, Digest, LeaseRef, Position, Properties, QueueKey, QueueSettings, TaskError, TaskId, TaskOptions,
+    Time,
 };
 
 /// The five states, and no sixth.
@@ -136,6 +137,13 @@ pub enum CancelCause {
 }
 
 impl CancelCause {
+    pub fn name(self) -> &'static str {
+        match self {
+            CancelCause::User => "USER",
+            CancelCause::Deadline => "DEADLINE",
+        }
+    }
+
     /// Why the task is dead when it ends because of this request.
     pub fn dead_reason(self) -> DeadReason {
         match self {
@@ -163,24 +171,6 @@ pub enum Outcome {
     Dead(DeadReason),
     /// The attempt had no authority any more: answered CANCELLED.
     Discarded,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TaskOptions {
-    pub dedup: Option<Dedup>,
-    pub deadline: Option<Time>,
-    /// Bounds one attempt: no extension passes grant + timeout.
-    pub timeout_ms: Option<u64>,
-    pub lease_ms: Option<u64>,
-    pub max_attempts: Option<u32>,
-    pub backoff: Option<Backoff>,
-    pub run_id: Option<Arc<str>>,
-    pub asset_id: Option<Arc<str>>,
-    pub task_key: Option<Arc<str>>,
-    /// Free JSON, as it was submitted.
-    pub resources: Option<Arc<[u8]>>,
-    /// The final task that this one does again.
-    pub redrive_of: Option<TaskId>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

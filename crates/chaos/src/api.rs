@@ -1,6 +1,6 @@
-//! One HTTP call and its answer. A lost answer is a value, not an error: it is what this crate is about.
+//! One HTTP call and its answer. A lost answer is a value, not an error: lost answers are what this crate tests.
 //!
-//! Every call is noted down when it is over, answered or not: the history of a run has no gaps.
+//! Every call is recorded when it is over, answered or not, so that the history of a run has no gaps.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,14 +14,14 @@ use crate::facts::{At, Facts};
 
 /// Longer than any stop of the server, shorter than a test may hang.
 pub const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(2), call: Duration::from_secs(8) };
-/// How long a question is asked again that nobody answers although nothing is killed any more.
+/// How long an unanswered question is repeated after the faults are over.
 const ASK_DEADLINE: Duration = Duration::from_secs(60);
 const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub struct Api {
     client: HttpClient,
-    /// Where calls are noted, except those that only ask whether the server is there.
+    /// Records the calls; `None` for calls that only check whether the server runs.
     facts: Option<Arc<Facts>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Call {
     pub answer: Answer,
 }
 
-/// What came back from a call.
+/// The answer to a call.
 #[derive(Clone, Debug)]
 pub enum Answer {
     Told {

@@ -1,4 +1,4 @@
-//! The contracts that workers speak, and what each of them has words for.
+//! The contracts of workers, and the features of each contract.
 
 use contract_clients::ReportKind;
 

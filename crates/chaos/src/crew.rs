@@ -1,4 +1,4 @@
-//! The people of a run: four clients and eight workers of each contract, and the drain at the end.
+//! The clients and workers of a run: four clients, eight workers of each contract, and the drain at the end.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Everything that clients and workers asked and were told, in the order in which they learnt it.
+//! Records every request and answer of clients and workers, in the order in which the answers arrived.
 //!
 //! A fact is never removed or changed. The server is held to all of them.
 
@@ -79,7 +79,7 @@ pub struct Beat {
     pub pulse: Pulse,
 }
 
-/// What a heartbeat was told.
+/// The answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulse {
     /// The lease lives on.

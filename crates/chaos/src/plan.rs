@@ -1,4 +1,4 @@
-//! What a run is made of: the binary, the seed of its random choices, and how long it lasts.
+//! The parameters of a run: the binary, the seed of its random choices, and its length.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What all actors of a run share: the way to the server, the book of facts, and the sign to stop.
+//! The state that all clients and workers of a run share: connections, recorded facts, and the stop signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! What the records of a batch come to, counted as they are decided. It is told only once they are durable, so that no
-//! figure claims what a crash could take back.
+//! Counts the records of a batch by kind while they are decided. The counts are published once the batch is durable, so
+//! that no metric claims what a crash could take back.
 
 use authority::event::{ExpiryCause, NextStep};
 use authority::{DeadReason, Event, Phase, Task, Time};

@@ -29,7 +29,7 @@ use crate::request::{
     Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
     WaitCondition, WorkerView,
 };
-use crate::waiting::{Place, Waiting};
+use crate::waiting::{Waiting, WaitingGuard};
 
 /// Longest wait for room in the inbox before a request is refused.
 const MAX_INBOX_WAIT: Duration = Duration::from_secs(10);
@@ -47,7 +47,7 @@ pub struct Envelope {
     /// Its share of the memory for requests, given back when it is decided.
     pub room: Option<OwnedSemaphorePermit>,
     /// Of one that had to wait, until it is decided.
-    pub place: Option<Place>,
+    pub waiting_guard: Option<WaitingGuard>,
 }
 
 #[derive(Clone)]
@@ -225,7 +225,8 @@ impl Handle {
 
     async fn ask(&self, request: Request) -> Result<Reply, Unavailable> {
         let (reply_to, reply) = oneshot::channel();
-        let mut envelope = Envelope { request, received_at: self.now(), reply_to, room: None, place: None };
+        let mut envelope =
+            Envelope { request, received_at: self.now(), reply_to, room: None, waiting_guard: None };
         let kib = envelope.request.bytes().div_ceil(1_024).min(INBOX_KIB) as u32;
         if kib > 0 {
             envelope.room = self.inbox_kib.clone().try_acquire_many_owned(kib).ok();
@@ -248,7 +249,7 @@ impl Handle {
     }
 
     async fn wait_for_room(&self, mut envelope: Envelope, kib: u32) -> Result<(), Unavailable> {
-        envelope.place = Some(self.waiting.enter(envelope.received_at));
+        envelope.waiting_guard = Some(self.waiting.enter(envelope.received_at));
         let sent = async {
             if kib > 0 {
                 envelope.room = self.inbox_kib.clone().acquire_many_owned(kib).await.ok();

@@ -1,4 +1,4 @@
-//! What is said in the log about a record, once it is durable. Task, attempt and lease are on each line.
+//! Log lines about records, written once the records are durable. Each line has the task, the attempt and the lease.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the writer counts: atomics that it adds to once a batch is durable or an answer is out. Whoever shows them reads
-//! them beside the work.
+//! Metrics of the coordinator: atomics that the writer adds to once a batch is durable or an answer is sent. A scrape
+//! reads them without stopping the writer.
 //!
 //! Labels come from fixed sets that are written here, so no stranger's words become one (X20).
 

@@ -1,5 +1,5 @@
-//! Requests that were stamped and could not be sent at once. They may be decided after others that came later, so time
-//! must not pass for them: until they are decided, it is known when the earliest of them came.
+//! Tracks requests that got their time of receipt but could not be sent at once. They may be decided after requests
+//! that came later, so the time of ticks must not pass the earliest of them until they are decided.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use authority::Time;
 
-/// Cheap to clone: clones share what waits.
+/// Cheap to clone: clones share their content.
 #[derive(Clone, Default)]
 pub struct Waiting(Arc<Mutex<BTreeMap<Time, usize>>>);
 
-/// A request's place among those that wait, given up when it is dropped: decided, or abandoned by its caller.
-pub struct Place {
+/// Marks a request as waiting until it is dropped: decided, or abandoned by its caller.
+pub struct WaitingGuard {
     waiting: Waiting,
     received_at: Time,
 }
 
 impl Waiting {
-    pub fn enter(&self, received_at: Time) -> Place {
+    pub fn enter(&self, received_at: Time) -> WaitingGuard {
         *self.lock().entry(received_at).or_default() += 1;
-        Place { waiting: self.clone(), received_at }
+        WaitingGuard { waiting: self.clone(), received_at }
     }
 
     /// When the earliest request came that is yet to be decided.
@@ -34,7 +34,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Place {
+impl Drop for WaitingGuard {
     fn drop(&mut self) {
         if let Entry::Occupied(mut count) = self.waiting.lock().entry(self.received_at) {
             *count.get_mut() -= 1;

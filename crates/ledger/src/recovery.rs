@@ -1,7 +1,7 @@
-//! From stored bytes back to a state: a snapshot or nothing, then records one after the other.
+//! Recovers the state from a snapshot, if there is one, and the records after it.
 //!
-//! The one way in which records become state, for a start, for offline tools and for tests. It knows nothing of
-//! where the bytes come from, so whoever reads decides how far to go.
+//! A start, offline tools and tests all recover the state in this way. A recovery does not know where the bytes come
+//! from, so its caller decides how far to go.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use crate::record::snapshot::{LoadError, Loader};
 use crate::record::{self, DecodeError, Record};
 use crate::{Error, Ledger, SnapshotSource};
 
-/// A state that is being put together.
+/// A state that is being recovered.
 #[derive(Debug, Default)]
 pub struct Recovery {
     state: State,
@@ -21,7 +21,7 @@ pub struct Recovery {
     bytes: u64,
 }
 
-/// Why stored bytes do not give a state. The state begun from them must be dropped.
+/// Why a state could not be recovered. The partial state must be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoveryError {
     #[error(transparent)]

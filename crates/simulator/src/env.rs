@@ -8,14 +8,14 @@ use authority::{Command, LeaseRef, Position, Time};
 use coordinator::engine::ReplyTo;
 use coordinator::{BatchItem, Reply, Request};
 
+use crate::bug::Bug;
 use crate::host::HostEvent;
-use crate::plant::Plant;
 use crate::prng::Prng;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 use auditor::Auditor;
 use auditor::history::{AskId, Entry};
-use auditor::{Reach, Reached};
+use auditor::{Coverage, Covered};
 
 /// Something that is going to happen.
 pub enum Happening {
@@ -70,13 +70,13 @@ pub struct Env<'a> {
     pub now: u64,
     pub rng: Prng,
     pub swarm: Swarm,
-    pub reach: Reach,
+    pub coverage: Coverage,
     pub trace: &'a mut Trace,
     pub auditor: Auditor,
     /// Off in the last phase, in which everything must finish.
     pub faults: bool,
-    /// The bug that is planted in this history.
-    pub plant: Option<Plant>,
+    /// The bug that is injected in this history.
+    pub bug: Option<Bug>,
     /// Every lease that was ever told, by number. At the edge this is a MAC; nothing needs to be stored for it.
     pub issued: BTreeMap<Position, LeaseRef>,
     /// Until when a direction is cut: by actor, to the coordinator and back.
@@ -92,11 +92,11 @@ impl<'a> Env<'a> {
             now: 1_700_000_000_000,
             rng,
             swarm,
-            reach: Reach::default(),
+            coverage: Coverage::default(),
             trace,
             auditor,
             faults: true,
-            plant: None,
+            bug: None,
             issued: BTreeMap::new(),
             cut_until: BTreeMap::new(),
             agenda: BTreeMap::new(),
@@ -121,8 +121,8 @@ impl<'a> Env<'a> {
         Some(happening)
     }
 
-    pub fn planted(&self, plant: Plant) -> bool {
-        self.plant == Some(plant)
+    pub fn injected(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
     }
 
     /// Whether a fault of this kind strikes now.
@@ -149,7 +149,7 @@ impl<'a> Env<'a> {
             }
             let mut ticket = ticket.clone();
             if copy == 1 {
-                self.reach.bump(Reached::DuplicateRequest);
+                self.coverage.bump(Covered::DuplicateRequest);
                 // The second copy is a connection of its own, on which nobody hangs up.
                 ticket.gone = Rc::default();
             }
@@ -172,7 +172,7 @@ impl<'a> Env<'a> {
             self.issued.extend(grants.iter().map(|grant| (grant.fencing_token, grant.lease_ref())));
         }
         if self.is_lost(ticket.actor, false) {
-            self.reach.bump(Reached::LostAnswer);
+            self.coverage.bump(Covered::LostAnswer);
             return Ok(());
         }
         let delay = self.delay();
@@ -202,7 +202,7 @@ impl<'a> Env<'a> {
         if refused == 0 {
             return Ok(request);
         }
-        self.reach.bump(Reached::ForgedRefused);
+        self.coverage.bump(Covered::ForgedRefused);
         if let Some(request) = &request {
             self.asks += 1;
             let (before, ask) = (ticket.ask, self.asks);
@@ -223,7 +223,7 @@ impl<'a> Env<'a> {
             |direction| self.cut_until.get(&(actor, direction)).is_some_and(|until| self.now < *until);
         let (cut, other_too) = (is_cut(to_coordinator) && self.faults, is_cut(!to_coordinator));
         if cut {
-            self.reach.bump(if other_too { Reached::CutBothWays } else { Reached::CutOneWay });
+            self.coverage.bump(if other_too { Covered::CutBothWays } else { Covered::CutOneWay });
         }
         self.strikes(true, self.swarm.loss_permille) || cut
     }

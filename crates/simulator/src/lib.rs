@@ -6,15 +6,15 @@
 
 mod actors;
 mod breadth;
+mod bug;
 mod env;
 mod host;
-mod plant;
 mod prng;
 mod run;
 mod swarm;
 mod trace;
 mod world;
 
-pub use plant::Plant;
-pub use run::{Failure, Outcome, record, replay_command, run, run_many, run_planted};
+pub use bug::Bug;
+pub use run::{Failure, Outcome, record, replay_command, run, run_many, run_with_bug};
 pub use swarm::Swarm;

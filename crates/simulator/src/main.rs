@@ -22,12 +22,12 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let began = Instant::now();
     match simulator::run_many(args.from..args.from.saturating_add(args.seeds), || true) {
-        Ok((count, reach)) => {
-            println!("{reach}");
+        Ok((count, coverage)) => {
+            println!("{coverage}");
             let seconds = began.elapsed().as_secs_f64();
             println!("{count} histories without fault in {seconds:.1} s");
-            if count >= ENOUGH_SEEDS && !reach.never().is_empty() {
-                println!("never reached: {}", reach.never().join("; "));
+            if count >= ENOUGH_SEEDS && !coverage.never().is_empty() {
+                println!("never reached: {}", coverage.never().join("; "));
             }
             ExitCode::SUCCESS
         }

@@ -2,12 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::plant::Plant;
+use crate::bug::Bug;
 use crate::prng::Prng;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 use crate::world::World;
-use auditor::Reach;
+use auditor::Coverage;
 use auditor::Rules;
 use auditor::history::Entry;
 use authority::injected_bug;
@@ -17,7 +17,7 @@ use authority::injected_bug;
 pub struct Outcome {
     pub hash: u64,
     pub events: u64,
-    pub reach: Reach,
+    pub coverage: Coverage,
 }
 
 /// A history that shows a fault of the product, or of the simulator.
@@ -46,18 +46,18 @@ pub fn replay_command(seed: u64) -> String {
 
 /// Runs one seed.
 pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
-    run_planted(seed, None)
+    run_with_bug(seed, None)
 }
 
-/// Runs one seed with a bug planted in it.
-pub fn run_planted(seed: u64, plant: Option<Plant>) -> Result<Outcome, Box<Failure>> {
+/// Runs one seed with a bug injected in it.
+pub fn run_with_bug(seed: u64, bug: Option<Bug>) -> Result<Outcome, Box<Failure>> {
     let swarm = Swarm::draw(&mut Prng::new(seed));
     let mut trace = Trace::silent();
-    match attempt(seed, &swarm, plant, &mut trace) {
-        Ok(reach) => Ok(Outcome { hash: trace.hash(), events: trace.events, reach }),
+    match attempt(seed, &swarm, bug, &mut trace) {
+        Ok(coverage) => Ok(Outcome { hash: trace.hash(), events: trace.events, coverage }),
         Err(_) => {
             let mut trace = Trace::readable();
-            let what = attempt(seed, &swarm, plant, &mut trace)
+            let what = attempt(seed, &swarm, bug, &mut trace)
                 .err()
                 .unwrap_or_else(|| "it failed once, and not when it was repeated".into());
             let lines = trace.lines().cloned().collect();
@@ -78,21 +78,21 @@ pub fn record(seed: u64) -> Result<(Rules, Vec<Entry>), String> {
 pub fn run_many(
     seeds: impl IntoIterator<Item = u64>,
     mut go_on: impl FnMut() -> bool,
-) -> Result<(u64, Reach), Box<Failure>> {
-    let (mut count, mut reach) = (0, Reach::default());
+) -> Result<(u64, Coverage), Box<Failure>> {
+    let (mut count, mut coverage) = (0, Coverage::default());
     for seed in seeds {
         if !go_on() {
             break;
         }
-        reach.add(&run(seed)?.reach);
+        coverage.add(&run(seed)?.coverage);
         count += 1;
     }
-    Ok((count, reach))
+    Ok((count, coverage))
 }
 
-fn attempt(seed: u64, swarm: &Swarm, plant: Option<Plant>, trace: &mut Trace) -> Result<Reach, String> {
-    injected_bug::inject(plant.and_then(Plant::injected_bug));
-    let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, swarm, plant, trace).run()));
+fn attempt(seed: u64, swarm: &Swarm, bug: Option<Bug>, trace: &mut Trace) -> Result<Coverage, String> {
+    injected_bug::inject(bug.and_then(Bug::injected_bug));
+    let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, swarm, bug, trace).run()));
     injected_bug::inject(None);
     result.unwrap_or_else(|panic| {
         let words = panic.downcast_ref::<String>().map(String::as_str);

@@ -5,14 +5,14 @@ use history::explain::explain;
 use ledger::disk::fake::FakeDisk;
 
 use crate::actors::{Actor, Client, Hostile, Operator, Out, Worker, scope};
+use crate::bug::Bug;
 use crate::env::{Env, Happening, Ticket};
 use crate::host::{Host, HostEvent};
-use crate::plant::Plant;
 use crate::prng::Prng;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 use auditor::Auditor;
-use auditor::Reach;
+use auditor::Coverage;
 use auditor::history::Entry;
 
 /// Virtual time in which everything must have finished once the faults are over.
@@ -32,7 +32,7 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub fn new(seed: u64, swarm: &Swarm, plant: Option<Plant>, trace: &'a mut Trace) -> World<'a> {
+    pub fn new(seed: u64, swarm: &Swarm, bug: Option<Bug>, trace: &'a mut Trace) -> World<'a> {
         let mut rng = Prng::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
         let auditor = Auditor::new(swarm.rules());
         let mut actors: Vec<Box<dyn Actor>> = Vec::new();
@@ -53,16 +53,16 @@ impl<'a> World<'a> {
             actors.push(Box::new(Hostile::new()));
         }
         let mut env = Env::new(rng, swarm.clone(), auditor, trace);
-        env.plant = plant;
+        env.bug = bug;
         World { env, host: Host::new(), actors }
     }
 
     /// Runs the history; the error says what is wrong with it.
-    pub fn run(mut self) -> Result<Reach, String> {
+    pub fn run(mut self) -> Result<Coverage, String> {
         self.live()?;
-        let mut reach = self.env.reach.clone();
-        reach.add(&self.env.auditor.reach);
-        Ok(reach)
+        let mut coverage = self.env.coverage.clone();
+        coverage.add(&self.env.auditor.coverage);
+        Ok(coverage)
     }
 
     fn live(&mut self) -> Result<(), String> {

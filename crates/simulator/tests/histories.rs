@@ -3,21 +3,21 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use auditor::Reach;
+use auditor::Coverage;
 
 /// How many seeds are always run.
 const HISTORIES: u64 = 2_000;
 
 /// Runs seeds on all cores. Each history is one thread's own, so their order does not matter.
-fn run_all(seeds: u64) -> Reach {
-    let (next, total) = (AtomicU64::new(0), Mutex::new(Reach::default()));
+fn run_all(seeds: u64) -> Coverage {
+    let (next, total) = (AtomicU64::new(0), Mutex::new(Coverage::default()));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 let mine = std::iter::from_fn(|| Some(next.fetch_add(1, Ordering::Relaxed)));
                 match simulator::run_many(mine.take_while(|seed| *seed < seeds), || true) {
-                    Ok((_, reach)) => total.lock().expect("no thread fails while it adds").add(&reach),
+                    Ok((_, coverage)) => total.lock().expect("no thread fails while it adds").add(&coverage),
                     Err(failure) => panic!("{failure}"),
                 }
             });
@@ -28,9 +28,9 @@ fn run_all(seeds: u64) -> Reach {
 
 #[test]
 fn two_thousand_histories_are_without_fault_and_reach_every_interesting_state() {
-    let reach = run_all(HISTORIES);
-    println!("{reach}");
-    assert_eq!(reach.never(), [""; 0], "these were never reached");
+    let coverage = run_all(HISTORIES);
+    println!("{coverage}");
+    assert_eq!(coverage.never(), [""; 0], "these were never reached");
 }
 
 #[test]

@@ -1,17 +1,8 @@
-//! A worker began an attempt; from here on the attempt is bound to it.
+//! Applies [`AttemptStarted`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
+use super::{At, AttemptStarted, InvalidTransition};
+use crate::Phase;
 use crate::state::State;
-use crate::{Phase, Position, TaskId};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AttemptStarted {
-    pub task: TaskId,
-    pub fencing_token: Position,
-    pub worker: Arc<str>,
-}
 
 impl AttemptStarted {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

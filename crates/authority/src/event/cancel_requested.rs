@@ -1,18 +1,8 @@
-//! Someone wants a leased task to stop. Its worker may still finish; it will not wait again.
+//! Applies [`CancelRequested`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
+use super::{At, CancelRequested, InvalidTransition};
 use crate::state::State;
-use crate::{CancelCause, CancelRequest, TaskId, TaskState, Time};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CancelRequested {
-    pub task: TaskId,
-    pub cause: CancelCause,
-    pub reason: Arc<str>,
-    pub grace_until: Time,
-}
+use crate::{CancelRequest, TaskState};
 
 impl CancelRequested {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

@@ -1,25 +1,25 @@
-//! Time revoked a lease: the task waits again. A fact about time, never something a worker asks for.
+//! Applies [`LeaseExpired`].
 
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, LeaseExpired};
+use crate::Phase;
 use crate::rules;
 use crate::state::State;
-use crate::{Phase, Position, TaskId};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseExpired {
-    pub task: TaskId,
-    pub fencing_token: Position,
-    pub cause: ExpiryCause,
-    /// Whether this was the last attempt that the policy allows; TaskDead follows in the same batch.
-    pub exhausted: bool,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiryCause {
-    /// The worker was not heard of in time.
+    /// No heartbeat arrived in time.
     Silence,
     /// The attempt reached its own time limit.
     Timeout,
+}
+
+impl ExpiryCause {
+    pub fn name(self) -> &'static str {
+        match self {
+            ExpiryCause::Silence => "SILENCE",
+            ExpiryCause::Timeout => "TIMEOUT",
+        }
+    }
 }
 
 impl LeaseExpired {

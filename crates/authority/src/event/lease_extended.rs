@@ -1,15 +1,8 @@
-//! A lease that was still alive was given more time. The task's state does not change.
+//! Applies [`LeaseExtended`].
 
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, LeaseExtended};
+use crate::Phase;
 use crate::state::State;
-use crate::{Phase, Position, TaskId, Time};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseExtended {
-    pub task: TaskId,
-    pub fencing_token: Position,
-    pub expires_at: Time,
-}
 
 impl LeaseExtended {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

@@ -1,23 +1,9 @@
-//! A waiting task was given to a worker. This is the only way a task becomes owned.
+//! Applies [`LeaseGranted`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, LeaseGranted};
 use crate::rules;
 use crate::state::State;
-use crate::{Digest, Lease, Phase, TaskId, Time};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseGranted {
-    pub task: TaskId,
-    /// One more than the grants before it.
-    pub attempt: u32,
-    pub worker: Arc<str>,
-    pub session: Option<Arc<str>>,
-    pub request: Option<Digest>,
-    pub length_ms: u64,
-    pub expires_at: Time,
-}
+use crate::{Lease, Phase};
 
 impl LeaseGranted {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

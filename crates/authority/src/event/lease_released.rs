@@ -1,15 +1,8 @@
-//! A lease was given back before its time: the task waits again, at no cost to its attempts.
+//! Applies [`LeaseReleased`].
 
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, LeaseReleased};
+use crate::Phase;
 use crate::state::State;
-use crate::{Phase, Position, TaskId};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseReleased {
-    pub task: TaskId,
-    pub fencing_token: Position,
-    pub cause: ReleaseCause,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseCause {
@@ -19,6 +12,16 @@ pub enum ReleaseCause {
     Undelivered,
     /// The worker began a new session.
     Session,
+}
+
+impl ReleaseCause {
+    pub fn name(self) -> &'static str {
+        match self {
+            ReleaseCause::Worker => "WORKER",
+            ReleaseCause::Undelivered => "UNDELIVERED",
+            ReleaseCause::Session => "SESSION",
+        }
+    }
 }
 
 impl LeaseReleased {

@@ -1,8 +1,7 @@
-//! The closed list of events. What has no event is not a decision.
+//! The closed list of events, generated from the table in `tables.rs`. A decision without an event does not exist.
 //!
-//! One kind to a file: its data, and what it does to the state. Applying checks first and changes after, so
-//! an event that does not fit leaves the state as it was. Nothing here runs policy or reads a clock: the
-//! decision stands in the event.
+//! Each event has a file that applies it to the state. Applying checks first and changes after, so an event that does not
+//! fit leaves the state as it was. Nothing here runs policy or reads a clock: the decision is in the event.
 
 mod attempt_started;
 mod cancel_requested;
@@ -22,48 +21,72 @@ mod task_failed;
 mod tasks_purged;
 mod token_key_rotated;
 
-pub use attempt_started::AttemptStarted;
-pub use cancel_requested::CancelRequested;
-pub use lease_expired::{ExpiryCause, LeaseExpired};
-pub use lease_extended::LeaseExtended;
-pub use lease_granted::LeaseGranted;
-pub use lease_released::{LeaseReleased, ReleaseCause};
-pub use operation_attached::OperationAttached;
-pub use operation_detached::OperationDetached;
-pub use owner_took_over::OwnerTookOver;
-pub use queue_configured::QueueConfigured;
-pub use task_cancelled::TaskCancelled;
-pub use task_completed::TaskCompleted;
-pub use task_created::TaskCreated;
-pub use task_dead::{DeadReport, TaskDead};
-pub use task_failed::{NextStep, TaskFailed};
-pub use tasks_purged::TasksPurged;
-pub use token_key_rotated::TokenKeyRotated;
+pub use crate::tables::DeadReport;
+pub use lease_expired::ExpiryCause;
+pub use lease_released::ReleaseCause;
+pub use task_failed::NextStep;
 
+use std::sync::Arc;
+
+use crate::field::{Describe, NamedField};
 use crate::rules;
 use crate::state::{Slot, State};
-use crate::{Position, Task, TaskId, Time};
+use crate::{
+    CancelCause, DeadReason, Digest, Position, Properties, QueueConfig, QueueKey, Task, TaskError, TaskId,
+    TaskOptions, Time,
+};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    TaskCreated(Box<TaskCreated>),
-    LeaseGranted(LeaseGranted),
-    LeaseExtended(LeaseExtended),
-    LeaseExpired(LeaseExpired),
-    LeaseReleased(LeaseReleased),
-    AttemptStarted(AttemptStarted),
-    TaskCompleted(TaskCompleted),
-    TaskFailed(TaskFailed),
-    TaskDead(TaskDead),
-    TaskCancelled(TaskCancelled),
-    CancelRequested(CancelRequested),
-    OperationAttached(OperationAttached),
-    OperationDetached(OperationDetached),
-    QueueConfigured(QueueConfigured),
-    TasksPurged(TasksPurged),
-    TokenKeyRotated(TokenKeyRotated),
-    OwnerTookOver(OwnerTookOver),
+macro_rules! define_events {
+    ($($(#[$doc:meta])* $tag:literal $Name:ident($payload:ty) of $subject:ident {
+        $($(#[$field_doc:meta])* $field_tag:literal $json:literal $field:ident: $type:ty,)*
+    })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub struct $Name { $($(#[$field_doc])* pub $field: $type,)* }
+        )*
+
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Event { $($Name($payload),)* }
+
+        impl Event {
+            /// The names of all events.
+            pub const NAMES: &[&str] = &[$(stringify!($Name),)*];
+
+            pub fn name(&self) -> &'static str {
+                match self { $(Event::$Name(_) => stringify!($Name),)* }
+            }
+
+            /// The one task that the event is about, if it is about one.
+            pub fn task(&self) -> Option<TaskId> {
+                match self { $(Event::$Name(event) => task_of!($subject event),)* }
+            }
+
+            /// The fields that are set, by their names in JSON.
+            pub fn fields(&self) -> Vec<NamedField<'_>> {
+                let mut fields = Vec::new();
+                match self { $(Event::$Name(event) => { $(event.$field.describe($json, &mut fields);)* })* }
+                fields
+            }
+
+            pub(crate) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
+                match self { $(Event::$Name(event) => event.apply(state, at),)* }
+            }
+        }
+    };
 }
+
+macro_rules! task_of {
+    (task $event:ident) => {
+        Some($event.task)
+    };
+    (ledger $event:ident) => {{
+        let _ = $event;
+        None
+    }};
+}
+
+crate::event_table!(define_events);
 
 /// An event that does not fit the state: a bug, or a ledger that was tampered with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,75 +94,6 @@ pub enum Event {
 pub struct InvalidTransition {
     pub position: Position,
     pub what: String,
-}
-
-impl Event {
-    /// The one task that the event is about, if it is about one.
-    pub fn task(&self) -> Option<TaskId> {
-        match self {
-            Event::TaskCreated(event) => Some(event.task),
-            Event::LeaseGranted(event) => Some(event.task),
-            Event::LeaseExtended(event) => Some(event.task),
-            Event::LeaseExpired(event) => Some(event.task),
-            Event::LeaseReleased(event) => Some(event.task),
-            Event::AttemptStarted(event) => Some(event.task),
-            Event::TaskCompleted(event) => Some(event.task),
-            Event::TaskFailed(event) => Some(event.task),
-            Event::TaskDead(event) => Some(event.task),
-            Event::TaskCancelled(event) => Some(event.task),
-            Event::CancelRequested(event) => Some(event.task),
-            Event::OperationAttached(event) => Some(event.task),
-            Event::OperationDetached(event) => Some(event.task),
-            Event::QueueConfigured(_)
-            | Event::TasksPurged(_)
-            | Event::TokenKeyRotated(_)
-            | Event::OwnerTookOver(_) => None,
-        }
-    }
-
-    pub fn name(&self) -> &'static str {
-        match self {
-            Event::TaskCreated(_) => "TaskCreated",
-            Event::LeaseGranted(_) => "LeaseGranted",
-            Event::LeaseExtended(_) => "LeaseExtended",
-            Event::LeaseExpired(_) => "LeaseExpired",
-            Event::LeaseReleased(_) => "LeaseReleased",
-            Event::AttemptStarted(_) => "AttemptStarted",
-            Event::TaskCompleted(_) => "TaskCompleted",
-            Event::TaskFailed(_) => "TaskFailed",
-            Event::TaskDead(_) => "TaskDead",
-            Event::TaskCancelled(_) => "TaskCancelled",
-            Event::CancelRequested(_) => "CancelRequested",
-            Event::OperationAttached(_) => "OperationAttached",
-            Event::OperationDetached(_) => "OperationDetached",
-            Event::QueueConfigured(_) => "QueueConfigured",
-            Event::TasksPurged(_) => "TasksPurged",
-            Event::TokenKeyRotated(_) => "TokenKeyRotated",
-            Event::OwnerTookOver(_) => "OwnerTookOver",
-        }
-    }
-
-    pub(crate) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
-        match self {
-            Event::TaskCreated(event) => event.apply(state, at),
-            Event::LeaseGranted(event) => event.apply(state, at),
-            Event::LeaseExtended(event) => event.apply(state, at),
-            Event::LeaseExpired(event) => event.apply(state, at),
-            Event::LeaseReleased(event) => event.apply(state, at),
-            Event::AttemptStarted(event) => event.apply(state, at),
-            Event::TaskCompleted(event) => event.apply(state, at),
-            Event::TaskFailed(event) => event.apply(state, at),
-            Event::TaskDead(event) => event.apply(state, at),
-            Event::TaskCancelled(event) => event.apply(state, at),
-            Event::CancelRequested(event) => event.apply(state, at),
-            Event::OperationAttached(event) => event.apply(state, at),
-            Event::OperationDetached(event) => event.apply(state, at),
-            Event::QueueConfigured(event) => event.apply(state, at),
-            Event::TasksPurged(event) => event.apply(state, at),
-            Event::TokenKeyRotated(event) => event.apply(state, at),
-            Event::OwnerTookOver(event) => event.apply(state, at),
-        }
-    }
 }
 
 /// Where and when an event stands in the ledger.

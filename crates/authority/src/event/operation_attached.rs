@@ -1,16 +1,7 @@
-//! A further waiter joined an execution.
+//! Applies [`OperationAttached`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
-use crate::TaskId;
+use super::{At, InvalidTransition, OperationAttached};
 use crate::state::State;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperationAttached {
-    pub task: TaskId,
-    pub operation: Arc<str>,
-}
 
 impl OperationAttached {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

@@ -1,16 +1,7 @@
-//! A waiter left an execution; the others keep waiting.
+//! Applies [`OperationDetached`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
-use crate::TaskId;
+use super::{At, InvalidTransition, OperationDetached};
 use crate::state::State;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperationDetached {
-    pub task: TaskId,
-    pub operation: Arc<str>,
-}
 
 impl OperationDetached {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

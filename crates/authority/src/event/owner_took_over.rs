@@ -1,15 +1,7 @@
-//! A node became the owner of this ledger; every owner before it is fenced.
+//! Applies [`OwnerTookOver`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, OwnerTookOver};
 use crate::state::State;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnerTookOver {
-    pub epoch: u64,
-    pub node: Arc<str>,
-}
 
 impl OwnerTookOver {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

@@ -1,17 +1,8 @@
-//! A report came without authority and was discarded. The task does not change, whatever its state; only the
-//! answer is remembered, once for each lease. This is not a user's cancel, which is [`super::CancelRequested`].
+//! Applies [`TaskCancelled`].
 
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, TaskCancelled};
 use crate::state::State;
-use crate::{Digest, Outcome, Position, Report, TaskId};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskCancelled {
-    pub task: TaskId,
-    pub fencing_token: Position,
-    pub attempt: u32,
-    pub digest: Digest,
-}
+use crate::{Outcome, Report};
 
 impl TaskCancelled {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

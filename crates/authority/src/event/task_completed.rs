@@ -1,18 +1,8 @@
-//! A worker with authority finished the task.
+//! Applies [`TaskCompleted`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, TaskCompleted};
 use crate::state::State;
-use crate::{Digest, Outcome, Phase, Position, Report, TaskId};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskCompleted {
-    pub task: TaskId,
-    pub fencing_token: Position,
-    pub digest: Digest,
-    pub result: Arc<[u8]>,
-}
+use crate::{Outcome, Phase, Report};
 
 impl TaskCompleted {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

@@ -1,23 +1,8 @@
-//! A task was accepted: it waits, with no attempt made.
+//! Applies [`TaskCreated`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, TaskCreated};
 use crate::state::State;
-use crate::{Phase, Properties, QueueKey, Task, TaskId, TaskOptions, Time};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskCreated {
-    pub task: TaskId,
-    pub queue: Arc<QueueKey>,
-    pub payload: Arc<[u8]>,
-    pub priority: i32,
-    pub not_before: Option<Time>,
-    pub properties: Arc<Properties>,
-    pub options: Option<Arc<TaskOptions>>,
-    /// The first waiter of an execution.
-    pub operation: Option<Arc<str>>,
-}
+use crate::{Phase, Task};
 
 impl TaskCreated {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

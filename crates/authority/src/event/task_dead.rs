@@ -1,27 +1,8 @@
-//! Policy or an operator ended the task. A report that led to it is kept with it.
+//! Applies [`TaskDead`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, TaskDead};
 use crate::state::State;
-use crate::{DeadReason, Digest, Outcome, Phase, Position, Report, TaskError, TaskId};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskDead {
-    pub task: TaskId,
-    pub reason: DeadReason,
-    /// In the words of whoever asked for it.
-    pub detail: Option<Arc<str>>,
-    pub report: Option<DeadReport>,
-}
-
-/// The report of a cancelled attempt, accepted with the end of the task.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeadReport {
-    pub fencing_token: Position,
-    pub digest: Digest,
-    pub error: TaskError,
-}
+use crate::{Outcome, Phase, Report};
 
 impl TaskDead {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

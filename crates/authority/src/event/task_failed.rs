@@ -1,17 +1,8 @@
-//! A worker with authority reported that its attempt failed. The event says what follows; replay runs no policy.
+//! Applies [`TaskFailed`].
 
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, TaskFailed};
 use crate::state::State;
-use crate::{Digest, Outcome, Phase, Position, Report, TaskError, TaskId, Time};
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TaskFailed {
-    pub task: TaskId,
-    pub fencing_token: Position,
-    pub digest: Digest,
-    pub error: TaskError,
-    pub next: NextStep,
-}
+use crate::{Outcome, Phase, Report, Time};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {

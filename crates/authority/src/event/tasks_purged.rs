@@ -1,14 +1,8 @@
-//! Final tasks were forgotten after their retention.
+//! Applies [`TasksPurged`].
 
-use super::{At, InvalidTransition};
-use crate::TaskId;
+use super::{At, InvalidTransition, TasksPurged};
 use crate::rules;
 use crate::state::State;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TasksPurged {
-    pub tasks: Vec<TaskId>,
-}
 
 impl TasksPurged {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

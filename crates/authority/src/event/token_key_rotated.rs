@@ -1,14 +1,7 @@
-//! A new key signs task tokens. Only its name is recorded, never the key.
+//! Applies [`TokenKeyRotated`].
 
-use std::sync::Arc;
-
-use super::{At, InvalidTransition};
+use super::{At, InvalidTransition, TokenKeyRotated};
 use crate::state::State;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenKeyRotated {
-    pub key_id: Arc<str>,
-}
 
 impl TokenKeyRotated {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {

@@ -1,7 +1,7 @@
-//! How a worker talks: the same asks, reports and heartbeats through any contract.
+//! The client of a worker: leases, reports and heartbeats through any contract.
 //!
-//! What was said and told is noted here, whatever the contract; what a contract does not allow is noted where it is
-//! read. A lost answer is a value, as everywhere in this crate.
+//! Requests and answers are recorded here, for all contracts; an answer that a contract does not allow is recorded where
+//! the answer is parsed. A lost answer is a value, as everywhere in this crate.
 
 mod callback;
 mod claim;
@@ -188,7 +188,7 @@ fn allowed(story: &Story, forged: &[u16]) -> Vec<u16> {
 /// The statuses of HTTP by which nothing was decided: full, and not serving.
 const OPEN: [u16; 2] = [429, 503];
 
-/// What a report is called when it gets an answer that it must not get.
+/// Describes a report that got an unexpected answer.
 fn shown(contract: Contract, story: &Story) -> String {
     let Story { lease, kind, intent } = story;
     format!("{intent:?} report on {} by {} ({kind:?})", lease.task_id, contract.name())

@@ -1,4 +1,4 @@
-//! What workers that tasks were pushed to said and were told, and what the dispatcher must have asked to push them.
+//! Parses the callback calls of push workers, and derives the requests of the dispatcher that pushed their tasks.
 //!
 //! The dispatcher is part of the server, so nobody saw its requests: that it polled, and that it kept its leases alive
 //! until their workers spoke, is taken as given. What it told the outside, a dispatch that was taken, is the answer to

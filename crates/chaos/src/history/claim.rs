@@ -1,4 +1,4 @@
-//! What workers of the claim contract said and were told.
+//! Parses the calls of workers of the claim contract.
 
 use authority::{Category, Position, TaskError};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! A request and what came back, in the coordinator's words, whatever contract it was made through.
+//! A request and its answer in the coordinator's types, for all contracts.
 
 use authority::command::SubmitAnswer;
 use authority::{Answer, Command, TaskId};

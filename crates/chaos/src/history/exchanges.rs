@@ -1,4 +1,4 @@
-//! What workers asked and heard, as exchanges with the coordinator.
+//! Converts parsed calls of workers to exchanges with the coordinator.
 //!
 //! First all leases are learnt, then what reports were surely told, and only what is left over may belong to a report
 //! whose answer was lost.

@@ -1,4 +1,4 @@
-//! What workers of the worker service said and were told, by call or by stream.
+//! Parses the messages of workers of the gRPC service, by call or by stream.
 
 use std::sync::Arc;
 

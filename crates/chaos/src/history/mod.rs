@@ -1,4 +1,4 @@
-//! The history of a run as the auditor reads it: what was asked, what the ledger holds, what was told.
+//! The history of a run for the auditor: requests, records of the ledger, answers.
 //!
 //! Every contract notes its calls in its own words and turns them into [`Exchange`]s; from there on nothing knows a
 //! contract. What an answer does not say, such as the digest of a report, is learnt from the ledger, never computed

@@ -1,4 +1,4 @@
-//! What workers of the native contract said and were told.
+//! Parses the calls of workers of the native contract.
 
 use authority::{Category, Position, TaskError, TaskId, TaskState};
 use serde::de::DeserializeOwned;

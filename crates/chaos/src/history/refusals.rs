@@ -1,4 +1,4 @@
-//! What the problems of the contracts say of a request. They share their names.
+//! Parses the problem codes of the contracts, which share their names.
 
 use authority::Rejection;
 use coordinator::Unavailable;

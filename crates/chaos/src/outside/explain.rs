@@ -1,4 +1,4 @@
-//! Shows violations to people: what was promised, what was found, and all that is known about the task.
+//! Formats violations: the expected and the found answer, and everything recorded about the task.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! What a worker must not leave behind: processes, mounts, control groups and directories of its attempts.
+//! Checks that a worker leaves no processes, mounts, control groups or directories of its attempts behind.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -155,9 +155,10 @@ impl Driver {
 
     fn decide(&mut self) {
         while self.engine.takes_requests()
-            && let Some(Envelope { request, received_at, reply_to, room, place }) = self.pending.pop_front()
+            && let Some(Envelope { request, received_at, reply_to, room, waiting_guard }) =
+                self.pending.pop_front()
         {
-            drop((room, place));
+            drop((room, waiting_guard));
             self.decided_up_to = self.decided_up_to.max(received_at);
             self.engine.receive(request, received_at, reply_to);
         }

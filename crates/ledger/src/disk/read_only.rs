@@ -17,10 +17,10 @@ pub struct ReadOnlyDisk {
 impl ReadOnlyDisk {
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        match fs::metadata(&path)?.is_dir() {
-            true => Ok(Self { path }),
-            false => Err(ErrorKind::NotADirectory.into()),
+        if !fs::metadata(&path)?.is_dir() {
+            return Err(ErrorKind::NotADirectory.into());
         }
+        Ok(Self { path })
     }
 }
 

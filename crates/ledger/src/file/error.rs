@@ -1,4 +1,4 @@
-//! What can go wrong with a ledger on disk.
+//! Errors of a ledger on disk.
 //!
 //! A [`Fault`] is the environment's; [`Damage`] is a disk that does not hold what was written; both name
 //! the file. Neither is ever repaired here.

@@ -1,4 +1,4 @@
-//! Keeps history for those who have not read it yet.
+//! Protects history from being trimmed before it is read.
 
 use std::sync::{
     Arc,

@@ -1,4 +1,4 @@
-//! Opening: finds out what a directory holds, refuses what it must, and only then changes anything.
+//! Opens a ledger: reads what a directory holds, refuses what it must, and only then changes anything.
 //!
 //! Opening can be interrupted at any step and repeated (P11): everything before the tail is written again
 //! only reads, and the copy of the tail replaces the last segment in one rename.
@@ -23,7 +23,7 @@ use crate::{
     disk::{Disk, File, RealDisk, read_exact_at, read_up_to},
 };
 
-/// What opening found out. All of it is worth a line in the log.
+/// The result of opening a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenReport {
     pub cluster: ClusterId,
@@ -179,9 +179,10 @@ impl Found {
                 return Err(damaged(&info.name, what, next, Some(info.end)));
             }
             let file = disk.open(&info.name).map_err(Fault::of("open", &info.name))?;
-            let checked = match usable.is_empty() {
-                true => snapshot::verify(file, &info.name, cluster),
-                false => snapshot::Walker::new(file, &info.name, cluster).map(|walker| walker.trailer()),
+            let checked = if usable.is_empty() {
+                snapshot::verify(file, &info.name, cluster)
+            } else {
+                snapshot::Walker::new(file, &info.name, cluster).map(|walker| walker.trailer())
             };
             match checked {
                 Ok(trailer) if (trailer.begin, trailer.end) == (info.begin, info.end) => {

@@ -78,10 +78,10 @@ impl FileReader {
             return Ok(None);
         };
         let (first, offset) = find(&segments[at], from)?;
-        let place = Place { segment: at, offset, expected: first };
+        let cursor = Cursor { segment: at, offset, expected: first };
         Ok(Some(Records {
             segments,
-            place,
+            cursor,
             from,
             to,
             window: Window::default(),
@@ -95,7 +95,7 @@ impl FileReader {
 /// Records in order, from a frame at a time.
 pub struct Records {
     segments: Arc<Vec<Arc<Segment>>>,
-    place: Place,
+    cursor: Cursor,
     from: Position,
     to: Position,
     window: Window,
@@ -104,7 +104,7 @@ pub struct Records {
     failed: bool,
 }
 
-struct Place {
+struct Cursor {
     segment: usize,
     offset: u64,
     expected: Position,
@@ -118,7 +118,7 @@ impl Iterator for Records {
             if let Some(record) = self.queue.next() {
                 return Some(Ok(record));
             }
-            if self.failed || self.place.expected > self.to {
+            if self.failed || self.cursor.expected > self.to {
                 return None;
             }
             if let Err(error) = self.fill() {
@@ -132,14 +132,14 @@ impl Iterator for Records {
 impl Records {
     /// Reads the next frame, and queues what is wanted of it.
     fn fill(&mut self) -> Result<(), Error> {
-        let next = self.segments.get(self.place.segment + 1);
-        if next.is_some_and(|next| next.header.first <= self.place.expected) {
-            self.place.segment += 1;
-            self.place.offset = SECTOR_BYTES as u64;
+        let next = self.segments.get(self.cursor.segment + 1);
+        if next.is_some_and(|next| next.header.first <= self.cursor.expected) {
+            self.cursor.segment += 1;
+            self.cursor.offset = SECTOR_BYTES as u64;
             self.window = Window::default();
         }
-        let segment = &self.segments[self.place.segment];
-        let Place { offset, expected, .. } = self.place;
+        let segment = &self.segments[self.cursor.segment];
+        let Cursor { offset, expected, .. } = self.cursor;
         let header = read_frame(segment, offset, expected, self.from, &mut self.window)?;
         if header.next() > self.from {
             let bytes = self.window.read(segment, offset, header.frame_bytes() as u64)?;
@@ -151,7 +151,7 @@ impl Records {
                 let Some(record) = record else {
                     return Err(damage(
                         segment,
-                        self.place.offset,
+                        self.cursor.offset,
                         "the lengths of a frame's records do not add up",
                         &header,
                     ));
@@ -162,8 +162,8 @@ impl Records {
             }
             self.queue = wanted.into_iter();
         }
-        self.place.offset += header.frame_bytes() as u64;
-        self.place.expected = header.next();
+        self.cursor.offset += header.frame_bytes() as u64;
+        self.cursor.expected = header.next();
         Ok(())
     }
 }

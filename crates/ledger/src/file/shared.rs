@@ -1,5 +1,5 @@
-//! What the writer, the readers and the background jobs all see: which segments and snapshots there are,
-//! and how far the log is durable.
+//! State that the writer, the readers and the background jobs share: the segments, the snapshots, and how far
+//! the log is durable.
 //!
 //! Every lock here is held for a moment, never over a write or a sync, so no reader can stall the writer.
 

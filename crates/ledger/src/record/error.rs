@@ -24,3 +24,10 @@ pub(super) fn need<T>(field: Option<T>, what: &'static str) -> Result<T, DecodeE
 pub(super) fn nothing_skipped(message: &impl prost::Message, bytes: usize) -> Result<(), DecodeError> {
     if message.encoded_len() == bytes { Ok(()) } else { Err(DecodeError::Newer("a kind or a field")) }
 }
+
+/// For conversions that cannot fail, beside those that can.
+impl From<std::convert::Infallible> for DecodeError {
+    fn from(never: std::convert::Infallible) -> DecodeError {
+        match never {}
+    }
+}

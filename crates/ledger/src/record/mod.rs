@@ -1,12 +1,12 @@
-//! How the authority's facts become bytes: events as records, the state as snapshot entries.
+//! Encodes the authority's facts as bytes: events as records, the state as snapshot entries.
 //!
-//! Both are protobuf messages with stable tags, listed in `docs/records.md`. Decoding never panics, refuses what
-//! it does not know instead of skipping it, and allocates in proportion to its input. Nothing here knows where
-//! the bytes are kept: framing and checksums belong to the home of the ledger.
+//! Both are protobuf messages with stable tags, listed in `docs/records.md`. Decoding never panics, refuses what it does
+//! not know unless that may be ignored, and allocates in proportion to its input. Nothing here knows where the bytes are
+//! stored: framing and checksums belong to the storage backend.
 
-mod envelope;
+mod codec;
 mod error;
-mod event;
+mod message;
 mod reader;
 pub mod snapshot;
 mod value;
@@ -17,7 +17,7 @@ use prost::Message;
 pub use error::DecodeError;
 pub use reader::Reader;
 
-use envelope::{Envelope, Kind};
+use codec::{Field, Fields};
 use error::{need, nothing_skipped};
 
 /// One decision, as it stands in the ledger.
@@ -36,20 +36,22 @@ impl Record {
     }
 }
 
-/// Appends a record to `out`. Its length is for the caller to keep.
+/// Appends a record to `out`. The caller keeps its length.
 pub fn encode(at: Time, prev: Option<Position>, event: &Event, out: &mut Vec<u8>) {
-    let envelope = Envelope { at: at.0, prev: prev.map(|prev| prev.0), kind: Some(Kind::from(event)) };
-    envelope.encode(out).expect("a vector grows as needed");
+    at.encode(1, out);
+    prev.encode(2, out);
+    message::encode_event(event, out);
 }
 
-/// Reads one record that fills `bytes`.
+/// Decodes one record that fills `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
-    let envelope: Envelope = decode_whole(bytes)?;
-    Ok(Record {
-        at: Time(envelope.at),
-        prev: envelope.prev.map(Position),
-        event: need(envelope.kind, "the event")?.try_into()?,
-    })
+    let mut fields = Fields(bytes);
+    let at = Field::decode(1, "the time", &mut fields)?;
+    let prev = Field::decode(2, "the previous record", &mut fields)?;
+    let (tag, event) = need(fields.next_block()?, "the event")?;
+    let event = message::decode_event(tag, event)?;
+    fields.finish()?;
+    Ok(Record { at, prev, event })
 }
 
 /// Reads one message that fills `bytes`.

@@ -139,6 +139,42 @@ fn d25_an_unknown_field_is_refused_wherever_it_stands() {
 }
 
 #[test]
+fn an_unknown_field_that_may_be_ignored_is_skipped_in_every_event_and_refused_elsewhere() {
+    for record in samples::records() {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let (event_start, tag, body) = event_of(&bytes);
+        for ignorable in [100, 150, 199] {
+            let number = [key(ignorable, 0), vec![7]].concat();
+            let extended = [body, &field(ignorable, b"new"), &number].concat();
+            let newer = [&bytes[..event_start], &field(tag, &extended)].concat();
+            assert_eq!(decode(&newer), Ok(record.clone()), "{}", record.event.name());
+        }
+        for other in [UNUSED, 99, 200] {
+            let extended = [body, &field(other, b"new")].concat();
+            let newer = [&bytes[..event_start], &field(tag, &extended)].concat();
+            assert!(matches!(decode(&newer), Err(DecodeError::Newer(_))), "{}", record.event.name());
+        }
+        let beside = [&bytes[..], &field(100, b"new")].concat();
+        assert!(matches!(decode(&beside), Err(DecodeError::Newer(_))), "beside {}", record.event.name());
+    }
+}
+
+/// Where the event of a record begins, its tag and its message.
+fn event_of(bytes: &[u8]) -> (usize, u32, &[u8]) {
+    let mut rest = bytes;
+    loop {
+        let start = bytes.len() - rest.len();
+        let (tag, wire_type) = prost::encoding::decode_key(&mut rest).expect("a record has an event");
+        let number = prost::encoding::decode_varint(&mut rest).expect("a number or a length");
+        if wire_type == prost::encoding::WireType::LengthDelimited {
+            assert_eq!(number as usize, rest.len());
+            return (start, tag, rest);
+        }
+    }
+}
+
+#[test]
 fn d25_an_unknown_category_is_refused_and_none_at_all_is_malformed() {
     for known in 1..=6 {
         assert!(matches!(

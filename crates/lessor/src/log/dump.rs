@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use anyhow::{Context, Result};
-use authority::{Position, TaskId};
+use authority::{Event, Position, TaskId};
 use clap::builder::PossibleValuesParser;
 use history::time_travel::{records, state_at};
 use ledger::Reader;
 
 use super::fields::Fields;
-use super::filter::{Filter, QueueTasks, TYPES};
+use super::filter::{Filter, QueueTasks};
 use super::moment::{self, Moment};
 use super::parse_task;
 use crate::client::show::{Output, note};
@@ -33,7 +33,7 @@ pub struct Options {
     queue: Option<String>,
 
     /// Only records of this type; may be given more than once
-    #[arg(long = "type", value_name = "TYPE", ignore_case = true, value_parser = PossibleValuesParser::new(TYPES))]
+    #[arg(long = "type", value_name = "TYPE", ignore_case = true, value_parser = PossibleValuesParser::new(Event::NAMES))]
     types: Vec<String>,
 
     /// From this moment on
@@ -86,7 +86,7 @@ fn print(output: &mut Output, fields: &Fields) -> Result<()> {
 
 /// The types as the events spell them, however they were typed.
 fn names(types: &[String]) -> Vec<String> {
-    let known = |given: &String| TYPES.into_iter().find(|name| name.eq_ignore_ascii_case(given));
+    let known = |given: &String| Event::NAMES.iter().copied().find(|name| name.eq_ignore_ascii_case(given));
     types.iter().filter_map(known).map(str::to_owned).collect()
 }
 

@@ -117,11 +117,11 @@ fn details(out: &mut Fields, what: &StepKind) {
         }
         StepKind::Started { by } => out.put("startedBy", &**by),
         StepKind::Lost { cause, silent_ms, is_last } => {
-            out.put("cause", fields::expiry_cause(*cause));
+            out.put("cause", cause.name());
             out.put("silentMs", *silent_ms);
             out.put("lastAttempt", *is_last);
         }
-        StepKind::Released { cause } => out.put("cause", fields::release_cause(*cause)),
+        StepKind::Released { cause } => out.put("cause", cause.name()),
         StepKind::Failed { error, retry_ms } => {
             out.put("error", fields::error(error));
             out.put("retryMs", *retry_ms);
@@ -138,7 +138,7 @@ fn details(out: &mut Fields, what: &StepKind) {
             out.put("silentMs", *silent_ms);
         }
         StepKind::AskedToStop { cause, reason, grace_ms } => {
-            out.put("cause", fields::cancel_cause(*cause));
+            out.put("cause", cause.name());
             out.put("reason", &**reason);
             out.put("graceMs", *grace_ms);
         }

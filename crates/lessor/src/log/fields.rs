@@ -1,7 +1,6 @@
 //! A record as JSON, with every field that it has. Names are those of the HTTP contract where it has one.
 
-use authority::event::{ExpiryCause, NextStep, ReleaseCause, TaskCreated};
-use authority::{Backoff, CancelCause, Event, Position, QueueConfig, QueueKey, TaskError, TaskOptions, Time};
+use authority::{Backoff, FieldValue, NamedField, Position, QueueKey, TaskError, Time};
 use ledger::record::Record;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Value, json};
@@ -18,119 +17,46 @@ impl Fields {
         fields.time("at", Some(record.at));
         fields.put("type", record.event.name());
         fields.put("prev", record.prev.map(|prev| prev.0));
-        fields.put("taskId", record.event.task().map(|task| task.to_string()));
-        fields.event(&record.event);
+        let (content, plain): (Vec<_>, Vec<_>) =
+            record.event.fields().into_iter().partition(|(_, value)| matches!(value, FieldValue::Content(_)));
+        // A payload may be long: it comes last.
+        fields.extend(plain);
+        fields.extend(content);
         fields
     }
 
-    fn event(&mut self, event: &Event) {
-        match event {
-            Event::TaskCreated(event) => self.created(event),
-            Event::LeaseGranted(event) => {
-                self.put("attempt", event.attempt);
-                self.put("workerId", &*event.worker);
-                self.put("session", event.session.as_deref());
-                self.put("request", event.request.map(|request| format!("{request:?}")));
-                self.put("leaseMs", event.length_ms);
-                self.time("expiresAt", Some(event.expires_at));
-            }
-            Event::LeaseExtended(event) => {
-                self.put("fencingToken", event.fencing_token.0);
-                self.time("expiresAt", Some(event.expires_at));
-            }
-            Event::LeaseExpired(event) => {
-                self.put("fencingToken", event.fencing_token.0);
-                self.put("cause", expiry_cause(event.cause));
-                self.put("exhausted", event.exhausted);
-            }
-            Event::LeaseReleased(event) => {
-                self.put("fencingToken", event.fencing_token.0);
-                self.put("cause", release_cause(event.cause));
-            }
-            Event::AttemptStarted(event) => {
-                self.put("fencingToken", event.fencing_token.0);
-                self.put("workerId", &*event.worker);
-            }
-            Event::TaskCompleted(event) => {
-                self.put("fencingToken", event.fencing_token.0);
-                self.put("digest", format!("{:?}", event.digest));
-                self.raw("result", &event.result);
-            }
-            Event::TaskFailed(event) => {
-                self.put("fencingToken", event.fencing_token.0);
-                self.put("digest", format!("{:?}", event.digest));
-                self.put("error", error(&event.error));
-                match event.next {
-                    NextStep::RetryAt(at) => self.time("retryAt", Some(at)),
-                    NextStep::Final => self.put("final", true),
+    fn extend(&mut self, named: Vec<NamedField<'_>>) {
+        for (name, value) in named {
+            match value {
+                FieldValue::Number(number) => self.put(name, number),
+                FieldValue::Signed(number) => self.put(name, number),
+                FieldValue::Flag(flag) => self.put(name, flag),
+                FieldValue::Text(text) => self.put(name, text),
+                FieldValue::Time(time) => self.time(name, Some(time)),
+                FieldValue::Task(task) => self.put(name, task.to_string()),
+                FieldValue::Tasks(tasks) => {
+                    self.put(name, tasks.iter().map(|task| task.to_string()).collect::<Vec<_>>());
                 }
-            }
-            Event::TaskDead(event) => {
-                self.put("reason", event.reason.name());
-                self.put("reasonDetail", event.detail.as_deref());
-                if let Some(report) = &event.report {
-                    self.put("fencingToken", report.fencing_token.0);
-                    self.put("digest", format!("{:?}", report.digest));
-                    self.put("error", error(&report.error));
+                FieldValue::Digest(digest) => self.put(name, format!("{digest:?}")),
+                FieldValue::Content(bytes) => self.raw(name, bytes),
+                FieldValue::Queue(key) => self.queue(key),
+                FieldValue::Properties(properties) => {
+                    let pairs = properties.iter().map(|(name, value)| (name.to_string(), json!(**value)));
+                    self.put(name, Value::Object(pairs.collect()));
                 }
+                FieldValue::Error(failure) => self.put(name, error(failure)),
+                FieldValue::Backoff(value) => self.put(name, backoff(value)),
+                FieldValue::Categories(list) => {
+                    self.put(name, list.iter().map(|category| category.name()).collect::<Vec<_>>());
+                }
+                FieldValue::Push(target) => self.put(name, server::to_wire::push_target(target)),
+                FieldValue::Config(config) => {
+                    let mut settings = Fields::default();
+                    settings.extend(config.fields());
+                    self.put(name, settings);
+                }
+                FieldValue::Options(options) => self.extend(options.fields()),
             }
-            Event::TaskCancelled(event) => {
-                self.put("fencingToken", event.fencing_token.0);
-                self.put("attempt", event.attempt);
-                self.put("digest", format!("{:?}", event.digest));
-            }
-            Event::CancelRequested(event) => {
-                self.put("cause", cancel_cause(event.cause));
-                self.put("reason", &*event.reason);
-                self.time("graceUntil", Some(event.grace_until));
-            }
-            Event::OperationAttached(event) => self.put("operation", &*event.operation),
-            Event::OperationDetached(event) => self.put("operation", &*event.operation),
-            Event::QueueConfigured(event) => {
-                self.queue(&event.queue);
-                self.put("config", config(&event.config));
-            }
-            Event::TasksPurged(event) => {
-                let ids: Vec<_> = event.tasks.iter().map(|task| task.to_string()).collect();
-                self.put("taskIds", ids);
-            }
-            Event::TokenKeyRotated(event) => self.put("keyId", &*event.key_id),
-            Event::OwnerTookOver(event) => {
-                self.put("epoch", event.epoch);
-                self.put("node", &*event.node);
-            }
-        }
-    }
-
-    fn created(&mut self, event: &TaskCreated) {
-        self.queue(&event.queue);
-        self.put("priority", event.priority);
-        self.time("notBefore", event.not_before);
-        if !event.properties.is_empty() {
-            let pairs = event.properties.iter().map(|(name, value)| (name.to_string(), json!(**value)));
-            self.put("properties", Value::Object(pairs.collect()));
-        }
-        if let Some(options) = &event.options {
-            self.options(options);
-        }
-        self.put("operation", event.operation.as_deref());
-        self.raw("payload", &event.payload);
-    }
-
-    fn options(&mut self, options: &TaskOptions) {
-        self.put("dedupKey", options.dedup.as_ref().map(|dedup| &*dedup.key));
-        self.put("contentDigest", options.dedup.as_ref().map(|dedup| format!("{:?}", dedup.content)));
-        self.time("deadline", options.deadline);
-        self.put("timeoutMs", options.timeout_ms);
-        self.put("leaseMs", options.lease_ms);
-        self.put("maxAttempts", options.max_attempts);
-        self.put("backoff", options.backoff.map(backoff));
-        self.put("runId", options.run_id.as_deref());
-        self.put("assetId", options.asset_id.as_deref());
-        self.put("taskKey", options.task_key.as_deref());
-        self.put("redriveOf", options.redrive_of.map(|task| task.to_string()));
-        if let Some(resources) = &options.resources {
-            self.raw("resources", resources);
         }
     }
 
@@ -175,21 +101,6 @@ pub fn error(error: &TaskError) -> Value {
     value
 }
 
-fn config(config: &QueueConfig) -> Value {
-    let mut fields = Fields::default();
-    fields.put("maxAttempts", config.max_attempts);
-    fields.put("leaseMs", config.lease_ms);
-    fields.put("heartbeatIntervalMs", config.heartbeat_interval_ms);
-    fields.put("cancelGracePeriodMs", config.cancel_grace_ms);
-    fields.put("backoff", config.backoff.map(backoff));
-    let names = |list: &Vec<authority::Category>| list.iter().map(|one| one.name()).collect::<Vec<_>>();
-    fields.put("retryOn", config.retry_on.as_ref().map(names));
-    fields.put("push", config.push.as_deref().map(server::to_wire::push_target));
-    fields.put("maxQueueSize", config.max_queue_size);
-    fields.put("retentionMs", config.retention_ms);
-    serde_json::to_value(fields).unwrap_or_default()
-}
-
 fn backoff(backoff: Backoff) -> Value {
     json!({
         "initialMs": backoff.initial_ms,
@@ -197,26 +108,4 @@ fn backoff(backoff: Backoff) -> Value {
         "maxMs": backoff.max_ms,
         "jitter": f64::from(backoff.jitter_permille) / 1_000.0,
     })
-}
-
-pub fn expiry_cause(cause: ExpiryCause) -> &'static str {
-    match cause {
-        ExpiryCause::Silence => "SILENCE",
-        ExpiryCause::Timeout => "TIMEOUT",
-    }
-}
-
-pub fn release_cause(cause: ReleaseCause) -> &'static str {
-    match cause {
-        ReleaseCause::Worker => "WORKER",
-        ReleaseCause::Undelivered => "UNDELIVERED",
-        ReleaseCause::Session => "SESSION",
-    }
-}
-
-pub fn cancel_cause(cause: CancelCause) -> &'static str {
-    match cause {
-        CancelCause::User => "USER",
-        CancelCause::Deadline => "DEADLINE",
-    }
 }

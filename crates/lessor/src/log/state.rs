@@ -57,10 +57,10 @@ pub fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
                     "there was no task {id} after position {position}; `lessor log explain` tells its story"
                 )
             })?;
-            match json {
-                true => output.line(json!({"position": position.0, "at": at(&state), "task": task})),
-                false => output.print(view::full(&task, Timestamp::now())),
+            if json {
+                return output.line(json!({"position": position.0, "at": at(&state), "task": task}));
             }
+            output.print(view::full(&task, Timestamp::now()))
         }
         None if json => output.line(as_json(&state)),
         None => output.print(table(&state, Timestamp::now())),

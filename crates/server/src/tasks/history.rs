@@ -1,10 +1,10 @@
-//! GET /v1/tasks/{taskId}/history: what the ledger says about a task.
+//! GET /v1/tasks/{taskId}/history: the records of a task.
 
-use authority::event::{ExpiryCause, NextStep, ReleaseCause};
-use authority::{CancelCause, Event};
+use authority::{Event, FieldValue};
 use axum::extract::State;
 use axum::http::StatusCode;
 use coordinator::HistoryRecord;
+use serde_json::{Map, Value, json};
 use wire::{HistoryEvent, TaskHistory};
 
 use crate::app::App;
@@ -39,115 +39,133 @@ pub async fn history(
     Ok(Out(StatusCode::OK, TaskHistory { events, truncated: history.truncated }))
 }
 
+/// The fields of a record that a history shows, which are those that [`HistoryEvent`] has.
 fn event(record: HistoryRecord) -> HistoryEvent {
-    let base = HistoryEvent {
-        position: record.position.0,
-        at: to_timestamp(record.at),
-        kind: record.event.name().to_owned(),
-        ..HistoryEvent::default()
+    let mut fields = Map::new();
+    let mut put = |name: &str, value: Value| drop(fields.insert(name.to_owned(), value));
+    if matches!(record.event, Event::LeaseGranted(_)) {
+        put("fencingToken", json!(record.position.0));
+    }
+    for (name, value) in record.event.fields() {
+        match value {
+            FieldValue::Number(number) => put(name, json!(number)),
+            FieldValue::Signed(number) => put(name, json!(number)),
+            FieldValue::Flag(flag) => put(name, json!(flag)),
+            FieldValue::Text(text) => put(name, json!(text)),
+            FieldValue::Time(at) => put(name, json!(to_timestamp(at))),
+            FieldValue::Task(task) => put(name, json!(task.to_string())),
+            FieldValue::Content(bytes) => put(&format!("{name}Bytes"), json!(bytes.len())),
+            FieldValue::Queue(key) => put(name, json!(*key.name)),
+            FieldValue::Error(error) => put(name, json!(task_json::error_to_wire(error))),
+            FieldValue::Options(options) => {
+                options.redrive_of.iter().for_each(|task| put("redriveOf", json!(task.to_string())));
+            }
+            FieldValue::Tasks(_)
+            | FieldValue::Digest(_)
+            | FieldValue::Properties(_)
+            | FieldValue::Backoff(_)
+            | FieldValue::Categories(_)
+            | FieldValue::Push(_)
+            | FieldValue::Config(_) => {}
+        }
+    }
+    put("position", json!(record.position.0));
+    put("at", json!(to_timestamp(record.at)));
+    put("type", json!(record.event.name()));
+    // The names and types are those of the authority's table; a test reads every event.
+    serde_json::from_value(Value::Object(fields)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use authority::event::*;
+    use authority::{
+        CancelCause, Category, DeadReason, Digest, Position, QueueKey, Scope, TaskError, TaskId, TaskOptions,
+        Time,
     };
-    match record.event {
-        Event::TaskCreated(created) => HistoryEvent {
-            queue: Some(created.queue.name.to_string()),
-            priority: Some(created.priority),
-            payload_bytes: Some(created.payload.len()),
-            not_before: created.not_before.map(to_timestamp),
-            redrive_of: created.options.and_then(|options| options.redrive_of).map(|task| task.to_string()),
-            operation: created.operation.map(|operation| operation.to_string()),
-            ..base
-        },
-        Event::LeaseGranted(granted) => HistoryEvent {
-            attempt: Some(granted.attempt),
-            fencing_token: Some(record.position.0),
-            worker_id: Some(granted.worker.to_string()),
-            lease_ms: Some(granted.length_ms),
-            expires_at: Some(to_timestamp(granted.expires_at)),
-            ..base
-        },
-        Event::LeaseExtended(extended) => HistoryEvent {
-            fencing_token: Some(extended.fencing_token.0),
-            expires_at: Some(to_timestamp(extended.expires_at)),
-            ..base
-        },
-        Event::LeaseExpired(expired) => HistoryEvent {
-            fencing_token: Some(expired.fencing_token.0),
-            cause: Some(expiry_cause(expired.cause).to_owned()),
-            exhausted: Some(expired.exhausted),
-            ..base
-        },
-        Event::LeaseReleased(released) => HistoryEvent {
-            fencing_token: Some(released.fencing_token.0),
-            cause: Some(release_cause(released.cause).to_owned()),
-            ..base
-        },
-        Event::AttemptStarted(started) => HistoryEvent {
-            fencing_token: Some(started.fencing_token.0),
-            worker_id: Some(started.worker.to_string()),
-            ..base
-        },
-        Event::TaskCompleted(completed) => HistoryEvent {
-            fencing_token: Some(completed.fencing_token.0),
-            result_bytes: Some(completed.result.len()),
-            ..base
-        },
-        Event::TaskFailed(failed) => HistoryEvent {
-            fencing_token: Some(failed.fencing_token.0),
-            error: Some(task_json::error_to_wire(&failed.error)),
-            retry_at: match failed.next {
-                NextStep::RetryAt(at) => Some(to_timestamp(at)),
-                NextStep::Final => None,
-            },
-            ..base
-        },
-        Event::TaskDead(dead) => HistoryEvent {
-            reason: Some(dead.reason.name().to_owned()),
-            reason_detail: dead.detail.map(|detail| detail.to_string()),
-            fencing_token: dead.report.as_ref().map(|report| report.fencing_token.0),
-            error: dead.report.as_ref().map(|report| task_json::error_to_wire(&report.error)),
-            ..base
-        },
-        Event::TaskCancelled(cancelled) => HistoryEvent {
-            attempt: Some(cancelled.attempt),
-            fencing_token: Some(cancelled.fencing_token.0),
-            ..base
-        },
-        Event::CancelRequested(requested) => HistoryEvent {
-            cause: Some(cancel_cause(requested.cause).to_owned()),
-            reason: Some(requested.reason.to_string()),
-            grace_until: Some(to_timestamp(requested.grace_until)),
-            ..base
-        },
-        Event::OperationAttached(attached) => {
-            HistoryEvent { operation: Some(attached.operation.to_string()), ..base }
+
+    use super::*;
+
+    fn events() -> Vec<Event> {
+        let (task, fencing_token, digest) = (TaskId(1), Position(7), Digest([1; 16]));
+        let scope = Scope { tenant: "t".into(), workspace: "w".into() };
+        let options = TaskOptions { redrive_of: Some(TaskId(2)), lease_ms: Some(5), ..Default::default() };
+        let error = TaskError { category: Category::Timeout, code: Some("C".into()), message: "slow".into() };
+        vec![
+            Event::TaskCreated(Box::new(TaskCreated {
+                task,
+                queue: Arc::new(QueueKey { scope, name: "mail".into() }),
+                payload: Arc::from(*b"{}"),
+                priority: -3,
+                not_before: Some(Time(1_000)),
+                properties: Arc::default(),
+                options: Some(Arc::new(options)),
+                operation: Some("o".into()),
+            })),
+            Event::LeaseGranted(LeaseGranted {
+                task,
+                attempt: 2,
+                worker: "w".into(),
+                session: Some("s".into()),
+                request: Some(digest),
+                length_ms: 60_000,
+                expires_at: Time(2_000),
+            }),
+            Event::LeaseExpired(LeaseExpired {
+                task,
+                fencing_token,
+                cause: ExpiryCause::Silence,
+                exhausted: false,
+            }),
+            Event::TaskCompleted(TaskCompleted { task, fencing_token, digest, result: Arc::from(*b"123") }),
+            Event::TaskFailed(TaskFailed {
+                task,
+                fencing_token,
+                digest,
+                error: error.clone(),
+                next: NextStep::RetryAt(Time(3_000)),
+            }),
+            Event::TaskDead(TaskDead {
+                task,
+                reason: DeadReason::Cancelled,
+                detail: Some("enough".into()),
+                report: Some(DeadReport { fencing_token, digest, error }),
+            }),
+            Event::CancelRequested(CancelRequested {
+                task,
+                cause: CancelCause::User,
+                reason: "enough".into(),
+                grace_until: Time(4_000),
+            }),
+        ]
+    }
+
+    fn converted(event: Event) -> Value {
+        json!(super::event(HistoryRecord { position: Position(9), at: Time(0), event }))
+    }
+
+    #[test]
+    fn every_field_of_a_history_comes_from_the_event_table() {
+        let expected = [
+            json!({"queue": "mail", "priority": -3, "payloadBytes": 2, "notBefore": "1970-01-01T00:00:01Z",
+                "redriveOf": "00000000-0000-0000-0000-000000000002", "operation": "o"}),
+            json!({"attempt": 2, "fencingToken": 9, "workerId": "w", "leaseMs": 60_000,
+                "expiresAt": "1970-01-01T00:00:02Z"}),
+            json!({"fencingToken": 7, "cause": "SILENCE", "exhausted": false}),
+            json!({"fencingToken": 7, "resultBytes": 3}),
+            json!({"fencingToken": 7, "retryAt": "1970-01-01T00:00:03Z",
+                "error": {"category": "TIMEOUT", "code": "C", "message": "slow"}}),
+            json!({"reason": "CANCELLED", "reasonDetail": "enough", "fencingToken": 7,
+                "error": {"category": "TIMEOUT", "code": "C", "message": "slow"}}),
+            json!({"cause": "USER", "reason": "enough", "graceUntil": "1970-01-01T00:00:04Z"}),
+        ];
+        for (event, mut expected) in events().into_iter().zip(expected) {
+            expected["type"] = json!(event.name());
+            expected["position"] = json!(9);
+            expected["at"] = json!("1970-01-01T00:00:00Z");
+            assert_eq!(converted(event), expected);
         }
-        Event::OperationDetached(detached) => {
-            HistoryEvent { operation: Some(detached.operation.to_string()), ..base }
-        }
-        Event::QueueConfigured(_)
-        | Event::TasksPurged(_)
-        | Event::TokenKeyRotated(_)
-        | Event::OwnerTookOver(_) => base,
-    }
-}
-
-fn expiry_cause(cause: ExpiryCause) -> &'static str {
-    match cause {
-        ExpiryCause::Silence => "SILENCE",
-        ExpiryCause::Timeout => "TIMEOUT",
-    }
-}
-
-fn release_cause(cause: ReleaseCause) -> &'static str {
-    match cause {
-        ReleaseCause::Worker => "WORKER",
-        ReleaseCause::Undelivered => "UNDELIVERED",
-        ReleaseCause::Session => "SESSION",
-    }
-}
-
-fn cancel_cause(cause: CancelCause) -> &'static str {
-    match cause {
-        CancelCause::User => "USER",
-        CancelCause::Deadline => "DEADLINE",
     }
 }

@@ -249,7 +249,7 @@ impl Actor for Worker {
 
     fn answered(&mut self, call: u64, reply: Reply, out: &mut Out) {
         if let Some(was) = self.calls.remove(&call) {
-            self.hear(was, reply, out);
+            self.count_word(was, reply, out);
         }
     }
 
@@ -261,15 +261,15 @@ impl Actor for Worker {
 }
 
 impl Worker {
-    fn hear(&mut self, was: Call, reply: Reply, out: &mut Out) {
+    fn count_word(&mut self, was: Call, reply: Reply, out: &mut Out) {
         match (was, reply) {
             (Call::Batch(calls), Reply::Decided(answers)) => {
                 for (was, answer) in calls.into_iter().zip(answers) {
-                    self.hear(was, Reply::decided(answer), out);
+                    self.count_word(was, Reply::decided(answer), out);
                 }
             }
             (Call::Batch(calls), reply) => {
-                calls.into_iter().for_each(|was| self.hear(was, reply.clone(), out));
+                calls.into_iter().for_each(|was| self.count_word(was, reply.clone(), out));
             }
             (Call::Poll { .. }, Reply::Leased(grants)) => {
                 grants.iter().for_each(|grant| self.take(grant, out));

@@ -10,7 +10,7 @@ use ledger::file::{FileReader, OffsetFiles};
 
 use super::{HostEvent, Stop};
 use crate::env::{Env, Happening};
-use auditor::Reached;
+use auditor::Covered;
 use auditor::history::Entry;
 
 /// As in production: the first pause after a failure.
@@ -102,7 +102,7 @@ impl Effects {
             env.auditor.read(&Entry::Applied { position, at, event })?;
         }
         if result.is_err() {
-            env.reach.bump(Reached::EffectFailed);
+            env.coverage.bump(Covered::EffectFailed);
         }
         let crash = env.strikes(true, env.swarm.crash_permille);
         if crash {
@@ -113,7 +113,7 @@ impl Effects {
             result = result.and(self.follower.save().map_err(|error| error.to_string()));
         }
         if crash {
-            return Err(Stop::Crash(Reached::CrashInEffect));
+            return Err(Stop::Crash(Covered::CrashInEffect));
         }
         self.behind = self.follower.applied_up_to() < durable;
         if let Err(error) = result {

@@ -11,9 +11,9 @@ use ledger::file::{Error, FileLedger, Inspection, OpenReport, Options, Seen};
 use ledger::{Recovery, RecoveryError, SnapshotInfo};
 
 use super::Host;
+use crate::bug;
 use crate::env::Env;
-use crate::plant;
-use auditor::Reached;
+use auditor::Covered;
 
 /// A frame on the disk whose records were all acknowledged.
 struct Frame {
@@ -58,7 +58,7 @@ impl Host {
             return Err(format!("{} is damaged, and used", used.name));
         }
         if !report.bad_snapshots.is_empty() {
-            env.reach.bump(Reached::FlippedSnapshot);
+            env.coverage.bump(Covered::FlippedSnapshot);
         }
         Ok(())
     }
@@ -76,7 +76,7 @@ impl Host {
             true => self.judge_history(frame, options, env),
             false => self.judge_refusal(options, env, |damage| names(damage, frame)).inspect(|()| {
                 let last = frames.last().is_some_and(|last| last.first == frame.first);
-                env.reach.bump(if last { Reached::FlippedLastFrame } else { Reached::FlippedFrame });
+                env.coverage.bump(if last { Covered::FlippedLastFrame } else { Covered::FlippedFrame });
             }),
         };
         // The operator brings a good copy back.
@@ -120,7 +120,7 @@ impl Host {
             self.disk.flip(name, bit);
         }
         judged.map_err(|what| format!("every snapshot of a trimmed log is damaged: {what}"))?;
-        env.reach.bump(Reached::FlippedSnapshots);
+        env.coverage.bump(Covered::FlippedSnapshots);
         Ok(())
     }
 
@@ -131,7 +131,7 @@ impl Host {
         env: &Env,
         right: impl Fn(&Error) -> bool,
     ) -> Result<(), String> {
-        let opened = FileLedger::open(plant::disk(env.plant, &self.disk), options.clone());
+        let opened = FileLedger::open(bug::disk(env.bug, &self.disk), options.clone());
         let opened = opened.map_err(|error| RecoveryError::from(ledger::Error::from(error)));
         let started = opened.and_then(|(ledger, _)| Recovery::newest(&ledger));
         match started {
@@ -145,7 +145,7 @@ impl Host {
 
     /// Damage in history that no start needs does not keep one from serving, and shows when it is read.
     fn judge_history(&self, frame: &Frame, options: &Options, env: &mut Env) -> Result<(), String> {
-        let (ledger, _) = FileLedger::open(plant::disk(env.plant, &self.disk), options.clone())
+        let (ledger, _) = FileLedger::open(bug::disk(env.bug, &self.disk), options.clone())
             .map_err(|error| format!("a start does not need it, but is refused: {error}"))?;
         let recovery = Recovery::newest(&ledger).map_err(|error| error.to_string())?;
         let mut whole = self.replayed()?;
@@ -171,7 +171,7 @@ impl Host {
         if !names(&error, frame) {
             return Err(format!("it shows as something else: {error}"));
         }
-        env.reach.bump(Reached::FlippedHistory);
+        env.coverage.bump(Covered::FlippedHistory);
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use ledger::file::{FileLedger, Options};
 use ledger::record;
 
 use crate::env::{Env, Happening, Ticket};
-use auditor::Reached;
+use auditor::Covered;
 use auditor::history::{Entry, Recorded};
 pub use coordinator::engine::SnapshotStep as Step;
 use process::Process;
@@ -55,7 +55,7 @@ pub enum HostEvent {
 /// Why a step of the process did not end well.
 pub enum Stop {
     /// The process is gone in the middle of it.
-    Crash(Reached),
+    Crash(Covered),
     /// The ledger failed, and the coordinator ends itself.
     Failed,
     /// Something is wrong with the product.
@@ -108,7 +108,7 @@ impl Host {
     }
 
     pub fn suspend(&mut self, env: &mut Env, span_ms: u64) {
-        env.reach.bump(Reached::Suspend);
+        env.coverage.bump(Covered::Suspend);
         env.note(&[3, span_ms], || format!("the machine stands still for {span_ms} ms"));
         // Never shorter than before: what waits for the end of the first must not be overtaken.
         self.suspended_until = self.suspended_until.max(env.now + span_ms);
@@ -216,12 +216,12 @@ impl Host {
             Ok(()) => Ok(()),
             Err(Stop::Wrong(what)) => Err(what),
             Err(Stop::Crash(point)) => {
-                env.reach.bump(point);
+                env.coverage.bump(point);
                 self.crash(env);
                 Ok(())
             }
             Err(Stop::Failed) => {
-                env.reach.bump(Reached::FailedSync);
+                env.coverage.bump(Covered::FailedSync);
                 let Some(mut process) = self.process.take() else { return Ok(()) };
                 for (ticket, reply) in process.last_answers() {
                     env.tell(ticket, reply, None)?;

@@ -1,4 +1,4 @@
-//! A ledger that hides its last record from whoever replays it: a planted bug.
+//! A ledger that hides its last record from whoever replays it: an injected bug.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

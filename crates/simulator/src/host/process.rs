@@ -17,9 +17,9 @@ use super::effects::Effects;
 use super::lateness::Lateness;
 use super::snapshots::Snapshots;
 use super::{HostEvent, Step, Stop, kept, show};
+use crate::bug::{self, Bug};
 use crate::env::{Env, Happening, Ticket, clock};
-use crate::plant::{self, Plant};
-use auditor::Reached;
+use auditor::Covered;
 use auditor::history::Entry;
 
 /// As in production: a tick stays this far behind the clock.
@@ -126,7 +126,7 @@ impl Process {
         env.auditor.read(&Entry::Received { ask: ticket.ask, at: now })?;
         env.note(&[10, ticket.ask], || format!("{} is received at {now}", ticket.ask));
         if self.in_flight.is_some() && env.now + 500 < self.next_append {
-            env.reach.bump(Reached::Stall);
+            env.coverage.bump(Covered::Stall);
         }
         let request = match request {
             // Actors say how long they wait; the time comes from the coordinator's clock.
@@ -160,7 +160,7 @@ impl Process {
                 env.note(&[11, ticket.ask], || format!("{} is decided", ticket.ask));
                 self.engine.receive(request, received_at, ticket);
             }
-            self.strike(Reached::CrashAfterReceive, env)?;
+            self.strike(Covered::CrashAfterReceive, env)?;
         }
         self.step(env)
     }
@@ -180,15 +180,15 @@ impl Process {
             self.open.extend(batch.records().map(|(_, record)| record.to_vec()));
             let first = batch.first();
             env.note(&[12, first.0], || format!("a batch from {first} goes to the disk"));
-            self.in_flight = Some(match env.planted(Plant::AnswerBeforeSync) {
+            self.in_flight = Some(match env.injected(Bug::AnswerBeforeSync) {
                 false => batch,
                 true => {
-                    let copy = plant::copy(&batch);
+                    let copy = bug::copy(&batch);
                     self.engine.batch_durable(batch);
                     copy
                 }
             });
-            self.strike(Reached::CrashBeforeAppend, env)?;
+            self.strike(Covered::CrashBeforeAppend, env)?;
             let stall = env.strikes(env.swarm.stalls, 40);
             let latency = if stall { env.rng.between(600, 5_000) } else { env.rng.between(0, 4) };
             self.next_append = env.now + latency;
@@ -224,22 +224,22 @@ impl Process {
         let before = self.ledger.free_bytes();
         let result = self.ledger.append(&batch);
         if crash {
-            return Err(Stop::Crash(Reached::CrashInAppend));
+            return Err(Stop::Crash(Covered::CrashInAppend));
         }
         self.disk.heal();
         match result {
             Ok(()) => {
                 if self.ledger.free_bytes() > before {
-                    env.reach.bump(Reached::Rotated);
+                    env.coverage.bump(Covered::Rotated);
                 }
                 self.held = false;
                 self.in_flight = Some(batch);
                 self.prepare_reserve(env);
-                self.strike(Reached::CrashAfterAppend, env)?;
+                self.strike(Covered::CrashAfterAppend, env)?;
                 self.appended(env)
             }
             Err(AppendError::Refused(Refusal::NoSpace)) => {
-                env.reach.bump(Reached::HeldBatch);
+                env.coverage.bump(Covered::HeldBatch);
                 self.was_full = true;
                 self.held = true;
                 self.in_flight = Some(batch);
@@ -251,7 +251,7 @@ impl Process {
                 env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
                 self.step(env)
             }
-            Err(AppendError::Unknown(_)) if env.planted(Plant::FailedSyncIgnored) => {
+            Err(AppendError::Unknown(_)) if env.injected(Bug::FailedSyncIgnored) => {
                 self.in_flight = Some(batch);
                 self.appended(env)
             }
@@ -268,7 +268,7 @@ impl Process {
             self.durable.push(record);
         }
         self.engine.set_disk_space(self.ledger.space());
-        if !env.planted(Plant::AnswerBeforeSync) {
+        if !env.injected(Bug::AnswerBeforeSync) {
             self.engine.batch_durable(batch);
         }
         self.snapshots.durable(self.engine.durable(), self.life, env);
@@ -300,7 +300,7 @@ impl Process {
 
     fn deliver(&mut self, env: &mut Env) -> Result<(), Stop> {
         let mut answers: Vec<_> = self.engine.take_answers().collect();
-        if env.planted(Plant::AnswersSwapped) && answers.len() > 1 {
+        if env.injected(Bug::AnswersSwapped) && answers.len() > 1 {
             let first = answers[0].1.clone();
             answers[0].1 = std::mem::replace(&mut answers[1].1, first);
         }
@@ -309,20 +309,20 @@ impl Process {
         }
         let kept = if env.rng.chance(40) { Some(kept(&self.disk, &self.options)?) } else { None };
         for (ticket, reply) in answers {
-            self.strike(Reached::CrashBetweenAnswers, env)?;
+            self.strike(Covered::CrashBetweenAnswers, env)?;
             if let Reply::Unavailable(Unavailable::NoSpace) = &reply {
-                env.reach.bump(Reached::FullDisk);
+                env.coverage.bump(Covered::FullDisk);
             }
             if ticket.gone.get() {
                 if matches!(&reply, Reply::Leased(grants) if !grants.is_empty()) {
-                    env.reach.bump(Reached::Undelivered);
+                    env.coverage.bump(Covered::Undelivered);
                 }
-                let clock = env.planted(Plant::UndeliveredAtClockTime);
+                let clock = env.injected(Bug::UndeliveredAtClockTime);
                 let now = if clock { self.now(env) } else { self.horizon(env) };
                 self.engine.undelivered(&reply, now);
                 continue;
             }
-            if env.planted(Plant::DeliveredTakenBack) && env.rng.chance(100) {
+            if env.injected(Bug::DeliveredTakenBack) && env.rng.chance(100) {
                 self.engine.undelivered(&reply, self.horizon(env));
             }
             env.tell(ticket, reply, kept)?;
@@ -330,7 +330,7 @@ impl Process {
         Ok(())
     }
 
-    fn strike(&mut self, point: Reached, env: &mut Env) -> Result<(), Stop> {
+    fn strike(&mut self, point: Covered, env: &mut Env) -> Result<(), Stop> {
         if env.strikes(true, env.swarm.crash_permille) { Err(Stop::Crash(point)) } else { Ok(()) }
     }
 
@@ -340,7 +340,7 @@ impl Process {
 
     /// The time up to which every request received is known to have been decided.
     fn horizon(&self, env: &Env) -> Time {
-        match self.inbox.is_empty() || env.planted(Plant::TickOvertakesRequests) {
+        match self.inbox.is_empty() || env.injected(Bug::TickOvertakesRequests) {
             true => Time(self.now(env).0.saturating_sub(TICK_LAG_MS)),
             false => self.decided_up_to,
         }

@@ -7,9 +7,9 @@ use ledger::disk::fake::{Errno, FakeDisk};
 use ledger::file::{FileLedger, SnapshotWriter};
 
 use super::{HostEvent, Step, Stop};
+use crate::bug::Bug;
 use crate::env::{Env, Happening, Ticket};
-use crate::plant::Plant;
-use auditor::Reached;
+use auditor::Covered;
 
 pub struct Snapshots {
     plan: SnapshotPlan,
@@ -92,30 +92,30 @@ impl Snapshots {
             disk.fail_at(call, Errno::Io);
         }
         let step = match step {
-            Step::Finish(end) if env.planted(Plant::SnapshotOneShort) => Step::Finish(Position(end.0 - 1)),
-            Step::Block(_) if env.planted(Plant::SnapshotLacksABlock) => Step::Block(Vec::new()),
+            Step::Finish(end) if env.injected(Bug::SnapshotOneShort) => Step::Finish(Position(end.0 - 1)),
+            Step::Block(_) if env.injected(Bug::SnapshotLacksABlock) => Step::Block(Vec::new()),
             step => step,
         };
         let result = self.write(step, ledger);
         if crash {
-            return Err(Stop::Crash(Reached::CrashInAppend));
+            return Err(Stop::Crash(Covered::CrashInAppend));
         }
         disk.heal();
         match result {
             Err(_) => {
-                env.reach.bump(Reached::SnapshotFailed);
+                env.coverage.bump(Covered::SnapshotFailed);
                 self.writer = None;
                 self.plan.failed(engine);
             }
             Ok(()) if finish => {
                 if newest > self.began_at {
-                    env.reach.bump(Reached::SnapshotUnderLoad);
+                    env.coverage.bump(Covered::SnapshotUnderLoad);
                 }
                 if env.auditor.created_again() > self.began_at {
-                    env.reach.bump(Reached::CreatedAgainInSnapshot);
+                    env.coverage.bump(Covered::CreatedAgainInSnapshot);
                 }
                 if self.slices > 2 && self.moved {
-                    env.reach.bump(Reached::SnapshotInSlices);
+                    env.coverage.bump(Covered::SnapshotInSlices);
                 }
                 self.plan.finished(self.bytes);
                 let delay = env.rng.between(0, 40);

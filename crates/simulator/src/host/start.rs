@@ -15,9 +15,9 @@ use super::one_short::OneShort;
 use super::process::Process;
 use super::snapshots::Snapshots;
 use super::{Host, HostEvent, ledger_options, show};
+use crate::bug::{self, Bug};
 use crate::env::{Env, Happening, NOBODY, Ticket};
-use crate::plant::{self, Plant};
-use auditor::Reached;
+use auditor::Covered;
 use auditor::history::Entry;
 
 /// As in production: a larger gap between the clock and the newest record holds back the purge by age.
@@ -54,13 +54,13 @@ impl Host {
         state.set_max_bytes(env.swarm.breadth.max_state_bytes);
         let wall = self.wall(env.now);
         if wall < state.time() {
-            env.reach.bump(Reached::WallBack);
+            env.coverage.bump(Covered::WallBack);
         }
         let gap = wall.since_ms(state.time());
         let hold = if state.is_empty() || gap <= PLAUSIBLE_GAP_MS {
             Time::ZERO
         } else {
-            env.reach.bump(Reached::WallFar);
+            env.coverage.bump(Covered::WallFar);
             wall.plus_ms(PURGE_HOLD_MS)
         };
         self.life += 1;
@@ -92,12 +92,12 @@ impl Host {
         options: &Options,
         env: &mut Env,
     ) -> Result<Option<(FileLedger, OpenReport)>, String> {
-        match FileLedger::open(plant::disk(env.plant, &self.disk), options.clone()) {
+        match FileLedger::open(bug::disk(env.bug, &self.disk), options.clone()) {
             Ok(opened) => Ok(Some(opened)),
             Err(Error::UnverifiedTail(_)) if self.noise => {
-                env.reach.bump(Reached::RefusedTail);
+                env.coverage.bump(Covered::RefusedTail);
                 let options = Options { drop_unverified_tail: true, ..options.clone() };
-                FileLedger::open(plant::disk(env.plant, &self.disk), options)
+                FileLedger::open(bug::disk(env.bug, &self.disk), options)
                     .map(Some)
                     .map_err(|error| format!("noise at the tail is not dropped on request: {error}"))
             }
@@ -107,7 +107,7 @@ impl Host {
     }
 
     fn fail_at_start(&mut self, env: &mut Env) -> Result<(), String> {
-        env.reach.bump(Reached::CrashAtStart);
+        env.coverage.bump(Covered::CrashAtStart);
         self.disk.heal();
         if !env.faults {
             self.disk.set_capacity(None);
@@ -155,10 +155,10 @@ impl Host {
             ));
         }
         if kept > 0 {
-            env.reach.bump(Reached::UnacknowledgedKept);
+            env.coverage.bump(Covered::UnacknowledgedKept);
         }
         if open.len() > 0 {
-            env.reach.bump(Reached::UnacknowledgedLost);
+            env.coverage.bump(Covered::UnacknowledgedLost);
         }
         Ok(())
     }
@@ -172,12 +172,12 @@ impl Host {
         env: &mut Env,
     ) -> Result<(State, u64), String> {
         if report.dropped.as_ref().is_some_and(|dropped| dropped.why == DropReason::Torn) {
-            env.reach.bump(Reached::TornTail);
+            env.coverage.bump(Covered::TornTail);
         }
         if !ledger.snapshots().is_empty() {
-            env.reach.bump(Reached::SnapshotUsed);
+            env.coverage.bump(Covered::SnapshotUsed);
         }
-        let rebuild = match env.planted(Plant::ReplayOneShort) {
+        let rebuild = match env.injected(Bug::ReplayOneShort) {
             true => Recovery::newest(&OneShort(ledger)),
             false => Recovery::newest(ledger),
         };

@@ -1,4 +1,4 @@
-//! What was sent, as requests to the coordinator.
+//! Converts calls of clients to requests to the coordinator.
 
 use std::sync::Arc;
 

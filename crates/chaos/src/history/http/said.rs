@@ -1,4 +1,4 @@
-//! A call of a client, read: which endpoint, and what was sent.
+//! Parses a call of a client: the endpoint and the body.
 
 use authority::TaskId;
 use serde::de::DeserializeOwned;

@@ -303,10 +303,8 @@ impl File for FakeFile {
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let mut state = self.disk.state();
-        let bytes = match state.faults.count_write()? {
-            true => &bytes[..bytes.len().div_ceil(2)],
-            false => bytes,
-        };
+        let is_short = state.faults.count_write()?;
+        let bytes = if is_short { &bytes[..bytes.len().div_ceil(2)] } else { bytes };
         state.write(self.id, bytes, offset)
     }
 

@@ -298,11 +298,11 @@ impl Walk<'_, '_> {
             Err(SectorFault::Damaged) => false,
             Ok(seal) => seal.next == next && seal.first == segment.header.first,
         };
-        match is_sound {
-            true => Ok(ControlFlow::Continue(())),
-            // No record is lost by it, but the loss of the next segment would no longer show.
-            false => Ok(self.damage(segment, segment.frames_end(), "the seal is damaged", next, Some(next))),
+        if is_sound {
+            return Ok(ControlFlow::Continue(()));
         }
+        // No record is lost by this damage, but the loss of the next segment would no longer show.
+        Ok(self.damage(segment, segment.frames_end(), "the seal is damaged", next, Some(next)))
     }
 
     fn damage(

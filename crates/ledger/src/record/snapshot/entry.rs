@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use authority::{Position, Time};
+use authority::{Position, QueueConfig, Time};
+use prost::bytes::Bytes;
 
 use super::SnapshotEntry;
 use super::task::Task;
+use crate::record::codec::{Message as _, encoded};
 use crate::record::error::{DecodeError, need};
-use crate::record::value::{QueueConfig, QueueKey};
+use crate::record::value::QueueKey;
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Entry {
@@ -43,8 +45,9 @@ pub struct Header {
 pub struct Queue {
     #[prost(message, optional, tag = "1")]
     pub key: Option<QueueKey>,
-    #[prost(message, optional, tag = "2")]
-    pub config: Option<QueueConfig>,
+    /// The encoded message.
+    #[prost(bytes = "bytes", optional, tag = "2")]
+    pub config: Option<Bytes>,
     #[prost(uint64, tag = "3")]
     pub configured: u64,
 }
@@ -83,7 +86,7 @@ impl TryFrom<Kind> for SnapshotEntry {
             }
             Kind::Queue(queue) => SnapshotEntry::Queue {
                 key: Arc::new(need(queue.key, "the queue")?.into()),
-                config: need(queue.config, "the configuration")?.try_into()?,
+                config: QueueConfig::decode(&need(queue.config, "the configuration")?)?,
                 configured: Position(queue.configured),
             },
             Kind::Owner(owner) => SnapshotEntry::Owner(authority::Owner {
@@ -99,8 +102,8 @@ impl TryFrom<Kind> for SnapshotEntry {
 }
 
 impl Queue {
-    pub fn new(key: &authority::QueueKey, config: &authority::QueueConfig, configured: Position) -> Queue {
-        Queue { key: Some(key.into()), config: Some(config.into()), configured: configured.0 }
+    pub fn new(key: &authority::QueueKey, config: &QueueConfig, configured: Position) -> Queue {
+        Queue { key: Some(key.into()), config: Some(encoded(config)), configured: configured.0 }
     }
 }
 

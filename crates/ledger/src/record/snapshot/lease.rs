@@ -34,7 +34,7 @@ impl From<&authority::Lease> for Lease {
             fencing_token: lease.fencing_token.0,
             worker: lease.worker.to_string(),
             session: lease.session.as_deref().map(str::to_owned),
-            request: lease.request.map(Id::from),
+            request: lease.request.as_ref().map(Id::from),
             granted_at: lease.granted_at.0,
             length_ms: lease.length_ms,
             expires_at: lease.expires_at.0,

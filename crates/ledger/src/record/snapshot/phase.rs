@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use authority::{Position, Time};
+use authority::{DeadReason, Position, Time};
 use prost::bytes::Bytes;
 
 use super::lease::Lease;
 use crate::record::error::DecodeError;
-use crate::record::value::{dead_reason, shared};
+use crate::record::value::{Enumeration, shared};
 
 /// The tags are those of the task's message.
 #[derive(Clone, PartialEq, prost::Oneof)]
@@ -80,7 +80,7 @@ impl From<&authority::Phase> for Phase {
             authority::Phase::Dead { at, ended, reason, detail } => Phase::Dead(Dead {
                 at: at.0,
                 ended: ended.0,
-                reason: dead_reason::number(*reason),
+                reason: reason.number(),
                 detail: detail.as_deref().map(str::to_owned),
             }),
         }
@@ -109,7 +109,7 @@ impl TryFrom<Phase> for authority::Phase {
             Phase::Dead(Dead { at, ended, reason, detail }) => authority::Phase::Dead {
                 at: Time(at),
                 ended: Position(ended),
-                reason: dead_reason::from_number(reason)?,
+                reason: DeadReason::from_number(reason)?,
                 detail: detail.map(Arc::from),
             },
         })

@@ -1,9 +1,9 @@
 //! What one attempt reported, and what it was told.
 
-use authority::{Outcome, Position, Time};
+use authority::{DeadReason, Outcome, Position, Time};
 
 use crate::record::error::{DecodeError, need};
-use crate::record::value::{Id, dead_reason};
+use crate::record::value::{Enumeration, Id};
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
 pub struct Report {
@@ -35,13 +35,13 @@ impl From<&authority::Report> for Report {
             Outcome::Completed => (COMPLETED, None, 0),
             Outcome::Failed => (FAILED, None, 0),
             Outcome::RetryAt(time) => (RETRY, Some(time.0), 0),
-            Outcome::Dead(reason) => (DEAD, None, dead_reason::number(reason)),
+            Outcome::Dead(reason) => (DEAD, None, reason.number()),
             Outcome::Discarded => (DISCARDED, None, 0),
         };
         Report {
             attempt: report.attempt,
             fencing_token: report.fencing_token.0,
-            digest: Some(report.digest.into()),
+            digest: Some((&report.digest).into()),
             outcome,
             retry_at,
             dead_reason,
@@ -57,7 +57,7 @@ impl TryFrom<Report> for authority::Report {
             (COMPLETED, None, 0) => Outcome::Completed,
             (FAILED, None, 0) => Outcome::Failed,
             (RETRY, Some(time), 0) => Outcome::RetryAt(Time(time)),
-            (DEAD, None, reason) => Outcome::Dead(dead_reason::from_number(reason)?),
+            (DEAD, None, reason) => Outcome::Dead(DeadReason::from_number(reason)?),
             (DISCARDED, None, 0) => Outcome::Discarded,
             (0, ..) => return Err(DecodeError::Missing("the outcome of a report")),
             (COMPLETED..=DISCARDED, ..) => {

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use authority::{Position, Time};
+use authority::{CancelCause, Position, TaskOptions, Time};
 use prost::bytes::Bytes;
 
 use super::phase::Phase;
 use super::report::Report;
+use crate::record::codec::{Message as _, encoded};
 use crate::record::error::{DecodeError, need};
-use crate::record::value::{
-    Id, Property, QueueKey, TaskError, TaskOptions, cancel_cause, properties, shared,
-};
+use crate::record::value::{Enumeration, Id, Property, QueueKey, TaskError, properties, shared};
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Task {
@@ -42,8 +41,9 @@ pub struct Task {
     pub last_error: Option<TaskError>,
     #[prost(message, repeated, tag = "18")]
     pub properties: Vec<Property>,
-    #[prost(message, optional, boxed, tag = "19")]
-    pub options: Option<Box<TaskOptions>>,
+    /// The encoded message.
+    #[prost(bytes = "bytes", optional, tag = "19")]
+    pub options: Option<Bytes>,
     #[prost(string, repeated, tag = "20")]
     pub operations: Vec<String>,
 }
@@ -63,7 +63,7 @@ pub struct CancelRequest {
 impl Task {
     pub fn new(queue: &authority::QueueKey, task: &authority::Task) -> Task {
         Task {
-            id: Some(task.id.into()),
+            id: Some((&task.id).into()),
             queue: Some(queue.into()),
             payload: shared(&task.payload),
             priority: task.priority,
@@ -77,7 +77,7 @@ impl Task {
             reports: task.reports.iter().map(Report::from).collect(),
             last_error: task.last_error.as_deref().map(TaskError::from),
             properties: properties::pairs(&task.properties),
-            options: task.options.as_deref().map(|options| Box::new(options.into())),
+            options: task.options.as_deref().map(encoded),
             operations: task.operations.iter().map(|name| name.to_string()).collect(),
         }
     }
@@ -104,7 +104,7 @@ impl Task {
             reports: self.reports.into_iter().map(authority::Report::try_from).collect::<Result<_, _>>()?,
             last_error: self.last_error.map(|error| error.try_into().map(Box::new)).transpose()?,
             properties: properties::from_pairs(self.properties)?,
-            options: self.options.map(|options| (*options).try_into().map(Arc::new)).transpose()?,
+            options: self.options.map(|bytes| TaskOptions::decode(&bytes).map(Arc::new)).transpose()?,
             operations: self.operations.into_iter().map(Arc::from).collect(),
         };
         Ok((need(self.queue, "the queue")?.into(), task))
@@ -114,7 +114,7 @@ impl Task {
 impl From<&authority::CancelRequest> for CancelRequest {
     fn from(cancel: &authority::CancelRequest) -> CancelRequest {
         CancelRequest {
-            cause: cancel_cause::number(cancel.cause),
+            cause: cancel.cause.number(),
             reason: cancel.reason.to_string(),
             requested_at: cancel.requested_at.0,
             grace_until: cancel.grace_until.0,
@@ -127,7 +127,7 @@ impl TryFrom<CancelRequest> for authority::CancelRequest {
 
     fn try_from(cancel: CancelRequest) -> Result<authority::CancelRequest, DecodeError> {
         Ok(authority::CancelRequest {
-            cause: cancel_cause::from_number(cancel.cause)?,
+            cause: CancelCause::from_number(cancel.cause)?,
             reason: cancel.reason.into(),
             requested_at: Time(cancel.requested_at),
             grace_until: Time(cancel.grace_until),

@@ -21,8 +21,8 @@ impl Id {
     }
 }
 
-impl From<TaskId> for Id {
-    fn from(id: TaskId) -> Id {
+impl From<&TaskId> for Id {
+    fn from(id: &TaskId) -> Id {
         Id::new(id.0)
     }
 }
@@ -33,8 +33,8 @@ impl From<Id> for TaskId {
     }
 }
 
-impl From<Digest> for Id {
-    fn from(digest: Digest) -> Id {
+impl From<&Digest> for Id {
+    fn from(digest: &Digest) -> Id {
         Id::new(u128::from_be_bytes(digest.0))
     }
 }

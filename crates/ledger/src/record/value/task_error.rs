@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::category;
+use super::Enumeration;
 use crate::record::error::DecodeError;
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -15,10 +15,17 @@ pub struct TaskError {
     pub message: String,
 }
 
+/// The categories of a queue's retry policy.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Categories {
+    #[prost(uint32, repeated, tag = "1")]
+    pub numbers: Vec<u32>,
+}
+
 impl From<&authority::TaskError> for TaskError {
     fn from(error: &authority::TaskError) -> TaskError {
         TaskError {
-            category: category::number(error.category),
+            category: error.category.number(),
             code: error.code.as_deref().map(str::to_owned),
             message: error.message.to_string(),
         }
@@ -30,7 +37,7 @@ impl TryFrom<TaskError> for authority::TaskError {
 
     fn try_from(error: TaskError) -> Result<authority::TaskError, DecodeError> {
         Ok(authority::TaskError {
-            category: category::from_number(error.category)?,
+            category: authority::Category::from_number(error.category)?,
             code: error.code.map(Arc::from),
             message: error.message.into(),
         })

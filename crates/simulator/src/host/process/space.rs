@@ -5,7 +5,7 @@ use ledger::DiskSpace;
 use super::{Process, RETRY_SPACE_MS};
 use crate::env::{Env, Happening};
 use crate::host::{HostEvent, Stop};
-use auditor::Reached;
+use auditor::Covered;
 
 impl Process {
     /// Prepares the next segment, or tries again to find space for it.
@@ -17,16 +17,16 @@ impl Process {
                 let calls = env.rng.below(5);
                 self.disk.halt_after(calls);
                 let _ = job.run();
-                return Err(Stop::Crash(Reached::CrashInAppend));
+                return Err(Stop::Crash(Covered::CrashInAppend));
             }
             failed = job.run().is_err();
         }
         if self.ledger.space() != DiskSpace::Plenty {
-            env.reach.bump(Reached::FullDisk);
+            env.coverage.bump(Covered::FullDisk);
             self.was_full = true;
             env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
         } else if std::mem::take(&mut self.was_full) {
-            env.reach.bump(Reached::SpaceAgain);
+            env.coverage.bump(Covered::SpaceAgain);
         }
         if self.held && !failed {
             return self.append(env);
@@ -54,10 +54,10 @@ impl Process {
         }
         let removed = job.run();
         if crash {
-            return Err(Stop::Crash(Reached::CrashInAppend));
+            return Err(Stop::Crash(Covered::CrashInAppend));
         }
         if removed.is_ok_and(|segments| segments > 0) {
-            env.reach.bump(Reached::Trimmed);
+            env.coverage.bump(Covered::Trimmed);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use coordinator::Reply;
 
 use super::Process;
 use crate::env::{Env, Ticket};
-use auditor::Reached;
+use auditor::Covered;
 
 impl Process {
     pub fn begin_stop(&mut self, env: &mut Env) {
@@ -12,9 +12,9 @@ impl Process {
             return;
         }
         self.stopping = true;
-        env.reach.bump(Reached::GracefulStop);
+        env.coverage.bump(Covered::GracefulStop);
         if self.in_flight.is_some() {
-            env.reach.bump(Reached::StopWithBatchInFlight);
+            env.coverage.bump(Covered::StopWithBatchInFlight);
         }
         self.engine.end_polls();
         self.wake_at(env.now, env);

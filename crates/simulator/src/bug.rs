@@ -1,4 +1,4 @@
-//! Bugs planted on purpose, around the product's code and within it: a proof that cannot fail proves nothing.
+//! Bugs injected on purpose, around the product's code and within it: a proof that cannot fail proves nothing.
 
 use std::io;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use ledger::disk::{Disk, File};
 use ledger::{Batch, BatchBuilder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum Bug {
     /// A bug within the product's own code.
     Inside(InjectedBug),
     /// Answers leave when their batch is taken, not when it is durable.
@@ -36,25 +36,25 @@ pub enum Plant {
     DeliveredTakenBack,
 }
 
-impl Plant {
+impl Bug {
     /// The bugs around the product's code.
-    pub const AROUND: &[Plant] = &[
-        Plant::AnswerBeforeSync,
-        Plant::FailedSyncIgnored,
-        Plant::SyncSkipped,
-        Plant::DirectorySyncSkipped,
-        Plant::SnapshotOneShort,
-        Plant::SnapshotLacksABlock,
-        Plant::ReplayOneShort,
-        Plant::TickOvertakesRequests,
-        Plant::UndeliveredAtClockTime,
-        Plant::AnswersSwapped,
-        Plant::DeliveredTakenBack,
+    pub const AROUND: &[Bug] = &[
+        Bug::AnswerBeforeSync,
+        Bug::FailedSyncIgnored,
+        Bug::SyncSkipped,
+        Bug::DirectorySyncSkipped,
+        Bug::SnapshotOneShort,
+        Bug::SnapshotLacksABlock,
+        Bug::ReplayOneShort,
+        Bug::TickOvertakesRequests,
+        Bug::UndeliveredAtClockTime,
+        Bug::AnswersSwapped,
+        Bug::DeliveredTakenBack,
     ];
 
     /// Every bug that there is.
-    pub fn all() -> impl Iterator<Item = Plant> {
-        Plant::AROUND.iter().copied().chain(InjectedBug::ALL.iter().copied().map(Plant::Inside))
+    pub fn all() -> impl Iterator<Item = Bug> {
+        Bug::AROUND.iter().copied().chain(InjectedBug::ALL.iter().copied().map(Bug::Inside))
     }
 
     /// What is said of a history with this bug: words of the rule that it breaks, or of one of them.
@@ -62,18 +62,18 @@ impl Plant {
         const LOST: &[&str] = &["a power cut would", "but the ledger ends before"];
         const FLIPPED: &[&str] = &["a start serves all the same", "is refused, but for something else"];
         match self {
-            Plant::AnswerBeforeSync => &["no durable record"],
-            Plant::FailedSyncIgnored => LOST,
-            Plant::SyncSkipped => &["the segment header is damaged", "the identity is damaged"],
-            Plant::DirectorySyncSkipped => &["every segment is missing"],
-            Plant::SnapshotOneShort => &["the snapshot ends at", "the tail does not replay"],
-            Plant::SnapshotLacksABlock => &["the tail does not replay", "is not what all records give"],
-            Plant::ReplayOneShort => &["is not what all records give"],
-            Plant::TickOvertakesRequests => &["it was received before the lease ran out"],
-            Plant::UndeliveredAtClockTime => &["may not be leased yet", "received before the lease ran out"],
-            Plant::AnswersSwapped => &["it is no answer to what was asked"],
-            Plant::DeliveredTakenBack => &["it was told to its worker"],
-            Plant::Inside(injected_bug) => match injected_bug {
+            Bug::AnswerBeforeSync => &["no durable record"],
+            Bug::FailedSyncIgnored => LOST,
+            Bug::SyncSkipped => &["the segment header is damaged", "the identity is damaged"],
+            Bug::DirectorySyncSkipped => &["every segment is missing"],
+            Bug::SnapshotOneShort => &["the snapshot ends at", "the tail does not replay"],
+            Bug::SnapshotLacksABlock => &["the tail does not replay", "is not what all records give"],
+            Bug::ReplayOneShort => &["is not what all records give"],
+            Bug::TickOvertakesRequests => &["it was received before the lease ran out"],
+            Bug::UndeliveredAtClockTime => &["may not be leased yet", "received before the lease ran out"],
+            Bug::AnswersSwapped => &["it is no answer to what was asked"],
+            Bug::DeliveredTakenBack => &["it was told to its worker"],
+            Bug::Inside(injected) => match injected {
                 InjectedBug::LateReportCommits => &["the lease had passed its time"],
                 InjectedBug::GraceNotChecked => &["the grace of its cancel was over"],
                 InjectedBug::ExpiredLeaseRevived => &["the lease had passed its time"],
@@ -109,17 +109,17 @@ impl Plant {
 
     pub fn injected_bug(self) -> Option<InjectedBug> {
         match self {
-            Plant::Inside(injected_bug) => Some(injected_bug),
+            Bug::Inside(injected) => Some(injected),
             _ => None,
         }
     }
 }
 
-/// The disk as the ledger sees it, with the planted bug if it is one of the disk's.
-pub fn disk(plant: Option<Plant>, disk: &FakeDisk) -> Arc<dyn Disk> {
-    match plant {
-        Some(Plant::SyncSkipped) => Arc::new(Lazy { disk: disk.clone(), files: true }),
-        Some(Plant::DirectorySyncSkipped) => Arc::new(Lazy { disk: disk.clone(), files: false }),
+/// The disk as the ledger sees it, with the injected bug if it is one of the disk's.
+pub fn disk(bug: Option<Bug>, disk: &FakeDisk) -> Arc<dyn Disk> {
+    match bug {
+        Some(Bug::SyncSkipped) => Arc::new(Lazy { disk: disk.clone(), files: true }),
+        Some(Bug::DirectorySyncSkipped) => Arc::new(Lazy { disk: disk.clone(), files: false }),
         _ => Arc::new(disk.clone()),
     }
 }

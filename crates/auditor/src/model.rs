@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::{Backoff, Dedup, Digest, Outcome, Position, Properties, QueueKey, TaskId, TaskState, Time};
 
-pub struct TaskTruth {
+pub struct TaskModel {
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
     pub priority: i32,
@@ -32,7 +32,7 @@ pub struct TaskTruth {
     pub purged: bool,
     pub purged_at: Option<Position>,
     pub current: Option<Position>,
-    pub leases: BTreeMap<Position, LeaseTruth>,
+    pub leases: BTreeMap<Position, LeaseModel>,
     pub versions: Vec<Version>,
     /// Those of an earlier life, before it was purged and created again by a repeated call.
     pub earlier: Vec<Version>,
@@ -50,7 +50,7 @@ pub struct Version {
     pub cancelling: bool,
 }
 
-pub struct LeaseTruth {
+pub struct LeaseModel {
     pub attempt: u32,
     pub worker: Arc<str>,
     pub session: Option<Arc<str>>,
@@ -72,7 +72,7 @@ pub enum Over {
     Ended,
 }
 
-impl TaskTruth {
+impl TaskModel {
     pub fn is_over(&self) -> bool {
         self.purged || self.is_final()
     }
@@ -93,7 +93,7 @@ impl TaskTruth {
         self.attempt.saturating_sub(self.releases)
     }
 
-    pub fn lease(&self) -> Option<&LeaseTruth> {
+    pub fn lease(&self) -> Option<&LeaseModel> {
         self.leases.get(&self.current?)
     }
 
@@ -115,7 +115,7 @@ impl TaskTruth {
     }
 }
 
-impl LeaseTruth {
+impl LeaseModel {
     pub fn expires_at(&self) -> Time {
         self.expiries.last().copied().unwrap_or_default()
     }

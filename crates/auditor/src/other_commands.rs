@@ -9,14 +9,14 @@ use authority::command::{
 use authority::event::{AttemptStarted, TokenKeyRotated};
 use authority::{Answer, Command, Event, Properties, QueueKey, Scope};
 
-use super::truth::TaskTruth;
-use super::{Asked, Auditor, Causes, Reached, ensure};
+use super::model::TaskModel;
+use super::{Asked, Auditor, Causes, Covered, ensure};
 
 /// Under memory pressure a final task is kept for this long all the same.
 pub(super) const MIN_RETENTION_MS: u64 = 10 * 60 * 1_000;
 
 impl Auditor {
-    pub(super) fn decided_further(
+    pub(super) fn decided_other_command(
         &mut self,
         asked: &Asked,
         command: &Command,
@@ -39,7 +39,7 @@ impl Auditor {
 
     fn started(&mut self, asked: &Asked, start: &StartAttempt, answer: &StartAnswer) -> Result<(), String> {
         let lease = &start.lease;
-        let by = self.find(lease).and_then(|(_, truth)| truth.started_by.clone());
+        let by = self.find(lease).and_then(|(_, model)| model.started_by.clone());
         match answer {
             StartAnswer::Started => ensure(by.as_ref() == Some(&start.started_by), "no record says so"),
             StartAnswer::AlreadyStarted(other) => {
@@ -91,7 +91,7 @@ impl Auditor {
                 ensure(configured, "no such limit was ever set")
             }
             Refusal::StateFull => {
-                self.see(Reached::MemoryFull);
+                self.see(Covered::MemoryFull);
                 ensure(self.rules.memory_bound, "there is memory")
             }
             Refusal::NoSpace => Ok(()),
@@ -104,14 +104,14 @@ impl Auditor {
         ensure(self.token_keys.last() != Some(&event.key_id), "it is the key already")?;
         self.token_keys.push(event.key_id.clone());
         if self.tasks.values().any(|task| task.current.is_some()) {
-            self.see(Reached::KeyRotatedUnderLeases);
+            self.see(Covered::KeyRotatedUnderLeases);
         }
         Ok(())
     }
 }
 
 impl Causes {
-    pub(super) fn note_further(&mut self, command: &Command) {
+    pub(super) fn note_other_command(&mut self, command: &Command) {
         match command {
             Command::StartAttempt(start) => {
                 self.starts.insert((start.lease.fencing_token, start.started_by.clone()));
@@ -130,7 +130,7 @@ impl Causes {
     }
 
     /// Whether this worker asked for work of this queue and offered what the task requires.
-    pub(super) fn offered(&self, scope: &Scope, worker: &Arc<str>, task: &TaskTruth) -> bool {
+    pub(super) fn offered(&self, scope: &Scope, worker: &Arc<str>, task: &TaskModel) -> bool {
         let of_worker = self.offers.get(&(scope.clone(), worker.clone()));
         of_worker.is_some_and(|offers| {
             offers.iter().any(|(queue, offered)| {
@@ -145,7 +145,7 @@ fn requirements_met(required: &Properties, offered: &Properties) -> bool {
 }
 
 /// Judges a start, or the coming or going of a waiter.
-pub(super) fn further_record(task: &mut TaskTruth, event: &Event, causes: &Causes) -> Result<(), String> {
+pub(super) fn other_record(task: &mut TaskModel, event: &Event, causes: &Causes) -> Result<(), String> {
     match event {
         Event::AttemptStarted(AttemptStarted { fencing_token: lease, worker, .. }) => {
             ensure(causes.starts.contains(&(*lease, worker.clone())), "nobody said that it begins")?;

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use authority::Event;
+
 use crate::vocabulary::WORDS;
 
 macro_rules! reached {
     ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Reached { $($(#[$doc])* $name,)* }
+        pub enum Covered { $($(#[$doc])* $name,)* }
 
-        impl Reached {
-            pub const ALL: &[Reached] = &[$(Reached::$name,)*];
+        impl Covered {
+            pub const ALL: &[Covered] = &[$(Covered::$name,)*];
 
             pub fn name(self) -> &'static str {
-                match self { $(Reached::$name => $text,)* }
+                match self { $(Covered::$name => $text,)* }
             }
         }
     };
@@ -100,33 +102,33 @@ reached! {
 
 /// What a history, or many of them, has seen and heard.
 #[derive(Clone, Debug)]
-pub struct Reach {
+pub struct Coverage {
     counts: Vec<u64>,
     heard: BTreeMap<&'static str, u64>,
 }
 
-impl Default for Reach {
+impl Default for Coverage {
     fn default() -> Self {
-        let heard = WORDS.iter().map(|word| (*word, 0)).collect();
-        Reach { counts: vec![0; Reached::ALL.len()], heard }
+        let heard = Event::NAMES.iter().chain(WORDS).map(|word| (*word, 0)).collect();
+        Coverage { counts: vec![0; Covered::ALL.len()], heard }
     }
 }
 
-impl Reach {
-    pub fn bump(&mut self, what: Reached) {
+impl Coverage {
+    pub fn bump(&mut self, what: Covered) {
         self.counts[what as usize] += 1;
     }
 
     /// Notes a word of the coordinator.
-    pub fn hear(&mut self, word: &'static str) {
+    pub fn count_word(&mut self, word: &'static str) {
         *self.heard.entry(word).or_default() += 1;
     }
 
-    pub fn count(&self, what: Reached) -> u64 {
+    pub fn count(&self, what: Covered) -> u64 {
         self.counts[what as usize]
     }
 
-    pub fn add(&mut self, other: &Reach) {
+    pub fn add(&mut self, other: &Coverage) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
         for (word, count) in &other.heard {
             *self.heard.entry(word).or_default() += count;
@@ -135,14 +137,14 @@ impl Reach {
 
     /// What was expected and has not been seen or heard.
     pub fn never(&self) -> Vec<&'static str> {
-        let unseen = Reached::ALL.iter().filter(|what| self.count(**what) == 0).map(|what| what.name());
+        let unseen = Covered::ALL.iter().filter(|what| self.count(**what) == 0).map(|what| what.name());
         unseen.chain(self.heard.iter().filter(|(_, count)| **count == 0).map(|(word, _)| *word)).collect()
     }
 }
 
-impl std::fmt::Display for Reach {
+impl std::fmt::Display for Coverage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let seen = Reached::ALL.iter().map(|what| (self.count(*what), what.name()));
+        let seen = Covered::ALL.iter().map(|what| (self.count(*what), what.name()));
         let heard = self.heard.iter().map(|(word, count)| (*count, *word));
         seen.chain(heard).try_for_each(|(count, name)| writeln!(f, "{count:>9}  {name}"))
     }

@@ -1,0 +1,205 @@
+//! The field tables: every event, the options of a task and the configuration of a queue, each field with its tag in the
+//! ledger and its name in JSON.
+//!
+//! Each list is written once. The types themselves, the encoding of records and snapshots, the JSON of task histories
+//! and of `lessor log`, the filters of the log and the auditor's vocabulary are derived from it: a macro here hands its
+//! list to the macro that the caller names. docs/records.md says how the tables may grow; a tag is never used again.
+
+/// Hands the events to `$callback`. `of task` marks the events about one task.
+#[macro_export]
+macro_rules! event_table {
+    ($callback:ident) => {
+        $callback! {
+            /// A task was accepted: it waits, with no attempt made.
+            3 TaskCreated(Box<TaskCreated>) of task {
+                1 "taskId" task: TaskId,
+                2 "queue" queue: Arc<QueueKey>,
+                3 "payload" payload: Arc<[u8]>,
+                4 "priority" priority: i32,
+                5 "notBefore" not_before: Option<Time>,
+                6 "properties" properties: Arc<Properties>,
+                7 "options" options: Option<Arc<TaskOptions>>,
+                /// The first waiter of an execution.
+                8 "operation" operation: Option<Arc<str>>,
+            }
+            /// A waiting task was given to a worker. No other event gives a task an owner.
+            4 LeaseGranted(LeaseGranted) of task {
+                1 "taskId" task: TaskId,
+                /// One more than the grants before it.
+                2 "attempt" attempt: u32,
+                3 "workerId" worker: Arc<str>,
+                4 "session" session: Option<Arc<str>>,
+                5 "request" request: Option<Digest>,
+                6 "leaseMs" length_ms: u64,
+                7 "expiresAt" expires_at: Time,
+            }
+            /// A live lease was given more time. The task's state does not change.
+            5 LeaseExtended(LeaseExtended) of task {
+                1 "taskId" task: TaskId,
+                2 "fencingToken" fencing_token: Position,
+                3 "expiresAt" expires_at: Time,
+            }
+            /// Time revoked a lease: the task waits again. A fact about time, never a request of a worker.
+            6 LeaseExpired(LeaseExpired) of task {
+                1 "taskId" task: TaskId,
+                2 "fencingToken" fencing_token: Position,
+                3 "cause" cause: ExpiryCause,
+                /// Whether this was the last attempt that the policy allows; TaskDead follows in the same batch.
+                4 "exhausted" exhausted: bool,
+            }
+            /// A lease was given back before its time: the task waits again, and the attempt does not count.
+            7 LeaseReleased(LeaseReleased) of task {
+                1 "taskId" task: TaskId,
+                2 "fencingToken" fencing_token: Position,
+                3 "cause" cause: ReleaseCause,
+            }
+            /// A worker began an attempt; from here on the attempt is bound to that worker.
+            8 AttemptStarted(AttemptStarted) of task {
+                1 "taskId" task: TaskId,
+                2 "fencingToken" fencing_token: Position,
+                3 "workerId" worker: Arc<str>,
+            }
+            /// A worker with authority finished the task.
+            9 TaskCompleted(TaskCompleted) of task {
+                1 "taskId" task: TaskId,
+                2 "fencingToken" fencing_token: Position,
+                3 "digest" digest: Digest,
+                4 "result" result: Arc<[u8]>,
+            }
+            /// A worker with authority reported that its attempt failed. The event holds what follows; replay runs no
+            /// policy.
+            10 TaskFailed(TaskFailed) of task {
+                1 "taskId" task: TaskId,
+                2 "fencingToken" fencing_token: Position,
+                3 "digest" digest: Digest,
+                4 "error" error: TaskError,
+                5 "retryAt" next: NextStep,
+            }
+            /// Policy or an operator ended the task. A report that led to the end is kept with it.
+            11 TaskDead(TaskDead) of task {
+                1 "taskId" task: TaskId,
+                2 "reason" reason: DeadReason,
+                /// The text of the request that ended the task.
+                3 "reasonDetail" detail: Option<Arc<str>>,
+                4 "report" report: Option<DeadReport>,
+            }
+            /// A report came without authority and was discarded. The task does not change, whatever its state; only the
+            /// answer is remembered, once for each lease. A user's cancel is [`CancelRequested`].
+            12 TaskCancelled(TaskCancelled) of task {
+                1 "taskId" task: TaskId,
+                2 "fencingToken" fencing_token: Position,
+                3 "attempt" attempt: u32,
+                4 "digest" digest: Digest,
+            }
+            /// A leased task is to stop. Its worker may still finish; the task will not wait again.
+            13 CancelRequested(CancelRequested) of task {
+                1 "taskId" task: TaskId,
+                2 "cause" cause: CancelCause,
+                3 "reason" reason: Arc<str>,
+                4 "graceUntil" grace_until: Time,
+            }
+            /// A further waiter joined an execution.
+            14 OperationAttached(OperationAttached) of task {
+                1 "taskId" task: TaskId,
+                2 "operation" operation: Arc<str>,
+            }
+            /// A waiter left an execution; the others keep waiting.
+            15 OperationDetached(OperationDetached) of task {
+                1 "taskId" task: TaskId,
+                2 "operation" operation: Arc<str>,
+            }
+            /// A queue's settings were replaced.
+            16 QueueConfigured(QueueConfigured) of ledger {
+                1 "queue" queue: Arc<QueueKey>,
+                2 "config" config: QueueConfig,
+            }
+            /// Final tasks were removed after their retention.
+            17 TasksPurged(TasksPurged) of ledger {
+                1 "taskIds" tasks: Vec<TaskId>,
+            }
+            /// A new key signs task tokens. Only its name is recorded, never the key.
+            18 TokenKeyRotated(TokenKeyRotated) of ledger {
+                1 "keyId" key_id: Arc<str>,
+            }
+            /// A node became the owner of this ledger; every owner before it is fenced.
+            19 OwnerTookOver(OwnerTookOver) of ledger {
+                1 "epoch" epoch: u64,
+                2 "node" node: Arc<str>,
+            }
+        }
+    };
+}
+
+/// Hands the messages within events and snapshots to `$callback`.
+#[macro_export]
+macro_rules! message_table {
+    ($callback:ident) => {
+        $callback! {
+            /// The optional fields of a task, which most tasks do not set.
+            #[derive(Clone, Debug, Default, PartialEq, Eq)]
+            TaskOptions {
+                1 "dedup" dedup: Option<Dedup>,
+                2 "deadline" deadline: Option<Time>,
+                /// Bounds one attempt: no extension passes grant + timeout.
+                3 "timeoutMs" timeout_ms: Option<u64>,
+                4 "leaseMs" lease_ms: Option<u64>,
+                5 "maxAttempts" max_attempts: Option<u32>,
+                6 "backoff" backoff: Option<Backoff>,
+                7 "runId" run_id: Option<Arc<str>>,
+                8 "assetId" asset_id: Option<Arc<str>>,
+                9 "taskKey" task_key: Option<Arc<str>>,
+                /// Free JSON, as it was submitted.
+                10 "resources" resources: Option<Arc<[u8]>>,
+                /// The final task that this task does again.
+                11 "redriveOf" redrive_of: Option<TaskId>,
+            }
+            /// The settings that an operator configured; a setting that is left out follows the defaults.
+            #[derive(Clone, Debug, Default, PartialEq, Eq)]
+            QueueConfig {
+                1 "maxAttempts" max_attempts: Option<u32>,
+                2 "leaseMs" lease_ms: Option<u64>,
+                3 "heartbeatIntervalMs" heartbeat_interval_ms: Option<u64>,
+                4 "cancelGracePeriodMs" cancel_grace_ms: Option<u64>,
+                5 "backoff" backoff: Option<Backoff>,
+                /// When given, only these categories are tried again, whatever the worker says.
+                6 "retryOn" retry_on: Option<Vec<Category>>,
+                7 "maxQueueSize" max_queue_size: Option<u64>,
+                8 "retentionMs" retention_ms: Option<u64>,
+                /// The target that tasks are pushed to; without one, workers lease them.
+                9 "push" push: Option<Arc<PushTarget>>,
+            }
+            /// The report of a cancelled attempt, accepted with the end of the task.
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            DeadReport {
+                1 "fencingToken" fencing_token: Position,
+                2 "digest" digest: Digest,
+                3 "error" error: TaskError,
+            }
+        }
+    };
+}
+
+macro_rules! define_messages {
+    ($($(#[$doc:meta])* $Name:ident { $($(#[$field_doc:meta])* $tag:literal $json:literal $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            pub struct $Name { $($(#[$field_doc])* pub $field: $type,)* }
+
+            impl $Name {
+                /// The fields that are set, by their names in JSON.
+                pub fn fields(&self) -> Vec<NamedField<'_>> {
+                    let mut fields = Vec::new();
+                    $(self.$field.describe($json, &mut fields);)*
+                    fields
+                }
+            }
+        )*
+    };
+}
+
+use std::sync::Arc;
+
+use crate::field::{Describe, NamedField};
+use crate::{Backoff, Category, Dedup, Digest, Position, PushTarget, TaskError, TaskId, Time};
+
+message_table!(define_messages);
