@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn i10_outputs_that_lead_elsewhere_are_invalid() {
+    fn i10_outputs_that_lead_elsewhere_are_refused() {
         assert!(!refusal(|command| command.output_paths = vec!["a".into(), "a/b".into(), String::new()]));
         for bad in ["/a", "..", "a/../b", "a//b", "./a", "a/", "a\0"] {
             assert!(refusal(|command| command.output_paths = vec![bad.into()]), "{bad:?}");
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn i11_a_working_directory_outside_the_root_is_invalid() {
+    fn i11_a_working_directory_outside_the_root_is_refused() {
         assert!(!refusal(|command| command.working_directory = "a/b".into()));
         for bad in ["/", "/a", "..", "a/..", "a/../.."] {
             assert!(refusal(|command| command.working_directory = bad.into()), "{bad:?}");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn i19_an_environment_that_no_process_can_have_is_invalid() {
+    fn i19_an_environment_that_no_process_can_have_is_refused() {
         let variable = |name: &str| EnvironmentVariable { name: name.into(), value: "x".into() };
         assert!(!refusal(|command| command.environment_variables = vec![variable("A"), variable("B")]));
         for bad in [&["A", "A"][..], &[""], &["A=B"], &["A\0"]] {
