@@ -28,7 +28,7 @@ pub use ids::{Digest, Position, TaskId, Time};
 pub use lease_ref::{LeaseRef, Rejection};
 pub use properties::Properties;
 pub use push::PushTarget;
-pub use queue::{QueueKey, QueueSettings, QueueView, Scope};
+pub use queue::{QueueDefaults, QueueKey, QueueSettings, QueueView, Scope};
 pub use retry::{Backoff, Category, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
 pub use tables::{QueueConfig, TaskOptions};

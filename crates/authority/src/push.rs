@@ -68,11 +68,12 @@ mod tests {
     #[test]
     fn s1_33_s1_34_a_queue_with_a_push_target_has_its_own_defaults() {
         let config = QueueConfig { push: Some(Arc::new(target())), ..QueueConfig::default() };
-        let pushed = config.settings("mail");
+        let pushed = config.settings(&QueueConfig::default());
         assert_eq!((pushed.lease_ms, pushed.heartbeat_interval_ms), (90_000, 30_000));
-        let exec = config.settings("exec");
-        assert_eq!((exec.lease_ms, exec.heartbeat_interval_ms), (300_000, 30_000));
-        let own = QueueConfig { lease_ms: Some(6_000), ..config }.settings("mail");
+        let defaults = QueueConfig { lease_ms: Some(300_000), ..QueueConfig::default() };
+        let named = config.settings(&defaults);
+        assert_eq!((named.lease_ms, named.heartbeat_interval_ms), (300_000, 30_000));
+        let own = QueueConfig { lease_ms: Some(6_000), ..config }.settings(&QueueConfig::default());
         assert_eq!((own.lease_ms, own.heartbeat_interval_ms), (6_000, 2_000));
     }
 
@@ -94,7 +95,7 @@ mod tests {
             (PushTarget { secret: Some("x".repeat(257).into()), ..target() }, "push.secret"),
         ] {
             let config = QueueConfig { push: Some(Arc::new(bad)), ..QueueConfig::default() };
-            let what = config.check("q").unwrap_err();
+            let what = config.check(&QueueConfig::default()).unwrap_err();
             assert!(what.starts_with(field) && !what.contains("too short"), "{what}");
         }
     }

@@ -1,12 +1,10 @@
 //! A queue's name and its settings: what an operator may configure, the defaults, and the rules they obey.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::limits::{MAX_ATTEMPTS, MAX_LEASE_MS, MAX_PUSH_INTERVAL_MS, MAX_SPAN_MS, MIN_LEASE_MS};
 use crate::{Backoff, Category, QueueConfig, Time};
-
-/// The queue that remote executions wait in; it has defaults of its own.
-const EXEC_QUEUE: &str = "exec";
 
 /// Who a queue and its tasks belong to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +34,11 @@ pub struct QueueSettings {
     pub retention_ms: u64,
 }
 
+/// Defaults of single queues, by name, in place of the general ones. They are given at startup and not recorded: decisions
+/// depend on them, events and replay do not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueDefaults(BTreeMap<Arc<str>, QueueConfig>);
+
 /// A queue as it is shown: settings, what was configured, counts by state, the oldest ready task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueView {
@@ -53,34 +56,43 @@ pub struct QueueView {
     pub oldest_waiting: Option<Time>,
 }
 
+impl QueueDefaults {
+    /// Sets the defaults of the queues with this name, in every scope.
+    pub fn with(mut self, name: &str, defaults: QueueConfig) -> QueueDefaults {
+        self.0.insert(name.into(), defaults);
+        self
+    }
+
+    /// The defaults of a queue; empty where the general ones apply.
+    pub fn of(&self, name: &str) -> QueueConfig {
+        self.0.get(name).cloned().unwrap_or_default()
+    }
+}
+
 impl QueueConfig {
-    /// Fills in the defaults that go with the queue's name.
-    pub fn settings(&self, name: &str) -> QueueSettings {
-        let exec = name == EXEC_QUEUE;
-        let (lease_ms, interval_ms) = match (exec, &self.push) {
-            (true, _) => (300_000, 30_000),
-            (false, Some(_)) => (90_000, 30_000),
-            (false, None) => (60_000, 20_000),
-        };
-        let lease_ms = self.lease_ms.unwrap_or(lease_ms);
+    /// Fills in what is not configured: from the queue's own defaults, then from the general ones.
+    pub fn settings(&self, defaults: &QueueConfig) -> QueueSettings {
+        let (lease_ms, interval_ms) = if self.push.is_some() { (90_000, 30_000) } else { (60_000, 20_000) };
+        let lease_ms = self.lease_ms.or(defaults.lease_ms).unwrap_or(lease_ms);
+        let interval_ms = defaults.heartbeat_interval_ms.unwrap_or(interval_ms);
         QueueSettings {
-            max_attempts: self.max_attempts.unwrap_or(3),
+            max_attempts: self.max_attempts.or(defaults.max_attempts).unwrap_or(3),
             lease_ms,
             // A lease shorter than usual brings the interval down with it; see `heartbeat_interval_for`.
             heartbeat_interval_ms: self
                 .heartbeat_interval_ms
                 .unwrap_or(interval_ms.min((lease_ms / 3).max(1))),
-            cancel_grace_ms: self.cancel_grace_ms.unwrap_or(30_000),
-            backoff: self.backoff.unwrap_or_default(),
-            retry_on: self.retry_on.clone(),
-            max_queue_size: self.max_queue_size.or(exec.then_some(10_000)),
-            retention_ms: self.retention_ms.unwrap_or(24 * 60 * 60 * 1_000),
+            cancel_grace_ms: self.cancel_grace_ms.or(defaults.cancel_grace_ms).unwrap_or(30_000),
+            backoff: self.backoff.or(defaults.backoff).unwrap_or_default(),
+            retry_on: self.retry_on.clone().or_else(|| defaults.retry_on.clone()),
+            max_queue_size: self.max_queue_size.or(defaults.max_queue_size),
+            retention_ms: self.retention_ms.or(defaults.retention_ms).unwrap_or(24 * 60 * 60 * 1_000),
         }
     }
 
     /// Says what is wrong with the configuration, naming the setting, or nothing.
-    pub fn check(&self, name: &str) -> Result<(), String> {
-        let settings = self.settings(name);
+    pub fn check(&self, defaults: &QueueConfig) -> Result<(), String> {
+        let settings = self.settings(defaults);
         check_range("maxAttempts", u64::from(settings.max_attempts), 1, u64::from(MAX_ATTEMPTS))?;
         check_range("leaseMs", settings.lease_ms, MIN_LEASE_MS, MAX_LEASE_MS)?;
         check_range("heartbeatIntervalMs", settings.heartbeat_interval_ms, 1, MAX_LEASE_MS)?;
@@ -132,17 +144,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_queues_and_the_execution_queue_have_their_own_defaults() {
-        let plain = QueueConfig::default().settings("mail");
+    fn a_queue_without_defaults_of_its_own_has_the_general_ones() {
+        let defaults = QueueDefaults::default().with(
+            "exec",
+            QueueConfig {
+                lease_ms: Some(300_000),
+                heartbeat_interval_ms: Some(30_000),
+                max_queue_size: Some(10_000),
+                ..QueueConfig::default()
+            },
+        );
+        let plain = QueueConfig::default().settings(&defaults.of("mail"));
         assert_eq!(
             (plain.lease_ms, plain.heartbeat_interval_ms, plain.max_queue_size),
             (60_000, 20_000, None)
         );
-        let exec = QueueConfig::default().settings("exec");
+        let exec = QueueConfig::default().settings(&defaults.of("exec"));
         assert_eq!(
             (exec.lease_ms, exec.heartbeat_interval_ms, exec.max_queue_size),
             (300_000, 30_000, Some(10_000))
         );
+        let short = QueueConfig { lease_ms: Some(6_000), ..QueueConfig::default() };
+        let settings = short.settings(&defaults.of("exec"));
+        assert_eq!((settings.lease_ms, settings.heartbeat_interval_ms), (6_000, 2_000));
     }
 
     #[test]
@@ -152,7 +176,7 @@ mod tests {
             heartbeat_interval_ms: Some(20_000),
             ..QueueConfig::default()
         };
-        assert!(config.check("q").unwrap_err().contains("twice"));
+        assert!(config.check(&QueueConfig::default()).unwrap_err().contains("twice"));
     }
 
     #[test]
@@ -170,19 +194,23 @@ mod tests {
             ..QueueConfig::default()
         };
         let beyond = Some(MAX_PUSH_INTERVAL_MS + 1);
-        let what = config(beyond, Some(Arc::new(push.clone()))).check("q").unwrap_err();
+        let what = config(beyond, Some(Arc::new(push.clone()))).check(&QueueConfig::default()).unwrap_err();
         assert!(what.starts_with("heartbeatIntervalMs") && what.contains("push target"), "{what}");
-        assert_eq!(config(beyond, None).check("q"), Ok(()), "workers that lease have no tokens");
+        assert_eq!(
+            config(beyond, None).check(&QueueConfig::default()),
+            Ok(()),
+            "workers that lease have no tokens"
+        );
         for longest in [None, Some(MAX_PUSH_INTERVAL_MS)] {
-            assert_eq!(config(longest, Some(Arc::new(push.clone()))).check("q"), Ok(()));
+            assert_eq!(config(longest, Some(Arc::new(push.clone()))).check(&QueueConfig::default()), Ok(()));
         }
     }
 
     #[test]
     fn a_short_lease_alone_brings_its_interval_down() {
         let config = QueueConfig { lease_ms: Some(600), ..QueueConfig::default() };
-        assert_eq!(config.check("q"), Ok(()));
-        assert_eq!(config.settings("q").heartbeat_interval_ms, 200);
+        assert_eq!(config.check(&QueueConfig::default()), Ok(()));
+        assert_eq!(config.settings(&QueueConfig::default()).heartbeat_interval_ms, 200);
     }
 
     #[test]
@@ -194,7 +222,7 @@ mod tests {
             (QueueConfig { max_queue_size: Some(0), ..QueueConfig::default() }, "maxQueueSize"),
             (QueueConfig { retention_ms: Some(u64::MAX), ..QueueConfig::default() }, "retentionMs"),
         ] {
-            assert!(config.check("q").unwrap_err().starts_with(name));
+            assert!(config.check(&QueueConfig::default()).unwrap_err().starts_with(name));
         }
     }
 }

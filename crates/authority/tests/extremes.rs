@@ -168,7 +168,7 @@ fn t9_absurd_settings_are_refused_and_change_nothing() {
     for seed in 0..500 {
         let mut world = World::new();
         let config = absurd_queue(&mut Prng::new(seed));
-        let check = config.check("q");
+        let check = config.check(&QueueConfig::default());
         match world.run(commands::configure("q", config)) {
             Answer::Configured(ConfigureAnswer::Configured) => assert_eq!(check, Ok(())),
             Answer::Configured(ConfigureAnswer::Invalid(what)) => {

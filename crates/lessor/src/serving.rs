@@ -190,7 +190,8 @@ fn coordinator_options(settings: &Settings, keeper: ActionCacheWriter) -> coordi
         None => memory::half_bytes(),
     };
     let projections: Vec<Box<dyn coordinator::Projection>> = vec![Box::new(keeper)];
-    coordinator::Options { projections, max_state_bytes, ..coordinator::Options::default() }
+    let queue_defaults = server::reapi::queue_defaults();
+    coordinator::Options { projections, max_state_bytes, queue_defaults, ..coordinator::Options::default() }
 }
 
 /// Configures each queue. A queue that has this configuration already costs no record.

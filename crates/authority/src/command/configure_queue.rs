@@ -24,7 +24,7 @@ pub enum ConfigureAnswer {
 
 impl ConfigureQueue {
     pub(super) fn decide(&self, state: &State) -> Decision<ConfigureAnswer> {
-        if let Err(what) = self.config.check(&self.queue.name) {
+        if let Err(what) = self.config.check(&state.queue_defaults().of(&self.queue.name)) {
             return Decision::only(ConfigureAnswer::Invalid(what));
         }
         match state.queue_by_key(&self.queue) {

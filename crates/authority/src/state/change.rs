@@ -67,7 +67,7 @@ impl State {
     pub(crate) fn configure(&mut self, key: &Arc<QueueKey>, config: QueueConfig, position: Position) {
         let id = self.queue_id(key);
         let queue = self.queues.get_mut(&id).expect("the queue was just made");
-        queue.settings = config.settings(&key.name);
+        queue.settings = config.settings(&self.queue_defaults.of(&key.name));
         queue.config = config;
         queue.configured = Some(position);
     }
@@ -150,7 +150,7 @@ impl State {
         let id = self.next_queue_id;
         self.next_queue_id += 1;
         self.queue_ids.insert(key.clone(), id);
-        self.queues.insert(id, QueueState::new(key.clone()));
+        self.queues.insert(id, QueueState::new(key.clone(), &self.queue_defaults));
         id
     }
 

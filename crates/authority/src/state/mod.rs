@@ -23,8 +23,8 @@ use std::sync::Arc;
 
 use crate::event::{At, Event, InvalidTransition};
 use crate::{
-    HeldLease, LeaseRef, Position, Properties, PushTarget, QueueKey, QueueView, Scope, Task, TaskId,
-    TaskState, TaskView, Time,
+    HeldLease, LeaseRef, Position, Properties, PushTarget, QueueDefaults, QueueKey, QueueView, Scope, Task,
+    TaskId, TaskState, TaskView, Time,
 };
 use id_index::IdIndex;
 use keys::{Eligibility, IndexKeys};
@@ -44,6 +44,7 @@ pub struct State {
     queues: BTreeMap<u32, QueueState>,
     queue_ids: BTreeMap<Arc<QueueKey>, u32>,
     next_queue_id: u32,
+    queue_defaults: QueueDefaults,
     /// The queue of each task, by slot.
     queue_by_slot: Vec<u32>,
     delayed: BTreeSet<(Time, Slot)>,
@@ -104,6 +105,18 @@ impl State {
 
     pub fn max_bytes(&self) -> usize {
         self.max_bytes.unwrap_or(usize::MAX)
+    }
+
+    /// Replaces the defaults of queues by name.
+    pub fn set_queue_defaults(&mut self, defaults: QueueDefaults) {
+        for queue in self.queues.values_mut() {
+            queue.settings = queue.config.settings(&defaults.of(&queue.key.name));
+        }
+        self.queue_defaults = defaults;
+    }
+
+    pub fn queue_defaults(&self) -> &QueueDefaults {
+        &self.queue_defaults
     }
 
     /// Bounds the memory: near it old final tasks are purged early, at it submits are refused.

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 
 use super::ready::ReadyIndex;
 use super::slab::{Slab, Slot};
-use crate::{Position, QueueConfig, QueueKey, QueueSettings, Task, TaskState};
+use crate::{Position, QueueConfig, QueueDefaults, QueueKey, QueueSettings, Task, TaskState};
 
 #[derive(Debug)]
 pub struct QueueState {
@@ -31,10 +31,10 @@ pub struct QueueState {
 }
 
 impl QueueState {
-    pub fn new(key: Arc<QueueKey>) -> QueueState {
+    pub fn new(key: Arc<QueueKey>, defaults: &QueueDefaults) -> QueueState {
         let config = QueueConfig::default();
         QueueState {
-            settings: config.settings(&key.name),
+            settings: config.settings(&defaults.of(&key.name)),
             key,
             config,
             configured: None,

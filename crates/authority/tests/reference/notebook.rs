@@ -173,7 +173,7 @@ impl Model {
 
     pub fn settings_of(&self, queue: &QueueKey) -> QueueSettings {
         let config = self.queues.iter().find(|(key, _)| **key == *queue).map(|(_, config)| config.clone());
-        config.unwrap_or_default().settings(&queue.name)
+        config.unwrap_or_default().settings(&QueueConfig::default())
     }
 
     /// The bound of a queue that is full.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use authority::command::*;
 use authority::event::ReleaseCause;
 use authority::{
-    Answer, Category, Command, Dedup, Event, LeaseRef, QueueConfig, QueueKey, Scope, TaskOptions, Time,
+    Answer, Category, Command, Dedup, Event, LeaseRef, QueueConfig, QueueDefaults, QueueKey, Scope,
+    TaskOptions, Time,
 };
 use authority::{Position, TaskError, TaskId};
 
@@ -28,7 +29,9 @@ pub struct Names {
 
 impl Script {
     pub fn new() -> Script {
-        Script { world: World::new(), names: Names::default() }
+        let mut world = World::new();
+        world.state.set_queue_defaults(queue_defaults());
+        Script { world, names: Names::default() }
     }
 
     /// Runs a line and gives the lines of what follows.
@@ -59,7 +62,9 @@ impl Script {
 
     /// Replaying the script's events must give the state that it ended in.
     pub fn check_replay(&self) -> Result<(), String> {
-        same_state(&self.world.state, &World::replayed(&self.world.log, self.world.now).state)
+        let mut replayed = World::replayed(&self.world.log, self.world.now);
+        replayed.state.set_queue_defaults(queue_defaults());
+        same_state(&self.world.state, &replayed.state)
     }
 
     fn trace(&mut self, command: Command) -> Vec<String> {
@@ -268,4 +273,15 @@ fn config(words: &mut Words) -> Result<QueueConfig, String> {
         retention_ms: words.number("retentionMs")?,
         push: None,
     })
+}
+
+/// The queue `exec` of the scripts has defaults of its own.
+fn queue_defaults() -> QueueDefaults {
+    let exec = QueueConfig {
+        lease_ms: Some(300_000),
+        heartbeat_interval_ms: Some(30_000),
+        max_queue_size: Some(10_000),
+        ..QueueConfig::default()
+    };
+    QueueDefaults::default().with("exec", exec)
 }

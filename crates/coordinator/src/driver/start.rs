@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use authority::command::TakeOver;
-use authority::{Command, Position, State, Time};
+use authority::{Command, Position, QueueDefaults, State, Time};
 use ledger::{Recovery, RecoveryError, Storage};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -32,6 +32,8 @@ pub struct Options {
     pub projections: Vec<Box<dyn Projection>>,
     /// Memory for tasks. Near this limit old final tasks are purged early; at the limit submits are refused.
     pub max_state_bytes: usize,
+    /// The defaults of queues that have their own.
+    pub queue_defaults: QueueDefaults,
     pub snapshot_after_bytes: u64,
     /// The name of the owner in the ledger's records.
     pub node: String,
@@ -42,6 +44,7 @@ impl Default for Options {
         Options {
             projections: Vec::new(),
             max_state_bytes: usize::MAX,
+            queue_defaults: QueueDefaults::default(),
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
             node: "embedded".into(),
         }
@@ -112,6 +115,7 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     let (replayed, replayed_bytes) = (recovery.records(), recovery.bytes());
     let mut state = recovery.into_state();
     state.set_max_bytes(options.max_state_bytes);
+    state.set_queue_defaults(options.queue_defaults);
     let clock = Arc::new(Clock::start(state.time()));
     let hold = purge_hold(&state);
     let tasks = state.len();

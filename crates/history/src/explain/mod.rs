@@ -281,7 +281,7 @@ impl Explainer {
         if config.is_none() && self.own_max_attempts.is_none() && !self.is_whole {
             return FinalReason::Unknown;
         }
-        let settings = config.unwrap_or_default().settings(&queue.name);
+        let settings = config.unwrap_or_default().settings(&QueueConfig::default());
         let allowed = self.own_max_attempts.unwrap_or(settings.max_attempts);
         let used = self.timeline.attempts.saturating_sub(self.timeline.releases);
         if used >= allowed { FinalReason::LastAttempt { allowed } } else { FinalReason::NotRetryable }

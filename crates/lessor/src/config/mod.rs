@@ -311,7 +311,8 @@ impl Document for Config {
         }));
         let (_, config) = self.exec_queue();
         // Errors above name the keys of the file; this check finds what they do not cover.
-        let queue_fault = config.check(EXEC_QUEUE).err().filter(|_| faults.is_empty());
+        let queue_fault =
+            config.check(&server::reapi::queue_defaults().of(EXEC_QUEUE)).err().filter(|_| faults.is_empty());
         faults.extend(queue_fault.map(|what| format!("execution.scheduler: {what}")));
         faults.extend(
             server::fault_of_scope_name(self.workspace()).map(|what| format!("server.instance_name {what}")),

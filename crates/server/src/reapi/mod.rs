@@ -15,11 +15,13 @@ mod messages;
 mod metadata;
 mod operations;
 mod operations_page;
+mod queue_defaults;
 mod resource_name;
 mod results;
 mod store;
 
 pub use action_cache_writer::ActionCacheWriter;
+pub use queue_defaults::queue_defaults;
 pub use results::Results;
 
 use std::fmt;

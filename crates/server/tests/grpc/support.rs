@@ -57,7 +57,9 @@ impl Served {
         let create = directory.path().read_dir().unwrap().next().is_none().then_some(ClusterId([1; 16]));
         let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
         let (storage, _) = file::open_data_dir(directory.path(), options).unwrap();
-        let start = || coordinator::start(storage, coordinator::Options::default());
+        let queue_defaults = server::reapi::queue_defaults();
+        let coordinator_options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
+        let start = || coordinator::start(storage, coordinator_options);
         let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

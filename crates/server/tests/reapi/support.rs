@@ -102,7 +102,8 @@ impl Served {
         let create = is_new.then_some(ClusterId([1; 16]));
         let ledger_options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
         let (storage, _) = file::open_data_dir(&directory.path().join("data"), ledger_options).unwrap();
-        let mut options = coordinator::Options::default();
+        let queue_defaults = server::reapi::queue_defaults();
+        let mut options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
         let writer = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
         options.projections.push(Box::new(writer));
         let running =

@@ -68,7 +68,9 @@ impl Served {
 
     async fn start_in(directory: TempDir, limits: Limits, options: server::Options) -> Served {
         let storage = self::storage(&directory);
-        let start = || coordinator::start(storage, coordinator::Options::default());
+        let queue_defaults = server::reapi::queue_defaults();
+        let coordinator_options = coordinator::Options { queue_defaults, ..coordinator::Options::default() };
+        let start = || coordinator::start(storage, coordinator_options);
         let running = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

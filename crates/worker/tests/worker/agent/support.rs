@@ -141,7 +141,10 @@ async fn started(directory: &Path) -> Running {
         let options = file::Options { create, segment_bytes: 32 << 20, ..file::Options::default() };
         match file::open_data_dir(directory, options) {
             Ok((storage, _)) => {
-                let start = || coordinator::start(storage, coordinator::Options::default());
+                let queue_defaults = server::reapi::queue_defaults();
+                let coordinator_options =
+                    coordinator::Options { queue_defaults, ..coordinator::Options::default() };
+                let start = || coordinator::start(storage, coordinator_options);
                 return tokio::task::spawn_blocking(start).await.unwrap().unwrap();
             }
             Err(error) => assert!(error.to_string().contains("in use"), "{error}"),
