@@ -31,12 +31,12 @@ impl Auditor {
                     _ => Err("it is no answer to what was asked".into()),
                 })
             }
-            (Request::Read(read), reply) => self.shown(asked, read, reply),
+            (Request::Read(read), reply) => self.check_read(asked, read, reply),
             (Request::Wait { scope, task, .. }, Reply::Task(detail)) => {
                 if detail.as_ref().is_some_and(|detail| detail.view.task.is_final()) {
-                    self.see(Covered::WaitMet);
+                    self.mark_covered(Covered::WaitMet);
                 }
-                self.shown_task(asked, scope, *task, detail.as_deref())
+                self.check_task(asked, scope, *task, detail.as_deref())
             }
             _ => Err("it is no answer to what was asked".into()),
         }
@@ -85,15 +85,15 @@ impl Auditor {
                 ensure(self.tasks.contains_key(id), "no durable record creates it")
             }
             SubmitAnswer::Existing(view) => {
-                self.see(Covered::Deduplicated);
+                self.mark_covered(Covered::Deduplicated);
                 let model = self.tasks.get(&view.task.id).ok_or("no durable record creates it")?;
                 let dedup = task.options.as_ref().and_then(|options| options.dedup.as_ref());
                 let same = dedup.is_some() && model.dedup.as_ref() == dedup && model.queue == task.queue;
                 ensure(same || view.task.id == task.id, "it is another task")?;
-                self.shown_view(asked, view)
+                self.check_view(asked, view)
             }
             SubmitAnswer::DedupConflict(id) => {
-                self.see(Covered::DedupConflict);
+                self.mark_covered(Covered::DedupConflict);
                 let model = self.tasks.get(id).ok_or("no durable record creates the task that it names")?;
                 let dedup = task.options.as_ref().and_then(|options| options.dedup.as_ref());
                 let other = match (dedup, &model.dedup) {
@@ -118,14 +118,14 @@ impl Auditor {
         ensure(task.payload == grant.payload, "its payload is not what was submitted")?;
         ensure(model.granted_at == grant.granted_at, "it was granted at another time")?;
         ensure(model.expiries.contains(&grant.expires_at), "it ends at a time that was never recorded")?;
-        let before = self.told_leases.insert(grant.fencing_token, asked.ask);
+        let before = self.delivered_leases.insert(grant.fencing_token, asked.ask);
         match before {
             None => Ok(()),
             Some(_) if lease.request.is_some() && model.request == lease.request => {
-                self.see(Covered::PollRepeated);
+                self.mark_covered(Covered::PollRepeated);
                 Ok(())
             }
-            Some(other) => Err(format!("lease {} was told to ask {other} already", grant.fencing_token)),
+            Some(other) => Err(format!("lease {} was delivered to ask {other} already", grant.fencing_token)),
         }
     }
 
@@ -162,12 +162,12 @@ impl Auditor {
                 let over = model.over.map(|(at, _)| at).unwrap_or_default();
                 let repeated = over <= asked.asked_at;
                 if repeated {
-                    self.see(Covered::RepeatedReport);
+                    self.mark_covered(Covered::RepeatedReport);
                     if self.restarts_after(over) {
-                        self.see(Covered::RepeatAfterRestart);
+                        self.mark_covered(Covered::RepeatAfterRestart);
                     }
                 } else if self.restarts_after(lease.fencing_token) {
-                    self.see(Covered::CommitAfterRestart);
+                    self.mark_covered(Covered::CommitAfterRestart);
                 }
                 Ok(())
             }
@@ -184,15 +184,15 @@ impl Auditor {
                 }
                 self.must_be_over(lease)?;
                 if self.over(lease).is_some_and(|(at, how)| at > asked.asked_at && how == Over::Expired) {
-                    self.see(Covered::ExpiryDuringCommit);
+                    self.mark_covered(Covered::ExpiryDuringCommit);
                 }
                 self.not_killed_by_a_stall(asked, lease)
             }
             Verdict::Rejected(Rejection::ConflictingReport) => {
-                self.see(Covered::ConflictingReport);
+                self.mark_covered(Covered::ConflictingReport);
                 match found {
-                    Some((Some((recorded, _)), ..)) => ensure(recorded != digest, "it is the same story"),
-                    Some((None, ..)) => Err("the attempt has told no story yet".into()),
+                    Some((Some((recorded, _)), ..)) => ensure(recorded != digest, "it is the same report"),
+                    Some((None, ..)) => Err("the attempt has no report yet".into()),
                     None => ensure(self.rules.edge_broken, "the lease was never granted"),
                 }
             }
@@ -212,11 +212,11 @@ impl Auditor {
                 ensure(!granted || self.rules.edge_broken, "the lease was granted")
             }
             Rejection::WrongWorker => {
-                self.see(Covered::WrongWorker);
+                self.mark_covered(Covered::WrongWorker);
                 let (_, model) = self.find(lease).ok_or("the lease was never granted")?;
                 ensure(model.worker != lease.worker, "the lease is this worker's")
             }
-            Rejection::ConflictingReport => Err("no story was told".into()),
+            Rejection::ConflictingReport => Err("there is no report".into()),
         }
     }
 

@@ -1,10 +1,10 @@
-//! Counters of the states that a run must have seen: a simulator that never gets there proves nothing about them.
+//! Counts the states that a run must reach: a simulator that never reaches a state proves nothing about it.
 
 use std::collections::BTreeMap;
 
 use authority::Event;
 
-use crate::vocabulary::WORDS;
+use crate::answer_kinds::EXPECTED_ANSWERS;
 
 macro_rules! reached {
     ($($(#[$doc:meta])* $name:ident => $text:literal,)*) => {
@@ -25,7 +25,7 @@ reached! {
     ExpiryDuringCommit => "a report found its lease expired while it travelled",
     RepeatAfterRestart => "a report was repeated after a restart and got its verdict again",
     RepeatedReport => "a report was repeated",
-    ConflictingReport => "an attempt told another story and was rejected",
+    ConflictingReport => "an attempt sent a conflicting report and was rejected",
     LateReport => "a report without authority was discarded",
     CommitAfterRestart => "a lease granted before a restart committed after it",
     TornTail => "a torn tail was dropped at start",
@@ -35,8 +35,8 @@ reached! {
     FlippedHistory => "a flipped bit in history showed when it was read",
     FlippedSnapshot => "a start passed over a snapshot with a flipped bit",
     FlippedSnapshots => "damage to every snapshot of a trimmed log was refused",
-    UnacknowledgedKept => "records that nobody was told of survived a crash",
-    UnacknowledgedLost => "records that nobody was told of were lost in a crash",
+    UnacknowledgedKept => "unacknowledged records survived a crash",
+    UnacknowledgedLost => "unacknowledged records were lost in a crash",
     CrashAfterReceive => "crash after a decision, before its batch was taken",
     CrashBeforeAppend => "crash with a batch taken and not appended",
     CrashInAppend => "crash in the middle of an append",
@@ -79,11 +79,11 @@ reached! {
     Extended => "a lease was extended",
     ForgedRefused => "a forged reference was refused",
     WrongWorker => "another worker's lease was refused",
-    WaitMet => "somebody waited for a task to end and was told",
-    ExplainedRepeat => "the ledger told why a task ran more than once",
-    ExplainedPurged => "the ledger told the story of a task that was purged",
-    ExplainedTruncated => "the ledger told the rest of a story whose beginning was removed",
-    EffectRepeated => "an effect was shown records again",
+    WaitMet => "a client waited for a task to end and got the answer",
+    ExplainedRepeat => "explain said why a task ran more than once",
+    ExplainedPurged => "explain covered a task that was purged",
+    ExplainedTruncated => "explain covered a task whose first records were removed",
+    EffectRepeated => "an effect received records again",
     EffectFailed => "an effect failed and was tried again",
     CrashInEffect => "crash while an effect was made true",
     MemoryFull => "a submit was refused because memory was full",
@@ -97,20 +97,20 @@ reached! {
     Requirements => "a task with requirements was leased",
     CreatedAgain => "a repeated call created a task again after its purge",
     CreatedAgainInSnapshot => "a task was created again while a snapshot was taken",
-    ExplainedRestart => "the ledger told that a lease outlived a restart",
+    ExplainedRestart => "explain said that a lease outlived a restart",
 }
 
-/// What a history, or many of them, has seen and heard.
+/// The states and the kinds of events and answers that one history or many have reached.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     counts: Vec<u64>,
-    heard: BTreeMap<&'static str, u64>,
+    kinds: BTreeMap<&'static str, u64>,
 }
 
 impl Default for Coverage {
     fn default() -> Self {
-        let heard = Event::NAMES.iter().chain(WORDS).map(|word| (*word, 0)).collect();
-        Coverage { counts: vec![0; Covered::ALL.len()], heard }
+        let kinds = Event::NAMES.iter().chain(EXPECTED_ANSWERS).map(|kind| (*kind, 0)).collect();
+        Coverage { counts: vec![0; Covered::ALL.len()], kinds }
     }
 }
 
@@ -119,9 +119,9 @@ impl Coverage {
         self.counts[what as usize] += 1;
     }
 
-    /// Notes a word of the coordinator.
-    pub fn count_word(&mut self, word: &'static str) {
-        *self.heard.entry(word).or_default() += 1;
+    /// Counts an event or an answer of the coordinator.
+    pub fn count_kind(&mut self, kind: &'static str) {
+        *self.kinds.entry(kind).or_default() += 1;
     }
 
     pub fn count(&self, what: Covered) -> u64 {
@@ -130,22 +130,22 @@ impl Coverage {
 
     pub fn add(&mut self, other: &Coverage) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(mine, theirs)| *mine += theirs);
-        for (word, count) in &other.heard {
-            *self.heard.entry(word).or_default() += count;
+        for (kind, count) in &other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
         }
     }
 
-    /// What was expected and has not been seen or heard.
+    /// What was expected and has not been reached.
     pub fn never(&self) -> Vec<&'static str> {
         let unseen = Covered::ALL.iter().filter(|what| self.count(**what) == 0).map(|what| what.name());
-        unseen.chain(self.heard.iter().filter(|(_, count)| **count == 0).map(|(word, _)| *word)).collect()
+        unseen.chain(self.kinds.iter().filter(|(_, count)| **count == 0).map(|(kind, _)| *kind)).collect()
     }
 }
 
 impl std::fmt::Display for Coverage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let seen = Covered::ALL.iter().map(|what| (self.count(*what), what.name()));
-        let heard = self.heard.iter().map(|(word, count)| (*count, *word));
-        seen.chain(heard).try_for_each(|(count, name)| writeln!(f, "{count:>9}  {name}"))
+        let kinds = self.kinds.iter().map(|(kind, count)| (*count, *kind));
+        seen.chain(kinds).try_for_each(|(count, name)| writeln!(f, "{count:>9}  {name}"))
     }
 }

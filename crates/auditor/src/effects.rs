@@ -1,4 +1,4 @@
-//! Judges what was made true beyond the ledger: every record, in order, at least once, and nothing that is not durable.
+//! Checks projections: they apply every record in order, at least once, and nothing that is not durable.
 
 use authority::{Event, Position, Time};
 
@@ -12,7 +12,7 @@ impl Auditor {
         let next = self.applied.next();
         ensure(position <= next, format!("the effect of {next} is left out"))?;
         if position < next {
-            self.see(Covered::EffectRepeated);
+            self.mark_covered(Covered::EffectRepeated);
         }
         self.applied = position;
         Ok(())

@@ -1,6 +1,6 @@
-//! A history as the auditor reads it: what was asked, received, recorded and told, in the order in which it happened.
+//! A history as the auditor reads it: requests, receipts, records and answers, in the order in which they happened.
 //!
-//! It names no simulator: a history noted down beside a real server has the same entries.
+//! The simulator and a recording of a real server produce the same entries.
 
 use authority::{Event, Position, Time};
 use coordinator::{Reply, Request};
@@ -16,9 +16,9 @@ pub enum Entry {
     Received { ask: AskId, at: Time },
     /// The record became durable, or was found on the disk at a start.
     Recorded(Recorded),
-    /// The answer left the coordinator. Where it is known, `kept` is the newest record that a power cut at this very
-    /// moment would have left.
-    Told { ask: AskId, reply: Reply, kept: Option<Position> },
+    /// The answer left the coordinator. Where it is known, `durable` is the newest record that a power cut at this
+    /// moment would leave.
+    Answered { ask: AskId, reply: Reply, durable: Option<Position> },
     /// What follows from the record beyond the ledger was made true.
     Applied { position: Position, at: Time, event: Event },
     /// The coordinator began to serve again.

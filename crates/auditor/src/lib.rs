@@ -1,9 +1,11 @@
-//! The auditor: judges a history with a model of its own. It knows the public words of the product (events, requests,
+//! Checks a history against a model of its own. The auditor knows the public types of the product (events, requests,
 //! answers) and none of its code.
 //!
 //! A record must follow from the records before it and from something that was asked or from time. An answer must be
-//! justified by records that were durable when it was told; since a record never changes, it then stays true.
+//! justified by records that were durable when the answer was sent. A record never changes, so a justified answer stays
+//! true.
 
+pub mod answer_kinds;
 mod answers;
 mod coverage;
 mod effects;
@@ -14,8 +16,7 @@ mod other_commands;
 mod policy;
 mod reads;
 mod records;
-mod story;
-pub mod vocabulary;
+mod timeline;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ use coordinator::{BatchItem, Reply, Request};
 pub use coverage::{Coverage, Covered};
 use history::{AskId, Entry, Recorded};
 use model::TaskModel;
-use order::Lines;
+use order::WaitingLines;
 use policy::Claim;
 
 /// What the auditor may rely on.
@@ -38,7 +39,7 @@ pub struct Rules {
     pub edge_broken: bool,
     /// There is a limit of memory that may be reached.
     pub memory_bound: bool,
-    /// Answers do not name the record that they rest on, because their contract has no word for it. Then any version
+    /// Answers do not name the record that they rest on, because their contract has no field for it. Then any version
     /// of a task fits that was not outdated when it was asked for.
     pub unnamed_records: bool,
 }
@@ -51,14 +52,14 @@ pub struct Auditor {
     started: Time,
     epoch: u64,
     tasks: BTreeMap<TaskId, TaskModel>,
-    lines: Lines,
+    lines: WaitingLines,
     queues: BTreeMap<Arc<QueueKey>, QueueConfig>,
     dedup: BTreeMap<(Arc<QueueKey>, Arc<str>), TaskId>,
     redrives: BTreeMap<TaskId, TaskId>,
     asks: BTreeMap<AskId, Ask>,
     causes: Causes,
-    /// Who was told a lease.
-    told_leases: BTreeMap<Position, AskId>,
+    /// The request whose answer delivered a lease.
+    delivered_leases: BTreeMap<Position, AskId>,
     /// Every key that ever signed, the last one newest.
     token_keys: Vec<Arc<str>>,
     /// The records by which owners took over.
@@ -69,8 +70,8 @@ pub struct Auditor {
     applied: Position,
     /// Every record, from position 1.
     log: Vec<Recorded>,
-    /// Everything that was read, where somebody wants to have it.
-    pub notebook: Option<Vec<Entry>>,
+    /// Every entry that was checked, if the caller wants to keep them.
+    pub entries: Option<Vec<Entry>>,
     /// What the history has seen, for the counters.
     pub coverage: Coverage,
 }
@@ -135,19 +136,19 @@ impl Auditor {
             started: Time::ZERO,
             epoch: 0,
             tasks: BTreeMap::new(),
-            lines: Lines::default(),
+            lines: WaitingLines::default(),
             queues: BTreeMap::new(),
             dedup: BTreeMap::new(),
             redrives: BTreeMap::new(),
             asks: BTreeMap::new(),
             causes: Causes::default(),
-            told_leases: BTreeMap::new(),
+            delivered_leases: BTreeMap::new(),
             token_keys: Vec::new(),
             takeovers: Vec::new(),
             created_again: Position::ZERO,
             applied: Position::ZERO,
             log: Vec::new(),
-            notebook: None,
+            entries: None,
             coverage: Coverage::default(),
         }
     }
@@ -161,8 +162,8 @@ impl Auditor {
 
     /// Judges the next entry.
     pub fn read(&mut self, entry: &Entry) -> Result<(), String> {
-        if let Some(notebook) = &mut self.notebook {
-            notebook.push(entry.clone());
+        if let Some(entries) = &mut self.entries {
+            entries.push(entry.clone());
         }
         match entry {
             Entry::Asked { ask, request } => {
@@ -186,7 +187,7 @@ impl Auditor {
             Entry::Recorded(recorded) => self.recorded(recorded).map_err(|what| {
                 format!("record {} at {} ({:?}): {what}", recorded.position, recorded.at, recorded.event)
             }),
-            Entry::Told { ask, reply, kept } => self.told(*ask, reply, *kept).map_err(|what| {
+            Entry::Answered { ask, reply, durable } => self.answered(*ask, reply, *durable).map_err(|what| {
                 let request = self.asks.get(ask).map(|ask| &ask.request);
                 format!("answer {reply:?} to ask {ask} ({request:?}): {what}")
             }),
@@ -218,23 +219,23 @@ impl Auditor {
             .map(|(id, task)| (*id, task.versions.iter().rev().map(|version| version.position).collect()))
     }
 
-    fn told(&mut self, ask: AskId, reply: &Reply, kept: Option<Position>) -> Result<(), String> {
+    fn answered(&mut self, ask: AskId, reply: &Reply, durable: Option<Position>) -> Result<(), String> {
         let Some(asked) = self.asks.get(&ask) else { return Err("nobody asked".into()) };
-        if kept.is_some_and(|kept| kept < self.position) {
+        if durable.is_some_and(|durable| durable < self.position) {
             return Err(format!(
-                "it was told while a power cut would have kept records up to {} of {} only",
-                kept.unwrap_or_default(),
+                "it was sent while a power cut would have kept records up to {} of {} only",
+                durable.unwrap_or_default(),
                 self.position
             ));
         }
         let request = asked.request.clone();
         let asked = Asked { ask, asked_at: asked.asked_at, received: asked.received };
         self.answer(&asked, &request, reply)?;
-        vocabulary::reply(reply).into_iter().for_each(|word| self.coverage.count_word(word));
+        answer_kinds::kinds_of_reply(reply).into_iter().for_each(|word| self.coverage.count_kind(word));
         Ok(())
     }
 
-    fn see(&mut self, what: Covered) {
+    fn mark_covered(&mut self, what: Covered) {
         self.coverage.bump(what);
     }
 }

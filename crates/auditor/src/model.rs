@@ -1,4 +1,4 @@
-//! What the auditor knows of a task and its leases: every version it ever had.
+//! The auditor's model of a task and its leases: every version that the task ever had.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The order in which a queue's waiting tasks are leased: lower priority first, then who waits longer.
+//! Checks the order in which a queue's waiting tasks are leased: lower priority first, then the longest wait.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use super::model::TaskModel;
 use super::{Auditor, ensure};
 
 /// A task's place: its priority, the record that made it wait, and its id.
-type Turn = (i32, Position, TaskId);
+type Place = (i32, Position, TaskId);
 
 /// The waiting tasks of every queue.
 #[derive(Default)]
-pub struct Lines(BTreeMap<Arc<QueueKey>, BTreeSet<Turn>>);
+pub struct WaitingLines(BTreeMap<Arc<QueueKey>, BTreeSet<Place>>);
 
 impl Auditor {
     /// Nobody who could have been leased instead stood before the task.
-    pub(super) fn in_its_turn(&self, id: TaskId, at: Time) -> Result<(), String> {
+    pub(super) fn check_lease_order(&self, id: TaskId, at: Time) -> Result<(), String> {
         let Some(task) = self.tasks.get(&id) else { return Ok(()) };
         let (Some(since), Some(line)) = (task.waits_since, self.lines.0.get(&task.queue)) else {
             return Ok(());
@@ -36,7 +36,7 @@ impl Auditor {
     }
 
     /// Puts a task into its line or takes it out, after the record at `position`.
-    pub(super) fn line_up(&mut self, id: TaskId, position: Position) {
+    pub(super) fn update_waiting_line(&mut self, id: TaskId, position: Position) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let line = self.lines.0.entry(task.queue.clone()).or_default();
         let waits = task.state == TaskState::Waiting && !task.exhausted;

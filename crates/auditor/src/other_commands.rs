@@ -91,7 +91,7 @@ impl Auditor {
                 ensure(configured, "no such limit was ever set")
             }
             Refusal::StateFull => {
-                self.see(Covered::MemoryFull);
+                self.mark_covered(Covered::MemoryFull);
                 ensure(self.rules.memory_bound, "there is memory")
             }
             Refusal::NoSpace => Ok(()),
@@ -104,7 +104,7 @@ impl Auditor {
         ensure(self.token_keys.last() != Some(&event.key_id), "it is the key already")?;
         self.token_keys.push(event.key_id.clone());
         if self.tasks.values().any(|task| task.current.is_some()) {
-            self.see(Covered::KeyRotatedUnderLeases);
+            self.mark_covered(Covered::KeyRotatedUnderLeases);
         }
         Ok(())
     }

@@ -1,15 +1,15 @@
-//! What must follow a failed attempt: whether there is another, and when.
+//! The retry policy: whether another attempt follows a failed one, and when.
 
 use authority::{Backoff, Category, QueueConfig, Time};
 
 use super::model::TaskModel;
 use super::records::DEFAULT_MAX_ATTEMPTS;
 
-/// The default of a queue that nobody configured, as the contract tells it to people.
+/// The default of a queue that nobody configured, as documented.
 const DEFAULT_BACKOFF: Backoff =
     Backoff { initial_ms: 1_000, factor_permille: 2_000, max_ms: 300_000, jitter_permille: 200 };
 
-/// What a worker said of a failure.
+/// What a worker reported about a failure.
 #[derive(Clone, Copy)]
 pub struct Claim {
     pub category: Category,
@@ -17,7 +17,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The queue's list wins over the worker's word, which wins over the category's default.
+    /// The queue's list wins over the worker's report, which wins over the category's default.
     pub fn may_retry(&self, config: Option<&QueueConfig>) -> bool {
         let by_default = match self.category {
             Category::UserCode | Category::Infrastructure | Category::Timeout => true,

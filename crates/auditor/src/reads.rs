@@ -1,4 +1,4 @@
-//! Judges what readers are shown: durable records only, no older than what was durable when they asked.
+//! Checks the answers to reads: they show durable records only, and all that were durable when the read was sent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::model::Version;
 use super::{Asked, Auditor, ensure};
 
 impl Auditor {
-    pub(super) fn shown(&mut self, asked: &Asked, read: &Read, reply: &Reply) -> Result<(), String> {
+    pub(super) fn check_read(&mut self, asked: &Asked, read: &Read, reply: &Reply) -> Result<(), String> {
         match (read, reply) {
             (Read::Task { scope, task }, Reply::Task(detail)) => {
-                self.shown_task(asked, scope, *task, detail.as_deref())
+                self.check_task(asked, scope, *task, detail.as_deref())
             }
             (Read::Queue(key), Reply::Queue(view)) => {
                 let tasks = self.tasks.values().filter(|task| *task.queue == *key);
@@ -22,16 +22,16 @@ impl Auditor {
             }
             (Read::Queues(_), Reply::Queues(_)) | (Read::Workers(_), Reply::Workers(_)) => Ok(()),
             (Read::Leases { scope, worker }, Reply::Leases(held)) => {
-                self.shown_leases(asked, scope, worker, held)
+                self.check_leases(asked, scope, worker, held)
             }
             (Read::ScopesWith(queue), Reply::ScopesWith(scopes)) => {
                 let named = self.tasks.values().filter(|task| task.queue.name == *queue);
                 let mut known = named.filter(|task| !task.purged && task.created() <= asked.asked_at);
                 ensure(known.all(|task| scopes.contains(&task.queue.scope)), "a scope has such a queue")
             }
-            (Read::PushTargets, Reply::PushTargets(targets)) => self.shown_push_targets(asked, targets),
+            (Read::PushTargets, Reply::PushTargets(targets)) => self.check_push_targets(asked, targets),
             (Read::TokenKey, Reply::TokenKey(key)) => {
-                self.shown_token_key(asked, key.as_ref().map(|key| &*key.id))
+                self.check_token_key(asked, key.as_ref().map(|key| &*key.id))
             }
             (Read::Status, Reply::Status(status)) => {
                 ensure(status.position <= self.position, "it speaks of records that are not durable")?;
@@ -39,21 +39,21 @@ impl Auditor {
             }
             (Read::Depths(names), Reply::Depths(depths)) => {
                 ensure(depths.len() == names.len() + 1, "it does not tell of each queue")?;
-                let told = depths.iter().map(|depth| depth.waiting + depth.leased).sum::<u64>();
-                ensure(told <= self.tasks.len() as u64, "it counts tasks that no durable record made")
+                let total = depths.iter().map(|depth| depth.waiting + depth.leased).sum::<u64>();
+                ensure(total <= self.tasks.len() as u64, "it counts tasks that no durable record made")
             }
             (Read::List { .. }, Reply::List(page)) => {
-                page.tasks.iter().try_for_each(|view| self.shown_view(asked, view))
+                page.tasks.iter().try_for_each(|view| self.check_view(asked, view))
             }
             _ => Err("it is no answer to what was asked".into()),
         }
     }
 
     /// Each is what a durable record made of its queue, and no queue is left out that had one all the time.
-    fn shown_push_targets(
+    fn check_push_targets(
         &self,
         asked: &Asked,
-        shown: &[(Arc<QueueKey>, Arc<PushTarget>)],
+        targets: &[(Arc<QueueKey>, Arc<PushTarget>)],
     ) -> Result<(), String> {
         let mut configured: BTreeMap<&QueueKey, Vec<(Position, Option<&PushTarget>)>> = BTreeMap::new();
         for record in &self.log {
@@ -62,20 +62,20 @@ impl Auditor {
                 configured.entry(&event.queue).or_default().push(step);
             }
         }
-        let shown: BTreeMap<&QueueKey, &PushTarget> =
-            shown.iter().map(|(key, target)| (&**key, &**target)).collect();
-        ensure(shown.keys().all(|key| configured.contains_key(*key)), "no durable record configures it")?;
+        let targets: BTreeMap<&QueueKey, &PushTarget> =
+            targets.iter().map(|(key, target)| (&**key, &**target)).collect();
+        ensure(targets.keys().all(|key| configured.contains_key(*key)), "no durable record configures it")?;
         configured.iter().try_for_each(|(key, steps)| {
             let known = steps.iter().rposition(|(position, _)| *position <= asked.asked_at);
             let fits =
-                steps[known.unwrap_or(0)..].iter().any(|(_, target)| *target == shown.get(key).copied());
-            let unknown_yet = known.is_none() && !shown.contains_key(key);
+                steps[known.unwrap_or(0)..].iter().any(|(_, target)| *target == targets.get(key).copied());
+            let unknown_yet = known.is_none() && !targets.contains_key(key);
             ensure(fits || unknown_yet, "no durable record made it the queue's target")
         })
     }
 
     /// Each was granted to this worker and not over when it was asked, and none is left out that was there all the time.
-    fn shown_leases(
+    fn check_leases(
         &self,
         asked: &Asked,
         scope: &Scope,
@@ -93,13 +93,13 @@ impl Auditor {
             task.current.is_some_and(|number| number <= asked.asked_at)
                 && task.lease().is_some_and(|lease| lease.worker == *worker)
         });
-        let shown = |number| held.iter().any(|held| Some(held.lease.fencing_token) == number);
-        let missing = all_along.map(|task| task.current).find(|number| !shown(*number)).flatten();
+        let is_listed = |number| held.iter().any(|held| Some(held.lease.fencing_token) == number);
+        let missing = all_along.map(|task| task.current).find(|number| !is_listed(*number)).flatten();
         ensure(missing.is_none(), format!("lease {missing:?} is left out"))
     }
 
     /// It is the key that was known when it was asked for, or a later one.
-    fn shown_token_key(&self, asked: &Asked, shown: Option<&str>) -> Result<(), String> {
+    fn check_token_key(&self, asked: &Asked, key: Option<&str>) -> Result<(), String> {
         let rotations: Vec<(Position, &str)> = self
             .log
             .iter()
@@ -109,16 +109,16 @@ impl Auditor {
             })
             .collect();
         let known = rotations.iter().rposition(|(position, _)| *position <= asked.asked_at);
-        match shown {
-            Some(shown) => {
+        match key {
+            Some(key) => {
                 let mut current = rotations[known.unwrap_or(0)..].iter();
-                ensure(current.any(|(_, id)| *id == shown), "no durable record makes it the key")
+                ensure(current.any(|(_, id)| *id == key), "no durable record makes it the key")
             }
             None => ensure(known.is_none(), "there was a key already"),
         }
     }
 
-    pub(super) fn shown_task(
+    pub(super) fn check_task(
         &mut self,
         asked: &Asked,
         scope: &Scope,
@@ -127,10 +127,10 @@ impl Auditor {
     ) -> Result<(), String> {
         let Some(detail) = detail else { return self.must_be_unknown(asked, scope, id) };
         ensure(detail.view.task.id == id && detail.view.queue.scope == *scope, "it is another task")?;
-        self.shown_view(asked, &detail.view)
+        self.check_view(asked, &detail.view)
     }
 
-    pub(super) fn shown_view(&mut self, asked: &Asked, view: &TaskView) -> Result<(), String> {
+    pub(super) fn check_view(&mut self, asked: &Asked, view: &TaskView) -> Result<(), String> {
         let task = &view.task;
         let model = self.tasks.get(&task.id).ok_or("no durable record creates it")?;
         let versions = || model.earlier.iter().chain(&model.versions);

@@ -8,7 +8,7 @@ use super::other_commands::{MIN_RETENTION_MS, other_record};
 use super::{Auditor, Covered, Holder, ensure, policy};
 use crate::history::Recorded;
 
-/// The defaults of a queue that nobody configured, as the contract tells them to people.
+/// The defaults of a queue that nobody configured, as documented.
 pub(super) const DEFAULT_MAX_ATTEMPTS: u32 = 3;
 const DEFAULT_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -44,9 +44,9 @@ impl Auditor {
         self.position = position;
         self.time = at;
         self.log.push(record.clone());
-        self.coverage.count_word(record.event.name());
+        self.coverage.count_kind(record.event.name());
         if let Some(id) = record.event.task() {
-            self.line_up(id, position);
+            self.update_waiting_line(id, position);
         }
         if let Some(task) = record.event.task().and_then(|id| self.tasks.get_mut(&id)) {
             let cancelling = task.cancel_grace.is_some();
@@ -86,7 +86,7 @@ impl Auditor {
                 )?;
                 let before = self.redrives.insert(old, event.task).and_then(|id| self.tasks.get(&id));
                 ensure(before.is_none_or(|task| task.purged), "that task was done again already")?;
-                self.see(Covered::Redriven);
+                self.mark_covered(Covered::Redriven);
             }
             None => {
                 let asked = self.causes.submits.get(&event.task).ok_or("nobody submitted it")?;
@@ -158,14 +158,14 @@ impl Auditor {
         }
         task.purged = true;
         task.purged_at = Some(position);
-        self.see(Covered::Purged);
+        self.mark_covered(Covered::Purged);
         Ok(())
     }
 
     fn about_a_task(&mut self, event: &Event, position: Position, at: Time) -> Result<(), String> {
         let id = event.task().ok_or("it is about nothing")?;
         if let Event::LeaseGranted(_) = event {
-            self.in_its_turn(id, at)?;
+            self.check_lease_order(id, at)?;
         }
         let (causes, coverage) = (&self.causes, &mut self.coverage);
         let task = self.tasks.get_mut(&id).filter(|task| !task.purged).ok_or("there is no such task")?;
@@ -182,8 +182,8 @@ impl Auditor {
             worker: lease.worker.clone(),
             scope: task.queue.scope.clone(),
         });
-        // What its holder said under the current lease.
-        let said = |digest| holder.clone().map(|holder| (holder, digest));
+        // Identifies a report of the current lease's holder.
+        let report_key = |digest| holder.clone().map(|holder| (holder, digest));
         let waits_again = match event {
             Event::LeaseReleased(_) | Event::LeaseExpired(_) => true,
             Event::TaskFailed(event) => event.next != NextStep::Final,
@@ -275,8 +275,8 @@ impl Auditor {
                     }
                     authority::event::ReleaseCause::Undelivered => {
                         ensure(
-                            !self.told_leases.contains_key(&event.fencing_token),
-                            "it was told to its worker",
+                            !self.delivered_leases.contains_key(&event.fencing_token),
+                            "it was delivered to its worker",
                         )?;
                     }
                 }
@@ -291,7 +291,7 @@ impl Auditor {
             }
             Event::TaskCompleted(event) => {
                 in_time(task, event.fencing_token)?;
-                let result = said(event.digest).and_then(|said| causes.completions.get(&said));
+                let result = report_key(event.digest).and_then(|key| causes.completions.get(&key));
                 ensure(result == Some(&event.result), "its holder reported no such result")?;
                 if task.cancel_grace.is_some() {
                     coverage.bump(Covered::CancelRacesCompletion);
@@ -306,7 +306,7 @@ impl Auditor {
             }
             Event::TaskFailed(event) => {
                 in_time(task, event.fencing_token)?;
-                let claims = said(event.digest).and_then(|said| causes.failures.get(&said));
+                let claims = report_key(event.digest).and_then(|key| causes.failures.get(&key));
                 let claims = claims.ok_or("its holder reported no such failure")?;
                 let mut retries = claims.iter().map(|claim| claim.may_retry(config));
                 let left = task.used_attempts() < max_attempts;
@@ -342,7 +342,8 @@ impl Auditor {
                 if let Some(dead) = &event.report {
                     in_time(task, dead.fencing_token)?;
                     ensure(task.cancel_grace.is_some(), "the task was not being cancelled")?;
-                    let claimed = said(dead.digest).is_some_and(|said| causes.failures.contains_key(&said));
+                    let claimed =
+                        report_key(dead.digest).is_some_and(|key| causes.failures.contains_key(&key));
                     ensure(claimed, "its holder reported no such failure")?;
                     report(task, dead.fencing_token, (dead.digest, Outcome::Dead(event.reason)))?;
                 }

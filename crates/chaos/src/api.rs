@@ -10,7 +10,7 @@ use contract_clients::{HttpClient, HttpRequest, HttpResponse, Timeouts};
 use reqwest::Method;
 use serde_json::Value;
 
-use crate::facts::{At, Facts};
+use crate::recorder::{At, Recorder};
 
 /// Longer than any stop of the server, shorter than a test may hang.
 pub const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(2), call: Duration::from_secs(8) };
@@ -22,7 +22,7 @@ const ASK_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Api {
     client: HttpClient,
     /// Records the calls; `None` for calls that only check whether the server runs.
-    facts: Option<Arc<Facts>>,
+    recorder: Option<Arc<Recorder>>,
 }
 
 /// A call that is over.
@@ -41,7 +41,7 @@ pub struct Call {
 /// The answer to a call.
 #[derive(Clone, Debug)]
 pub enum Answer {
-    Told {
+    Response {
         status: u16,
         body: Value,
     },
@@ -52,19 +52,19 @@ pub enum Answer {
 impl Answer {
     pub fn status(&self) -> Option<u16> {
         match self {
-            Self::Told { status, .. } => Some(*status),
+            Self::Response { status, .. } => Some(*status),
             Self::Lost => None,
         }
     }
 
     pub fn body(&self) -> &Value {
         match self {
-            Self::Told { body, .. } => body,
+            Self::Response { body, .. } => body,
             Self::Lost => &Value::Null,
         }
     }
 
-    pub fn is_told(&self) -> bool {
+    pub fn is_decided(&self) -> bool {
         !self.is_open()
     }
 
@@ -75,9 +75,9 @@ impl Answer {
 }
 
 impl Api {
-    pub fn new(address: &str, facts: Option<Arc<Facts>>) -> Result<Self> {
+    pub fn new(address: &str, recorder: Option<Arc<Recorder>>) -> Result<Self> {
         let client = HttpClient::new(&format!("http://{address}"), "lessor-chaos", TIMEOUTS);
-        Ok(Self { client: client.context("cannot build an HTTP client")?, facts })
+        Ok(Self { client: client.context("cannot build an HTTP client")?, recorder })
     }
 
     pub async fn get(&self, path: &str) -> Answer {
@@ -94,7 +94,7 @@ impl Api {
 
     /// A question that is asked until it is answered.
     pub async fn ask(&self, path: &str) -> Answer {
-        until(Answer::is_told, || self.get(path)).await
+        until(Answer::is_decided, || self.get(path)).await
     }
 
     pub fn base_url(&self) -> &str {
@@ -103,14 +103,14 @@ impl Api {
 
     /// Makes a call once and records it.
     pub async fn send(&self, request: HttpRequest) -> Answer {
-        let Some(facts) = &self.facts else { return self.answer_to(&request).await };
-        let sent_at = facts.now();
+        let Some(recorder) = &self.recorder else { return self.answer_to(&request).await };
+        let sent_at = recorder.now();
         let answer = self.answer_to(&request).await;
-        let ended_at = facts.now();
+        let ended_at = recorder.now();
         let HttpRequest { method, path, bearer_token, body } = request;
         let call =
             Call { method, path, token: bearer_token, body, sent_at, ended_at, answer: answer.clone() };
-        facts.book().calls.push(call);
+        recorder.observations().calls.push(call);
         answer
     }
 
@@ -119,18 +119,18 @@ impl Api {
         let Ok(HttpResponse { status, text, .. }) = self.client.send(request).await else {
             return Answer::Lost;
         };
-        // A body that is not JSON is kept as text, so that an unexpected answer can be shown.
+        // A body that is not JSON is kept as text, so that an unexpected answer can be printed.
         let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-        Answer::Told { status, body }
+        Answer::Response { status, body }
     }
 }
 
 /// Makes a call again until its answer is one, or too much time has passed.
-pub async fn until<T, F: Future<Output = T>>(is_told: impl Fn(&T) -> bool, call: impl Fn() -> F) -> T {
+pub async fn until<T, F: Future<Output = T>>(is_decided: impl Fn(&T) -> bool, call: impl Fn() -> F) -> T {
     let deadline = Instant::now() + ASK_DEADLINE;
     loop {
         let answer = call().await;
-        if is_told(&answer) || Instant::now() > deadline {
+        if is_decided(&answer) || Instant::now() > deadline {
             return answer;
         }
         tokio::time::sleep(ASK_INTERVAL).await;

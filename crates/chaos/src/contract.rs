@@ -50,20 +50,20 @@ impl Contract {
         self != Contract::Callback
     }
 
-    /// Whether each thing is said by a call of its own.
+    /// Whether each request is a call of its own.
     pub fn has_calls(self) -> bool {
         self != Contract::Stream
     }
 
-    /// The next contract after this one that has the words for a report of it; this one where there is no other.
-    pub fn another(self, spoken: &[Contract], kind: &ReportKind) -> Contract {
-        let able = |other: &Contract| other.has_lease_ids() && other.has_calls() && other.can_say(kind);
-        let own = spoken.iter().position(|contract| *contract == self).filter(|_| self.has_lease_ids());
-        let others = own.map(|own| spoken.iter().cycle().skip(own + 1).take(spoken.len()));
+    /// The next contract after this one that supports such a report; this one where there is no other.
+    pub fn another(self, contracts: &[Contract], kind: &ReportKind) -> Contract {
+        let able = |other: &Contract| other.has_lease_ids() && other.has_calls() && other.supports(kind);
+        let own = contracts.iter().position(|contract| *contract == self).filter(|_| self.has_lease_ids());
+        let others = own.map(|own| contracts.iter().cycle().skip(own + 1).take(contracts.len()));
         others.and_then(|mut others| others.find(|other| able(other))).copied().unwrap_or(self)
     }
 
-    pub fn can_say(self, kind: &ReportKind) -> bool {
+    pub fn supports(self, kind: &ReportKind) -> bool {
         match kind {
             ReportKind::Completed(_) => true,
             ReportKind::Failed(failure) => {

@@ -1,4 +1,4 @@
-//! Asks the server, after the faults are over, about everything that it ever said.
+//! Repeats every decided request and reads every task, after the faults are over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,60 +8,60 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use crate::api::{self, Answer};
-use crate::clients::say;
-use crate::facts::{Book, Report, Submission};
+use crate::clients::send_report;
+use crate::recorder::{Observations, Report, Submission};
 use crate::world::{QUEUE, World};
 
 const PAGE: usize = 500;
 const MAX_PAGES: usize = 1_000;
 const PARALLEL_CALLS: usize = 16;
 
-/// What the server said in the end, and all that it had said before.
+/// The answers of the server in the end, and all answers before.
 #[derive(Default)]
 pub struct Evidence {
-    pub book: Book,
+    pub observations: Observations,
     /// Every task of the queue, from the list.
     pub listed: Vec<Value>,
-    /// Every listed or told task, as a read shows it now; null when the server does not know it.
+    /// Every listed or accepted task, as a read returns it now; null when the server does not know it.
     pub tasks: BTreeMap<String, Value>,
     pub histories: BTreeMap<String, Vec<Value>>,
-    /// Every report that was ever decided, with the same once more, through another contract where that has the words.
+    /// Every decided report with its repetition, which goes through another contract where one supports it.
     pub repeats: Vec<(Report, Report)>,
-    /// Every submit with a dedup key that was ever accepted, sent again, with the id told now.
+    /// Every submit with a dedup key that was ever accepted, sent again, with the id of the new answer.
     pub resubmits: Vec<(Submission, Option<String>)>,
     /// Whether the server's clock ran like ours, so that the times of leases can be judged from here.
     pub has_fair_clock: bool,
 }
 
 pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidence> {
-    let book = std::mem::take(&mut *world.facts.book());
+    let observations = std::mem::take(&mut *world.recorder.observations());
     let listed = list_all(world).await?;
     let mut ids: BTreeSet<String> =
         listed.iter().filter_map(|task| task["taskId"].as_str()).map(Into::into).collect();
-    ids.extend(book.submissions.iter().filter_map(|submission| submission.task_id.clone()));
+    ids.extend(observations.submissions.iter().filter_map(|submission| submission.task_id.clone()));
 
     let mut evidence = Evidence { listed, has_fair_clock, ..Evidence::default() };
     // Repeats first: whatever they might wrongly change, the reads below will see.
     let mut reports: BTreeMap<_, Report> = BTreeMap::new();
-    for report in book.reports.iter().filter(|report| report.told.is_some()) {
-        reports.entry(report.story.key()).or_insert_with(|| report.clone());
+    for report in observations.reports.iter().filter(|report| report.response.is_some()) {
+        reports.entry(report.request.key()).or_insert_with(|| report.clone());
     }
     evidence.repeats = in_parallel(world, reports.into_values(), |world, report| async move {
-        let contract = report.contract.another(world.contracts, &report.story.kind);
-        let sent_at = world.facts.now();
-        let told = api::until(Option::is_some, || say(&world, contract, &report.story)).await;
-        let (story, ended_at) = (report.story.clone(), world.facts.now());
-        (report, Report { contract, story, sent_at, ended_at, told })
+        let contract = report.contract.another(world.contracts, &report.request.kind);
+        let sent_at = world.recorder.now();
+        let response = api::until(Option::is_some, || send_report(&world, contract, &report.request)).await;
+        let (request, ended_at) = (report.request.clone(), world.recorder.now());
+        (report, Report { contract, request, sent_at, ended_at, response })
     })
     .await?;
     let mut keyed: BTreeMap<String, Submission> = BTreeMap::new();
-    for submission in &book.submissions {
+    for submission in &observations.submissions {
         if submission.task_id.is_some() && submission.body["dedupKey"].is_string() {
             keyed.insert(submission.marker.clone(), submission.clone());
         }
     }
     evidence.resubmits = in_parallel(world, keyed.into_values(), |world, submission| async move {
-        let answer = api::until(Answer::is_told, || world.api.post("/v1/tasks", &submission.body)).await;
+        let answer = api::until(Answer::is_decided, || world.api.post("/v1/tasks", &submission.body)).await;
         let task_id = (answer.status() == Some(200)).then(|| answer.body()["taskId"].as_str());
         let task_id = task_id.flatten().map(str::to_string);
         (submission, task_id)
@@ -77,12 +77,12 @@ pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidenc
         (id, answer.body()["events"].as_array().cloned().unwrap_or_default())
     });
     evidence.histories = histories.await?.into_iter().collect();
-    evidence.book = book;
-    let mut later = std::mem::take(&mut *world.facts.book());
-    evidence.book.calls.append(&mut later.calls);
-    evidence.book.rpcs.append(&mut later.rpcs);
-    evidence.book.dispatches.append(&mut later.dispatches);
-    evidence.book.surprises.append(&mut later.surprises);
+    evidence.observations = observations;
+    let mut later = std::mem::take(&mut *world.recorder.observations());
+    evidence.observations.calls.append(&mut later.calls);
+    evidence.observations.rpcs.append(&mut later.rpcs);
+    evidence.observations.dispatches.append(&mut later.dispatches);
+    evidence.observations.unexpected_answers.append(&mut later.unexpected_answers);
     Ok(evidence)
 }
 
@@ -92,7 +92,9 @@ async fn list_all(world: &World) -> Result<Vec<Value>> {
     for _ in 0..MAX_PAGES {
         let path = format!("/v1/tasks?queue={QUEUE}&limit={PAGE}{token}");
         let answer = world.api.ask(&path).await;
-        let Answer::Told { status: 200, body } = answer else { bail!("the list was answered {answer:?}") };
+        let Answer::Response { status: 200, body } = answer else {
+            bail!("the list was answered {answer:?}")
+        };
         tasks.extend(body["tasks"].as_array().context("the list has no tasks")?.iter().cloned());
         match body["nextPageToken"].as_str() {
             Some(next) if !next.is_empty() => token = format!("&pageToken={next}"),

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use wire::Verdict;
 
 use crate::api::Answer;
+use crate::checks::Reach;
 use crate::contract::Contract;
 use crate::fixture::Fixture;
-use crate::outside::Reach;
 use crate::plan::Plan;
 use crate::scenario::reached_everything;
 use crate::worker::{Character, Worker};
@@ -38,7 +38,7 @@ pub async fn run(plan: &Plan) -> Result<Reach> {
         fill_and_free(&mut fixture, round, max_submits).await?;
     }
     fixture.world.configure_queue(LEASE).await?;
-    fixture.send_in_the_crew();
+    fixture.start_actors();
     tokio::time::sleep(Duration::from_secs(2)).await;
     // Some leases were long, others short: their times are not judged by our clock here.
     reached_everything(fixture.finish(false).await?)
@@ -64,10 +64,10 @@ async fn fill_and_free(fixture: &mut Fixture, round: u64, max_submits: u64) -> R
         let completion = holder.completion(grant);
         let is_kept = holder.client().beat(&completion.lease).await;
         ensure!(is_kept, "a heartbeat on a full disk was refused");
-        let told = holder.client().report(&completion).await;
-        let is_committed = told.is_some_and(|told| told.verdict == Some(Verdict::Committed));
+        let response = holder.client().report(&completion).await;
+        let is_committed = response.is_some_and(|response| response.verdict == Some(Verdict::Committed));
         // Nobody else is there, so the last call is this one.
-        let answer = world.facts.book().calls.last().map(|call| call.answer.clone());
+        let answer = world.recorder.observations().calls.last().map(|call| call.answer.clone());
         ensure!(is_committed, "a completion on a full disk was answered {answer:?}");
     }
     let (answer, _) = world.submit(&task(&format!("refused-{round}"), PAYLOAD_BYTES)).await;

@@ -1,4 +1,4 @@
-//! What an operator has afterwards: `lessor log verify` finds the ledger sound, and `lessor log explain` tells every
+//! Runs the tools of an operator: `lessor log verify` finds the ledger sound, and `lessor log explain` names every
 //! attempt of a task.
 
 use std::collections::BTreeMap;
@@ -23,10 +23,13 @@ pub fn check(binary: &Path, data: &Path, records: &[Recorded]) -> Result<()> {
     let mut sample: Vec<_> = attempts.into_iter().collect();
     sample.sort_by_key(|(_, attempts)| std::cmp::Reverse(*attempts));
     for (task, attempts) in sample.into_iter().take(SAMPLE) {
-        let story = log(binary, data, &["explain", &task.to_string()])?;
+        let explanation = log(binary, data, &["explain", &task.to_string()])?;
         let missing =
-            (1..=attempts).find(|attempt| !story.contains(&format!("attempt {attempt} was given to")));
-        ensure!(missing.is_none(), "attempt {missing:?} is missing in the story of task {task}:\n{story}");
+            (1..=attempts).find(|attempt| !explanation.contains(&format!("attempt {attempt} was given to")));
+        ensure!(
+            missing.is_none(),
+            "attempt {missing:?} is missing in the explanation of task {task}:\n{explanation}"
+        );
     }
     Ok(())
 }
@@ -36,8 +39,8 @@ fn log(binary: &Path, data: &Path, what: &[&str]) -> Result<String> {
     let mut command = Command::new(binary);
     let output = command.arg("log").args(what).arg("--data").arg(data).output();
     let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (printed, complaint) = (said(&output.stdout), said(&output.stderr));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (printed, complaint) = (text(&output.stdout), text(&output.stderr));
     ensure!(
         output.status.success(),
         "`lessor log {}` ended with {}:\n{printed}{complaint}",

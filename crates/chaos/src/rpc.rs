@@ -1,5 +1,4 @@
-//! Calls of the worker service over gRPC, and what is said within its streams, noted down message by message as they
-//! were decoded.
+//! Records calls of the worker service over gRPC and the messages of its streams.
 //!
 //! A stream has no calls. Each request in it is noted with the answer that belongs to it, or with none when the stream
 //! broke before; tasks that arrive are the answer to the credit that was given last.
@@ -17,7 +16,7 @@ use wire::grpc::{
 
 use crate::api::TIMEOUTS;
 use crate::contract::Contract;
-use crate::facts::At;
+use crate::recorder::At;
 
 /// A request that is over.
 #[derive(Clone, Debug)]
@@ -26,12 +25,12 @@ pub struct Rpc {
     pub contract: Contract,
     pub sent_at: At,
     pub ended_at: At,
-    pub said: Said,
+    pub request: RpcRequest,
     pub answer: Answer,
 }
 
 #[derive(Clone, Debug)]
-pub enum Said {
+pub enum RpcRequest {
     Register(RegisterWorkerRequest),
     Lease(LeaseTaskRequest),
     Report(Box<UpdateTaskStatusRequest>),

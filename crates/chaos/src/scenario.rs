@@ -9,13 +9,13 @@ use rustix::process::Signal;
 use serde_json::json;
 use wire::Verdict;
 
+use crate::checks::Reach;
 use crate::contract::Contract;
-use crate::facts::{Book, Pulse};
 use crate::fixture::Fixture;
-use crate::history::{Recording, Testimony};
-use crate::outside::Reach;
+use crate::history::{RawRecording, Recording};
 use crate::plan::{Form, Plan};
-use crate::story::Intent;
+use crate::recorder::{HeartbeatOutcome, Observations};
+use crate::report_request::Intent;
 use crate::world::{LEASE, QUEUE};
 
 const HOUR_S: i64 = 3600;
@@ -43,17 +43,17 @@ pub enum Scenario {
     Workers,
 }
 
-/// Runs a scenario; the error tells what was violated, with the seed and everything known about the task.
+/// Runs a scenario; the error says what was violated, with the seed and everything known about the task.
 pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
     println!("chaos {scenario:?} {:?}: LESSOR_CHAOS_SEED={}", plan.form, plan.seed);
     let result = runtime()?.block_on(async {
         match scenario {
-            Scenario::Kill => kill(plan).await.map(shown),
-            Scenario::Stop => stop(plan).await.map(shown),
-            Scenario::Clock => clock(plan).await.map(shown),
-            Scenario::FullDisk => crate::full_disk::run(plan).await.map(shown),
-            Scenario::Contracts => contracts(plan).await.map(shown),
-            Scenario::Workers => crate::workers::run(plan).await.map(shown),
+            Scenario::Kill => kill(plan).await.map(format_reach),
+            Scenario::Stop => stop(plan).await.map(format_reach),
+            Scenario::Clock => clock(plan).await.map(format_reach),
+            Scenario::FullDisk => crate::full_disk::run(plan).await.map(format_reach),
+            Scenario::Contracts => contracts(plan).await.map(format_reach),
+            Scenario::Workers => crate::workers::run(plan).await.map(format_reach),
         }
     });
     let reach = result.with_context(|| format!("chaos {scenario:?} with LESSOR_CHAOS_SEED={}", plan.seed))?;
@@ -61,71 +61,78 @@ pub fn run(scenario: Scenario, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-fn shown(reach: impl std::fmt::Debug) -> String {
+fn format_reach(reach: impl std::fmt::Debug) -> String {
     format!("{reach:?}")
 }
 
 /// A small run with one SIGKILL in it, for tests that change what was recorded. It lasts until everything that they
 /// change has happened.
 pub fn record(plan: &Plan) -> Result<Recording> {
-    let testimony = record_until(plan, NATIVE, has_a_bit_of_everything)?;
-    Ok(Recording::of(&testimony).0)
+    let raw_recording = record_until(plan, NATIVE, has_a_bit_of_everything)?;
+    Ok(Recording::of(&raw_recording).0)
 }
 
-/// The same with workers of all contracts, for tests that change what one of those was told.
-pub fn record_contracts(plan: &Plan) -> Result<Testimony> {
-    record_until(plan, &Contract::ALL, |book, _| Contract::ALL.iter().all(|it| has_all_verdicts(book, *it)))
+/// The same with workers of all contracts, for tests that change an answer to one of them.
+pub fn record_contracts(plan: &Plan) -> Result<RawRecording> {
+    record_until(plan, &Contract::ALL, |observations, _| {
+        Contract::ALL.iter().all(|it| has_all_verdicts(observations, *it))
+    })
 }
 
 fn record_until(
     plan: &Plan,
     contracts: &'static [Contract],
-    is_enough: fn(&Book, usize) -> bool,
-) -> Result<Testimony> {
+    is_enough: fn(&Observations, usize) -> bool,
+) -> Result<RawRecording> {
     runtime()?.block_on(async {
         let mut fixture = Fixture::open(plan, None, contracts).await?;
-        fixture.send_in_the_crew();
+        fixture.start_actors();
         tokio::time::sleep(RECORDED_LIFE).await;
         fixture.restart().await?;
-        let submitted = fixture.world.facts.book().submissions.len();
+        let submitted = fixture.world.recorder.observations().submissions.len();
         let deadline = Instant::now() + RECORD_DEADLINE;
-        while !is_enough(&fixture.world.facts.book(), submitted) {
+        while !is_enough(&fixture.world.recorder.observations(), submitted) {
             ensure!(Instant::now() < deadline, "not everything happened within {RECORD_DEADLINE:?}");
             tokio::time::sleep(RECORD_INTERVAL).await;
         }
-        let (_, testimony) = fixture.end(true).await?;
-        Ok(testimony)
+        let (_, raw_recording) = fixture.end(true).await?;
+        Ok(raw_recording)
     })
 }
 
-/// Whether completions of this contract were told each verdict.
-fn has_all_verdicts(book: &Book, contract: Contract) -> bool {
-    let completions = book.reports.iter().filter(|report| {
-        report.contract == contract && matches!(report.story.kind, ReportKind::Completed(_))
+/// Whether completions of this contract got each verdict.
+fn has_all_verdicts(observations: &Observations, contract: Contract) -> bool {
+    let completions = observations.reports.iter().filter(|report| {
+        report.contract == contract && matches!(report.request.kind, ReportKind::Completed(_))
     });
-    let told: Vec<Verdict> = completions.filter_map(|report| report.verdict()).collect();
-    [Verdict::Committed, Verdict::Cancelled, Verdict::Rejected].iter().all(|verdict| told.contains(verdict))
+    let verdicts: Vec<Verdict> = completions.filter_map(|report| report.verdict()).collect();
+    [Verdict::Committed, Verdict::Cancelled, Verdict::Rejected]
+        .iter()
+        .all(|verdict| verdicts.contains(verdict))
 }
 
-fn has_a_bit_of_everything(book: &Book, submitted: usize) -> bool {
-    let told = |is_meant: fn(&ReportKind) -> bool, verdict: Verdict, state: Option<&str>| {
-        let own = book.reports.iter().filter(|report| report.story.intent == Intent::Own);
+fn has_a_bit_of_everything(observations: &Observations, submitted: usize) -> bool {
+    let count = |is_meant: fn(&ReportKind) -> bool, verdict: Verdict, state: Option<&str>| {
+        let own = observations.reports.iter().filter(|report| report.request.intent == Intent::Own);
         own.filter(|report| {
-            let told = report.told.as_ref();
-            is_meant(&report.story.kind)
-                && told.is_some_and(|told| told.verdict == Some(verdict) && told.state.as_deref() == state)
+            let response = report.response.as_ref();
+            is_meant(&report.request.kind)
+                && response.is_some_and(|response| {
+                    response.verdict == Some(verdict) && response.state.as_deref() == state
+                })
         })
         .count()
     };
     let completed = |kind: &ReportKind| matches!(kind, ReportKind::Completed(_));
     let failed = |kind: &ReportKind| matches!(kind, ReportKind::Failed(_));
-    let accepted = book.submissions[submitted..].iter().any(|submission| submission.task_id.is_some());
+    let accepted =
+        observations.submissions[submitted..].iter().any(|submission| submission.task_id.is_some());
     accepted
-        && told(completed, Verdict::Committed, Some("COMPLETED")) > 0
-        && told(failed, Verdict::Committed, Some("WAITING")) > 0
+        && count(completed, Verdict::Committed, Some("COMPLETED")) > 0
+        && count(failed, Verdict::Committed, Some("WAITING")) > 0
         // Some of them because the task was cancelled, most because their lease ran out.
-        && told(completed, Verdict::Cancelled, None) > 5
-        && book.beats.iter().any(|beat| beat.pulse == Pulse::Alive)
+        && count(completed, Verdict::Cancelled, None) > 5
+        && observations.beats.iter().any(|beat| beat.heartbeat_outcome == HeartbeatOutcome::Alive)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime> {
@@ -135,7 +142,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
 async fn kill(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("killer");
     let mut fixture = Fixture::open(plan, None, NATIVE).await?;
-    fixture.send_in_the_crew();
+    fixture.start_actors();
     for _ in 0..plan.pick(10, 100) {
         kill_once(&mut fixture, &mut rng).await?;
     }
@@ -161,7 +168,7 @@ async fn kill_once(fixture: &mut Fixture, rng: &mut fastrand::Rng) -> Result<()>
 async fn stop(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("stopper");
     let mut fixture = Fixture::open(plan, None, NATIVE).await?;
-    fixture.send_in_the_crew();
+    fixture.start_actors();
     for _ in 0..plan.pick(3, 30) {
         stop_once(&mut fixture, &mut rng).await?;
     }
@@ -180,7 +187,7 @@ async fn stop_once(fixture: &mut Fixture, rng: &mut fastrand::Rng) -> Result<()>
 async fn contracts(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("contracts");
     let mut fixture = Fixture::open(plan, None, &Contract::ALL).await?;
-    fixture.send_in_the_crew();
+    fixture.start_actors();
     for round in 0..plan.pick(10, 100) {
         if round % STOP_EVERY == STOP_EVERY - 1 {
             stop_once(&mut fixture, &mut rng).await?
@@ -208,7 +215,7 @@ async fn contracts(plan: &Plan) -> Result<Reach> {
 async fn clock(plan: &Plan) -> Result<Reach> {
     let mut rng = plan.rng("clock");
     let mut fixture = Fixture::open(plan, None, NATIVE).await?;
-    fixture.send_in_the_crew();
+    fixture.start_actors();
     for round in 0..plan.pick(1, 5) {
         for offset_s in [HOUR_S, 0, -HOUR_S, HOUR_S, -HOUR_S] {
             pause(&mut rng, 300..900).await;
@@ -244,7 +251,7 @@ async fn pause(rng: &mut fastrand::Rng, range_ms: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(rng.u64(range_ms))).await;
 }
 
-/// A run that never saw a lease expire or a report refused has not shown what it claims.
+/// A run that never saw a lease expire or a report refused has not tested what it claims.
 pub fn reached_everything(reach: Reach) -> Result<Reach> {
     let is_complete = reach.completed > 0
         && reach.committed_reports > 0

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::facts::Cancel;
+use crate::recorder::Cancel;
 use crate::world::{QUEUE, RETRY_PAUSE, World};
 
 /// Repeats of a submit with a dedup key; with the pause between them, longer than a restart takes.
@@ -37,7 +37,7 @@ impl Submitter {
             let has_budget = self.made < self.budget;
             match self.rng.u32(..100) {
                 0..40 if has_budget => self.submit_once().await,
-                40..60 if has_budget => self.submit_until_told().await,
+                40..60 if has_budget => self.submit_until_accepted().await,
                 60..75 if has_budget => self.submit_batch().await,
                 75..80 => self.repeat_an_old_submit().await,
                 80..84 => self.contradict_an_old_submit().await,
@@ -55,7 +55,7 @@ impl Submitter {
         self.submit(&body).await;
     }
 
-    async fn submit_until_told(&mut self) {
+    async fn submit_until_accepted(&mut self) {
         let body = self.make(true);
         for _ in 0..MAX_REPEATS {
             if self.submit(&body).await || self.world.is_stopped() {
@@ -74,13 +74,13 @@ impl Submitter {
             })
             .collect();
         let answer = self.world.api.post("/v1/tasks/batch", &json!({"tasks": bodies})).await;
-        self.world.facts.expect("a batch", &answer, &[200, 429, 503]);
-        let told = answer.body()["tasks"].as_array();
-        if answer.status() == Some(200) && told.is_none_or(|told| told.len() != size) {
-            self.surprise(format!("a batch of {size} was answered {}", answer.body()));
+        self.world.recorder.expect("a batch", &answer, &[200, 429, 503]);
+        let items = answer.body()["tasks"].as_array();
+        if answer.status() == Some(200) && items.is_none_or(|items| items.len() != size) {
+            self.record_unexpected(format!("a batch of {size} was answered {}", answer.body()));
         }
         for (index, body) in bodies.iter().enumerate() {
-            let task_id = told.and_then(|told| told.get(index)).and_then(|item| item["taskId"].as_str());
+            let task_id = items.and_then(|items| items.get(index)).and_then(|item| item["taskId"].as_str());
             let task_id = task_id.map(str::to_string);
             self.world.note_submission(body, task_id.clone());
             self.accepted.extend(task_id.map(|task_id| (task_id, body.clone())));
@@ -95,32 +95,32 @@ impl Submitter {
 
     async fn contradict_an_old_submit(&mut self) {
         let Some((_, mut body)) = self.any_accepted(true) else { return };
-        body["payload"]["pad"] = json!("another story");
+        body["payload"]["pad"] = json!("another payload");
         let answer = self.world.api.post("/v1/tasks", &body).await;
-        self.world.facts.expect("a submit with a used key and other content", &answer, &[409, 429, 503]);
+        self.world.recorder.expect("a submit with a used key and other content", &answer, &[409, 429, 503]);
         if answer.status() == Some(409) && answer.body()["code"] != "dedup_conflict" {
-            self.surprise(format!("a dedup conflict was answered {}", answer.body()));
+            self.record_unexpected(format!("a dedup conflict was answered {}", answer.body()));
         }
     }
 
     async fn cancel_a_task(&mut self) {
         let Some((task_id, _)) = self.any_accepted(false) else { return };
         // Noted before it is sent: also a cancel whose answer is lost may count.
-        self.world.facts.book().cancels.push(Cancel { task_id: task_id.clone() });
+        self.world.recorder.observations().cancels.push(Cancel { task_id: task_id.clone() });
         let path = format!("/v1/tasks/{task_id}/cancel");
         let answer = self.world.api.post(&path, &json!({"reason": "user_requested"})).await;
-        self.world.facts.expect("a cancel", &answer, &[200, 429, 503]);
+        self.world.recorder.expect("a cancel", &answer, &[200, 429, 503]);
         if answer.status() == Some(200) {
-            self.world.facts.book().readings.push(answer.body().clone());
+            self.world.recorder.observations().readings.push(answer.body().clone());
         }
     }
 
     async fn read_a_task(&mut self) {
         let Some((task_id, _)) = self.any_accepted(false) else { return };
         let answer = self.world.api.get(&format!("/v1/tasks/{task_id}")).await;
-        self.world.facts.expect("a read of an accepted task", &answer, &[200, 503]);
+        self.world.recorder.expect("a read of an accepted task", &answer, &[200, 503]);
         if answer.status() == Some(200) {
-            self.world.facts.book().readings.push(answer.body().clone());
+            self.world.recorder.observations().readings.push(answer.body().clone());
         }
     }
 
@@ -134,15 +134,15 @@ impl Submitter {
         ];
         let body = &bodies[self.rng.usize(..bodies.len())];
         let answer = self.world.api.post("/v1/tasks", body).await;
-        self.world.facts.expect("nonsense", &answer, &[400, 413, 415, 422, 429, 503]);
+        self.world.recorder.expect("nonsense", &answer, &[400, 413, 415, 422, 429, 503]);
     }
 
-    /// Sends one task; true when the server told its id.
+    /// Sends one task; true when the server answered with its id.
     async fn submit(&mut self, body: &Value) -> bool {
         let (_, task_id) = self.world.submit(body).await;
-        let is_told = task_id.is_some();
+        let is_accepted = task_id.is_some();
         self.accepted.extend(task_id.map(|task_id| (task_id, body.clone())));
-        is_told
+        is_accepted
     }
 
     fn make(&mut self, with_key: bool) -> Value {
@@ -174,7 +174,7 @@ impl Submitter {
         (!with_key || body["dedupKey"].is_string()).then(|| (task_id.clone(), body.clone()))
     }
 
-    fn surprise(&self, what: String) {
-        self.world.facts.book().surprises.push(what);
+    fn record_unexpected(&self, what: String) {
+        self.world.recorder.observations().unexpected_answers.push(what);
     }
 }

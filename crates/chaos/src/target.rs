@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use wire::TaskEnvelope;
 
-use crate::facts::{At, Facts};
+use crate::recorder::{At, Recorder};
 
 const PATH: &str = "/work";
 /// Of so many dispatches one finds no room; rarely, because the target is then left alone for a while.
@@ -36,13 +36,13 @@ pub struct Dispatch {
 
 pub struct Target {
     url: String,
-    desk: Arc<Desk>,
+    state: Arc<TargetState>,
     server: JoinHandle<()>,
 }
 
-struct Desk {
+struct TargetState {
     queue: String,
-    facts: Arc<Facts>,
+    recorder: Arc<Recorder>,
     inbox: Mutex<Inbox>,
     arrived: Notify,
 }
@@ -55,18 +55,18 @@ struct Inbox {
 }
 
 impl Target {
-    pub async fn open(queue: &str, facts: Arc<Facts>, rng: fastrand::Rng) -> Result<Target> {
+    pub async fn open(queue: &str, recorder: Arc<Recorder>, rng: fastrand::Rng) -> Result<Target> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port for the target")?;
         let url = format!("http://{}{PATH}", listener.local_addr()?);
         let inbox = Mutex::new(Inbox { waiting: VecDeque::new(), taken: HashMap::new(), rng });
         let arrived = Notify::new();
-        let desk = Arc::new(Desk { queue: queue.to_owned(), facts, inbox, arrived });
-        let router = Router::new().route(PATH, post(take_in)).with_state(desk.clone());
+        let state = Arc::new(TargetState { queue: queue.to_owned(), recorder, inbox, arrived });
+        let router = Router::new().route(PATH, post(take_in)).with_state(state.clone());
         let server = tokio::spawn(async move {
             // It serves until it is dropped; an error would show as a run in which nothing is pushed.
             let _ = axum::serve(listener, router).await;
         });
-        Ok(Target { url, desk, server })
+        Ok(Target { url, state, server })
     }
 
     pub fn url(&self) -> &str {
@@ -77,7 +77,7 @@ impl Target {
     pub async fn take(&self, max: usize, wait: Duration) -> Vec<TaskEnvelope> {
         let some = async {
             loop {
-                let arrived = self.desk.arrived.notified();
+                let arrived = self.state.arrived.notified();
                 let taken = self.take_now(max);
                 if !taken.is_empty() {
                     return taken;
@@ -89,11 +89,11 @@ impl Target {
     }
 
     fn take_now(&self, max: usize) -> Vec<TaskEnvelope> {
-        let mut inbox = self.desk.inbox();
+        let mut inbox = self.state.inbox();
         let count = max.min(inbox.waiting.len());
         let taken = inbox.waiting.drain(..count).collect();
         if !inbox.waiting.is_empty() {
-            self.desk.arrived.notify_one();
+            self.state.arrived.notify_one();
         }
         taken
     }
@@ -105,34 +105,38 @@ impl Drop for Target {
     }
 }
 
-impl Desk {
+impl TargetState {
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
         self.inbox.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }
 
-async fn take_in(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: String) -> StatusCode {
-    let arrived_at = desk.facts.now();
+async fn take_in(State(state): State<Arc<TargetState>>, headers: HeaderMap, body: String) -> StatusCode {
+    let arrived_at = state.recorder.now();
     let envelope: TaskEnvelope = match serde_json::from_str(&body) {
         Ok(envelope) => envelope,
         Err(error) => {
-            desk.facts.surprise(format!("a dispatch cannot be read ({error}): {body}"));
+            state.recorder.record_unexpected(format!("a dispatch cannot be read ({error}): {body}"));
             return StatusCode::UNPROCESSABLE_ENTITY;
         }
     };
     let id = headers.get(DISPATCH_ID).and_then(|id| id.to_str().ok());
     if id != Some(&envelope.dispatch_id) {
-        desk.facts.surprise(format!("the dispatch {} has the header {id:?}", envelope.dispatch_id));
+        state
+            .recorder
+            .record_unexpected(format!("the dispatch {} has the header {id:?}", envelope.dispatch_id));
     }
     let attempt = (envelope.task_id.clone(), envelope.attempt);
-    let mut inbox = desk.inbox();
+    let mut inbox = state.inbox();
     let known = inbox.taken.get(&envelope.dispatch_id).cloned();
     let answer = match known {
         // It came again, because the server did not hear that it was taken.
         Some(known) if known == attempt => StatusCode::ACCEPTED,
         Some(known) => {
             let id = &envelope.dispatch_id;
-            desk.facts.surprise(format!("the dispatch {id} was of {known:?} and is of {attempt:?}"));
+            state
+                .recorder
+                .record_unexpected(format!("the dispatch {id} was of {known:?} and is of {attempt:?}"));
             StatusCode::ACCEPTED
         }
         None if inbox.rng.u32(..NO_ROOM_EVERY) == 0 => StatusCode::SERVICE_UNAVAILABLE,
@@ -140,10 +144,15 @@ async fn take_in(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: String
         None => {
             inbox.taken.insert(envelope.dispatch_id.clone(), attempt);
             inbox.waiting.push_back(envelope.clone());
-            desk.arrived.notify_one();
+            state.arrived.notify_one();
             StatusCode::ACCEPTED
         }
     };
-    desk.facts.book().dispatches.push(Dispatch { queue: desk.queue.clone(), arrived_at, envelope, answer });
+    state.recorder.observations().dispatches.push(Dispatch {
+        queue: state.queue.clone(),
+        arrived_at,
+        envelope,
+        answer,
+    });
     answer
 }

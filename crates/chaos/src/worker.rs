@@ -9,8 +9,8 @@ use wire::ErrorCategory;
 
 use crate::clients::ContractClient;
 use crate::contract::Contract;
-use crate::facts::{At, Grant};
-use crate::story::{Intent, Story};
+use crate::recorder::{At, Grant};
+use crate::report_request::{Intent, ReportRequest};
 use crate::world::{LEASE, RETRY_PAUSE, World};
 
 /// Repeats of a lease request whose answer was lost.
@@ -35,7 +35,7 @@ pub enum Character {
 }
 
 /// The eight workers of each contract.
-pub const CAST: [Character; 8] = [
+pub const CHARACTERS: [Character; 8] = [
     Character::Honest,
     Character::Honest,
     Character::Slow,
@@ -85,7 +85,7 @@ impl Worker {
             }
             if self.character == Character::Honest && self.rng.u32(..12) == 0 {
                 // The worker is gone, and another one under the same name begins anew.
-                self.client.begin_anew().await;
+                self.client.restart_session().await;
                 continue;
             }
             for grant in grants {
@@ -118,7 +118,7 @@ impl Worker {
             Character::Repeater => self.repeat_everything(grant).await,
             Character::Failer => {
                 let failure = self.failure(grant);
-                self.client.insist(&failure).await;
+                self.client.retry_report(&failure).await;
             }
             Character::Heartbeater => self.take_long(grant).await,
             Character::Releaser => self.give_back(grant).await,
@@ -127,7 +127,7 @@ impl Worker {
 
     async fn complete(&mut self, grant: &Grant) {
         let completion = self.completion(grant);
-        self.client.insist(&completion).await;
+        self.client.retry_report(&completion).await;
     }
 
     async fn be_hostile(&mut self, grant: &Grant) {
@@ -135,7 +135,7 @@ impl Worker {
             self.client.report(&forged).await;
         }
         let first = if self.rng.bool() { self.completion(grant) } else { self.failure(grant) };
-        if self.client.insist(&first).await.is_some() {
+        if self.client.retry_report(&first).await.is_some() {
             let mut second = if self.rng.bool() { self.completion(grant) } else { self.failure(grant) };
             second.intent = Intent::Conflicting;
             self.client.report(&second).await;
@@ -143,18 +143,18 @@ impl Worker {
     }
 
     async fn repeat_everything(&mut self, grant: &Grant) {
-        let story = self.completion(grant);
+        let request = self.completion(grant);
         if self.rng.bool() {
-            tokio::join!(self.client.insist(&story), self.client.insist(&story));
+            tokio::join!(self.client.retry_report(&request), self.client.retry_report(&request));
         } else {
-            self.client.insist(&story).await;
-            self.client.insist_elsewhere(&story).await;
+            self.client.retry_report(&request).await;
+            self.client.retry_report_elsewhere(&request).await;
         }
     }
 
     async fn take_long(&mut self, grant: &Grant) {
-        let until: At = self.world.facts.now() + LEASE * 2;
-        while self.world.facts.now() < until {
+        let until: At = self.world.recorder.now() + LEASE * 2;
+        while self.world.recorder.now() < until {
             if !self.client.beat(&self.lease_ref(grant)).await {
                 break;
             }
@@ -167,32 +167,37 @@ impl Worker {
         if !self.client.contract().has_releases() {
             return self.complete(grant).await;
         }
-        let release = Story { lease: self.lease_ref(grant), kind: ReportKind::Released, intent: Intent::Own };
+        let release =
+            ReportRequest { lease: self.lease_ref(grant), kind: ReportKind::Released, intent: Intent::Own };
         match self.rng.u32(..3) {
             0 => self.complete(grant).await,
-            1 => drop(self.client.insist(&release).await),
+            1 => drop(self.client.retry_report(&release).await),
             _ => {
                 // A report after a release has no authority any more, and must not be taken for one that has.
-                if self.client.insist(&release).await.is_some() {
-                    let late = Story { intent: Intent::Conflicting, ..self.completion(grant) };
+                if self.client.retry_report(&release).await.is_some() {
+                    let late = ReportRequest { intent: Intent::Conflicting, ..self.completion(grant) };
                     self.client.report(&late).await;
                 }
             }
         }
     }
 
-    pub fn completion(&mut self, grant: &Grant) -> Story {
+    pub fn completion(&mut self, grant: &Grant) -> ReportRequest {
         let result = json!({"by": self.id, "attempt": grant.attempt, "nonce": self.rng.u32(..)});
-        Story { lease: self.lease_ref(grant), kind: ReportKind::Completed(result), intent: Intent::Own }
+        ReportRequest {
+            lease: self.lease_ref(grant),
+            kind: ReportKind::Completed(result),
+            intent: Intent::Own,
+        }
     }
 
-    fn failure(&mut self, grant: &Grant) -> Story {
+    fn failure(&mut self, grant: &Grant) -> ReportRequest {
         let message = format!("failure {}", self.rng.u32(..));
         let category = CATEGORIES[self.rng.usize(..CATEGORIES.len())];
         let category =
             if self.client.contract().has_categories() { category } else { ErrorCategory::UserCode };
         let failure = Failure { category, message, retryable: self.rng.u32(..5) > 0 };
-        Story { lease: self.lease_ref(grant), kind: ReportKind::Failed(failure), intent: Intent::Own }
+        ReportRequest { lease: self.lease_ref(grant), kind: ReportKind::Failed(failure), intent: Intent::Own }
     }
 
     /// How this worker names a lease, be it its own or not.
@@ -205,42 +210,42 @@ impl Worker {
         }
     }
 
-    fn forgeries(&mut self, grant: &Grant) -> Vec<Story> {
+    fn forgeries(&mut self, grant: &Grant) -> Vec<ReportRequest> {
         let honest = self.completion(grant);
         let forged = |change: &dyn Fn(&mut LeaseRef)| {
-            let mut story = Story { intent: Intent::Forged, ..honest.clone() };
-            change(&mut story.lease);
-            story
+            let mut request = ReportRequest { intent: Intent::Forged, ..honest.clone() };
+            change(&mut request.lease);
+            request
         };
-        let mut stories = vec![
+        let mut requests = vec![
             forged(&|lease| lease.lease_id = flip_a_character(&lease.lease_id)),
             forged(&|lease| lease.lease_id = "not-a-lease".into()),
             forged(&|lease| lease.task_id = "00000000-0000-7000-8000-000000000000".into()),
         ];
         if !self.client.contract().has_lease_ids() {
             // A task token is good for whoever bears it.
-            return stories;
+            return requests;
         }
-        stories.push(forged(&|lease| lease.worker_id = "somebody-else".into()));
+        requests.push(forged(&|lease| lease.worker_id = "somebody-else".into()));
         let others: Vec<Grant> = {
-            let book = self.world.facts.book();
-            let foreign = book.grants.iter().rev().filter(|other| other.worker_id != self.id);
+            let observations = self.world.recorder.observations();
+            let foreign = observations.grants.iter().rev().filter(|other| other.worker_id != self.id);
             foreign.take(3).cloned().collect()
         };
         for other in others {
             // Another worker's lease under our own name, alive or not.
-            let mut story = self.completion(&other);
-            story.intent = Intent::Forged;
-            stories.push(story);
+            let mut request = self.completion(&other);
+            request.intent = Intent::Forged;
+            requests.push(request);
         }
-        stories
+        requests
     }
 
     /// Asks for tasks, with the same request id again when the answer was lost.
     pub async fn lease(&mut self, max_tasks: u32) -> Vec<Grant> {
         self.requests += 1;
         let request = format!("{}-{}", self.id, self.requests);
-        let asked_at = self.world.facts.now();
+        let asked_at = self.world.recorder.now();
         for _ in 0..MAX_LEASE_REPEATS {
             let starts = self.world.starts();
             if let Some(grants) = self.client.lease(&request, max_tasks, asked_at).await {
@@ -263,10 +268,10 @@ impl Worker {
             ids.sort();
             ids
         };
-        let still_live = self.world.facts.now() < asked_at + LEASE;
+        let still_live = self.world.recorder.now() < asked_at + LEASE;
         if still_live && self.world.starts() == starts && ids(first) != ids(&second) {
             let message = format!("a repeated request id got other leases: {first:?} then {second:?}");
-            self.world.facts.surprise(message);
+            self.world.recorder.record_unexpected(message);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The state that all clients and workers of a run share: connections, recorded facts, and the stop signal.
+//! The state that all clients and workers of a run share: connections, the recorder, and the stop signal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use crate::api::{Answer, Api};
 use crate::contract::Contract;
-use crate::facts::{Facts, Submission};
 use crate::plan::Plan;
+use crate::recorder::{Recorder, Submission};
 use crate::rpc::{self, Rpc};
 use crate::target::Target;
 
@@ -25,13 +25,13 @@ const PUSH_CONCURRENCY: u32 = 20;
 
 pub struct World {
     pub plan: Plan,
-    /// Those that workers of this run speak.
+    /// The contracts that workers of this run use.
     pub contracts: &'static [Contract],
     pub api: Api,
     pub rpc: rpc::Client,
     /// Where tasks are pushed to, if they are.
     pub target: Option<Target>,
-    pub facts: Arc<Facts>,
+    pub recorder: Arc<Recorder>,
     stop: AtomicBool,
     /// How often the server was started: answers of one start may rest on what it remembers.
     starts: AtomicU64,
@@ -39,16 +39,16 @@ pub struct World {
 
 impl World {
     pub async fn new(plan: Plan, address: &str, contracts: &'static [Contract]) -> Result<Self> {
-        let facts = Arc::new(Facts::new());
-        let api = Api::new(address, Some(facts.clone()))?;
+        let recorder = Arc::new(Recorder::new());
+        let api = Api::new(address, Some(recorder.clone()))?;
         let rpc = rpc::client(address)?;
         let target = if contracts.contains(&Contract::Callback) {
-            Some(Target::open(QUEUE, facts.clone(), plan.rng("target")).await?)
+            Some(Target::open(QUEUE, recorder.clone(), plan.rng("target")).await?)
         } else {
             None
         };
         let (stop, starts) = (AtomicBool::new(false), AtomicU64::new(1));
-        Ok(Self { plan, contracts, api, rpc, target, facts, stop, starts })
+        Ok(Self { plan, contracts, api, rpc, target, recorder, stop, starts })
     }
 
     pub async fn configure_queue(&self, lease: Duration) -> Result<()> {
@@ -63,7 +63,7 @@ impl World {
             body["push"] = json!({"url": target.url(), "concurrency": PUSH_CONCURRENCY});
         }
         match self.api.put(&format!("/v1/queues/{QUEUE}"), &body).await {
-            Answer::Told { status: 200 | 201, .. } => Ok(()),
+            Answer::Response { status: 200 | 201, .. } => Ok(()),
             other => bail!("the queue could not be configured: {other:?}"),
         }
     }
@@ -84,12 +84,12 @@ impl World {
         self.starts.load(Ordering::Relaxed)
     }
 
-    /// Hands in one task, and notes its id when it was told.
+    /// Submits one task, and records its id when the answer has one.
     pub async fn submit(&self, body: &Value) -> (Answer, Option<String>) {
         let answer = self.api.post("/v1/tasks", body).await;
         let allowed: &[u16] =
             if body["dedupKey"].is_string() { &[200, 201, 429, 503] } else { &[201, 429, 503] };
-        self.facts.expect("a submit", &answer, allowed);
+        self.recorder.expect("a submit", &answer, allowed);
         let is_accepted = matches!(answer.status(), Some(200 | 201));
         let task_id = answer.body()["taskId"].as_str().filter(|_| is_accepted).map(str::to_string);
         self.note_submission(body, task_id.clone());
@@ -98,14 +98,14 @@ impl World {
 
     pub fn note_submission(&self, body: &Value, task_id: Option<String>) {
         let marker = body["payload"]["marker"].as_str().unwrap_or_default().to_string();
-        self.facts.book().submissions.push(Submission { marker, body: body.clone(), task_id });
+        self.recorder.observations().submissions.push(Submission { marker, body: body.clone(), task_id });
     }
 
     /// A call of a worker.
     pub async fn send_for(&self, contract: Contract, request: HttpRequest) -> Answer {
         let answer = self.api.send(request).await;
         if matches!(answer, Answer::Lost) {
-            self.facts.note_lost(contract);
+            self.recorder.note_lost(contract);
         }
         answer
     }
@@ -114,16 +114,22 @@ impl World {
     pub async fn call(
         &self,
         contract: Contract,
-        said: rpc::Said,
+        request: rpc::RpcRequest,
         answer: impl Future<Output = Result<rpc::Answer, tonic::Status>>,
     ) -> rpc::Answer {
-        let sent_at = self.facts.now();
+        let sent_at = self.recorder.now();
         let answer = answer.await.unwrap_or_else(|status| rpc::Answer::of_status(&status));
-        let ended_at = self.facts.now();
+        let ended_at = self.recorder.now();
         if matches!(answer, rpc::Answer::Lost) {
-            self.facts.note_lost(contract);
+            self.recorder.note_lost(contract);
         }
-        self.facts.book().rpcs.push(Rpc { contract, sent_at, ended_at, said, answer: answer.clone() });
+        self.recorder.observations().rpcs.push(Rpc {
+            contract,
+            sent_at,
+            ended_at,
+            request,
+            answer: answer.clone(),
+        });
         answer
     }
 }

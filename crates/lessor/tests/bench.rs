@@ -10,8 +10,8 @@ fn remote_execution_is_measured_in_every_mode() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = lessor(&["bench", "reapi", "--json", "--seconds", "2", "--clients", "2"]);
     command.args(["--stream-mib", "2", "--dir"]).arg(dir.path());
-    let said = Ran::from(command.output().unwrap()).ok().stdout;
-    let lines: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let output = Ran::from(command.output().unwrap()).ok().stdout;
+    let lines: Vec<Value> = output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (mode, figure, has_goal) in [
         ("limits", "fdatasync_per_s", false),
         ("limits", "noop_per_s", false),
@@ -28,7 +28,7 @@ fn remote_execution_is_measured_in_every_mode() {
         ("find-missing", "digests_per_s", true),
     ] {
         let line = lines.iter().find(|line| line["mode"] == mode && line.get(figure).is_some());
-        let line = line.unwrap_or_else(|| panic!("{mode} has no {figure}: {said}"));
+        let line = line.unwrap_or_else(|| panic!("{mode} has no {figure}: {output}"));
         assert_eq!(line["bench"], "reapi");
         assert!(line["clients"].as_u64().unwrap() > 0, "{line}");
         assert!(line[figure].as_f64().unwrap() > 0.0, "{line}");

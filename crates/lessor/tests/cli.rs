@@ -1,5 +1,5 @@
 //! The client commands, as their users run them: the real binary against a real server, and where a server must
-//! misbehave, against one that answers as it is told.
+//! misbehave, against a fake one with scripted answers.
 
 mod support;
 
@@ -28,8 +28,8 @@ fn list(server: &Server, arguments: &[&str]) -> Vec<Value> {
 #[test]
 fn a_submitted_task_has_what_the_options_say() {
     let server = Server::start();
-    let said = server.run(&["submit", "hello", r#"{"name":"world"}"#]).ok();
-    assert!(said.stdout.starts_with("Submitted ") && said.stdout.ends_with(" to hello.\n"), "{said:?}");
+    let output = server.run(&["submit", "hello", r#"{"name":"world"}"#]).ok();
+    assert!(output.stdout.starts_with("Submitted ") && output.stdout.ends_with(" to hello.\n"), "{output:?}");
 
     #[rustfmt::skip]
     let id = submit(&server, &[
@@ -48,8 +48,8 @@ fn a_submitted_task_has_what_the_options_say() {
         assert_eq!(task[name], *value, "{name}");
     }
     let text = server.run(&["task", "get", &id]).ok().stdout;
-    for word in ["WAITING", "0 of 9", "in 59 min", "os=linux", "5m", "payload\n-7\n"] {
-        assert!(text.contains(word), "{word:?} is missing in {text}");
+    for part in ["WAITING", "0 of 9", "in 59 min", "os=linux", "5m", "payload\n-7\n"] {
+        assert!(text.contains(part), "{part:?} is missing in {text}");
     }
     assert!(!text.contains('\u{1b}'), "colours are for terminals");
 }
@@ -208,16 +208,16 @@ fn tasks_are_listed_by_queue_and_state() {
 fn a_cancelled_task_can_be_redriven_and_its_history_read() {
     let server = Server::start();
     let id = submit(&server, &["q", r#"{"n":1}"#]);
-    let said = server.run(&["task", "cancel", &id, "--reason", "wrong address"]).ok();
-    assert_eq!(said.stdout, format!("Task {id} is DEAD (CANCELLED: wrong address).\n"));
+    let output = server.run(&["task", "cancel", &id, "--reason", "wrong address"]).ok();
+    assert_eq!(output.stdout, format!("Task {id} is DEAD (CANCELLED: wrong address).\n"));
     let again = server.run(&["task", "cancel", &id, "--json"]).ok().json();
     assert_eq!((&again["state"], &again["taskId"]), (&json!("DEAD"), &json!(id)));
 
     let new = server.run(&["task", "redrive", &id, "--json"]).ok().json()["taskId"].clone();
     let task = get(&server, new.as_str().unwrap());
     assert_eq!((&task["redriveOf"], &task["payload"]), (&json!(id), &json!({"n": 1})));
-    let said = server.run(&["task", "redrive", &id]).ok().stdout;
-    assert_eq!(said, format!("Task {} does {id} again; it is WAITING.\n", new.as_str().unwrap()));
+    let output = server.run(&["task", "redrive", &id]).ok().stdout;
+    assert_eq!(output, format!("Task {} does {id} again; it is WAITING.\n", new.as_str().unwrap()));
     server.run(&["task", "redrive", new.as_str().unwrap()]).fails(1, &["HTTP 409"]);
 
     let history = server.run(&["task", "history", &id, "--json"]).ok().json();
@@ -233,8 +233,8 @@ fn a_leased_task_is_asked_to_stop() {
     let server = Server::start();
     let id = submit(&server, &["q", "1"]);
     server.lease("q");
-    let said = server.run(&["task", "cancel", &id]).ok().stdout;
-    assert!(said.starts_with(&format!("Task {id} is asked to stop; it ends in ")), "{said}");
+    let output = server.run(&["task", "cancel", &id]).ok().stdout;
+    assert!(output.starts_with(&format!("Task {id} is asked to stop; it ends in ")), "{output}");
 }
 
 #[test]

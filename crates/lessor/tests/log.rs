@@ -86,8 +86,8 @@ fn p1_after_a_kill_everything_acknowledged_is_there_and_nothing_is_changed() {
     let before = content(&data.join("ledger"));
 
     let ran = log(&data, &["verify"]).ok();
-    for word in ["sound", "segments", "records", "digest", "whole; every record was applied"] {
-        assert!(ran.stdout.contains(word), "{word:?} is missing: {ran:?}");
+    for part in ["sound", "segments", "records", "digest", "whole; every record was applied"] {
+        assert!(ran.stdout.contains(part), "{part:?} is missing: {ran:?}");
     }
     assert_eq!(ran.stderr, "", "no progress bar where there is no terminal");
 
@@ -107,8 +107,8 @@ fn p1_after_a_kill_everything_acknowledged_is_there_and_nothing_is_changed() {
     assert_eq!((&now["tasks"], &now["queues"][0]["counts"]["completed"]), (&json!(1), &json!(1)));
     let empty = log(&data, &["state", "--at", "1970-01-01T00:00:00Z", "--json"]).ok().json();
     assert_eq!((&empty["tasks"], &empty["at"]), (&json!(0), &Value::Null));
-    let words = log(&data, &["state", "--task", &id]).ok();
-    assert!(words.stdout.contains("COMPLETED") && words.stdout.contains("attempt"), "{words:?}");
+    let text = log(&data, &["state", "--task", &id]).ok();
+    assert!(text.stdout.contains("COMPLETED") && text.stdout.contains("attempt"), "{text:?}");
     assert!(log(&data, &["state"]).ok().stdout.contains("After position 4"));
     log(&data, &["state", "--at", "5"]).fails(1, &["ends at position 4"]);
     log(&data, &["state", "--at", "1", "--task", &id]).fails(1, &[&id, "explain"]);
@@ -158,7 +158,7 @@ fn g6_a_task_that_ran_twice_is_explained_in_words_and_as_steps() {
     server.complete(&lease, json!(1));
 
     let ran = log(&server.data(), &["explain", &id]).ok();
-    for words in [
+    for expected in [
         "submitted to queue q",
         "attempt 1 was given to w-silent after waiting",
         "attempt 1 was lost after",
@@ -167,18 +167,18 @@ fn g6_a_task_that_ran_twice_is_explained_in_words_and_as_steps() {
         "attempt 2 was completed by w1",
         "was given to a worker 2 times (1 lost); it was completed.",
     ] {
-        assert!(ran.stdout.contains(words), "{words:?} is missing: {ran:?}");
+        assert!(ran.stdout.contains(expected), "{expected:?} is missing: {ran:?}");
     }
-    let story = log(&server.data(), &["explain", &id, "--json"]).ok().json();
+    let timeline = log(&server.data(), &["explain", &id, "--json"]).ok().json();
     let steps: Vec<_> =
-        story["steps"].as_array().unwrap().iter().map(|step| step["what"].as_str().unwrap()).collect();
+        timeline["steps"].as_array().unwrap().iter().map(|step| step["what"].as_str().unwrap()).collect();
     assert_eq!(steps, ["SUBMITTED", "LEASED", "LOST", "LEASED", "COMPLETED"]);
-    assert_eq!((&story["state"], &story["attempts"]), (&json!("COMPLETED"), &json!(2)));
+    assert_eq!((&timeline["state"], &timeline["attempts"]), (&json!("COMPLETED"), &json!(2)));
     assert_eq!(
-        (&story["steps"][2]["cause"], &story["steps"][2]["workerId"]),
+        (&timeline["steps"][2]["cause"], &timeline["steps"][2]["workerId"]),
         (&json!("SILENCE"), &json!("w-silent"))
     );
-    assert!(story["steps"][2]["silentMs"].as_u64().unwrap() >= 100);
+    assert!(timeline["steps"][2]["silentMs"].as_u64().unwrap() >= 100);
     let stranger = "019a8a3c-5b1e-7000-8000-0000000000aa";
     log(&server.data(), &["explain", stranger]).fails(1, &[stranger, "no record"]);
 }

@@ -1,5 +1,5 @@
 //! `/metrics` and health of the real binary: what is counted, that Prometheus' own tool finds nothing wrong with it, and
-//! that no stranger's words become labels.
+//! that no text of a client becomes a label.
 
 mod support;
 
@@ -60,9 +60,9 @@ fn checked(text: &str) {
     let mut child = command.spawn().expect("promtool is there: `cargo xtask test` installs it");
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success() && said.trim().is_empty(), "{said}");
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    assert!(output.status.success() && text.trim().is_empty(), "{text}");
 }
 
 /// A worker that shows its figures, killed when it is dropped.
@@ -84,9 +84,9 @@ impl Worker {
             .unwrap();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         let mut lines = lines.map(|line| serde_json::from_str::<serde_json::Value>(&line.unwrap()).unwrap());
-        let shown = lines.find(|line| line["message"] == "metrics are shown").expect("it says where");
+        let line = lines.find(|line| line["message"] == "metrics are shown").expect("it says where");
         std::thread::spawn(move || lines.for_each(drop));
-        Worker { child, url: format!("http://{}", shown["address"].as_str().unwrap()) }
+        Worker { child, url: format!("http://{}", line["address"].as_str().unwrap()) }
     }
 }
 
@@ -206,7 +206,7 @@ fn s3_58_promtool_finds_nothing_wrong_and_the_caches_are_counted() {
     assert!(figures.0["lessor_worker_downloaded_bytes_total"] > 0.0);
     assert_eq!(
         documented(),
-        shown(&[text_of_server, text_of_worker]),
+        exported_metrics(&[text_of_server, text_of_worker]),
         "docs/metrics.md and what is shown agree"
     );
 }
@@ -227,7 +227,7 @@ fn documented() -> Vec<(String, String)> {
     rows
 }
 
-fn shown(texts: &[String]) -> Vec<(String, String)> {
+fn exported_metrics(texts: &[String]) -> Vec<(String, String)> {
     let lines = texts.iter().flat_map(|text| text.lines());
     let types = lines.filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let mut types: Vec<_> = types.map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect();

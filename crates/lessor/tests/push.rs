@@ -181,8 +181,8 @@ fn a_secret_is_in_no_answer_no_dump_and_no_log() {
     let url = format!("http://{}/", target.address);
     let set =
         ["queue", "set", "q", "--push-url", &url, "--push-header", "x-key=hush-hush", "--push-secret-file"];
-    let shown = server.run(&[&set[..], &[file.to_str().unwrap()]].concat()).ok();
-    assert!(shown.stdout.contains("pushed to") && shown.stdout.contains("x-key"), "{shown:?}");
+    let output = server.run(&[&set[..], &[file.to_str().unwrap()]].concat()).ok();
+    assert!(output.stdout.contains("pushed to") && output.stdout.contains("x-key"), "{output:?}");
     let raised = server.run(&["queue", "set", "q", "--push-concurrency", "3", "--json"]).ok();
     assert_eq!(raised.json()["configured"]["push"]["secret"], "***");
     server.post("/v1/tasks", json!({"queue": "q", "payload": 1}));
@@ -194,7 +194,7 @@ fn a_secret_is_in_no_answer_no_dump_and_no_log() {
     assert!(dump.stdout.contains(r#""x-key":"***""#) && dump.stdout.contains(r#""secret":"***""#));
     let (_, log) = server.terminate();
     for (what, text) in
-        [("answer", &shown.stdout), ("answer", &raised.stdout), ("dump", &dump.stdout), ("log", &log)]
+        [("answer", &output.stdout), ("answer", &raised.stdout), ("dump", &dump.stdout), ("log", &log)]
     {
         assert!(!text.contains("hush") && !text.contains(secret), "the {what} has it: {text}");
     }

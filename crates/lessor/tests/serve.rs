@@ -1,4 +1,4 @@
-//! `lessor serve` and `lessor check-config`: a server that a file tells everything.
+//! Tests `lessor serve` and `lessor check-config`: a server with a configuration file.
 
 mod support;
 
@@ -77,9 +77,9 @@ fn d26_a_foreign_directory_is_refused_also_with_init() {
 #[test]
 fn p14_a_file_that_is_not_right_starts_nothing_and_says_where() {
     let dir = configured("[server]\nadress = \"127.0.0.1:0\"\n");
-    let words = &["lessor.toml is not valid", "line 2", "server.adress", "server.address"];
-    Ran::from(serve(dir.path(), &["--init"]).output().unwrap()).fails(2, words);
-    check(dir.path(), &[]).fails(2, words);
+    let expected = &["lessor.toml is not valid", "line 2", "server.adress", "server.address"];
+    Ran::from(serve(dir.path(), &["--init"]).output().unwrap()).fails(2, expected);
+    check(dir.path(), &[]).fails(2, expected);
     let missing = lessor(&["check-config", "no-such-file.toml"]).output().unwrap();
     Ran::from(missing).fails(1, &["no-such-file.toml"]);
 }
@@ -87,8 +87,8 @@ fn p14_a_file_that_is_not_right_starts_nothing_and_says_where() {
 #[test]
 fn what_is_in_effect_is_shown_for_people_and_for_scripts() {
     let dir = configured(SMALL);
-    let shown = check(dir.path(), &[]).ok().stdout;
-    assert!(shown.contains("is valid") && shown.contains("heartbeat_timeout_seconds = 120"), "{shown}");
+    let text = check(dir.path(), &[]).ok().stdout;
+    assert!(text.contains("is valid") && text.contains("heartbeat_timeout_seconds = 120"), "{text}");
     let json = check(dir.path(), &["--json"]).ok().json();
     assert_eq!(json["execution"]["scheduler"]["lease_duration_seconds"], 240);
     assert_eq!(json["data"]["history_days"], 7);

@@ -101,7 +101,7 @@ fn a_directory_that_cannot_be_used_is_refused_in_words_that_are_said_once() {
     refused(&data).fails(3, &["content"]);
 }
 
-/// Otherwise everything that waits for it would wait without a word.
+/// Otherwise everything that waits for it would wait without an explanation.
 #[test]
 fn a_worker_that_cannot_work_ends_the_server_in_good_order_and_is_named() {
     let mut server = Server::start();
@@ -111,8 +111,8 @@ fn a_worker_that_cannot_work_ends_the_server_in_good_order_and_is_named() {
     fs::write(server.data().join("worker"), "").unwrap();
     let ran = refused(&server.data());
     assert_eq!(ran.code, 1, "{ran:?}");
-    for words in ["worker of this process has failed", "--no-worker", "everything accepted is durable"] {
-        assert!(ran.stderr.contains(words), "{words:?} is missing: {ran:?}");
+    for expected in ["worker of this process has failed", "--no-worker", "everything accepted is durable"] {
+        assert!(ran.stderr.contains(expected), "{expected:?} is missing: {ran:?}");
     }
 }
 

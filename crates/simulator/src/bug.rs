@@ -1,4 +1,4 @@
-//! Bugs injected on purpose, around the product's code and within it: a proof that cannot fail proves nothing.
+//! The injected bugs, around the product's code and within it: a check that cannot fail proves nothing.
 
 use std::io;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub enum Bug {
     UndeliveredAtClockTime,
     /// Two answers of one batch go to each other's callers.
     AnswersSwapped,
-    /// A lease that was told is given back as if it had not been delivered.
+    /// A delivered lease is given back as if it had not been delivered.
     DeliveredTakenBack,
 }
 
@@ -57,8 +57,8 @@ impl Bug {
         Bug::AROUND.iter().copied().chain(InjectedBug::ALL.iter().copied().map(Bug::Inside))
     }
 
-    /// What is said of a history with this bug: words of the rule that it breaks, or of one of them.
-    pub fn words(self) -> &'static [&'static str] {
+    /// Parts of the error messages that the auditor may give for a history with this bug.
+    pub fn expected_errors(self) -> &'static [&'static str] {
         const LOST: &[&str] = &["a power cut would", "but the ledger ends before"];
         const FLIPPED: &[&str] = &["a start serves all the same", "is refused, but for something else"];
         match self {
@@ -72,7 +72,7 @@ impl Bug {
             Bug::TickOvertakesRequests => &["it was received before the lease ran out"],
             Bug::UndeliveredAtClockTime => &["may not be leased yet", "received before the lease ran out"],
             Bug::AnswersSwapped => &["it is no answer to what was asked"],
-            Bug::DeliveredTakenBack => &["it was told to its worker"],
+            Bug::DeliveredTakenBack => &["it was delivered to its worker"],
             Bug::Inside(injected) => match injected {
                 InjectedBug::LateReportCommits => &["the lease had passed its time"],
                 InjectedBug::GraceNotChecked => &["the grace of its cancel was over"],
@@ -124,7 +124,7 @@ pub fn disk(bug: Option<Bug>, disk: &FakeDisk) -> Arc<dyn Disk> {
     }
 }
 
-/// The same batch again, for the disk, when the engine was told too early that its own is durable.
+/// The same batch again, for the disk, when the engine learned too early that its own batch is durable.
 pub fn copy(batch: &Batch) -> Batch {
     let mut copy = BatchBuilder::new(batch.first());
     for (_, record) in batch.records() {

@@ -1,4 +1,4 @@
-//! What everything in a history shares: the time, the agenda, chance, the auditor, the network and the edge.
+//! The environment that all parts of a history share: time, event queue, random numbers, auditor, network and edge.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use coordinator::engine::ReplyTo;
 use coordinator::{BatchItem, Reply, Request};
 
 use crate::bug::Bug;
+use crate::config::SimConfig;
 use crate::host::HostEvent;
 use crate::prng::Prng;
-use crate::swarm::Swarm;
 use crate::trace::Trace;
 use auditor::Auditor;
 use auditor::history::{AskId, Entry};
 use auditor::{Coverage, Covered};
 
-/// Something that is going to happen.
-pub enum Happening {
+/// A scheduled event.
+pub enum SimEvent {
     /// A request reaches the coordinator's machine.
     Arrive {
         ticket: Ticket,
@@ -69,7 +69,7 @@ pub struct Env<'a> {
     /// True time, which no clock in the world shows.
     pub now: u64,
     pub rng: Prng,
-    pub swarm: Swarm,
+    pub config: SimConfig,
     pub coverage: Coverage,
     pub trace: &'a mut Trace,
     pub auditor: Auditor,
@@ -77,21 +77,21 @@ pub struct Env<'a> {
     pub faults: bool,
     /// The bug that is injected in this history.
     pub bug: Option<Bug>,
-    /// Every lease that was ever told, by number. At the edge this is a MAC; nothing needs to be stored for it.
+    /// Every lease that was ever delivered, by number. At the edge this is a MAC; nothing needs to be stored for it.
     pub issued: BTreeMap<Position, LeaseRef>,
     /// Until when a direction is cut: by actor, to the coordinator and back.
     pub cut_until: BTreeMap<(usize, bool), u64>,
-    agenda: BTreeMap<(u64, u64), Happening>,
+    events: BTreeMap<(u64, u64), SimEvent>,
     sequence: u64,
     asks: AskId,
 }
 
 impl<'a> Env<'a> {
-    pub fn new(rng: Prng, swarm: Swarm, auditor: Auditor, trace: &'a mut Trace) -> Env<'a> {
+    pub fn new(rng: Prng, config: SimConfig, auditor: Auditor, trace: &'a mut Trace) -> Env<'a> {
         Env {
             now: 1_700_000_000_000,
             rng,
-            swarm,
+            config,
             coverage: Coverage::default(),
             trace,
             auditor,
@@ -99,26 +99,26 @@ impl<'a> Env<'a> {
             bug: None,
             issued: BTreeMap::new(),
             cut_until: BTreeMap::new(),
-            agenda: BTreeMap::new(),
+            events: BTreeMap::new(),
             sequence: 0,
             asks: 0,
         }
     }
 
-    pub fn after(&mut self, delay_ms: u64, happening: Happening) {
+    pub fn after(&mut self, delay_ms: u64, event: SimEvent) {
         self.sequence += 1;
-        self.agenda.insert((self.now + delay_ms, self.sequence), happening);
+        self.events.insert((self.now + delay_ms, self.sequence), event);
     }
 
-    pub fn at(&mut self, time: u64, happening: Happening) {
-        self.after(time.saturating_sub(self.now), happening);
+    pub fn at(&mut self, time: u64, event: SimEvent) {
+        self.after(time.saturating_sub(self.now), event);
     }
 
-    /// Goes on to the next happening.
-    pub fn next(&mut self) -> Option<Happening> {
-        let ((time, _), happening) = self.agenda.pop_first()?;
+    /// Advances to the next event.
+    pub fn next(&mut self) -> Option<SimEvent> {
+        let ((time, _), event) = self.events.pop_first()?;
         self.now = self.now.max(time);
-        Some(happening)
+        Some(event)
     }
 
     pub fn injected(&self, bug: Bug) -> bool {
@@ -130,9 +130,9 @@ impl<'a> Env<'a> {
         self.rng.chance(permille) && on && self.faults
     }
 
-    pub fn note(&mut self, words: &[u64], text: impl FnOnce() -> String) {
+    pub fn note(&mut self, values: &[u64], text: impl FnOnce() -> String) {
         let now = self.now;
-        self.trace.note(&[&[now], words].concat(), || format!("{now} {}", text()));
+        self.trace.note(&[&[now], values].concat(), || format!("{now} {}", text()));
     }
 
     /// Sends a request on its way, and plans the moment at which the caller stops waiting.
@@ -142,7 +142,7 @@ impl<'a> Env<'a> {
         self.note(&[1, ask, actor as u64], || format!("ask {ask} by actor {actor}: {}", short(&request)));
         self.auditor.read(&Entry::Asked { ask, request: request.clone() })?;
         let ticket = Ticket { ask, actor, call, gone: Rc::default(), settled: Rc::default() };
-        let twice = self.strikes(true, self.swarm.duplicate_permille);
+        let twice = self.strikes(true, self.config.duplicate_permille);
         for copy in 0..=u64::from(twice) {
             if self.is_lost(actor, true) {
                 continue;
@@ -154,20 +154,25 @@ impl<'a> Env<'a> {
                 ticket.gone = Rc::default();
             }
             let delay = self.delay();
-            self.after(delay, Happening::Arrive { ticket, request: request.clone() });
+            self.after(delay, SimEvent::Arrive { ticket, request: request.clone() });
         }
-        self.after(patience_ms, Happening::GiveUp { ticket });
+        self.after(patience_ms, SimEvent::GiveUp { ticket });
         Ok(())
     }
 
-    /// Lets an answer out. From here on it must stay true.
-    pub fn tell(&mut self, ticket: Ticket, reply: Reply, kept: Option<Position>) -> Result<(), String> {
+    /// Sends an answer. From here on the answer must stay true.
+    pub fn send_reply(
+        &mut self,
+        ticket: Ticket,
+        reply: Reply,
+        durable: Option<Position>,
+    ) -> Result<(), String> {
         if ticket.actor == NOBODY {
             return Ok(());
         }
         let ask = ticket.ask;
-        self.note(&[2, ask], || format!("tell {ask}: {}", short(&reply)));
-        self.auditor.read(&Entry::Told { ask, reply: reply.clone(), kept })?;
+        self.note(&[2, ask], || format!("answer {ask}: {}", short(&reply)));
+        self.auditor.read(&Entry::Answered { ask, reply: reply.clone(), durable })?;
         if let Reply::Leased(grants) = &reply {
             self.issued.extend(grants.iter().map(|grant| (grant.fencing_token, grant.lease_ref())));
         }
@@ -176,7 +181,7 @@ impl<'a> Env<'a> {
             return Ok(());
         }
         let delay = self.delay();
-        self.after(delay, Happening::Answer { ticket, reply });
+        self.after(delay, SimEvent::Answer { ticket, reply });
         Ok(())
     }
 
@@ -214,7 +219,7 @@ impl<'a> Env<'a> {
     }
 
     fn is_issued(&self, lease: Option<&LeaseRef>) -> bool {
-        self.swarm.edge_broken
+        self.config.edge_broken
             || lease.is_none_or(|lease| self.issued.get(&lease.fencing_token) == Some(lease))
     }
 
@@ -225,11 +230,11 @@ impl<'a> Env<'a> {
         if cut {
             self.coverage.bump(if other_too { Covered::CutBothWays } else { Covered::CutOneWay });
         }
-        self.strikes(true, self.swarm.loss_permille) || cut
+        self.strikes(true, self.config.loss_permille) || cut
     }
 
     fn delay(&mut self) -> u64 {
-        let most = if self.faults { self.swarm.max_delay_ms } else { 5 };
+        let most = if self.faults { self.config.max_delay_ms } else { 5 };
         self.rng.between(0, most)
     }
 }
@@ -246,10 +251,10 @@ fn leased(command: &Command) -> Option<&LeaseRef> {
 }
 
 fn short(what: &impl std::fmt::Debug) -> String {
-    const MOST: usize = 700;
+    const MAX_CHARS: usize = 700;
     let mut text = format!("{what:?}");
-    if text.len() > MOST {
-        let end = (0..=MOST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    if text.len() > MAX_CHARS {
+        let end = (0..=MAX_CHARS).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
         text.push('…');
     }

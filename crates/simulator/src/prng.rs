@@ -1,4 +1,4 @@
-//! The one source of chance: a small generator whose numbers depend on the seed and on nothing else.
+//! The pseudorandom number generator: the only source of randomness, and determined by the seed alone.
 
 /// SplitMix64.
 #[derive(Clone, Debug)]

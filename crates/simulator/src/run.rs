@@ -1,10 +1,10 @@
-//! Runs seeds: each is a history of its own, told again with words when something is wrong with it.
+//! Runs seeds: each gives a history of its own. A failing seed runs again with a readable trace.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::bug::Bug;
+use crate::config::SimConfig;
 use crate::prng::Prng;
-use crate::swarm::Swarm;
 use crate::trace::Trace;
 use crate::world::World;
 use auditor::Coverage;
@@ -25,7 +25,7 @@ pub struct Outcome {
 pub struct Failure {
     pub seed: u64,
     pub what: String,
-    swarm: Swarm,
+    config: SimConfig,
     lines: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "seed {}: {}", self.seed, self.what)?;
         writeln!(f, "replay: {}", replay_command(self.seed))?;
-        writeln!(f, "settings: {:?}", self.swarm)?;
+        writeln!(f, "settings: {:?}", self.config)?;
         writeln!(f, "the last events:")?;
         self.lines.iter().try_for_each(|line| writeln!(f, "  {line}"))
     }
@@ -51,27 +51,27 @@ pub fn run(seed: u64) -> Result<Outcome, Box<Failure>> {
 
 /// Runs one seed with a bug injected in it.
 pub fn run_with_bug(seed: u64, bug: Option<Bug>) -> Result<Outcome, Box<Failure>> {
-    let swarm = Swarm::draw(&mut Prng::new(seed));
+    let config = SimConfig::draw(&mut Prng::new(seed));
     let mut trace = Trace::silent();
-    match attempt(seed, &swarm, bug, &mut trace) {
+    match attempt(seed, &config, bug, &mut trace) {
         Ok(coverage) => Ok(Outcome { hash: trace.hash(), events: trace.events, coverage }),
         Err(_) => {
             let mut trace = Trace::readable();
-            let what = attempt(seed, &swarm, bug, &mut trace)
+            let what = attempt(seed, &config, bug, &mut trace)
                 .err()
                 .unwrap_or_else(|| "it failed once, and not when it was repeated".into());
             let lines = trace.lines().cloned().collect();
-            Err(Box::new(Failure { seed, what, swarm, lines }))
+            Err(Box::new(Failure { seed, what, config, lines }))
         }
     }
 }
 
 /// The history of a seed, and by which rules it is judged.
 pub fn record(seed: u64) -> Result<(Rules, Vec<Entry>), String> {
-    let swarm = Swarm::draw(&mut Prng::new(seed));
+    let config = SimConfig::draw(&mut Prng::new(seed));
     let mut trace = Trace::silent();
-    let history = World::new(seed, &swarm, None, &mut trace).record()?;
-    Ok((swarm.rules(), history))
+    let history = World::new(seed, &config, None, &mut trace).record()?;
+    Ok((config.rules(), history))
 }
 
 /// Runs seeds one after another, until one fails or `go_on` says to stop. Gives how many ran, and what they reached.
@@ -90,13 +90,13 @@ pub fn run_many(
     Ok((count, coverage))
 }
 
-fn attempt(seed: u64, swarm: &Swarm, bug: Option<Bug>, trace: &mut Trace) -> Result<Coverage, String> {
+fn attempt(seed: u64, config: &SimConfig, bug: Option<Bug>, trace: &mut Trace) -> Result<Coverage, String> {
     injected_bug::inject(bug.and_then(Bug::injected_bug));
-    let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, swarm, bug, trace).run()));
+    let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, config, bug, trace).run()));
     injected_bug::inject(None);
     result.unwrap_or_else(|panic| {
-        let words = panic.downcast_ref::<String>().map(String::as_str);
-        let words = words.or_else(|| panic.downcast_ref::<&str>().copied());
-        Err(format!("panic: {}", words.unwrap_or("without words")))
+        let message = panic.downcast_ref::<String>().map(String::as_str);
+        let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", message.unwrap_or("without a message")))
     })
 }

@@ -1,9 +1,9 @@
-//! What happened, as a hash that two runs of one seed must share, and as lines for people when they are wanted.
+//! Traces a run: a hash that two runs of one seed must share, and optionally lines for a reader.
 
 use std::collections::VecDeque;
 
-/// Lines kept of a failing history.
-const KEPT_LINES: usize = 160;
+/// The last lines of a failing history that are printed.
+const MAX_LINES: usize = 160;
 
 #[derive(Default)]
 pub struct Trace {
@@ -29,14 +29,14 @@ impl Trace {
         self.lines.iter().flatten()
     }
 
-    /// Notes an event. The words say what is hashed; the text is made only when somebody reads it.
-    pub fn note(&mut self, words: &[u64], text: impl FnOnce() -> String) {
+    /// Adds an event. The values are hashed; the text is formatted only for a readable trace.
+    pub fn note(&mut self, values: &[u64], text: impl FnOnce() -> String) {
         self.events += 1;
-        for word in words {
-            self.hash = (self.hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
+        for value in values {
+            self.hash = (self.hash ^ value).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);
         }
         if let Some(lines) = &mut self.lines {
-            if lines.len() == KEPT_LINES {
+            if lines.len() == MAX_LINES {
                 lines.pop_front();
             }
             lines.push_back(text());

@@ -6,10 +6,10 @@ use ledger::disk::fake::FakeDisk;
 
 use crate::actors::{Actor, Client, Hostile, Operator, Out, Worker, scope};
 use crate::bug::Bug;
-use crate::env::{Env, Happening, Ticket};
+use crate::config::SimConfig;
+use crate::env::{Env, SimEvent, Ticket};
 use crate::host::{Host, HostEvent};
 use crate::prng::Prng;
-use crate::swarm::Swarm;
 use crate::trace::Trace;
 use auditor::Auditor;
 use auditor::Coverage;
@@ -17,9 +17,9 @@ use auditor::history::Entry;
 
 /// Virtual time in which everything must have finished once the faults are over.
 const CALM_MS: u64 = 45 * 60 * 1_000;
-/// Happenings that no history needs; one that does runs in a circle. Workers that repeat themselves at once, on a fast
-/// network and before a full disk, need hundreds of thousands.
-const MOST_HAPPENINGS: u64 = 2_000_000;
+/// No history needs more events than this; one that does runs in a circle. Workers that repeat themselves at once, on a
+/// fast network and before a full disk, need hundreds of thousands.
+const MAX_EVENTS: u64 = 2_000_000;
 /// How long some histories go on after everything has ended, so that tasks are purged.
 const AFTERMATH_MS: u64 = 70_000;
 /// No final task is purged early that is younger than this; see `MIN_RETENTION_MS` of the authority.
@@ -32,27 +32,27 @@ pub struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    pub fn new(seed: u64, swarm: &Swarm, bug: Option<Bug>, trace: &'a mut Trace) -> World<'a> {
+    pub fn new(seed: u64, config: &SimConfig, bug: Option<Bug>, trace: &'a mut Trace) -> World<'a> {
         let mut rng = Prng::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
-        let auditor = Auditor::new(swarm.rules());
+        let auditor = Auditor::new(config.rules());
         let mut actors: Vec<Box<dyn Actor>> = Vec::new();
-        for number in 0..swarm.clients {
+        for number in 0..config.clients {
             let pace_ms = rng.between(50, 400);
-            actors.push(Box::new(Client::new(number, scope(number), pace_ms, &swarm.breadth)));
+            actors.push(Box::new(Client::new(number, scope(number), pace_ms, &config.features)));
         }
-        for number in 0..swarm.workers {
+        for number in 0..config.workers {
             // Twins have one name.
             let name = if rng.chance(150) { "twin".to_owned() } else { format!("worker-{number}") };
-            actors.push(Box::new(Worker::new(scope(number), &name, &mut rng, swarm.worker_drift)));
+            actors.push(Box::new(Worker::new(scope(number), &name, &mut rng, config.worker_drift)));
         }
-        if swarm.breadth.operator {
+        if config.features.operator {
             let number = rng.below(2);
             actors.push(Box::new(Operator::new(scope(number))));
         }
-        if swarm.hostile {
+        if config.hostile {
             actors.push(Box::new(Hostile::new()));
         }
-        let mut env = Env::new(rng, swarm.clone(), auditor, trace);
+        let mut env = Env::new(rng, config.clone(), auditor, trace);
         env.bug = bug;
         World { env, host: Host::new(), actors }
     }
@@ -66,18 +66,18 @@ impl<'a> World<'a> {
     }
 
     fn live(&mut self) -> Result<(), String> {
-        self.env.after(0, Happening::Host(HostEvent::Start));
+        self.env.after(0, SimEvent::Host(HostEvent::Start));
         for actor in 0..self.actors.len() {
             let delay = self.env.rng.between(0, 300);
-            self.env.after(delay, Happening::Act { actor, timer: Client::TURN });
+            self.env.after(delay, SimEvent::Act { actor, timer: Client::TURN });
         }
-        self.env.after(500, Happening::Trouble);
-        let end = self.env.now + self.env.swarm.safety_ms;
+        self.env.after(500, SimEvent::Trouble);
+        let end = self.env.now + self.env.config.safety_ms;
         while self.env.now < end {
             self.step()?;
         }
         self.calm()?;
-        let short_of_memory = self.env.swarm.breadth.max_state_bytes != usize::MAX;
+        let short_of_memory = self.env.config.features.max_state_bytes != usize::MAX;
         if short_of_memory {
             // So that tasks are old enough to be purged before their retention is over.
             self.host.suspend(&mut self.env, OLD_ENOUGH_MS);
@@ -93,9 +93,9 @@ impl<'a> World<'a> {
 
     /// Runs the history and gives what the auditor read.
     pub fn record(mut self) -> Result<Vec<Entry>, String> {
-        self.env.auditor.notebook = Some(Vec::new());
+        self.env.auditor.entries = Some(Vec::new());
         self.live()?;
-        Ok(self.env.auditor.notebook.take().unwrap_or_default())
+        Ok(self.env.auditor.entries.take().unwrap_or_default())
     }
 
     /// Faults are over: every accepted task must end.
@@ -125,7 +125,7 @@ impl<'a> World<'a> {
             self.step()?;
         }
         self.host.stop(&mut self.env)?;
-        self.env.after(10, Happening::Host(HostEvent::Start));
+        self.env.after(10, SimEvent::Host(HostEvent::Start));
         while !self.host.is_idle() {
             self.step()?;
         }
@@ -138,36 +138,38 @@ impl<'a> World<'a> {
                 return Err(format!("the history of task {id} is {found:?}, but was {expected:?}"));
             }
         }
-        if self.env.swarm.breadth.effects {
+        if self.env.config.features.effects {
             self.env.auditor.all_applied()?;
         }
-        self.explain()
+        self.check_timelines()
     }
 
-    /// Has the ledger tell the story of every task, purged ones too, as far as it keeps their records.
-    fn explain(&mut self) -> Result<(), String> {
-        let (first, past) = self.host.past()?;
+    /// Checks the timeline of every task, purged ones too, as far as the ledger retains their records.
+    fn check_timelines(&mut self) -> Result<(), String> {
+        let (first, records) = self.host.read_history()?;
         let tasks: Vec<_> = self.env.auditor.tasks().collect();
-        tasks.into_iter().try_for_each(|task| self.env.auditor.explained(&explain(task, &past), first))
+        tasks
+            .into_iter()
+            .try_for_each(|task| self.env.auditor.check_timeline(&explain(task, &records), first))
     }
 
     fn step(&mut self) -> Result<(), String> {
-        if self.env.trace.events > MOST_HAPPENINGS {
+        if self.env.trace.events > MAX_EVENTS {
             return Err("the history does not end".into());
         }
-        let Some(happening) = self.env.next() else { return Err("nothing is going to happen".into()) };
-        match happening {
-            Happening::Arrive { ticket, request } => self.host.arrive(ticket, request, &mut self.env),
-            Happening::Answer { ticket, reply } => {
+        let Some(event) = self.env.next() else { return Err("nothing is going to happen".into()) };
+        match event {
+            SimEvent::Arrive { ticket, request } => self.host.arrive(ticket, request, &mut self.env),
+            SimEvent::Answer { ticket, reply } => {
                 if ticket.settled.replace(true) {
                     return Ok(());
                 }
                 self.act(ticket.actor, |actor, out| actor.answered(ticket.call, reply, out))
             }
-            Happening::GiveUp { ticket } => self.give_up(ticket),
-            Happening::Act { actor, timer } => self.act(actor, |actor, out| actor.wake(timer, out)),
-            Happening::Host(event) => self.host.event(event, &mut self.env),
-            Happening::Trouble => {
+            SimEvent::GiveUp { ticket } => self.give_up(ticket),
+            SimEvent::Act { actor, timer } => self.act(actor, |actor, out| actor.wake(timer, out)),
+            SimEvent::Host(event) => self.host.event(event, &mut self.env),
+            SimEvent::Trouble => {
                 self.trouble();
                 Ok(())
             }
@@ -196,7 +198,7 @@ impl<'a> World<'a> {
         what(&mut *self.actors[actor], &mut out);
         let Out { calls, timers, .. } = out;
         for (delay, timer) in timers {
-            env.after(delay, Happening::Act { actor, timer });
+            env.after(delay, SimEvent::Act { actor, timer });
         }
         calls.into_iter().try_for_each(|(call, request, patience)| env.ask(actor, call, request, patience))
     }
@@ -208,8 +210,8 @@ impl<'a> World<'a> {
         }
         let env = &mut self.env;
         let next = env.rng.between(300, 2_000);
-        env.after(next, Happening::Trouble);
-        if env.strikes(env.swarm.cuts, 400) {
+        env.after(next, SimEvent::Trouble);
+        if env.strikes(env.config.cuts, 400) {
             let actor = env.rng.below(self.actors.len() as u64) as usize;
             let (direction, until) = (env.rng.chance(500), env.now + env.rng.between(200, 6_000));
             env.note(&[31, actor as u64], || format!("actor {actor} is cut off until {until}"));
@@ -218,19 +220,19 @@ impl<'a> World<'a> {
                 env.cut_until.insert((actor, !direction), until);
             }
         }
-        if env.strikes(env.swarm.suspends, 80) {
+        if env.strikes(env.config.suspends, 80) {
             let span_ms = env.rng.between(500, 30_000);
             self.host.suspend(env, span_ms);
         }
-        if env.strikes(env.swarm.full_disk, 350) {
+        if env.strikes(env.config.full_disk, 350) {
             fill(&self.host.disk, env);
         } else if env.rng.chance(150) {
             self.host.disk.set_capacity(None);
         }
-        if env.strikes(env.swarm.breadth.graceful_stops, 200) {
+        if env.strikes(env.config.features.graceful_stops, 200) {
             self.host.begin_stop(env);
         }
-        if env.strikes(env.swarm.crash_permille > 0, 60) {
+        if env.strikes(env.config.crash_permille > 0, 60) {
             self.host.crash(env);
         }
     }

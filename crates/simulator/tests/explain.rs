@@ -1,5 +1,5 @@
-//! The check of what the ledger tells can fail: true stories, each with one thing changed as a bug of `explain` would
-//! change it, and stories told by an `explain` that passes over a record.
+//! Tests that the check of timelines can fail: on correct timelines with one change, as a bug of `explain` would make
+//! it, and on timelines of an `explain` that skips a record.
 
 use auditor::Auditor;
 use auditor::history::Entry;
@@ -9,13 +9,13 @@ use history::explain::{DiscardReason, FinalReason, StepKind, Timeline, explain};
 use ledger::HistoryRecord;
 
 /// Histories that are searched for a timeline that the change fits.
-const MOST_SEEDS: u64 = 80;
+const MAX_SEEDS: u64 = 80;
 
 /// Changes a timeline, unless the change does not fit it.
 type Change = fn(&mut Timeline) -> bool;
 
 /// The records of a history, and an auditor that has read it.
-fn past(seed: u64) -> (Auditor, Vec<HistoryRecord>) {
+fn recorded_history(seed: u64) -> (Auditor, Vec<HistoryRecord>) {
     let (rules, history) = simulator::record(seed).expect("a history without fault");
     let auditor = Auditor::audit(rules, &history).expect("a history without fault");
     let records = history.into_iter().filter_map(|entry| match entry {
@@ -28,18 +28,22 @@ fn past(seed: u64) -> (Auditor, Vec<HistoryRecord>) {
 }
 
 fn must_be_found(change: Change) {
-    for seed in 0..MOST_SEEDS {
-        let (mut auditor, records) = past(seed);
+    for seed in 0..MAX_SEEDS {
+        let (mut auditor, records) = recorded_history(seed);
         for task in auditor.tasks().collect::<Vec<_>>() {
             let mut timeline = explain(task, &records);
-            assert_eq!(auditor.explained(&timeline, Position(1)), Ok(()), "seed {seed}: before the change");
+            assert_eq!(
+                auditor.check_timeline(&timeline, Position(1)),
+                Ok(()),
+                "seed {seed}: before the change"
+            );
             if change(&mut timeline) {
-                assert!(auditor.explained(&timeline, Position(1)).is_err(), "seed {seed}: task {task}");
+                assert!(auditor.check_timeline(&timeline, Position(1)).is_err(), "seed {seed}: task {task}");
                 return;
             }
         }
     }
-    panic!("the change fits no story");
+    panic!("the change fits no timeline");
 }
 
 /// Changes the first step that `change` wants to change.
@@ -189,7 +193,7 @@ fn totals_that_do_not_add_up_are_found() {
     });
 }
 
-/// An `explain` that passes over one kind of record tells a timeline that is found wrong wherever there is such a record.
+/// An `explain` that passes over one kind of record gives a timeline that is found wrong wherever there is such a record.
 #[test]
 fn an_explain_that_passes_over_a_kind_of_record_is_found() {
     let kinds = [
@@ -209,13 +213,13 @@ fn an_explain_that_passes_over_a_kind_of_record_is_found() {
         "TasksPurged",
     ];
     for kind in kinds {
-        let found = (0..MOST_SEEDS).any(|seed| {
-            let (mut auditor, records) = past(seed);
+        let found = (0..MAX_SEEDS).any(|seed| {
+            let (mut auditor, records) = recorded_history(seed);
             let concerned = |record: &&HistoryRecord| record.event.name() == kind;
             let Some(task) = records.iter().find(concerned).and_then(task_of) else { return false };
             let passed: Vec<_> = records.iter().filter(|record| !concerned(record)).cloned().collect();
             assert!(
-                auditor.explained(&explain(task, &passed), Position(1)).is_err(),
+                auditor.check_timeline(&explain(task, &passed), Position(1)).is_err(),
                 "{kind} in seed {seed}"
             );
             true

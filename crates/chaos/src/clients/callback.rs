@@ -5,11 +5,11 @@ use std::time::Duration;
 use contract_clients::{LeaseRef, callback};
 use wire::{CallbackProblem, CallbackState, CompletionAcknowledged, TaskEnvelope, Verdict};
 
-use super::{INSIST_FOR, LEASE_WAIT, Leased, OPEN, allowed, shown};
+use super::{LEASE_WAIT, Leased, OPEN, RETRY_FOR, allowed, describe};
 use crate::api::Answer;
 use crate::contract::Contract;
-use crate::facts::{Pulse, Told};
-use crate::story::Story;
+use crate::recorder::{HeartbeatOutcome, ReportResponse};
+use crate::report_request::ReportRequest;
 use crate::world::{RETRY_PAUSE, World};
 
 /// From taking a task to beginning it: long enough for the server to be killed in between, and to send it again.
@@ -25,7 +25,9 @@ pub async fn take(world: &World, worker_id: &str, max_tasks: u32) -> Vec<Leased>
     }
     for envelope in envelopes {
         if envelope.callback_base_url.trim_end_matches('/') != world.api.base_url() {
-            world.facts.surprise(format!("workers are to call back to {}", envelope.callback_base_url));
+            world
+                .recorder
+                .record_unexpected(format!("workers are to call back to {}", envelope.callback_base_url));
         }
         let TaskEnvelope { task_token: lease_id, task_id, attempt, fencing_token, .. } = envelope;
         let lease = LeaseRef { lease_id, task_id, worker_id: worker_id.to_owned(), attempt };
@@ -37,12 +39,12 @@ pub async fn take(world: &World, worker_id: &str, max_tasks: u32) -> Vec<Leased>
     leased
 }
 
-/// Says that the worker begins, until it is told whether it may.
+/// Sends the start of the attempt until the server answers whether it may begin.
 async fn start(world: &World, lease: &LeaseRef) -> bool {
-    let give_up_at = world.facts.now() + INSIST_FOR;
-    while world.facts.now() < give_up_at {
+    let give_up_at = world.recorder.now() + RETRY_FOR;
+    while world.recorder.now() < give_up_at {
         let answer = world.send_for(Contract::Callback, callback::started(lease)).await;
-        world.facts.expect("a start", &answer, &[200, 409, OPEN[0], OPEN[1]]);
+        world.recorder.expect("a start", &answer, &[200, 409, OPEN[0], OPEN[1]]);
         if !answer.is_open() {
             return answer.status() == Some(200);
         }
@@ -51,38 +53,42 @@ async fn start(world: &World, lease: &LeaseRef) -> bool {
     false
 }
 
-pub async fn report(world: &World, story: &Story) -> Option<Told> {
-    let answer = world.send_for(Contract::Callback, callback::report(&story.lease, &story.kind)?).await;
-    world.facts.expect(&shown(Contract::Callback, story), &answer, &allowed(story, &[400, 401, 404]));
+pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
+    let answer = world.send_for(Contract::Callback, callback::report(&request.lease, &request.kind)?).await;
+    world.recorder.expect(
+        &describe(Contract::Callback, request),
+        &answer,
+        &allowed(request, &[400, 401, 404]),
+    );
     if answer.is_open() {
         return None;
     }
-    let told = told(&answer);
-    if told.is_none() {
-        let (what, status) = (shown(Contract::Callback, story), answer.status());
-        world.facts.surprise(format!("{what} was answered {status:?} with {}", answer.body()));
+    let response = parse_report_response(&answer);
+    if response.is_none() {
+        let (what, status) = (describe(Contract::Callback, request), answer.status());
+        world.recorder.record_unexpected(format!("{what} was answered {status:?} with {}", answer.body()));
     }
-    told
+    response
 }
 
-pub async fn beat(world: &World, lease: &LeaseRef) -> Pulse {
+pub async fn beat(world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
     let request = callback::heartbeat(lease).with("progressPct", 50);
     let answer = world.send_for(Contract::Callback, request).await;
-    world.facts.expect("a callback's heartbeat", &answer, &[200, 409, 410, OPEN[0], OPEN[1]]);
+    world.recorder.expect("a callback's heartbeat", &answer, &[200, 409, 410, OPEN[0], OPEN[1]]);
     match answer.status() {
-        Some(200) => Pulse::Alive,
-        Some(409 | 410) => Pulse::Gone,
-        _ => Pulse::Unknown,
+        Some(200) => HeartbeatOutcome::Alive,
+        Some(409 | 410) => HeartbeatOutcome::Gone,
+        _ => HeartbeatOutcome::Unknown,
     }
 }
 
 /// The verdict that an answer amounts to; this contract has other names for them.
-fn told(answer: &Answer) -> Option<Told> {
+fn parse_report_response(answer: &Answer) -> Option<ReportResponse> {
     let status = answer.status()?;
     let (verdict, state) = match status {
         200 => {
-            let told: CompletionAcknowledged = serde_json::from_value(answer.body().clone()).ok()?;
-            let state = match told.final_state {
+            let response: CompletionAcknowledged = serde_json::from_value(answer.body().clone()).ok()?;
+            let state = match response.final_state {
                 CallbackState::Succeeded => "COMPLETED",
                 CallbackState::RetryWait => "WAITING",
                 CallbackState::Failed => "FAILED",
@@ -92,13 +98,13 @@ fn told(answer: &Answer) -> Option<Told> {
         }
         _ => (refused(answer)?, None),
     };
-    Some(Told { status, verdict: Some(verdict), state })
+    Some(ReportResponse { status, verdict: Some(verdict), state })
 }
 
 fn refused(answer: &Answer) -> Option<Verdict> {
     let problem: CallbackProblem = serde_json::from_value(answer.body().clone()).ok()?;
     Some(match problem.error.as_str() {
-        // The attempt is over, and its word was thrown away.
+        // The attempt is over, and its report was discarded.
         "attempt_mismatch" | "task_already_terminal" => Verdict::Cancelled,
         _ => Verdict::Rejected,
     })

@@ -8,11 +8,11 @@ use wire::grpc::{
     TaskState, UpdateTaskStatusResponse,
 };
 
-use super::{Leased, shown};
+use super::{Leased, describe};
 use crate::contract::Contract;
-use crate::facts::{Pulse, Told};
-use crate::rpc::{Answer, Said};
-use crate::story::{Intent, Story};
+use crate::recorder::{HeartbeatOutcome, ReportResponse};
+use crate::report_request::{Intent, ReportRequest};
+use crate::rpc::{Answer, RpcRequest};
 use crate::world::{QUEUE, World};
 
 /// The shortest wait that the contract can express.
@@ -30,7 +30,7 @@ impl Session {
         Session { worker_id: worker_id.to_owned(), number: 1, is_registered: false }
     }
 
-    pub fn begin_anew(&mut self) {
+    pub fn restart_session(&mut self) {
         self.number += 1;
         self.is_registered = false;
     }
@@ -50,7 +50,7 @@ impl Session {
         };
         let mut client = world.rpc.clone();
         let answer = world
-            .call(Contract::Grpc, Said::Lease(ask.clone()), async {
+            .call(Contract::Grpc, RpcRequest::Lease(ask.clone()), async {
                 Ok(Answer::Leased(client.lease_task(ask).await?.into_inner().tasks))
             })
             .await;
@@ -63,7 +63,7 @@ impl Session {
             }
             open if open.is_open() => None,
             other => {
-                world.facts.surprise(format!("a lease request over gRPC was answered {other:?}"));
+                world.recorder.record_unexpected(format!("a lease request over gRPC was answered {other:?}"));
                 None
             }
         }
@@ -72,17 +72,17 @@ impl Session {
     async fn register(&self, world: &World) -> bool {
         let registration = registration(&self.worker_id, self.id());
         let mut client = world.rpc.clone();
-        let said = Said::Register(registration.clone());
-        let answer = world.call(Contract::Grpc, said, async {
+        let request = RpcRequest::Register(registration.clone());
+        let answer = world.call(Contract::Grpc, request, async {
             client.register_worker(registration).await?;
             Ok(Answer::Registered)
         });
         matches!(answer.await, Answer::Registered)
     }
 
-    pub async fn beat(&self, world: &World, lease: &LeaseRef) -> Pulse {
+    pub async fn beat(&self, world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
         let beat = heartbeat(lease);
-        let said = Said::Heartbeat { worker_id: lease.worker_id.clone(), beat: beat.clone() };
+        let request = RpcRequest::Heartbeat { worker_id: lease.worker_id.clone(), beat: beat.clone() };
         let ask = HeartbeatRequest {
             worker_id: lease.worker_id.clone(),
             session_id: self.id(),
@@ -90,11 +90,11 @@ impl Session {
             ..HeartbeatRequest::default()
         };
         let mut client = world.rpc.clone();
-        let answer = world.call(Contract::Grpc, said, async {
-            let told = client.report_heartbeat(ask).await?.into_inner();
-            Ok(told.leases.into_iter().next().map_or(Answer::Lost, beaten))
+        let answer = world.call(Contract::Grpc, request, async {
+            let response = client.report_heartbeat(ask).await?.into_inner();
+            Ok(response.leases.into_iter().next().map_or(Answer::Lost, beaten))
         });
-        pulse(world, &answer.await)
+        heartbeat_outcome(world, &answer.await)
     }
 
     fn id(&self) -> String {
@@ -102,13 +102,13 @@ impl Session {
     }
 }
 
-pub async fn report(world: &World, story: &Story) -> Option<Told> {
-    let ask = grpc::report(&story.lease, &story.kind);
+pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
+    let ask = grpc::report(&request.lease, &request.kind);
     let mut client = world.rpc.clone();
-    let answer = world.call(Contract::Grpc, Said::Report(Box::new(ask.clone())), async {
+    let answer = world.call(Contract::Grpc, RpcRequest::Report(Box::new(ask.clone())), async {
         Ok(Answer::Reported(client.update_task_status(ask).await?.into_inner()))
     });
-    told(world, Contract::Grpc, story, &answer.await)
+    parse_report_response(world, Contract::Grpc, request, &answer.await)
 }
 
 pub fn registration(worker_id: &str, session_id: String) -> RegisterWorkerRequest {
@@ -129,7 +129,7 @@ pub fn heartbeat(lease: &LeaseRef) -> LeaseHeartbeat {
     LeaseHeartbeat { progress_pct: Some(50.0), ..grpc::heartbeat(&lease.lease_id) }
 }
 
-/// A lease of which nothing could be said was not answered.
+/// A lease with a problem was not answered.
 pub fn beaten(status: LeaseStatus) -> Answer {
     match &status.problem {
         Some(problem) => Answer::of_problem(problem),
@@ -137,40 +137,45 @@ pub fn beaten(status: LeaseStatus) -> Answer {
     }
 }
 
-pub fn pulse(world: &World, answer: &Answer) -> Pulse {
+pub fn heartbeat_outcome(world: &World, answer: &Answer) -> HeartbeatOutcome {
     match answer {
-        Answer::Beaten(status) if status.lost => Pulse::Gone,
-        Answer::Beaten(_) => Pulse::Alive,
-        open if open.is_open() => Pulse::Unknown,
+        Answer::Beaten(status) if status.lost => HeartbeatOutcome::Gone,
+        Answer::Beaten(_) => HeartbeatOutcome::Alive,
+        open if open.is_open() => HeartbeatOutcome::Unknown,
         other => {
-            world.facts.surprise(format!("a heartbeat over gRPC was answered {other:?}"));
-            Pulse::Unknown
+            world.recorder.record_unexpected(format!("a heartbeat over gRPC was answered {other:?}"));
+            HeartbeatOutcome::Unknown
         }
     }
 }
 
 /// The verdict of an answer. A rejection is a status, or the problem of an item in a stream.
-pub fn told(world: &World, contract: Contract, story: &Story, answer: &Answer) -> Option<Told> {
-    let told = match answer {
-        Answer::Reported(answer) => Told { status: Code::Ok as u16, ..accepted(answer) },
+pub fn parse_report_response(
+    world: &World,
+    contract: Contract,
+    request: &ReportRequest,
+    answer: &Answer,
+) -> Option<ReportResponse> {
+    let response = match answer {
+        Answer::Reported(answer) => ReportResponse { status: Code::Ok as u16, ..accepted(answer) },
         open if open.is_open() => return None,
         Answer::Refused { status, .. } => {
-            Told { status: *status, verdict: Some(Verdict::Rejected), state: None }
+            ReportResponse { status: *status, verdict: Some(Verdict::Rejected), state: None }
         }
         _ => return None,
     };
-    let codes = match story.intent {
+    let codes = match request.intent {
         Intent::Own => &[Code::Ok][..],
         Intent::Conflicting => &[Code::Ok, Code::FailedPrecondition],
         Intent::Forged => &[Code::PermissionDenied, Code::NotFound, Code::InvalidArgument],
     };
-    if !codes.iter().any(|code| *code as u16 == told.status) {
-        world.facts.surprise(format!("{} was answered {answer:?}", shown(contract, story)));
+    if !codes.iter().any(|code| *code as u16 == response.status) {
+        world.recorder.record_unexpected(format!("{} was answered {answer:?}", describe(contract, request)));
     }
-    Some(told)
+    Some(response)
 }
 
-fn accepted(answer: &UpdateTaskStatusResponse) -> Told {
+fn accepted(answer: &UpdateTaskStatusResponse) -> ReportResponse {
     let verdict = match answer.verdict() {
         wire::grpc::Verdict::Unspecified => None,
         wire::grpc::Verdict::Committed => Some(Verdict::Committed),
@@ -185,5 +190,5 @@ fn accepted(answer: &UpdateTaskStatusResponse) -> Told {
         TaskState::Failed => Some("FAILED"),
         TaskState::Dead => Some("DEAD"),
     };
-    Told { status: 0, verdict, state: state.map(str::to_owned) }
+    ReportResponse { status: 0, verdict, state: state.map(str::to_owned) }
 }

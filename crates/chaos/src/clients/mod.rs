@@ -15,14 +15,14 @@ use std::time::Duration;
 use contract_clients::{LeaseRef, ReportKind};
 
 use crate::contract::Contract;
-use crate::facts::{At, Beat, Grant, Pulse, Report, Told};
-use crate::story::{Intent, Story};
+use crate::recorder::{At, Beat, Grant, HeartbeatOutcome, Report, ReportResponse};
+use crate::report_request::{Intent, ReportRequest};
 use crate::world::{RETRY_PAUSE, World};
 
 /// How long a worker waits for tasks.
 const LEASE_WAIT: Duration = Duration::from_millis(300);
 /// A worker that gets no answer to a report for so long gives up; longer than any fault lasts.
-const INSIST_FOR: Duration = Duration::from_secs(20);
+const RETRY_FOR: Duration = Duration::from_secs(20);
 
 pub struct ContractClient {
     world: Arc<World>,
@@ -34,17 +34,17 @@ enum Protocol {
     Native,
     Claim,
     Grpc(grpc::Session),
-    Stream(stream::Line),
+    Stream(stream::StreamClient),
     Callback,
 }
 
-/// A lease as a contract tells it.
+/// A lease as a contract describes it.
 struct Leased {
     lease_id: String,
     task_id: String,
     attempt: u32,
     fencing_token: u64,
-    /// Where it is known better than by the call that was answered: when it was asked for, and when it was told.
+    /// Where it is known better than by the call that was answered: when it was requested, and when the answer arrived.
     between: Option<(At, At)>,
 }
 
@@ -54,7 +54,7 @@ impl ContractClient {
             Contract::Native => Protocol::Native,
             Contract::Claim => Protocol::Claim,
             Contract::Grpc => Protocol::Grpc(grpc::Session::new(worker_id)),
-            Contract::Stream => Protocol::Stream(stream::Line::open(&world, worker_id)),
+            Contract::Stream => Protocol::Stream(stream::StreamClient::open(&world, worker_id)),
             Contract::Callback => Protocol::Callback,
         };
         ContractClient { world, worker_id: worker_id.to_owned(), protocol }
@@ -78,12 +78,12 @@ impl ContractClient {
             Protocol::Native => native::lease(world, worker, request, max_tasks).await?,
             Protocol::Claim => claim::lease(world, worker, request).await?,
             Protocol::Grpc(session) => session.lease(world, request, max_tasks).await?,
-            Protocol::Stream(line) => line.lease(max_tasks).await,
+            Protocol::Stream(stream) => stream.lease(max_tasks).await,
             Protocol::Callback => callback::take(world, worker, max_tasks).await,
         };
-        let (contract, told_at) = (self.contract(), self.world.facts.now());
+        let (contract, answered_at) = (self.contract(), self.world.recorder.now());
         let grant = |leased: Leased| {
-            let (asked_at, told_at) = leased.between.unwrap_or((asked_at, told_at));
+            let (asked_at, answered_at) = leased.between.unwrap_or((asked_at, answered_at));
             Grant {
                 contract,
                 lease_id: leased.lease_id,
@@ -92,91 +92,100 @@ impl ContractClient {
                 attempt: leased.attempt,
                 fencing_token: leased.fencing_token,
                 asked_at,
-                told_at,
+                answered_at,
             }
         };
         let grants: Vec<Grant> = leased.into_iter().map(grant).collect();
-        self.world.facts.book().grants.extend(grants.iter().cloned());
+        self.world.recorder.observations().grants.extend(grants.iter().cloned());
         Some(grants)
     }
 
-    /// Sends a report once and notes what came back.
-    pub async fn report(&self, story: &Story) -> Option<Told> {
-        self.report_by(self.contract(), story).await
+    /// Sends a report once and records the response.
+    pub async fn report(&self, request: &ReportRequest) -> Option<ReportResponse> {
+        self.report_by(self.contract(), request).await
     }
 
     /// Sends a report until it is decided, as an honest worker must after a lost answer.
-    pub async fn insist(&self, story: &Story) -> Option<Told> {
-        self.insist_by(self.contract(), story).await
+    pub async fn retry_report(&self, request: &ReportRequest) -> Option<ReportResponse> {
+        self.retry_report_by(self.contract(), request).await
     }
 
-    /// The same through another contract, where there is one that has the words.
-    pub async fn insist_elsewhere(&self, story: &Story) -> Option<Told> {
-        self.insist_by(self.contract().another(self.world.contracts, &story.kind), story).await
+    /// The same through another contract, where one supports this report.
+    pub async fn retry_report_elsewhere(&self, request: &ReportRequest) -> Option<ReportResponse> {
+        self.retry_report_by(self.contract().another(self.world.contracts, &request.kind), request).await
     }
 
-    async fn insist_by(&self, contract: Contract, story: &Story) -> Option<Told> {
-        let give_up_at = self.world.facts.now() + INSIST_FOR;
-        while self.world.facts.now() < give_up_at {
-            let told = self.report_by(contract, story).await;
-            if told.is_some() {
-                return told;
+    async fn retry_report_by(&self, contract: Contract, request: &ReportRequest) -> Option<ReportResponse> {
+        let give_up_at = self.world.recorder.now() + RETRY_FOR;
+        while self.world.recorder.now() < give_up_at {
+            let response = self.report_by(contract, request).await;
+            if response.is_some() {
+                return response;
             }
             tokio::time::sleep(RETRY_PAUSE).await;
         }
         None
     }
 
-    async fn report_by(&self, contract: Contract, story: &Story) -> Option<Told> {
-        let (story, sent_at) = (story.clone(), self.world.facts.now());
-        let told = match (&self.protocol, contract) {
-            (Protocol::Stream(line), Contract::Stream) => line.report(&story).await,
-            _ => say(&self.world, contract, &story).await,
+    async fn report_by(&self, contract: Contract, request: &ReportRequest) -> Option<ReportResponse> {
+        let (request, sent_at) = (request.clone(), self.world.recorder.now());
+        let response = match (&self.protocol, contract) {
+            (Protocol::Stream(stream), Contract::Stream) => stream.report(&request).await,
+            _ => send_report(&self.world, contract, &request).await,
         };
-        let ended_at = self.world.facts.now();
-        let report = Report { contract, story, sent_at, ended_at, told: told.clone() };
-        self.world.facts.book().reports.push(report);
-        told
+        let ended_at = self.world.recorder.now();
+        let report = Report { contract, request, sent_at, ended_at, response: response.clone() };
+        self.world.recorder.observations().reports.push(report);
+        response
     }
 
     /// Sends a heartbeat; false when the server says that the lease is gone.
     pub async fn beat(&self, lease: &LeaseRef) -> bool {
-        let sent_at = self.world.facts.now();
-        let pulse = match &self.protocol {
+        let sent_at = self.world.recorder.now();
+        let heartbeat_outcome = match &self.protocol {
             Protocol::Native => native::beat(&self.world, lease).await,
             Protocol::Claim => claim::beat(&self.world, lease).await,
             Protocol::Grpc(session) => session.beat(&self.world, lease).await,
-            Protocol::Stream(line) => line.beat(lease).await,
+            Protocol::Stream(stream) => stream.beat(lease).await,
             Protocol::Callback => callback::beat(&self.world, lease).await,
         };
-        let (lease_id, ended_at) = (lease.lease_id.clone(), self.world.facts.now());
-        self.world.facts.book().beats.push(Beat { lease_id, sent_at, ended_at, pulse });
-        pulse != Pulse::Gone
+        let (lease_id, ended_at) = (lease.lease_id.clone(), self.world.recorder.now());
+        self.world.recorder.observations().beats.push(Beat {
+            lease_id,
+            sent_at,
+            ended_at,
+            heartbeat_outcome,
+        });
+        heartbeat_outcome != HeartbeatOutcome::Gone
     }
 
     /// The worker process is another one from here on, under the same name.
-    pub async fn begin_anew(&mut self) {
+    pub async fn restart_session(&mut self) {
         match &mut self.protocol {
-            Protocol::Grpc(session) => session.begin_anew(),
-            Protocol::Stream(line) => line.begin_anew().await,
+            Protocol::Grpc(session) => session.restart_session(),
+            Protocol::Stream(stream) => stream.restart_session().await,
             Protocol::Native | Protocol::Claim | Protocol::Callback => {}
         }
     }
 }
 
 /// Sends a report once through a contract that has a call for it.
-pub async fn say(world: &World, contract: Contract, story: &Story) -> Option<Told> {
+pub async fn send_report(
+    world: &World,
+    contract: Contract,
+    request: &ReportRequest,
+) -> Option<ReportResponse> {
     match contract {
-        Contract::Native => native::report(world, story).await,
-        Contract::Claim => claim::report(world, story).await,
-        Contract::Grpc | Contract::Stream => grpc::report(world, story).await,
-        Contract::Callback => callback::report(world, story).await,
+        Contract::Native => native::report(world, request).await,
+        Contract::Claim => claim::report(world, request).await,
+        Contract::Grpc | Contract::Stream => grpc::report(world, request).await,
+        Contract::Callback => callback::report(world, request).await,
     }
 }
 
 /// The statuses of HTTP that a report may get beside those by which nothing was decided.
-fn allowed(story: &Story, forged: &[u16]) -> Vec<u16> {
-    let statuses = match (story.intent, &story.kind) {
+fn allowed(request: &ReportRequest, forged: &[u16]) -> Vec<u16> {
+    let statuses = match (request.intent, &request.kind) {
         (Intent::Own, ReportKind::Released) => &[200][..],
         (Intent::Own, _) => &[200, 409],
         (Intent::Conflicting, _) => &[409],
@@ -189,7 +198,7 @@ fn allowed(story: &Story, forged: &[u16]) -> Vec<u16> {
 const OPEN: [u16; 2] = [429, 503];
 
 /// Describes a report that got an unexpected answer.
-fn shown(contract: Contract, story: &Story) -> String {
-    let Story { lease, kind, intent } = story;
+fn describe(contract: Contract, request: &ReportRequest) -> String {
+    let ReportRequest { lease, kind, intent } = request;
     format!("{intent:?} report on {} by {} ({kind:?})", lease.task_id, contract.name())
 }

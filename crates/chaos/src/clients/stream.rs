@@ -1,8 +1,8 @@
 //! The worker service over gRPC, all in one stream.
 //!
-//! A task of its own keeps the stream: it says hello, sends what its worker wants said, as many things at once as there
-//! are, and hands out what comes back. When the stream breaks, whoever waits for an answer is told that it is lost, and
-//! the next stream begins with the same session, so that the worker keeps its leases.
+//! A task of its own owns the stream: it registers, sends the requests of its worker, as many at once as there are, and
+//! hands out the answers. When the stream breaks, all pending requests get the answer that they are lost, and the next
+//! stream begins with the same session, so that the worker keeps its leases.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,18 +19,18 @@ use wire::grpc::{
 
 use super::{LEASE_WAIT, Leased, grpc};
 use crate::contract::Contract;
-use crate::facts::{At, Pulse, Told};
-use crate::rpc::{Answer, Rpc, Said};
-use crate::story::Story;
+use crate::recorder::{At, HeartbeatOutcome, ReportResponse};
+use crate::report_request::ReportRequest;
+use crate::rpc::{Answer, Rpc, RpcRequest};
 use crate::world::{QUEUE, RETRY_PAUSE, World};
 
-/// What a worker may have waiting to be said, or to be taken.
+/// The most requests, or tasks, that may wait for the other side.
 const MAX_WAITING: usize = 1_000;
 /// Longest time to the welcome, and from a request to its answer: longer than any stop of the server.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The worker's end.
-pub struct Line {
+pub struct StreamClient {
     world: Arc<World>,
     orders: mpsc::Sender<Order>,
     tasks: mpsc::Receiver<Leased>,
@@ -47,14 +47,14 @@ enum Order {
         answer: oneshot::Sender<Answer>,
     },
     /// Go on as another process.
-    BeginAnew,
+    RestartSession,
 }
 
-impl Line {
-    pub fn open(world: &Arc<World>, worker_id: &str) -> Line {
+impl StreamClient {
+    pub fn open(world: &Arc<World>, worker_id: &str) -> StreamClient {
         let (orders, to_do) = mpsc::channel(MAX_WAITING);
         let (arrived, tasks) = mpsc::channel(MAX_WAITING);
-        let keeper = Keeper {
+        let task = StreamTask {
             world: world.clone(),
             worker_id: worker_id.to_owned(),
             session: 1,
@@ -65,8 +65,8 @@ impl Line {
             reports: VecDeque::new(),
             beats: VecDeque::new(),
         };
-        tokio::spawn(keeper.run());
-        Line { world: world.clone(), orders, tasks }
+        tokio::spawn(task.run());
+        StreamClient { world: world.clone(), orders, tasks }
     }
 
     /// What has arrived, or arrives before the wait is over.
@@ -83,25 +83,25 @@ impl Line {
         leased
     }
 
-    pub async fn report(&self, story: &Story) -> Option<Told> {
+    pub async fn report(&self, request: &ReportRequest) -> Option<ReportResponse> {
         let (sender, answer) = oneshot::channel();
         let answer = self
-            .answer(Order::Report(Box::new(messages::report(&story.lease, &story.kind)), sender), answer)
+            .answer(Order::Report(Box::new(messages::report(&request.lease, &request.kind)), sender), answer)
             .await;
-        grpc::told(&self.world, Contract::Stream, story, &answer)
+        grpc::parse_report_response(&self.world, Contract::Stream, request, &answer)
     }
 
-    pub async fn beat(&self, lease: &LeaseRef) -> Pulse {
+    pub async fn beat(&self, lease: &LeaseRef) -> HeartbeatOutcome {
         let (sender, answer) = oneshot::channel();
         let (worker_id, beat) = (lease.worker_id.clone(), grpc::heartbeat(lease));
         let answer = self.answer(Order::Beat { worker_id, beat, answer: sender }, answer).await;
-        grpc::pulse(&self.world, &answer)
+        grpc::heartbeat_outcome(&self.world, &answer)
     }
 
-    pub async fn begin_anew(&mut self) {
+    pub async fn restart_session(&mut self) {
         // What the old process had got, the new one knows nothing of.
         while self.tasks.try_recv().is_ok() {}
-        let _ = self.orders.send(Order::BeginAnew).await;
+        let _ = self.orders.send(Order::RestartSession).await;
     }
 
     async fn answer(&self, order: Order, answer: oneshot::Receiver<Answer>) -> Answer {
@@ -115,11 +115,11 @@ impl Line {
 /// Something that was sent and is not answered yet.
 struct Open {
     sent_at: At,
-    said: Said,
+    request: RpcRequest,
     answer: oneshot::Sender<Answer>,
 }
 
-struct Keeper {
+struct StreamTask {
     world: Arc<World>,
     worker_id: String,
     session: u32,
@@ -141,7 +141,7 @@ enum End {
     Done,
 }
 
-impl Keeper {
+impl StreamTask {
     async fn run(mut self) {
         loop {
             let end = match self.connect().await {
@@ -163,7 +163,7 @@ impl Keeper {
         let hello = messages::hello(registration.clone(), QUEUE, 0);
         let (out, outgoing) = mpsc::channel(MAX_WAITING);
         let mut client = self.world.rpc.clone();
-        let said = Said::Register(registration);
+        let request = RpcRequest::Register(registration);
         let mut stream = None;
         let welcome = async {
             let _ = out.send(hello).await;
@@ -175,15 +175,15 @@ impl Keeper {
         let welcome = async {
             timeout(ANSWER_TIMEOUT, welcome).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("")))
         };
-        let answer = self.world.call(Contract::Stream, said, welcome).await;
+        let answer = self.world.call(Contract::Stream, request, welcome).await;
         let stream = stream.filter(|_| matches!(answer, Answer::Registered))?;
-        (self.credit, self.asked_at) = (0, self.world.facts.now());
-        // Whatever is granted to this stream without being told was asked for here.
+        (self.credit, self.asked_at) = (0, self.world.recorder.now());
+        // Whatever is granted to this stream without an answer was requested here.
         self.note(Rpc {
             contract: Contract::Stream,
             sent_at: self.asked_at,
             ended_at: self.asked_at,
-            said: self.ask(),
+            request: self.ask(),
             answer: Answer::Lost,
         });
         Some((out, stream))
@@ -192,14 +192,14 @@ impl Keeper {
     async fn serve(&mut self, out: mpsc::Sender<WorkRequest>, mut incoming: Streaming<WorkResponse>) -> End {
         loop {
             let answer_by = self.answer_by();
-            let said = tokio::select! {
+            let request = tokio::select! {
                 order = self.to_do.recv() => match order {
                     None => return End::Done,
                     Some(order) => self.collect(order),
                 },
                 message = timeout_at(answer_by, incoming.message()) => match message {
                     Ok(Ok(Some(message))) => {
-                        if let Err(end) = self.hear(message).await {
+                        if let Err(end) = self.handle_message(message).await {
                             return end;
                         }
                         continue;
@@ -209,7 +209,7 @@ impl Keeper {
                     _ => return End::Again,
                 },
             };
-            let Some(message) = said else { return End::Again };
+            let Some(message) = request else { return End::Again };
             if out.send(message).await.is_err() {
                 return End::Again;
             }
@@ -221,7 +221,7 @@ impl Keeper {
         let mut message = WorkRequest::default();
         let mut next = Some(first);
         while let Some(order) = next {
-            let sent_at = self.world.facts.now();
+            let sent_at = self.world.recorder.now();
             match order {
                 Order::Want(wanted) => {
                     message.credit += wanted.saturating_sub(self.credit);
@@ -232,13 +232,17 @@ impl Keeper {
                 }
                 Order::Report(report, answer) => {
                     message.reports.push((*report).clone());
-                    self.reports.push_back(Open { sent_at, said: Said::Report(report), answer });
+                    self.reports.push_back(Open { sent_at, request: RpcRequest::Report(report), answer });
                 }
                 Order::Beat { worker_id, beat, answer } => {
                     message.heartbeats.push(beat.clone());
-                    self.beats.push_back(Open { sent_at, said: Said::Heartbeat { worker_id, beat }, answer });
+                    self.beats.push_back(Open {
+                        sent_at,
+                        request: RpcRequest::Heartbeat { worker_id, beat },
+                        answer,
+                    });
                 }
-                Order::BeginAnew => {
+                Order::RestartSession => {
                     self.session += 1;
                     return None;
                 }
@@ -248,36 +252,38 @@ impl Keeper {
         Some(message)
     }
 
-    async fn hear(&mut self, message: WorkResponse) -> Result<(), End> {
+    async fn handle_message(&mut self, message: WorkResponse) -> Result<(), End> {
         if message.should_shutdown {
-            self.world.facts.surprise(format!("{} was told to stop, and has no rival", self.worker_id));
+            self.world
+                .recorder
+                .record_unexpected(format!("{} got a shutdown request, and has no rival", self.worker_id));
             return Err(End::Again);
         }
         for ReportAnswer { answer, problem, .. } in message.reports {
-            let told = match (problem, answer) {
+            let response = match (problem, answer) {
                 (Some(problem), _) => Answer::of_problem(&problem),
                 (None, Some(answer)) => Answer::Reported(answer),
                 (None, None) => Answer::Lost,
             };
             let open = self.reports.pop_front();
-            self.close(open, told);
+            self.close(open, response);
         }
         for status in message.leases {
             let open = self.beats.pop_front();
             self.close(open, grpc::beaten(status));
         }
         if !message.tasks.is_empty() {
-            let told_at = self.world.facts.now();
+            let answered_at = self.world.recorder.now();
             self.credit = self.credit.saturating_sub(message.tasks.len() as u32);
             self.note(Rpc {
                 contract: Contract::Stream,
                 sent_at: self.asked_at,
-                ended_at: told_at,
-                said: self.ask(),
+                ended_at: answered_at,
+                request: self.ask(),
                 answer: Answer::Leased(message.tasks.clone()),
             });
             for task in message.tasks {
-                let leased = Leased { between: Some((self.asked_at, told_at)), ..grpc::leased(task) };
+                let leased = Leased { between: Some((self.asked_at, answered_at)), ..grpc::leased(task) };
                 let _ = self.arrived.try_send(leased);
             }
         }
@@ -285,8 +291,8 @@ impl Keeper {
     }
 
     /// The request for work that this stream makes by giving credit.
-    fn ask(&self) -> Said {
-        Said::Lease(LeaseTaskRequest {
+    fn ask(&self) -> RpcRequest {
+        RpcRequest::Lease(LeaseTaskRequest {
             session_id: format!("{}-{}", self.worker_id, self.session),
             ..messages::lease(&self.worker_id, QUEUE, 0)
         })
@@ -294,16 +300,16 @@ impl Keeper {
 
     fn answer_by(&self) -> tokio::time::Instant {
         let first = [self.reports.front(), self.beats.front()].into_iter().flatten().map(|open| open.sent_at);
-        let waited = first.min().map_or(Duration::ZERO, |sent_at| self.world.facts.now() - sent_at);
+        let waited = first.min().map_or(Duration::ZERO, |sent_at| self.world.recorder.now() - sent_at);
         tokio::time::Instant::now() + ANSWER_TIMEOUT.saturating_sub(waited)
     }
 
-    /// There is no stream: what is to be said now is as good as lost on the way.
+    /// There is no stream: requests are as good as lost on the way.
     fn refuse_all(&mut self) -> End {
         loop {
             match self.to_do.try_recv() {
                 Ok(Order::Report(_, answer) | Order::Beat { answer, .. }) => drop(answer.send(Answer::Lost)),
-                Ok(Order::BeginAnew) => self.session += 1,
+                Ok(Order::RestartSession) => self.session += 1,
                 Ok(Order::Want(_)) => {}
                 Err(mpsc::error::TryRecvError::Empty) => return End::Again,
                 Err(mpsc::error::TryRecvError::Disconnected) => return End::Done,
@@ -318,20 +324,23 @@ impl Keeper {
         }
     }
 
-    fn close(&self, open: Option<Open>, told: Answer) {
-        let Some(Open { sent_at, said, answer }) = open else {
-            return self.world.facts.surprise(format!("an answer to nothing came in a stream: {told:?}"));
+    fn close(&self, open: Option<Open>, response: Answer) {
+        let Some(Open { sent_at, request, answer }) = open else {
+            return self
+                .world
+                .recorder
+                .record_unexpected(format!("an answer to nothing came in a stream: {response:?}"));
         };
-        if matches!(told, Answer::Lost) {
-            self.world.facts.note_lost(Contract::Stream);
+        if matches!(response, Answer::Lost) {
+            self.world.recorder.note_lost(Contract::Stream);
         }
-        let ended_at = self.world.facts.now();
-        self.note(Rpc { contract: Contract::Stream, sent_at, ended_at, said, answer: told.clone() });
+        let ended_at = self.world.recorder.now();
+        self.note(Rpc { contract: Contract::Stream, sent_at, ended_at, request, answer: response.clone() });
         // Whoever waited may have given up.
-        let _ = answer.send(told);
+        let _ = answer.send(response);
     }
 
     fn note(&self, rpc: Rpc) {
-        self.world.facts.book().rpcs.push(rpc);
+        self.world.recorder.observations().rpcs.push(rpc);
     }
 }

@@ -3,20 +3,20 @@
 use authority::{Category, Position, TaskError};
 use serde_json::Value;
 
-use super::names::{named, task_id, text, time};
+use super::names::{lease_name, task_id, text, time};
 use super::native::parse;
 use super::refusals::problem;
-use super::spoken::{Asked, Became, Heard, Leased, Poll, Spoken};
+use super::worker_call::{Leased, Poll, ReportOutcome, WorkerCall, WorkerRequest, WorkerResponse};
 use crate::api::{Answer, Call};
 use crate::contract::Contract;
 
 /// None when the call is of another contract, or cannot be read.
-pub fn spoken(call: &Call) -> Option<Spoken> {
+pub fn parse_call(call: &Call) -> Option<WorkerCall> {
     let body = &call.body;
-    let asked = match call.path.strip_prefix("/internal/worker/")? {
+    let request = match call.path.strip_prefix("/internal/worker/")? {
         "claim" => {
             let claim: wire::ClaimJob = parse(body)?;
-            Asked::Poll(Poll {
+            WorkerRequest::Poll(Poll {
                 worker: claim.worker_id,
                 session: None,
                 queues: claim.streams,
@@ -26,13 +26,13 @@ pub fn spoken(call: &Call) -> Option<Spoken> {
         }
         "heartbeat" => {
             let beat: wire::HeartbeatJob = parse(body)?;
-            Asked::Heartbeat(named(&beat.lease_token, Some(&beat.worker_id), Some(&beat.job_id)))
+            WorkerRequest::Heartbeat(lease_name(&beat.lease_token, Some(&beat.worker_id), Some(&beat.job_id)))
         }
         "complete" => {
             let report: wire::CompleteJob = parse(body)?;
             let result = report.result.as_ref().map_or("null", |result| result.as_text());
-            let lease = named(&report.lease_token, Some(&report.worker_id), Some(&report.job_id));
-            Asked::Complete { lease, result: result.as_bytes().into() }
+            let lease = lease_name(&report.lease_token, Some(&report.worker_id), Some(&report.job_id));
+            WorkerRequest::Complete { lease, result: result.as_bytes().into() }
         }
         "fail" => {
             let report: wire::FailJob = parse(body)?;
@@ -42,43 +42,45 @@ pub fn spoken(call: &Call) -> Option<Spoken> {
                 code: text(&report.error.code),
                 message: report.error.message.as_str().into(),
             };
-            let lease = named(&report.lease_token, Some(&report.worker_id), Some(&report.job_id));
-            Asked::Fail { lease, error, retryable: report.error.retryable }
+            let lease = lease_name(&report.lease_token, Some(&report.worker_id), Some(&report.job_id));
+            WorkerRequest::Fail { lease, error, retryable: report.error.retryable }
         }
         _ => return None,
     };
-    let heard = match &call.answer {
-        Answer::Lost => Heard::Lost,
-        Answer::Told { status: 200, body } => told(&asked, body).unwrap_or(Heard::Nonsense),
-        Answer::Told { status, body } => match (&asked, problem(*status, body)) {
-            (Asked::Heartbeat(_), Heard::Cancelled) => Heard::Gone,
-            (_, heard) => heard,
+    let response = match &call.answer {
+        Answer::Lost => WorkerResponse::Lost,
+        Answer::Response { status: 200, body } => {
+            parse_response(&request, body).unwrap_or(WorkerResponse::Invalid)
+        }
+        Answer::Response { status, body } => match (&request, problem(*status, body)) {
+            (WorkerRequest::Heartbeat(_), WorkerResponse::Cancelled) => WorkerResponse::Gone,
+            (_, response) => response,
         },
     };
     let (sent_at, ended_at) = (call.sent_at, call.ended_at);
-    Some(Spoken { contract: Contract::Claim, sent_at, ended_at, asked, heard })
+    Some(WorkerCall { contract: Contract::Claim, sent_at, ended_at, request, response })
 }
 
-fn told(asked: &Asked, body: &Value) -> Option<Heard> {
-    Some(match asked {
-        Asked::Poll(_) => {
-            let told: wire::ClaimedJob = parse(body)?;
-            Heard::Leased(if told.claimed { vec![leased(told)?] } else { Vec::new() })
+fn parse_response(request: &WorkerRequest, body: &Value) -> Option<WorkerResponse> {
+    Some(match request {
+        WorkerRequest::Poll(_) => {
+            let answer: wire::ClaimedJob = parse(body)?;
+            WorkerResponse::Leased(if answer.claimed { vec![leased(answer)?] } else { Vec::new() })
         }
-        Asked::Heartbeat(_) => {
-            let told: wire::JobHeartbeat = parse(body)?;
-            let cancel = text(&told.cancel_reason).filter(|_| told.should_cancel);
-            Heard::Extended { expires_at: Some(time(told.lease_expires_at)), cancel }
+        WorkerRequest::Heartbeat(_) => {
+            let answer: wire::JobHeartbeat = parse(body)?;
+            let cancel = text(&answer.cancel_reason).filter(|_| answer.should_cancel);
+            WorkerResponse::Extended { expires_at: Some(time(answer.lease_expires_at)), cancel }
         }
-        Asked::Complete { .. } => {
-            parse::<wire::JobCompleted>(body).filter(|told| told.ok && told.ack)?;
-            Heard::Committed(Became::Completed)
+        WorkerRequest::Complete { .. } => {
+            parse::<wire::JobCompleted>(body).filter(|answer| answer.ok && answer.ack)?;
+            WorkerResponse::Committed(ReportOutcome::Completed)
         }
         _ => {
-            let told: wire::JobFailed = parse(body)?;
-            match (told.requeued, told.dlq) {
-                (true, false) => Heard::Committed(Became::RetryAt(time(told.retry_at?))),
-                (false, true) => Heard::Committed(Became::DeadLetter),
+            let answer: wire::JobFailed = parse(body)?;
+            match (answer.requeued, answer.dlq) {
+                (true, false) => WorkerResponse::Committed(ReportOutcome::RetryAt(time(answer.retry_at?))),
+                (false, true) => WorkerResponse::Committed(ReportOutcome::DeadLetter),
                 _ => return None,
             }
         }

@@ -5,7 +5,7 @@ use authority::{Answer, Command, TaskId};
 use coordinator::{BatchItem, Read, Reply, Request};
 
 use crate::contract::Contract;
-use crate::facts::At;
+use crate::recorder::At;
 
 #[derive(Clone, Debug)]
 pub struct Exchange {

@@ -1,7 +1,7 @@
 //! Converts parsed calls of workers to exchanges with the coordinator.
 //!
-//! First all leases are learnt, then what reports were surely told, and only what is left over may belong to a report
-//! whose answer was lost.
+//! All leases are recorded first, then the answered reports. Only the remaining records may belong to a report whose
+//! answer was lost.
 
 use std::sync::Arc;
 
@@ -14,94 +14,100 @@ use authority::{Answer, Command, Digest, LeaseRef, Outcome, Position, Rejection,
 use coordinator::{Reply, Request};
 
 use super::Exchange;
-use super::learnt::Story;
+use super::ledger_index::ReportContent;
 use super::names::Names;
-use super::spoken::{Asked, Became, Heard, Leased, Poll, Spoken};
+use super::worker_call::{Leased, Poll, ReportOutcome, WorkerCall, WorkerRequest, WorkerResponse};
 
-pub fn exchanges(names: &mut Names, spoken: &[Spoken]) -> (Vec<Exchange>, Vec<String>) {
-    let mut surprises = Vec::new();
-    for spoken in spoken {
-        if let (Asked::Poll(poll), Heard::Leased(told)) = (&spoken.asked, &spoken.heard) {
-            let learnt = told.iter().map(|leased| names.learn_lease(spoken.contract, poll, leased));
-            surprises.extend(learnt.filter_map(Result::err));
+pub fn exchanges(names: &mut Names, calls: &[WorkerCall]) -> (Vec<Exchange>, Vec<String>) {
+    let mut unexpected_answers = Vec::new();
+    for call in calls {
+        if let (WorkerRequest::Poll(poll), WorkerResponse::Leased(leases)) = (&call.request, &call.response) {
+            let results = leases.iter().map(|leased| names.record_lease(call.contract, poll, leased));
+            unexpected_answers.extend(results.filter_map(Result::err));
         }
     }
-    for spoken in spoken {
-        learn_outcome(names, spoken);
+    for call in calls {
+        record_outcome(names, call);
     }
     let mut exchanges = Vec::new();
-    for spoken in spoken {
-        let Spoken { contract, sent_at, ended_at, .. } = *spoken;
-        let request = request(names, spoken);
-        let reply = reply(names, spoken);
-        if matches!(spoken.heard, Heard::Nonsense) || (reply.is_none() && claims_something(&spoken.heard)) {
-            surprises.push(format!("{} was answered what it cannot be: {spoken:?}", contract.name()));
+    for call in calls {
+        let WorkerCall { contract, sent_at, ended_at, .. } = *call;
+        let request = request(names, call);
+        let reply = reply(names, call);
+        if matches!(call.response, WorkerResponse::Invalid)
+            || (reply.is_none() && claims_something(&call.response))
+        {
+            unexpected_answers.push(format!("{} was answered what it cannot be: {call:?}", contract.name()));
         }
         exchanges.push(Exchange { contract, sent_at, ended_at, request, reply });
     }
-    (exchanges, surprises)
+    (exchanges, unexpected_answers)
 }
 
-fn claims_something(heard: &Heard) -> bool {
-    !matches!(heard, Heard::Lost | Heard::Nothing)
+fn claims_something(response: &WorkerResponse) -> bool {
+    !matches!(response, WorkerResponse::Lost | WorkerResponse::Nothing)
 }
 
-fn learn_outcome(names: &mut Names, spoken: &Spoken) {
-    let (lease, story) = match &spoken.asked {
-        Asked::Complete { lease, result } => (names.lease(lease), Story::Completed(result.clone())),
-        Asked::Fail { lease, error, .. } => (names.lease(lease), Story::failed(error)),
+fn record_outcome(names: &mut Names, call: &WorkerCall) {
+    let (lease, content) = match &call.request {
+        WorkerRequest::Complete { lease, result } => {
+            (names.lease(lease), ReportContent::Completed(result.clone()))
+        }
+        WorkerRequest::Fail { lease, error, .. } => (names.lease(lease), ReportContent::failed(error)),
         _ => return,
     };
-    match spoken.heard {
-        Heard::Cancelled => names.learnt.claim_discarded(lease.fencing_token, &story),
-        Heard::Rejected(Rejection::ConflictingReport) => {
-            names.contradicted.insert((lease.fencing_token, story));
+    match call.response {
+        WorkerResponse::Cancelled => names.ledger.claim_discarded(lease.fencing_token, &content),
+        WorkerResponse::Rejected(Rejection::ConflictingReport) => {
+            names.contradicted.insert((lease.fencing_token, content));
         }
         _ => {}
     }
 }
 
-fn request(names: &mut Names, spoken: &Spoken) -> Request {
-    let command = match &spoken.asked {
-        Asked::Poll(poll) => {
+fn request(names: &mut Names, call: &WorkerCall) -> Request {
+    let command = match &call.request {
+        WorkerRequest::Poll(poll) => {
             return Request::Poll { lease: lease_tasks(names, poll), until: Time::ZERO };
         }
-        Asked::Heartbeat(lease) => {
+        WorkerRequest::Heartbeat(lease) => {
             let extend = ExtendLease { lease: names.lease(lease) };
             return Request::heartbeat(extend, None);
         }
-        Asked::Start { lease, by } => {
+        WorkerRequest::Start { lease, by } => {
             Command::StartAttempt(StartAttempt { lease: names.lease(lease), started_by: by.as_str().into() })
         }
-        Asked::Complete { lease, result } => {
+        WorkerRequest::Complete { lease, result } => {
             let (lease, result) = (names.lease(lease), result.clone());
-            let digest = digest(names, &lease, Story::Completed(result.clone()), &spoken.heard);
+            let digest = digest(names, &lease, ReportContent::Completed(result.clone()), &call.response);
             Command::ReportCompletion(ReportCompletion { lease, digest, result })
         }
-        Asked::Fail { lease, error, retryable } => {
+        WorkerRequest::Fail { lease, error, retryable } => {
             let (lease, error, retryable) = (names.lease(lease), error.clone(), *retryable);
-            let digest = digest(names, &lease, Story::failed(&error), &spoken.heard);
+            let digest = digest(names, &lease, ReportContent::failed(&error), &call.response);
             Command::ReportFailure(ReportFailure { lease, digest, error, retryable, draw: 0 })
         }
-        Asked::Session { worker, session } => Command::StartSession(StartSession {
+        WorkerRequest::Session { worker, session } => Command::StartSession(StartSession {
             tenant: names.scope.tenant.clone(),
             worker: worker.as_str().into(),
             session: session.as_str().into(),
         }),
-        Asked::RotateKey(key_id) => Command::RotateTokenKey(RotateTokenKey { key_id: key_id.clone() }),
-        Asked::Release(lease) => {
+        WorkerRequest::RotateKey(key_id) => {
+            Command::RotateTokenKey(RotateTokenKey { key_id: key_id.clone() })
+        }
+        WorkerRequest::Release(lease) => {
             Command::ReleaseLease(ReleaseLease { lease: names.lease(lease), cause: ReleaseCause::Worker })
         }
     };
     Request::decide(command)
 }
 
-/// The digest by which the coordinator knows a report. One that nobody was told of may be the one that was discarded.
-fn digest(names: &mut Names, lease: &LeaseRef, story: Story, heard: &Heard) -> Digest {
-    if heard.is_undecided() && !names.contradicted.contains(&(lease.fencing_token, story.clone())) {
-        names.learnt.claim_discarded(lease.fencing_token, &story);
+/// The digest by which the coordinator knows a report. An unanswered report may be the discarded one.
+fn digest(names: &mut Names, lease: &LeaseRef, content: ReportContent, response: &WorkerResponse) -> Digest {
+    if response.is_undecided() && !names.contradicted.contains(&(lease.fencing_token, content.clone())) {
+        names.ledger.claim_discarded(lease.fencing_token, &content);
     }
-    names.learnt.story(lease.fencing_token, story)
+    names.ledger.report_digest(lease.fencing_token, content)
 }
 
 fn lease_tasks(names: &mut Names, poll: &Poll) -> LeaseTasks {
@@ -117,71 +123,75 @@ fn lease_tasks(names: &mut Names, poll: &Poll) -> LeaseTasks {
 }
 
 /// None where nothing came back, nothing is claimed, or the answer does not belong to the request.
-fn reply(names: &Names, spoken: &Spoken) -> Option<Reply> {
-    let answer = match (&spoken.asked, &spoken.heard) {
-        (_, Heard::Unavailable(why)) => return Some(Reply::Unavailable(*why)),
-        (Asked::Poll(poll), Heard::Leased(told)) => {
+fn reply(names: &Names, call: &WorkerCall) -> Option<Reply> {
+    let answer = match (&call.request, &call.response) {
+        (_, WorkerResponse::Unavailable(why)) => return Some(Reply::Unavailable(*why)),
+        (WorkerRequest::Poll(poll), WorkerResponse::Leased(leases)) => {
             let worker: Arc<str> = Arc::from(poll.worker.as_str());
-            return Some(Reply::Leased(told.iter().map(|leased| grant(names, &worker, leased)).collect()));
+            return Some(Reply::Leased(leases.iter().map(|leased| grant(names, &worker, leased)).collect()));
         }
-        (Asked::Heartbeat(lease), heard) => Answer::Extended(match heard {
-            Heard::Extended { expires_at, cancel } => {
+        (WorkerRequest::Heartbeat(lease), response) => Answer::Extended(match response {
+            WorkerResponse::Extended { expires_at, cancel } => {
                 // Where the contract does not say until when, the lease still was there.
                 let known =
-                    || names.learnt.granted(names.lease(lease).fencing_token).map(|(_, expiry)| expiry);
+                    || names.ledger.granted(names.lease(lease).fencing_token).map(|(_, expiry)| expiry);
                 let expires_at = expires_at.or_else(known).unwrap_or_default();
                 ExtendAnswer::Extended { expires_at, cancel: cancel.clone() }
             }
-            Heard::Gone => ExtendAnswer::Lost,
-            Heard::Rejected(why) => ExtendAnswer::Rejected(*why),
+            WorkerResponse::Gone => ExtendAnswer::Lost,
+            WorkerResponse::Rejected(why) => ExtendAnswer::Rejected(*why),
             _ => return None,
         }),
-        (Asked::Start { .. }, heard) => Answer::Started(match heard {
-            Heard::Started => StartAnswer::Started,
-            Heard::Gone => StartAnswer::Lost,
-            Heard::Rejected(why) => StartAnswer::Rejected(*why),
+        (WorkerRequest::Start { .. }, response) => Answer::Started(match response {
+            WorkerResponse::Started => StartAnswer::Started,
+            WorkerResponse::Gone => StartAnswer::Lost,
+            WorkerResponse::Rejected(why) => StartAnswer::Rejected(*why),
             _ => return None,
         }),
-        (Asked::Complete { lease, .. } | Asked::Fail { lease, .. }, heard) => Answer::Reported(match heard {
-            Heard::Committed(became) => {
-                Verdict::Committed(outcome(names, names.lease(lease).fencing_token, *became))
-            }
-            Heard::Cancelled => Verdict::Cancelled,
-            Heard::Rejected(why) => Verdict::Rejected(*why),
+        (WorkerRequest::Complete { lease, .. } | WorkerRequest::Fail { lease, .. }, response) => {
+            Answer::Reported(match response {
+                WorkerResponse::Committed(reported) => {
+                    Verdict::Committed(outcome(names, names.lease(lease).fencing_token, *reported))
+                }
+                WorkerResponse::Cancelled => Verdict::Cancelled,
+                WorkerResponse::Rejected(why) => Verdict::Rejected(*why),
+                _ => return None,
+            })
+        }
+        (WorkerRequest::Release(_), response) => Answer::Released(match response {
+            WorkerResponse::Released(state) => ReleaseAnswer::Over(*state),
+            WorkerResponse::Rejected(why) => ReleaseAnswer::Rejected(*why),
             _ => return None,
         }),
-        (Asked::Release(_), heard) => Answer::Released(match heard {
-            Heard::Released(state) => ReleaseAnswer::Over(*state),
-            Heard::Rejected(why) => ReleaseAnswer::Rejected(*why),
-            _ => return None,
-        }),
-        (Asked::Session { .. } | Asked::RotateKey(_), Heard::Done) => Answer::Done(false),
+        (WorkerRequest::Session { .. } | WorkerRequest::RotateKey(_), WorkerResponse::Done) => {
+            Answer::Done(false)
+        }
         _ => return None,
     };
     Some(Reply::decided(answer))
 }
 
-fn outcome(names: &Names, lease: Position, became: Became) -> Outcome {
-    match became {
-        Became::Completed => Outcome::Completed,
-        Became::RetryAt(at) => Outcome::RetryAt(at),
-        Became::Failed => Outcome::Failed,
-        Became::Dead => names.learnt.death(lease),
-        Became::DeadLetter if names.learnt.is_dead(lease) => names.learnt.death(lease),
-        Became::DeadLetter => Outcome::Failed,
+fn outcome(names: &Names, lease: Position, reported: ReportOutcome) -> Outcome {
+    match reported {
+        ReportOutcome::Completed => Outcome::Completed,
+        ReportOutcome::RetryAt(at) => Outcome::RetryAt(at),
+        ReportOutcome::Failed => Outcome::Failed,
+        ReportOutcome::Dead => names.ledger.death(lease),
+        ReportOutcome::DeadLetter if names.ledger.is_dead(lease) => names.ledger.death(lease),
+        ReportOutcome::DeadLetter => Outcome::Failed,
     }
 }
 
-/// A lease as it was told; what the contract does not tell is learnt or left blank.
+/// Converts a lease. What the contract does not say comes from the ledger or stays blank.
 fn grant(names: &Names, worker: &Arc<str>, leased: &Leased) -> Grant {
-    let known = names.learnt.granted(leased.lease);
+    let known = names.ledger.granted(leased.lease);
     Grant {
         fencing_token: leased.lease,
         worker: worker.clone(),
         task: leased.task,
         attempt: leased.attempt,
         queue: names.queue(&leased.queue),
-        payload: names.learnt.payload(&leased.payload),
+        payload: names.ledger.payload(&leased.payload),
         created_at: Time::ZERO,
         since: None,
         granted_at: leased.granted_at.or(known.map(|(at, _)| at)).unwrap_or_default(),

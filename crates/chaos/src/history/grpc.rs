@@ -7,57 +7,59 @@ use coordinator::Unavailable;
 use tonic::Code;
 use wire::grpc::{self, LeasedTask, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse};
 
-use super::names::{named, task_id};
-use super::spoken::{Asked, Became, Heard, Leased, Named, Poll, Spoken};
-use crate::rpc::{Answer, Rpc, Said};
+use super::names::{lease_name, task_id};
+use super::worker_call::{LeaseName, Leased, Poll, ReportOutcome, WorkerCall, WorkerRequest, WorkerResponse};
+use crate::rpc::{Answer, Rpc, RpcRequest};
 
 /// None when it is nonsense.
-pub fn spoken(rpc: &Rpc) -> Option<Spoken> {
-    let asked = match &rpc.said {
-        Said::Register(registration) => Asked::Session {
+pub fn parse_rpc(rpc: &Rpc) -> Option<WorkerCall> {
+    let request = match &rpc.request {
+        RpcRequest::Register(registration) => WorkerRequest::Session {
             worker: registration.worker_id.clone(),
             session: given(&registration.session_id)?.to_owned(),
         },
-        Said::Lease(ask) => Asked::Poll(Poll {
+        RpcRequest::Lease(ask) => WorkerRequest::Poll(Poll {
             worker: ask.worker_id.clone(),
             session: given(&ask.session_id).map(str::to_owned),
             queues: ask.queues.clone(),
             max_tasks: usize::try_from(ask.max_tasks).unwrap_or_default(),
             request: given(&ask.request_id).map(str::to_owned),
         }),
-        Said::Report(report) => reported(report)?,
-        Said::Heartbeat { worker_id, beat } => Asked::Heartbeat(named(&beat.lease_id, Some(worker_id), None)),
-    };
-    let heard = match (&asked, &rpc.answer) {
-        (_, Answer::Lost) => Heard::Lost,
-        (_, Answer::Refused { status, reason }) => refused(*status, reason),
-        (Asked::Session { .. }, Answer::Registered) => Heard::Done,
-        (Asked::Poll(_), Answer::Leased(tasks)) => {
-            let leased: Option<Vec<Leased>> = tasks.iter().map(leased).collect();
-            leased.map_or(Heard::Nonsense, Heard::Leased)
+        RpcRequest::Report(report) => reported(report)?,
+        RpcRequest::Heartbeat { worker_id, beat } => {
+            WorkerRequest::Heartbeat(lease_name(&beat.lease_id, Some(worker_id), None))
         }
-        (Asked::Heartbeat(_), Answer::Beaten(status)) if status.lost => Heard::Gone,
-        (Asked::Heartbeat(_), Answer::Beaten(status)) => match status.expires_at {
+    };
+    let response = match (&request, &rpc.answer) {
+        (_, Answer::Lost) => WorkerResponse::Lost,
+        (_, Answer::Refused { status, reason }) => refused(*status, reason),
+        (WorkerRequest::Session { .. }, Answer::Registered) => WorkerResponse::Done,
+        (WorkerRequest::Poll(_), Answer::Leased(tasks)) => {
+            let leased: Option<Vec<Leased>> = tasks.iter().map(leased).collect();
+            leased.map_or(WorkerResponse::Invalid, WorkerResponse::Leased)
+        }
+        (WorkerRequest::Heartbeat(_), Answer::Beaten(status)) if status.lost => WorkerResponse::Gone,
+        (WorkerRequest::Heartbeat(_), Answer::Beaten(status)) => match status.expires_at {
             Some(expires_at) => {
                 let cancel = Some(status.cancel_reason.as_str().into()).filter(|_| status.should_cancel);
-                Heard::Extended { expires_at: Some(time(expires_at)), cancel }
+                WorkerResponse::Extended { expires_at: Some(time(expires_at)), cancel }
             }
-            None => Heard::Nonsense,
+            None => WorkerResponse::Invalid,
         },
-        (_, Answer::Reported(answer)) => told(&asked, answer).unwrap_or(Heard::Nonsense),
-        _ => Heard::Nonsense,
+        (_, Answer::Reported(answer)) => parse_response(&request, answer).unwrap_or(WorkerResponse::Invalid),
+        _ => WorkerResponse::Invalid,
     };
     let Rpc { contract, sent_at, ended_at, .. } = *rpc;
-    Some(Spoken { contract, sent_at, ended_at, asked, heard })
+    Some(WorkerCall { contract, sent_at, ended_at, request, response })
 }
 
-fn reported(report: &UpdateTaskStatusRequest) -> Option<Asked> {
-    let lease: Named = named(&report.lease_id, Some(&report.worker_id), given(&report.task_id));
+fn reported(report: &UpdateTaskStatusRequest) -> Option<WorkerRequest> {
+    let lease: LeaseName = lease_name(&report.lease_id, Some(&report.worker_id), given(&report.task_id));
     Some(match report.status() {
-        TaskStatus::Unknown if report.release => Asked::Release(lease),
+        TaskStatus::Unknown if report.release => WorkerRequest::Release(lease),
         TaskStatus::Completed => {
             let result: &[u8] = if report.result_json.is_empty() { b"null" } else { &report.result_json };
-            Asked::Complete { lease, result: result.into() }
+            WorkerRequest::Complete { lease, result: result.into() }
         }
         TaskStatus::Failed => {
             let error = TaskError {
@@ -65,41 +67,43 @@ fn reported(report: &UpdateTaskStatusRequest) -> Option<Asked> {
                 code: given(&report.error_code).map(Arc::from),
                 message: report.error_message.as_str().into(),
             };
-            Asked::Fail { lease, error, retryable: report.retryable }
+            WorkerRequest::Fail { lease, error, retryable: report.retryable }
         }
         _ => return None,
     })
 }
 
-fn told(asked: &Asked, answer: &UpdateTaskStatusResponse) -> Option<Heard> {
+fn parse_response(request: &WorkerRequest, answer: &UpdateTaskStatusResponse) -> Option<WorkerResponse> {
     let state = answer.task_state();
-    if let Asked::Release(_) = asked {
-        return Some(Heard::Released(task_state(state)?));
+    if let WorkerRequest::Release(_) = request {
+        return Some(WorkerResponse::Released(task_state(state)?));
     }
     match answer.verdict() {
-        grpc::Verdict::Committed => Some(Heard::Committed(match task_state(state)? {
-            TaskState::Completed => Became::Completed,
-            TaskState::Failed => Became::Failed,
-            TaskState::Dead => Became::Dead,
+        grpc::Verdict::Committed => Some(WorkerResponse::Committed(match task_state(state)? {
+            TaskState::Completed => ReportOutcome::Completed,
+            TaskState::Failed => ReportOutcome::Failed,
+            TaskState::Dead => ReportOutcome::Dead,
             TaskState::Waiting | TaskState::Leased => {
-                Became::RetryAt(answer.retry_at.map(time).unwrap_or_default())
+                ReportOutcome::RetryAt(answer.retry_at.map(time).unwrap_or_default())
             }
         })),
-        grpc::Verdict::Cancelled => Some(Heard::Cancelled),
+        grpc::Verdict::Cancelled => Some(WorkerResponse::Cancelled),
         grpc::Verdict::Rejected | grpc::Verdict::Unspecified => None,
     }
 }
 
-fn refused(status: u16, reason: &str) -> Heard {
+fn refused(status: u16, reason: &str) -> WorkerResponse {
     match (Code::from_i32(status.into()), reason) {
-        (Code::ResourceExhausted, _) => Heard::Unavailable(Unavailable::Overloaded),
-        (Code::Unavailable, "no_space") => Heard::Unavailable(Unavailable::NoSpace),
-        (Code::Unavailable, "outcome_unknown") => Heard::Unavailable(Unavailable::OutcomeUnknown),
-        (Code::Unavailable, _) => Heard::Unavailable(Unavailable::Stopped),
-        (Code::FailedPrecondition, "conflicting_report") => Heard::Rejected(Rejection::ConflictingReport),
-        (Code::PermissionDenied, _) => Heard::Rejected(Rejection::NeverGranted),
-        (Code::NotFound, _) => Heard::Rejected(Rejection::UnknownTask),
-        _ => Heard::Nothing,
+        (Code::ResourceExhausted, _) => WorkerResponse::Unavailable(Unavailable::Overloaded),
+        (Code::Unavailable, "no_space") => WorkerResponse::Unavailable(Unavailable::NoSpace),
+        (Code::Unavailable, "outcome_unknown") => WorkerResponse::Unavailable(Unavailable::OutcomeUnknown),
+        (Code::Unavailable, _) => WorkerResponse::Unavailable(Unavailable::Stopped),
+        (Code::FailedPrecondition, "conflicting_report") => {
+            WorkerResponse::Rejected(Rejection::ConflictingReport)
+        }
+        (Code::PermissionDenied, _) => WorkerResponse::Rejected(Rejection::NeverGranted),
+        (Code::NotFound, _) => WorkerResponse::Rejected(Rejection::UnknownTask),
+        _ => WorkerResponse::Nothing,
     }
 }
 

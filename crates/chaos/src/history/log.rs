@@ -9,7 +9,7 @@ use authority::Position;
 use history::time_travel;
 use ledger::file::Inspection;
 
-use crate::facts::At;
+use crate::recorder::At;
 
 /// Where the ledger lies in a data directory.
 const LEDGER: &str = "ledger";

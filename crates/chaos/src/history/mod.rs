@@ -1,7 +1,7 @@
 //! The history of a run for the auditor: requests, records of the ledger, answers.
 //!
-//! Every contract notes its calls in its own words and turns them into [`Exchange`]s; from there on nothing knows a
-//! contract. What an answer does not say, such as the digest of a report, is learnt from the ledger, never computed
+//! The calls of every contract are converted to [`Exchange`]s; from there on nothing depends on a contract. What an
+//! answer does not say, such as the digest of a report, is taken from the ledger, never computed
 //! with the product's code: a wrong guess can only make the auditor refuse.
 
 mod callback;
@@ -10,13 +10,13 @@ mod exchange;
 mod exchanges;
 mod grpc;
 mod http;
-mod learnt;
+mod ledger_index;
 mod log;
 mod names;
 mod native;
 mod order;
 mod refusals;
-mod spoken;
+mod worker_call;
 
 use auditor::history::{Entry, Recorded};
 use auditor::{Auditor, Rules};
@@ -25,21 +25,21 @@ use authority::TaskId;
 pub use exchange::Exchange;
 pub use log::{Cut, read_records};
 
-use learnt::Learnt;
+use ledger_index::LedgerIndex;
 use names::Names;
-use spoken::Spoken;
+use worker_call::WorkerCall;
 
 use crate::api::Call;
-use crate::outside::Violation;
+use crate::checks::Violation;
 use crate::rpc::Rpc;
 use crate::target::Dispatch;
 
-/// Longest part of the auditor's words that is shown from either end: they quote whole payloads.
-const SHOWN_CHARS: usize = 1_500;
+/// How much of the auditor's message is printed from either end: messages quote whole payloads.
+const MAX_CHARS: usize = 1_500;
 
-/// All that was said in a run, in the words of each contract, and all that was recorded.
+/// All calls of a run, as each contract has them, and all records.
 #[derive(Clone, Default)]
-pub struct Testimony {
+pub struct RawRecording {
     pub calls: Vec<Call>,
     pub rpcs: Vec<Rpc>,
     pub dispatches: Vec<Dispatch>,
@@ -49,12 +49,12 @@ pub struct Testimony {
     pub cuts: Vec<Cut>,
 }
 
-impl Testimony {
+impl RawRecording {
     /// Lets the auditor judge it, wherever it ends.
     pub fn judge(&self) -> Result<Auditor, Violation> {
-        let (recording, surprises) = Recording::of(self);
-        match surprises.into_iter().next() {
-            Some(surprise) => Err(Violation::of(None, surprise)),
+        let (recording, unexpected_answers) = Recording::of(self);
+        match unexpected_answers.into_iter().next() {
+            Some(unexpected) => Err(Violation::of(None, unexpected)),
             None => recording.judge(),
         }
     }
@@ -71,29 +71,29 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The same in the coordinator's words. Answers that no contract allows are told beside it.
-    pub fn of(testimony: &Testimony) -> (Recording, Vec<String>) {
-        let Testimony { calls, rpcs, dispatches, records, cuts } = testimony;
+    /// Converts the calls to the coordinator's types. Also returns the answers that no contract allows.
+    pub fn of(raw_recording: &RawRecording) -> (Recording, Vec<String>) {
+        let RawRecording { calls, rpcs, dispatches, records, cuts } = raw_recording;
         let mut calls: Vec<_> = calls.iter().collect();
         calls.sort_by_key(|call| call.sent_at);
         let mut names = Names::new(records);
-        let mut spoken: Vec<Spoken> = Vec::new();
+        let mut worker_calls: Vec<WorkerCall> = Vec::new();
         for call in &calls {
-            spoken.extend(native::spoken(call));
-            spoken.extend(claim::spoken(call));
-            spoken.extend(callback::spoken(call));
+            worker_calls.extend(native::parse_call(call));
+            worker_calls.extend(claim::parse_call(call));
+            worker_calls.extend(callback::parse_calls(call));
         }
-        spoken.extend(rpcs.iter().filter_map(grpc::spoken));
-        let learnt = dispatches.iter().map(|dispatch| callback::learn(&mut names, dispatch));
-        let mut surprises: Vec<String> = learnt.filter_map(Result::err).collect();
-        spoken.extend(callback::dispatched(&names, &calls, dispatches, records));
-        spoken.sort_by_key(|spoken| spoken.sent_at);
-        let (mut exchanges, more) = exchanges::exchanges(&mut names, &spoken);
-        surprises.extend(more);
+        worker_calls.extend(rpcs.iter().filter_map(grpc::parse_rpc));
+        let results = dispatches.iter().map(|dispatch| callback::record_dispatch(&mut names, dispatch));
+        let mut unexpected_answers: Vec<String> = results.filter_map(Result::err).collect();
+        worker_calls.extend(callback::dispatched(&names, &calls, dispatches, records));
+        worker_calls.sort_by_key(|call| call.sent_at);
+        let (mut exchanges, more) = exchanges::exchanges(&mut names, &worker_calls);
+        unexpected_answers.extend(more);
         let (of_clients, more) = http::exchanges(&mut names, &calls);
         exchanges.extend(of_clients);
-        surprises.extend(more);
-        (Recording { records: records.clone(), exchanges, cuts: cuts.clone() }, surprises)
+        unexpected_answers.extend(more);
+        (Recording { records: records.clone(), exchanges, cuts: cuts.clone() }, unexpected_answers)
     }
 
     /// Lets the auditor judge it; in the end all tasks must have ended.
@@ -110,7 +110,7 @@ impl Recording {
         for cut in &self.cuts {
             self.still_holds(cut)?;
         }
-        // The contracts tell no positions but those of leases.
+        // The contracts expose no positions but those of leases.
         let mut auditor = Auditor::new(Rules { unnamed_records: true, ..Rules::default() });
         for entry in self.entries() {
             if let Err(what) = auditor.read(&entry) {
@@ -141,7 +141,7 @@ impl Recording {
         match entry {
             Entry::Recorded(recorded) => recorded.event.task(),
             Entry::Applied { event, .. } => event.task(),
-            Entry::Asked { ask, .. } | Entry::Told { ask, .. } | Entry::Received { ask, .. } => {
+            Entry::Asked { ask, .. } | Entry::Answered { ask, .. } | Entry::Received { ask, .. } => {
                 self.exchanges.get(usize::try_from(*ask).ok()?)?.task()
             }
             Entry::Started => None,
@@ -151,9 +151,9 @@ impl Recording {
 
 fn shortened(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
-    if chars.len() <= 2 * SHOWN_CHARS {
+    if chars.len() <= 2 * MAX_CHARS {
         return text.to_owned();
     }
     let part = |chars: &[char]| chars.iter().collect::<String>();
-    format!("{} … {}", part(&chars[..SHOWN_CHARS]), part(&chars[chars.len() - SHOWN_CHARS..]))
+    format!("{} … {}", part(&chars[..MAX_CHARS]), part(&chars[chars.len() - MAX_CHARS..]))
 }

@@ -1,5 +1,5 @@
-//! What the names of the contracts stand for: task ids, lease ids, request ids. All contracts share them, since a lease
-//! of one may be spoken of through another.
+//! Maps the ids of the contracts to those of the coordinator: task ids, lease ids, request ids. All contracts share the
+//! map, because a lease of one contract may be named through another.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,28 +8,28 @@ use auditor::history::Recorded;
 use authority::{Digest, LeaseRef, Position, QueueKey, Scope, TaskId, Time};
 use jiff::Timestamp;
 
-use super::Learnt;
-use super::learnt::Story;
-use super::spoken::{Leased, Named, Poll};
+use super::LedgerIndex;
+use super::ledger_index::ReportContent;
+use super::worker_call::{LeaseName, Leased, Poll};
 use crate::contract::Contract;
 
 pub struct Names {
     pub scope: Scope,
-    pub learnt: Learnt,
-    /// To whom each lease id was told, and for what.
+    pub ledger: LedgerIndex,
+    /// The lease that each lease id names.
     leases: HashMap<String, LeaseRef>,
     lease_ids: HashMap<Position, String>,
     /// Request ids of workers.
     requests: HashMap<(String, String), Digest>,
-    /// Reports that were told that the attempt had said something else.
-    pub contradicted: HashSet<(Position, Story)>,
+    /// Reports that were rejected as conflicting.
+    pub contradicted: HashSet<(Position, ReportContent)>,
 }
 
 impl Names {
     pub fn new(records: &[Recorded]) -> Names {
         Names {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
-            learnt: Learnt::from(records),
+            ledger: LedgerIndex::from(records),
             leases: HashMap::new(),
             lease_ids: HashMap::new(),
             requests: HashMap::new(),
@@ -41,8 +41,8 @@ impl Names {
         Arc::new(QueueKey { scope: self.scope.clone(), name: name.into() })
     }
 
-    /// A worker was told a lease in answer to this poll.
-    pub fn learn_lease(&mut self, contract: Contract, poll: &Poll, leased: &Leased) -> Result<(), String> {
+    /// Records a lease that a worker got in answer to this poll.
+    pub fn record_lease(&mut self, contract: Contract, poll: &Poll, leased: &Leased) -> Result<(), String> {
         let granted = LeaseRef {
             scope: self.scope.clone(),
             worker: poll.worker.as_str().into(),
@@ -61,7 +61,7 @@ impl Names {
                 return Err(format!("one lease has two lease ids: {granted:?}"));
             }
         }
-        if let (Some(id), Some(digest)) = (&poll.request, self.learnt.request(granted.fencing_token)) {
+        if let (Some(id), Some(digest)) = (&poll.request, self.ledger.request(granted.fencing_token)) {
             self.requests.entry((poll.worker.clone(), id.clone())).or_insert(digest);
         }
         Ok(())
@@ -71,20 +71,20 @@ impl Names {
     pub fn request(&mut self, poll: &Poll) -> Option<Digest> {
         let id = poll.request.clone()?;
         let digest = self.requests.get(&(poll.worker.clone(), id)).copied();
-        Some(digest.unwrap_or_else(|| self.learnt.digest_of_no_record()))
+        Some(digest.unwrap_or_else(|| self.ledger.digest_of_no_record()))
     }
 
-    /// The lease that is spoken of, if it was granted to this worker for this task.
-    pub fn lease(&self, named: &Named) -> LeaseRef {
-        let (proof, worker, task) = match named {
-            Named::Told { proof, worker, task } => (proof, worker.as_deref(), *task),
-            Named::Recorded(lease) => return lease.clone(),
+    /// The named lease, if it was granted to this worker for this task.
+    pub fn lease(&self, lease_name: &LeaseName) -> LeaseRef {
+        let (proof, worker, task) = match lease_name {
+            LeaseName::FromWorker { proof, worker, task } => (proof, worker.as_deref(), *task),
+            LeaseName::Recorded(lease) => return lease.clone(),
         };
-        let told = self.leases.get(proof).filter(|lease| {
+        let known = self.leases.get(proof).filter(|lease| {
             let is_its_own = worker.is_none_or(|worker| *lease.worker == *worker);
             is_its_own && task.is_none_or(|task| task == lease.task)
         });
-        told.cloned().unwrap_or_else(|| LeaseRef {
+        known.cloned().unwrap_or_else(|| LeaseRef {
             scope: self.scope.clone(),
             worker: worker.unwrap_or_default().into(),
             task: task.unwrap_or(TaskId(0)),
@@ -100,9 +100,9 @@ pub fn task_id(text: &str) -> Option<TaskId> {
 }
 
 /// As whom and for what a task was named: nonsense stands for a task that there never was.
-pub fn named(proof: &str, worker: Option<&str>, task: Option<&str>) -> Named {
+pub fn lease_name(proof: &str, worker: Option<&str>, task: Option<&str>) -> LeaseName {
     let task = task.map(|task| task_id(task).unwrap_or(TaskId(0)));
-    Named::Told { proof: proof.to_owned(), worker: worker.map(str::to_owned), task }
+    LeaseName::FromWorker { proof: proof.to_owned(), worker: worker.map(str::to_owned), task }
 }
 
 pub fn time(at: Timestamp) -> Time {

@@ -4,20 +4,20 @@ use authority::{Category, Position, TaskError, TaskId, TaskState};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::names::{category, named, task_id, text, time};
+use super::names::{category, lease_name, task_id, text, time};
 use super::refusals::problem;
-use super::spoken::{Asked, Became, Heard, Leased, Poll, Spoken};
+use super::worker_call::{Leased, Poll, ReportOutcome, WorkerCall, WorkerRequest, WorkerResponse};
 use crate::api::{Answer, Call};
 use crate::contract::Contract;
 
 /// None when the call is no worker's, or cannot be read.
-pub fn spoken(call: &Call) -> Option<Spoken> {
+pub fn parse_call(call: &Call) -> Option<WorkerCall> {
     let parts: Vec<&str> = call.path.strip_prefix("/v1/leases")?.split('/').skip(1).collect();
     let body = &call.body;
-    let asked = match parts.as_slice() {
+    let request = match parts.as_slice() {
         [] => {
             let poll: wire::LeaseTasks = parse(body)?;
-            Asked::Poll(Poll {
+            WorkerRequest::Poll(Poll {
                 worker: poll.worker_id,
                 session: None,
                 queues: poll.queues,
@@ -27,13 +27,13 @@ pub fn spoken(call: &Call) -> Option<Spoken> {
         }
         [id, "heartbeat"] => {
             let beat: wire::Heartbeat = parse(body)?;
-            Asked::Heartbeat(named(id, Some(&beat.worker_id), beat.task_id.as_deref()))
+            WorkerRequest::Heartbeat(lease_name(id, Some(&beat.worker_id), beat.task_id.as_deref()))
         }
         [id, "complete"] => {
             let report: wire::ReportCompletion = parse(body)?;
             let result = report.result.as_ref().map_or("null", |result| result.as_text());
-            let lease = named(id, Some(&report.worker_id), report.task_id.as_deref());
-            Asked::Complete { lease, result: result.as_bytes().into() }
+            let lease = lease_name(id, Some(&report.worker_id), report.task_id.as_deref());
+            WorkerRequest::Complete { lease, result: result.as_bytes().into() }
         }
         [id, "fail"] => {
             let report: wire::ReportFailure = parse(body)?;
@@ -42,49 +42,51 @@ pub fn spoken(call: &Call) -> Option<Spoken> {
                 code: text(&report.code),
                 message: report.reason.as_str().into(),
             };
-            let lease = named(id, Some(&report.worker_id), report.task_id.as_deref());
-            Asked::Fail { lease, error, retryable: report.retryable }
+            let lease = lease_name(id, Some(&report.worker_id), report.task_id.as_deref());
+            WorkerRequest::Fail { lease, error, retryable: report.retryable }
         }
         [id, "release"] => {
             let release: wire::ReleaseLease = parse(body)?;
-            Asked::Release(named(id, Some(&release.worker_id), release.task_id.as_deref()))
+            WorkerRequest::Release(lease_name(id, Some(&release.worker_id), release.task_id.as_deref()))
         }
         _ => return None,
     };
-    let heard = match &call.answer {
-        Answer::Lost => Heard::Lost,
-        Answer::Told { status: 200, body } => told(&asked, body).unwrap_or(Heard::Nonsense),
-        Answer::Told { status: 410, .. } => Heard::Gone,
-        Answer::Told { status, body } => problem(*status, body),
+    let response = match &call.answer {
+        Answer::Lost => WorkerResponse::Lost,
+        Answer::Response { status: 200, body } => {
+            parse_response(&request, body).unwrap_or(WorkerResponse::Invalid)
+        }
+        Answer::Response { status: 410, .. } => WorkerResponse::Gone,
+        Answer::Response { status, body } => problem(*status, body),
     };
     let (sent_at, ended_at) = (call.sent_at, call.ended_at);
-    Some(Spoken { contract: Contract::Native, sent_at, ended_at, asked, heard })
+    Some(WorkerCall { contract: Contract::Native, sent_at, ended_at, request, response })
 }
 
-fn told(asked: &Asked, body: &Value) -> Option<Heard> {
-    Some(match asked {
-        Asked::Poll(_) => {
-            let told: wire::Leases = parse(body)?;
-            Heard::Leased(told.leases.into_iter().map(leased).collect())
+fn parse_response(request: &WorkerRequest, body: &Value) -> Option<WorkerResponse> {
+    Some(match request {
+        WorkerRequest::Poll(_) => {
+            let answer: wire::Leases = parse(body)?;
+            WorkerResponse::Leased(answer.leases.into_iter().map(leased).collect())
         }
-        Asked::Heartbeat(_) => {
-            let told: wire::HeartbeatAnswer = parse(body)?;
-            let cancel = text(&told.cancel_reason).filter(|_| told.should_cancel);
-            Heard::Extended { expires_at: Some(time(told.expires_at)), cancel }
+        WorkerRequest::Heartbeat(_) => {
+            let answer: wire::HeartbeatAnswer = parse(body)?;
+            let cancel = text(&answer.cancel_reason).filter(|_| answer.should_cancel);
+            WorkerResponse::Extended { expires_at: Some(time(answer.expires_at)), cancel }
         }
-        Asked::Release(_) => Heard::Released(state(parse::<wire::Released>(body)?.state)),
+        WorkerRequest::Release(_) => WorkerResponse::Released(state(parse::<wire::Released>(body)?.state)),
         _ => {
-            let told: wire::ReportAnswer = parse(body)?;
-            match told.verdict {
-                wire::Verdict::Committed => Heard::Committed(match told.state {
-                    wire::TaskState::Completed => Became::Completed,
-                    wire::TaskState::Failed => Became::Failed,
-                    wire::TaskState::Dead => Became::Dead,
+            let answer: wire::ReportAnswer = parse(body)?;
+            match answer.verdict {
+                wire::Verdict::Committed => WorkerResponse::Committed(match answer.state {
+                    wire::TaskState::Completed => ReportOutcome::Completed,
+                    wire::TaskState::Failed => ReportOutcome::Failed,
+                    wire::TaskState::Dead => ReportOutcome::Dead,
                     wire::TaskState::Waiting | wire::TaskState::Leased => {
-                        Became::RetryAt(told.retry_at.map(time).unwrap_or_default())
+                        ReportOutcome::RetryAt(answer.retry_at.map(time).unwrap_or_default())
                     }
                 }),
-                wire::Verdict::Cancelled => Heard::Cancelled,
+                wire::Verdict::Cancelled => WorkerResponse::Cancelled,
                 wire::Verdict::Rejected => return None,
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! The ledger gives the order of the records. For each of them two moments on the clients' clock are known: before
 //! the first it was not there, because the request that caused it had not been sent or the dead server's ledger did
-//! not hold it; from the second on it was there, because somebody had been told of it or the dead server's ledger
+//! not hold it; from the second on it was there, because an answer had confirmed it or the dead server's ledger
 //! held it. Both carry over to its neighbours.
 //!
 //! Where the order of two things cannot be known, the server gets the benefit of the doubt, and no more: a request
@@ -20,7 +20,7 @@ use authority::{Answer, CancelCause, Command, DeadReason, Digest, Event, Positio
 use coordinator::{BatchItem, Reply, Request};
 
 use super::{Exchange, Recording};
-use crate::facts::At;
+use crate::recorder::At;
 
 pub fn entries(recording: &Recording) -> Vec<Entry> {
     let absent_until = absent_until(recording);
@@ -29,13 +29,13 @@ pub fn entries(recording: &Recording) -> Vec<Entry> {
     let mut placed: Vec<((usize, At, bool), Entry)> = Vec::new();
     for (ask, exchange) in recording.exchanges.iter().enumerate() {
         let Exchange { sent_at, ended_at, request, reply, .. } = exchange;
-        let told = absent_until.partition_point(|moment| moment <= ended_at);
-        let asked = present_from.partition_point(|moment| moment < sent_at).min(told);
+        let answer_place = absent_until.partition_point(|moment| moment <= ended_at);
+        let request_place = present_from.partition_point(|moment| moment < sent_at).min(answer_place);
         let ask = ask as AskId;
-        placed.push(((asked, *sent_at, false), Entry::Asked { ask, request: request.clone() }));
+        placed.push(((request_place, *sent_at, false), Entry::Asked { ask, request: request.clone() }));
         if let Some(reply) = reply {
             let reply = reply.clone();
-            placed.push(((told, *ended_at, true), Entry::Told { ask, reply, kept: None }));
+            placed.push(((answer_place, *ended_at, true), Entry::Answered { ask, reply, durable: None }));
         }
     }
     placed.sort_by_key(|(place, _)| *place);
@@ -75,10 +75,10 @@ fn absent_until(recording: &Recording) -> Vec<At> {
 
 /// For each record a moment from which it was surely there.
 fn present_from(recording: &Recording, absent_until: &[At]) -> Vec<At> {
-    let places = Places::of(&recording.records);
+    let record_index = RecordIndex::of(&recording.records);
     let mut moments = vec![At::MAX; recording.records.len()];
     let mut seen = |position: Position, at: At| {
-        let Some(index) = places.index.get(&position) else { return };
+        let Some(index) = record_index.index.get(&position) else { return };
         // An answer that came before its record can have been there is for the auditor to refuse.
         if absent_until[*index] <= at {
             moments[*index] = moments[*index].min(at);
@@ -86,8 +86,8 @@ fn present_from(recording: &Recording, absent_until: &[At]) -> Vec<At> {
     };
     for exchange in &recording.exchanges {
         if let Some(reply) = &exchange.reply {
-            places
-                .told(&exchange.request, reply)
+            record_index
+                .confirmed_records(&exchange.request, reply)
                 .into_iter()
                 .for_each(|position| seen(position, exchange.ended_at));
         }
@@ -184,9 +184,9 @@ fn report_of(event: &Event) -> Option<(Position, Digest)> {
     }
 }
 
-/// Where records stand that answers tell of.
+/// Finds the records that answers confirm.
 #[derive(Default)]
-struct Places {
+struct RecordIndex {
     index: HashMap<Position, usize>,
     created: HashMap<TaskId, Position>,
     expiries: HashMap<(Position, Time), Position>,
@@ -194,44 +194,46 @@ struct Places {
     released: HashMap<Position, Position>,
 }
 
-impl Places {
-    fn of(records: &[Recorded]) -> Places {
-        let mut places = Places::default();
+impl RecordIndex {
+    fn of(records: &[Recorded]) -> RecordIndex {
+        let mut record_index = RecordIndex::default();
         for (index, record) in records.iter().enumerate() {
             let position = record.position;
-            places.index.insert(position, index);
+            record_index.index.insert(position, index);
             if let Some(report) = report_of(&record.event) {
-                places.reports.insert(report, position);
+                record_index.reports.insert(report, position);
             }
             match &record.event {
                 Event::TaskCreated(event) => {
-                    places.created.insert(event.task, position);
+                    record_index.created.insert(event.task, position);
                 }
                 Event::LeaseExtended(event) => {
-                    places.expiries.insert((event.fencing_token, event.expires_at), position);
+                    record_index.expiries.insert((event.fencing_token, event.expires_at), position);
                 }
                 Event::LeaseReleased(event) => {
-                    places.released.insert(event.fencing_token, position);
+                    record_index.released.insert(event.fencing_token, position);
                 }
                 _ => {}
             }
         }
-        places
+        record_index
     }
 
-    /// The records that an answer tells of.
-    fn told(&self, request: &Request, reply: &Reply) -> Vec<Position> {
+    /// The records that a reply confirms.
+    fn confirmed_records(&self, request: &Request, reply: &Reply) -> Vec<Position> {
         match (request, reply) {
             (_, Reply::Leased(grants)) => grants.iter().map(|grant| grant.fencing_token).collect(),
-            (Request::Decide(batch), Reply::Decided(answers)) => {
-                batch.iter().zip(answers).filter_map(|(item, answer)| self.told_by(item, answer)).collect()
-            }
+            (Request::Decide(batch), Reply::Decided(answers)) => batch
+                .iter()
+                .zip(answers)
+                .filter_map(|(item, answer)| self.confirmed_record(item, answer))
+                .collect(),
             _ => Vec::new(),
         }
     }
 
-    /// The record that one answer tells of.
-    fn told_by(&self, item: &BatchItem, answer: &Answer) -> Option<Position> {
+    /// The record that one answer confirms.
+    fn confirmed_record(&self, item: &BatchItem, answer: &Answer) -> Option<Position> {
         let record = match (item, answer) {
             (_, Answer::Submitted(SubmitAnswer::Created(id))) => self.created.get(id),
             (
@@ -309,13 +311,13 @@ mod tests {
     }
 
     fn order(recording: &Recording) -> String {
-        let words = recording.entries().into_iter().map(|entry| match entry {
+        let names = recording.entries().into_iter().map(|entry| match entry {
             Entry::Asked { ask, .. } => format!("ask{ask}"),
             Entry::Recorded(record) => format!("record{}", record.position),
-            Entry::Told { ask, .. } => format!("told{ask}"),
+            Entry::Answered { ask, .. } => format!("answer{ask}"),
             _ => "?".into(),
         });
-        words.collect::<Vec<_>>().join(" ")
+        names.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -323,16 +325,16 @@ mod tests {
         let exchanges = vec![submit(1, 10, 20), submit(2, 30, 40)];
         let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
         let recording = Recording { records, exchanges, cuts: Vec::new() };
-        assert_eq!(order(&recording), "ask0 record1 told0 ask1 record2 told1");
+        assert_eq!(order(&recording), "ask0 record1 answer0 ask1 record2 answer1");
     }
 
     #[test]
     fn where_the_order_is_open_requests_stand_early_and_answers_late() {
-        // Both were under way at once: whatever the first was told may rest on the second's record.
+        // Both were under way at once: the first answer may rest on the second's record.
         let exchanges = vec![submit(1, 10, 40), submit(2, 15, 35)];
         let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
         let recording = Recording { records, exchanges, cuts: Vec::new() };
-        assert_eq!(order(&recording), "ask0 ask1 record1 record2 told1 told0");
+        assert_eq!(order(&recording), "ask0 ask1 record1 record2 answer1 answer0");
     }
 
     #[test]
@@ -342,7 +344,7 @@ mod tests {
         exchanges[1].reply = None;
         let records = vec![created(1, &exchanges[0])];
         let recording = Recording { records, exchanges, cuts: vec![Cut { at: at(30), last: None }] };
-        assert_eq!(order(&recording), "ask0 told0 ask1 record1");
+        assert_eq!(order(&recording), "ask0 answer0 ask1 record1");
         assert!(recording.judge().is_err());
     }
 
@@ -353,6 +355,6 @@ mod tests {
         let records = vec![created(1, &exchanges[0]), created(2, &exchanges[1])];
         let cut = Cut { at: at(30), last: Some(records[0].clone()) };
         let recording = Recording { records, exchanges, cuts: vec![cut] };
-        assert_eq!(order(&recording), "ask0 record1 ask1 record2 told1");
+        assert_eq!(order(&recording), "ask0 record1 ask1 record2 answer1");
     }
 }

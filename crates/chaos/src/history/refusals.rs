@@ -4,7 +4,7 @@ use authority::Rejection;
 use coordinator::Unavailable;
 use serde_json::Value;
 
-use super::spoken::Heard;
+use super::worker_call::WorkerResponse;
 
 /// Why nothing was decided, by the status of HTTP and the name of the problem.
 pub fn unavailable(status: u16, code: Option<&str>) -> Option<Unavailable> {
@@ -28,13 +28,13 @@ pub fn rejection(status: u16, code: Option<&str>) -> Option<Rejection> {
 }
 
 /// A problem in answer to a call about a lease.
-pub fn problem(status: u16, body: &Value) -> Heard {
+pub fn problem(status: u16, body: &Value) -> WorkerResponse {
     let code = body["code"].as_str();
     if let Some(why) = unavailable(status, code) {
-        return Heard::Unavailable(why);
+        return WorkerResponse::Unavailable(why);
     }
     if body["verdict"] == "CANCELLED" {
-        return Heard::Cancelled;
+        return WorkerResponse::Cancelled;
     }
-    rejection(status, code).map_or(Heard::Nothing, Heard::Rejected)
+    rejection(status, code).map_or(WorkerResponse::Nothing, WorkerResponse::Rejected)
 }

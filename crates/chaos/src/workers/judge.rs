@@ -1,4 +1,4 @@
-//! What the ledger alone must show of a run: nobody had a task beside another, nothing was accepted twice or too late, and
+//! Checks the ledger of a run: no task had two holders at a time, nothing was accepted twice or too late, and
 //! no action was committed again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,69 +8,69 @@ use auditor::history::Recorded;
 use authority::{Event, Position, TaskId, Time};
 use serde_json::Value;
 
-use super::Toll;
+use super::RunCounts;
 
 #[derive(Default)]
-struct Story {
+struct TaskState {
     action: String,
     /// The lease that lives, and until when.
     lease: Option<(Position, Time)>,
     is_over: bool,
 }
 
-pub fn check(records: &[Recorded], toll: &mut Toll) -> Result<()> {
-    let mut stories: BTreeMap<TaskId, Story> = BTreeMap::new();
+pub fn check(records: &[Recorded], run_counts: &mut RunCounts) -> Result<()> {
+    let mut states: BTreeMap<TaskId, TaskState> = BTreeMap::new();
     let mut committed = BTreeSet::new();
     for record in records {
         let Some(task) = record.event.task() else { continue };
         let at = record.position;
-        let story = match &record.event {
+        let state = match &record.event {
             Event::TaskCreated(created) => {
                 let payload: Value = serde_json::from_slice(&created.payload)?;
                 let action = payload["actionDigest"].as_str().context("a task is an action")?.to_owned();
-                stories.entry(task).or_insert(Story { action, ..Story::default() })
+                states.entry(task).or_insert(TaskState { action, ..TaskState::default() })
             }
-            _ => stories.get_mut(&task).with_context(|| format!("{at}: task {task} was never created"))?,
+            _ => states.get_mut(&task).with_context(|| format!("{at}: task {task} was never created"))?,
         };
         match &record.event {
             Event::LeaseGranted(granted) => {
-                ensure!(story.lease.is_none(), "{at}: task {task} was leased to two at a time");
-                ensure!(!story.is_over, "{at}: task {task} was leased although it was over");
-                ensure!(!committed.contains(&story.action), "{at}: a committed action was leased again");
-                story.lease = Some((at, granted.expires_at));
+                ensure!(state.lease.is_none(), "{at}: task {task} was leased to two at a time");
+                ensure!(!state.is_over, "{at}: task {task} was leased although it was over");
+                ensure!(!committed.contains(&state.action), "{at}: a committed action was leased again");
+                state.lease = Some((at, granted.expires_at));
             }
             Event::LeaseExtended(extended) => {
-                let lease = story.lease.as_mut().with_context(|| format!("{at}: no lease to extend"))?;
+                let lease = state.lease.as_mut().with_context(|| format!("{at}: no lease to extend"))?;
                 lease.1 = extended.expires_at;
             }
             Event::LeaseExpired(_) => {
-                toll.expired_leases += 1;
-                ensure!(story.lease.take().is_some(), "{at}: no lease to expire");
+                run_counts.expired_leases += 1;
+                ensure!(state.lease.take().is_some(), "{at}: no lease to expire");
             }
-            Event::LeaseReleased(_) => ensure!(story.lease.take().is_some(), "{at}: no lease to release"),
-            Event::TaskCancelled(_) => toll.late_reports += 1,
+            Event::LeaseReleased(_) => ensure!(state.lease.take().is_some(), "{at}: no lease to release"),
+            Event::TaskCancelled(_) => run_counts.late_reports += 1,
             Event::TaskCompleted(_) => {
                 let (lease, until) =
-                    story.lease.take().with_context(|| format!("{at}: nobody held task {task}"))?;
+                    state.lease.take().with_context(|| format!("{at}: nobody held task {task}"))?;
                 ensure!(record.at <= until, "{at}: accepted after lease {lease} had ended");
-                ensure!(!story.is_over, "{at}: task {task} was committed twice");
-                story.is_over = true;
-                ensure!(committed.insert(story.action.clone()), "{at}: an action was committed twice");
+                ensure!(!state.is_over, "{at}: task {task} was committed twice");
+                state.is_over = true;
+                ensure!(committed.insert(state.action.clone()), "{at}: an action was committed twice");
             }
-            Event::TaskFailed(_) => story.lease = None,
+            Event::TaskFailed(_) => state.lease = None,
             Event::TaskDead(dead) => bail!("{at}: task {task} died: {dead:?}"),
             _ => {}
         }
     }
-    let open = stories.values().filter(|story| !story.is_over).count();
+    let open = states.values().filter(|state| !state.is_over).count();
     ensure!(open == 0, "{open} tasks never ended");
     ensure!(
-        committed.len() == toll.actions,
+        committed.len() == run_counts.actions,
         "{} of {} actions were committed",
         committed.len(),
-        toll.actions
+        run_counts.actions
     );
-    toll.further_leases = further_leases(records);
+    run_counts.further_leases = further_leases(records);
     Ok(())
 }
 

@@ -23,9 +23,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The session by which a worker is registered, if it is.
 pub async fn session(api: &Api, worker: &str) -> Result<Option<String>> {
-    let told = api.ask("/v1/workers").await;
-    ensure!(told.status() == Some(200), "the workers were not told: {told:?}");
-    let workers = told.body()["workers"].as_array().context("there are no workers")?;
+    let response = api.ask("/v1/workers").await;
+    ensure!(response.status() == Some(200), "the workers were not listed: {response:?}");
+    let workers = response.body()["workers"].as_array().context("there are no workers")?;
     let known = workers.iter().find(|known| known["workerId"] == worker);
     Ok(known.and_then(|known| known["registration"]["sessionId"].as_str()).map(str::to_owned))
 }
@@ -48,8 +48,8 @@ pub fn check(directory: &Path) -> Result<()> {
     let processes = processes_in(directory)?;
     ensure!(processes.is_empty(), "processes are left in {}: {processes:?}", directory.display());
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("the mounts cannot be read")?;
-    let shown = directory.display().to_string();
-    let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&shown)).collect();
+    let path = directory.display().to_string();
+    let left: Vec<&str> = mounts.lines().filter(|line| line.contains(&path)).collect();
     ensure!(left.is_empty(), "mounts are left: {left:?}");
     for entry in fs::read_dir(directory.join(WORK)).context("the worker has no directory for attempts")? {
         let path = entry?.path();

@@ -38,7 +38,7 @@ const DEADLINE: Duration = Duration::from_secs(900);
 
 /// What was done to whom, and what it led to.
 #[derive(Debug, Default)]
-pub struct Toll {
+pub struct RunCounts {
     /// More are sent for as long as a kind of fault has not struck, or none has cost a worker its lease.
     pub actions: usize,
     pub worker_kills: usize,
@@ -60,7 +60,7 @@ enum Fault {
     KillCoordinator,
 }
 
-impl Toll {
+impl RunCounts {
     fn shows_something(&self) -> bool {
         self.worker_kills > 0
             && self.worker_stops > 0
@@ -86,7 +86,7 @@ impl Toll {
     }
 }
 
-pub async fn run(plan: &Plan) -> Result<Toll> {
+pub async fn run(plan: &Plan) -> Result<RunCounts> {
     let directory = tempfile::Builder::new().prefix("lessor-chaos-").tempdir()?;
     let root = directory.path().canonicalize()?;
     let mut server = Server::new(&plan.binary, &root.join("data"), &root.join("server.log"));
@@ -105,10 +105,10 @@ pub async fn run(plan: &Plan) -> Result<Toll> {
         worker.start()?;
         workers.push(worker);
     }
-    let mut toll = Toll { actions: plan.pick(200, 2_000), ..Toll::default() };
-    let outcome = under_fire(plan, &mut server, &mut workers, &mut toll).await;
+    let mut run_counts = RunCounts { actions: plan.pick(200, 2_000), ..RunCounts::default() };
+    let outcome = under_fire(plan, &mut server, &mut workers, &mut run_counts).await;
     let outcome = match outcome {
-        Ok(()) => judged(&mut server, &mut workers, &api, &mut toll).await.and_then(|()| {
+        Ok(()) => judged(&mut server, &mut workers, &api, &mut run_counts).await.and_then(|()| {
             drop(std::mem::take(&mut workers));
             let containers = engine.containers()?;
             ensure!(containers.is_empty(), "containers are left: {containers:?}");
@@ -123,11 +123,16 @@ pub async fn run(plan: &Plan) -> Result<Toll> {
         let kept = directory.keep();
         return Err(error.context(format!("the server's log ends:\n{log}\nkept in {}", kept.display())));
     }
-    Ok(toll)
+    Ok(run_counts)
 }
 
 /// Builds all actions while faults go on, and gives each its right result.
-async fn under_fire(plan: &Plan, server: &mut Server, workers: &mut [Daemon], toll: &mut Toll) -> Result<()> {
+async fn under_fire(
+    plan: &Plan,
+    server: &mut Server,
+    workers: &mut [Daemon],
+    run_counts: &mut RunCounts,
+) -> Result<()> {
     let mut rng = plan.rng("workers");
     let build = Build::new(server.address()?, plan.seed)?;
     let deadline = Instant::now() + DEADLINE;
@@ -135,20 +140,20 @@ async fn under_fire(plan: &Plan, server: &mut Server, workers: &mut [Daemon], to
     let (mut next, mut done) = (0, BTreeSet::new());
     let mut fault = Box::pin(tokio::time::sleep(Duration::from_millis(300)));
     let mut stopped: Option<usize> = None;
-    while done.len() < toll.actions || !toll.shows_something() {
-        ensure!(Instant::now() < deadline, "{} of {next} actions ended in time: {toll:?}", done.len());
-        while (next < toll.actions || !toll.shows_something()) && running.len() < IN_FLIGHT {
+    while done.len() < run_counts.actions || !run_counts.shows_something() {
+        ensure!(Instant::now() < deadline, "{} of {next} actions ended in time: {run_counts:?}", done.len());
+        while (next < run_counts.actions || !run_counts.shows_something()) && running.len() < IN_FLIGHT {
             let build = build.clone();
             let number = next;
             running.spawn(async move { (number, build.action(number, deadline).await) });
             next += 1;
-            toll.actions = toll.actions.max(next);
+            run_counts.actions = run_counts.actions.max(next);
         }
         tokio::select! {
             Some(ended) = running.join_next(), if !running.is_empty() => {
                 let (number, ended) = ended.context("a client panicked")?;
                 let again = ended.with_context(|| format!("action {number}"))?;
-                toll.asked_again += again;
+                run_counts.asked_again += again;
                 done.insert(number);
             }
             () = &mut fault => {
@@ -157,7 +162,7 @@ async fn under_fire(plan: &Plan, server: &mut Server, workers: &mut [Daemon], to
                         workers[worker].process.signal(Signal::CONT)?;
                         rng.u64(100..400)
                     }
-                    None => strike(server, workers, &mut rng, toll, &mut stopped).await?,
+                    None => strike(server, workers, &mut rng, run_counts, &mut stopped).await?,
                 };
                 fault.set(tokio::time::sleep(Duration::from_millis(pause_ms)));
             }
@@ -177,28 +182,28 @@ async fn strike(
     server: &mut Server,
     workers: &mut [Daemon],
     rng: &mut fastrand::Rng,
-    toll: &mut Toll,
+    run_counts: &mut RunCounts,
     stopped: &mut Option<usize>,
 ) -> Result<u64> {
     let worker = rng.usize(..workers.len());
-    match toll.next_fault(rng) {
+    match run_counts.next_fault(rng) {
         Fault::KillWorker => {
-            toll.worker_kills += 1;
+            run_counts.worker_kills += 1;
             workers[worker].process.kill()?;
             workers[worker].start()?;
             Ok(rng.u64(100..700))
         }
         Fault::StopWorker => {
-            toll.worker_stops += 1;
+            run_counts.worker_stops += 1;
             workers[worker].process.signal(Signal::STOP)?;
             *stopped = Some(worker);
             // Half of the stops outlive the lease.
             Ok(rng.u64(200..2 * LEASE.as_millis() as u64))
         }
         Fault::KillCoordinator => {
-            toll.coordinator_kills += 1;
+            run_counts.coordinator_kills += 1;
             server.kill()?;
-            toll.further_leases = judge::further_leases(&read_records(server.data())?);
+            run_counts.further_leases = judge::further_leases(&read_records(server.data())?);
             tokio::time::sleep(Duration::from_millis(rng.u64(..300))).await;
             server.start().await?;
             Ok(rng.u64(300..900))
@@ -207,7 +212,12 @@ async fn strike(
 }
 
 /// Ends everybody, starts the workers once more so that they clean up, and holds all to what they owe.
-async fn judged(server: &mut Server, workers: &mut [Daemon], api: &Api, toll: &mut Toll) -> Result<()> {
+async fn judged(
+    server: &mut Server,
+    workers: &mut [Daemon],
+    api: &Api,
+    run_counts: &mut RunCounts,
+) -> Result<()> {
     for worker in workers.iter_mut() {
         worker.process.kill()?;
     }
@@ -222,8 +232,8 @@ async fn judged(server: &mut Server, workers: &mut [Daemon], api: &Api, toll: &m
     }
     server.stop().await?;
     let records = read_records(server.data())?;
-    judge::check(&records, toll)?;
+    judge::check(&records, run_counts)?;
     log_tools::check(server.binary(), server.data(), &records)?;
-    ensure!(toll.shows_something(), "too little happened to show anything: {toll:?}");
+    ensure!(run_counts.shows_something(), "too little happened to show anything: {run_counts:?}");
     Ok(())
 }

@@ -21,9 +21,9 @@ pub use step::{DiscardReason, FinalReason, Step, StepKind};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
     pub task: TaskId,
-    /// Unknown when the record of its creation is no longer kept.
+    /// Unknown when the record of its creation is no longer retained.
     pub queue: Option<Arc<QueueKey>>,
-    /// Where it stands now, or stood before it was purged; `None` when no record that is kept tells.
+    /// Where it stands now, or stood before it was purged; `None` when no retained record says it.
     pub state: Option<TaskState>,
     pub is_purged: bool,
     /// Whether the beginning is missing.
@@ -73,7 +73,7 @@ pub fn explain(task: TaskId, records: &[HistoryRecord]) -> Timeline {
         cancel: None,
     };
     for record in records.iter().filter(|record| concerns(task, &record.event)) {
-        explainer.tell(record);
+        explainer.add_record(record);
     }
     explainer.timeline
 }
@@ -85,12 +85,12 @@ struct Held {
     attempt: u32,
     worker: Arc<str>,
     granted_at: Time,
-    /// When the worker was last heard of in a way that is recorded.
+    /// When the worker was last seen, as far as the records show.
     heard_at: Time,
     extensions: u32,
 }
 
-/// How an earlier attempt ended, so that a late report can be told from it.
+/// How an earlier attempt ended, so that a late report can be matched to it.
 #[derive(Clone)]
 struct Over {
     fencing_token: Position,
@@ -112,7 +112,7 @@ struct Explainer {
 }
 
 impl Explainer {
-    fn tell(&mut self, record: &HistoryRecord) {
+    fn add_record(&mut self, record: &HistoryRecord) {
         let (position, at) = (record.position, record.at);
         match &record.event {
             Event::QueueConfigured(event) => {
@@ -135,7 +135,7 @@ impl Explainer {
         }
         if let Event::LeaseExtended(_) | Event::AttemptStarted(_) | Event::CancelRequested(_) = &record.event
         {
-            // True of any such record, also when the one that granted the lease is no longer kept.
+            // True of any such record, also when the one that granted the lease is no longer retained.
             self.timeline.state = Some(TaskState::Leased);
         }
         match &record.event {
@@ -255,7 +255,7 @@ impl Explainer {
                 self.wait_again(position, at, kind, DiscardReason::Reported, retry_at);
             }
             NextStep::Final => {
-                let why = self.why_final();
+                let why = self.final_reason();
                 let kind = StepKind::FailedForGood { error: event.error.clone(), why };
                 self.end(position, at, TaskState::Failed, kind);
             }
@@ -275,7 +275,7 @@ impl Explainer {
     }
 
     /// Why a failure was not tried again: no attempt was left, or it was not worth one.
-    fn why_final(&self) -> FinalReason {
+    fn final_reason(&self) -> FinalReason {
         let Some(queue) = &self.timeline.queue else { return FinalReason::Unknown };
         let config = self.configs.iter().find(|(key, _)| key == queue).map(|(_, config)| config.clone());
         if config.is_none() && self.own_max_attempts.is_none() && !self.is_whole {

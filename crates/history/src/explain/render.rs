@@ -1,4 +1,4 @@
-//! A timeline in words. Texts of workers and users are quoted as they are; whoever prints them makes them safe.
+//! Renders a timeline as text. Texts of workers and users are quoted as they are; whoever prints them makes them safe.
 
 use authority::event::{ExpiryCause, ReleaseCause};
 use authority::{CancelCause, DeadReason, TaskError, TaskState};
@@ -164,7 +164,7 @@ impl Timeline {
             0 if self.is_truncated => "is older than the records that are kept".to_owned(),
             0 => "was never given to a worker".to_owned(),
             1 => "was given to a worker once".to_owned(),
-            many => format!("was given to a worker {many} times{}", self.why_again()),
+            many => format!("was given to a worker {many} times{}", self.retry_reasons()),
         };
         let forgotten = if self.is_purged { ", and has been forgotten since" } else { "" };
         let all = if self.is_truncated { "as far as is known" } else { "in all" };
@@ -173,19 +173,19 @@ impl Timeline {
     }
 
     /// What made further attempts necessary.
-    fn why_again(&self) -> String {
+    fn retry_reasons(&self) -> String {
         let count = |is: fn(&StepKind) -> bool| self.steps.iter().filter(|step| is(&step.kind)).count();
         let causes = [
             (count(|kind| matches!(kind, StepKind::Lost { .. })), "lost"),
             (count(|kind| matches!(kind, StepKind::Failed { .. })), "failed"),
             (count(|kind| matches!(kind, StepKind::Released { .. })), "released"),
         ];
-        let told: Vec<_> = causes
+        let reasons: Vec<_> = causes
             .into_iter()
             .filter(|(times, _)| *times > 0)
             .map(|(times, kind)| format!("{times} {kind}"))
             .collect();
-        if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+        if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join(", ")) }
     }
 }
 
@@ -202,7 +202,7 @@ pub(super) fn span(ms: u64) -> String {
     };
     match ms {
         0..SECOND_MS => format!("{ms} ms"),
-        // Leases are set in seconds, and told in them.
+        // Leases are configured and printed in seconds.
         SECOND_MS..TWO_MINUTES_MS => match ms % SECOND_MS / 100 {
             0 => format!("{} s", ms / SECOND_MS),
             tenths => format!("{}.{tenths} s", ms / SECOND_MS),

@@ -30,7 +30,7 @@ pub enum StepKind {
         redrive_of: Option<TaskId>,
     },
     Leased {
-        /// Since it was ready; unknown when the records before are no longer kept.
+        /// Since it was ready; unknown when the records before are no longer retained.
         waited_ms: Option<u64>,
         lease_ms: u64,
     },
@@ -92,14 +92,14 @@ pub enum StepKind {
     Purged,
 }
 
-/// Why a failure was the last word.
+/// Why a failure was the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinalReason {
     LastAttempt {
         allowed: u32,
     },
     NotRetryable,
-    /// The records of its creation or of its queue's settings are no longer kept.
+    /// The records of its creation or of its queue's settings are no longer retained.
     Unknown,
 }
 

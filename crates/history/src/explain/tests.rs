@@ -94,7 +94,7 @@ impl Script {
         explain(TASK, &self.0)
     }
 
-    /// The words of every step after the first.
+    /// The text of every step after the first.
     fn render(&self) -> Vec<String> {
         self.timeline().steps.iter().skip(1).map(Step::render).collect()
     }
@@ -374,8 +374,8 @@ fn a_purged_task_and_one_whose_beginning_is_trimmed() {
     let failed = Script::new().leased(0, 1, "w1").failed(1, NextStep::Final);
     let mut later = failed.0.clone();
     later.iter_mut().for_each(|record| record.position.0 += 10);
-    let words = explain(TASK, &later).steps[2].render();
-    assert!(words.ends_with("it is not tried again, so the task is FAILED"), "the settings may be trimmed");
+    let text = explain(TASK, &later).steps[2].render();
+    assert!(text.ends_with("it is not tried again, so the task is FAILED"), "the settings may be trimmed");
 
     let rest = Script(script.0[1..].to_vec()).timeline();
     assert!(rest.is_truncated && rest.queue.is_none());
@@ -396,8 +396,8 @@ fn nothing_is_made_up_about_what_is_trimmed() {
 
     let held =
         Script::new().leased(0, 1, "w1").extended(30).cancel_requested(40, CancelCause::User, "budget");
-    for kept in 2..=3 {
-        let timeline = Script(held.0[kept..].to_vec()).timeline();
+    for start in 2..=3 {
+        let timeline = Script(held.0[start..].to_vec()).timeline();
         assert_eq!(timeline.state, Some(TaskState::Leased), "it still is, whoever has it");
         assert!(
             timeline.summary().starts_with("The task is older than the records that are kept; it is leased.")
@@ -434,7 +434,7 @@ fn a_task_that_is_created_again_after_its_purge_begins_a_new_life() {
         (1, 0, 1_000, 1_000)
     );
     assert!(matches!(timeline.steps.last().unwrap().kind, StepKind::Dead { cancel: None, .. }));
-    assert_eq!(timeline.steps.len(), 10, "the first life is still told");
+    assert_eq!(timeline.steps.len(), 10, "the first life is still there");
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn other_tasks_are_none_of_its_business() {
 
 #[test]
 fn spans_are_told_in_their_two_largest_units() {
-    for (ms, told) in [
+    for (ms, expected) in [
         (0, "0 ms"),
         (999, "999 ms"),
         (1_500, "1.5 s"),
@@ -463,6 +463,6 @@ fn spans_are_told_in_their_two_largest_units() {
         (3_660_000, "1 h 1 min"),
         (90_000_000, "1 d 1 h"),
     ] {
-        assert_eq!(render::span(ms), told);
+        assert_eq!(render::span(ms), expected);
     }
 }

@@ -78,19 +78,19 @@ impl Drop for Bazel {
     }
 }
 
-/// How many processes of a build ran in which way, as Bazel's closing line tells it.
+/// How many processes of a build ran in which way, as Bazel's closing line says.
 #[derive(Debug, PartialEq)]
 pub struct Processes(BTreeMap<String, usize>);
 
 impl Processes {
     /// Reads a line like `INFO: 64 processes: 52 remote cache hit, 12 internal.`
     #[track_caller]
-    pub fn of(said: &str) -> Processes {
-        let counts = said.lines().rev().find_map(|line| {
+    pub fn of(text: &str) -> Processes {
+        let counts = text.lines().rev().find_map(|line| {
             let (_, counts) = line.split_once(" processes: ").or_else(|| line.split_once(" process: "))?;
             counts.trim_end_matches('.').split(", ").map(counted).collect::<Option<_>>()
         });
-        Processes(counts.unwrap_or_else(|| panic!("Bazel did not say what it ran:\n{said}")))
+        Processes(counts.unwrap_or_else(|| panic!("Bazel did not say what it ran:\n{text}")))
     }
 
     pub fn count(&self, way: &str) -> usize {

@@ -75,8 +75,8 @@ fn survives(
         }
         later.into_iter().for_each(|arrival| arrival.let_through());
     }
-    let said = succeeded(&build.wait_with_output().unwrap());
-    assert_eq!(Processes::of(&said).actions(), actions, "{said}");
+    let text = succeeded(&build.wait_with_output().unwrap());
+    assert_eq!(Processes::of(&text).actions(), actions, "{text}");
     assert!(gates.is_quiet(), "an action ran a second time although its lease lived");
     let history = History::of(&server.data());
     assert_eq!(history.committed_once().len(), actions);

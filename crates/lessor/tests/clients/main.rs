@@ -30,11 +30,11 @@ fn client(program: &str, home: &std::path::Path) -> Command {
     command
 }
 
-/// Everything that a command said; it must have succeeded.
+/// The output of a command, which must have succeeded.
 #[track_caller]
 fn succeeded(output: &Output) -> String {
-    let said = [&output.stdout[..], &output.stderr[..]].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(output.status.success(), "it ended with {}:\n{said}", output.status);
-    said
+    let text = [&output.stdout[..], &output.stderr[..]].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(output.status.success(), "it ended with {}:\n{text}", output.status);
+    text
 }

@@ -27,10 +27,10 @@ fn second_run_is_cached(scheme: &str, more: &str, home: &Path) {
     write_workspace(workspace, &server, scheme, more);
     let run = || {
         let mut command = client(program().to_str().unwrap(), home);
-        let said = succeeded(&command.args(["run", "app:build"]).current_dir(workspace).output().unwrap());
-        // It warns, and goes on without, when the server does not offer what it was told to use.
-        assert!(!said.contains("WARN"), "{said}");
-        said
+        let text = succeeded(&command.args(["run", "app:build"]).current_dir(workspace).output().unwrap());
+        // It warns, and goes on without, when the server does not offer what moon is configured to use.
+        assert!(!text.contains("WARN"), "{text}");
+        text
     };
     let outputs = ["small.txt", "large.txt"].map(|name| workspace.join("app").join(name));
     let first = run();

@@ -6,10 +6,10 @@ use std::sync::Mutex;
 use conformance::Contract;
 use serde_json::{Map, Value, json};
 
-use crate::mutant::{self, Call, Told, accept, forget, set};
+use crate::mutant::{self, Call, Reply, accept, forget, set};
 use crate::{is_found, server};
 
-async fn finds(server: &str, fault: impl Fn(&Call, &mut Told) + Send + Sync + 'static, numbers: &[&str]) {
+async fn finds(server: &str, fault: impl Fn(&Call, &mut Reply) + Send + Sync + 'static, numbers: &[&str]) {
     is_found(&mutant::start(server, fault).await, Contract::Claim, numbers).await;
 }
 
@@ -28,39 +28,39 @@ fn camel(body: &Value) -> Value {
 async fn claims_must_be_spelt_and_filled_as_written() {
     let server = server();
     let url = server.url();
-    let camel_case = |call: &Call, told: &mut Told| {
+    let camel_case = |call: &Call, reply: &mut Reply| {
         if call.path.starts_with("/internal/") {
-            told.body = camel(&told.body);
+            reply.body = camel(&reply.body);
         }
     };
     finds(&url, camel_case, &["S2-17", "S2-18", "S2-19", "S2-21", "S2-30"]).await;
-    let numbered = |call: &Call, told: &mut Told| {
+    let numbered = |call: &Call, reply: &mut Reply| {
         if call.is("claim") {
-            set(told, "job_id", "job-1");
+            set(reply, "job_id", "job-1");
         }
     };
     finds(&url, numbered, &["S2-30"]).await;
-    let in_ms = |call: &Call, told: &mut Told| {
+    let in_ms = |call: &Call, reply: &mut Reply| {
         if call.is("claim") {
-            set(told, "lease_ttl_seconds", 60_000);
+            set(reply, "lease_ttl_seconds", 60_000);
         }
     };
     finds(&url, in_ms, &["S2-19", "S2-29"]).await;
-    let impatient = |call: &Call, told: &mut Told| {
+    let impatient = |call: &Call, reply: &mut Reply| {
         if call.is("claim") {
-            *told = Told { status: 200, body: json!({"claimed": false}) };
+            *reply = Reply { status: 200, body: json!({"claimed": false}) };
         }
     };
     finds(&url, impatient, &["S2-1", "S2-16"]).await;
-    let tokenless = |call: &Call, told: &mut Told| {
+    let tokenless = |call: &Call, reply: &mut Reply| {
         if call.is("claim") {
-            forget(told, "lease_token");
+            forget(reply, "lease_token");
         }
     };
     finds(&url, tokenless, &["S2-10"]).await;
-    let shared = |call: &Call, told: &mut Told| {
-        if call.is("claim") && told.body["claimed"] == false {
-            told.body = json!({"claimed": true, "job_id": "j", "attempt_id": "a", "lease_token": "t"});
+    let shared = |call: &Call, reply: &mut Reply| {
+        if call.is("claim") && reply.body["claimed"] == false {
+            reply.body = json!({"claimed": true, "job_id": "j", "attempt_id": "a", "lease_token": "t"});
         }
     };
     finds(&url, shared, &["S2-6", "S2-9"]).await;
@@ -73,29 +73,29 @@ async fn heartbeats_must_be_answered_and_guarded() {
     let beat = |call: &Call| call.is("heartbeat");
     finds(
         &url,
-        move |call, told| {
+        move |call, reply| {
             if beat(call) {
-                forget(told, "lease_expires_at");
+                forget(reply, "lease_expires_at");
             }
         },
         &["S2-11", "S2-21"],
     )
     .await;
-    let any_token = move |call: &Call, told: &mut Told| {
+    let any_token = move |call: &Call, reply: &mut Reply| {
         if beat(call) {
-            accept(told, 403, json!({"ok": true, "lease_expires_at": "2099-01-01T00:00:00Z"}));
+            accept(reply, 403, json!({"ok": true, "lease_expires_at": "2099-01-01T00:00:00Z"}));
         }
     };
     finds(&url, any_token, &["S2-11"]).await;
-    let still_fine = move |call: &Call, told: &mut Told| {
+    let still_fine = move |call: &Call, reply: &mut Reply| {
         if beat(call) {
-            accept(told, 409, json!({"ok": true, "lease_expires_at": "2099-01-01T00:00:00Z"}));
+            accept(reply, 409, json!({"ok": true, "lease_expires_at": "2099-01-01T00:00:00Z"}));
         }
     };
     finds(&url, still_fine, &["S2-21"]).await;
-    let anything_goes = move |call: &Call, told: &mut Told| {
+    let anything_goes = move |call: &Call, reply: &mut Reply| {
         if beat(call) {
-            accept(told, 400, json!({"ok": true, "lease_expires_at": "2099-01-01T00:00:00Z"}));
+            accept(reply, 400, json!({"ok": true, "lease_expires_at": "2099-01-01T00:00:00Z"}));
         }
     };
     finds(&url, anything_goes, &["S2-20"]).await;
@@ -104,21 +104,21 @@ async fn heartbeats_must_be_answered_and_guarded() {
 #[tokio::test]
 async fn a_message_must_be_new_each_time() {
     let server = server();
-    let one_message = |call: &Call, told: &mut Told| {
+    let one_message = |call: &Call, reply: &mut Reply| {
         if call.is("claim") {
-            set(told, "message_id", "1-0");
+            set(reply, "message_id", "1-0");
         }
     };
     finds(&server.url(), one_message, &["S2-7", "S2-15"]).await;
-    let another_job = |call: &Call, told: &mut Told| {
-        if call.is("claim") && told.body["attempt"] == 2 {
-            set(told, "job_id", "01900000-0000-7000-8000-000000000001");
+    let another_job = |call: &Call, reply: &mut Reply| {
+        if call.is("claim") && reply.body["attempt"] == 2 {
+            set(reply, "job_id", "01900000-0000-7000-8000-000000000001");
         }
     };
     finds(&server.url(), another_job, &["S2-4", "S2-5"]).await;
-    let unsaid = |call: &Call, told: &mut Told| {
+    let unsaid = |call: &Call, reply: &mut Reply| {
         if call.is("complete") {
-            set(told, "ack", false);
+            set(reply, "ack", false);
         }
     };
     finds(&server.url(), unsaid, &["S2-12", "S2-23", "S2-27"]).await;
@@ -127,10 +127,10 @@ async fn a_message_must_be_new_each_time() {
 #[tokio::test]
 async fn a_failure_must_be_requeued_or_a_dead_letter() {
     let server = server();
-    let both = |call: &Call, told: &mut Told| {
+    let both = |call: &Call, reply: &mut Reply| {
         if call.is("fail") {
-            set(told, "requeued", true);
-            set(told, "dlq", true);
+            set(reply, "requeued", true);
+            set(reply, "dlq", true);
         }
     };
     finds(&server.url(), both, &["S2-24", "S2-25"]).await;
@@ -141,27 +141,27 @@ async fn what_is_late_or_foreign_must_not_be_accepted() {
     let server = server();
     let url = server.url();
     let report = |call: &Call| call.is("complete") || call.is("fail");
-    let too_kind = move |call: &Call, told: &mut Told| {
+    let too_kind = move |call: &Call, reply: &mut Reply| {
         if report(call) {
-            accept(told, 409, json!({"ok": true, "ack": true}));
+            accept(reply, 409, json!({"ok": true, "ack": true}));
         }
     };
     finds(&url, too_kind, &["S2-13", "S2-14", "S2-28"]).await;
-    let any_token = move |call: &Call, told: &mut Told| {
+    let any_token = move |call: &Call, reply: &mut Reply| {
         if report(call) {
-            accept(told, 403, json!({"ok": true, "ack": true}));
+            accept(reply, 403, json!({"ok": true, "ack": true}));
         }
     };
     finds(&url, any_token, &["S2-28"]).await;
-    let acknowledged = move |call: &Call, told: &mut Told| {
+    let acknowledged = move |call: &Call, reply: &mut Reply| {
         if report(call) {
-            set(told, "ack", true);
+            set(reply, "ack", true);
         }
     };
     finds(&url, acknowledged, &["S2-22", "S2-24", "S2-28"]).await;
-    let never_acknowledged = move |call: &Call, told: &mut Told| {
-        if report(call) && told.status == 409 {
-            set(told, "ack", false);
+    let never_acknowledged = move |call: &Call, reply: &mut Reply| {
+        if report(call) && reply.status == 409 {
+            set(reply, "ack", false);
         }
     };
     finds(&url, never_acknowledged, &["S2-13"]).await;
@@ -172,11 +172,11 @@ async fn what_is_late_or_foreign_must_not_be_accepted() {
 async fn repeats_must_be_answered_alike() {
     let server = server();
     let seen = Mutex::new(HashSet::new());
-    let forgetful = move |call: &Call, told: &mut Told| {
+    let forgetful = move |call: &Call, reply: &mut Reply| {
         let is_report = call.is("complete") || call.is("fail");
         let is_new = || seen.lock().unwrap().insert(call.body["attempt_id"].to_string());
-        if is_report && told.status == 200 && !is_new() {
-            *told = Told { status: 409, body: json!({"ok": false, "ack": true}) };
+        if is_report && reply.status == 200 && !is_new() {
+            *reply = Reply { status: 409, body: json!({"ok": false, "ack": true}) };
         }
     };
     finds(&server.url(), forgetful, &["S2-2", "S2-26", "S2-28"]).await;

@@ -15,12 +15,12 @@ fn lines(ran: &Ran) -> Vec<Value> {
 fn a_table_has_number_check_outcome_and_time_and_ends_with_a_sum() {
     let server = server();
     let ran = server.run(&["conformance", "--contract", "claim", "--only", "S2-25,s2-30"]).ok();
-    let said: Vec<&str> = ran.stdout.lines().collect();
-    assert_eq!(said[0], "Contract claim");
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert_eq!(lines[0], "Contract claim");
     for heading in ["NUMBER", "CHECK", "OUTCOME", "MS"] {
-        assert!(said[1].contains(heading), "{heading} is missing: {}", said[1]);
+        assert!(lines[1].contains(heading), "{heading} is missing: {}", lines[1]);
     }
-    assert!(said.iter().any(|line| line.starts_with("S2-30 ") && line.contains("PASS")), "{}", ran.stdout);
+    assert!(lines.iter().any(|line| line.starts_with("S2-30 ") && line.contains("PASS")), "{}", ran.stdout);
     assert!(ran.stdout.contains("claim: 4 passed, 0 failed, 0 skipped in "), "{}", ran.stdout);
     assert!(!ran.stdout.contains('\u{1b}'), "colours are for terminals");
 }
@@ -55,9 +55,9 @@ fn a_server_of_the_remote_execution_api_may_be_named_as_its_clients_name_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_broken_is_named_with_what_was_said_and_ends_with_1() {
     let server = server();
-    let both = |call: &mutant::Call, told: &mut mutant::Told| {
+    let both = |call: &mutant::Call, reply: &mut mutant::Reply| {
         if call.is("fail") {
-            mutant::set(told, "dlq", true);
+            mutant::set(reply, "dlq", true);
         }
     };
     let url = mutant::start(&server.url(), both).await;
@@ -67,8 +67,10 @@ async fn what_is_broken_is_named_with_what_was_said_and_ends_with_1() {
     };
     let (text, objects) = tokio::task::block_in_place(|| (run(false), run(true)));
     assert_eq!((text.code, objects.code), (1, 1), "{text:?}");
-    for words in ["FAIL", "POST /internal/worker/fail answered 200", "`dlq` should be false", "is not kept"] {
-        assert!(text.stdout.contains(words), "{words:?} is missing: {}", text.stdout);
+    for expected in
+        ["FAIL", "POST /internal/worker/fail answered 200", "`dlq` should be false", "is not kept"]
+    {
+        assert!(text.stdout.contains(expected), "{expected:?} is missing: {}", text.stdout);
     }
     let broken: Vec<Value> = lines(&objects).into_iter().filter(|line| line["outcome"] == "FAIL").collect();
     assert!(!broken.is_empty() && broken.iter().all(|line| line["reason"].is_string()), "{objects:?}");

@@ -15,7 +15,7 @@ use crate::mutant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     None,
-    /// A worker that registers is told nothing.
+    /// The response to a registration is empty.
     Curt,
     /// Whoever asks for tasks is answered, registered or not.
     OpenToAll,
@@ -29,7 +29,7 @@ pub enum Fault {
     Generous,
     /// A full queue says that it took the task.
     Overfull,
-    /// No verdict is told.
+    /// Responses have no verdict.
     NoVerdict,
     /// Every refusal of a report is an OK.
     Gullible,
@@ -37,7 +37,7 @@ pub enum Fault {
     TooKind,
     /// All refusals have one status.
     Undecided,
-    /// Heartbeats tell nothing of a cancel or of a lost lease.
+    /// Responses to heartbeats have no cancel and no lost lease.
     Deaf,
     /// Those who say UnregisterWorker are refused.
     NoLeaving,
@@ -97,8 +97,8 @@ impl WorkerScheduler for Mutant {
         if self.is(Fault::Discreet) {
             request.get_mut().capabilities = None;
         }
-        let told = self.real.clone().register_worker(request).await?;
-        Ok(if self.is(Fault::Curt) { Response::new(Default::default()) } else { told })
+        let response = self.real.clone().register_worker(request).await?;
+        Ok(if self.is(Fault::Curt) { Response::new(Default::default()) } else { response })
     }
 
     async fn lease_task(
@@ -111,11 +111,11 @@ impl WorkerScheduler for Mutant {
         if self.is(Fault::Impatient) {
             request.get_mut().timeout_seconds = 0;
         }
-        let mut told = match self.real.clone().lease_task(request).await {
+        let mut response = match self.real.clone().lease_task(request).await {
             Err(_) if self.is(Fault::OpenToAll) => return Ok(Response::new(Default::default())),
-            told => told?,
+            response => response?,
         };
-        for task in &mut told.get_mut().tasks {
+        for task in &mut response.get_mut().tasks {
             if self.is(Fault::Timeless) {
                 (task.timeout, task.lease_expires_at) = (None, None);
             }
@@ -123,14 +123,14 @@ impl WorkerScheduler for Mutant {
                 (task.payload, task.operation_name) = Default::default();
             }
         }
-        Ok(told)
+        Ok(response)
     }
 
     async fn update_task_status(
         &self,
         request: Request<UpdateTaskStatusRequest>,
     ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
-        let mut told = match self.real.clone().update_task_status(request).await {
+        let mut response = match self.real.clone().update_task_status(request).await {
             Err(_) if self.is(Fault::Gullible) => {
                 let verdict = Verdict::Committed.into();
                 return Ok(Response::new(UpdateTaskStatusResponse { verdict, ..Default::default() }));
@@ -138,16 +138,16 @@ impl WorkerScheduler for Mutant {
             Err(status) if self.is(Fault::Undecided) => {
                 return Err(Status::new(Code::Unknown, status.message()));
             }
-            told => told?,
+            response => response?,
         };
-        let answer = told.get_mut();
+        let answer = response.get_mut();
         if self.is(Fault::NoVerdict) {
             answer.set_verdict(Verdict::Unspecified);
         }
         if self.is(Fault::TooKind) && answer.verdict() == Verdict::Cancelled {
             answer.set_verdict(Verdict::Committed);
         }
-        Ok(told)
+        Ok(response)
     }
 
     async fn report_heartbeat(
@@ -157,14 +157,14 @@ impl WorkerScheduler for Mutant {
         if self.is(Fault::Careless) {
             (request.get_mut().state, request.get_mut().stats) = (0, None);
         }
-        let mut told = self.real.clone().report_heartbeat(request).await?;
+        let mut response = self.real.clone().report_heartbeat(request).await?;
         if self.is(Fault::NoShutdown) {
-            told.get_mut().should_shutdown = false;
+            response.get_mut().should_shutdown = false;
         }
-        for lease in told.get_mut().leases.iter_mut().filter(|_| self.is(Fault::Deaf)) {
+        for lease in response.get_mut().leases.iter_mut().filter(|_| self.is(Fault::Deaf)) {
             (lease.should_cancel, lease.lost) = (false, false);
         }
-        Ok(told)
+        Ok(response)
     }
 
     async fn unregister_worker(
@@ -187,7 +187,7 @@ impl WorkerScheduler for Mutant {
         }
         match self.real.clone().submit_tasks(request).await {
             Err(_) if self.is(Fault::Overfull) => Ok(Response::new(Default::default())),
-            told => told,
+            response => response,
         }
     }
 

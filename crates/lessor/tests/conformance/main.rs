@@ -7,8 +7,8 @@ mod broken_grpc;
 mod broken_native;
 mod broken_reapi;
 mod command;
+mod conforming;
 mod grpc_mutant;
-mod kept;
 mod mutant;
 mod reapi_mutant;
 #[path = "../support/mod.rs"]

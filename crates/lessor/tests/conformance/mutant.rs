@@ -1,4 +1,4 @@
-//! A coordinator that breaks its contract in one way: a proxy before a real one that alters what it says.
+//! A coordinator that breaks its contract in one way: a proxy before a real one that alters its replies.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Whether the last word of the path is this.
+    /// Whether the last segment of the path is this.
     pub fn is(&self, call: &str) -> bool {
         self.path.rsplit('/').next() == Some(call)
     }
@@ -28,13 +28,13 @@ impl Call {
     }
 }
 
-/// What the suite is told; for a push, the envelope.
-pub struct Told {
+/// The reply that the suite gets; for a push, the envelope.
+pub struct Reply {
     pub status: u16,
     pub body: Value,
 }
 
-pub type Fault = Arc<dyn Fn(&Call, &mut Told) + Send + Sync>;
+pub type Fault = Arc<dyn Fn(&Call, &mut Reply) + Send + Sync>;
 
 /// Below this path the proxy takes what is pushed to the suite; the rest of the path says where the suite listens.
 const PUSHED: &str = "/pushed/";
@@ -50,11 +50,11 @@ struct Proxy {
 }
 
 /// Starts the coordinator before which the fault lies; its address.
-pub async fn start(server: &str, fault: impl Fn(&Call, &mut Told) + Send + Sync + 'static) -> String {
+pub async fn start(server: &str, fault: impl Fn(&Call, &mut Reply) + Send + Sync + 'static) -> String {
     start_with(server, fault, |_| (), |_| Router::new()).await
 }
 
-/// Starts a coordinator that does not take the configuration of its queues as it is told.
+/// Starts a coordinator that does not take the configuration of its queues as it is sent.
 pub async fn start_misconfigured(server: &str, config: fn(&mut Value)) -> String {
     start_with(server, |_, _| (), config, |_| Router::new()).await
 }
@@ -62,7 +62,7 @@ pub async fn start_misconfigured(server: &str, config: fn(&mut Value)) -> String
 /// The same, with both kinds of faults, and routes of its own besides.
 pub async fn start_with(
     server: &str,
-    fault: impl Fn(&Call, &mut Told) + Send + Sync + 'static,
+    fault: impl Fn(&Call, &mut Reply) + Send + Sync + 'static,
     config: fn(&mut Value),
     routes: impl FnOnce(&str) -> Router,
 ) -> String {
@@ -105,13 +105,13 @@ impl Proxy {
         let kind = answer.headers().get(header::CONTENT_TYPE).cloned();
         let status = answer.status().as_u16();
         let body = serde_json::from_slice(&answer.bytes().await.unwrap()).unwrap_or_default();
-        let mut told = Told { status, body };
-        (self.fault)(call, &mut told);
-        let mut response = Response::builder().status(told.status);
+        let mut reply = Reply { status, body };
+        (self.fault)(call, &mut reply);
+        let mut response = Response::builder().status(reply.status);
         if let Some(kind) = kind {
             response = response.header(header::CONTENT_TYPE, kind);
         }
-        response.body(Body::from(told.body.to_string())).unwrap()
+        response.body(Body::from(reply.body.to_string())).unwrap()
     }
 
     /// The configuration of a queue: its tasks come by here on their way to the suite. Signed ones go straight, because
@@ -130,31 +130,31 @@ impl Proxy {
     async fn push(&self, call: &Call, suite: &str, mut headers: HeaderMap) -> Response<Body> {
         headers.remove(header::HOST);
         headers.remove(header::CONTENT_LENGTH);
-        let mut told = Told { status: 0, body: call.body.clone() };
-        told.body["callbackBaseUrl"] = json!(self.own);
-        (self.fault)(call, &mut told);
+        let mut reply = Reply { status: 0, body: call.body.clone() };
+        reply.body["callbackBaseUrl"] = json!(self.own);
+        (self.fault)(call, &mut reply);
         let request = self.http.post(format!("http://{suite}")).headers(headers);
-        let answer = request.body(told.body.to_string()).send().await.unwrap();
+        let answer = request.body(reply.body.to_string()).send().await.unwrap();
         Response::builder().status(answer.status()).body(Body::empty()).unwrap()
     }
 }
 
 /// Makes any refusal with this status an answer that accepts.
-pub fn accept(told: &mut Told, status: u16, body: Value) {
-    if told.status == status {
-        *told = Told { status: 200, body };
+pub fn accept(reply: &mut Reply, status: u16, body: Value) {
+    if reply.status == status {
+        *reply = Reply { status: 200, body };
     }
 }
 
-pub fn forget(told: &mut Told, field: &str) {
-    if let Some(fields) = told.body.as_object_mut() {
+pub fn forget(reply: &mut Reply, field: &str) {
+    if let Some(fields) = reply.body.as_object_mut() {
         fields.remove(field);
     }
 }
 
 /// Sets the field where it is.
-pub fn set(told: &mut Told, field: &str, value: impl Into<Value>) {
-    if let Some(field) = told.body.get_mut(field) {
+pub fn set(reply: &mut Reply, field: &str, value: impl Into<Value>) {
+    if let Some(field) = reply.body.get_mut(field) {
         *field = value.into();
     }
 }

@@ -21,22 +21,22 @@ pub type Alter = fn(&str, Bytes) -> Bytes;
 
 #[derive(Clone, Copy)]
 pub struct Fault {
-    pub asked: Alter,
-    pub told: Alter,
+    pub request: Alter,
+    pub response: Alter,
     /// Whose refusals become an answer with an empty message.
     pub accepts: &'static str,
 }
 
 impl Fault {
     pub const NONE: Fault =
-        Fault { asked: |_, message| message, told: |_, message| message, accepts: "none" };
+        Fault { request: |_, message| message, response: |_, message| message, accepts: "none" };
 
-    pub fn asked(asked: Alter) -> Fault {
-        Fault { asked, ..Fault::NONE }
+    pub fn request(request: Alter) -> Fault {
+        Fault { request, ..Fault::NONE }
     }
 
-    pub fn told(told: Alter) -> Fault {
-        Fault { told, ..Fault::NONE }
+    pub fn response(response: Alter) -> Fault {
+        Fault { response, ..Fault::NONE }
     }
 
     pub fn accepts(accepts: &'static str) -> Fault {
@@ -72,7 +72,8 @@ async fn forward(State(proxy): State<Proxy>, request: Request<Body>) -> Response
     let call = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
     let fault = proxy.fault;
     let accepts = fault.accepts == call;
-    let request = request.map(|body| tonic::body::Body::new(altered(body, call.clone(), fault.asked, false)));
+    let request =
+        request.map(|body| tonic::body::Body::new(altered(body, call.clone(), fault.request, false)));
     let mut real = proxy.real;
     let answer = real.ready().await.unwrap().call(request).await;
     // The client's own going away ends the call.
@@ -82,19 +83,19 @@ async fn forward(State(proxy): State<Proxy>, request: Request<Body>) -> Response
         for name in ["grpc-status", "grpc-message", "grpc-status-details-bin"] {
             headers.remove(name);
         }
-        return answer.map(|_| Body::new(altered(Body::empty(), call, fault.told, true)));
+        return answer.map(|_| Body::new(altered(Body::empty(), call, fault.response, true)));
     }
-    answer.map(|body| Body::new(altered(Body::new(body), call, fault.told, accepts)))
+    answer.map(|body| Body::new(altered(Body::new(body), call, fault.response, accepts)))
 }
 
 fn is_refusal(headers: &HeaderMap) -> bool {
     headers.get("grpc-status").is_some_and(|status| status != "0")
 }
 
-type Told = Result<Frame<Bytes>, axum::Error>;
+type FrameResult = Result<Frame<Bytes>, axum::Error>;
 
 /// The body with each of its messages altered. Where refusals are accepted, it ends well, after one message at least.
-fn altered(body: Body, call: String, alter: Alter, accepts: bool) -> StreamBody<ReceiverStream<Told>> {
+fn altered(body: Body, call: String, alter: Alter, accepts: bool) -> StreamBody<ReceiverStream<FrameResult>> {
     let (sender, receiver) = mpsc::channel(4);
     tokio::spawn(async move {
         // It ends when nobody takes its messages any more.
@@ -108,8 +109,8 @@ async fn pass(
     call: &str,
     alter: Alter,
     accepts: bool,
-    to: &mpsc::Sender<Told>,
-) -> Result<(), mpsc::error::SendError<Told>> {
+    to: &mpsc::Sender<FrameResult>,
+) -> Result<(), mpsc::error::SendError<FrameResult>> {
     let (mut buffer, mut messages, mut trailers) = (BytesMut::new(), 0, None);
     while let Some(frame) = body.frame().await {
         match frame.map(Frame::into_data) {

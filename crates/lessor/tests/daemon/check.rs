@@ -13,20 +13,20 @@ fn check(dir: &Path, arguments: &[&str]) -> Ran {
     Ran::from(command.output().unwrap())
 }
 
-fn result<'a>(told: &'a Value, name: &str) -> &'a Value {
-    told["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).unwrap()
+fn result<'a>(summary: &'a Value, name: &str) -> &'a Value {
+    summary["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).unwrap()
 }
 
 #[test]
 fn s3_61_a_worker_that_could_work_is_told_so_and_nobody_hears_of_it() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let ran = check(dir.path(), &["--server-url", &server.url(), "--json"]).ok();
-    let told = ran.json();
-    assert_eq!(told["ok"], true, "{told}");
+    let summary = ran.json();
+    assert_eq!(summary["ok"], true, "{summary}");
     for name in ["server", "content store", "disk"] {
-        assert_eq!(result(&told, name)["ok"], true, "{told}");
+        assert_eq!(result(&summary, name)["ok"], true, "{summary}");
     }
-    assert!(told["checks"].as_array().unwrap().len() >= 4, "and the backend: {told}");
+    assert!(summary["checks"].as_array().unwrap().len() >= 4, "and the backend: {summary}");
     let text = check(dir.path(), &["--server-url", &server.url()]).ok().stdout;
     assert!(text.contains("CHECK") && text.contains("content store"), "{text}");
     assert!(!dir.path().join("worker/worker.id").exists(), "no worker was made");
@@ -44,11 +44,13 @@ fn s3_61_what_is_wrong_is_said_with_what_to_do() {
     let arguments = ["--server-url", &nobody, "--config", file.to_str().unwrap(), "--json"];
     let ran = check(dir.path(), &arguments);
     assert_eq!(ran.code, 1, "{ran:?}");
-    let told = ran.json();
-    for (name, words) in [("server", "--server-url"), ("content store", "--cas-url"), ("disk", "make room")] {
-        let check = result(&told, name);
-        assert_eq!(check["ok"], false, "{told}");
-        assert!(check["detail"].as_str().unwrap().contains(words), "{told}");
+    let summary = ran.json();
+    for (name, expected) in
+        [("server", "--server-url"), ("content store", "--cas-url"), ("disk", "make room")]
+    {
+        let check = result(&summary, name);
+        assert_eq!(check["ok"], false, "{summary}");
+        assert!(check["detail"].as_str().unwrap().contains(expected), "{summary}");
     }
     let text = check(dir.path(), &arguments[..4]);
     assert!(text.code == 1 && text.stdout.contains("FAILED"), "{text:?}");
@@ -83,19 +85,19 @@ fn a_server_that_would_need_https_is_refused_and_not_spoken_to_in_plain_text() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("worker.toml");
     std::fs::write(&file, "[worker]\nserver_url = \"https://host\"\n").unwrap();
-    let words = ["worker.server_url", only_http];
-    check(dir.path(), &["--config", file.to_str().unwrap()]).fails(2, &words);
-    Ran::from(lessor(&["check-config"]).arg(&file).output().unwrap()).fails(2, &words);
+    let expected = ["worker.server_url", only_http];
+    check(dir.path(), &["--config", file.to_str().unwrap()]).fails(2, &expected);
+    Ran::from(lessor(&["check-config"]).arg(&file).output().unwrap()).fails(2, &expected);
 }
 
 #[test]
 fn s3_61_a_worker_looks_at_itself_when_it_starts() {
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let worker = Worker::start(dir.path(), &["--server-url", &server.url()]);
-    worker.until_said("working", 1);
+    worker.wait_for_log("working", 1);
     let log = worker.log();
-    for words in ["server: ", "content store: it answers", "disk: "] {
-        assert!(log.contains(words), "{words}: {log}");
+    for expected in ["server: ", "content store: it answers", "disk: "] {
+        assert!(log.contains(expected), "{expected}: {log}");
     }
     assert_eq!(worker.terminate(), Some(0));
 }

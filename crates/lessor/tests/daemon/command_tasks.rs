@@ -82,7 +82,7 @@ fn a_command_that_takes_too_long_has_timed_out() {
 #[test]
 fn a_payload_that_is_no_command_fails_for_good() {
     let (server, _dir, _worker) = serving();
-    for (payload, words) in [
+    for (payload, expected) in [
         (json!({"command": ["true"], "timeout": 5}), "unknown field `timeout`"),
         (json!({"command": []}), "names no program"),
         (json!({"something": "else"}), "no `actionDigest` and no `command`"),
@@ -92,7 +92,7 @@ fn a_payload_that_is_no_command_fails_for_good() {
         let error = &task["error"];
         assert_eq!((&task["attempt"], &error["code"]), (&json!(1), &json!("invalid_payload")), "{task}");
         assert_eq!(error["category"], "CONFIGURATION");
-        assert!(error["message"].as_str().unwrap().contains(words), "{task}");
+        assert!(error["message"].as_str().unwrap().contains(expected), "{task}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a worker is told: S3-41, S3-49, S3-67 to S3-70.
+//! Tests the configuration of a worker: S3-41, S3-49, S3-67 to S3-70.
 
 use std::path::Path;
 
@@ -97,8 +97,8 @@ fn check_config_shows_a_workers_file_with_its_defaults() {
     let dir = tempfile::tempdir().unwrap();
     let file =
         config(dir.path(), "[worker]\nmax_concurrent_tasks = 9\n[worker.platform]\nOSFamily = \"Linux\"\n");
-    let shown = Ran::from(lessor(&["check-config", "--json", &file]).output().unwrap()).ok().json();
-    let worker = &shown["worker"];
+    let config = Ran::from(lessor(&["check-config", "--json", &file]).output().unwrap()).ok().json();
+    let worker = &config["worker"];
     assert_eq!((&worker["max_concurrent_tasks"], &worker["backend"]), (&json!(9), &json!("host")));
     assert_eq!(
         (&worker["platform"]["OSFamily"], &worker["docker"]["network_mode"]),

@@ -14,12 +14,12 @@ fn w18_s3_53_a_worker_cut_off_for_longer_than_its_lease_stops_and_serves_on_when
     let id = submit(&server, body);
     let process = pid(&pid_file);
     line.cut();
-    // By its own clock: nobody can tell it.
+    // By its own clock: no answer reaches the worker.
     until(|| (!is_alive(process)).then_some(()));
-    worker.until_said("the lease ran out without an answered heartbeat", 1);
+    worker.wait_for_log("the lease ran out without an answered heartbeat", 1);
     until_state(&server, &id, "WAITING");
     std::fs::remove_file(&pid_file).unwrap();
-    line.mend();
+    line.reconnect();
     let again = pid(&pid_file);
     assert_ne!(again, process);
     let leased = until_state(&server, &id, "LEASED");

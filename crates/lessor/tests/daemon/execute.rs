@@ -55,13 +55,13 @@ async fn s3_50_one_action_is_run_without_a_coordinator_and_its_directory_stays()
     let (server, dir) = (server(), tempfile::tempdir().unwrap());
     let action = action(&server, "cat in > out/file; echo $WORD; echo oh >&2").await;
     let directory = dir.path().join("look");
-    let told = execute(&server, &action, &directory, &["--backend", "host", "--json"]).ok().json();
-    assert_eq!((&told["exitCode"], &told["inputFiles"]), (&json!(0), &json!(1)), "{told}");
-    assert_eq!(told["environment"]["WORD"], "hello");
+    let summary = execute(&server, &action, &directory, &["--backend", "host", "--json"]).ok().json();
+    assert_eq!((&summary["exitCode"], &summary["inputFiles"]), (&json!(0), &json!(1)), "{summary}");
+    assert_eq!(summary["environment"]["WORD"], "hello");
     let content = blobs::Digest::of(blobs::DigestFunction::Sha256, b"content").to_string();
     let output = json!([{"kind": "file", "path": "out/file", "content": content}]);
-    assert_eq!(told["outputs"], output, "{told}");
-    assert!(told.get("differences").is_none(), "nothing was kept before: {told}");
+    assert_eq!(summary["outputs"], output, "{summary}");
+    assert!(summary.get("differences").is_none(), "nothing was kept before: {summary}");
     let read = |name: &str| std::fs::read_to_string(directory.join(name)).unwrap();
     assert_eq!((read("root/out/file").as_str(), read("stdout").as_str()), ("content", "hello\n"));
     assert_eq!(read("stderr"), "oh\n");
@@ -79,7 +79,7 @@ async fn s3_50_a_result_that_was_kept_before_is_compared() {
         digest: Some(put(&server, b"content".to_vec()).await),
         ..OutputFile::default()
     };
-    let kept = ActionResult {
+    let cached = ActionResult {
         output_files: vec![file.clone()],
         stdout_digest: Some(put(&server, b"said\n".to_vec()).await),
         ..ActionResult::default()
@@ -93,13 +93,13 @@ async fn s3_50_a_result_that_was_kept_before_is_compared() {
         };
         cache.update_action_result(request).await.unwrap();
     };
-    keep(kept.clone()).await;
+    keep(cached.clone()).await;
     let same = execute(&server, &action, &dir.path().join("same"), &["--json"]).ok().json();
     assert_eq!(same["differences"], json!([]), "{same}");
 
     let other = put(&server, b"other".to_vec()).await;
     let file = OutputFile { digest: Some(other.clone()), ..file };
-    keep(ActionResult { output_files: vec![file], stdout_digest: None, ..kept }).await;
+    keep(ActionResult { output_files: vec![file], stdout_digest: None, ..cached }).await;
     let text = execute(&server, &action, &dir.path().join("other"), &[]).ok().stdout;
     assert!(text.contains("Differs from the result in the action cache"), "{text}");
     assert!(text.contains(&format!("kept file {}/5", other.hash)), "{text}");

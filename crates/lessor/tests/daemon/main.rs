@@ -1,4 +1,4 @@
-//! Workers in processes of their own, against the real server: what they are told, what they run, and how they end.
+//! Tests workers in processes of their own against the real server: configuration, execution and shutdown.
 
 mod check;
 mod command_tasks;

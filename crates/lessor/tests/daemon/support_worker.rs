@@ -78,10 +78,10 @@ impl Worker {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Waits until it has said this so often.
+    /// Waits until the log contains this text so often.
     #[track_caller]
-    pub fn until_said(&self, words: &str, times: usize) {
-        until(|| (self.log().matches(words).count() >= times).then_some(()));
+    pub fn wait_for_log(&self, text: &str, times: usize) {
+        until(|| (self.log().matches(text).count() >= times).then_some(()));
     }
 
     /// Waits for a line about a task, and gives its level.
@@ -165,7 +165,7 @@ impl Line {
         }
     }
 
-    pub fn mend(&self) {
+    pub fn reconnect(&self) {
         self.state.lock().unwrap().is_cut = false;
     }
 }

@@ -48,7 +48,7 @@ fn grants(exchange: &mut Exchange) -> Option<&mut Vec<Grant>> {
 }
 
 /// Changes the first answer for which there is another one.
-fn retell(recording: &mut Recording, other: impl Fn(&Answer) -> Option<Answer>) {
+fn change_answer(recording: &mut Recording, other: impl Fn(&Answer) -> Option<Answer>) {
     let mut answers = recording.exchanges.iter_mut().filter_map(answer);
     let (answer, other) = answers.find_map(|it| other(it).map(|other| (it, other))).expect("there is one");
     *answer = other;
@@ -95,7 +95,7 @@ fn a_record_that_changed_after_a_kill_is_seen() {
 fn a_verdict_told_must_be_the_verdict_recorded() {
     let reported = |from: fn(&Verdict) -> bool, to: Verdict| {
         move |it: &mut Recording| {
-            retell(it, |answer| match answer {
+            change_answer(it, |answer| match answer {
                 Answer::Reported(verdict) if from(verdict) => Some(Answer::Reported(to)),
                 _ => None,
             })
@@ -127,7 +127,7 @@ fn a_second_commit_of_a_task_is_refused() {
 
 #[test]
 fn an_answer_without_a_record_is_refused() {
-    let unheard_of = |it: &mut Recording| {
+    let without_record = |it: &mut Recording| {
         let exchange = it.exchanges.iter_mut().find(|it| created(it).is_some()).expect("a task was created");
         let Some(Command::SubmitTask(task)) = exchange.request.command() else { unreachable!() };
         let task = SubmitTask { id: TaskId(7), ..(**task).clone() };
@@ -135,7 +135,7 @@ fn an_answer_without_a_record_is_refused() {
         exchange.request = Request::decide(Command::SubmitTask(Box::new(task)));
     };
     // Its real record has lost its cause at the same time; either is refused.
-    let message = refused(unheard_of);
+    let message = refused(without_record);
     assert!(message.contains("no durable record creates it") || message.contains("nobody submitted it"));
 }
 
@@ -162,13 +162,13 @@ fn a_tail_that_is_cut_off_after_a_kill_takes_an_answer_with_it() {
         exchange.reply = None;
     }
     assert!(left.judge().is_ok());
-    // The last record that somebody was told of, and all behind it.
-    let told = left.exchanges.iter().filter_map(created).collect::<Vec<_>>();
-    let is_told = |record: &auditor::history::Recorded| {
+    // The last record that an answer confirmed, and all behind it.
+    let answered = left.exchanges.iter().filter_map(created).collect::<Vec<_>>();
+    let is_answered = |record: &auditor::history::Recorded| {
         matches!(record.event, Event::TaskCreated(_))
-            && record.event.task().is_some_and(|id| told.contains(&id))
+            && record.event.task().is_some_and(|id| answered.contains(&id))
     };
-    let last = left.records.iter().rposition(is_told).expect("a submit was answered before the kill");
+    let last = left.records.iter().rposition(is_answered).expect("a submit was answered before the kill");
     left.records.truncate(last);
     let violation = left.judge().err().expect("an answer has lost its record");
     assert!(violation.message.starts_with("answer "), "{violation:?}");
@@ -197,7 +197,7 @@ fn a_lease_that_was_told_to_last_longer_expired_too_early() {
                 |record| matches!(&record.event, Event::LeaseExtended(event) if event.fencing_token == lease),
             )
         };
-        let told: Vec<Position> = it
+        let delivered: Vec<Position> = it
             .exchanges
             .iter_mut()
             .filter_map(grants)
@@ -205,7 +205,7 @@ fn a_lease_that_was_told_to_last_longer_expired_too_early() {
             .collect();
         let expired = it.records.iter().find_map(|record| match &record.event {
             Event::LeaseExpired(event)
-                if told.contains(&event.fencing_token) && !extended(event.fencing_token) =>
+                if delivered.contains(&event.fencing_token) && !extended(event.fencing_token) =>
             {
                 Some(event.fencing_token)
             }
@@ -228,7 +228,7 @@ fn a_lease_that_was_told_to_last_longer_expired_too_early() {
 #[test]
 fn an_expiry_that_was_never_recorded_is_refused() {
     let promise = |it: &mut Recording| {
-        retell(it, |answer| match answer {
+        change_answer(it, |answer| match answer {
             Answer::Extended(ExtendAnswer::Extended { expires_at, cancel }) => {
                 let expires_at = expires_at.plus_ms(HOUR_MS);
                 Some(Answer::Extended(ExtendAnswer::Extended { expires_at, cancel: cancel.clone() }))
@@ -241,7 +241,7 @@ fn an_expiry_that_was_never_recorded_is_refused() {
 
 #[test]
 fn a_task_shown_as_it_never_was_is_refused() {
-    let show = |it: &mut Recording| {
+    let change = |it: &mut Recording| {
         let mut replies = it.exchanges.iter_mut().filter_map(|exchange| exchange.reply.as_mut());
         let detail = replies.find_map(|reply| match reply {
             Reply::Task(detail) => detail.as_mut(),
@@ -249,5 +249,5 @@ fn a_task_shown_as_it_never_was_is_refused() {
         });
         detail.expect("a task was read").view.task.attempt += 1;
     };
-    assert_refused(show, "it was never so since it was asked for");
+    assert_refused(change, "it was never so since it was asked for");
 }

@@ -66,23 +66,26 @@ fn json_tells_everything_in_one_object_and_nothing_of_the_output() {
     let script = "echo hello; echo err >&2; echo x > made; mkdir dir; exit 3";
     let ran = run(&server, dir.path(), &options, script);
     assert_eq!(ran.code, 3);
-    let told = ran.json();
-    assert_eq!((&told["exitCode"], &told["cached"]), (&Value::from(3), &Value::from(false)));
-    assert!(told["operation"].as_str().unwrap().contains("operations/"), "{told}");
+    let summary = ran.json();
+    assert_eq!((&summary["exitCode"], &summary["cached"]), (&Value::from(3), &Value::from(false)));
+    assert!(summary["operation"].as_str().unwrap().contains("operations/"), "{summary}");
     // The SHA-256 of `hello` and a line feed.
     let hello = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03/6";
-    assert_eq!(told["stdoutDigest"], hello);
-    assert!(told["stderrDigest"].as_str().unwrap().ends_with("/4"));
+    assert_eq!(summary["stdoutDigest"], hello);
+    assert!(summary["stderrDigest"].as_str().unwrap().ends_with("/4"));
     for key in ["actionDigest", "commandDigest", "inputRootDigest", "worker"] {
-        assert!(!told[key].as_str().unwrap().is_empty(), "{key}: {told}");
+        assert!(!summary[key].as_str().unwrap().is_empty(), "{key}: {summary}");
     }
-    assert_eq!(told["outputs"][0]["path"], "made");
+    assert_eq!(summary["outputs"][0]["path"], "made");
     assert_eq!(
-        (&told["outputs"][1]["path"], &told["outputs"][1]["kind"]),
+        (&summary["outputs"][1]["path"], &summary["outputs"][1]["kind"]),
         (&"dir".into(), &"directory".into())
     );
-    assert_eq!(told["missingOutputs"], serde_json::json!(["not-made"]));
-    assert!(told["timings"]["totalMs"].is_u64() && told["uploadedBlobs"].as_u64() >= Some(2), "{told}");
+    assert_eq!(summary["missingOutputs"], serde_json::json!(["not-made"]));
+    assert!(
+        summary["timings"]["totalMs"].is_u64() && summary["uploadedBlobs"].as_u64() >= Some(2),
+        "{summary}"
+    );
     assert!(ran.stderr.contains("made no not-made") && !ran.stderr.contains("err\n"), "{ran:?}");
 }
 

@@ -96,15 +96,15 @@ fn who_waits_for_a_worker_is_told_so() {
     let mut command = command(&server, at.path(), &[], "true");
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let said = lines.map(Result::unwrap).find(|line| line.contains("waits for a worker"));
+    let notice = lines.map(Result::unwrap).find(|line| line.contains("waits for a worker"));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert!(said.is_some(), "it ended and never said so");
+    assert!(notice.is_some(), "it ended and never said so");
 }
 
 #[test]
 fn wrong_usage_is_refused_with_a_hint() {
-    for (arguments, words) in [
+    for (arguments, expected) in [
         (&["--output", "/etc/passwd", "--", "true"][..], "absolute"),
         (&["--output", "../x", "--", "true"], "must stay"),
         (&["--env", "novalue", "--", "true"], "KEY=VALUE"),
@@ -114,15 +114,15 @@ fn wrong_usage_is_refused_with_a_hint() {
         (&[], "COMMAND"),
     ] {
         let ran = Ran::from(lessor(&["run"]).args(arguments).output().unwrap());
-        ran.fails(2, &[words]);
+        ran.fails(2, &[expected]);
     }
 }
 
 #[test]
 fn help_names_the_exit_codes_and_where_outputs_go() {
     let help = Ran::from(lessor(&["run", "--help"]).output().unwrap()).ok().stdout;
-    for word in ["124", "125", "130", "--output-dir", "not run again"] {
-        assert!(help.contains(word), "{word}: {help}");
+    for part in ["124", "125", "130", "--output-dir", "not run again"] {
+        assert!(help.contains(part), "{part}: {help}");
     }
 }
 

@@ -24,14 +24,14 @@ async fn a_task_has_what_its_submit_says() {
     let submitted = fixture.client.submit(submit).await.unwrap();
     assert_eq!(submitted.state, TaskState::Waiting);
     let task = fixture.client.get(&submitted.task_id).await.unwrap();
-    let told: Value = serde_json::to_value(&task).unwrap();
+    let json: Value = serde_json::to_value(&task).unwrap();
     let expected = json!({
         "queue": QUEUE, "state": "WAITING", "payload": {"n": 1}, "priority": -3, "dedupKey": "k",
         "maxAttempts": 9, "properties": {"os": "linux"}, "timeoutMs": 1_000, "runId": "r", "assetId": "a",
         "taskKey": "t", "resources": {"cpu": 1},
     });
     for (name, value) in expected.as_object().unwrap() {
-        assert_eq!(told[name], *value, "{name}");
+        assert_eq!(json[name], *value, "{name}");
     }
     assert_eq!(task.deadline, Some(deadline));
 }

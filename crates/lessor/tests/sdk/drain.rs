@@ -35,7 +35,7 @@ fn a_worker_process() {
 
 struct Process {
     child: Child,
-    said: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Process {
@@ -49,18 +49,18 @@ impl Process {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        let mut process = Process { child, said };
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut process = Process { child, stdout };
         process.until("the handler runs");
         process
     }
 
-    /// Reads until a line has these words.
-    fn until(&mut self, words: &str) {
+    /// Reads until a line has this text.
+    fn until(&mut self, expected: &str) {
         let mut line = String::new();
-        while !line.contains(words) {
+        while !line.contains(expected) {
             line.clear();
-            assert_ne!(self.said.read_line(&mut line).unwrap(), 0, "it ended without saying {words:?}");
+            assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "it ended without saying {expected:?}");
         }
     }
 

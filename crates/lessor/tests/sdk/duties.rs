@@ -13,7 +13,7 @@ use crate::support::proxy::{Action, Exchange, Request};
 
 /// Short enough to be outlived, long enough for a busy machine not to lose it by accident.
 const SHORT_LEASE_MS: u64 = 4_000;
-/// Often, so that what a heartbeat tells is told soon.
+/// Often, so that the answer of a heartbeat comes soon.
 const INTERVAL_MS: u64 = 50;
 
 fn calls(exchanges: &[Exchange]) -> Vec<String> {
@@ -116,12 +116,12 @@ async fn s0_13_after_cancelled_all_is_dropped_and_nothing_repeated() {
     let fixture = Fixture::start();
     let id = fixture.submit(json!(null)).await;
     let proxy = fixture.witness().await;
-    let back = fixture.behind_its_back();
+    let back = fixture.direct_calls();
     let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
         let back = back.clone();
         async move {
             if task.attempt() == 1 {
-                back.say(&task, "release", json!({"workerId": "w"})).await;
+                back.send(&task, "release", json!({"workerId": "w"})).await;
             }
             Ok(format!("of attempt {}", task.attempt()))
         }
@@ -141,11 +141,11 @@ async fn s0_15_rejected_is_logged_surfaced_and_not_repeated() {
     let log = Log::of_this_process();
     let id = fixture.submit(json!(null)).await;
     let proxy = fixture.witness().await;
-    let back = fixture.behind_its_back();
+    let back = fixture.direct_calls();
     let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
         let back = back.clone();
         async move {
-            back.say(&task, "complete", json!({"workerId": "w", "result": "another story"})).await;
+            back.send(&task, "complete", json!({"workerId": "w", "result": "another story"})).await;
             Ok("this story")
         }
     }));
@@ -166,13 +166,13 @@ async fn s0_16_a_handler_that_ignores_a_lost_lease_has_its_result_discarded() {
     fixture.configure(json!({"heartbeatIntervalMs": INTERVAL_MS})).await;
     fixture.submit(json!(null)).await;
     let proxy = fixture.witness().await;
-    let back = fixture.behind_its_back();
+    let back = fixture.direct_calls();
     let working = Working::start(fixture.worker().url(&proxy.url).handler(QUEUE, move |task: Task| {
         let back = back.clone();
         async move {
             if task.attempt() == 1 {
-                back.say(&task, "release", json!({"workerId": "w"})).await;
-                // A heartbeat tells that the lease is gone.
+                back.send(&task, "release", json!({"workerId": "w"})).await;
+                // The answer of a heartbeat says that the lease is gone.
                 task.cancelled().await;
                 assert!(task.is_lease_lost() && task.checkpoint().is_err());
                 let reason = task.cancel_reason();
@@ -319,7 +319,7 @@ async fn s0_23_repeats_end_with_the_lease() {
             assert!(!task.is_lease_lost(), "it gave up while the lease still lived");
             is_given_up.store(true, Ordering::SeqCst);
         }
-        ended.tell(task, outcome);
+        ended.record(task, outcome);
     });
     let working = Working::start(worker.handler(QUEUE, |task: Task| async move { Ok(task.attempt()) }));
     let ends = fixture.ended.wait(2).await;

@@ -90,7 +90,7 @@ fn the_documents_show_the_examples_as_they_are() {
             (format!("crates/sdk/examples/{name}.rs"), "crates/sdk/README.md"),
             (format!("sdk/python/examples/{name}.py"), "sdk/python/README.md"),
         ] {
-            // Without the words at the top, which are for whoever opens the file.
+            // Without the comment at the top, which is for readers of the file.
             let text = read(&example);
             let code = text.split_once("\n\n").unwrap().1;
             for document in ["docs/writing-workers.md", readme] {

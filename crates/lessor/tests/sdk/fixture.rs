@@ -46,11 +46,11 @@ impl Fixture {
         self.proxy(|_, _| Action::Pass).await
     }
 
-    /// A worker of this server that tells how its attempts end.
+    /// A worker of this server that records how its attempts end.
     pub fn worker(&self) -> Worker {
         let ended = self.ended.clone();
         let worker = Worker::new().url(self.server.url()).worker_id("w").without_signals();
-        worker.on_outcome(move |task, outcome| ended.tell(task, outcome))
+        worker.on_outcome(move |task, outcome| ended.record(task, outcome))
     }
 
     pub async fn submit(&self, payload: Value) -> String {
@@ -74,9 +74,9 @@ impl Fixture {
         while !reqwest::get(&workers).await.unwrap().text().await.unwrap().contains("\"w\"") {}
     }
 
-    /// Speaks of a lease past the SDK and past any proxy.
-    pub fn behind_its_back(&self) -> BehindItsBack {
-        BehindItsBack { url: self.server.url() }
+    /// Calls the server directly, past the SDK and past any proxy.
+    pub fn direct_calls(&self) -> DirectCalls {
+        DirectCalls { url: self.server.url() }
     }
 
     pub async fn final_task(&self, task_id: &str) -> TaskInfo {
@@ -100,12 +100,12 @@ impl Fixture {
 }
 
 #[derive(Clone)]
-pub struct BehindItsBack {
+pub struct DirectCalls {
     url: String,
 }
 
-impl BehindItsBack {
-    pub async fn say(&self, task: &Task, call: &str, body: Value) -> Value {
+impl DirectCalls {
+    pub async fn send(&self, task: &Task, call: &str, body: Value) -> Value {
         let url = format!("{}/v1/leases/{}/{call}", self.url, task.lease_id());
         ask(reqwest::Client::new().post(url).json(&body)).await
     }
@@ -118,7 +118,7 @@ async fn ask(request: reqwest::RequestBuilder) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A worker that runs until it is told to end.
+/// A worker that runs until the test stops it.
 pub struct Working {
     stopper: lessor_sdk::Stopper,
     running: JoinHandle<Result<(), Error>>,
@@ -139,7 +139,7 @@ impl Working {
 /// How attempts ended, in order.
 #[derive(Clone, Default)]
 pub struct Ended {
-    told: Arc<(Mutex<Vec<End>>, Notify)>,
+    recorded: Arc<(Mutex<Vec<End>>, Notify)>,
 }
 
 #[derive(Clone)]
@@ -151,7 +151,7 @@ pub struct End {
 }
 
 impl Ended {
-    pub fn tell(&self, task: &Task, outcome: &Outcome) {
+    pub fn record(&self, task: &Task, outcome: &Outcome) {
         let (verdict, error) = match outcome {
             Outcome::Committed(_) => ("COMMITTED", None),
             Outcome::Cancelled => ("CANCELLED", None),
@@ -161,20 +161,20 @@ impl Ended {
             Outcome::Released(_) => ("RELEASED", None),
         };
         let code = error.and_then(Error::problem).map(|problem| problem.code.clone());
-        self.told.0.lock().unwrap().push(End { task: task.clone(), verdict, code });
-        self.told.1.notify_waiters();
+        self.recorded.0.lock().unwrap().push(End { task: task.clone(), verdict, code });
+        self.recorded.1.notify_waiters();
     }
 
     /// Waits until so many have ended.
     pub async fn wait(&self, count: usize) -> Vec<End> {
         let enough = async {
             loop {
-                let told = self.told.1.notified();
-                let ends = self.told.0.lock().unwrap().clone();
+                let notified = self.recorded.1.notified();
+                let ends = self.recorded.0.lock().unwrap().clone();
                 if ends.len() >= count {
                     return ends;
                 }
-                told.await;
+                notified.await;
             }
         };
         tokio::time::timeout(PATIENCE, enough).await.expect("too few attempts ended")

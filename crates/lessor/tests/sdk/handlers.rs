@@ -238,7 +238,7 @@ async fn a_hook_that_panics_harms_no_other_task() {
     let ids = [fixture.submit(json!(1)).await, fixture.submit(json!(2)).await];
     let ended = fixture.ended.clone();
     let worker = fixture.worker().on_outcome(move |task, outcome| {
-        ended.tell(task, outcome);
+        ended.record(task, outcome);
         panic!("a bug in the hook");
     });
     let working = Working::start(worker.handler(QUEUE, |_| async { Ok(()) }));
@@ -255,12 +255,12 @@ async fn a_handler_that_never_stops_is_dropped_after_its_lease_is_lost() {
     let fixture = Fixture::start();
     fixture.configure(json!({"heartbeatIntervalMs": 50})).await;
     let id = fixture.submit(json!(null)).await;
-    let back = fixture.behind_its_back();
+    let back = fixture.direct_calls();
     let working = Working::start(fixture.worker().handler(QUEUE, move |task: Task| {
         let back = back.clone();
         async move {
             if task.attempt() == 1 {
-                back.say(&task, "release", json!({"workerId": "w"})).await;
+                back.send(&task, "release", json!({"workerId": "w"})).await;
                 std::future::pending::<()>().await;
             }
             Ok(task.attempt())

@@ -55,11 +55,11 @@ impl Pushing {
         Pushing::start(|_, _| Action::Pass).await
     }
 
-    /// Often and short, so that what a heartbeat tells is told soon.
+    /// Often and short, so that the answer of a heartbeat comes soon.
     pub async fn configure(&self, settings: Value) {
         let url = format!("{}/v1/queues/{QUEUE}", self.url());
-        let told = reqwest::Client::new().put(url).json(&settings).send().await.unwrap();
-        assert!(told.status().is_success());
+        let response = reqwest::Client::new().put(url).json(&settings).send().await.unwrap();
+        assert!(response.status().is_success());
     }
 
     pub fn url(&self) -> String {
@@ -93,14 +93,14 @@ impl Pushing {
         assert_eq!(accept(target, &envelope), Accept::Accepted);
     }
 
-    /// A target that tells how its attempts end.
+    /// A target that records how its attempts end.
     pub fn target<F>(&self, handler: impl Fn(Task) -> F + Send + Sync + 'static) -> TargetOptions
     where
         F: Future<Output = Result<Value, lessor_sdk::Failure>> + Send + 'static,
     {
         let ended = self.ended.clone();
         let options = Target::with(handler).worker_id("target-1").without_signals();
-        options.on_outcome(move |task, outcome| ended.tell(task, outcome))
+        options.on_outcome(move |task, outcome| ended.record(task, outcome))
     }
 
     pub async fn final_task(&self, task_id: &str) -> TaskInfo {

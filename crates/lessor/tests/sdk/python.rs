@@ -32,17 +32,17 @@ pub fn source() -> Command {
 #[track_caller]
 fn succeeds(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{command:?}\n{}\n{}", said(&output.stdout), said(&output.stderr));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{command:?}\n{}\n{}", text(&output.stdout), text(&output.stderr));
     output
 }
 
 /// One test for each part, so that they run side by side and a failure says where to look.
 fn unittest(module: &str, least: usize) {
     let output = succeeds(source().args(["-m", "unittest", module]));
-    let said = String::from_utf8_lossy(&output.stderr);
-    let ran = said.lines().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok());
-    assert!(ran.is_some_and(|ran: usize| ran >= least), "too few tests ran: {said}");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let ran = text.lines().find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok());
+    assert!(ran.is_some_and(|ran: usize| ran >= least), "too few tests ran: {text}");
 }
 
 /// S0-3, S0-8, S0-13, S0-15, S0-16, S0-17, S0-21 to S0-25, as the names of its tests say.
@@ -182,8 +182,8 @@ impl PythonWorker {
 
     fn spawn(mut command: Command) -> PythonWorker {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        PythonWorker(child, said)
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        PythonWorker(child, stdout)
     }
 
     /// Ends it, and gives the verdicts.

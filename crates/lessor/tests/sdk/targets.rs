@@ -170,13 +170,13 @@ async fn s1_36_heartbeats_go_on_after_faults() {
     let pushing = Pushing::start(first(4, "heartbeat", Action::Refuse)).await;
     beats_often(&pushing).await;
     let id = pushing.submit(json!(1)).await;
-    let heard = Arc::new(Notify::new());
-    let hears = heard.clone();
+    let received = Arc::new(Notify::new());
+    let receives = received.clone();
     let handler = move |task: Task| {
-        let hears = hears.clone();
+        let receives = receives.clone();
         async move {
             task.progress(40.0, "page 4");
-            hears.notified().await;
+            receives.notified().await;
             task.payload()
         }
     };
@@ -184,7 +184,7 @@ async fn s1_36_heartbeats_go_on_after_faults() {
     pushing.proxy.until("heartbeat", 6).await;
     let progress = pushing.client.get(&id).await.unwrap().progress.unwrap();
     assert_eq!(progress.message.as_deref(), Some("page 4"), "what was not told is told again");
-    heard.notify_one();
+    received.notify_one();
     assert_eq!(pushing.final_task(&id).await.state, TaskState::Completed);
 }
 
@@ -297,7 +297,7 @@ async fn a_full_target_refuses_and_a_stopping_one_too() {
     assert!(matches!(&refused, Accept::Refused { status: 429, retry_after: Some(_), .. }), "{refused:?}");
     free.add_permits(1);
     pushing.ended.wait(1).await;
-    // The place is free a moment after the end was told.
+    // The place is free a moment after the end was reported.
     while !accept(&target, &third).is_accepted() {
         tokio::task::yield_now().await;
     }

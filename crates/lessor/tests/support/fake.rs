@@ -1,4 +1,4 @@
-//! A server that answers as it is told, also as no real one should.
+//! A fake server with scripted answers, also such as no real server should give.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -199,7 +199,7 @@ pub fn lessor(arguments: &[&str]) -> Command {
     command
 }
 
-/// What a command that has ended said.
+/// The output and exit code of a command that has ended.
 #[derive(Debug)]
 pub struct Ran {
     pub code: i32,
@@ -225,12 +225,12 @@ impl Ran {
         self
     }
 
-    /// Expects a failure with this exit code, nothing on standard output, and these words on standard error.
+    /// Expects a failure with this exit code, nothing on standard output, and these texts on standard error.
     #[track_caller]
-    pub fn fails(self, code: i32, words: &[&str]) -> Ran {
+    pub fn fails(self, code: i32, expected: &[&str]) -> Ran {
         assert_eq!((self.code, self.stdout.as_str()), (code, ""), "{self:?}");
-        for word in words {
-            assert!(self.stderr.contains(word), "{word:?} is missing: {self:?}");
+        for part in expected {
+            assert!(self.stderr.contains(part), "{part:?} is missing: {self:?}");
         }
         self
     }

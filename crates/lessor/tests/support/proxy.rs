@@ -1,4 +1,4 @@
-//! A proxy between clients and a real server that loses what it is told to lose, and writes down every request.
+//! A proxy between clients and a real server that drops the answers that a test selects, and records every request.
 //!
 //! It speaks as much HTTP/1.1 as our clients and our server do: bodies have a length. A client that hangs up is hung up
 //! on at the server too, as proxies do.
@@ -38,7 +38,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The last word of the path: leases, heartbeat, complete, fail, release; started, completed.
+    /// The last segment of the path: leases, heartbeat, complete, fail, release; started, completed.
     pub fn call(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
@@ -147,9 +147,9 @@ impl Shared {
         loop {
             let (head, body) = read_message(&mut client).await?;
             let line = String::from_utf8_lossy(&head).into_owned();
-            let mut words = line.split(' ');
-            let mut word = || words.next().unwrap_or_default().to_owned();
-            let request = Request { method: word(), path: word(), body, head };
+            let mut parts = line.split(' ');
+            let mut part = || parts.next().unwrap_or_default().to_owned();
+            let request = Request { method: part(), path: part(), body, head };
             let number = {
                 let mut requests = self.requests.lock().unwrap();
                 *requests += 1;

@@ -11,7 +11,7 @@ use authority::{
 use coordinator::{BatchItem, Read, Reply, Request, WaitCondition};
 
 use super::{Actor, Out, QUEUES, digest, linux};
-use crate::breadth::Breadth;
+use crate::features::Features;
 
 const TURN: u64 = 0;
 /// Tasks that are probably under way.
@@ -34,9 +34,9 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(number: u64, scope: Scope, pace_ms: u64, breadth: &Breadth) -> Client {
+    pub fn new(number: u64, scope: Scope, pace_ms: u64, features: &Features) -> Client {
         let (tasks, calls) = (Vec::new(), BTreeMap::new());
-        let (requires, short_retention) = (breadth.requirements, breadth.short_memory);
+        let (requires, short_retention) = (features.requirements, features.short_memory);
         let (next, old, configured) = (0, None, 0);
         Client { number, scope, next, tasks, old, calls, configured, pace_ms, requires, short_retention }
     }

@@ -1,4 +1,4 @@
-//! One who means harm: takes leases that were told to others and uses them late, twice, with another story, under
+//! A hostile actor: takes leases that were granted to others and uses them late, twice, with another report, under
 //! another name, for another tenant, or makes them up.
 
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use coordinator::{Batch, BatchItem, Reply, Request};
 
 use super::{Actor, Out, digest, scope};
 
-/// Most of what is said in one go.
-const MOST_ITEMS: u64 = 3;
+/// The most items of one batch.
+const MAX_ITEMS: u64 = 3;
 
 pub struct Hostile {
     next: u64,
-    /// To be said in one go.
+    /// The items of the next batch.
     items: Batch,
 }
 
@@ -26,10 +26,7 @@ impl Hostile {
 
     /// A lease of anybody, more often a new one; sometimes changed so that it was never granted.
     fn lease(&self, out: &mut Out) -> Option<LeaseRef> {
-        let back = match out.rng.chance(600) {
-            true => out.rng.below(4),
-            false => out.rng.below(60),
-        };
+        let back = if out.rng.chance(600) { out.rng.below(4) } else { out.rng.below(60) };
         let mut lease = out.issued.values().rev().nth(back as usize)?.clone();
         match out.rng.below(10) {
             0 => lease.worker = Arc::from("mallory"),
@@ -47,7 +44,7 @@ impl Hostile {
     /// What has come together, when it is enough.
     fn batch(&mut self, item: BatchItem, number: u64) -> Option<Request> {
         self.items.push(item);
-        let enough = self.items.len() as u64 > number % MOST_ITEMS;
+        let enough = self.items.len() as u64 > number % MAX_ITEMS;
         enough.then(|| Request::Decide(std::mem::take(&mut self.items)))
     }
 }

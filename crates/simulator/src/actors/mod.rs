@@ -1,5 +1,5 @@
-//! Those who use the coordinator: clients, workers, and those who mean harm. Each is a small state machine that is
-//! woken by its own timers and by answers, and says what it asks next.
+//! The actors that use the coordinator: clients, workers, operators and attackers. Each is a small state machine that
+//! timers and answers wake, and that returns its next requests.
 
 mod client;
 mod hostile;
@@ -32,7 +32,7 @@ pub struct Out<'a> {
     pub rng: &'a mut Prng,
     /// Faults are over: no new work, and everybody behaves.
     pub calm: bool,
-    /// Every lease that was ever told to anybody.
+    /// Every lease that was ever delivered.
     pub issued: &'a BTreeMap<Position, LeaseRef>,
     /// Calls: the actor's number for it, the request, and how long the actor waits.
     pub calls: Vec<(u64, Request, u64)>,

@@ -1,4 +1,4 @@
-//! One who uses the calls that ordinary clients do not: joins and leaves executions, changes queues under load, rotates
+//! An operator, who makes the calls that ordinary clients do not: joins and leaves executions, changes queues under load, rotates
 //! the key, reads page after page, waits for any change.
 
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use coordinator::{Read, Reply, Request, WaitCondition};
 
 use super::{Actor, Out, QUEUES};
 
-/// Tasks remembered of those that were shown.
-const MOST_KNOWN: usize = 40;
+/// How many listed tasks the operator remembers.
+const MAX_KNOWN: usize = 40;
 
 pub struct Operator {
     scope: Scope,
     next: u64,
-    /// Tasks that a list has shown, with their newest record.
+    /// Tasks of lists, with their newest record.
     known: Vec<(TaskId, Position)>,
     /// Where the next page begins.
     after: Option<(Arc<str>, Position)>,
@@ -164,7 +164,7 @@ impl Actor for Operator {
         if let Reply::List(page) = reply {
             self.after = page.next;
             self.known.extend(page.tasks.iter().map(|view| (view.task.id, view.task.last)));
-            let surplus = self.known.len().saturating_sub(MOST_KNOWN);
+            let surplus = self.known.len().saturating_sub(MAX_KNOWN);
             self.known.drain(..surplus);
         }
     }

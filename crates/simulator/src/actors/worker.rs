@@ -35,7 +35,7 @@ pub struct Worker {
     says_start: bool,
     /// Offers what some tasks require.
     offers: bool,
-    /// Says what it has to say in one go, with heartbeats for all that it is at.
+    /// Sends its calls in batches, with heartbeats for all of its jobs.
     in_batches: bool,
     polling: bool,
     next: u64,
@@ -176,11 +176,11 @@ impl Worker {
     fn send(&mut self, job: u64, request: Request, tries: u64, out: &mut Out) {
         let report = Call::Report { job, request: request.clone(), tries };
         let patience_ms = out.rng.between(100, 1_200);
-        self.say(job, report, request, patience_ms, out);
+        self.call(job, report, request, patience_ms, out);
     }
 
-    /// Says something about a job, alone or with heartbeats for the others.
-    fn say(&mut self, job: u64, what: Call, request: Request, patience_ms: u64, out: &mut Out) {
+    /// Sends a call about a job, alone or with heartbeats for the others.
+    fn call(&mut self, job: u64, what: Call, request: Request, patience_ms: u64, out: &mut Out) {
         let (what, request) = if self.in_batches { self.batch(job, what, request) } else { (what, request) };
         let call = self.number();
         self.calls.insert(call, what);
@@ -237,7 +237,7 @@ impl Actor for Worker {
                 let Some(doing) = self.jobs.get(&job).filter(|doing| !doing.reporting) else { return };
                 let (lease, beat_ms) = (doing.lease.clone(), doing.beat_ms);
                 let beat = Request::heartbeat(ExtendLease { lease }, None);
-                self.say(job, Call::Beat { job }, beat, 400, out);
+                self.call(job, Call::Beat { job }, beat, 400, out);
                 out.timers.push((beat_ms, timer));
             }
             FINISH if self.jobs.get(&job).is_some_and(|doing| !doing.reporting) => {
@@ -249,7 +249,7 @@ impl Actor for Worker {
 
     fn answered(&mut self, call: u64, reply: Reply, out: &mut Out) {
         if let Some(was) = self.calls.remove(&call) {
-            self.count_word(was, reply, out);
+            self.handle_reply(was, reply, out);
         }
     }
 
@@ -261,15 +261,15 @@ impl Actor for Worker {
 }
 
 impl Worker {
-    fn count_word(&mut self, was: Call, reply: Reply, out: &mut Out) {
+    fn handle_reply(&mut self, was: Call, reply: Reply, out: &mut Out) {
         match (was, reply) {
             (Call::Batch(calls), Reply::Decided(answers)) => {
                 for (was, answer) in calls.into_iter().zip(answers) {
-                    self.count_word(was, Reply::decided(answer), out);
+                    self.handle_reply(was, Reply::decided(answer), out);
                 }
             }
             (Call::Batch(calls), reply) => {
-                calls.into_iter().for_each(|was| self.count_word(was, reply.clone(), out));
+                calls.into_iter().for_each(|was| self.handle_reply(was, reply.clone(), out));
             }
             (Call::Poll { .. }, Reply::Leased(grants)) => {
                 grants.iter().for_each(|grant| self.take(grant, out));
@@ -282,7 +282,7 @@ impl Worker {
                 {
                     self.report(job, true, out);
                 }
-                // It may not have noticed; the report will be told.
+                // The worker may not notice; the answer to its report will tell.
                 Some(Answer::Extended(ExtendAnswer::Lost | ExtendAnswer::Rejected(_)))
                     if out.rng.chance(500) =>
                 {

@@ -1,4 +1,4 @@
-//! Something beyond the ledger that follows it: the production follower with its place on a disk of its own, and a
+//! Simulates a projection of the ledger: the production runner with its offset on a disk of its own, and a
 //! consumer that fails now and then and outlives every crash.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use ledger::disk::fake::FakeDisk;
 use ledger::file::{FileReader, OffsetFiles};
 
 use super::{HostEvent, Stop};
-use crate::env::{Env, Happening};
+use crate::env::{Env, SimEvent};
 use auditor::Covered;
 use auditor::history::Entry;
 
@@ -30,7 +30,7 @@ pub struct Effects {
 /// The other side of the effect.
 #[derive(Default)]
 struct Consumer {
-    shown: Vec<HistoryRecord>,
+    received: Vec<HistoryRecord>,
     /// After so many more records it fails, once.
     fails_after: Option<u64>,
 }
@@ -52,7 +52,7 @@ impl Projection for Shared {
             Some(left) => consumer.fails_after = Some(left - 1),
             None => {}
         }
-        consumer.shown.push(record.clone());
+        consumer.received.push(record.clone());
         Ok(())
     }
 }
@@ -62,7 +62,7 @@ impl Effects {
         let consumer = Arc::new(Mutex::new(Consumer::default()));
         let offsets = Arc::new(OffsetFiles::new(Arc::new(disk.clone())));
         let follower = ProjectionRunner::open(Box::new(Shared(consumer.clone())), offsets, Arc::new(reader))
-            .map_err(|error| format!("an effect cannot find its place: {error}"))?;
+            .map_err(|error| format!("an effect cannot find its offset: {error}"))?;
         let disk = disk.clone();
         Ok(Effects { follower, consumer, disk, life, is_planned: false, behind: true, down_until: 0 })
     }
@@ -86,25 +86,25 @@ impl Effects {
         if env.strikes(true, 120) {
             let after = env.rng.below(6);
             self.lock(|consumer| consumer.fails_after = Some(after));
-            if env.swarm.breadth.slow_effects {
+            if env.config.features.slow_effects {
                 self.down_until = env.now + env.rng.between(500, 9_000);
             }
         } else if env.faults && env.now < self.down_until {
             self.lock(|consumer| consumer.fails_after = Some(0));
         }
         let mut result = self.follower.catch_up(durable);
-        let shown = self.lock(|consumer| {
+        let received = self.lock(|consumer| {
             consumer.fails_after = None;
-            std::mem::take(&mut consumer.shown)
+            std::mem::take(&mut consumer.received)
         });
-        for HistoryRecord { position, at, event } in shown {
+        for HistoryRecord { position, at, event } in received {
             env.note(&[13, position.0], || format!("the effect of {position} is true"));
             env.auditor.read(&Entry::Applied { position, at, event })?;
         }
         if result.is_err() {
             env.coverage.bump(Covered::EffectFailed);
         }
-        let crash = env.strikes(true, env.swarm.crash_permille);
+        let crash = env.strikes(true, env.config.crash_permille);
         if crash {
             let calls = env.rng.below(6);
             self.disk.halt_after(calls);
@@ -129,14 +129,14 @@ impl Effects {
             return Err(what);
         }
         self.disk.heal();
-        // A place that is not saved only means that records are shown again.
+        // If the offset is not saved, the consumer gets records again.
         let _ = self.follower.save();
         Ok(())
     }
 
     fn plan(&mut self, delay_ms: u64, env: &mut Env) {
         self.is_planned = true;
-        env.after(delay_ms, Happening::Host(HostEvent::Follow { life: self.life }));
+        env.after(delay_ms, SimEvent::Host(HostEvent::Follow { life: self.life }));
     }
 
     fn lock<R>(&self, look: impl FnOnce(&mut Consumer) -> R) -> R {

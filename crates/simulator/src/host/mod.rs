@@ -1,13 +1,13 @@
 //! The coordinator's machine: a disk, a wall clock, and a process that may die at any step and start again.
 
+mod bit_flips;
+mod driver_delay;
 mod effects;
-mod flips;
-mod lateness;
-mod one_short;
-mod past;
 mod process;
+mod read_history;
 mod snapshots;
 mod start;
+mod truncated_ledger;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use ledger::disk::fake::{FakeDisk, Fate};
 use ledger::file::{FileLedger, Options};
 use ledger::record;
 
-use crate::env::{Env, Happening, Ticket};
+use crate::env::{Env, SimEvent, Ticket};
 use auditor::Covered;
 use auditor::history::{Entry, Recorded};
 pub use coordinator::engine::SnapshotStep as Step;
@@ -120,7 +120,7 @@ impl Host {
 
     pub fn arrive(&mut self, mut ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
         if env.now < self.suspended_until {
-            env.at(self.suspended_until, Happening::Arrive { ticket, request });
+            env.at(self.suspended_until, SimEvent::Arrive { ticket, request });
             return Ok(());
         }
         let Some(process) = self.process.as_mut().filter(|process| process.serving) else {
@@ -128,11 +128,11 @@ impl Host {
             return Ok(());
         };
         if process.stopping {
-            return env.tell(ticket, Reply::Unavailable(Unavailable::Stopped), None);
+            return env.send_reply(ticket, Reply::Unavailable(Unavailable::Stopped), None);
         }
         let Some(request) = env.through_the_edge(&mut ticket, request)? else { return Ok(()) };
         process.accept(ticket, request, env)?;
-        if env.strikes(env.swarm.suspends, 12) {
+        if env.strikes(env.config.suspends, 12) {
             let span = env.rng.between(1_000, 40_000);
             self.suspend(env, span);
         }
@@ -141,7 +141,7 @@ impl Host {
 
     pub fn event(&mut self, event: HostEvent, env: &mut Env) -> Result<(), String> {
         if env.now < self.suspended_until {
-            env.at(self.suspended_until, Happening::Host(event));
+            env.at(self.suspended_until, SimEvent::Host(event));
             return Ok(());
         }
         if let HostEvent::Start = event {
@@ -171,11 +171,11 @@ impl Host {
         }
     }
 
-    /// The process has nothing more to do: everyone is told, and another will be started.
+    /// The process has nothing more to do: all callers get an answer, and another will be started.
     fn end_in_order(&mut self, env: &mut Env) -> Result<(), String> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
         for (ticket, reply) in process.last_answers() {
-            env.tell(ticket, reply, None)?;
+            env.send_reply(ticket, reply, None)?;
         }
         if let Some(mut effects) = process.effects.take() {
             effects.finish(process.engine.durable(), env)?;
@@ -192,7 +192,7 @@ impl Host {
         self.open = process.into_open();
         self.disk.heal();
         self.effects_disk.heal();
-        let power = env.strikes(env.swarm.power_cuts, 700);
+        let power = env.strikes(env.config.power_cuts, 700);
         self.noise = false;
         if power {
             self.effects_disk = self.effects_disk.crash(&fates(&self.effects_disk, env));
@@ -224,7 +224,7 @@ impl Host {
                 env.coverage.bump(Covered::FailedSync);
                 let Some(mut process) = self.process.take() else { return Ok(()) };
                 for (ticket, reply) in process.last_answers() {
-                    env.tell(ticket, reply, None)?;
+                    env.send_reply(ticket, reply, None)?;
                 }
                 env.note(&[6], || "the ledger failed; the coordinator ends".into());
                 self.open = process.into_open();
@@ -237,13 +237,13 @@ impl Host {
     }
 
     fn plan_start(&mut self, env: &mut Env) {
-        if env.strikes(env.swarm.wall_jumps, 500) {
+        if env.strikes(env.config.wall_jumps, 500) {
             let far = env.rng.chance(150);
             let span = if far { 80 * 3_600_000 } else { env.rng.between(1_000, 3 * 3_600_000) } as i64;
             self.wall_ahead_ms += if env.rng.chance(500) { span } else { -span };
         }
         let delay = env.rng.between(5, 2_500);
-        env.after(delay, Happening::Host(HostEvent::Start));
+        env.after(delay, SimEvent::Host(HostEvent::Start));
     }
 
     fn wall(&self, now: u64) -> Time {
@@ -285,7 +285,7 @@ impl Host {
 
 /// What a power cut does to everything that was not synced.
 fn fates(disk: &FakeDisk, env: &mut Env) -> Vec<Fate> {
-    let garbage = env.swarm.garbage;
+    let garbage = env.config.garbage;
     let fate = |_| match env.rng.below(if garbage { 5 } else { 4 }) {
         0 => Fate::Kept,
         1 => Fate::Lost,
@@ -296,7 +296,7 @@ fn fates(disk: &FakeDisk, env: &mut Env) -> Vec<Fate> {
 }
 
 /// The last record that a power cut at this moment would leave.
-fn kept(disk: &FakeDisk, options: &Options) -> Result<Position, String> {
+fn durable_position(disk: &FakeDisk, options: &Options) -> Result<Position, String> {
     let disk = disk.crash(&[]);
     disk.set_capacity(None);
     let options = Options { drop_unverified_tail: true, ..options.clone() };
@@ -307,16 +307,16 @@ fn kept(disk: &FakeDisk, options: &Options) -> Result<Position, String> {
 
 fn ledger_options(env: &Env) -> Options {
     Options {
-        segment_bytes: env.swarm.segment_bytes,
+        segment_bytes: env.config.segment_bytes,
         create: Some(ClusterId([7; 16])),
-        history_max_bytes: env.swarm.history_max_bytes,
-        min_free_bytes: env.swarm.room_bytes,
+        history_max_bytes: env.config.history_max_bytes,
+        min_free_bytes: env.config.room_bytes,
         ..Options::default()
     }
 }
 
-/// Shows a durable record to the auditor.
-fn show(position: Position, bytes: &[u8], env: &mut Env) -> Result<(), String> {
+/// Adds a durable record to the history that the auditor checks.
+fn audit_record(position: Position, bytes: &[u8], env: &mut Env) -> Result<(), String> {
     let record =
         record::decode(bytes).map_err(|error| format!("record {position} cannot be read: {error}"))?;
     env.note(&[8, position.0, record.at.0], || {

@@ -13,12 +13,12 @@ use ledger::disk::fake::{Errno, FakeDisk};
 use ledger::file::{FileLedger, FileReader, Options, SECTOR_BYTES};
 use ledger::{AppendError, Batch, Refusal};
 
+use super::driver_delay::DriverDelay;
 use super::effects::Effects;
-use super::lateness::Lateness;
 use super::snapshots::Snapshots;
-use super::{HostEvent, Step, Stop, kept, show};
+use super::{HostEvent, Step, Stop, audit_record, durable_position};
 use crate::bug::{self, Bug};
-use crate::env::{Env, Happening, Ticket, clock};
+use crate::env::{Env, SimEvent, Ticket, clock};
 use auditor::Covered;
 use auditor::history::Entry;
 
@@ -30,7 +30,7 @@ const MAX_SLEEP_MS: u64 = 5_000;
 const RETRY_SPACE_MS: u64 = 1_000;
 
 /// What a record takes in a small world, or seldom more. A batch is full when so many records fill a segment.
-const MOST_RECORD_BYTES: u64 = 800;
+const MAX_RECORD_BYTES: u64 = 800;
 
 pub struct Process {
     pub engine: Engine<Ticket>,
@@ -59,7 +59,7 @@ pub struct Process {
     was_full: bool,
     /// The next segment is about to be prepared.
     reserve_asked: bool,
-    lateness: Lateness,
+    driver_delay: DriverDelay,
 }
 
 impl Process {
@@ -93,7 +93,7 @@ impl Process {
             next_append: 0,
             was_full: false,
             reserve_asked: false,
-            lateness: Lateness::default(),
+            driver_delay: DriverDelay::default(),
         }
     }
 
@@ -149,9 +149,9 @@ impl Process {
         }
         self.next_wake = u64::MAX;
         if self.serving {
-            let take = self.lateness.takes(env);
+            let take = self.driver_delay.takes(env);
             for _ in 0..take {
-                let most = self.options.segment_bytes / MOST_RECORD_BYTES;
+                let most = self.options.segment_bytes / MAX_RECORD_BYTES;
                 if !self.engine.takes_requests() || (!self.held && self.waiting_records() > most) {
                     break;
                 }
@@ -168,7 +168,7 @@ impl Process {
     /// What follows: ticks, a batch for the disk, answers, a slice of a snapshot.
     pub fn step(&mut self, env: &mut Env) -> Result<(), Stop> {
         let horizon = self.horizon(env);
-        if Lateness::ticks(self.engine.next_due(), horizon, env) {
+        if DriverDelay::ticks(self.engine.next_due(), horizon, env) {
             self.engine.tick(horizon);
         }
         self.deliver(env)?;
@@ -180,24 +180,23 @@ impl Process {
             self.open.extend(batch.records().map(|(_, record)| record.to_vec()));
             let first = batch.first();
             env.note(&[12, first.0], || format!("a batch from {first} goes to the disk"));
-            self.in_flight = Some(match env.injected(Bug::AnswerBeforeSync) {
-                false => batch,
-                true => {
-                    let copy = bug::copy(&batch);
-                    self.engine.batch_durable(batch);
-                    copy
-                }
+            self.in_flight = Some(if env.injected(Bug::AnswerBeforeSync) {
+                let copy = bug::copy(&batch);
+                self.engine.batch_durable(batch);
+                copy
+            } else {
+                batch
             });
             self.strike(Covered::CrashBeforeAppend, env)?;
-            let stall = env.strikes(env.swarm.stalls, 40);
+            let stall = env.strikes(env.config.stalls, 40);
             let latency = if stall { env.rng.between(600, 5_000) } else { env.rng.between(0, 4) };
             self.next_append = env.now + latency;
-            env.after(latency, Happening::Host(HostEvent::Appended { life: self.life }));
+            env.after(latency, SimEvent::Host(HostEvent::Appended { life: self.life }));
         }
         self.snapshots.step(&mut self.engine, self.life, env);
-        let late_ms = TICK_LAG_MS + Lateness::tick_ms(env);
+        let late_ms = TICK_LAG_MS + DriverDelay::tick_ms(env);
         let due = self.engine.next_due().plus_ms(late_ms).since_ms(self.now(env)).min(MAX_SLEEP_MS);
-        let pause = if self.inbox.is_empty() || !self.serving { due } else { self.lateness.left_ms(env) };
+        let pause = if self.inbox.is_empty() || !self.serving { due } else { self.driver_delay.left_ms(env) };
         self.wake_at(env.now + pause.max(1), env);
         Ok(())
     }
@@ -208,8 +207,8 @@ impl Process {
         // A batch that fills several sectors can be torn.
         let sectors = 1 + batch.body_bytes() / SECTOR_BYTES;
         let weight = (2 + 2 * self.open.len() as u64).min(30) + if sectors > 1 { 40 } else { 0 };
-        let crash = env.strikes(true, env.swarm.crash_permille * weight);
-        let fail = env.strikes(env.swarm.failed_syncs, 20);
+        let crash = env.strikes(true, env.config.crash_permille * weight);
+        let fail = env.strikes(env.config.failed_syncs, 20);
         if crash {
             // Mostly between the write and its sync.
             let calls = u64::from(env.rng.chance(300));
@@ -248,7 +247,7 @@ impl Process {
                     return Err(Stop::Failed);
                 }
                 self.engine.set_disk_space(DiskSpace::Nothing);
-                env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
+                env.after(RETRY_SPACE_MS, SimEvent::Host(HostEvent::Reserve { life: self.life }));
                 self.step(env)
             }
             Err(AppendError::Unknown(_)) if env.injected(Bug::FailedSyncIgnored) => {
@@ -264,7 +263,7 @@ impl Process {
         let Some(batch) = self.in_flight.take() else { return Ok(()) };
         let first = batch.first();
         for (index, record) in std::mem::take(&mut self.open).into_iter().enumerate() {
-            show(Position(first.0 + index as u64), &record, env)?;
+            audit_record(Position(first.0 + index as u64), &record, env)?;
             self.durable.push(record);
         }
         self.engine.set_disk_space(self.ledger.space());
@@ -307,7 +306,8 @@ impl Process {
         if answers.is_empty() {
             return Ok(());
         }
-        let kept = if env.rng.chance(40) { Some(kept(&self.disk, &self.options)?) } else { None };
+        let durable =
+            if env.rng.chance(40) { Some(durable_position(&self.disk, &self.options)?) } else { None };
         for (ticket, reply) in answers {
             self.strike(Covered::CrashBetweenAnswers, env)?;
             if let Reply::Unavailable(Unavailable::NoSpace) = &reply {
@@ -325,13 +325,13 @@ impl Process {
             if env.injected(Bug::DeliveredTakenBack) && env.rng.chance(100) {
                 self.engine.undelivered(&reply, self.horizon(env));
             }
-            env.tell(ticket, reply, kept)?;
+            env.send_reply(ticket, reply, durable)?;
         }
         Ok(())
     }
 
     fn strike(&mut self, point: Covered, env: &mut Env) -> Result<(), Stop> {
-        if env.strikes(true, env.swarm.crash_permille) { Err(Stop::Crash(point)) } else { Ok(()) }
+        if env.strikes(true, env.config.crash_permille) { Err(Stop::Crash(point)) } else { Ok(()) }
     }
 
     pub fn now(&self, env: &Env) -> Time {
@@ -340,16 +340,17 @@ impl Process {
 
     /// The time up to which every request received is known to have been decided.
     fn horizon(&self, env: &Env) -> Time {
-        match self.inbox.is_empty() || env.injected(Bug::TickOvertakesRequests) {
-            true => Time(self.now(env).0.saturating_sub(TICK_LAG_MS)),
-            false => self.decided_up_to,
+        if self.inbox.is_empty() || env.injected(Bug::TickOvertakesRequests) {
+            Time(self.now(env).0.saturating_sub(TICK_LAG_MS))
+        } else {
+            self.decided_up_to
         }
     }
 
     fn wake_at(&mut self, time: u64, env: &mut Env) {
         if time < self.next_wake {
             self.next_wake = time;
-            env.at(time, Happening::Host(HostEvent::Wake { life: self.life, planned: time }));
+            env.at(time, SimEvent::Host(HostEvent::Wake { life: self.life, planned: time }));
         }
     }
 }

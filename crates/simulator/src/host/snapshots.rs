@@ -1,5 +1,4 @@
-//! The writer of snapshots, with each of its steps as an event. When one is due and what it waits for is production's
-//! own plan.
+//! Writes snapshots, with each step as an event. Production's own plan decides when a snapshot is due.
 
 use authority::Position;
 use coordinator::engine::{Engine, SnapshotPlan};
@@ -8,7 +7,7 @@ use ledger::file::{FileLedger, SnapshotWriter};
 
 use super::{HostEvent, Step, Stop};
 use crate::bug::Bug;
-use crate::env::{Env, Happening, Ticket};
+use crate::env::{Env, SimEvent, Ticket};
 use auditor::Covered;
 
 pub struct Snapshots {
@@ -69,7 +68,7 @@ impl Snapshots {
     /// The writer does one step after another.
     fn send(&mut self, step: Step, life: u64, env: &mut Env) {
         self.busy_until = self.busy_until.max(env.now) + env.rng.between(0, 60);
-        env.at(self.busy_until, Happening::Host(HostEvent::Snapshot { life, step }));
+        env.at(self.busy_until, SimEvent::Host(HostEvent::Snapshot { life, step }));
     }
 
     /// Does what the writer's thread would do, and what the driver makes of it.
@@ -83,11 +82,11 @@ impl Snapshots {
         env: &mut Env,
     ) -> Result<(), Stop> {
         let finish = matches!(step, Step::Finish(_));
-        let crash = env.strikes(true, env.swarm.crash_permille * 2);
+        let crash = env.strikes(true, env.config.crash_permille * 2);
         if crash {
             let calls = env.rng.below(5);
             disk.halt_after(calls);
-        } else if env.strikes(env.swarm.failed_syncs, 60) {
+        } else if env.strikes(env.config.failed_syncs, 60) {
             let call = env.rng.below(4);
             disk.fail_at(call, Errno::Io);
         }
@@ -119,7 +118,7 @@ impl Snapshots {
                 }
                 self.plan.finished(self.bytes);
                 let delay = env.rng.between(0, 40);
-                env.after(delay, Happening::Host(HostEvent::Trim { life }));
+                env.after(delay, SimEvent::Host(HostEvent::Trim { life }));
             }
             Ok(()) => {
                 if let Some(step) = self.plan.written(engine.durable()) {

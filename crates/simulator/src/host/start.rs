@@ -1,5 +1,5 @@
-//! The real way back: open, load a snapshot, replay, take over, expire, and only then serve. What is found is judged
-//! against what is known to have been durable.
+//! Starts the coordinator as production does: open, load a snapshot, replay, take over, expire, and only then serve.
+//! The recovered records are checked against those that were durable.
 
 use authority::command::TakeOver;
 use authority::{Command, Position, State, Time};
@@ -11,12 +11,12 @@ use ledger::file::{DropReason, Error, FileLedger, OpenReport, Options};
 use ledger::{Recovery, record};
 
 use super::effects::Effects;
-use super::one_short::OneShort;
 use super::process::Process;
 use super::snapshots::Snapshots;
-use super::{Host, HostEvent, ledger_options, show};
+use super::truncated_ledger::TruncatedLedger;
+use super::{Host, HostEvent, audit_record, ledger_options};
 use crate::bug::{self, Bug};
-use crate::env::{Env, Happening, NOBODY, Ticket};
+use crate::env::{Env, NOBODY, SimEvent, Ticket};
 use auditor::Covered;
 use auditor::history::Entry;
 
@@ -31,12 +31,13 @@ impl Host {
         }
         let options = ledger_options(env);
         self.flip_bits(&options, env)?;
-        let trouble = env.strikes(true, env.swarm.crash_permille * 10);
+        let trouble = env.strikes(true, env.config.crash_permille * 10);
         if trouble {
             let call = env.rng.below(30);
-            match env.rng.chance(500) {
-                true => self.disk.halt_after(call),
-                false => self.disk.fail_at(call, Errno::Io),
+            if env.rng.chance(500) {
+                self.disk.halt_after(call);
+            } else {
+                self.disk.fail_at(call, Errno::Io);
             }
         }
         let opened = self.open_ledger(&options, env);
@@ -51,7 +52,7 @@ impl Host {
         self.judge_snapshots(&ledger, &report, env)?;
         self.compare(&ledger, env)?;
         let (mut state, replayed_bytes) = self.recover(&ledger, &report, env)?;
-        state.set_max_bytes(env.swarm.breadth.max_state_bytes);
+        state.set_max_bytes(env.config.features.max_state_bytes);
         let wall = self.wall(env.now);
         if wall < state.time() {
             env.coverage.bump(Covered::WallBack);
@@ -65,12 +66,12 @@ impl Host {
         };
         self.life += 1;
         let base = coordinator::first_time(state.time(), wall);
-        let snapshots = Snapshots::new(env.swarm.snapshot_after_bytes, replayed_bytes);
+        let snapshots = Snapshots::new(env.config.snapshot_after_bytes, replayed_bytes);
         let life = (self.life, base, env.now);
         let mut engine = Engine::new(state, hold);
-        engine.set_slice_size(SliceSize { slots: env.swarm.breadth.slice_slots, ..SliceSize::default() });
+        engine.set_slice_size(SliceSize { slots: env.config.features.slice_slots, ..SliceSize::default() });
         let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);
-        if env.swarm.breadth.effects {
+        if env.config.features.effects {
             process.effects = Some(Effects::open(&self.effects_disk, process.reader(), self.life)?);
         }
         env.auditor.read(&Entry::Started)?;
@@ -82,7 +83,7 @@ impl Host {
         process.engine.tick(base);
         let result = process.step(env);
         self.process = Some(process);
-        env.after(0, Happening::Host(HostEvent::Reserve { life: self.life }));
+        env.after(0, SimEvent::Host(HostEvent::Reserve { life: self.life }));
         self.settle(Vec::new(), result, env)
     }
 
@@ -112,7 +113,7 @@ impl Host {
         if !env.faults {
             self.disk.set_capacity(None);
         }
-        env.after(500, Happening::Host(HostEvent::Start));
+        env.after(500, SimEvent::Host(HostEvent::Start));
         Ok(())
     }
 
@@ -127,12 +128,12 @@ impl Host {
         let first = reader.first();
         let found = reader.read_from(first, Position(next - 1)).map_err(|error| error.to_string())?;
         let mut open = std::mem::take(&mut self.open).into_iter();
-        let mut kept = 0;
+        let mut unacknowledged = 0;
         let mut expected = first;
         for read in found.into_iter().flatten() {
             let (position, bytes) = read.map_err(|error| format!("a record cannot be read: {error}"))?;
             if position != expected {
-                return Err(format!("record {position} is shown where {expected} should follow"));
+                return Err(format!("the ledger has record {position} where {expected} should follow"));
             }
             expected = position.next();
             if position.0 <= known {
@@ -144,17 +145,14 @@ impl Host {
             if open.next().as_ref() != Some(&bytes) {
                 return Err(format!("record {position} was never on its way to the disk"));
             }
-            kept += 1;
-            show(position, &bytes, env)?;
+            unacknowledged += 1;
+            audit_record(position, &bytes, env)?;
             self.known.push(bytes);
         }
         if self.known.len() as u64 != next - 1 {
-            return Err(format!(
-                "the ledger ends before {next}, but shows records up to {}",
-                self.known.len()
-            ));
+            return Err(format!("the ledger ends before {next}, but has records up to {}", self.known.len()));
         }
-        if kept > 0 {
+        if unacknowledged > 0 {
             env.coverage.bump(Covered::UnacknowledgedKept);
         }
         if open.len() > 0 {
@@ -177,9 +175,10 @@ impl Host {
         if !ledger.snapshots().is_empty() {
             env.coverage.bump(Covered::SnapshotUsed);
         }
-        let rebuild = match env.injected(Bug::ReplayOneShort) {
-            true => Recovery::newest(&OneShort(ledger)),
-            false => Recovery::newest(ledger),
+        let rebuild = if env.injected(Bug::ReplayOneShort) {
+            Recovery::newest(&TruncatedLedger(ledger))
+        } else {
+            Recovery::newest(ledger)
         };
         let rebuild = rebuild.map_err(|error| format!("the tail does not replay: {error}"))?;
         let bytes = rebuild.bytes();
@@ -192,7 +191,7 @@ impl Host {
         Ok((state, bytes))
     }
 
-    /// Walks a task's records back from the newest, as far as history is kept.
+    /// Walks a task's records back from the newest, as far as history is retained.
     pub fn walk_back(&self, newest: Position) -> Result<(Vec<Position>, bool), String> {
         let Some(process) = &self.process else { return Ok((Vec::new(), true)) };
         let reader = process.reader();

@@ -1,4 +1,4 @@
-//! The auditor can say no: true histories, each with one thing changed as a bug of the authority would change it.
+//! The auditor can fail: correct histories, each with one thing changed as a bug of the authority would change it.
 
 mod worker_service;
 
@@ -11,13 +11,13 @@ use authority::{Answer, Event, Outcome, Position, Rejection, TaskId, Time};
 use coordinator::Reply;
 
 /// Histories that are searched for a place where the change fits.
-const MOST_SEEDS: u64 = 60;
+const MAX_SEEDS: u64 = 60;
 
 /// Changes a history and says where it now must be found wrong, or that the change does not fit anywhere.
 type Change = fn(&mut Vec<Entry>) -> Option<usize>;
 
 fn must_be_found(change: Change) {
-    for seed in 0..MOST_SEEDS {
+    for seed in 0..MAX_SEEDS {
         let (rules, mut history) = simulator::record(seed).expect("a history without fault");
         if rules.edge_broken {
             continue;
@@ -50,7 +50,9 @@ fn change_record(history: &mut [Entry], change: impl Fn(&mut Recorded) -> bool) 
 /// Changes the first answer that `change` wants to change.
 fn change_answer(history: &mut [Entry], change: impl Fn(&mut Answer) -> bool) -> Option<usize> {
     history.iter_mut().position(|entry| match entry {
-        Entry::Told { reply: Reply::Decided(answers), .. } if answers.len() == 1 => change(&mut answers[0]),
+        Entry::Answered { reply: Reply::Decided(answers), .. } if answers.len() == 1 => {
+            change(&mut answers[0])
+        }
         _ => false,
     })
 }
@@ -310,16 +312,16 @@ fn a_verdict_other_than_the_recorded_one_is_found() {
 #[test]
 fn an_answer_that_comes_before_its_record_is_found() {
     must_be_found(|history| {
-        let told = history
+        let answer = history
             .iter()
-            .position(|entry| matches!(entry, Entry::Told { reply, .. } if created(reply).is_some()))?;
-        let Entry::Told { reply, .. } = &history[told] else { return None };
+            .position(|entry| matches!(entry, Entry::Answered { reply, .. } if created(reply).is_some()))?;
+        let Entry::Answered { reply, .. } = &history[answer] else { return None };
         let id = &created(reply)?;
         let recorded = history.iter().position(|entry| {
             record(entry).is_some_and(|r| matches!(&r.event, Event::TaskCreated(event) if event.task == *id))
         })?;
-        let told = history.remove(told);
-        history.insert(recorded, told);
+        let answer = history.remove(answer);
+        history.insert(recorded, answer);
         Some(recorded)
     });
 }
@@ -338,7 +340,7 @@ fn a_reader_that_is_told_of_no_task_where_there_is_one_is_found() {
             })
             .collect();
         history.iter_mut().position(|entry| match entry {
-            Entry::Told { ask, reply, .. } if asked.contains_key(ask) => {
+            Entry::Answered { ask, reply, .. } if asked.contains_key(ask) => {
                 // A task that was there long before it was asked for, and was not about to be purged.
                 let going_on = |task: &authority::Task| task.attempt > 1 && !task.is_final();
                 let there = matches!(reply, Reply::Task(Some(detail)) if going_on(&detail.view.task));

@@ -11,7 +11,7 @@ use super::must_be_found;
 fn a_verdict_in_a_batch_that_no_record_bears_out_is_found() {
     must_be_found(|history| {
         history.iter_mut().position(|entry| match entry {
-            Entry::Told { reply: Reply::Decided(answers), .. } => {
+            Entry::Answered { reply: Reply::Decided(answers), .. } => {
                 let committed = |answer: &&mut Answer| {
                     matches!(answer, Answer::Reported(Verdict::Committed(Outcome::Completed)))
                 };
@@ -27,7 +27,7 @@ fn a_verdict_in_a_batch_that_no_record_bears_out_is_found() {
 fn a_batch_with_an_answer_too_few_is_found() {
     must_be_found(|history| {
         history.iter_mut().position(|entry| match entry {
-            Entry::Told { reply: Reply::Decided(answers), .. } => answers.pop().is_some(),
+            Entry::Answered { reply: Reply::Decided(answers), .. } => answers.pop().is_some(),
             _ => false,
         })
     });
@@ -37,7 +37,7 @@ fn a_batch_with_an_answer_too_few_is_found() {
 fn a_lease_shown_as_another_workers_is_found() {
     must_be_found(|history| {
         history.iter_mut().position(|entry| match entry {
-            Entry::Told { reply: Reply::Leases(held), .. } => {
+            Entry::Answered { reply: Reply::Leases(held), .. } => {
                 let first = held.first_mut();
                 first.map(|held| held.lease.worker = "mallory".into()).is_some()
             }
@@ -49,17 +49,17 @@ fn a_lease_shown_as_another_workers_is_found() {
 #[test]
 fn a_lease_shown_after_it_was_over_is_found() {
     must_be_found(|history| {
-        // The answer is told again to somebody who asks when all is over.
+        // The same answer is given to a request that is sent at the very end.
         let place = history.iter().rposition(
-            |entry| matches!(entry, Entry::Told { reply: Reply::Leases(held), .. } if !held.is_empty()),
+            |entry| matches!(entry, Entry::Answered { reply: Reply::Leases(held), .. } if !held.is_empty()),
         )?;
-        let Entry::Told { ask, reply, kept } = history[place].clone() else { return None };
+        let Entry::Answered { ask, reply, durable } = history[place].clone() else { return None };
         let asked =
             history[..place].iter().find(|entry| matches!(entry, Entry::Asked { ask: it, .. } if *it == ask));
         let Some(Entry::Asked { request, .. }) = asked.cloned() else { return None };
         let ask = AskId::MAX;
         history.push(Entry::Asked { ask, request });
-        history.push(Entry::Told { ask, reply, kept: kept.map(|_| Position(u64::MAX)) });
+        history.push(Entry::Answered { ask, reply, durable: durable.map(|_| Position(u64::MAX)) });
         Some(history.len() - 1)
     });
 }

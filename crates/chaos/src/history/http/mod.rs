@@ -1,34 +1,37 @@
-//! The calls of clients as exchanges: submits, reads, cancels, configurations.
+//! Converts the calls of clients to exchanges: submits, reads, cancels, configurations.
 //!
 //! A call that the edge refuses, because it cannot be read or makes no sense, never became a request; it is left out.
 
+mod client_request;
 mod replies;
 mod requests;
-mod said;
 
 use super::Exchange;
 use super::names::{Names, task_id};
 use crate::api::{Answer, Call};
 use crate::contract::Contract;
-use said::Said;
+use client_request::ClientRequest;
 
-/// Translates the calls of clients, in the order in which they were sent. What no contract allows is told beside it.
+/// Translates the calls of clients, in the order in which they were sent. Also returns the
+/// answers that no contract allows.
 pub fn exchanges(names: &mut Names, calls: &[&Call]) -> (Vec<Exchange>, Vec<String>) {
-    let calls: Vec<(&Call, Said)> =
-        calls.iter().filter_map(|call| Said::read(call).map(|said| (*call, said))).collect();
-    for (call, said) in &calls {
-        learn_outcome(names, call, said);
+    let calls: Vec<(&Call, ClientRequest)> = calls
+        .iter()
+        .filter_map(|call| ClientRequest::parse(call).map(|client_request| (*call, client_request)))
+        .collect();
+    for (call, client_request) in &calls {
+        record_outcome(names, call, client_request);
     }
-    let (mut exchanges, mut surprises) = (Vec::new(), Vec::new());
-    for (call, said) in &calls {
-        for request in requests::requests(names, call, said) {
+    let (mut exchanges, mut unexpected_answers) = (Vec::new(), Vec::new());
+    for (call, client_request) in &calls {
+        for request in requests::requests(names, call, client_request) {
             let reply = match &call.answer {
                 Answer::Lost => None,
-                Answer::Told { status, body } => {
-                    let reply = replies::reply(names, said, &request, *status, body);
+                Answer::Response { status, body } => {
+                    let reply = replies::reply(names, client_request, &request, *status, body);
                     if reply.is_none() && (200..300).contains(status) {
                         let (method, path) = (&call.method, &call.path);
-                        surprises.push(format!("{method} {path} was answered {status} with {body}"));
+                        unexpected_answers.push(format!("{method} {path} was answered {status} with {body}"));
                     }
                     reply
                 }
@@ -37,20 +40,20 @@ pub fn exchanges(names: &mut Names, calls: &[&Call]) -> (Vec<Exchange>, Vec<Stri
             exchanges.push(Exchange { contract, sent_at, ended_at, request, reply });
         }
     }
-    (exchanges, surprises)
+    (exchanges, unexpected_answers)
 }
 
-/// What was told is explained first; only what is left over may belong to a call whose answer was lost.
-fn learn_outcome(names: &mut Names, call: &Call, said: &Said) {
-    match said {
-        Said::Submit(_) if call.answer.status() == Some(201) => {
+/// Claims the tasks of answered calls first. Only the other tasks may belong to a call whose answer was lost.
+fn record_outcome(names: &mut Names, call: &Call, client_request: &ClientRequest) {
+    match client_request {
+        ClientRequest::Submit(_) if call.answer.status() == Some(201) => {
             let id = call.answer.body()["taskId"].as_str().and_then(task_id);
-            id.into_iter().for_each(|id| names.learnt.claim_told(id));
+            id.into_iter().for_each(|id| names.ledger.claim_confirmed(id));
         }
-        Said::Batch(_) => {
-            let told = call.answer.body()["tasks"].as_array();
-            let ids = told.into_iter().flatten().filter_map(|item| item["taskId"].as_str());
-            ids.filter_map(task_id).for_each(|id| names.learnt.claim_told(id));
+        ClientRequest::Batch(_) => {
+            let items = call.answer.body()["tasks"].as_array();
+            let ids = items.into_iter().flatten().filter_map(|item| item["taskId"].as_str());
+            ids.filter_map(task_id).for_each(|id| names.ledger.claim_confirmed(id));
         }
         _ => {}
     }

@@ -1,5 +1,5 @@
-//! What came back, as replies of the coordinator. A refusal by the edge, and what the contract does not know, gives
-//! none.
+//! Converts responses to replies of the coordinator. A refusal by the edge, or a response that the contract does not
+//! know, gives none.
 
 use std::sync::Arc;
 
@@ -13,16 +13,22 @@ use serde_json::Value;
 
 use super::super::names::{Names, task_id, text, time};
 use super::super::refusals::unavailable;
-use super::said::Said;
+use super::client_request::ClientRequest;
 
-pub fn reply(names: &Names, said: &Said, request: &Request, status: u16, body: &Value) -> Option<Reply> {
+pub fn reply(
+    names: &Names,
+    client_request: &ClientRequest,
+    request: &Request,
+    status: u16,
+    body: &Value,
+) -> Option<Reply> {
     if let Some(why) = unavailable(status, body["code"].as_str()) {
         return Some(Reply::Unavailable(why));
     }
     let answer = |answer: authority::Answer| Some(Reply::decided(answer));
-    match said {
-        Said::Submit(_) => answer(authority::Answer::Submitted(submitted(names, status, body)?)),
-        Said::Batch(_) => {
+    match client_request {
+        ClientRequest::Submit(_) => answer(authority::Answer::Submitted(submitted(names, status, body)?)),
+        ClientRequest::Batch(_) => {
             let batch: wire::SubmittedBatch = parse(body)?;
             let answers = batch.tasks.iter().map(|item| match item.task_id.as_deref().and_then(task_id) {
                 Some(id) => authority::Answer::Submitted(SubmitAnswer::Created(id)),
@@ -30,12 +36,12 @@ pub fn reply(names: &Names, said: &Said, request: &Request, status: u16, body: &
             });
             Some(Reply::Decided(answers.collect()))
         }
-        Said::Cancel(..) if matches!(request, Request::Decide(_)) => match status {
+        ClientRequest::Cancel(..) if matches!(request, Request::Decide(_)) => match status {
             200 => answer(authority::Answer::Ended(EndAnswer::Accepted)),
             404 => answer(authority::Answer::Ended(EndAnswer::UnknownTask)),
             _ => None,
         },
-        Said::Cancel(..) | Said::Read(_) => match status {
+        ClientRequest::Cancel(..) | ClientRequest::Read(_) => match status {
             200 => {
                 let detail = TaskDetail { view: view(names, &parse(body)?)?, progress: None };
                 Some(Reply::Task(Some(Box::new(detail))))
@@ -43,12 +49,12 @@ pub fn reply(names: &Names, said: &Said, request: &Request, status: u16, body: &
             404 => Some(Reply::Task(None)),
             _ => None,
         },
-        Said::List => {
+        ClientRequest::List => {
             let list: wire::TaskList = parse(body).filter(|_| status == 200)?;
             let tasks = list.tasks.iter().map(|task| view(names, task)).collect::<Option<_>>()?;
             Some(Reply::List(ListPage { tasks, next: None }))
         }
-        Said::Configure(..) => {
+        ClientRequest::Configure(..) => {
             answer(authority::Answer::Configured(ConfigureAnswer::Configured)).filter(|_| status == 200)
         }
     }
@@ -63,16 +69,16 @@ fn submitted(names: &Names, status: u16, body: &Value) -> Option<SubmitAnswer> {
     }
 }
 
-/// A task as it was shown. The contract does not tell positions; the auditor knows.
-fn view(names: &Names, shown: &wire::Task) -> Option<TaskView> {
+/// Converts a task of the contract, which has no positions: these stay zero, which the auditor expects.
+fn view(names: &Names, wire_task: &wire::Task) -> Option<TaskView> {
     let hidden = Position::ZERO;
-    let at = shown.finished_at.map(time).unwrap_or_default();
-    let phase = match shown.state {
+    let at = wire_task.finished_at.map(time).unwrap_or_default();
+    let phase = match wire_task.state {
         wire::TaskState::Waiting => {
-            Phase::Waiting { since: hidden, not_before: shown.not_before.map(time), exhausted: false }
+            Phase::Waiting { since: hidden, not_before: wire_task.not_before.map(time), exhausted: false }
         }
         wire::TaskState::Leased => {
-            let lease = shown.lease.as_ref()?;
+            let lease = wire_task.lease.as_ref()?;
             Phase::Leased(Box::new(Lease {
                 fencing_token: hidden,
                 worker: lease.worker_id.as_str().into(),
@@ -86,16 +92,17 @@ fn view(names: &Names, shown: &wire::Task) -> Option<TaskView> {
             }))
         }
         wire::TaskState::Completed => {
-            let result = shown.result.as_ref().map_or("null", |result| result.as_text());
+            let result = wire_task.result.as_ref().map_or("null", |result| result.as_text());
             Phase::Completed { at, ended: hidden, result: result.as_bytes().into() }
         }
         wire::TaskState::Failed => Phase::Failed { at, ended: hidden },
         wire::TaskState::Dead => {
-            let reason = DeadReason::ALL.into_iter().find(|it| Some(it.name()) == shown.reason.as_deref())?;
-            Phase::Dead { at, ended: hidden, reason, detail: text(&shown.reason_detail) }
+            let reason =
+                DeadReason::ALL.into_iter().find(|it| Some(it.name()) == wire_task.reason.as_deref())?;
+            Phase::Dead { at, ended: hidden, reason, detail: text(&wire_task.reason_detail) }
         }
     };
-    let cancel = shown.cancel_requested.as_ref().map(|cancel| {
+    let cancel = wire_task.cancel_requested.as_ref().map(|cancel| {
         Box::new(CancelRequest {
             cause: CancelCause::User,
             reason: cancel.reason.as_str().into(),
@@ -104,12 +111,12 @@ fn view(names: &Names, shown: &wire::Task) -> Option<TaskView> {
         })
     });
     let task = Task {
-        id: task_id(&shown.task_id)?,
-        payload: names.learnt.payload(shown.payload.as_text().as_bytes()),
-        priority: shown.priority,
-        attempt: shown.attempt,
+        id: task_id(&wire_task.task_id)?,
+        payload: names.ledger.payload(wire_task.payload.as_text().as_bytes()),
+        priority: wire_task.priority,
+        attempt: wire_task.attempt,
         releases: 0,
-        created_at: time(shown.created_at),
+        created_at: time(wire_task.created_at),
         created: hidden,
         last: hidden,
         phase,
@@ -120,8 +127,8 @@ fn view(names: &Names, shown: &wire::Task) -> Option<TaskView> {
         options: None,
         operations: Vec::new(),
     };
-    let queue = names.queue(&shown.queue);
-    let settings = TaskSettings { max_attempts: shown.max_attempts, ..TaskSettings::default() };
+    let queue = names.queue(&wire_task.queue);
+    let settings = TaskSettings { max_attempts: wire_task.max_attempts, ..TaskSettings::default() };
     Some(TaskView { queue, task, settings })
 }
 

@@ -7,34 +7,35 @@ use authority::{Backoff, Command, Dedup, PushTarget, QueueConfig, TaskId, TaskOp
 use coordinator::{BatchItem, Read, Request};
 
 use super::super::names::{Names, task_id, text};
-use super::said::Said;
+use super::client_request::ClientRequest;
 use crate::api::{Answer, Call};
 
 /// The requests of one call, in order: a cancel also reads the task that it shows.
-pub fn requests(names: &mut Names, call: &Call, said: &Said) -> Vec<Request> {
+pub fn requests(names: &mut Names, call: &Call, client_request: &ClientRequest) -> Vec<Request> {
     let is_undecided = call.answer.status().is_none_or(|status| status >= 500);
-    match said {
-        Said::Submit(task) => {
-            let told = call.answer.body()["taskId"].as_str().filter(|_| call.answer.status() == Some(201));
-            let task = submit(names, task, told.and_then(task_id), is_undecided);
+    match client_request {
+        ClientRequest::Submit(task) => {
+            let confirmed =
+                call.answer.body()["taskId"].as_str().filter(|_| call.answer.status() == Some(201));
+            let task = submit(names, task, confirmed.and_then(task_id), is_undecided);
             vec![Request::decide(Command::SubmitTask(Box::new(task)))]
         }
-        Said::Batch(tasks) => {
+        ClientRequest::Batch(tasks) => {
             let submit = |task| BatchItem::Command(Command::SubmitTask(Box::new(task)));
             let tasks = batch(names, tasks, &call.answer, is_undecided);
             vec![Request::Decide(tasks.into_iter().map(submit).collect())]
         }
-        Said::Read(task) => vec![read(names, *task)],
-        Said::List => {
+        ClientRequest::Read(task) => vec![read(names, *task)],
+        ClientRequest::List => {
             let scope = names.scope.clone();
             vec![Request::Read(Read::List { scope, queue: None, state: None, after: None, limit: 0 })]
         }
-        Said::Cancel(task, cancel) => {
+        ClientRequest::Cancel(task, cancel) => {
             let (scope, reason) = (names.scope.clone(), text(&cancel.reason).unwrap_or_default());
             let cancel = Command::CancelTask(CancelTask { scope, task: *task, reason });
             vec![Request::decide(cancel), read(names, *task)]
         }
-        Said::Configure(name, config) => {
+        ClientRequest::Configure(name, config) => {
             let configure = ConfigureQueue { queue: names.queue(name), config: configuration(config) };
             vec![Request::decide(Command::ConfigureQueue(configure))]
         }
@@ -47,10 +48,10 @@ fn batch(
     answer: &Answer,
     is_undecided: bool,
 ) -> Vec<SubmitTask> {
-    let told = answer.body()["tasks"].as_array().cloned().unwrap_or_default();
+    let confirmed = answer.body()["tasks"].as_array().cloned().unwrap_or_default();
     let tasks = tasks.iter().enumerate().map(|(n, task)| {
         // A batch does not say whether a task was made now or found; its tasks are new where these are made.
-        let id = told.get(n).and_then(|item| item["taskId"].as_str()).and_then(task_id);
+        let id = confirmed.get(n).and_then(|item| item["taskId"].as_str()).and_then(task_id);
         submit(names, task, id, is_undecided)
     });
     tasks.collect()
@@ -60,20 +61,20 @@ fn batch(
 fn submit(
     names: &mut Names,
     task: &wire::SubmitTask,
-    told: Option<TaskId>,
+    confirmed: Option<TaskId>,
     is_undecided: bool,
 ) -> SubmitTask {
     let queue = names.queue(&task.queue);
-    let payload = names.learnt.payload(task.payload.as_text().as_bytes());
+    let payload = names.ledger.payload(task.payload.as_text().as_bytes());
     let dedup = text(&task.dedup_key).map(|key| {
-        let content = names.learnt.dedup(&queue, &key, &payload);
+        let content = names.ledger.dedup(&queue, &key, &payload);
         Dedup { key, content }
     });
     let options = TaskOptions { dedup, max_attempts: task.max_attempts, ..TaskOptions::default() };
-    let id = match told {
+    let id = match confirmed {
         Some(id) => id,
-        None if is_undecided => names.learnt.claim_untold(&queue, &payload),
-        None => names.learnt.id_of_no_task(),
+        None if is_undecided => names.ledger.claim_unconfirmed(&queue, &payload),
+        None => names.ledger.id_of_no_task(),
     };
     SubmitTask {
         id,

@@ -1,9 +1,9 @@
-//! Room on the disk: the next segment, batches that wait for space, and old history that goes.
+//! Manages disk space: the next segment, batches that wait for space, and old history that is trimmed.
 
 use ledger::DiskSpace;
 
 use super::{Process, RETRY_SPACE_MS};
-use crate::env::{Env, Happening};
+use crate::env::{Env, SimEvent};
 use crate::host::{HostEvent, Stop};
 use auditor::Covered;
 
@@ -13,7 +13,7 @@ impl Process {
         self.reserve_asked = false;
         let mut failed = false;
         if let Some(job) = self.ledger.reserve_job() {
-            if env.strikes(true, env.swarm.crash_permille) {
+            if env.strikes(true, env.config.crash_permille) {
                 let calls = env.rng.below(5);
                 self.disk.halt_after(calls);
                 let _ = job.run();
@@ -24,7 +24,7 @@ impl Process {
         if self.ledger.space() != DiskSpace::Plenty {
             env.coverage.bump(Covered::FullDisk);
             self.was_full = true;
-            env.after(RETRY_SPACE_MS, Happening::Host(HostEvent::Reserve { life: self.life }));
+            env.after(RETRY_SPACE_MS, SimEvent::Host(HostEvent::Reserve { life: self.life }));
         } else if std::mem::take(&mut self.was_full) {
             env.coverage.bump(Covered::SpaceAgain);
         }
@@ -40,14 +40,14 @@ impl Process {
             return;
         }
         self.reserve_asked = true;
-        let slow = env.strikes(env.swarm.full_disk, 300);
+        let slow = env.strikes(env.config.full_disk, 300);
         let delay = if slow { 8_000 } else { env.rng.between(0, 30) };
-        env.after(delay, Happening::Host(HostEvent::Reserve { life: self.life }));
+        env.after(delay, SimEvent::Host(HostEvent::Reserve { life: self.life }));
     }
 
     pub fn trim(&mut self, env: &mut Env) -> Result<(), Stop> {
         let Some(job) = self.ledger.trim_job(self.engine.state().time().0) else { return Ok(()) };
-        let crash = env.strikes(true, env.swarm.crash_permille * 3);
+        let crash = env.strikes(true, env.config.crash_permille * 3);
         if crash {
             let calls = env.rng.below(6);
             self.disk.halt_after(calls);

@@ -1,4 +1,4 @@
-//! The orderly end of a process: no more requests, polls end, what was decided becomes durable and is answered.
+//! Stops a process in order: no more requests, polls end, what was decided becomes durable and is answered.
 
 use coordinator::Reply;
 
@@ -20,7 +20,7 @@ impl Process {
         self.wake_at(env.now, env);
     }
 
-    /// Whether everything is durable and told, or will not be because there is no space for it.
+    /// Whether everything is durable and answered, or will not be because there is no space for it.
     pub fn is_stopped(&self) -> bool {
         self.stopping
             && self.inbox.is_empty()

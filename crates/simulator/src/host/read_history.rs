@@ -1,4 +1,4 @@
-//! What the disk tells about the past to a tool that only looks, beside a coordinator that runs.
+//! Reads the history from the disk beside a running coordinator, as a read-only tool does.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use ledger::file::Inspection;
 use super::Host;
 
 impl Host {
-    /// Every record that is kept, and the position of the first.
-    pub fn past(&self) -> Result<(Position, Vec<HistoryRecord>), String> {
+    /// Every retained record, and the position of the first.
+    pub fn read_history(&self) -> Result<(Position, Vec<HistoryRecord>), String> {
         let inspection = Inspection::open(Arc::new(self.disk.clone()))
             .map_err(|error| format!("the ledger cannot be inspected: {error}"))?;
         let (first, mut records) = (inspection.first(), Vec::new());
@@ -20,7 +20,7 @@ impl Host {
             records.push(HistoryRecord { position, at: record.at, event: record.event });
             ControlFlow::Continue(())
         })
-        .map_err(|error| format!("the past cannot be read: {error}"))?;
+        .map_err(|error| format!("the history cannot be read: {error}"))?;
         Ok((first, records))
     }
 }

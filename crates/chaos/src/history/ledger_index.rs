@@ -1,5 +1,5 @@
-//! What clients and workers cannot know and only the ledger tells: the id of a task whose acceptance was lost, and
-//! the digests by which the coordinator knows reports, submits and requests again.
+//! Indexes what only the ledger knows: the id of a task whose acceptance was lost, and the digests by which the
+//! coordinator recognizes reports, submits and requests.
 //!
 //! A digest is taken from the record of the same content. A content that was never recorded gets one that no record
 //! has, so that two contents never pass for one.
@@ -10,9 +10,9 @@ use std::sync::Arc;
 use auditor::history::Recorded;
 use authority::{Category, DeadReason, Digest, Event, Outcome, Position, QueueKey, TaskError, TaskId, Time};
 
-/// What a worker said about its attempt.
+/// The content of a report on an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Story {
+pub enum ReportContent {
     Completed(Arc<[u8]>),
     Failed(Category, Option<Arc<str>>, Arc<str>),
 }
@@ -21,15 +21,15 @@ pub enum Story {
 type Submitted = (Arc<QueueKey>, Arc<[u8]>);
 
 #[derive(Default)]
-pub struct Learnt {
+pub struct LedgerIndex {
     /// Tasks by what was submitted.
     created: HashMap<Submitted, Vec<TaskId>>,
     /// Those whose making is explained by a call.
     claimed: HashSet<TaskId>,
     payloads: HashSet<Arc<[u8]>>,
     dedups: HashMap<(Submitted, Arc<str>), Digest>,
-    stories: HashMap<(Position, Story), Digest>,
-    /// Reports without authority, whose record does not say what they said.
+    reports: HashMap<(Position, ReportContent), Digest>,
+    /// Reports without authority. Their records do not have their content.
     discarded: HashMap<Position, Digest>,
     dead: HashMap<Position, DeadReason>,
     requests: HashMap<Position, Option<Digest>>,
@@ -38,11 +38,11 @@ pub struct Learnt {
     made_up: u128,
 }
 
-impl Learnt {
-    pub fn from(records: &[Recorded]) -> Learnt {
-        let mut learnt = Learnt::default();
-        records.iter().for_each(|record| learnt.record(record));
-        learnt
+impl LedgerIndex {
+    pub fn from(records: &[Recorded]) -> LedgerIndex {
+        let mut index = LedgerIndex::default();
+        records.iter().for_each(|record| index.record(record));
+        index
     }
 
     fn record(&mut self, record: &Recorded) {
@@ -60,15 +60,18 @@ impl Learnt {
                 self.granted.insert(record.position, (record.at, event.expires_at));
             }
             Event::TaskCompleted(event) => {
-                self.stories
-                    .insert((event.fencing_token, Story::Completed(event.result.clone())), event.digest);
+                self.reports.insert(
+                    (event.fencing_token, ReportContent::Completed(event.result.clone())),
+                    event.digest,
+                );
             }
             Event::TaskFailed(event) => {
-                self.stories.insert((event.fencing_token, Story::failed(&event.error)), event.digest);
+                self.reports.insert((event.fencing_token, ReportContent::failed(&event.error)), event.digest);
             }
             Event::TaskDead(event) => {
                 if let Some(report) = &event.report {
-                    self.stories.insert((report.fencing_token, Story::failed(&report.error)), report.digest);
+                    self.reports
+                        .insert((report.fencing_token, ReportContent::failed(&report.error)), report.digest);
                     self.dead.insert(report.fencing_token, event.reason);
                 }
             }
@@ -77,13 +80,13 @@ impl Learnt {
         }
     }
 
-    /// Somebody was told that this call made this task.
-    pub fn claim_told(&mut self, id: TaskId) {
+    /// An answer said that this call created this task.
+    pub fn claim_confirmed(&mut self, id: TaskId) {
         self.claimed.insert(id);
     }
 
-    /// The id of a task that a call may have made without being told, or one that no task has.
-    pub fn claim_untold(&mut self, queue: &Arc<QueueKey>, payload: &Arc<[u8]>) -> TaskId {
+    /// The id of a task that an unanswered call may have created, or an id that no task has.
+    pub fn claim_unconfirmed(&mut self, queue: &Arc<QueueKey>, payload: &Arc<[u8]>) -> TaskId {
         let ids = self.created.get(&(queue.clone(), payload.clone()));
         let unclaimed = ids.into_iter().flatten().copied().find(|id| !self.claimed.contains(id));
         let id = unclaimed.unwrap_or_else(|| self.id_of_no_task());
@@ -107,23 +110,23 @@ impl Learnt {
         known.unwrap_or_else(|| self.digest_of_no_record())
     }
 
-    /// A report was told that it came without authority: it is the one that was discarded.
-    pub fn claim_discarded(&mut self, lease: Position, story: &Story) {
-        let story = (lease, story.clone());
-        if !self.stories.contains_key(&story)
+    /// A report got the answer that it came without authority: it is the discarded one.
+    pub fn claim_discarded(&mut self, lease: Position, content: &ReportContent) {
+        let content = (lease, content.clone());
+        if !self.reports.contains_key(&content)
             && let Some(digest) = self.discarded.remove(&lease)
         {
-            self.stories.insert(story, digest);
+            self.reports.insert(content, digest);
         }
     }
 
-    pub fn story(&mut self, lease: Position, story: Story) -> Digest {
-        let story = (lease, story);
-        match self.stories.get(&story) {
+    pub fn report_digest(&mut self, lease: Position, content: ReportContent) -> Digest {
+        let content = (lease, content);
+        match self.reports.get(&content) {
             Some(digest) => *digest,
             None => {
                 let digest = self.digest_of_no_record();
-                self.stories.insert(story, digest);
+                self.reports.insert(content, digest);
                 digest
             }
         }
@@ -155,8 +158,8 @@ impl Learnt {
     }
 }
 
-impl Story {
-    pub fn failed(error: &TaskError) -> Story {
-        Story::Failed(error.category, error.code.clone(), error.message.clone())
+impl ReportContent {
+    pub fn failed(error: &TaskError) -> ReportContent {
+        ReportContent::Failed(error.category, error.code.clone(), error.message.clone())
     }
 }

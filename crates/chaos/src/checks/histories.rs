@@ -1,4 +1,4 @@
-//! The history that the server tells of a task is what the ledger holds: the same records, whole and in order.
+//! Checks that the history that the server reports for a task is that of the ledger: the same records, in order.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,16 @@ pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
     }
     let mut violations = Vec::new();
     for (id, events) in &evidence.histories {
-        let told = events.iter().map(|event| {
+        let reported = events.iter().map(|event| {
             (event["position"].as_u64().unwrap_or_default(), event["type"].as_str().unwrap_or_default())
         });
-        let told: Vec<_> = told.collect();
-        let held = recorded.get(id).map(Vec::as_slice).unwrap_or_default();
-        if told != held {
-            violations.push(Violation::new(id, format!("its history is told as {told:?} and is {held:?}")));
+        let reported: Vec<_> = reported.collect();
+        let recorded_events = recorded.get(id).map(Vec::as_slice).unwrap_or_default();
+        if reported != recorded_events {
+            violations.push(Violation::new(
+                id,
+                format!("the server reports its history as {reported:?}, but it is {recorded_events:?}"),
+            ));
         }
     }
     violations

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use tokio::task::JoinSet;
 
 use crate::submitter::Submitter;
-use crate::worker::{CAST, Character, Worker};
+use crate::worker::{CHARACTERS, Character, Worker};
 use crate::world::{QUEUE, World};
 
 const CLIENTS: usize = 4;
@@ -15,37 +15,37 @@ const DRAINERS: usize = 4;
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 const DRAIN_DEADLINE: Duration = Duration::from_secs(90);
 
-pub struct Crew {
+pub struct Actors {
     world: Arc<World>,
-    people: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
-impl Crew {
-    pub fn send_in(world: &Arc<World>) -> Self {
-        let mut people = JoinSet::new();
+impl Actors {
+    pub fn start(world: &Arc<World>) -> Self {
+        let mut tasks = JoinSet::new();
         let budget = world.plan.pick(2_000, 20_000);
         for index in 0..CLIENTS {
-            people.spawn(Submitter::new(world.clone(), format!("client-{index}"), budget).run());
+            tasks.spawn(Submitter::new(world.clone(), format!("client-{index}"), budget).run());
         }
         for contract in world.contracts {
-            for (index, character) in CAST.into_iter().enumerate() {
+            for (index, character) in CHARACTERS.into_iter().enumerate() {
                 let id = format!("{}-{index}", contract.name());
-                people.spawn(Worker::new(world.clone(), *contract, id, character).run());
+                tasks.spawn(Worker::new(world.clone(), *contract, id, character).run());
             }
         }
-        Self { world: world.clone(), people }
+        Self { world: world.clone(), tasks }
     }
 
     /// Lets everybody finish what they have in hand.
     pub async fn stop(mut self) -> Result<()> {
         self.world.stop();
-        let everybody = async {
-            while let Some(person) = self.people.join_next().await {
-                person.context("a client or worker panicked")?;
+        let all = async {
+            while let Some(task) = self.tasks.join_next().await {
+                task.context("a client or worker panicked")?;
             }
             Ok(())
         };
-        tokio::time::timeout(STOP_DEADLINE, everybody).await.context("a client or worker hangs")?
+        tokio::time::timeout(STOP_DEADLINE, all).await.context("a client or worker hangs")?
     }
 }
 

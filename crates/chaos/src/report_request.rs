@@ -3,7 +3,7 @@
 use contract_clients::{LeaseRef, ReportKind};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Story {
+pub struct ReportRequest {
     pub lease: LeaseRef,
     pub kind: ReportKind,
     pub intent: Intent,
@@ -12,16 +12,16 @@ pub struct Story {
 /// What the sender of a report knows about it beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// The holder's own first story, or a repeat of it: never REJECTED.
+    /// The holder's own first report, or a repeat of it: never REJECTED.
     Own,
-    /// A second, different story after the first was answered: never COMMITTED.
+    /// A second, different report after the first was answered: never COMMITTED.
     Conflicting,
     /// A forged lease, another's worker id or another task: always REJECTED.
     Forged,
 }
 
-impl Story {
-    /// Two stories with the same key say the same about the same lease.
+impl ReportRequest {
+    /// Two reports with the same key have the same content and the same lease.
     pub fn key(&self) -> (String, String) {
         (self.lease.lease_id.clone(), format!("{:?} {:?}", self.lease, self.kind))
     }

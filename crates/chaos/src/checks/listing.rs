@@ -1,4 +1,4 @@
-//! The list shows what reads show, each task once, and a final task keeps also what the auditor does not look at.
+//! Checks that the list agrees with reads, has each task once, and that the other fields of a final task do not change.
 
 use super::Violation;
 use crate::evidence::Evidence;
@@ -18,7 +18,7 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     for id in evidence.tasks.keys().filter(|id| listed.binary_search(&id.as_str()).is_err()) {
         violations.push(Violation::new(id, "is missing in the list"));
     }
-    for reading in evidence.book.readings.iter().chain(&evidence.listed) {
+    for reading in evidence.observations.readings.iter().chain(&evidence.listed) {
         if !reading["state"].as_str().is_some_and(|state| FINAL_STATES.contains(&state)) {
             continue;
         }

@@ -1,6 +1,6 @@
 //! Records every request and answer of clients and workers, in the order in which the answers arrived.
 //!
-//! A fact is never removed or changed. The server is held to all of them.
+//! An observation is never removed or changed. The server is held to all of them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -11,23 +11,23 @@ use wire::Verdict;
 
 use crate::api::{Answer, Call};
 use crate::contract::Contract;
+use crate::report_request::ReportRequest;
 use crate::rpc::Rpc;
-use crate::story::Story;
 use crate::target::Dispatch;
 
 /// Time since the start of the run, on this process's monotonic clock.
 pub type At = Duration;
 
 /// How much of an unexpected answer is kept.
-const SHOWN_CHARS: usize = 600;
+const MAX_BODY_CHARS: usize = 600;
 
-pub struct Facts {
+pub struct Recorder {
     started: Instant,
-    book: Mutex<Book>,
+    observations: Mutex<Observations>,
 }
 
 #[derive(Default, Debug)]
-pub struct Book {
+pub struct Observations {
     /// Every HTTP call, whatever it was about.
     pub calls: Vec<Call>,
     /// Every call over gRPC, and every request and answer within a stream.
@@ -42,7 +42,7 @@ pub struct Book {
     /// Tasks as a read, a cancel or a repeated submit showed them.
     pub readings: Vec<Value>,
     /// Answers that no contract allows, found as they came.
-    pub surprises: Vec<String>,
+    pub unexpected_answers: Vec<String>,
     /// Answers to workers that never came.
     pub lost_answers: BTreeMap<Contract, u64>,
 }
@@ -68,7 +68,7 @@ pub struct Grant {
     /// When the request that led to it was first sent: the lease cannot have begun earlier.
     pub asked_at: At,
     /// When the answer arrived: the lease cannot have begun later.
-    pub told_at: At,
+    pub answered_at: At,
 }
 
 #[derive(Clone, Debug)]
@@ -76,12 +76,12 @@ pub struct Beat {
     pub lease_id: String,
     pub sent_at: At,
     pub ended_at: At,
-    pub pulse: Pulse,
+    pub heartbeat_outcome: HeartbeatOutcome,
 }
 
 /// The answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pulse {
+pub enum HeartbeatOutcome {
     /// The lease lives on.
     Alive,
     /// The lease is over.
@@ -93,16 +93,16 @@ pub enum Pulse {
 #[derive(Clone, Debug)]
 pub struct Report {
     pub contract: Contract,
-    pub story: Story,
+    pub request: ReportRequest,
     pub sent_at: At,
     pub ended_at: At,
     /// None when nothing was decided as far as the worker knows.
-    pub told: Option<Told>,
+    pub response: Option<ReportResponse>,
 }
 
 /// The answer to a report; that to a release carries no verdict.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct ReportResponse {
     /// The contract's own number: that of HTTP or of gRPC.
     pub status: u16,
     pub verdict: Option<Verdict>,
@@ -117,40 +117,40 @@ pub struct Cancel {
 
 impl Report {
     pub fn verdict(&self) -> Option<Verdict> {
-        self.told.as_ref().and_then(|told| told.verdict)
+        self.response.as_ref().and_then(|response| response.verdict)
     }
 }
 
-impl Facts {
+impl Recorder {
     pub fn new() -> Self {
-        Self { started: Instant::now(), book: Mutex::default() }
+        Self { started: Instant::now(), observations: Mutex::default() }
     }
 
     pub fn now(&self) -> At {
         self.started.elapsed()
     }
 
-    /// The book, for adding a fact or reading some; never held across an await.
-    pub fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// The observations, to add or to read; never held across an await.
+    pub fn observations(&self) -> MutexGuard<'_, Observations> {
+        self.observations.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Notes an answer that the contract of this call does not allow.
     pub fn expect(&self, call: &str, answer: &Answer, allowed: &[u16]) {
-        if let Answer::Told { status, body } = answer
+        if let Answer::Response { status, body } = answer
             && !allowed.contains(status)
         {
-            let body: String = body.to_string().chars().take(SHOWN_CHARS).collect();
-            self.surprise(format!("{call} was answered {status}: {body}"));
+            let body: String = body.to_string().chars().take(MAX_BODY_CHARS).collect();
+            self.record_unexpected(format!("{call} was answered {status}: {body}"));
         }
     }
 
-    pub fn surprise(&self, what: String) {
-        self.book().surprises.push(what);
+    pub fn record_unexpected(&self, what: String) {
+        self.observations().unexpected_answers.push(what);
     }
 
     /// A worker waits for an answer in vain.
     pub fn note_lost(&self, contract: Contract) {
-        *self.book().lost_answers.entry(contract).or_default() += 1;
+        *self.observations().lost_answers.entry(contract).or_default() += 1;
     }
 }

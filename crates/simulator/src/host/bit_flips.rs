@@ -1,4 +1,4 @@
-//! Bits that flip on the disk between two lives (D9 to D12). What was acknowledged is never silently lost: a start
+//! Flips bits on the disk between two lives (D9 to D12). What was acknowledged is never silently lost: a start
 //! that needs the place refuses it by its position and serves nothing, until the operator brings a good copy back.
 //! A damaged snapshot is passed over for an older one, as long as there is one.
 
@@ -29,16 +29,17 @@ impl Host {
     pub(super) fn flip_bits(&mut self, options: &Options, env: &mut Env) -> Result<(), String> {
         // Noise of a crash may be refused too, and then nobody could say why. The last start of a history, without
         // other faults, has the most to lose.
-        if !env.swarm.flips || self.noise || self.known.is_empty() || !env.rng.chance(600) {
+        if !env.config.bit_flips || self.noise || self.known.is_empty() || !env.rng.chance(600) {
             return Ok(());
         }
         let disk = Arc::new(self.disk.clone());
         let inspection =
             Inspection::open(disk).map_err(|error| format!("nothing was damaged yet: {error}"))?;
         let trimmed = inspection.first() > Position(1);
-        match env.rng.chance(if trimmed { 200 } else { 600 }) {
-            true => self.flip_in_frame(&inspection, options, env),
-            false => self.flip_in_snapshots(&inspection, options, env),
+        if env.rng.chance(if trimmed { 200 } else { 600 }) {
+            self.flip_in_frame(&inspection, options, env)
+        } else {
+            self.flip_in_snapshots(&inspection, options, env)
         }
     }
 
@@ -72,12 +73,13 @@ impl Host {
         let bit = 8 * frame.offset + env.rng.below(8 * frame.bytes);
         env.note(&[40, frame.first.0, bit], || format!("bit {bit} of {} is flipped", frame.file));
         self.disk.flip(&frame.file, bit);
-        let judged = match self.starts_without(inspection, frame) {
-            true => self.judge_history(frame, options, env),
-            false => self.judge_refusal(options, env, |damage| names(damage, frame)).inspect(|()| {
+        let judged = if self.starts_without(inspection, frame) {
+            self.judge_history(frame, options, env)
+        } else {
+            self.judge_refusal(options, env, |damage| names(damage, frame)).inspect(|()| {
                 let last = frames.last().is_some_and(|last| last.first == frame.first);
                 env.coverage.bump(if last { Covered::FlippedLastFrame } else { Covered::FlippedFrame });
-            }),
+            })
         };
         // The operator brings a good copy back.
         self.disk.flip(&frame.file, bit);
@@ -124,7 +126,7 @@ impl Host {
         Ok(())
     }
 
-    /// Starts as production does, which must be refused in the right words.
+    /// Starts as production does. The start must be refused with the right error.
     fn judge_refusal(
         &self,
         options: &Options,
@@ -152,7 +154,7 @@ impl Host {
         if recovery.state().position() < whole.position() {
             return Err(format!("a start recovers no more than {}", recovery.state().position()));
         }
-        // Records that nobody was told of may have survived too.
+        // Unacknowledged records may have survived too.
         for bytes in self.open.iter().take((recovery.state().position().0 - whole.position().0) as usize) {
             let record = ledger::record::decode(bytes).map_err(|error| error.to_string())?;
             whole.apply(record.at, &record.event).map_err(|illegal| illegal.to_string())?;

@@ -12,8 +12,8 @@ use wire::Verdict;
 use super::{Violation, check};
 use crate::contract::Contract;
 use crate::evidence::Evidence;
-use crate::facts::{Beat, Grant, Pulse, Report, Submission, Told};
-use crate::story::{Intent, Story};
+use crate::recorder::{Beat, Grant, HeartbeatOutcome, Report, ReportResponse, Submission};
+use crate::report_request::{Intent, ReportRequest};
 use crate::world::LEASE;
 
 const TASK: &str = "00000000-0000-0000-0000-000000000001";
@@ -25,7 +25,7 @@ fn at(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn grant(attempt: u32, told_ms: u64) -> Grant {
+fn grant(attempt: u32, answered_ms: u64) -> Grant {
     Grant {
         contract: Contract::Native,
         lease_id: format!("lease-{attempt}"),
@@ -33,16 +33,16 @@ fn grant(attempt: u32, told_ms: u64) -> Grant {
         worker_id: "worker".into(),
         attempt,
         fencing_token: u64::from(attempt) * 10,
-        asked_at: at(told_ms - 10),
-        told_at: at(told_ms),
+        asked_at: at(answered_ms - 10),
+        answered_at: at(answered_ms),
     }
 }
 
-fn told(status: u16, verdict: Option<Verdict>) -> Option<Told> {
-    Some(Told { status, verdict, state: None })
+fn response(status: u16, verdict: Option<Verdict>) -> Option<ReportResponse> {
+    Some(ReportResponse { status, verdict, state: None })
 }
 
-fn report(attempt: u32, result: Value, sent_ms: u64, told: Option<Told>) -> Report {
+fn report(attempt: u32, result: Value, sent_ms: u64, response: Option<ReportResponse>) -> Report {
     let lease = LeaseRef {
         lease_id: format!("lease-{attempt}"),
         task_id: TASK.into(),
@@ -51,10 +51,10 @@ fn report(attempt: u32, result: Value, sent_ms: u64, told: Option<Told>) -> Repo
     };
     Report {
         contract: Contract::Native,
-        story: Story { lease, kind: ReportKind::Completed(result), intent: Intent::Own },
+        request: ReportRequest { lease, kind: ReportKind::Completed(result), intent: Intent::Own },
         sent_at: at(sent_ms),
         ended_at: at(sent_ms + 5),
-        told,
+        response,
     }
 }
 
@@ -110,19 +110,19 @@ fn truth() -> Evidence {
         json!({"taskId": TASK, "state": "COMPLETED", "finishedAt": "now", "attempt": 2, "payload": payload});
     let body = json!({"queue": "chaos", "payload": payload, "dedupKey": "client-0-1"});
     let submission = Submission { marker: "client-0-1".into(), body, task_id: Some(TASK.into()) };
-    let late = report(1, json!(6), 900, told(409, CANCELLED));
-    let good = report(2, json!(7), 1_000, told(200, COMMITTED));
+    let late = report(1, json!(6), 900, response(409, CANCELLED));
+    let good = report(2, json!(7), 1_000, response(200, COMMITTED));
     evidence.listed = vec![task.clone()];
     evidence.tasks.insert(TASK.into(), task.clone());
-    let told =
+    let history =
         events().into_iter().map(|(position, event)| json!({"position": position, "type": event.name()}));
-    evidence.histories.insert(TASK.into(), told.collect());
+    evidence.histories.insert(TASK.into(), history.collect());
     evidence.repeats = vec![(late.clone(), late.clone()), (good.clone(), good.clone())];
     evidence.resubmits = vec![(submission.clone(), Some(TASK.into()))];
-    evidence.book.submissions = vec![submission];
-    evidence.book.grants = vec![grant(1, 100), grant(2, 800)];
-    evidence.book.reports = vec![late, good];
-    evidence.book.readings = vec![task];
+    evidence.observations.submissions = vec![submission];
+    evidence.observations.grants = vec![grant(1, 100), grant(2, 800)];
+    evidence.observations.reports = vec![late, good];
+    evidence.observations.readings = vec![task];
     evidence
 }
 
@@ -150,47 +150,55 @@ fn a_list_that_differs_from_the_reads_is_found() {
 
 #[test]
 fn a_final_word_taken_back_is_found() {
-    finds(|it| it.book.readings[0]["finishedAt"] = json!("then"), "was final with finishedAt");
+    finds(|it| it.observations.readings[0]["finishedAt"] = json!("then"), "was final with finishedAt");
     finds(|it| it.listed[0]["reason"] = json!("KILLED"), "was final with reason");
 }
 
 #[test]
 fn a_decided_report_or_an_accepted_submit_that_is_not_found_again_is_found() {
-    finds(|it| it.repeats[0].1.told = None, "was not decided");
+    finds(|it| it.repeats[0].1.response = None, "was not decided");
     finds(|it| it.resubmits[0].1 = None, "was not found when repeated");
 }
 
 #[test]
 fn a_verdict_outside_the_contract_is_found() {
-    finds(|it| it.book.reports[1].told = told(200, CANCELLED), "of intent Own was answered");
-    finds(|it| it.book.reports[1].told = told(409, REJECTED), "of intent Own was answered");
-    finds(|it| it.book.reports[1].story.intent = Intent::Forged, "of intent Forged was answered");
-    finds(|it| it.book.reports[1].story.intent = Intent::Conflicting, "of intent Conflicting was answered");
-    finds(|it| it.repeats[1].1.told = told(403, REJECTED), "of intent Own was answered");
+    finds(|it| it.observations.reports[1].response = response(200, CANCELLED), "of intent Own was answered");
+    finds(|it| it.observations.reports[1].response = response(409, REJECTED), "of intent Own was answered");
+    finds(|it| it.observations.reports[1].request.intent = Intent::Forged, "of intent Forged was answered");
+    finds(
+        |it| it.observations.reports[1].request.intent = Intent::Conflicting,
+        "of intent Conflicting was answered",
+    );
+    finds(|it| it.repeats[1].1.response = response(403, REJECTED), "of intent Own was answered");
     // What is right in one contract is wrong in another.
-    finds(|it| it.book.reports[1].contract = Contract::Grpc, "of intent Own was answered");
-    finds(|it| it.book.reports[0].contract = Contract::Stream, "of intent Own was answered");
+    finds(|it| it.observations.reports[1].contract = Contract::Grpc, "of intent Own was answered");
+    finds(|it| it.observations.reports[0].contract = Contract::Stream, "of intent Own was answered");
 }
 
 #[test]
 fn a_report_that_another_contract_judges_in_another_way_is_found() {
     let other = |it: &mut Evidence| {
         it.repeats[1].1.contract = Contract::Grpc;
-        it.repeats[1].1.told = told(0, CANCELLED);
+        it.repeats[1].1.response = response(0, CANCELLED);
     };
     finds(other, "and when repeated Some(Cancelled) by grpc");
 }
 
 #[test]
 fn an_unfair_lease_is_found() {
-    let early = |it: &mut Evidence| it.book.reports[0].ended_at = at(200);
+    let early = |it: &mut Evidence| it.observations.reports[0].ended_at = at(200);
     finds(early, "a report within its lease was CANCELLED");
-    let kept = |it: &mut Evidence| {
+    let extended = |it: &mut Evidence| {
         let lease_id = "lease-1".to_string();
-        it.book.beats.push(Beat { lease_id, sent_at: at(600), ended_at: at(610), pulse: Pulse::Alive });
+        it.observations.beats.push(Beat {
+            lease_id,
+            sent_at: at(600),
+            ended_at: at(610),
+            heartbeat_outcome: HeartbeatOutcome::Alive,
+        });
     };
-    finds(kept, "a report within its lease was CANCELLED");
-    let late = |it: &mut Evidence| it.book.reports[1].sent_at = at(810) + LEASE * 2;
+    finds(extended, "a report within its lease was CANCELLED");
+    let late = |it: &mut Evidence| it.observations.reports[1].sent_at = at(810) + LEASE * 2;
     finds(late, "a report after its lease was COMMITTED");
 }
 
@@ -198,12 +206,12 @@ fn an_unfair_lease_is_found() {
 fn a_history_that_is_not_the_ledgers_is_found() {
     let history =
         |change: fn(&mut Vec<Value>)| move |it: &mut Evidence| change(it.histories.get_mut(TASK).unwrap());
-    finds(history(|events| drop(events.remove(2))), "its history is told as");
-    finds(history(|events| events.swap(4, 5)), "its history is told as");
-    finds(history(|events| events[0]["type"] = json!("TaskDead")), "its history is told as");
+    finds(history(|events| drop(events.remove(2))), "reports its history as");
+    finds(history(|events| events.swap(4, 5)), "reports its history as");
+    finds(history(|events| events[0]["type"] = json!("TaskDead")), "reports its history as");
 }
 
 #[test]
 fn an_answer_outside_the_contract_is_found() {
-    finds(|it| it.book.surprises.push("a submit was answered 500".into()), "answered 500");
+    finds(|it| it.observations.unexpected_answers.push("a submit was answered 500".into()), "answered 500");
 }

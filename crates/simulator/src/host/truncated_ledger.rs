@@ -1,4 +1,4 @@
-//! A ledger that hides its last record from whoever replays it: an injected bug.
+//! A ledger whose replay leaves out the last record: an injected bug.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use authority::Position;
 use ledger::file::FileLedger;
 use ledger::{AppendError, Batch, Error, Ledger, Reader, Refusal, SnapshotError, SnapshotSink, Visit};
 
-pub struct OneShort<'a>(pub &'a FileLedger);
+pub struct TruncatedLedger<'a>(pub &'a FileLedger);
 
-impl Ledger for OneShort<'_> {
+impl Ledger for TruncatedLedger<'_> {
     fn next(&self) -> Position {
         self.0.next()
     }

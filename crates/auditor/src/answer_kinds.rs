@@ -1,4 +1,4 @@
-//! Names every kind of answer of the coordinator. Together with the names of the events they are what a run must cover,
+//! Names every kind of answer of the coordinator. A run must cover all of them and all events,
 //! so that no part of the model goes without histories.
 
 use authority::command::{
@@ -9,7 +9,7 @@ use authority::{Answer, DeadReason, Outcome, Rejection};
 use coordinator::{Reply, Unavailable};
 
 /// The answers that a run must cover.
-pub const WORDS: &[&str] = &[
+pub const EXPECTED_ANSWERS: &[&str] = &[
     "submitted",
     "submitted before",
     "dedup conflict",
@@ -71,9 +71,9 @@ pub const WORDS: &[&str] = &[
     "unavailable: outcome unknown",
 ];
 
-/// What a small world does not get to hear, and why. Each has a test of its own where it is decided.
-pub const UNHEARD: &[(&str, &str)] = &[
-    ("scopes", "asked by remote execution when it starts, which a small world does not have"),
+/// The answers that a small simulation does not reach, and why. Each has a test of its own where it is decided.
+pub const UNREACHED_ANSWERS: &[(&str, &str)] = &[
+    ("scopes", "asked by remote execution when it starts, which a small simulation does not have"),
     ("refused: too many queues", "takes 10,000 queues"),
     ("refused: too many requirements", "takes 1,024 different requirements in one queue"),
     ("attach: too many", "takes 1,000 waiters of one task"),
@@ -83,8 +83,8 @@ pub const UNHEARD: &[(&str, &str)] = &[
     ("committed: dead, by time", "a report that is accepted ends no task for a reason that only time gives"),
 ];
 
-/// The words of an answer, the first for its kind, further ones for what is in it.
-pub fn reply(reply: &Reply) -> Vec<&'static str> {
+/// The kinds of a reply: first its own, then those of its parts.
+pub fn kinds_of_reply(reply: &Reply) -> Vec<&'static str> {
     match reply {
         Reply::Decided(answers) => {
             let batch = (answers.len() > 1).then_some("batch");
@@ -195,8 +195,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_word_is_both_expected_and_excused() {
-        let excused: Vec<_> = UNHEARD.iter().map(|(word, _)| word).collect();
-        assert!(WORDS.iter().all(|word| !excused.contains(&word)));
+    fn no_kind_is_both_expected_and_excused() {
+        let excused: Vec<_> = UNREACHED_ANSWERS.iter().map(|(kind, _)| kind).collect();
+        assert!(EXPECTED_ANSWERS.iter().all(|kind| !excused.contains(&kind)));
     }
 }

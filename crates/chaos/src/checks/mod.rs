@@ -1,9 +1,9 @@
-//! What only an outsider can see: answers outside of the contract, what the server says when everything is asked
-//! again, and the times of leases by our own clock. The auditor judges all else.
+//! Checks what only a client can see: answers outside of the contract, answers to repeated requests, and the times of
+//! leases by our own clock. The auditor checks all else.
 //!
 //! The checks are pure functions of the evidence, so that each has a test in which it fails.
 
-mod explain;
+mod format;
 mod histories;
 mod listing;
 mod repeats;
@@ -11,7 +11,7 @@ mod repeats;
 mod tests;
 mod timing;
 
-pub use explain::explain;
+pub use format::format_violations;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ use wire::Verdict;
 use crate::contract::Contract;
 use crate::evidence::Evidence;
 
-/// Something that the server said and that is not true, or did and must not.
+/// A wrong answer or a forbidden action of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// Empty when no single task is concerned.
@@ -55,7 +55,7 @@ pub struct Reach {
     pub released_leases: usize,
     pub repeated_submits: usize,
     pub lost_answers: u64,
-    /// What workers of each contract were told.
+    /// The answers to workers of each contract.
     pub contracts: BTreeMap<Contract, Counts>,
 }
 
@@ -87,8 +87,12 @@ impl fmt::Display for Counts {
 }
 
 pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
-    let surprises = evidence.book.surprises.iter().map(|surprise| Violation::new("", surprise.as_str()));
-    let mut violations: Vec<Violation> = surprises.collect();
+    let unexpected_answers = evidence
+        .observations
+        .unexpected_answers
+        .iter()
+        .map(|unexpected| Violation::new("", unexpected.as_str()));
+    let mut violations: Vec<Violation> = unexpected_answers.collect();
     violations.extend(listing::check(evidence));
     violations.extend(repeats::check(evidence));
     violations.extend(histories::check(evidence, records));
@@ -115,19 +119,20 @@ pub fn reach(evidence: &Evidence) -> Reach {
         expired_leases: events("LeaseExpired"),
         released_leases: events("LeaseReleased"),
         repeated_submits: evidence.resubmits.len(),
-        lost_answers: evidence.book.lost_answers.values().sum(),
+        lost_answers: evidence.observations.lost_answers.values().sum(),
         contracts,
     }
 }
 
 fn counts(evidence: &Evidence) -> BTreeMap<Contract, Counts> {
-    let book = &evidence.book;
+    let observations = &evidence.observations;
     let mut contracts: BTreeMap<Contract, Counts> = BTreeMap::new();
-    let leases: BTreeSet<_> = book.grants.iter().map(|grant| (grant.contract, grant.fencing_token)).collect();
+    let leases: BTreeSet<_> =
+        observations.grants.iter().map(|grant| (grant.contract, grant.fencing_token)).collect();
     for (contract, _) in leases {
         contracts.entry(contract).or_default().leases += 1;
     }
-    for report in &book.reports {
+    for report in &observations.reports {
         let counts = contracts.entry(report.contract).or_default();
         match report.verdict() {
             Some(Verdict::Committed) => counts.committed += 1,
@@ -136,7 +141,7 @@ fn counts(evidence: &Evidence) -> BTreeMap<Contract, Counts> {
             None => {}
         }
     }
-    for (contract, lost) in &book.lost_answers {
+    for (contract, lost) in &observations.lost_answers {
         contracts.entry(*contract).or_default().lost_answers += lost;
     }
     contracts

@@ -1,8 +1,8 @@
-//! Judges what a ledger tells of a task afterwards: every attempt with its worker and its end, and the reason for each
-//! further one, in order, nothing missing and nothing made up.
+//! Checks the timeline that `explain` derives for a task: every attempt with its worker and its end, and the reason for
+//! each further attempt, in order, with nothing missing and nothing invented.
 //!
-//! What must be told is looked up in the auditor's own tables of tasks and leases, one question at a time. Records
-//! before the first that is kept are as good as unknown, and nothing may be said that only they could tell.
+//! The expected timeline comes from the auditor's own tables of tasks and leases. Records before the first retained
+//! record count as unknown: a timeline must not state what only they could prove.
 
 use std::collections::BTreeSet;
 
@@ -21,31 +21,31 @@ impl Auditor {
         self.tasks.keys().copied()
     }
 
-    /// Judges the timeline of a task that was told from the records at or after `first`.
-    pub fn explained(&mut self, timeline: &Timeline, first: Position) -> Result<(), String> {
+    /// Checks the timeline of a task that was derived from the records at or after `first`.
+    pub fn check_timeline(&mut self, timeline: &Timeline, first: Position) -> Result<(), String> {
         let id = timeline.task;
         let wrong = |what: String| format!("the timeline of task {id}: {what}");
         let model = self.tasks.get(&id).ok_or_else(|| wrong("nobody created the task".into()))?;
         let records = TaskRecords { auditor: self, id, task: model, first };
         records.compare(timeline).map_err(wrong)?;
-        words(timeline).map_err(wrong)?;
+        check_rendered_text(timeline).map_err(wrong)?;
         if timeline.attempts > 1 {
-            self.see(Covered::ExplainedRepeat);
+            self.mark_covered(Covered::ExplainedRepeat);
         }
         if timeline.is_purged {
-            self.see(Covered::ExplainedPurged);
+            self.mark_covered(Covered::ExplainedPurged);
         }
         if timeline.is_truncated {
-            self.see(Covered::ExplainedTruncated);
+            self.mark_covered(Covered::ExplainedTruncated);
         }
         if timeline.steps.iter().any(|step| matches!(step.kind, StepKind::Restarted { .. })) {
-            self.see(Covered::ExplainedRestart);
+            self.mark_covered(Covered::ExplainedRestart);
         }
         Ok(())
     }
 }
 
-/// What is true of one task, as far as the records that are kept can tell.
+/// The expected timeline of one task, as far as the retained records prove it.
 struct TaskRecords<'a> {
     auditor: &'a Auditor,
     id: TaskId,
@@ -56,8 +56,8 @@ struct TaskRecords<'a> {
 impl<'a> TaskRecords<'a> {
     fn compare(&self, timeline: &Timeline) -> Result<(), String> {
         let expected = self.steps();
-        for (told, true_one) in timeline.steps.iter().zip(&expected) {
-            ensure(told == true_one, format!("it tells {told:?}, but what happened is {true_one:?}"))?;
+        for (step, expected) in timeline.steps.iter().zip(&expected) {
+            ensure(step == expected, format!("it contains {step:?}, but what happened is {expected:?}"))?;
         }
         if let Some(missing) = expected.get(timeline.steps.len()) {
             return Err(format!("it leaves out {missing:?}"));
@@ -65,23 +65,26 @@ impl<'a> TaskRecords<'a> {
         if let Some(invented) = timeline.steps.get(expected.len()) {
             return Err(format!("it makes up {invented:?}"));
         }
-        let kept: Vec<&Recorded> = self.own().collect();
-        let created = kept.iter().rev().find_map(|record| creation(record));
+        let records: Vec<&Recorded> = self.own().collect();
+        let created = records.iter().rev().find_map(|record| creation(record));
         let queue = created.map(|event| &event.queue);
         ensure(timeline.queue.as_ref() == queue, format!("its queue is {queue:?}"))?;
-        let state = kept.iter().any(|record| tells_state(record)).then_some(self.task.state);
-        ensure(timeline.state == state, format!("it is said to be {:?}, but is {state:?}", timeline.state))?;
+        let state = records.iter().any(|record| determines_state(record)).then_some(self.task.state);
+        ensure(
+            timeline.state == state,
+            format!("its state is {:?} in the timeline, but is {state:?}", timeline.state),
+        )?;
         let purged = self.task.purged_at.is_some_and(|position| position >= self.first);
         ensure(timeline.is_purged == purged, "whether it was purged is wrong")?;
         let begins = self.positions().first().and_then(|position| self.record(*position));
         let truncated = begins.is_some_and(|record| creation(record).is_none());
-        ensure(timeline.is_truncated == truncated, "whether its beginning is kept is wrong")?;
+        ensure(timeline.is_truncated == truncated, "whether its beginning is retained is wrong")?;
 
         let life = self.task.created().max(self.first);
         let grants = || self.task.leases.range(life..);
         let attempts = grants().map(|(_, lease)| lease.attempt).max().unwrap_or(0);
         ensure(timeline.attempts == attempts, format!("it was granted {attempts} times"))?;
-        let in_life = || kept.iter().filter(|record| record.position >= life);
+        let in_life = || records.iter().filter(|record| record.position >= life);
         let releases = in_life().filter(|record| matches!(record.event, Event::LeaseReleased(_))).count();
         ensure(timeline.releases as usize == releases, format!("it was given back {releases} times"))?;
         let for_a_lease = grants().filter_map(|(at, lease)| self.waited_ms(*at, lease.granted_at));
@@ -105,7 +108,7 @@ impl<'a> TaskRecords<'a> {
     fn step(&self, record: &Recorded) -> Option<Step> {
         let (position, at) = (record.position, record.at);
         let held = self.held(position);
-        let silent_ms = held.map(|(number, _)| at.since_ms(self.heard_at(number, position)));
+        let silent_ms = held.map(|(number, _)| at.since_ms(self.last_seen_at(number, position)));
         let what = match &record.event {
             Event::TaskCreated(event) => StepKind::Submitted {
                 queue: event.queue.name.clone(),
@@ -132,7 +135,7 @@ impl<'a> TaskRecords<'a> {
                     StepKind::Failed { error: event.error.clone(), retry_ms: time.since_ms(at) }
                 }
                 NextStep::Final => {
-                    StepKind::FailedForGood { error: event.error.clone(), why: self.why_final(position) }
+                    StepKind::FailedForGood { error: event.error.clone(), why: self.final_reason(position) }
                 }
             },
             Event::TaskCompleted(event) => StepKind::Completed { result_bytes: event.result.len() },
@@ -146,7 +149,7 @@ impl<'a> TaskRecords<'a> {
             Event::TaskCancelled(event) => {
                 let lease = self.known_lease(event.fencing_token);
                 let step =
-                    self.bare(record, StepKind::Discarded { why: self.why_discarded(event.fencing_token) });
+                    self.bare(record, StepKind::Discarded { why: self.discard_reason(event.fencing_token) });
                 let worker = lease.map(|lease| lease.worker.clone());
                 return Some(Step { attempt: Some(event.attempt), worker, ..step });
             }
@@ -183,14 +186,14 @@ impl<'a> TaskRecords<'a> {
         self.auditor.log.get(position.0.checked_sub(1)? as usize)
     }
 
-    /// The task's own records that are kept.
+    /// The task's own records that are retained.
     fn own(&self) -> impl DoubleEndedIterator<Item = &'a Recorded> {
         let versions: Vec<&Version> = self.task.earlier.iter().chain(&self.task.versions).collect();
-        let kept = versions.into_iter().map(|version| version.position).filter(|at| *at >= self.first);
-        kept.filter_map(|position| self.record(position)).collect::<Vec<_>>().into_iter()
+        let retained = versions.into_iter().map(|version| version.position).filter(|at| *at >= self.first);
+        retained.filter_map(|position| self.record(position)).collect::<Vec<_>>().into_iter()
     }
 
-    /// Where they are, and where it was purged.
+    /// The positions of the task's own records and of its purge.
     fn positions(&self) -> BTreeSet<Position> {
         let purged = self.general().filter(
             |record| matches!(&record.event, Event::TasksPurged(event) if event.tasks.contains(&self.id)),
@@ -198,15 +201,15 @@ impl<'a> TaskRecords<'a> {
         self.own().chain(purged).map(|record| record.position).collect()
     }
 
-    /// Kept records about more than one task.
+    /// Retained records about more than one task.
     fn general(&self) -> impl Iterator<Item = &'a Recorded> {
         self.auditor.log[self.first.0 as usize - 1..].iter().filter(|record| record.event.task().is_none())
     }
 
-    /// Takeovers while somebody worked on the task, where the records can tell that.
+    /// Takeovers during a lease of the task, if the records prove the lease.
     fn restarts(&self) -> Vec<Position> {
-        let tells: Vec<Position> =
-            self.own().filter(|record| tells_state(record)).map(|record| record.position).collect();
+        let state_records: Vec<Position> =
+            self.own().filter(|record| determines_state(record)).map(|record| record.position).collect();
         let takeovers = self.auditor.takeovers.iter().filter(|position| **position >= self.first);
         let leased = |at: Position| {
             self.task
@@ -214,7 +217,7 @@ impl<'a> TaskRecords<'a> {
                 .iter()
                 .any(|(granted, lease)| *granted < at && lease.over.is_none_or(|(over, _)| over > at))
         };
-        takeovers.copied().filter(|at| leased(*at) && tells.iter().any(|known| known < at)).collect()
+        takeovers.copied().filter(|at| leased(*at) && state_records.iter().any(|known| known < at)).collect()
     }
 
     /// The lease under which the task was when this record was made, or which the record ended.
@@ -228,9 +231,9 @@ impl<'a> TaskRecords<'a> {
         self.task.leases.get(&number).filter(|_| number >= self.first)
     }
 
-    /// When the worker was last heard of before a record, as far as is recorded.
-    fn heard_at(&self, lease: Position, before: Position) -> Time {
-        let heard = self.own().rfind(|record| {
+    /// The last recorded sign of life of the worker before a record.
+    fn last_seen_at(&self, lease: Position, before: Position) -> Time {
+        let last_seen = self.own().rfind(|record| {
             record.position < before
                 && match &record.event {
                     Event::LeaseGranted(_) => record.position == lease,
@@ -239,7 +242,7 @@ impl<'a> TaskRecords<'a> {
                     _ => false,
                 }
         });
-        heard.map_or(Time::ZERO, |record| record.at)
+        last_seen.map_or(Time::ZERO, |record| record.at)
     }
 
     /// How long the task had been ready when it was leased.
@@ -262,7 +265,7 @@ impl<'a> TaskRecords<'a> {
         self.record(lease.over?.0).map(|record| record.at)
     }
 
-    /// The creation of the life that this position lies in, also when it is no longer kept.
+    /// The creation of the life that this position lies in, also when it is no longer retained.
     fn created_before(&self, position: Position) -> Option<&'a Recorded> {
         let versions = self.task.earlier.iter().chain(&self.task.versions);
         let mut records = versions.filter_map(|version| self.record(version.position));
@@ -273,13 +276,14 @@ impl<'a> TaskRecords<'a> {
         let created = self.created_before(number).and_then(creation);
         let timeout_ms = created.and_then(|event| event.options.as_ref()?.timeout_ms);
         let limit = timeout_ms.map(|ms| lease.granted_at.plus_ms(ms));
-        match limit.is_some_and(|limit| lease.expires_at() >= limit) {
-            true => ExpiryCause::Timeout,
-            false => ExpiryCause::Silence,
+        if limit.is_some_and(|limit| lease.expires_at() >= limit) {
+            ExpiryCause::Timeout
+        } else {
+            ExpiryCause::Silence
         }
     }
 
-    fn why_discarded(&self, number: Position) -> DiscardReason {
+    fn discard_reason(&self, number: Position) -> DiscardReason {
         let Some(lease) = self.known_lease(number) else { return DiscardReason::Unknown };
         let retried = |at: Position| {
             let record = self.record(at);
@@ -297,7 +301,7 @@ impl<'a> TaskRecords<'a> {
         }
     }
 
-    /// Who had asked the task to stop.
+    /// The cause of a cancel request before this position.
     fn cancel_before(&self, position: Position) -> Option<CancelCause> {
         let life = self.created_before(position)?.position;
         self.own().rev().find_map(|record| match &record.event {
@@ -308,7 +312,7 @@ impl<'a> TaskRecords<'a> {
         })
     }
 
-    fn why_final(&self, position: Position) -> FinalReason {
+    fn final_reason(&self, position: Position) -> FinalReason {
         let created = self.created_before(position).filter(|record| record.position >= self.first);
         let Some((life, created)) = created.and_then(|record| Some((record.position, creation(record)?)))
         else {
@@ -332,9 +336,10 @@ impl<'a> TaskRecords<'a> {
         let grants = self.task.leases.range(life..position).count();
         let released = |lease: &LeaseModel| matches!(lease.over, Some((_, Over::Released)));
         let released = self.task.leases.range(life..position).filter(|(_, lease)| released(lease)).count();
-        match grants - released >= allowed as usize {
-            true => FinalReason::LastAttempt { allowed },
-            false => FinalReason::NotRetryable,
+        if grants - released >= allowed as usize {
+            FinalReason::LastAttempt { allowed }
+        } else {
+            FinalReason::NotRetryable
         }
     }
 }
@@ -347,30 +352,30 @@ fn creation(record: &Recorded) -> Option<&TaskCreated> {
 }
 
 /// Whether a record of a task says in which state the task is.
-fn tells_state(record: &Recorded) -> bool {
+fn determines_state(record: &Recorded) -> bool {
     !matches!(
         record.event,
         Event::TaskCancelled(_) | Event::OperationAttached(_) | Event::OperationDetached(_)
     )
 }
 
-/// The words name the attempt and the worker of every step that is about one, and the summary says why it ran again.
-fn words(timeline: &Timeline) -> Result<(), String> {
+/// The text names the attempt and the worker of every step of an attempt, and the summary says why the task ran again.
+fn check_rendered_text(timeline: &Timeline) -> Result<(), String> {
     for step in &timeline.steps {
-        let words = step.render();
-        ensure(!words.is_empty(), format!("there are no words for {step:?}"))?;
+        let text = step.render();
+        ensure(!text.is_empty(), format!("there is no text for {step:?}"))?;
         let about_an_attempt = match &step.kind {
             StepKind::Leased { .. } | StepKind::Discarded { .. } | StepKind::Restarted { .. } => true,
             what => what.ends_an_attempt() && step.attempt.is_some(),
         };
         if let Some(attempt) = step.attempt.filter(|_| about_an_attempt) {
             ensure(
-                words.contains(&format!("attempt {attempt}")),
-                format!("\"{words}\" is about another attempt"),
+                text.contains(&format!("attempt {attempt}")),
+                format!("\"{text}\" is about another attempt"),
             )?;
         }
         if let Some(worker) = step.worker.as_ref().filter(|_| about_an_attempt) {
-            ensure(words.contains(&**worker), format!("\"{words}\" does not name {worker}"))?;
+            ensure(text.contains(&**worker), format!("\"{text}\" does not name {worker}"))?;
         }
     }
     let summary = timeline.summary();

@@ -1,5 +1,5 @@
-//! What a worker asked and heard, in no contract's words. Every contract's translator gives these, and what they stand
-//! for in the coordinator's words is found out in one place.
+//! A call of a worker and its response, independent of the contract. Every contract's parser produces these, and one
+//! place converts them to the coordinator's types.
 
 use std::sync::Arc;
 
@@ -7,35 +7,35 @@ use authority::{LeaseRef, Position, Rejection, TaskError, TaskId, TaskState, Tim
 use coordinator::Unavailable;
 
 use crate::contract::Contract;
-use crate::facts::At;
+use crate::recorder::At;
 
 #[derive(Clone, Debug)]
-pub struct Spoken {
+pub struct WorkerCall {
     pub contract: Contract,
     pub sent_at: At,
     pub ended_at: At,
-    pub asked: Asked,
-    pub heard: Heard,
+    pub request: WorkerRequest,
+    pub response: WorkerResponse,
 }
 
 #[derive(Clone, Debug)]
-pub enum Asked {
+pub enum WorkerRequest {
     Poll(Poll),
-    Heartbeat(Named),
+    Heartbeat(LeaseName),
     Start {
-        lease: Named,
+        lease: LeaseName,
         by: String,
     },
     Complete {
-        lease: Named,
+        lease: LeaseName,
         result: Arc<[u8]>,
     },
     Fail {
-        lease: Named,
+        lease: LeaseName,
         error: TaskError,
         retryable: Option<bool>,
     },
-    Release(Named),
+    Release(LeaseName),
     Session {
         worker: String,
         session: String,
@@ -54,29 +54,29 @@ pub struct Poll {
     pub request: Option<String>,
 }
 
-/// The lease that is spoken of.
+/// The lease that a request names.
 #[derive(Clone, Debug)]
-pub enum Named {
+pub enum LeaseName {
     /// As a worker names it.
-    Told {
+    FromWorker {
         /// The lease id, or the task token.
         proof: String,
-        /// As whom the worker speaks; None where the proof alone says it.
+        /// The worker id of the request; None where the proof alone names the worker.
         worker: Option<String>,
         task: Option<TaskId>,
     },
-    /// As the ledger has it, where the server itself speaks of it.
+    /// As the ledger has it, in requests of the server itself.
     Recorded(LeaseRef),
 }
 
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum WorkerResponse {
     /// Nothing: it may have happened or not.
     Lost,
-    /// A refusal at the edge, or a word that claims nothing.
+    /// A refusal at the edge, or an answer that claims nothing.
     Nothing,
     /// An answer that the contract does not know.
-    Nonsense,
+    Invalid,
     Unavailable(Unavailable),
     Leased(Vec<Leased>),
     /// The lease lives on; until when, not every contract says.
@@ -87,7 +87,7 @@ pub enum Heard {
     Started,
     /// The lease is over.
     Gone,
-    Committed(Became),
+    Committed(ReportOutcome),
     Cancelled,
     Rejected(Rejection),
     Released(TaskState),
@@ -96,7 +96,7 @@ pub enum Heard {
 
 /// What became of a task by a report, as far as the contract says it.
 #[derive(Clone, Copy, Debug)]
-pub enum Became {
+pub enum ReportOutcome {
     Completed,
     RetryAt(Time),
     Failed,
@@ -105,7 +105,7 @@ pub enum Became {
     DeadLetter,
 }
 
-/// A lease as it was told.
+/// A lease as the contract describes it.
 #[derive(Clone, Debug)]
 pub struct Leased {
     pub proof: String,
@@ -120,12 +120,12 @@ pub struct Leased {
     pub heartbeat_interval_ms: u64,
 }
 
-impl Heard {
-    /// Whether it may have been done without a word.
+impl WorkerResponse {
+    /// Whether the request may have taken effect without an answer.
     pub fn is_undecided(&self) -> bool {
         match self {
-            Heard::Lost => true,
-            Heard::Unavailable(why) => *why != Unavailable::Overloaded,
+            WorkerResponse::Lost => true,
+            WorkerResponse::Unavailable(why) => *why != Unavailable::Overloaded,
             _ => false,
         }
     }

@@ -8,25 +8,25 @@ use wire::Verdict;
 use super::Violation;
 use crate::contract::Contract;
 use crate::evidence::Evidence;
-use crate::facts::{Report, Told};
-use crate::story::Intent;
+use crate::recorder::{Report, ReportResponse};
+use crate::report_request::Intent;
 
 pub fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut violations = Vec::new();
     let at_the_end = evidence.repeats.iter().map(|(_, again)| again);
-    for report in evidence.book.reports.iter().chain(at_the_end) {
-        violations.extend(report.told.as_ref().and_then(|told| check_alone(report, told)));
+    for report in evidence.observations.reports.iter().chain(at_the_end) {
+        violations.extend(report.response.as_ref().and_then(|response| check_report(report, response)));
     }
     for (report, again) in &evidence.repeats {
-        let task_id = &report.story.lease.task_id;
-        if again.told.is_none() {
+        let task_id = &report.request.lease.task_id;
+        if again.response.is_none() {
             let message = "a report that was decided was not decided when repeated";
             violations.push(Violation::new(task_id, message));
         } else if report.verdict() != again.verdict() {
             let (then, now) = (report.verdict(), again.verdict());
             let (one, other) = (report.contract.name(), again.contract.name());
             let message =
-                format!("a report was told {then:?} by {one}, and when repeated {now:?} by {other}");
+                format!("a report was answered {then:?} by {one}, and when repeated {now:?} by {other}");
             violations.push(Violation::new(task_id, message));
         }
     }
@@ -37,33 +37,33 @@ pub fn check(evidence: &Evidence) -> Vec<Violation> {
     violations
 }
 
-fn check_alone(report: &Report, told: &Told) -> Option<Violation> {
-    let task_id = &report.story.lease.task_id;
-    let is_fine = is_fine(report.contract, told);
-    if report.story.kind == ReportKind::Released {
+fn check_report(report: &Report, response: &ReportResponse) -> Option<Violation> {
+    let task_id = &report.request.lease.task_id;
+    let is_success = is_success(report.contract, response);
+    if report.request.kind == ReportKind::Released {
         // A lease that is over, by this call or before it, is what a release asks for: no verdict is needed.
-        let message = format!("a release was answered {told:?}");
-        return (!is_fine).then(|| Violation::new(task_id, message));
+        let message = format!("a release was answered {response:?}");
+        return (!is_success).then(|| Violation::new(task_id, message));
     }
-    let fits_status = match told.verdict {
-        Some(Verdict::Committed) => is_fine,
+    let fits_status = match response.verdict {
+        Some(Verdict::Committed) => is_success,
         Some(Verdict::Cancelled) => {
-            told.status == if over_http(report.contract) { 409 } else { Code::Ok as u16 }
+            response.status == if over_http(report.contract) { 409 } else { Code::Ok as u16 }
         }
-        Some(Verdict::Rejected) => !is_fine,
+        Some(Verdict::Rejected) => !is_success,
         None => false,
     };
-    let fits_intent = match report.story.intent {
-        Intent::Own => matches!(told.verdict, Some(Verdict::Committed | Verdict::Cancelled)),
-        Intent::Conflicting => told.verdict != Some(Verdict::Committed),
-        Intent::Forged => told.verdict == Some(Verdict::Rejected),
+    let fits_intent = match report.request.intent {
+        Intent::Own => matches!(response.verdict, Some(Verdict::Committed | Verdict::Cancelled)),
+        Intent::Conflicting => response.verdict != Some(Verdict::Committed),
+        Intent::Forged => response.verdict == Some(Verdict::Rejected),
     };
-    let message = format!("a report of intent {:?} was answered {told:?}", report.story.intent);
+    let message = format!("a report of intent {:?} was answered {response:?}", report.request.intent);
     (!fits_status || !fits_intent).then(|| Violation::new(task_id, message))
 }
 
-fn is_fine(contract: Contract, told: &Told) -> bool {
-    told.status == if over_http(contract) { 200 } else { Code::Ok as u16 }
+fn is_success(contract: Contract, response: &ReportResponse) -> bool {
+    response.status == if over_http(contract) { 200 } else { Code::Ok as u16 }
 }
 
 fn over_http(contract: Contract) -> bool {

@@ -1,4 +1,4 @@
-//! The real server keeps its contracts, and the suite looks at all that can be seen of them.
+//! Tests that the real server conforms to all contracts, and that the suite covers all their observable rules.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

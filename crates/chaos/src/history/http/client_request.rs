@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::names::task_id;
 use crate::api::Call;
 
-pub enum Said {
+pub enum ClientRequest {
     Submit(Box<wire::SubmitTask>),
     Batch(Vec<wire::SubmitTask>),
     Read(TaskId),
@@ -16,19 +16,19 @@ pub enum Said {
     Configure(String, Box<wire::QueueConfig>),
 }
 
-impl Said {
+impl ClientRequest {
     /// None when it is nonsense, or asks for what is no request to the coordinator, like a history.
-    pub fn read(call: &Call) -> Option<Said> {
+    pub fn parse(call: &Call) -> Option<ClientRequest> {
         let (path, _query) = call.path.split_once('?').unwrap_or((&call.path, ""));
         let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
         let body = &call.body;
         Some(match (call.method.as_str(), parts.as_slice()) {
-            ("POST", ["tasks"]) => Said::Submit(parse(body)?),
-            ("POST", ["tasks", "batch"]) => Said::Batch(parse::<wire::SubmitBatch>(body)?.tasks),
-            ("GET", ["tasks"]) => Said::List,
-            ("GET", ["tasks", id]) => Said::Read(task_id(id)?),
-            ("POST", ["tasks", id, "cancel"]) => Said::Cancel(task_id(id)?, parse(body)?),
-            ("PUT", ["queues", name]) => Said::Configure((*name).to_owned(), parse(body)?),
+            ("POST", ["tasks"]) => ClientRequest::Submit(parse(body)?),
+            ("POST", ["tasks", "batch"]) => ClientRequest::Batch(parse::<wire::SubmitBatch>(body)?.tasks),
+            ("GET", ["tasks"]) => ClientRequest::List,
+            ("GET", ["tasks", id]) => ClientRequest::Read(task_id(id)?),
+            ("POST", ["tasks", id, "cancel"]) => ClientRequest::Cancel(task_id(id)?, parse(body)?),
+            ("PUT", ["queues", name]) => ClientRequest::Configure((*name).to_owned(), parse(body)?),
             _ => return None,
         })
     }

@@ -1,12 +1,12 @@
-//! Which faults a seed has, and how large its world is. Every seed leaves some faults out, because faults that are
-//! always there hide each other.
+//! The configuration of a seed: its faults and the size of its world. Every seed leaves some faults out, because faults
+//! that are always there hide each other (swarm testing).
 
-use crate::breadth::Breadth;
+use crate::features::Features;
 use crate::prng::Prng;
 use auditor::Rules;
 
 #[derive(Clone, Debug)]
-pub struct Swarm {
+pub struct SimConfig {
     /// At a crash, what was not synced is kept, lost or torn; without it only the process dies.
     pub power_cuts: bool,
     /// At a power cut, what was not synced may also be noise.
@@ -40,21 +40,21 @@ pub struct Swarm {
     pub workers: u64,
     /// How long new work comes in.
     pub safety_ms: u64,
-    pub breadth: Breadth,
+    pub features: Features,
     /// Before some starts, bits of what is on the disk have flipped.
-    pub flips: bool,
+    pub bit_flips: bool,
     /// How late the driver looks at the clock.
     pub late_ms: u64,
 }
 
-impl Swarm {
+impl SimConfig {
     /// By which rules a history of this world is judged.
     pub fn rules(&self) -> Rules {
-        let memory_bound = self.breadth.max_state_bytes != usize::MAX;
+        let memory_bound = self.features.max_state_bytes != usize::MAX;
         Rules { edge_broken: self.edge_broken, memory_bound, ..Rules::default() }
     }
 
-    pub fn draw(rng: &mut Prng) -> Swarm {
+    pub fn draw(rng: &mut Prng) -> SimConfig {
         let calm = rng.chance(60);
         let mut on = |permille: u64| !calm && rng.chance(permille);
         let flags =
@@ -62,7 +62,7 @@ impl Swarm {
         let (hostile, edge_broken, crashes, loss, duplicates) = (on(600), on(150), on(700), on(500), on(500));
         let [power_cuts, garbage, failed_syncs, full_disk, stalls, cuts, wall_jumps, suspends, drift, slow] =
             flags;
-        let mut swarm = Swarm {
+        let mut config = SimConfig {
             power_cuts,
             garbage,
             failed_syncs,
@@ -86,21 +86,25 @@ impl Swarm {
             clients: rng.between(1, 3),
             workers: rng.between(2, 5),
             safety_ms: rng.between(2_000, 12_000),
-            breadth: Breadth::draw(rng),
-            flips: !calm && rng.chance(400),
+            features: Features::draw(rng),
+            bit_flips: !calm && rng.chance(400),
             late_ms: if !calm && rng.chance(500) { rng.between(20, 2_500) } else { 0 },
         };
-        if swarm.breadth.short_memory {
-            swarm.segment_bytes = 24 << 10;
-            swarm.history_max_bytes = 0;
-            swarm.snapshot_after_bytes = swarm.snapshot_after_bytes.min(4_000);
-            swarm.safety_ms += 8_000;
+        if config.features.short_memory {
+            config.segment_bytes = 24 << 10;
+            config.history_max_bytes = 0;
+            config.snapshot_after_bytes = config.snapshot_after_bytes.min(4_000);
+            config.safety_ms += 8_000;
         }
         if rng.chance(300) {
             // A log that is soon trimmed.
-            swarm =
-                Swarm { segment_bytes: 24 << 10, snapshot_after_bytes: 1_500, history_max_bytes: 0, ..swarm };
+            config = SimConfig {
+                segment_bytes: 24 << 10,
+                snapshot_after_bytes: 1_500,
+                history_max_bytes: 0,
+                ..config
+            };
         }
-        swarm
+        config
     }
 }

@@ -1,5 +1,5 @@
-//! A driver whose thread is kept waiting by its machine: it looks at the clock late, and requests that have arrived
-//! lie there undecided. A late look breaks no rule: whatever was received in time counts as in time, and whatever came
+//! Delays the driver as a loaded machine does: the driver looks at the clock late, and requests that have arrived stay
+//! undecided. A late look breaks no rule: whatever was received in time counts as in time, and whatever came
 //! late finds its lease expired, whether or not that was recorded.
 
 use authority::Time;
@@ -7,25 +7,25 @@ use authority::Time;
 use crate::env::Env;
 
 #[derive(Default)]
-pub struct Lateness {
+pub struct DriverDelay {
     stalled_until: u64,
 }
 
-impl Lateness {
+impl DriverDelay {
     /// How late the driver looks at the clock, beyond its usual lag.
     pub fn tick_ms(env: &Env) -> u64 {
-        if env.faults { env.swarm.late_ms } else { 0 }
+        if env.faults { env.config.late_ms } else { 0 }
     }
 
     /// Whether it is time for a tick that is due.
     pub fn ticks(due: Time, horizon: Time, env: &Env) -> bool {
-        due.plus_ms(Lateness::tick_ms(env)) <= horizon
+        due.plus_ms(DriverDelay::tick_ms(env)) <= horizon
     }
 
     /// How many requests the driver takes now.
     pub fn takes(&mut self, env: &mut Env) -> u64 {
-        if env.swarm.late_ms > 0 && env.strikes(true, 30) {
-            self.stalled_until = env.now + env.rng.between(20, 2 * env.swarm.late_ms);
+        if env.config.late_ms > 0 && env.strikes(true, 30) {
+            self.stalled_until = env.now + env.rng.between(20, 2 * env.config.late_ms);
         }
         let take = env.rng.between(1, 8);
         if self.left_ms(env) > 0 { 0 } else { take }
