@@ -9,7 +9,7 @@ use crate::steps::{cargo, run as run_command, step};
 use crate::tools;
 
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Run only this scenario. Default: all scenarios.
     #[arg(long)]
     scenario: Option<Scenario>,
@@ -54,7 +54,7 @@ impl Scenario {
     }
 }
 
-pub fn run(root: &Path, args: &Args) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     step("tools", tools::ensure_test_tools)?;
     let suites = args.scenario.map_or(SUITES.to_vec(), |scenario| vec![scenario.suite()]);
     step("chaos", || {

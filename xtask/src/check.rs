@@ -8,7 +8,7 @@ use anyhow::Result;
 use crate::steps::{cargo, run as run_command, step};
 use crate::{tidy, tools};
 
-pub fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path) -> Result<()> {
     step("toolchain", tools::ensure_rust_components)?;
     step("format", || run_command(cargo(root).args(["fmt", "--all", "--", "--check"])))?;
     step("tidy", || tidy::run(root))?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::steps::{cargo, run as run_command, step};
 
-pub fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path) -> Result<()> {
     step("docs", || {
         run_command(
             cargo(root)

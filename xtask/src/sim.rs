@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::steps::{cargo, run as run_command, step};
 
 #[derive(clap::Args)]
-pub struct Args {
+pub(crate) struct Args {
     /// Number of seeds to run.
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
@@ -16,7 +16,7 @@ pub struct Args {
     from: u64,
 }
 
-pub fn run(root: &Path, args: &Args) -> Result<()> {
+pub(crate) fn run(root: &Path, args: &Args) -> Result<()> {
     step("sim", || {
         let mut command = cargo(root);
         command.args(["run", "--quiet", "--release", "--package", "simulator", "--"]);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 /// Runs one named step and prints how long it took, whether or not it succeeded.
-pub fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(crate) fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     println!("==> {name}");
     let started = Instant::now();
     let result = work();
@@ -17,14 +17,14 @@ pub fn step<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Cargo of the toolchain that runs xtask, in the repository's root.
-pub fn cargo(root: &Path) -> Command {
+pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
 }
 
 /// Runs a command with inherited output streams. A non-zero exit is an error that names the command.
-pub fn run(command: &mut Command) -> Result<()> {
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", render_command(command)))?;
     if !status.success() {
         bail!("{} ended with {status}", render_command(command));
@@ -33,7 +33,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 }
 
 /// Runs a command and returns its standard output as text.
-pub fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(std::process::Stdio::inherit())
         .output()
@@ -45,7 +45,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Renders the command as a user would type it, for messages.
-pub fn render_command(command: &Command) -> String {
+pub(crate) fn render_command(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let arguments = std::iter::once(program).chain(command.get_args());
     let arguments: Vec<_> = arguments.map(|argument| argument.to_string_lossy()).collect();

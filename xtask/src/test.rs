@@ -14,7 +14,7 @@ use crate::{check, tools};
 /// new cases each time.
 const CASES_SEED: &str = "20260101";
 
-pub fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path) -> Result<()> {
     let started = Instant::now();
     step("tools", tools::ensure_test_tools)?;
     check::run(root)?;

@@ -126,7 +126,7 @@ const TEST_TOOLS: &[Tool] = &[
 const RUST_COMPONENTS: &[(&str, &[&str])] =
     &[("rustfmt", &["cargo", "fmt", "--version"]), ("clippy", &["cargo", "clippy", "--version"])];
 
-pub fn ensure_rust_components() -> Result<()> {
+pub(crate) fn ensure_rust_components() -> Result<()> {
     for (component, probe) in RUST_COMPONENTS {
         if !runs(probe) {
             println!("installing the Rust component {component}");
@@ -136,7 +136,7 @@ pub fn ensure_rust_components() -> Result<()> {
     Ok(())
 }
 
-pub fn ensure_test_tools() -> Result<()> {
+pub(crate) fn ensure_test_tools() -> Result<()> {
     let missing: Vec<&Tool> = TEST_TOOLS.iter().filter(|tool| !runs(tool.probe)).collect();
     if missing.is_empty() {
         println!("all tools are installed");

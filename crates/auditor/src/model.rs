@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::{Backoff, Dedup, Digest, Outcome, Position, Properties, QueueKey, TaskId, TaskState, Time};
 
-pub struct TaskModel {
+pub(crate) struct TaskModel {
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
     pub priority: i32,
@@ -43,14 +43,14 @@ pub struct TaskModel {
 }
 
 #[derive(Clone, Copy)]
-pub struct Version {
+pub(crate) struct Version {
     pub position: Position,
     pub state: TaskState,
     pub attempt: u32,
     pub cancelling: bool,
 }
 
-pub struct LeaseModel {
+pub(crate) struct LeaseModel {
     pub attempt: u32,
     pub worker: Arc<str>,
     pub session: Option<Arc<str>>,
@@ -64,7 +64,7 @@ pub struct LeaseModel {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Over {
+pub(crate) enum Over {
     Expired,
     Released,
     Reported,
@@ -73,50 +73,50 @@ pub enum Over {
 }
 
 impl TaskModel {
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.purged || self.is_final()
     }
 
-    pub fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         matches!(self.state, TaskState::Completed | TaskState::Failed | TaskState::Dead)
     }
 
-    pub fn last(&self) -> Position {
+    pub(crate) fn last(&self) -> Position {
         self.versions.last().map_or(Position::ZERO, |version| version.position)
     }
 
-    pub fn created(&self) -> Position {
+    pub(crate) fn created(&self) -> Position {
         self.versions.first().map_or(Position::ZERO, |version| version.position)
     }
 
-    pub fn used_attempts(&self) -> u32 {
+    pub(crate) fn used_attempts(&self) -> u32 {
         self.attempt.saturating_sub(self.releases)
     }
 
-    pub fn lease(&self) -> Option<&LeaseModel> {
+    pub(crate) fn lease(&self) -> Option<&LeaseModel> {
         self.leases.get(&self.current?)
     }
 
     /// Ends the current lease.
-    pub fn end_lease(&mut self, at: Position, how: Over) {
+    pub(crate) fn end_lease(&mut self, at: Position, how: Over) {
         if let Some(lease) = self.current.take().and_then(|number| self.leases.get_mut(&number)) {
             lease.over = Some((at, how));
         }
     }
 
-    pub fn wait(&mut self, not_before: Option<Time>) {
+    pub(crate) fn wait(&mut self, not_before: Option<Time>) {
         self.state = TaskState::Waiting;
         self.not_before = not_before;
     }
 
-    pub fn end(&mut self, state: TaskState, at: Time) {
+    pub(crate) fn end(&mut self, state: TaskState, at: Time) {
         self.state = state;
         self.ended_at = Some(at);
     }
 }
 
 impl LeaseModel {
-    pub fn expires_at(&self) -> Time {
+    pub(crate) fn expires_at(&self) -> Time {
         self.expiries.last().copied().unwrap_or_default()
     }
 }

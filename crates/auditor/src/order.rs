@@ -13,7 +13,7 @@ type Place = (i32, Position, TaskId);
 
 /// The waiting tasks of every queue.
 #[derive(Default)]
-pub struct WaitingLines(BTreeMap<Arc<QueueKey>, BTreeSet<Place>>);
+pub(crate) struct WaitingLines(BTreeMap<Arc<QueueKey>, BTreeSet<Place>>);
 
 impl Auditor {
     /// Nobody who could have been leased instead stood before the task.

@@ -11,14 +11,14 @@ const DEFAULT_BACKOFF: Backoff =
 
 /// What a worker reported about a failure.
 #[derive(Clone, Copy)]
-pub struct Claim {
+pub(crate) struct Claim {
     pub category: Category,
     pub retryable: Option<bool>,
 }
 
 impl Claim {
     /// The queue's list wins over the worker's report, which wins over the category's default.
-    pub fn may_retry(&self, config: Option<&QueueConfig>) -> bool {
+    pub(crate) fn may_retry(&self, config: Option<&QueueConfig>) -> bool {
         let by_default = match self.category {
             Category::UserCode | Category::Infrastructure | Category::Timeout => true,
             Category::DataQuality | Category::Configuration | Category::Cancelled => false,
@@ -30,12 +30,12 @@ impl Claim {
     }
 }
 
-pub fn max_attempts(task: &TaskModel, config: Option<&QueueConfig>) -> u32 {
+pub(crate) fn max_attempts(task: &TaskModel, config: Option<&QueueConfig>) -> u32 {
     task.max_attempts.or(config.and_then(|config| config.max_attempts)).unwrap_or(DEFAULT_MAX_ATTEMPTS)
 }
 
 /// How long a lease lives without a heartbeat: as its task says, or its queue, or what goes with its kind of queue.
-pub fn lease_ms(task: &TaskModel, config: Option<&QueueConfig>) -> u64 {
+pub(crate) fn lease_ms(task: &TaskModel, config: Option<&QueueConfig>) -> u64 {
     let default_ms = match (&*task.queue.name, config.and_then(|config| config.push.as_ref())) {
         ("exec", _) => 300_000,
         (_, Some(_)) => 90_000,
@@ -45,7 +45,7 @@ pub fn lease_ms(task: &TaskModel, config: Option<&QueueConfig>) -> u64 {
 }
 
 /// Whether a task that failed at `at` may be tried again at `retry`.
-pub fn retry_fits(task: &TaskModel, config: Option<&QueueConfig>, at: Time, retry: Time) -> bool {
+pub(crate) fn retry_fits(task: &TaskModel, config: Option<&QueueConfig>, at: Time, retry: Time) -> bool {
     let backoff = task.backoff.or(config.and_then(|config| config.backoff)).unwrap_or(DEFAULT_BACKOFF);
     let failures = task.used_attempts().max(1);
     let factor = (f64::from(backoff.factor_permille) / 1_000.0).max(1.0);

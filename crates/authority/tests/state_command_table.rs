@@ -13,7 +13,7 @@ use crate::support::{World, commands};
 const TASK: TaskId = TaskId(1);
 
 /// The task's shape before the command. Leases end at 1,100; the table is tried at 500 or, overdue, at 1,101.
-pub const STATES: [&str; 12] = [
+pub(crate) const STATES: [&str; 12] = [
     "WAITING new",
     "WAITING again",
     "WAITING delayed",
@@ -55,7 +55,7 @@ fn every_command_in_every_state_does_what_the_table_says() {
 }
 
 /// A world in which the task has this shape, and the lease that it has or had.
-pub fn build(state: &str) -> (World, LeaseRef) {
+pub(crate) fn build(state: &str) -> (World, LeaseRef) {
     let mut world = World::new();
     world.run(commands::configure("q", commands::quick_queue()));
     world.run(commands::submit_with(1, TaskOptions { max_attempts: Some(2), ..TaskOptions::default() }));

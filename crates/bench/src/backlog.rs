@@ -28,7 +28,7 @@ const REFILL: usize = 100;
 const PURE_LEASES: usize = 20_000;
 
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Number of waiting tasks
     #[arg(long, value_delimiter = ',', default_value = "10000,1000000,10000000")]
     tasks: Vec<usize>,
@@ -42,7 +42,7 @@ pub struct Options {
     seconds: u64,
 }
 
-pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     if let [tasks] = options.tasks[..] {
         return measure(tasks, options, below, report).await;
     }
@@ -86,7 +86,7 @@ async fn measure(tasks: usize, options: &Options, below: &Path, report: &Report)
     Ok(())
 }
 
-pub async fn fill(bench: &InProcess, tasks: usize) -> Result<()> {
+pub(crate) async fn fill(bench: &InProcess, tasks: usize) -> Result<()> {
     let mut in_flight = tokio::task::JoinSet::new();
     for begin in (0..tasks).step_by(BATCH) {
         let batch: Vec<SubmitTask> =

@@ -24,7 +24,7 @@ use super::{Transport, fdatasync, fixture, grpc, noop};
 const LIMIT_TIME: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Number of clients that submit, and of workers; each client may have four open tasks
     #[arg(long, value_delimiter = ',', default_value = "1,16,64,256")]
     clients: Vec<usize>,
@@ -45,7 +45,7 @@ pub struct Options {
     batch: u32,
 }
 
-pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     let time = Duration::from_secs(options.seconds);
     for &transport in &options.transport {
         for &clients in &options.clients {
@@ -155,7 +155,7 @@ async fn http(server: &Server, clients: usize, payload_bytes: usize, time: Durat
 }
 
 /// Where to report that the one task in the answer to a poll is done. That it was committed is what a 200 says.
-pub fn completion_path(leased: &[u8]) -> Result<String> {
+pub(crate) fn completion_path(leased: &[u8]) -> Result<String> {
     #[derive(Deserialize)]
     struct Leases<'a> {
         #[serde(borrow)]

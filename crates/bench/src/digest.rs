@@ -3,7 +3,7 @@
 use bazel_remote_apis::build::bazel::remote::execution::v2::Digest as ProtoDigest;
 use blobs::Digest;
 
-pub fn digest_to_proto(digest: &Digest) -> ProtoDigest {
+pub(crate) fn digest_to_proto(digest: &Digest) -> ProtoDigest {
     let size_bytes = i64::try_from(digest.size).unwrap_or(i64::MAX);
     ProtoDigest { hash: digest.hash.to_string(), size_bytes }
 }

@@ -12,12 +12,12 @@ use super::percentiles::Percentiles;
 const BLOCK_BYTES: usize = 4_096;
 const FILE_BYTES: usize = 16 << 20;
 
-pub struct Syncs {
+pub(crate) struct Syncs {
     pub per_s: f64,
     pub p50_ms: f64,
 }
 
-pub fn measure(directory: &Path, time: Duration) -> Result<Syncs> {
+pub(crate) fn measure(directory: &Path, time: Duration) -> Result<Syncs> {
     let path = directory.join("fdatasync");
     let file = OpenOptions::new()
         .read(true)

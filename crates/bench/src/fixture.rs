@@ -8,7 +8,7 @@ use coordinator::Running;
 use ledger::{ClusterId, file};
 
 /// A directory of its own, removed when it is dropped.
-pub fn directory(below: &Path) -> Result<tempfile::TempDir> {
+pub(crate) fn directory(below: &Path) -> Result<tempfile::TempDir> {
     tempfile::Builder::new()
         .prefix("lessor-bench-")
         .tempdir_in(below)
@@ -16,18 +16,18 @@ pub fn directory(below: &Path) -> Result<tempfile::TempDir> {
 }
 
 /// The data directory of a coordinator, and how often it takes a snapshot.
-pub struct Options {
+pub(crate) struct Options {
     data: PathBuf,
     pub snapshot_after_bytes: u64,
 }
 
-pub fn options(data: &Path) -> Options {
+pub(crate) fn options(data: &Path) -> Options {
     let snapshot_after_bytes = coordinator::Options::default().snapshot_after_bytes;
     Options { data: data.to_owned(), snapshot_after_bytes }
 }
 
 /// Blocks while the ledger is replayed.
-pub async fn start(options: Options) -> Result<Running> {
+pub(crate) async fn start(options: Options) -> Result<Running> {
     tokio::task::spawn_blocking(move || {
         let began = Instant::now();
         let create = Some(ClusterId([0xbe; 16]));

@@ -31,7 +31,7 @@ const WAIT_S: i64 = 30;
 const BATCHES: usize = 2;
 
 /// No-op calls from this many clients.
-pub async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
+pub(crate) async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(0);
     for _ in 0..clients {
         let mut client = HealthClient::new(connect(server.address()).await?);
@@ -47,7 +47,7 @@ pub async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rat
 }
 
 /// Cycles with batches of this size, or with a call for each step.
-pub async fn cycles(
+pub(crate) async fn cycles(
     server: &Server,
     clients: usize,
     payload_bytes: usize,

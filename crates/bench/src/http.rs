@@ -19,13 +19,13 @@ use tokio::process::{Child, Command};
 const MAX_START: Duration = Duration::from_secs(60);
 
 /// `lessor up` on a free port, killed when it is dropped.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     address: SocketAddr,
 }
 
 impl Server {
-    pub async fn start(directory: &Path) -> Result<Server> {
+    pub(crate) async fn start(directory: &Path) -> Result<Server> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut child = Command::new(program)
             .args(["up", "--listen", "127.0.0.1:0", "--data"])
@@ -55,20 +55,20 @@ impl Server {
     }
 
     /// Kills the server and waits until the process is gone.
-    pub async fn stop(mut self) -> Result<()> {
+    pub(crate) async fn stop(mut self) -> Result<()> {
         self.child.kill().await.context("cannot stop the server")
     }
 
     /// The process id of the server.
-    pub fn process(&self) -> Result<u32> {
+    pub(crate) fn process(&self) -> Result<u32> {
         self.child.id().context("the server has ended")
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub async fn connect(&self) -> Result<Client> {
+    pub(crate) async fn connect(&self) -> Result<Client> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
@@ -77,17 +77,17 @@ impl Server {
     }
 }
 
-pub struct Client {
+pub(crate) struct Client {
     sender: SendRequest<Full<Bytes>>,
     host: String,
 }
 
 impl Client {
-    pub async fn get(&mut self, path: &str) -> Result<Bytes> {
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Bytes> {
         self.send(Method::GET, path, Bytes::new()).await
     }
 
-    pub async fn post(&mut self, path: &str, body: Bytes) -> Result<Bytes> {
+    pub(crate) async fn post(&mut self, path: &str, body: Bytes) -> Result<Bytes> {
         self.send(Method::POST, path, body).await
     }
 

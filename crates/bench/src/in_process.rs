@@ -14,7 +14,7 @@ const POLL: Duration = Duration::from_secs(30);
 
 /// A client and a worker of the coordinator in this process.
 #[derive(Clone)]
-pub struct InProcess {
+pub(crate) struct InProcess {
     handle: Handle,
     queue: Arc<QueueKey>,
     properties: Arc<Properties>,
@@ -23,7 +23,7 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    pub fn new(handle: Handle, payload_bytes: usize) -> InProcess {
+    pub(crate) fn new(handle: Handle, payload_bytes: usize) -> InProcess {
         let scope = Scope { tenant: Arc::from("default"), workspace: Arc::from("default") };
         InProcess {
             handle,
@@ -34,11 +34,11 @@ impl InProcess {
         }
     }
 
-    pub fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    pub fn task(&self) -> SubmitTask {
+    pub(crate) fn task(&self) -> SubmitTask {
         let number = u128::from(self.next_id.fetch_add(1, Ordering::Relaxed));
         SubmitTask {
             // Percentiles over the id space as random ids are.
@@ -54,20 +54,20 @@ impl InProcess {
     }
 
     /// A task whose id no other run on the same ledger has used.
-    pub fn fresh_task(&self) -> SubmitTask {
+    pub(crate) fn fresh_task(&self) -> SubmitTask {
         let mut task = self.task();
         task.id.0 ^= u128::from(self.handle.now().0) << 64;
         task
     }
 
-    pub async fn submit(&self) -> Result<()> {
+    pub(crate) async fn submit(&self) -> Result<()> {
         match self.handle.submit(self.task()).await? {
             SubmitAnswer::Created(_) => Ok(()),
             other => bail!("a submit was answered {other:?}"),
         }
     }
 
-    pub fn ask(&self, worker: &Arc<str>, max_tasks: usize) -> LeaseTasks {
+    pub(crate) fn ask(&self, worker: &Arc<str>, max_tasks: usize) -> LeaseTasks {
         LeaseTasks {
             scope: self.queue.scope.clone(),
             worker: worker.clone(),
@@ -79,12 +79,12 @@ impl InProcess {
         }
     }
 
-    pub async fn lease(&self, worker: &Arc<str>) -> Result<Grant> {
+    pub(crate) async fn lease(&self, worker: &Arc<str>) -> Result<Grant> {
         let mut grants = self.handle.lease(self.ask(worker, 1), POLL).await?;
         grants.pop().context("no task came in time")
     }
 
-    pub async fn complete(&self, worker: &Arc<str>, grant: &Grant) -> Result<()> {
+    pub(crate) async fn complete(&self, worker: &Arc<str>, grant: &Grant) -> Result<()> {
         let lease = LeaseRef {
             scope: self.queue.scope.clone(),
             worker: worker.clone(),

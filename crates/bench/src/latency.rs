@@ -17,13 +17,13 @@ const LIMIT_TIME: Duration = Duration::from_secs(2);
 const LIMIT_REQUESTS: usize = 2_000;
 
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Number of tasks, submitted one after the other
     #[arg(long, default_value_t = 2_000)]
     tasks: usize,
 }
 
-pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     let directory = fixture::directory(below)?;
     let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
     let server = Server::start(&directory.path().join("data")).await?;

@@ -12,12 +12,12 @@ use super::http::Server;
 use super::rate::{Measurement, Rate};
 
 /// Before the count begins, so that connections, caches and the queue have settled.
-pub const WARM_UP: Duration = Duration::from_millis(500);
+pub(crate) const WARM_UP: Duration = Duration::from_millis(500);
 /// Tasks that may be submitted and not complete, for each client that submits: enough that no worker waits for one.
 const OPEN_TASKS_PER_CLIENT: usize = 4;
 
 /// Clients that run until the measurement is over.
-pub struct LoadGenerator {
+pub(crate) struct LoadGenerator {
     pub clients: JoinSet<Result<()>>,
     /// Operations completed so far.
     pub done: Arc<AtomicU64>,
@@ -26,7 +26,7 @@ pub struct LoadGenerator {
 }
 
 impl LoadGenerator {
-    pub fn new(clients: usize) -> LoadGenerator {
+    pub(crate) fn new(clients: usize) -> LoadGenerator {
         LoadGenerator {
             clients: JoinSet::new(),
             done: Arc::new(AtomicU64::new(0)),
@@ -35,7 +35,7 @@ impl LoadGenerator {
     }
 
     /// Counts what happens between the end of the warm-up and the end of the time. A client that fails ends the measurement.
-    pub async fn measure(mut self, server: Option<&Server>, time: Duration) -> Result<Rate> {
+    pub(crate) async fn measure(mut self, server: Option<&Server>, time: Duration) -> Result<Rate> {
         tokio::time::sleep(WARM_UP).await;
         let measurement = Measurement::start(server, &self.done)?;
         tokio::select! {

@@ -11,7 +11,7 @@ use super::percentiles::Percentiles;
 use super::rate::Rate;
 
 /// No-op requests from this many clients.
-pub async fn measure(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
+pub(crate) async fn measure(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(clients);
     for _ in 0..clients {
         let (mut client, done) = (server.connect().await?, load.done.clone());
@@ -26,7 +26,7 @@ pub async fn measure(server: &Server, clients: usize, time: Duration) -> Result<
 }
 
 /// The median time of one no-op request from one client, in milliseconds.
-pub async fn p50_ms(server: &Server, requests: usize) -> Result<f64> {
+pub(crate) async fn p50_ms(server: &Server, requests: usize) -> Result<f64> {
     let mut client = server.connect().await?;
     let mut times = Vec::with_capacity(requests);
     for _ in 0..requests {

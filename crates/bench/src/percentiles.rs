@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-pub struct Percentiles {
+pub(crate) struct Percentiles {
     sorted_ms: Vec<f64>,
 }
 
 impl Percentiles {
-    pub fn of(times: impl IntoIterator<Item = Duration>) -> Percentiles {
+    pub(crate) fn of(times: impl IntoIterator<Item = Duration>) -> Percentiles {
         let mut sorted_ms: Vec<f64> = times.into_iter().map(|time| time.as_secs_f64() * 1_000.0).collect();
         sorted_ms.sort_by(f64::total_cmp);
         Percentiles { sorted_ms }
     }
 
     /// The time that this share of all times does not exceed; zero when there are none.
-    pub fn at_ms(&self, percent: f64) -> f64 {
+    pub(crate) fn at_ms(&self, percent: f64) -> f64 {
         let last = self.sorted_ms.len().saturating_sub(1);
         let at = (last as f64 * percent / 100.0).round() as usize;
         self.sorted_ms.get(at).copied().unwrap_or(0.0)

@@ -13,7 +13,7 @@ use super::http::Server;
 /// The unit of the times in /proc, which is the same on every Linux.
 const TICKS_PER_S: f64 = 100.0;
 
-pub struct Rate {
+pub(crate) struct Rate {
     pub per_s: f64,
     /// Microseconds each, in this process.
     pub client_cpu_us: f64,
@@ -22,7 +22,7 @@ pub struct Rate {
 }
 
 /// A measurement that has started.
-pub struct Measurement {
+pub(crate) struct Measurement {
     at: Instant,
     count: Arc<AtomicU64>,
     server: Option<u32>,
@@ -36,7 +36,7 @@ struct Sample {
 }
 
 impl Measurement {
-    pub fn start(server: Option<&Server>, count: &Arc<AtomicU64>) -> Result<Measurement> {
+    pub(crate) fn start(server: Option<&Server>, count: &Arc<AtomicU64>) -> Result<Measurement> {
         let server = server.map(Server::process).transpose()?;
         Ok(Measurement {
             at: Instant::now(),
@@ -46,7 +46,7 @@ impl Measurement {
         })
     }
 
-    pub fn finish(self) -> Result<Rate> {
+    pub(crate) fn finish(self) -> Result<Rate> {
         let (seconds, after) = (self.at.elapsed().as_secs_f64(), Sample::take(&self.count, self.server)?);
         let count = (after.count - self.before.count) as f64;
         let each_us = |after: f64, before: f64| (after - before) * 1e6 / count.max(1.0);

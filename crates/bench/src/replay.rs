@@ -11,13 +11,13 @@ use super::report::{Line, Report};
 use super::{backlog, fixture};
 
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Number of tasks in the ledger, a tenth of them completed
     #[arg(long, default_value_t = 1_000_000)]
     tasks: usize,
 }
 
-pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     for snapshots in [false, true] {
         let directory = fixture::directory(below)?;
         let data = directory.path().join("data");

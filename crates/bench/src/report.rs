@@ -4,29 +4,29 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-pub struct Report {
+pub(crate) struct Report {
     json: bool,
 }
 
 /// One line: the benchmark, its parameters and its figures.
-pub struct Line {
+pub(crate) struct Line {
     bench: &'static str,
     fields: Vec<(&'static str, Value)>,
 }
 
 impl Line {
-    pub fn new(bench: &'static str) -> Line {
+    pub(crate) fn new(bench: &'static str) -> Line {
         Line { bench, fields: Vec::new() }
     }
 
     /// A parameter or a figure; the unit is part of the name.
-    pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Line {
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Value>) -> Line {
         self.fields.push((name, value.into()));
         self
     }
 
     /// A figure, rounded to significant digits.
-    pub fn figure(self, name: &'static str, value: f64) -> Line {
+    pub(crate) fn figure(self, name: &'static str, value: f64) -> Line {
         let digits = if value.abs() >= 100.0 { 0 } else { 3 };
         let scale = 10_f64.powi(digits);
         self.with(name, (value * scale).round() / scale)
@@ -34,20 +34,20 @@ impl Line {
 }
 
 impl Report {
-    pub fn new(json: bool) -> Report {
+    pub(crate) fn new(json: bool) -> Report {
         Report { json }
     }
 
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.json
     }
 
-    pub fn line(&self, line: Line) {
+    pub(crate) fn line(&self, line: Line) {
         println!("{}", if self.json { line.json() } else { line.text() });
     }
 
     /// Prints progress, unless the output is JSON.
-    pub fn note(&self, text: &str) {
+    pub(crate) fn note(&self, text: &str) {
         if !self.json {
             eprintln!("{text}");
         }

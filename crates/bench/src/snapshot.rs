@@ -17,13 +17,13 @@ const QUIET: Duration = Duration::from_secs(5);
 const MAX_SNAPSHOT: Duration = Duration::from_secs(600);
 
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Number of tasks in the snapshot
     #[arg(long, default_value_t = 10_000_000)]
     tasks: usize,
 }
 
-pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     let directory = fixture::directory(below)?;
     let data = directory.path().join("data");
     let mut quiet = fixture::options(&data);

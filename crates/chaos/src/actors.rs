@@ -15,13 +15,13 @@ const DRAINERS: usize = 4;
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 const DRAIN_DEADLINE: Duration = Duration::from_secs(90);
 
-pub struct Actors {
+pub(crate) struct Actors {
     world: Arc<World>,
     tasks: JoinSet<()>,
 }
 
 impl Actors {
-    pub fn start(world: &Arc<World>) -> Self {
+    pub(crate) fn start(world: &Arc<World>) -> Self {
         let mut tasks = JoinSet::new();
         let budget = world.plan.pick(2_000, 20_000);
         for index in 0..CLIENTS {
@@ -37,7 +37,7 @@ impl Actors {
     }
 
     /// Lets everybody finish what they have in hand.
-    pub async fn stop(mut self) -> Result<()> {
+    pub(crate) async fn stop(mut self) -> Result<()> {
         self.world.stop();
         let all = async {
             while let Some(task) = self.tasks.join_next().await {
@@ -50,7 +50,7 @@ impl Actors {
 }
 
 /// Honest workers finish what is left, until no task is waiting or leased.
-pub async fn drain(world: &Arc<World>) -> Result<()> {
+pub(crate) async fn drain(world: &Arc<World>) -> Result<()> {
     let deadline = Instant::now() + DRAIN_DEADLINE;
     let mut round = 0;
     loop {

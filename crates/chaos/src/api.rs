@@ -13,13 +13,14 @@ use serde_json::Value;
 use crate::recorder::{At, Recorder};
 
 /// Longer than any stop of the server, shorter than a test may hang.
-pub const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(2), call: Duration::from_secs(8) };
+pub(crate) const TIMEOUTS: Timeouts =
+    Timeouts { connect: Duration::from_secs(2), call: Duration::from_secs(8) };
 /// How long an unanswered question is repeated after the faults are over.
 const ASK_DEADLINE: Duration = Duration::from_secs(60);
 const ASK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
-pub struct Api {
+pub(crate) struct Api {
     client: HttpClient,
     /// Records the calls; `None` for calls that only check whether the server runs.
     recorder: Option<Arc<Recorder>>,
@@ -75,34 +76,34 @@ impl Answer {
 }
 
 impl Api {
-    pub fn new(address: &str, recorder: Option<Arc<Recorder>>) -> Result<Self> {
+    pub(crate) fn new(address: &str, recorder: Option<Arc<Recorder>>) -> Result<Self> {
         let client = HttpClient::new(&format!("http://{address}"), "lessor-chaos", TIMEOUTS);
         Ok(Self { client: client.context("cannot build an HTTP client")?, recorder })
     }
 
-    pub async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send(HttpRequest::get(path)).await
     }
 
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(HttpRequest::post(path, body)).await
     }
 
-    pub async fn put(&self, path: &str, body: &Value) -> Answer {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> Answer {
         self.send(HttpRequest::put(path, body)).await
     }
 
     /// A question that is asked until it is answered.
-    pub async fn ask(&self, path: &str) -> Answer {
+    pub(crate) async fn ask(&self, path: &str) -> Answer {
         until(Answer::is_decided, || self.get(path)).await
     }
 
-    pub fn base_url(&self) -> &str {
+    pub(crate) fn base_url(&self) -> &str {
         self.client.base_url()
     }
 
     /// Makes a call once and records it.
-    pub async fn send(&self, request: HttpRequest) -> Answer {
+    pub(crate) async fn send(&self, request: HttpRequest) -> Answer {
         let Some(recorder) = &self.recorder else { return self.answer_to(&request).await };
         let sent_at = recorder.now();
         let answer = self.answer_to(&request).await;
@@ -126,7 +127,10 @@ impl Api {
 }
 
 /// Makes a call again until its answer is one, or too much time has passed.
-pub async fn until<T, F: Future<Output = T>>(is_decided: impl Fn(&T) -> bool, call: impl Fn() -> F) -> T {
+pub(crate) async fn until<T, F: Future<Output = T>>(
+    is_decided: impl Fn(&T) -> bool,
+    call: impl Fn() -> F,
+) -> T {
     let deadline = Instant::now() + ASK_DEADLINE;
     loop {
         let answer = call().await;

@@ -18,7 +18,7 @@ const PARALLEL_CALLS: usize = 16;
 
 /// The answers of the server in the end, and all answers before.
 #[derive(Default)]
-pub struct Evidence {
+pub(crate) struct Evidence {
     pub observations: Observations,
     /// Every task of the queue, from the list.
     pub listed: Vec<Value>,
@@ -33,7 +33,7 @@ pub struct Evidence {
     pub has_fair_clock: bool,
 }
 
-pub async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidence> {
+pub(crate) async fn collect(world: &Arc<World>, has_fair_clock: bool) -> Result<Evidence> {
     let observations = std::mem::take(&mut *world.recorder.observations());
     let listed = list_all(world).await?;
     let mut ids: BTreeSet<String> =

@@ -19,7 +19,7 @@ use crate::server::Server;
 use crate::tmpfs::Tmpfs;
 use crate::world::{LEASE, World};
 
-pub struct Fixture {
+pub(crate) struct Fixture {
     pub world: Arc<World>,
     pub actors: Option<Actors>,
     pub server: Server,
@@ -31,7 +31,11 @@ pub struct Fixture {
 
 impl Fixture {
     /// A started server with a configured queue and no clients or workers yet.
-    pub async fn open(plan: &Plan, disk_bytes: Option<u64>, contracts: &'static [Contract]) -> Result<Self> {
+    pub(crate) async fn open(
+        plan: &Plan,
+        disk_bytes: Option<u64>,
+        contracts: &'static [Contract],
+    ) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("lessor-chaos-").tempdir()?;
         let disk_path = directory.path().join("disk");
         std::fs::create_dir(&disk_path)?;
@@ -44,26 +48,26 @@ impl Fixture {
         Ok(Self { world, actors: None, server, cuts: Vec::new(), disk, directory })
     }
 
-    pub fn start_actors(&mut self) {
+    pub(crate) fn start_actors(&mut self) {
         self.actors = Some(Actors::start(&self.world));
     }
 
     /// Kills the server and looks where its ledger ends.
-    pub fn kill(&mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         self.server.kill()?;
         self.cuts.push(Cut::look(self.server.data(), self.world.recorder.now())?);
         Ok(())
     }
 
     /// Kills the server and starts it again.
-    pub async fn restart(&mut self) -> Result<()> {
+    pub(crate) async fn restart(&mut self) -> Result<()> {
         self.kill()?;
         self.world.note_start();
         self.server.start().await
     }
 
     /// Ends the faults, drains, and checks all answers of the server.
-    pub async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
+    pub(crate) async fn finish(mut self, has_fair_clock: bool) -> Result<Reach> {
         let (mut evidence, raw_recording) = self.end(has_fair_clock).await?;
         let began = Instant::now();
         let (recording, unexpected_answers) = Recording::of(&raw_recording);
@@ -93,7 +97,7 @@ impl Fixture {
     }
 
     /// Ends the faults, drains, asks about everything once more, and stops the server.
-    pub async fn end(&mut self, has_fair_clock: bool) -> Result<(Evidence, RawRecording)> {
+    pub(crate) async fn end(&mut self, has_fair_clock: bool) -> Result<(Evidence, RawRecording)> {
         if let Some(actors) = self.actors.take() {
             actors.stop().await?;
         }

@@ -28,7 +28,7 @@ const HELD_LEASE: Duration = Duration::from_secs(60);
 const RECOVERY_DEADLINE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-pub async fn run(plan: &Plan) -> Result<Reach> {
+pub(crate) async fn run(plan: &Plan) -> Result<Reach> {
     let rounds = plan.pick(1, 5);
     let disk_bytes = DISK_BASE_BYTES + rounds * DISK_ROUND_BYTES;
     let mut fixture = Fixture::open(plan, Some(disk_bytes), &[Contract::Native]).await?;

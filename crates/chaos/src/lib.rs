@@ -37,7 +37,7 @@ mod world;
 pub use api::{Answer, Call};
 pub use checks::Violation;
 pub use contract::Contract;
-pub use history::{Cut, Exchange, RawRecording, Recording};
+pub use history::{Exchange, RawRecording, Recording};
 pub use plan::{Form, Plan};
 pub use scenario::{Scenario, record, record_contracts, run};
 pub use target::Dispatch;

@@ -12,7 +12,7 @@ use authority::{Event, TaskId};
 /// Tasks that are explained: those with the most attempts.
 const SAMPLE: usize = 3;
 
-pub fn check(binary: &Path, data: &Path, records: &[Recorded]) -> Result<()> {
+pub(crate) fn check(binary: &Path, data: &Path, records: &[Recorded]) -> Result<()> {
     log(binary, data, &["verify"])?;
     let mut attempts: BTreeMap<TaskId, u32> = BTreeMap::new();
     for record in records {

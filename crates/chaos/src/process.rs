@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const STOP_DEADLINE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-pub struct Process {
+pub(crate) struct Process {
     /// What it is called in errors.
     name: String,
     child: Option<Child>,
@@ -17,16 +17,16 @@ pub struct Process {
 
 impl Process {
     /// One that does not run yet.
-    pub fn new(name: impl Into<String>) -> Process {
+    pub(crate) fn new(name: impl Into<String>) -> Process {
         Process { name: name.into(), child: None }
     }
 
-    pub fn start(&mut self, command: &mut Command) -> Result<()> {
+    pub(crate) fn start(&mut self, command: &mut Command) -> Result<()> {
         self.child = Some(command.spawn().with_context(|| format!("cannot start {}", self.name))?);
         Ok(())
     }
 
-    pub fn kill(&mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         if let Some(mut child) = self.child.take() {
             child.kill().with_context(|| format!("cannot kill {}", self.name))?;
             child.wait().with_context(|| format!("cannot wait for {}, which was killed", self.name))?;
@@ -35,7 +35,7 @@ impl Process {
     }
 
     /// Asks it to end, and waits until it has.
-    pub async fn stop(&mut self) -> Result<()> {
+    pub(crate) async fn stop(&mut self) -> Result<()> {
         self.signal(Signal::TERM)?;
         let deadline = Instant::now() + STOP_DEADLINE;
         while self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None))) {
@@ -50,13 +50,13 @@ impl Process {
         Ok(())
     }
 
-    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
         let pid = Pid::from_child(self.running()?);
         kill_process(pid, signal).with_context(|| format!("cannot signal {}", self.name))
     }
 
     /// The status with which it ended on its own, if it did.
-    pub fn exited(&mut self) -> Option<String> {
+    pub(crate) fn exited(&mut self) -> Option<String> {
         self.child.as_mut()?.try_wait().ok().flatten().map(|status| status.to_string())
     }
 

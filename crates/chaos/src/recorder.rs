@@ -16,18 +16,18 @@ use crate::rpc::Rpc;
 use crate::target::Dispatch;
 
 /// Time since the start of the run, on this process's monotonic clock.
-pub type At = Duration;
+pub(crate) type At = Duration;
 
 /// How much of an unexpected answer is kept.
 const MAX_BODY_CHARS: usize = 600;
 
-pub struct Recorder {
+pub(crate) struct Recorder {
     started: Instant,
     observations: Mutex<Observations>,
 }
 
 #[derive(Default, Debug)]
-pub struct Observations {
+pub(crate) struct Observations {
     /// Every HTTP call, whatever it was about.
     pub calls: Vec<Call>,
     /// Every call over gRPC, and every request and answer within a stream.
@@ -49,7 +49,7 @@ pub struct Observations {
 
 /// A task that a client handed in; the marker is in its payload and names it for ever.
 #[derive(Clone, Debug)]
-pub struct Submission {
+pub(crate) struct Submission {
     pub marker: String,
     pub body: Value,
     /// None when no answer arrived: the task may exist or not.
@@ -57,7 +57,7 @@ pub struct Submission {
 }
 
 #[derive(Clone, Debug)]
-pub struct Grant {
+pub(crate) struct Grant {
     pub contract: Contract,
     /// The proof of the lease: its id, or the task token where work is pushed.
     pub lease_id: String,
@@ -72,7 +72,7 @@ pub struct Grant {
 }
 
 #[derive(Clone, Debug)]
-pub struct Beat {
+pub(crate) struct Beat {
     pub lease_id: String,
     pub sent_at: At,
     pub ended_at: At,
@@ -81,7 +81,7 @@ pub struct Beat {
 
 /// The answer to a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeartbeatOutcome {
+pub(crate) enum HeartbeatOutcome {
     /// The lease lives on.
     Alive,
     /// The lease is over.
@@ -91,7 +91,7 @@ pub enum HeartbeatOutcome {
 }
 
 #[derive(Clone, Debug)]
-pub struct Report {
+pub(crate) struct Report {
     pub contract: Contract,
     pub request: ReportRequest,
     pub sent_at: At,
@@ -102,7 +102,7 @@ pub struct Report {
 
 /// The answer to a report; that to a release carries no verdict.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReportResponse {
+pub(crate) struct ReportResponse {
     /// The contract's own number: that of HTTP or of gRPC.
     pub status: u16,
     pub verdict: Option<Verdict>,
@@ -111,32 +111,32 @@ pub struct ReportResponse {
 }
 
 #[derive(Clone, Debug)]
-pub struct Cancel {
+pub(crate) struct Cancel {
     pub task_id: String,
 }
 
 impl Report {
-    pub fn verdict(&self) -> Option<Verdict> {
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
         self.response.as_ref().and_then(|response| response.verdict)
     }
 }
 
 impl Recorder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { started: Instant::now(), observations: Mutex::default() }
     }
 
-    pub fn now(&self) -> At {
+    pub(crate) fn now(&self) -> At {
         self.started.elapsed()
     }
 
     /// The observations, to add or to read; never held across an await.
-    pub fn observations(&self) -> MutexGuard<'_, Observations> {
+    pub(crate) fn observations(&self) -> MutexGuard<'_, Observations> {
         self.observations.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// Notes an answer that the contract of this call does not allow.
-    pub fn expect(&self, call: &str, answer: &Answer, allowed: &[u16]) {
+    pub(crate) fn expect(&self, call: &str, answer: &Answer, allowed: &[u16]) {
         if let Answer::Response { status, body } = answer
             && !allowed.contains(status)
         {
@@ -145,12 +145,12 @@ impl Recorder {
         }
     }
 
-    pub fn record_unexpected(&self, what: String) {
+    pub(crate) fn record_unexpected(&self, what: String) {
         self.observations().unexpected_answers.push(what);
     }
 
     /// A worker waits for an answer in vain.
-    pub fn note_lost(&self, contract: Contract) {
+    pub(crate) fn note_lost(&self, contract: Contract) {
         *self.observations().lost_answers.entry(contract).or_default() += 1;
     }
 }

@@ -3,7 +3,7 @@
 use contract_clients::{LeaseRef, ReportKind};
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct ReportRequest {
+pub(crate) struct ReportRequest {
     pub lease: LeaseRef,
     pub kind: ReportKind,
     pub intent: Intent,
@@ -11,7 +11,7 @@ pub struct ReportRequest {
 
 /// What the sender of a report knows about it beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
+pub(crate) enum Intent {
     /// The holder's own first report, or a repeat of it: never REJECTED.
     Own,
     /// A second, different report after the first was answered: never COMMITTED.
@@ -22,7 +22,7 @@ pub enum Intent {
 
 impl ReportRequest {
     /// Two reports with the same key have the same content and the same lease.
-    pub fn key(&self) -> (String, String) {
+    pub(crate) fn key(&self) -> (String, String) {
         (self.lease.lease_id.clone(), format!("{:?} {:?}", self.lease, self.kind))
     }
 }

@@ -252,7 +252,7 @@ async fn pause(rng: &mut fastrand::Rng, range_ms: std::ops::Range<u64>) {
 }
 
 /// A run that never saw a lease expire or a report refused has not tested what it claims.
-pub fn reached_everything(reach: Reach) -> Result<Reach> {
+pub(crate) fn reached_everything(reach: Reach) -> Result<Reach> {
     let is_complete = reach.completed > 0
         && reach.committed_reports > 0
         && reach.cancelled_reports > 0

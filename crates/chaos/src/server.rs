@@ -15,7 +15,7 @@ const START_DEADLINE: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const LOG_TAIL_LINES: usize = 30;
 
-pub struct Server {
+pub(crate) struct Server {
     binary: PathBuf,
     data: PathBuf,
     log: PathBuf,
@@ -31,7 +31,7 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(binary: &Path, data: &Path, log: &Path) -> Self {
+    pub(crate) fn new(binary: &Path, data: &Path, log: &Path) -> Self {
         Self {
             binary: binary.into(),
             data: data.into(),
@@ -44,17 +44,17 @@ impl Server {
         }
     }
 
-    pub fn address(&self) -> Result<&str> {
+    pub(crate) fn address(&self) -> Result<&str> {
         self.address.as_deref().context("the server was never started")
     }
 
     /// Takes effect with the next start.
-    pub fn set_clock_offset_s(&mut self, offset_s: i64) {
+    pub(crate) fn set_clock_offset_s(&mut self, offset_s: i64) {
         self.clock_offset_s = offset_s;
     }
 
     /// Starts the process and waits until it answers.
-    pub async fn start(&mut self) -> Result<()> {
+    pub(crate) async fn start(&mut self) -> Result<()> {
         self.spawn()?;
         let deadline = Instant::now() + START_DEADLINE;
         while self.address.is_none() {
@@ -74,7 +74,7 @@ impl Server {
     }
 
     /// Starts the process and does not wait for it.
-    pub fn spawn(&mut self) -> Result<()> {
+    pub(crate) fn spawn(&mut self) -> Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&self.binary);
         command
@@ -102,33 +102,33 @@ impl Server {
         self.process.start(&mut command)
     }
 
-    pub fn kill(&mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         self.process.kill()
     }
 
     /// Asks the process to end, and waits until it has.
-    pub async fn stop(&mut self) -> Result<()> {
+    pub(crate) async fn stop(&mut self) -> Result<()> {
         self.process.stop().await
     }
 
-    pub fn binary(&self) -> &Path {
+    pub(crate) fn binary(&self) -> &Path {
         &self.binary
     }
 
-    pub fn data(&self) -> &Path {
+    pub(crate) fn data(&self) -> &Path {
         &self.data
     }
 
-    pub fn signal(&mut self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal(&mut self, signal: Signal) -> Result<()> {
         self.process.signal(signal)
     }
 
     /// The status with which the process ended on its own, if it did.
-    pub fn exited(&mut self) -> Option<String> {
+    pub(crate) fn exited(&mut self) -> Option<String> {
         self.process.exited()
     }
 
-    pub fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join("\n")

@@ -15,7 +15,7 @@ const MAX_BATCH: usize = 10;
 /// Between two calls of one client: a few hundred tasks a second in all, so that the load outlasts the faults.
 const PAUSE_MS: std::ops::Range<u64> = 2..25;
 
-pub struct Submitter {
+pub(crate) struct Submitter {
     world: Arc<World>,
     name: String,
     rng: fastrand::Rng,
@@ -27,12 +27,12 @@ pub struct Submitter {
 }
 
 impl Submitter {
-    pub fn new(world: Arc<World>, name: String, budget: usize) -> Self {
+    pub(crate) fn new(world: Arc<World>, name: String, budget: usize) -> Self {
         let rng = world.plan.rng(&name);
         Self { world, name, rng, budget, made: 0, accepted: Vec::new() }
     }
 
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         while !self.world.is_stopped() {
             let has_budget = self.made < self.budget;
             match self.rng.u32(..100) {

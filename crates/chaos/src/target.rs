@@ -34,7 +34,7 @@ pub struct Dispatch {
     pub answer: StatusCode,
 }
 
-pub struct Target {
+pub(crate) struct Target {
     url: String,
     state: Arc<TargetState>,
     server: JoinHandle<()>,
@@ -55,7 +55,7 @@ struct Inbox {
 }
 
 impl Target {
-    pub async fn open(queue: &str, recorder: Arc<Recorder>, rng: fastrand::Rng) -> Result<Target> {
+    pub(crate) async fn open(queue: &str, recorder: Arc<Recorder>, rng: fastrand::Rng) -> Result<Target> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("no port for the target")?;
         let url = format!("http://{}{PATH}", listener.local_addr()?);
         let inbox = Mutex::new(Inbox { waiting: VecDeque::new(), taken: HashMap::new(), rng });
@@ -69,12 +69,12 @@ impl Target {
         Ok(Target { url, state, server })
     }
 
-    pub fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
     /// The oldest dispatches that nobody took, waiting for the first of them.
-    pub async fn take(&self, max: usize, wait: Duration) -> Vec<TaskEnvelope> {
+    pub(crate) async fn take(&self, max: usize, wait: Duration) -> Vec<TaskEnvelope> {
         let some = async {
             loop {
                 let arrived = self.state.arrived.notified();

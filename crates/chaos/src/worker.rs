@@ -17,7 +17,7 @@ use crate::world::{LEASE, RETRY_PAUSE, World};
 const MAX_LEASE_REPEATS: usize = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Character {
+pub(crate) enum Character {
     /// Completes what it gets, and insists until it knows the verdict; but sometimes it dies at work.
     Honest,
     /// Reports long after its lease ran out.
@@ -35,7 +35,7 @@ pub enum Character {
 }
 
 /// The eight workers of each contract.
-pub const CHARACTERS: [Character; 8] = [
+pub(crate) const CHARACTERS: [Character; 8] = [
     Character::Honest,
     Character::Honest,
     Character::Slow,
@@ -54,7 +54,7 @@ const CATEGORIES: [ErrorCategory; 5] = [
     ErrorCategory::Configuration,
 ];
 
-pub struct Worker {
+pub(crate) struct Worker {
     world: Arc<World>,
     id: String,
     character: Character,
@@ -64,16 +64,16 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(world: Arc<World>, contract: Contract, id: String, character: Character) -> Self {
+    pub(crate) fn new(world: Arc<World>, contract: Contract, id: String, character: Character) -> Self {
         let (rng, client) = (world.plan.rng(&id), ContractClient::new(world.clone(), contract, &id));
         Self { world, id, character, client, rng, requests: 0 }
     }
 
-    pub fn client(&self) -> &ContractClient {
+    pub(crate) fn client(&self) -> &ContractClient {
         &self.client
     }
 
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         while !self.world.is_stopped() {
             let max_tasks = match self.character {
                 Character::Honest | Character::Slow => 8,
@@ -95,7 +95,7 @@ impl Worker {
     }
 
     /// Leases and completes honestly until nothing was left for a whole wait; gives the number of tasks seen.
-    pub async fn drain(&mut self) -> usize {
+    pub(crate) async fn drain(&mut self) -> usize {
         let grants = self.lease(16).await;
         for grant in &grants {
             self.complete(grant).await;
@@ -182,7 +182,7 @@ impl Worker {
         }
     }
 
-    pub fn completion(&mut self, grant: &Grant) -> ReportRequest {
+    pub(crate) fn completion(&mut self, grant: &Grant) -> ReportRequest {
         let result = json!({"by": self.id, "attempt": grant.attempt, "nonce": self.rng.u32(..)});
         ReportRequest {
             lease: self.lease_ref(grant),
@@ -242,7 +242,7 @@ impl Worker {
     }
 
     /// Asks for tasks, with the same request id again when the answer was lost.
-    pub async fn lease(&mut self, max_tasks: u32) -> Vec<Grant> {
+    pub(crate) async fn lease(&mut self, max_tasks: u32) -> Vec<Grant> {
         self.requests += 1;
         let request = format!("{}-{}", self.id, self.requests);
         let asked_at = self.world.recorder.now();

@@ -15,15 +15,15 @@ use crate::recorder::{Recorder, Submission};
 use crate::rpc::{self, Rpc};
 use crate::target::Target;
 
-pub const QUEUE: &str = "chaos";
+pub(crate) const QUEUE: &str = "chaos";
 /// Short, so that leases run out all the time.
-pub const LEASE: Duration = Duration::from_millis(500);
+pub(crate) const LEASE: Duration = Duration::from_millis(500);
 /// Pause after a call that was not served, before it is made again.
-pub const RETRY_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// Tasks that may be out at the target at once.
 const PUSH_CONCURRENCY: u32 = 20;
 
-pub struct World {
+pub(crate) struct World {
     pub plan: Plan,
     /// The contracts that workers of this run use.
     pub contracts: &'static [Contract],
@@ -38,7 +38,7 @@ pub struct World {
 }
 
 impl World {
-    pub async fn new(plan: Plan, address: &str, contracts: &'static [Contract]) -> Result<Self> {
+    pub(crate) async fn new(plan: Plan, address: &str, contracts: &'static [Contract]) -> Result<Self> {
         let recorder = Arc::new(Recorder::new());
         let api = Api::new(address, Some(recorder.clone()))?;
         let rpc = rpc::client(address)?;
@@ -51,7 +51,7 @@ impl World {
         Ok(Self { plan, contracts, api, rpc, target, recorder, stop, starts })
     }
 
-    pub async fn configure_queue(&self, lease: Duration) -> Result<()> {
+    pub(crate) async fn configure_queue(&self, lease: Duration) -> Result<()> {
         let mut body = json!({
             "leaseMs": lease.as_millis() as u64,
             "heartbeatIntervalMs": 150,
@@ -68,24 +68,24 @@ impl World {
         }
     }
 
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    pub fn note_start(&self) {
+    pub(crate) fn note_start(&self) {
         self.starts.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub fn starts(&self) -> u64 {
+    pub(crate) fn starts(&self) -> u64 {
         self.starts.load(Ordering::Relaxed)
     }
 
     /// Submits one task, and records its id when the answer has one.
-    pub async fn submit(&self, body: &Value) -> (Answer, Option<String>) {
+    pub(crate) async fn submit(&self, body: &Value) -> (Answer, Option<String>) {
         let answer = self.api.post("/v1/tasks", body).await;
         let allowed: &[u16] =
             if body["dedupKey"].is_string() { &[200, 201, 429, 503] } else { &[201, 429, 503] };
@@ -96,13 +96,13 @@ impl World {
         (answer, task_id)
     }
 
-    pub fn note_submission(&self, body: &Value, task_id: Option<String>) {
+    pub(crate) fn note_submission(&self, body: &Value, task_id: Option<String>) {
         let marker = body["payload"]["marker"].as_str().unwrap_or_default().to_string();
         self.recorder.observations().submissions.push(Submission { marker, body: body.clone(), task_id });
     }
 
     /// A call of a worker.
-    pub async fn send_for(&self, contract: Contract, request: HttpRequest) -> Answer {
+    pub(crate) async fn send_for(&self, contract: Contract, request: HttpRequest) -> Answer {
         let answer = self.api.send(request).await;
         if matches!(answer, Answer::Lost) {
             self.recorder.note_lost(contract);
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// A call of a worker over gRPC, noted down when it is over.
-    pub async fn call(
+    pub(crate) async fn call(
         &self,
         contract: Contract,
         request: rpc::RpcRequest,

@@ -25,20 +25,20 @@ const MAILBOX_SIZE: usize = 64;
 type Boxes = Arc<Mutex<Mailboxes>>;
 type Mailboxes = HashMap<String, mpsc::Sender<Answer>>;
 
-pub struct Target {
+pub(crate) struct Target {
     url: String,
     boxes: Boxes,
 }
 
 /// The pushes of one queue, in order.
-pub struct Mailbox {
+pub(crate) struct Mailbox {
     pub url: String,
     pushes: mpsc::Receiver<Answer>,
 }
 
 impl Target {
     /// Listens for as long as the runtime lives.
-    pub async fn listen(address: &str, url: Option<&str>) -> io::Result<Target> {
+    pub(crate) async fn listen(address: &str, url: Option<&str>) -> io::Result<Target> {
         let listener = TcpListener::bind(address).await?;
         let url = match url {
             Some(url) => url.trim_end_matches('/').to_owned(),
@@ -50,21 +50,21 @@ impl Target {
         Ok(Target { url, boxes })
     }
 
-    pub fn mailbox(&self, queue: &str) -> Mailbox {
+    pub(crate) fn mailbox(&self, queue: &str) -> Mailbox {
         let (sender, pushes) = mpsc::channel(MAILBOX_SIZE);
         lock(&self.boxes).insert(queue.to_owned(), sender);
         Mailbox { url: format!("{}/{queue}", self.url), pushes }
     }
 
     /// The queues that have a mailbox.
-    pub fn queues(&self) -> Vec<String> {
+    pub(crate) fn queues(&self) -> Vec<String> {
         lock(&self.boxes).keys().cloned().collect()
     }
 }
 
 impl Mailbox {
     /// The next push; fails if none arrives in time.
-    pub async fn next(&mut self) -> Result<Answer, Finding> {
+    pub(crate) async fn next(&mut self) -> Result<Answer, Finding> {
         let missing = || {
             let seconds = PUSH_WAIT.as_secs();
             let hint = "can the coordinator reach that? See --push-listen and --push-url";

@@ -40,7 +40,7 @@ pub(crate) const INBOX_KIB: usize = 256 << 10;
 pub(crate) const WAITING_KIB: usize = 64 << 10;
 
 /// A request on its way, with the time at which it was received.
-pub struct Envelope {
+pub(crate) struct Envelope {
     pub request: Request,
     pub received_at: Time,
     pub reply_to: oneshot::Sender<Reply>,

@@ -32,12 +32,12 @@ pub trait HistoryReader: Send + Sync {
 }
 
 /// Reads histories from the ledger.
-pub struct LedgerHistory {
+pub(crate) struct LedgerHistory {
     reader: Arc<dyn Reader>,
 }
 
 impl LedgerHistory {
-    pub fn new(reader: Arc<dyn Reader>) -> LedgerHistory {
+    pub(crate) fn new(reader: Arc<dyn Reader>) -> LedgerHistory {
         LedgerHistory { reader }
     }
 }

@@ -9,22 +9,22 @@ use authority::Time;
 
 /// Cheap to clone: clones share their content.
 #[derive(Clone, Default)]
-pub struct Waiting(Arc<Mutex<BTreeMap<Time, usize>>>);
+pub(crate) struct Waiting(Arc<Mutex<BTreeMap<Time, usize>>>);
 
 /// Marks a request as waiting until it is dropped: decided, or abandoned by its caller.
-pub struct WaitingGuard {
+pub(crate) struct WaitingGuard {
     waiting: Waiting,
     received_at: Time,
 }
 
 impl Waiting {
-    pub fn enter(&self, received_at: Time) -> WaitingGuard {
+    pub(crate) fn enter(&self, received_at: Time) -> WaitingGuard {
         *self.lock().entry(received_at).or_default() += 1;
         WaitingGuard { waiting: self.clone(), received_at }
     }
 
     /// When the earliest request came that is yet to be decided.
-    pub fn earliest(&self) -> Option<Time> {
+    pub(crate) fn earliest(&self) -> Option<Time> {
         self.lock().first_key_value().map(|(received_at, _)| *received_at)
     }
 

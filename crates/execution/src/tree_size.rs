@@ -88,7 +88,7 @@ fn too_large() -> InvalidMessage {
     ))
 }
 
-pub fn too_deep() -> InvalidMessage {
+pub(crate) fn too_deep() -> InvalidMessage {
     InvalidMessage::new(format!("a tree is at most {MAX_DEPTH} levels deep"))
 }
 

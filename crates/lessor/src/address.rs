@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, de};
 
 /// Parses an IP address and a port. A host name would need a lookup and may have several addresses, so only `localhost`
 /// is accepted.
-pub fn parse(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     let local = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     local.as_deref().unwrap_or(text).parse().map_err(|_| {
         "an address is an IP address and a port, such as 127.0.0.1:8980, or [::]:8980 for all addresses"
@@ -15,7 +15,7 @@ pub fn parse(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// Deserializes an address of a configuration file.
-pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
 }
 

@@ -10,7 +10,7 @@ use crate::data_dir::DataDir;
 
 /// Where remote executions run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Execution {
+pub(crate) enum Execution {
     /// In this process.
     Embedded,
     /// In worker processes, which somebody has to start.
@@ -20,7 +20,7 @@ pub enum Execution {
 }
 
 /// Prints the banner to standard output and logs the same fields. A closed pipe is not an error.
-pub fn print(
+pub(crate) fn print(
     data: &DataDir,
     address: SocketAddr,
     (report, opened): (&StartReport, &OpenReport),

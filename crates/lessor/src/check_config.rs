@@ -12,7 +12,7 @@ use crate::worker::WorkerFile;
 #[command(
     after_help = "Exit codes: 0 the file is valid, 1 the file cannot be read, 2 the file is not valid."
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// The configuration of a server or of a worker, in TOML
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
@@ -22,7 +22,7 @@ pub struct Options {
     pub json: bool,
 }
 
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let text = file::text(&options.file)?;
     // A file with a table `worker` is a worker's file. A file that is not TOML is refused as a server's.
     let is_workers = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("worker"));

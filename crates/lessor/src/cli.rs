@@ -9,13 +9,13 @@ use crate::{check_config, conformance, log, run, serve, up, worker};
 /// task.
 #[derive(Parser)]
 #[command(name = "lessor", version, about, arg_required_else_help = true, propagate_version = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     pub command: Command,
 }
 
 #[derive(Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Start everything in one process: one port, one data directory
     Up(up::Options),
     /// Start as a service, configured by a file

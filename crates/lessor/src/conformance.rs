@@ -30,7 +30,7 @@ use crate::exit;
     For the contract callback the suite is the push target. It listens at --push-listen, and the coordinator must be \
     able and allowed to reach it: `lessor up --allow-private-push-targets`.\n\n\
     Exit codes: 0 no check failed, 1 a check failed or no server answers, 2 the command line is not valid.")]
-pub struct Options {
+pub(crate) struct Options {
     /// The contracts to check: native, claim, callback, grpc, reapi
     #[arg(long, value_name = "CONTRACT", value_delimiter = ',', required_unless_present = "list")]
     contract: Vec<Contract>,
@@ -90,7 +90,7 @@ fn parse_subject_url(text: &str) -> Result<Url, String> {
     }
 }
 
-pub async fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     let contracts = if options.contract.is_empty() { &Contract::ALL[..] } else { &options.contract };
     let chosen: Vec<(Contract, Vec<&'static Check>)> =
         contracts.iter().map(|contract| (*contract, options.chosen(*contract))).collect();

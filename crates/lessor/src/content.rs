@@ -15,10 +15,10 @@ use crate::data_dir::{DataDir, Refused};
 
 /// The default directory of the content store, in the data directory.
 const DIRECTORY: &str = "content";
-pub const DEFAULT_CACHE_MIB: u64 = 50 * 1_024;
+pub(crate) const DEFAULT_CACHE_MIB: u64 = 50 * 1_024;
 
 /// The settings of the content store and the action cache.
-pub struct ContentOptions {
+pub(crate) struct ContentOptions {
     pub cas: Option<PathBuf>,
     /// By default the directory of the content store.
     pub action_cache: Option<PathBuf>,
@@ -45,7 +45,7 @@ impl Default for ContentOptions {
 }
 
 /// Opens the stores, and makes what turns commits into entries of the action cache.
-pub fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, ActionCacheWriter)> {
+pub(crate) fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, ActionCacheWriter)> {
     let own = data.path().join(DIRECTORY);
     let cas = options.cas.unwrap_or_else(|| own.clone());
     let local = open_at(&cas, options.cache_mib).map_err(|error| match error.downcast_ref() {
@@ -69,7 +69,7 @@ pub fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, ActionC
 }
 
 /// Whether the directory was refused and nothing was changed.
-pub fn is_refusal(error: &anyhow::Error) -> bool {
+pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
     use OpenError::{Damaged, Foreign, InUse, Io, NewerVersion};
     match error.downcast_ref() {
         Some(Foreign { .. } | Damaged(_) | NewerVersion { .. } | InUse(_)) => true,

@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 
 use crate::worker::worker_id;
 
-pub const LEDGER: &str = "ledger";
+pub(crate) const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
 const LISTEN: &str = "listen";
 
 /// The directory cannot be used. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub(crate) enum Refused {
     #[error("{0} is not empty and holds no ledger of Lessor; nothing was touched; choose another directory")]
     Foreign(String),
     #[error("{0} holds no ledger; start once with --init to create a new ledger there")]
@@ -35,11 +35,11 @@ impl Refused {
 }
 
 /// Whether a directory holds a ledger and its keys.
-pub fn is_ours(path: &Path) -> bool {
+pub(crate) fn is_ours(path: &Path) -> bool {
     path.join(LEDGER).is_dir() && path.join(LEASE_KEY).is_file()
 }
 
-pub struct DataDir {
+pub(crate) struct DataDir {
     path: PathBuf,
     /// Whether there was no ledger in it before.
     pub is_new: bool,
@@ -48,7 +48,7 @@ pub struct DataDir {
 impl DataDir {
     /// Opens the directory. A missing or empty directory is initialized if `may_create`; a directory with other files in it
     /// is refused.
-    pub fn open(path: &Path, may_create: bool) -> Result<DataDir> {
+    pub(crate) fn open(path: &Path, may_create: bool) -> Result<DataDir> {
         let is_new = !path.join(LEDGER).exists();
         let shown = || path.display().to_string();
         if is_new && !is_blank(path).map_err(Refused::unusable("read", path))? {
@@ -61,13 +61,13 @@ impl DataDir {
         Ok(DataDir { path: path.to_path_buf(), is_new })
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The key that seals lease ids, created at first use. Without the old key, leases granted earlier are refused, and
     /// their tasks run again after the leases expire.
-    pub fn lease_key(&self) -> Result<[u8; 32]> {
+    pub(crate) fn lease_key(&self) -> Result<[u8; 32]> {
         let path = self.path.join(LEASE_KEY);
         match fs::read(&path) {
             Ok(bytes) => bytes.try_into().map_err(|bytes: Vec<u8>| {
@@ -88,16 +88,16 @@ impl DataDir {
     }
 
     /// The id of the embedded worker, created at first use.
-    pub fn worker_id(&self) -> Result<String> {
+    pub(crate) fn worker_id(&self) -> Result<String> {
         worker_id::kept(&self.path, "worker")
     }
 
     /// Writes the listen address, for scripts that started the server on a free port.
-    pub fn write_listen(&self, address: &str) -> Result<()> {
+    pub(crate) fn write_listen(&self, address: &str) -> Result<()> {
         self.write(LISTEN, format!("{address}\n").as_bytes())
     }
 
-    pub fn remove_listen(&self) {
+    pub(crate) fn remove_listen(&self) {
         // The file is only a hint, and the next start replaces a stale one.
         let _ = fs::remove_file(self.path.join(LISTEN));
     }
@@ -109,7 +109,7 @@ impl DataDir {
 }
 
 /// Replaces a small file of a directory as a whole, durably, readable by its owner only.
-pub fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
+pub(crate) fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     files::replace(directory, name, &format!("{name}.tmp"), bytes)
         .with_context(|| format!("cannot write {}", directory.join(name).display()))
 }

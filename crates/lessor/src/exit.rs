@@ -5,24 +5,24 @@ use std::process::ExitCode;
 use coordinator::{Failure, StartError};
 
 /// The command failed; the message says why.
-pub const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 /// The command line or an input file is not valid.
 const USAGE: u8 = 2;
 /// The data directory was refused: it is damaged, foreign, in use, not readable or writable, or of a newer version.
 /// Nothing was changed.
-pub const REFUSED: u8 = 3;
+pub(crate) const REFUSED: u8 = 3;
 /// The ledger failed while running, or during takeover. The next start finds out what is on disk.
 const LEDGER_FAILED: u8 = 4;
 /// The command worked, but the task that it waited for ended FAILED or DEAD.
-pub const TASK_FAILED: u8 = 5;
+pub(crate) const TASK_FAILED: u8 = 5;
 /// `lessor run`: the command timed out. The same code as of `timeout`.
-pub const COMMAND_TIMED_OUT: u8 = 124;
+pub(crate) const COMMAND_TIMED_OUT: u8 = 124;
 /// `lessor run`: the command was not run to its end, or its outputs could not be written. Lower codes are the command's
 /// own; `env` and `timeout` use this code for the same case.
-pub const COMMAND_NOT_RUN: u8 = 125;
+pub(crate) const COMMAND_NOT_RUN: u8 = 125;
 
 /// Prints an error and returns its exit code.
-pub fn report(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("lessor: {}", format_error(error));
     let failed_at_start = matches!(error.downcast_ref(), Some(StartError::Failed(_)));
     if let Some(not_run) = error.downcast_ref::<crate::run::Error>() {

@@ -11,7 +11,7 @@ const MAX_WAITING_LINES: usize = 65_536;
 
 /// Starts logging to standard error, by default at this level. Dropping the guard writes the lines that still wait.
 #[must_use = "lines are lost when the guard is dropped too early"]
-pub fn start(default_level: &str) -> WorkerGuard {
+pub(crate) fn start(default_level: &str) -> WorkerGuard {
     let filter = filter(default_level);
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)

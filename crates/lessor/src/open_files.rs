@@ -12,13 +12,13 @@ const MAX_PUSH_CONNECTIONS: u64 = 4_096;
 
 /// The maximum numbers of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connections {
+pub(crate) struct Connections {
     pub from_clients: usize,
     pub to_push_targets: usize,
 }
 
 /// Raises the limit of open files as far as possible, and returns the numbers of connections that it allows.
-pub fn connections() -> Connections {
+pub(crate) fn connections() -> Connections {
     let limit = getrlimit(Resource::Nofile);
     // If the limit cannot be raised, the numbers follow the old limit.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

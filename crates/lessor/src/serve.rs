@@ -13,7 +13,7 @@ use crate::{logging, serving};
     Exit codes: 0 stopped, 1 could not start, 2 the file is not valid, 3 data directory refused, 4 the ledger \
     failed while running."
 )]
-pub struct Options {
+pub(crate) struct Options {
     /// The configuration, in TOML
     #[arg(long, value_name = "FILE", env = "LESSOR_CONFIG")]
     pub config: PathBuf,
@@ -33,7 +33,7 @@ pub struct Options {
     pub drop_unverified_tail: bool,
 }
 
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let config = Config::read(&options.config)?;
     let _log = logging::start(if options.verbose { "debug" } else { "info" });
     config.warnings().for_each(|warning| tracing::warn!("{warning}"));

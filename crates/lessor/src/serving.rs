@@ -19,17 +19,17 @@ use crate::worker::{Embedded, Instances};
 use crate::{banner, content, memory, open_files};
 
 /// Smallest and largest segment: a batch must fit into a part of it.
-pub const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
-pub const DEFAULT_SEGMENT_MIB: u64 = 64;
+pub(crate) const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
+pub(crate) const DEFAULT_SEGMENT_MIB: u64 = 64;
 /// With less memory than this nothing useful can wait.
-pub const MIN_STATE_MIB: u64 = 16;
-pub const DEFAULT_HISTORY_DAYS: u64 = 7;
-pub const DEFAULT_HISTORY_MIB: u64 = 10 * 1_024;
+pub(crate) const MIN_STATE_MIB: u64 = 16;
+pub(crate) const DEFAULT_HISTORY_DAYS: u64 = 7;
+pub(crate) const DEFAULT_HISTORY_MIB: u64 = 10 * 1_024;
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
 
 /// All settings of a server.
-pub struct Settings {
+pub(crate) struct Settings {
     pub data: PathBuf,
     /// Whether a missing or empty data directory is initialized.
     pub may_create: bool,
@@ -49,7 +49,7 @@ pub struct Settings {
 }
 
 /// Serves until a signal says to stop, or the ledger or the worker of this process fails.
-pub fn run(settings: Settings) -> Result<()> {
+pub(crate) fn run(settings: Settings) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(serve(settings))
 }

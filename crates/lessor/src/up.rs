@@ -17,7 +17,7 @@ use crate::{address, logging};
 #[command(after_help = "Stop it with Ctrl-C, or kill it in any way: nothing accepted is lost.\n\
     Exit codes: 0 stopped, 1 could not start or its worker failed, 3 data directory refused, 4 the ledger failed while \
     running.")]
-pub struct Options {
+pub(crate) struct Options {
     /// The data directory; a missing or empty directory is initialized
     #[arg(long, value_name = "DIR", default_value = ".lessor", env = "LESSOR_DATA")]
     pub data: PathBuf,
@@ -83,7 +83,7 @@ fn parse_callback_url(text: &str) -> Result<String, String> {
     }
 }
 
-pub fn run(options: Options) -> Result<()> {
+pub(crate) fn run(options: Options) -> Result<()> {
     let _log = logging::start("info");
     let push = PushOptions {
         allow_private_targets: options.allow_private_push_targets,

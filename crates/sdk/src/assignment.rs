@@ -9,7 +9,7 @@ use wire::{Json, Lease, TaskEnvelope};
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
-pub struct Assignment {
+pub(crate) struct Assignment {
     pub lease_id: String,
     pub task_id: String,
     pub queue: String,

@@ -23,9 +23,9 @@ use crate::{Error, Failure, Outcome, Task, clock};
 /// How long a handler may take to stop after its lease is lost. Then its future is dropped.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 /// How long the release of one lease may take.
-pub const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 
-pub struct Attempt {
+pub(crate) struct Attempt {
     contract: Box<dyn Contract>,
     pub task: Task,
     /// Whether the report or the release was begun: only one of them is sent.
@@ -42,7 +42,7 @@ enum RunEnd {
 }
 
 impl Attempt {
-    pub fn new(contract: Box<dyn Contract>, assignment: Assignment, clock: LeaseClock) -> Attempt {
+    pub(crate) fn new(contract: Box<dyn Contract>, assignment: Assignment, clock: LeaseClock) -> Attempt {
         Attempt {
             contract,
             task: Task::new(assignment, clock),
@@ -52,7 +52,7 @@ impl Attempt {
     }
 
     /// Runs the attempt to its end and calls the hook with the outcome.
-    pub async fn run(&self, handler: &Handler, hook: Option<OnOutcome>) {
+    pub(crate) async fn run(&self, handler: &Handler, hook: Option<OnOutcome>) {
         let task = &self.task;
         let span =
             tracing::info_span!("task", id = task.id(), attempt = task.attempt(), queue = task.queue());
@@ -62,7 +62,7 @@ impl Attempt {
     }
 
     /// Whether the handler was called.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.has_begun.load(Ordering::Acquire)
     }
 
@@ -90,7 +90,7 @@ impl Attempt {
 
     /// Cancels the handler and releases the lease, unless the attempt is reporting already. There is one try: a lease
     /// that is not released expires.
-    pub async fn release(&self, reason: &str, timeout: Duration) -> Option<Outcome> {
+    pub(crate) async fn release(&self, reason: &str, timeout: Duration) -> Option<Outcome> {
         if !self.begin_closing() {
             return None;
         }
@@ -189,7 +189,7 @@ impl Attempt {
 }
 
 /// Releases the remaining attempts of a worker that stops, all at once.
-pub async fn release_all(attempts: impl IntoIterator<Item = Arc<Attempt>>, hook: Option<OnOutcome>) {
+pub(crate) async fn release_all(attempts: impl IntoIterator<Item = Arc<Attempt>>, hook: Option<OnOutcome>) {
     let mut releases = JoinSet::new();
     for attempt in attempts {
         let hook = hook.clone();

@@ -17,7 +17,7 @@ use crate::task::Progress;
 use crate::transport::{Answer, Request, Transport};
 use crate::{Category, Error, Failure, Metrics, Outcome};
 
-pub struct CallbackContract {
+pub(crate) struct CallbackContract {
     transport: Transport,
     worker_id: Arc<str>,
     task_id: String,
@@ -27,7 +27,11 @@ pub struct CallbackContract {
 }
 
 impl CallbackContract {
-    pub fn new(transport: Transport, worker_id: Arc<str>, envelope: &TaskEnvelope) -> CallbackContract {
+    pub(crate) fn new(
+        transport: Transport,
+        worker_id: Arc<str>,
+        envelope: &TaskEnvelope,
+    ) -> CallbackContract {
         CallbackContract {
             transport,
             worker_id,

@@ -11,7 +11,7 @@ use crate::transport::{Answer, Request, Transport};
 use crate::{Error, Failure, Metrics, Outcome};
 
 /// The messages of one attempt.
-pub trait Contract: Send + Sync {
+pub(crate) trait Contract: Send + Sync {
     fn transport(&self) -> &Transport;
 
     /// The request that the coordinator must accept before the work may begin, if the contract has one.
@@ -35,7 +35,7 @@ pub trait Contract: Send + Sync {
 
 /// The answer to a heartbeat.
 #[derive(Debug)]
-pub enum LeaseAnswer {
+pub(crate) enum LeaseAnswer {
     Live {
         /// If the contract says so.
         expires_at: Option<Timestamp>,
@@ -49,14 +49,18 @@ pub enum LeaseAnswer {
 
 /// The coordinator asks the handler to stop.
 #[derive(Debug)]
-pub struct Cancel {
+pub(crate) struct Cancel {
     pub reason: String,
     /// How long the handler has to stop, if the contract limits it.
     pub grace: Option<Duration>,
 }
 
 impl Cancel {
-    pub fn new(should_cancel: bool, reason: Option<String>, grace: Option<Duration>) -> Option<Cancel> {
+    pub(crate) fn new(
+        should_cancel: bool,
+        reason: Option<String>,
+        grace: Option<Duration>,
+    ) -> Option<Cancel> {
         should_cancel.then(|| Cancel { reason: reason.unwrap_or_else(|| "cancelled".to_owned()), grace })
     }
 }

@@ -7,25 +7,25 @@ const MAX_REMEMBERED: usize = 10_000;
 
 /// What to do with a dispatch.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub(crate) enum Arrival {
     New,
     Repeat,
     Full,
 }
 
 #[derive(Debug)]
-pub struct Dispatches<T> {
+pub(crate) struct Dispatches<T> {
     running: HashMap<String, T>,
     remembered: HashSet<String>,
     by_age: VecDeque<String>,
 }
 
 impl<T> Dispatches<T> {
-    pub fn new() -> Dispatches<T> {
+    pub(crate) fn new() -> Dispatches<T> {
         Dispatches { running: HashMap::new(), remembered: HashSet::new(), by_age: VecDeque::new() }
     }
 
-    pub fn arrival(&self, id: &str, concurrency: usize) -> Arrival {
+    pub(crate) fn arrival(&self, id: &str, concurrency: usize) -> Arrival {
         if self.running.contains_key(id) || self.remembered.contains(id) {
             Arrival::Repeat
         } else if self.running.len() >= concurrency {
@@ -35,12 +35,12 @@ impl<T> Dispatches<T> {
         }
     }
 
-    pub fn begin(&mut self, id: String, running: T) {
+    pub(crate) fn begin(&mut self, id: String, running: T) {
         self.running.insert(id, running);
     }
 
     /// Ends a dispatch. It is remembered unless its work never began: then a repeat may run.
-    pub fn end(&mut self, id: &str, began: bool) {
+    pub(crate) fn end(&mut self, id: &str, began: bool) {
         if self.running.remove(id).is_none() || !began || !self.remembered.insert(id.to_owned()) {
             return;
         }
@@ -52,11 +52,11 @@ impl<T> Dispatches<T> {
         }
     }
 
-    pub fn running(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn running(&self) -> impl Iterator<Item = &T> {
         self.running.values()
     }
 
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty()
     }
 }

@@ -10,11 +10,11 @@ use crate::{Failure, Outcome, Task, strict};
 
 const MAX_RESULT_BYTES: usize = 1024 * 1024;
 
-pub type Handler = Arc<dyn Fn(Task) -> Running + Send + Sync>;
-pub type Running = Pin<Box<dyn Future<Output = Result<Json, Failure>> + Send>>;
-pub type OnOutcome = Arc<dyn Fn(&Task, &Outcome) + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Task) -> Running + Send + Sync>;
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Json, Failure>> + Send>>;
+pub(crate) type OnOutcome = Arc<dyn Fn(&Task, &Outcome) + Send + Sync>;
 
-pub fn boxed<H, F, R>(handler: H) -> Handler
+pub(crate) fn boxed<H, F, R>(handler: H) -> Handler
 where
     H: Fn(Task) -> F + Send + Sync + 'static,
     F: Future<Output = Result<R, Failure>> + Send + 'static,

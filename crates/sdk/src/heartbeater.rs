@@ -17,14 +17,14 @@ const MIN_INTERVAL: Duration = Duration::from_millis(500);
 /// A heartbeat that is not answered by then is repeated.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub struct Heartbeater<'a> {
+pub(crate) struct Heartbeater<'a> {
     pub contract: &'a dyn Contract,
     pub task: &'a Task,
 }
 
 impl Heartbeater<'_> {
     /// Sends heartbeats until one is answered. Returns whether the lease is valid.
-    pub async fn confirm(&self) -> bool {
+    pub(crate) async fn confirm(&self) -> bool {
         let mut delays = self.retry_delays();
         while clock::now() < self.task.clock(|clock| clock.latest_end()) {
             if self.send().await {
@@ -36,7 +36,7 @@ impl Heartbeater<'_> {
     }
 
     /// Sends heartbeats until the lease is lost, or the future is dropped because the handler has ended.
-    pub async fn run(&self) {
+    pub(crate) async fn run(&self) {
         let interval = self.task.heartbeat_interval();
         let mut delay = interval;
         let mut retry_delays = self.retry_delays();

@@ -11,7 +11,7 @@ pub fn random_id() -> Result<String, Error> {
 }
 
 /// A random worker id that begins with the host name, for people who look for a worker.
-pub fn worker_id() -> Result<String, Error> {
+pub(crate) fn worker_id() -> Result<String, Error> {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = if host.is_empty() { "worker".to_owned() } else { host };
     Ok(format!("{host}-{}", random_id()?))

@@ -11,7 +11,7 @@ use crate::task::Progress;
 use crate::transport::{Answer, Request, Transport};
 use crate::{Error, Failure, Metrics, Outcome};
 
-pub struct LeaseContract {
+pub(crate) struct LeaseContract {
     pub transport: Transport,
     pub worker_id: Arc<str>,
     pub lease_id: String,

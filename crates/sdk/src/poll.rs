@@ -11,19 +11,19 @@ use crate::{Error, clock, ids};
 
 /// The polls of one worker, one after the other.
 #[derive(Debug)]
-pub struct Poll {
+pub(crate) struct Poll {
     template: LeaseTasks,
     request: Option<LeaseTasks>,
     asked_at: Duration,
 }
 
 impl Poll {
-    pub fn new(template: LeaseTasks) -> Poll {
+    pub(crate) fn new(template: LeaseTasks) -> Poll {
         Poll { template, request: None, asked_at: Duration::ZERO }
     }
 
     /// The next request: the last one again until it is answered, even if more slots are free by then.
-    pub fn next(&mut self, max_tasks: usize) -> Result<LeaseTasks, Error> {
+    pub(crate) fn next(&mut self, max_tasks: usize) -> Result<LeaseTasks, Error> {
         if let Some(request) = &self.request {
             return Ok(request.clone());
         }
@@ -35,13 +35,13 @@ impl Poll {
     }
 
     /// Marks the request as answered. Returns when it was first sent.
-    pub fn answered(&mut self) -> Duration {
+    pub(crate) fn answered(&mut self) -> Duration {
         self.request = None;
         self.asked_at
     }
 
     /// The last request if it was not answered, to be sent once more without a wait: it may have been granted leases.
-    pub fn take_unanswered(&mut self) -> Option<LeaseTasks> {
+    pub(crate) fn take_unanswered(&mut self) -> Option<LeaseTasks> {
         let request = self.request.take()?;
         Some(LeaseTasks { wait_ms: Some(0), ..request })
     }

@@ -9,14 +9,14 @@ use data_encoding::HEXLOWER;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-pub const SIGNATURE_HEADER: &str = "lessor-signature";
+pub(crate) const SIGNATURE_HEADER: &str = "lessor-signature";
 
 /// How far the coordinator's clock and this one may differ, including the time in transit.
 const MAX_AGE: Duration = Duration::from_secs(300);
 const SIGNATURE_BYTES: usize = 32;
 
 /// Checks a signature against each of the secrets: during a rotation both are valid.
-pub fn verify(secrets: &[Vec<u8>], header: &[u8], body: &[u8]) -> Result<(), &'static str> {
+pub(crate) fn verify(secrets: &[Vec<u8>], header: &[u8], body: &[u8]) -> Result<(), &'static str> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     verify_at(now.as_secs(), secrets, header, body)
 }

@@ -11,7 +11,7 @@ use wire::Json;
 const MAX_RESULT_LEVELS: usize = 63;
 
 /// Checks a result.
-pub fn check(result: &Json) -> Result<(), serde_json::Error> {
+pub(crate) fn check(result: &Json) -> Result<(), serde_json::Error> {
     Walk { levels_left: MAX_RESULT_LEVELS }
         .deserialize(&mut serde_json::Deserializer::from_str(result.as_text()))
 }

@@ -21,7 +21,7 @@ use crate::transport::Transport;
 use crate::{Accept, Error, Failure, TargetOptions, Task, clock, ids, signature};
 
 /// Larger than the largest envelope.
-pub const MAX_ENVELOPE_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_ENVELOPE_BYTES: usize = 4 * 1024 * 1024;
 const MAX_DISPATCH_ID_BYTES: usize = 128;
 /// The coordinator waits at least so long for the first call after a dispatch is accepted.
 const MIN_BEGIN_WITHIN: Duration = Duration::from_secs(60);

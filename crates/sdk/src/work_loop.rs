@@ -22,7 +22,7 @@ use crate::{Error, clock, ids};
 const MAX_POLL_TASKS: usize = 100;
 
 /// A running worker. Everything but the attempts happens in one tokio task.
-pub struct WorkLoop {
+pub(crate) struct WorkLoop {
     worker: Worker,
     transport: Transport,
     worker_id: Arc<str>,
@@ -34,7 +34,7 @@ pub struct WorkLoop {
 }
 
 impl WorkLoop {
-    pub fn new(worker: Worker, transport: Transport) -> Result<WorkLoop, Error> {
+    pub(crate) fn new(worker: Worker, transport: Transport) -> Result<WorkLoop, Error> {
         let queues: Vec<String> = worker.handlers.iter().map(|(queue, _)| queue.clone()).collect();
         let handlers: HashMap<String, Handler> = worker.handlers.iter().cloned().collect();
         if handlers.is_empty() || handlers.len() != queues.len() {
@@ -68,7 +68,7 @@ impl WorkLoop {
         })
     }
 
-    pub async fn run(mut self) -> Result<(), Error> {
+    pub(crate) async fn run(mut self) -> Result<(), Error> {
         let queues: Vec<&str> = self.handlers.keys().map(String::as_str).collect();
         tracing::info!(worker_id = &*self.worker_id, ?queues, "the worker has started");
         let stopper = self.worker.stopper.clone();

@@ -116,7 +116,7 @@ impl Bug {
 }
 
 /// The disk as the ledger sees it, with the injected bug if it is one of the disk's.
-pub fn disk(bug: Option<Bug>, disk: &FakeDisk) -> Arc<dyn Disk> {
+pub(crate) fn disk(bug: Option<Bug>, disk: &FakeDisk) -> Arc<dyn Disk> {
     match bug {
         Some(Bug::SyncSkipped) => Arc::new(Lazy { disk: disk.clone(), files: true }),
         Some(Bug::DirectorySyncSkipped) => Arc::new(Lazy { disk: disk.clone(), files: false }),
@@ -125,7 +125,7 @@ pub fn disk(bug: Option<Bug>, disk: &FakeDisk) -> Arc<dyn Disk> {
 }
 
 /// The same batch again, for the disk, when the engine learned too early that its own batch is durable.
-pub fn copy(batch: &Batch) -> Batch {
+pub(crate) fn copy(batch: &Batch) -> Batch {
     let mut copy = BatchBuilder::new(batch.first());
     for (_, record) in batch.records() {
         let _ = copy.push(record);

@@ -18,7 +18,7 @@ use auditor::history::{AskId, Entry};
 use auditor::{Coverage, Covered};
 
 /// A scheduled event.
-pub enum SimEvent {
+pub(crate) enum SimEvent {
     /// A request reaches the coordinator's machine.
     Arrive {
         ticket: Ticket,
@@ -45,7 +45,7 @@ pub enum SimEvent {
 
 /// Where an answer goes.
 #[derive(Clone)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     pub ask: AskId,
     pub actor: usize,
     /// The actor's own number for the call.
@@ -63,9 +63,9 @@ impl ReplyTo for Ticket {
 }
 
 /// The actor behind what the coordinator asks of itself.
-pub const NOBODY: usize = usize::MAX;
+pub(crate) const NOBODY: usize = usize::MAX;
 
-pub struct Env<'a> {
+pub(crate) struct Env<'a> {
     /// True time, which no clock in the world shows.
     pub now: u64,
     pub rng: Prng,
@@ -87,7 +87,7 @@ pub struct Env<'a> {
 }
 
 impl<'a> Env<'a> {
-    pub fn new(rng: Prng, config: SimConfig, auditor: Auditor, trace: &'a mut Trace) -> Env<'a> {
+    pub(crate) fn new(rng: Prng, config: SimConfig, auditor: Auditor, trace: &'a mut Trace) -> Env<'a> {
         Env {
             now: 1_700_000_000_000,
             rng,
@@ -105,38 +105,44 @@ impl<'a> Env<'a> {
         }
     }
 
-    pub fn after(&mut self, delay_ms: u64, event: SimEvent) {
+    pub(crate) fn after(&mut self, delay_ms: u64, event: SimEvent) {
         self.sequence += 1;
         self.events.insert((self.now + delay_ms, self.sequence), event);
     }
 
-    pub fn at(&mut self, time: u64, event: SimEvent) {
+    pub(crate) fn at(&mut self, time: u64, event: SimEvent) {
         self.after(time.saturating_sub(self.now), event);
     }
 
     /// Advances to the next event.
-    pub fn next(&mut self) -> Option<SimEvent> {
+    pub(crate) fn next(&mut self) -> Option<SimEvent> {
         let ((time, _), event) = self.events.pop_first()?;
         self.now = self.now.max(time);
         Some(event)
     }
 
-    pub fn injected(&self, bug: Bug) -> bool {
+    pub(crate) fn injected(&self, bug: Bug) -> bool {
         self.bug == Some(bug)
     }
 
     /// Whether a fault of this kind strikes now.
-    pub fn strikes(&mut self, on: bool, permille: u64) -> bool {
+    pub(crate) fn strikes(&mut self, on: bool, permille: u64) -> bool {
         self.rng.chance(permille) && on && self.faults
     }
 
-    pub fn note(&mut self, values: &[u64], text: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, values: &[u64], text: impl FnOnce() -> String) {
         let now = self.now;
         self.trace.note(&[&[now], values].concat(), || format!("{now} {}", text()));
     }
 
     /// Sends a request on its way, and plans the moment at which the caller stops waiting.
-    pub fn ask(&mut self, actor: usize, call: u64, request: Request, patience_ms: u64) -> Result<(), String> {
+    pub(crate) fn ask(
+        &mut self,
+        actor: usize,
+        call: u64,
+        request: Request,
+        patience_ms: u64,
+    ) -> Result<(), String> {
         self.asks += 1;
         let ask = self.asks;
         self.note(&[1, ask, actor as u64], || format!("ask {ask} by actor {actor}: {}", short(&request)));
@@ -161,7 +167,7 @@ impl<'a> Env<'a> {
     }
 
     /// Sends an answer. From here on the answer must stay true.
-    pub fn send_reply(
+    pub(crate) fn send_reply(
         &mut self,
         ticket: Ticket,
         reply: Reply,
@@ -187,7 +193,7 @@ impl<'a> Env<'a> {
 
     /// What the edge lets through: a lease reference must be one that was issued. Of many steps those go on that may,
     /// as a request of the edge's own.
-    pub fn through_the_edge(
+    pub(crate) fn through_the_edge(
         &mut self,
         ticket: &mut Ticket,
         request: Request,
@@ -262,6 +268,6 @@ fn short(what: &impl std::fmt::Debug) -> String {
 }
 
 /// The coordinator's time for a true time, as the process that began at `zero` with `base` sees it.
-pub fn clock(base: Time, zero: u64, now: u64) -> Time {
+pub(crate) fn clock(base: Time, zero: u64, now: u64) -> Time {
     base.plus_ms(now.saturating_sub(zero))
 }

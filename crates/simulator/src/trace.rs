@@ -6,31 +6,31 @@ use std::collections::VecDeque;
 const MAX_LINES: usize = 160;
 
 #[derive(Default)]
-pub struct Trace {
+pub(crate) struct Trace {
     hash: u64,
     lines: Option<VecDeque<String>>,
     pub events: u64,
 }
 
 impl Trace {
-    pub fn silent() -> Trace {
+    pub(crate) fn silent() -> Trace {
         Trace::default()
     }
 
-    pub fn readable() -> Trace {
+    pub(crate) fn readable() -> Trace {
         Trace { lines: Some(VecDeque::new()), ..Trace::default() }
     }
 
-    pub fn hash(&self) -> u64 {
+    pub(crate) fn hash(&self) -> u64 {
         self.hash
     }
 
-    pub fn lines(&self) -> impl Iterator<Item = &String> {
+    pub(crate) fn lines(&self) -> impl Iterator<Item = &String> {
         self.lines.iter().flatten()
     }
 
     /// Adds an event. The values are hashed; the text is formatted only for a readable trace.
-    pub fn note(&mut self, values: &[u64], text: impl FnOnce() -> String) {
+    pub(crate) fn note(&mut self, values: &[u64], text: impl FnOnce() -> String) {
         self.events += 1;
         for value in values {
             self.hash = (self.hash ^ value).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(17);

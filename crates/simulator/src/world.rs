@@ -25,14 +25,14 @@ const AFTERMATH_MS: u64 = 70_000;
 /// No final task is purged early that is younger than this; see `MIN_RETENTION_MS` of the authority.
 const OLD_ENOUGH_MS: u64 = 11 * 60 * 1_000;
 
-pub struct World<'a> {
+pub(crate) struct World<'a> {
     env: Env<'a>,
     host: Host,
     actors: Vec<Box<dyn Actor>>,
 }
 
 impl<'a> World<'a> {
-    pub fn new(seed: u64, config: &SimConfig, bug: Option<Bug>, trace: &'a mut Trace) -> World<'a> {
+    pub(crate) fn new(seed: u64, config: &SimConfig, bug: Option<Bug>, trace: &'a mut Trace) -> World<'a> {
         let mut rng = Prng::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(1));
         let auditor = Auditor::new(config.rules());
         let mut actors: Vec<Box<dyn Actor>> = Vec::new();
@@ -58,7 +58,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs the history; the error says what is wrong with it.
-    pub fn run(mut self) -> Result<Coverage, String> {
+    pub(crate) fn run(mut self) -> Result<Coverage, String> {
         self.live()?;
         let mut coverage = self.env.coverage.clone();
         coverage.add(&self.env.auditor.coverage);
@@ -92,7 +92,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs the history and gives what the auditor read.
-    pub fn record(mut self) -> Result<Vec<Entry>, String> {
+    pub(crate) fn record(mut self) -> Result<Vec<Entry>, String> {
         self.env.auditor.entries = Some(Vec::new());
         self.live()?;
         Ok(self.env.auditor.entries.take().unwrap_or_default())

@@ -8,12 +8,14 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 
 /// For `#[serde(deserialize_with)]`.
-pub fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn optional<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     from.deserialize_any(Object(PhantomData))
 }
 
 /// The same for an object that must be there.
-pub fn required<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+pub(crate) fn required<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     optional(from)?.ok_or_else(|| D::Error::custom("must be an object"))
 }
 

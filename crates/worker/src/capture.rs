@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// A file in memory, or else in this directory.
-pub fn file(directory: &Path) -> io::Result<File> {
+pub(crate) fn file(directory: &Path) -> io::Result<File> {
     match memfd_create("output", MemfdFlags::CLOEXEC) {
         Ok(file) => Ok(File::from(file)),
         Err(_) => tempfile::tempfile_in(directory),

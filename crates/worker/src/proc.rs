@@ -10,22 +10,22 @@ use rustix::param::clock_ticks_per_second;
 use rustix::process::Pid;
 
 /// `/proc/PID/stat`.
-pub fn stat(id: Pid) -> Option<Stat> {
+pub(crate) fn stat(id: Pid) -> Option<Stat> {
     Stat::from_file(proc_dir(id).join("stat")).ok()
 }
 
-pub fn own_stat() -> Option<Stat> {
+pub(crate) fn own_stat() -> Option<Stat> {
     Stat::from_file("/proc/self/stat").ok()
 }
 
 /// Whether a process has ended and nobody has waited for it yet.
-pub fn is_dead(stat: &Stat) -> bool {
+pub(crate) fn is_dead(stat: &Stat) -> bool {
     matches!(stat.state, 'Z' | 'X')
 }
 
 /// The user and system time of a process and of the children that it waited for, in hundredths of a second on most
 /// machines.
-pub fn cpu_times(stat: &Stat) -> (Duration, Duration) {
+pub(crate) fn cpu_times(stat: &Stat) -> (Duration, Duration) {
     let time = |own: u64, children: i64| {
         let ticks = own.saturating_add(u64::try_from(children).unwrap_or(0));
         Duration::from_millis(ticks * 1_000 / clock_ticks_per_second().max(1))
@@ -34,7 +34,7 @@ pub fn cpu_times(stat: &Stat) -> (Duration, Duration) {
 }
 
 /// Whether a process works in a directory, has a file below it open, or runs a program from there.
-pub fn is_busy_in(id: Pid, directory: &Path) -> bool {
+pub(crate) fn is_busy_in(id: Pid, directory: &Path) -> bool {
     let process = proc_dir(id);
     let leads_there = |link: PathBuf| fs::read_link(link).is_ok_and(|target| target.starts_with(directory));
     ["cwd", "exe", "root"].into_iter().any(|link| leads_there(process.join(link)))
@@ -43,12 +43,12 @@ pub fn is_busy_in(id: Pid, directory: &Path) -> bool {
 }
 
 /// All processes in this PID namespace.
-pub fn all() -> Vec<Pid> {
+pub(crate) fn all() -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries.flatten().filter_map(|entry| parse_pid(entry.file_name().to_str()?)).collect()
 }
 
-pub fn parse_pid(text: &str) -> Option<Pid> {
+pub(crate) fn parse_pid(text: &str) -> Option<Pid> {
     text.parse().ok().and_then(Pid::from_raw)
 }
 

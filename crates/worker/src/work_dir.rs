@@ -9,8 +9,8 @@ mod recycle;
 mod remove;
 mod trash;
 
-pub use recycle::spoil;
-pub use trash::Trash;
+pub(crate) use recycle::spoil;
+pub(crate) use trash::Trash;
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
@@ -31,7 +31,7 @@ const MAX_CLEAN: usize = 64;
 
 /// Where attempts of one worker run.
 #[derive(Debug)]
-pub struct WorkDirs {
+pub(crate) struct WorkDirs {
     own: PathBuf,
     next: AtomicU64,
     /// Work in directories that goes on also if nobody waits for it.
@@ -45,7 +45,7 @@ pub struct WorkDirs {
 
 impl WorkDirs {
     /// Takes the worker's directory below the root, unless a living process has it.
-    pub fn take(root: &Path, worker_id: &str) -> Result<Taken, Error> {
+    pub(crate) fn take(root: &Path, worker_id: &str) -> Result<Taken, Error> {
         let io = |error| Error::io(format!("the work directory {}", root.display()), error);
         fs::create_dir_all(root).map_err(io)?;
         let root = root.canonicalize().map_err(io)?;
@@ -59,7 +59,7 @@ impl WorkDirs {
     }
 
     /// A directory for one attempt, with nothing in it but its empty root.
-    pub fn make(self: &Arc<WorkDirs>) -> std::io::Result<WorkDir> {
+    pub(crate) fn make(self: &Arc<WorkDirs>) -> std::io::Result<WorkDir> {
         let path = self.new_path();
         let clean = self.clean().pop();
         match clean {
@@ -88,12 +88,12 @@ impl WorkDirs {
     }
 
     /// Waits until all that was let go before is cleared, or that takes too long. Blocking.
-    pub fn wait_until_cleared(&self) {
+    pub(crate) fn wait_until_cleared(&self) {
         self.clearing.wait();
     }
 
     /// Does something in these directories that waits for the disk. It is done to its end, also when this is dropped.
-    pub async fn work<T: Send + 'static>(
+    pub(crate) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
@@ -101,13 +101,13 @@ impl WorkDirs {
     }
 
     /// Waits until nobody works in a directory any more.
-    pub async fn pause(&self) {
+    pub(crate) async fn pause(&self) {
         self.working.close();
         self.working.wait().await;
     }
 
     /// Waits until everything that was let go is cleared, and removes it.
-    pub async fn settle(&self) {
+    pub(crate) async fn settle(&self) {
         self.pause().await;
         let clean = std::mem::take(&mut *self.clean());
         clean.iter().for_each(|path| remove_or_log(path));
@@ -131,14 +131,14 @@ impl WorkDirs {
 
 /// A worker's directory that still holds what a dead process left in it.
 #[derive(Debug)]
-pub struct Taken {
+pub(crate) struct Taken {
     own: PathBuf,
     lock: File,
 }
 
 impl Taken {
     /// Ends and removes what is left.
-    pub fn clear(mut self) -> Result<Arc<WorkDirs>, Error> {
+    pub(crate) fn clear(mut self) -> Result<Arc<WorkDirs>, Error> {
         let own = self.own;
         let io = |error| Error::io(format!("the work directory {}", own.display()), error);
         leftovers::kill_processes(&own, change_session(&mut self.lock).map_err(io)?);
@@ -158,29 +158,29 @@ impl Taken {
 
 /// Cleared when it is dropped.
 #[derive(Debug)]
-pub struct WorkDir {
+pub(crate) struct WorkDir {
     path: PathBuf,
     dirs: Arc<WorkDirs>,
 }
 
 impl WorkDir {
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Where the attempt takes place: a directory in this one.
-    pub fn root(&self) -> PathBuf {
+    pub(crate) fn root(&self) -> PathBuf {
         recycle::root(&self.path)
     }
 
     /// Whether nothing but what is in its root tells it from a new one. Blocking.
-    pub fn is_renewable(&self) -> bool {
+    pub(crate) fn is_renewable(&self) -> bool {
         recycle::is_as_new_around_its_root(&self.path).unwrap_or(false)
     }
 
     /// Moves it to where no attempt was before, with all that is in its root. Nothing, and it is cleared, if more than
     /// that tells it from a new one. Blocking.
-    pub fn renew(mut self) -> Option<WorkDir> {
+    pub(crate) fn renew(mut self) -> Option<WorkDir> {
         let new_path = self.dirs.new_path();
         if !self.is_renewable() || fs::rename(&self.path, &new_path).is_err() {
             return None;
@@ -190,7 +190,7 @@ impl WorkDir {
     }
 
     /// Removes it at once. Blocking.
-    pub fn remove(mut self) {
+    pub(crate) fn remove(mut self) {
         remove_or_log(&std::mem::take(&mut self.path));
     }
 }
@@ -224,7 +224,7 @@ fn change_session(lock: &mut File) -> std::io::Result<Option<i32>> {
 }
 
 /// A name for what a worker leaves elsewhere on its machine, which is not that of any other worker.
-pub fn key(worker_id: &str, work_dir: &Path) -> String {
+pub(crate) fn key(worker_id: &str, work_dir: &Path) -> String {
     let whole = [worker_id.as_bytes(), b"\0", work_dir.as_os_str().as_encoded_bytes()].concat();
     blobs::Digest::of(blobs::DigestFunction::Blake3, &whole).hash.to_string()[..16].to_owned()
 }

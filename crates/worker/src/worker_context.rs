@@ -11,7 +11,7 @@ use crate::inputs::blocking;
 use crate::work_dir::WorkDirs;
 use crate::{ActionOptions, Cas, Error, Executor, Failure};
 
-pub struct WorkerContext {
+pub(crate) struct WorkerContext {
     pub worker_id: String,
     pub max_output_bytes: u64,
     pub executor: Arc<dyn Executor>,
@@ -22,7 +22,7 @@ pub struct WorkerContext {
 
 impl WorkerContext {
     /// Locks the worker's directories and removes what an earlier process of this worker left.
-    pub async fn open(
+    pub(crate) async fn open(
         worker_id: &str,
         options: &ActionOptions,
         executor: Arc<dyn Executor>,
@@ -44,7 +44,7 @@ impl WorkerContext {
     }
 
     /// Fails while the disk is full, even after everything that earlier attempts left is removed. Blocking.
-    pub fn check_disk(&self) -> Result<(), Failure> {
+    pub(crate) fn check_disk(&self) -> Result<(), Failure> {
         self.disk.check().or_else(|_| {
             self.dirs.wait_until_cleared();
             self.disk.check()
@@ -52,13 +52,13 @@ impl WorkerContext {
     }
 
     /// Runs a command to its end.
-    pub async fn execute(&self, run: Run) -> Result<Ran, Failure> {
+    pub(crate) async fn execute(&self, run: Run) -> Result<Ran, Failure> {
         self.executor.execute(run).await
     }
 
     /// The exit code of a command that exited, or the attempt's failure. The exit code of a command that failed while the
     /// disk was full does not count: the disk may be the cause (W16).
-    pub async fn exit_code(&self, ran: &Ran, timeout: Option<Duration>) -> Result<i32, Failure> {
+    pub(crate) async fn exit_code(&self, ran: &Ran, timeout: Option<Duration>) -> Result<i32, Failure> {
         match ran.end {
             End::Exited(0) => Ok(0),
             End::Exited(code) => {
@@ -81,7 +81,7 @@ impl WorkerContext {
     }
 }
 
-pub async fn blocking_setup<T: Send + 'static>(
+pub(crate) async fn blocking_setup<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Error::Setup(error.to_string()))?

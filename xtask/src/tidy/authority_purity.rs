@@ -28,7 +28,7 @@ const IMPURE: &[&str] = &[
     "println!",
 ];
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     let sources =
         repository.rust_files().filter(|file| file.path.starts_with(SOURCES) && file.path != SWITCH);

@@ -62,7 +62,7 @@ const MAY_TEST_WITH: &[(&str, &[&str])] = &[
 const AUTHORITY_MAY_USE: &[&str] =
     &["arrayvec", "bitflags", "foldhash", "hashbrown", "indexmap", "slab", "smallvec", "thiserror"];
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     repository.own_packages().flat_map(check_package).collect()
 }
 

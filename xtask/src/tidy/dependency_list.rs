@@ -8,7 +8,7 @@ use super::repository::Repository;
 
 const DOCUMENT: &str = "docs/dependencies.md";
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let Some(document) = repository.file(DOCUMENT) else {
         return vec![Finding::new(DOCUMENT, 0, "is missing")];
     };

@@ -3,7 +3,7 @@
 use super::Finding;
 use super::repository::Repository;
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let missing = repository.rust_files().filter(|file| {
         let first = file.text.lines().next().unwrap_or_default();
         first.strip_prefix("//!").is_none_or(|words| words.trim().is_empty())

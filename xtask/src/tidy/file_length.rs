@@ -10,7 +10,7 @@ const EXTENSIONS: &[&str] =
 /// Files that may be longer, each with its reason.
 const ALLOWED: &[(&str, &str)] = &[];
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     check_with(repository, ALLOWED)
 }
 

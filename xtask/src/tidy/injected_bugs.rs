@@ -9,7 +9,7 @@ const FEATURE: &str = "injected-bugs";
 /// The only crate that may enable the feature.
 const MAY_ENABLE: &str = "simulator";
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     repository.own_packages().flat_map(check_package).collect()
 }
 

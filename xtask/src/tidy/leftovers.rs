@@ -13,7 +13,7 @@ const LEFTOVERS: &[&str] = &[
     concat!("XX", "X"),
 ];
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &repository.files {
         for (number, line) in file.lines() {

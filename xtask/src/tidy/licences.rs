@@ -31,7 +31,7 @@ const BANNED: &[(&str, &str)] = &[
     ("chrono", "use jiff for times: one library for one purpose"),
 ];
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let foreign = repository.packages.iter().filter(|package| package.source.is_some());
     let messages = foreign.flat_map(check_package);
     messages.map(|message| Finding::new("Cargo.lock", 0, message)).collect()

@@ -7,7 +7,7 @@ use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 use super::Finding;
 use super::repository::{File, Repository};
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.files.iter().filter(|file| file.path.ends_with(".md")) {
         for (event, range) in Parser::new(&file.text).into_offset_iter() {

@@ -3,7 +3,7 @@
 use super::Finding;
 use super::repository::{File, Repository};
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let manifests = repository.files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
     let missing = manifests.filter(|file| !takes_workspace_lints(file));
     missing.map(|file| Finding::new(&file.path, 0, "lacks `[lints] workspace = true`")).collect()

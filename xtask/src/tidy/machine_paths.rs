@@ -14,7 +14,7 @@ const ROOTS: &[&str] = &[
 /// Sources use a directory of their own (`tempfile`); documents may name this one in examples.
 const SHARED_TEMPORARY: &str = concat!("/tm", "p/");
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in &repository.files {
         let is_source = file.path.ends_with(".rs");

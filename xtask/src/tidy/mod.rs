@@ -98,7 +98,7 @@ const RULES: &[Rule] = &[
 
 /// One violation of a rule. Line 0 means the whole file.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     path: String,
     line: usize,
     message: String,
@@ -120,7 +120,7 @@ impl fmt::Display for Finding {
 }
 
 /// Applies every rule and prints every finding below its rule's reason.
-pub fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path) -> Result<()> {
     let repository = Repository::load(root)?;
     let mut count = 0;
     for rule in RULES {

@@ -12,7 +12,7 @@ use crate::steps::{cargo, output};
 const SKIPPED: &[&str] = &["target", ".git", ".lessor", "node_modules"];
 
 #[derive(Default)]
-pub struct Repository {
+pub(super) struct Repository {
     /// Every UTF-8 file. No rule applies to binary fixtures.
     pub files: Vec<File>,
     /// Every path, including binary files and directories, to resolve links.
@@ -23,14 +23,14 @@ pub struct Repository {
 }
 
 /// A text file; its path is relative to the root and uses `/`.
-pub struct File {
+pub(super) struct File {
     pub path: String,
     pub text: String,
 }
 
 /// A package from `cargo metadata`, ours or external.
 #[derive(Deserialize)]
-pub struct Package {
+pub(super) struct Package {
     pub name: String,
     pub version: String,
     pub license: Option<String>,
@@ -42,7 +42,7 @@ pub struct Package {
 }
 
 #[derive(Deserialize)]
-pub struct Dependency {
+pub(super) struct Dependency {
     pub name: String,
     /// None for a normal dependency, otherwise `dev` or `build`.
     pub kind: Option<String>,
@@ -53,7 +53,7 @@ pub struct Dependency {
 }
 
 impl Repository {
-    pub fn load(root: &Path) -> Result<Self> {
+    pub(super) fn load(root: &Path) -> Result<Self> {
         let mut repository = Self { packages: load_packages(root)?, ..Self::default() };
         repository.walk(root, "")?;
         repository.files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -62,15 +62,15 @@ impl Repository {
         Ok(repository)
     }
 
-    pub fn file(&self, path: &str) -> Option<&File> {
+    pub(super) fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
 
-    pub fn rust_files(&self) -> impl Iterator<Item = &File> {
+    pub(super) fn rust_files(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
-    pub fn own_packages(&self) -> impl Iterator<Item = &Package> {
+    pub(super) fn own_packages(&self) -> impl Iterator<Item = &Package> {
         self.packages.iter().filter(|package| package.source.is_none())
     }
 
@@ -99,13 +99,13 @@ impl Repository {
 
 impl File {
     /// The lines with their numbers, from 1.
-    pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+    pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
     /// The number of the first line that is test code only: 1 for a test file, the line of `#[cfg(test)]`
     /// above an inline module otherwise (tests stand at the bottom of a file), `usize::MAX` when there is none.
-    pub fn tests_start(&self) -> usize {
+    pub(super) fn tests_start(&self) -> usize {
         let mut segments = self.path.rsplit('/');
         let stem = segments.next().unwrap_or_default().trim_end_matches(".rs");
         if stem == "tests" || stem.ends_with("_tests") || segments.any(|segment| segment == "tests") {
@@ -155,14 +155,14 @@ fn declared_dependencies(manifest: &str) -> Result<BTreeSet<String>> {
 
 /// Builders for the tests of the rules.
 #[cfg(test)]
-pub mod examples {
+pub(super) mod examples {
     use super::*;
 
-    pub fn with_file(path: &str, text: &str) -> Repository {
+    pub(crate) fn with_file(path: &str, text: &str) -> Repository {
         with_files(&[(path, text)])
     }
 
-    pub fn with_files(files: &[(&str, &str)]) -> Repository {
+    pub(crate) fn with_files(files: &[(&str, &str)]) -> Repository {
         Repository {
             files: files
                 .iter()
@@ -174,7 +174,7 @@ pub mod examples {
     }
 
     /// One of our packages with its normal dependencies; those that start with `./` are our own.
-    pub fn own_package(name: &str, dependencies: &[&str]) -> Package {
+    pub(crate) fn own_package(name: &str, dependencies: &[&str]) -> Package {
         let dependencies = dependencies
             .iter()
             .map(|name| Dependency {

@@ -31,7 +31,7 @@ struct Row {
     code: Vec<String>,
 }
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     DOCUMENTS.iter().flat_map(|(document, families)| check_document(repository, document, families)).collect()
 }
 

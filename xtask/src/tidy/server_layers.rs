@@ -10,7 +10,7 @@ const SOURCES: &str = "crates/server/src/";
 /// Folders that every adapter may import. Each other folder is an adapter.
 const SHARED: &[&str] = &["convert", "edge", "metrics"];
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let files: Vec<_> = repository.rust_files().filter_map(|file| Some((folder(file)?, file))).collect();
     let adapters: BTreeSet<_> =
         files.iter().map(|(folder, _)| *folder).filter(|folder| !SHARED.contains(folder)).collect();

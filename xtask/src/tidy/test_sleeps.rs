@@ -6,7 +6,7 @@ use super::repository::Repository;
 /// Calls that sleep. Written in two halves, so that this file does not break its own rule.
 const CALLS: &[&str] = &[concat!("sle", "ep("), concat!("sle", "ep_until("), concat!("sle", "ep_ms(")];
 
-pub fn check(repository: &Repository) -> Vec<Finding> {
+pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in repository.rust_files() {
         let start = file.tests_start();

@@ -104,7 +104,7 @@ pub(crate) struct At {
 }
 
 impl At {
-    pub fn invalid(self, what: impl Into<String>) -> InvalidTransition {
+    pub(crate) fn invalid(self, what: impl Into<String>) -> InvalidTransition {
         InvalidTransition { position: self.position, what: what.into() }
     }
 

@@ -15,7 +15,7 @@ const SHARD_BITS: u32 = 10;
 const SHARD_SHIFT: u32 = 32 - 7 - SHARD_BITS;
 
 #[derive(Debug)]
-pub struct IdIndex {
+pub(super) struct IdIndex {
     hasher: FixedState,
     shards: Vec<HashTable<Entry>>,
 }
@@ -33,21 +33,21 @@ impl Default for IdIndex {
 }
 
 impl IdIndex {
-    pub fn get(&self, tasks: &Slab, id: TaskId) -> Option<Slot> {
+    pub(super) fn get(&self, tasks: &Slab, id: TaskId) -> Option<Slot> {
         let hash = self.hash(id);
         let found = self.shards[shard(hash)]
             .find(table_hash(hash), |entry| entry.hash == hash && tasks.at(entry.slot).id == id);
         found.map(|entry| entry.slot)
     }
 
-    pub fn insert(&mut self, id: TaskId, slot: Slot) {
+    pub(super) fn insert(&mut self, id: TaskId, slot: Slot) {
         let hash = self.hash(id);
         let entry = Entry { slot, hash };
         self.shards[shard(hash)].insert_unique(table_hash(hash), entry, |entry| table_hash(entry.hash));
     }
 
     /// Forgets the id of the task in this slot.
-    pub fn remove(&mut self, id: TaskId, slot: Slot) {
+    pub(super) fn remove(&mut self, id: TaskId, slot: Slot) {
         let hash = self.hash(id);
         let found = self.shards[shard(hash)].find_entry(table_hash(hash), |entry| entry.slot == slot);
         if let Ok(entry) = found {
@@ -55,7 +55,7 @@ impl IdIndex {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.shards.iter().map(HashTable::len).sum()
     }
 

@@ -9,7 +9,7 @@ use crate::rules;
 use crate::{Phase, Position, Task, TaskState, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IndexKeys {
+pub(super) struct IndexKeys {
     pub state: TaskState,
     pub eligibility: Eligibility,
     /// When a tick must look at the task.
@@ -20,7 +20,7 @@ pub struct IndexKeys {
 
 /// Where a task waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Eligibility {
+pub(super) enum Eligibility {
     NotLeasable,
     Ready(QueueEntry),
     Delayed(Time, QueueEntry),
@@ -28,7 +28,7 @@ pub enum Eligibility {
 
 impl IndexKeys {
     /// `ready_until` is the time up to which delayed tasks have become ready.
-    pub fn of(slot: Slot, task: &Task, ready_until: Time) -> IndexKeys {
+    pub(super) fn of(slot: Slot, task: &Task, ready_until: Time) -> IndexKeys {
         IndexKeys {
             state: task.state(),
             eligibility: eligibility(slot, task, ready_until),

@@ -16,7 +16,7 @@ mod slab;
 pub use list::ListPage;
 pub(crate) use ready::{QueueEntry, ReadyIndex};
 pub use restore::Restore;
-pub use slab::Slot;
+pub(crate) use slab::Slot;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

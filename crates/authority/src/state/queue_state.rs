@@ -12,7 +12,7 @@ use super::slab::{Slab, Slot};
 use crate::{Position, QueueConfig, QueueDefaults, QueueKey, QueueSettings, Task, TaskState};
 
 #[derive(Debug)]
-pub struct QueueState {
+pub(crate) struct QueueState {
     pub key: Arc<QueueKey>,
     pub config: QueueConfig,
     pub settings: QueueSettings,
@@ -31,7 +31,7 @@ pub struct QueueState {
 }
 
 impl QueueState {
-    pub fn new(key: Arc<QueueKey>, defaults: &QueueDefaults) -> QueueState {
+    pub(crate) fn new(key: Arc<QueueKey>, defaults: &QueueDefaults) -> QueueState {
         let config = QueueConfig::default();
         QueueState {
             settings: config.settings(&defaults.of(&key.name)),
@@ -49,29 +49,29 @@ impl QueueState {
     }
 
     /// A queue exists while it is configured or has tasks.
-    pub fn is_unused(&self) -> bool {
+    pub(crate) fn is_unused(&self) -> bool {
         self.configured.is_none() && self.created.is_empty()
     }
 
-    pub fn count(&self, state: TaskState) -> u64 {
+    pub(crate) fn count(&self, state: TaskState) -> u64 {
         self.counts[state as usize]
     }
 
-    pub fn count_mut(&mut self, state: TaskState) -> &mut u64 {
+    pub(crate) fn count_mut(&mut self, state: TaskState) -> &mut u64 {
         &mut self.counts[state as usize]
     }
 
     /// The most tasks that may still be added, or no limit.
-    pub fn remaining_capacity(&self) -> Option<u64> {
+    pub(crate) fn remaining_capacity(&self) -> Option<u64> {
         let open = self.count(TaskState::Waiting) + self.count(TaskState::Leased);
         self.settings.max_queue_size.map(|max| max.saturating_sub(open))
     }
 
-    pub fn dedup_get(&self, tasks: &Slab, key: &str) -> Option<Slot> {
+    pub(crate) fn dedup_get(&self, tasks: &Slab, key: &str) -> Option<Slot> {
         self.dedup.find(self.hasher.hash_one(key), |slot| dedup_key(tasks.at(*slot)) == Some(key)).copied()
     }
 
-    pub fn dedup_insert(&mut self, tasks: &Slab, slot: Slot) {
+    pub(crate) fn dedup_insert(&mut self, tasks: &Slab, slot: Slot) {
         let Some(key) = dedup_key(tasks.at(slot)) else { return };
         let hasher = &self.hasher;
         self.dedup.insert_unique(hasher.hash_one(key), slot, |slot| {
@@ -79,14 +79,14 @@ impl QueueState {
         });
     }
 
-    pub fn dedup_remove(&mut self, tasks: &Slab, slot: Slot) {
+    pub(crate) fn dedup_remove(&mut self, tasks: &Slab, slot: Slot) {
         let Some(key) = dedup_key(tasks.at(slot)) else { return };
         if let Ok(entry) = self.dedup.find_entry(self.hasher.hash_one(key), |other| *other == slot) {
             entry.remove();
         }
     }
 
-    pub fn dedup_len(&self) -> usize {
+    pub(crate) fn dedup_len(&self) -> usize {
         self.dedup.len()
     }
 }

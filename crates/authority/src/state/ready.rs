@@ -12,7 +12,7 @@ use crate::{Position, Properties};
 
 /// The order in a queue: lower priority first, then who has waited longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct QueueEntry {
+pub(crate) struct QueueEntry {
     pub priority: i32,
     pub since: Position,
     pub slot: Slot,
@@ -21,7 +21,7 @@ pub struct QueueEntry {
 type RequirementSetId = u32;
 
 #[derive(Debug, Default)]
-pub struct ReadyIndex {
+pub(crate) struct ReadyIndex {
     requirement_sets: BTreeMap<RequirementSetId, RequirementSet>,
     by_properties: BTreeMap<Arc<Properties>, RequirementSetId>,
     next_id: RequirementSetId,
@@ -36,19 +36,19 @@ struct RequirementSet {
 }
 
 impl ReadyIndex {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    pub fn requirement_sets(&self) -> usize {
+    pub(crate) fn requirement_sets(&self) -> usize {
         self.requirement_sets.len()
     }
 
-    pub fn has_requirement_set(&self, properties: &Arc<Properties>) -> bool {
+    pub(crate) fn has_requirement_set(&self, properties: &Arc<Properties>) -> bool {
         self.by_properties.contains_key(properties)
     }
 
-    pub fn insert(&mut self, properties: &Arc<Properties>, entry: QueueEntry) {
+    pub(crate) fn insert(&mut self, properties: &Arc<Properties>, entry: QueueEntry) {
         let id = match self.by_properties.get(properties) {
             Some(&id) => id,
             None => self.add_requirement_set(properties),
@@ -60,7 +60,7 @@ impl ReadyIndex {
         self.update_head(id, old_head);
     }
 
-    pub fn remove(&mut self, properties: &Arc<Properties>, entry: QueueEntry) {
+    pub(crate) fn remove(&mut self, properties: &Arc<Properties>, entry: QueueEntry) {
         let Some(&id) = self.by_properties.get(properties) else { return };
         let Some(set) = self.requirement_sets.get_mut(&id) else { return };
         let old_head = set.entries.first().copied();
@@ -76,7 +76,7 @@ impl ReadyIndex {
     }
 
     /// Builds the index for a worker profile unless the profile has one. The index may be dropped at any time.
-    pub fn index_worker_profile(&mut self, offered: &Arc<Properties>) {
+    pub(crate) fn index_worker_profile(&mut self, offered: &Arc<Properties>) {
         if self.worker_profiles.contains_key(offered) {
             return;
         }
@@ -88,7 +88,7 @@ impl ReadyIndex {
     }
 
     /// The tasks that a worker with these properties may lease, in their order.
-    pub fn entries<'a>(&'a self, offered: &Properties) -> ReadyEntries<'a> {
+    pub(crate) fn entries<'a>(&'a self, offered: &Properties) -> ReadyEntries<'a> {
         match self.worker_profiles.get(offered) {
             // One matching set is the usual case and needs no merge.
             Some(heads) if heads.len() <= 1 => {
@@ -101,7 +101,7 @@ impl ReadyIndex {
     }
 
     /// The position since which the oldest ready task has waited.
-    pub fn oldest(&self) -> Option<QueueEntry> {
+    pub(crate) fn oldest(&self) -> Option<QueueEntry> {
         /// Distinct priorities examined in one set; with more of them the answer is an estimate.
         const MAX_PRIORITIES: usize = 64;
         let mut oldest: Option<QueueEntry> = None;
@@ -120,14 +120,14 @@ impl ReadyIndex {
     }
 
     /// Every ready task with the properties it is filed under.
-    pub fn iter(&self) -> impl Iterator<Item = (&Arc<Properties>, &QueueEntry)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<Properties>, &QueueEntry)> {
         self.requirement_sets
             .values()
             .flat_map(|set| set.entries.iter().map(|entry| (&set.properties, entry)))
     }
 
     /// Whether the heads of every worker profile equal a scan of the requirement sets. For tests.
-    pub fn worker_profiles_match_scan(&self) -> bool {
+    pub(crate) fn worker_profiles_match_scan(&self) -> bool {
         self.worker_profiles
             .iter()
             .all(|(offered, heads)| self.heads(offered).collect::<BTreeSet<_>>() == *heads)
@@ -176,12 +176,12 @@ impl ReadyIndex {
 }
 
 /// ReadyIndex tasks in their order.
-pub enum ReadyEntries<'a> {
+pub(crate) enum ReadyEntries<'a> {
     One(Option<std::collections::btree_set::Iter<'a, QueueEntry>>),
     Merged(Merge<'a>),
 }
 
-pub struct Merge<'a> {
+pub(crate) struct Merge<'a> {
     ready: &'a ReadyIndex,
     heap: BinaryHeap<Reverse<(QueueEntry, RequirementSetId)>>,
 }

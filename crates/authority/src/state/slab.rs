@@ -5,29 +5,29 @@ use crate::Task;
 
 /// Where a task lives. A slot keeps its task until the task is purged, then it is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub u32);
+pub(crate) struct Slot(pub u32);
 
 const CHUNK_TASKS: usize = 1_024;
 
 #[derive(Debug, Default)]
-pub struct Slab {
+pub(crate) struct Slab {
     chunks: Vec<Vec<Option<Task>>>,
     free: Vec<Slot>,
     len: usize,
 }
 
 impl Slab {
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
     /// One more than the highest slot ever used.
-    pub fn end(&self) -> Slot {
+    pub(crate) fn end(&self) -> Slot {
         let full = self.chunks.len().saturating_sub(1) * CHUNK_TASKS;
         Slot((full + self.chunks.last().map_or(0, Vec::len)) as u32)
     }
 
-    pub fn insert(&mut self, task: Task) -> Slot {
+    pub(crate) fn insert(&mut self, task: Task) -> Slot {
         self.len += 1;
         if let Some(slot) = self.free.pop() {
             *self.cell(slot) = Some(task);
@@ -43,28 +43,28 @@ impl Slab {
         slot
     }
 
-    pub fn get(&self, slot: Slot) -> Option<&Task> {
+    pub(crate) fn get(&self, slot: Slot) -> Option<&Task> {
         let at = slot.0 as usize;
         self.chunks.get(at / CHUNK_TASKS)?.get(at % CHUNK_TASKS)?.as_ref()
     }
 
     /// The task in a slot that an index names; an empty one there is a bug.
-    pub fn at(&self, slot: Slot) -> &Task {
+    pub(crate) fn at(&self, slot: Slot) -> &Task {
         self.get(slot).expect("an index names an empty slot")
     }
 
-    pub fn at_mut(&mut self, slot: Slot) -> &mut Task {
+    pub(crate) fn at_mut(&mut self, slot: Slot) -> &mut Task {
         self.cell(slot).as_mut().expect("an index names an empty slot")
     }
 
-    pub fn remove(&mut self, slot: Slot) -> Task {
+    pub(crate) fn remove(&mut self, slot: Slot) -> Task {
         let task = self.cell(slot).take().expect("an index names an empty slot");
         self.free.push(slot);
         self.len -= 1;
         task
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, &Task)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &Task)> {
         (0..self.end().0).filter_map(|slot| Some((Slot(slot), self.get(Slot(slot))?)))
     }
 

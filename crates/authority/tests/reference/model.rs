@@ -12,7 +12,7 @@ use super::notebook::{Check, Held, Model, Note, bounded, same};
 
 impl Model {
     /// Does the same and compares the answer.
-    pub fn follow(&mut self, command: &Command, answer: &Answer, now: Time) -> Check {
+    pub(super) fn follow(&mut self, command: &Command, answer: &Answer, now: Time) -> Check {
         match (command, answer) {
             (Command::SubmitTask(command), Answer::Submitted(answer)) => self.submit(command, answer, now),
             (Command::LeaseTasks(command), Answer::Leased(grants)) => self.lease(command, grants, now),

@@ -10,14 +10,14 @@ use authority::{
 };
 
 #[derive(Default)]
-pub struct Model {
+pub(super) struct Model {
     pub tasks: Vec<Note>,
     pub queues: Vec<(Arc<QueueKey>, QueueConfig)>,
     /// Counts everything that makes a task wait, so that waiting tasks have an order.
     pub turns: u64,
 }
 
-pub struct Note {
+pub(super) struct Note {
     pub id: TaskId,
     pub queue: Arc<QueueKey>,
     pub priority: i32,
@@ -39,7 +39,7 @@ pub struct Note {
 }
 
 #[derive(Clone)]
-pub struct Held {
+pub(super) struct Held {
     pub number: Position,
     pub worker: Arc<str>,
     pub session: Option<Arc<str>>,
@@ -53,7 +53,7 @@ pub struct Held {
 
 impl Model {
     /// One command may let several tasks wait again; in which order is the authority's choice, and is taken over.
-    pub fn adopt_order(&mut self, state: &State, before: u64) {
+    pub(super) fn adopt_order(&mut self, state: &State, before: u64) {
         let mut new: Vec<usize> = (0..self.tasks.len())
             .filter(|at| self.tasks[*at].state == TaskState::Waiting && self.tasks[*at].turn > before)
             .collect();
@@ -66,12 +66,12 @@ impl Model {
         new.iter().zip(turns).for_each(|(at, turn)| self.tasks[*at].turn = turn);
     }
 
-    pub fn turns(&self) -> u64 {
+    pub(super) fn turns(&self) -> u64 {
         self.turns
     }
 
     /// Every task of the state is in the notebook, in the same shape, and no other.
-    pub fn compare(&self, state: &State) -> Check {
+    pub(super) fn compare(&self, state: &State) -> Check {
         same(self.tasks.len(), state.len())?;
         for note in &self.tasks {
             let task = state.task(note.id).ok_or_else(|| format!("{} is missing", note.id))?;
@@ -96,7 +96,7 @@ impl Model {
         Ok(())
     }
 
-    pub fn let_time_pass(&mut self, at: usize, now: Time) {
+    pub(super) fn let_time_pass(&mut self, at: usize, now: Time) {
         self.expire_if_over(at, now);
         let grace = self.settings(at).cancel_grace_ms;
         let late = self.past_deadline(at, now);
@@ -111,7 +111,7 @@ impl Model {
         }
     }
 
-    pub fn expire_if_over(&mut self, at: usize, now: Time) {
+    pub(super) fn expire_if_over(&mut self, at: usize, now: Time) {
         let Some(held) = self.tasks[at].lease.clone() else { return };
         if now <= held.until {
             return;
@@ -130,7 +130,7 @@ impl Model {
         }
     }
 
-    pub fn give_back(&mut self, at: usize, now: Time) {
+    pub(super) fn give_back(&mut self, at: usize, now: Time) {
         match (self.tasks[at].state, self.tasks[at].stop) {
             (TaskState::Leased, Some((_, reason))) => self.kill(at, reason, now),
             (TaskState::Leased, None) => {
@@ -141,43 +141,43 @@ impl Model {
         }
     }
 
-    pub fn wait_again(&mut self, at: usize, not_before: Time) {
+    pub(super) fn wait_again(&mut self, at: usize, not_before: Time) {
         self.turns += 1;
         let note = &mut self.tasks[at];
         (note.state, note.lease, note.not_before, note.turn) =
             (TaskState::Waiting, None, not_before, self.turns);
     }
 
-    pub fn kill(&mut self, at: usize, reason: DeadReason, now: Time) {
+    pub(super) fn kill(&mut self, at: usize, reason: DeadReason, now: Time) {
         self.tasks[at].dead = Some(reason);
         self.end(at, TaskState::Dead, now);
     }
 
-    pub fn end(&mut self, at: usize, state: TaskState, now: Time) {
+    pub(super) fn end(&mut self, at: usize, state: TaskState, now: Time) {
         self.turns += 1;
         let note = &mut self.tasks[at];
         (note.state, note.lease, note.ended) = (state, None, Some((now, self.turns)));
     }
 
-    pub fn past_deadline(&self, at: usize, now: Time) -> bool {
+    pub(super) fn past_deadline(&self, at: usize, now: Time) -> bool {
         self.tasks[at].options.deadline.is_some_and(|deadline| now >= deadline)
     }
 
-    pub fn in_scope(&self, scope: &Scope, id: TaskId) -> Option<usize> {
+    pub(super) fn in_scope(&self, scope: &Scope, id: TaskId) -> Option<usize> {
         self.tasks.iter().position(|note| note.id == id && note.queue.scope == *scope)
     }
 
-    pub fn settings(&self, at: usize) -> QueueSettings {
+    pub(super) fn settings(&self, at: usize) -> QueueSettings {
         self.settings_of(&self.tasks[at].queue)
     }
 
-    pub fn settings_of(&self, queue: &QueueKey) -> QueueSettings {
+    pub(super) fn settings_of(&self, queue: &QueueKey) -> QueueSettings {
         let config = self.queues.iter().find(|(key, _)| **key == *queue).map(|(_, config)| config.clone());
         config.unwrap_or_default().settings(&QueueConfig::default())
     }
 
     /// The bound of a queue that is full.
-    pub fn full(&self, queue: &QueueKey) -> Option<u64> {
+    pub(super) fn full(&self, queue: &QueueKey) -> Option<u64> {
         let open =
             self.tasks.iter().filter(|note| *note.queue == *queue && note.ended.is_none()).count() as u64;
         self.settings_of(queue).max_queue_size.filter(|max| open >= *max)
@@ -185,12 +185,12 @@ impl Model {
 }
 
 /// No lease passes the time limit of its attempt.
-pub fn bounded(note: &Note, granted: Time, until: Time) -> Time {
+pub(super) fn bounded(note: &Note, granted: Time, until: Time) -> Time {
     note.options.timeout_ms.map_or(until, |timeout_ms| until.min(granted.plus_ms(timeout_ms)))
 }
 
-pub type Check = Result<(), String>;
+pub(super) type Check = Result<(), String>;
 
-pub fn same<T: PartialEq + std::fmt::Debug>(mine: T, real: T) -> Check {
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(mine: T, real: T) -> Check {
     if mine == real { Ok(()) } else { Err(format!("the model says {mine:?}, not {real:?}")) }
 }

@@ -15,27 +15,27 @@ use super::parse::{Words, category};
 use super::show;
 use crate::support::{World, commands, same_state};
 
-pub struct Script {
+pub(super) struct Script {
     world: World,
     names: Names,
 }
 
 /// Tasks by their names, leases as L1, L2, … in the order of their grants.
 #[derive(Default)]
-pub struct Names {
+pub(super) struct Names {
     pub tasks: BTreeMap<String, TaskId>,
     pub leases: Vec<LeaseRef>,
 }
 
 impl Script {
-    pub fn new() -> Script {
+    pub(super) fn new() -> Script {
         let mut world = World::new();
         world.state.set_queue_defaults(queue_defaults());
         Script { world, names: Names::default() }
     }
 
     /// Runs a line and gives the lines of what follows.
-    pub fn run(&mut self, line: &str) -> Result<Vec<String>, String> {
+    pub(super) fn run(&mut self, line: &str) -> Result<Vec<String>, String> {
         let mut words = Words::new(line);
         let mut verb = words.next()?;
         if verb == "at" {
@@ -61,7 +61,7 @@ impl Script {
     }
 
     /// Replaying the script's events must give the state that it ended in.
-    pub fn check_replay(&self) -> Result<(), String> {
+    pub(super) fn check_replay(&self) -> Result<(), String> {
         let mut replayed = World::replayed(&self.world.log, self.world.now);
         replayed.state.set_queue_defaults(queue_defaults());
         same_state(&self.world.state, &replayed.state)
@@ -236,11 +236,11 @@ impl Names {
         *self.tasks.entry(name.to_string()).or_insert(new)
     }
 
-    pub fn of_task(&self, id: TaskId) -> &str {
+    pub(super) fn of_task(&self, id: TaskId) -> &str {
         self.tasks.iter().find(|(_, task)| **task == id).map_or("?", |(name, _)| name)
     }
 
-    pub fn of_lease(&self, lease: Position) -> String {
+    pub(super) fn of_lease(&self, lease: Position) -> String {
         match self.leases.iter().position(|known| known.fencing_token == lease) {
             Some(at) => format!("L{}", at + 1),
             None => format!("lease {lease}"),

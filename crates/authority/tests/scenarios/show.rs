@@ -7,7 +7,7 @@ use authority::{Answer, Event, Outcome, Phase, QueueKey, Task};
 use super::script::Names;
 use crate::support::World;
 
-pub fn event(names: &Names, event: &Event) -> String {
+pub(super) fn event(names: &Names, event: &Event) -> String {
     let task = event.task().map(|id| format!(" {}", names.of_task(id))).unwrap_or_default();
     let rest = match event {
         Event::TaskCreated(event) => {
@@ -67,7 +67,7 @@ pub fn event(names: &Names, event: &Event) -> String {
     format!("{}{task}{rest}", event.name())
 }
 
-pub fn answer(names: &Names, answer: &Answer) -> Vec<String> {
+pub(super) fn answer(names: &Names, answer: &Answer) -> Vec<String> {
     let one = |text: String| vec![text];
     match answer {
         Answer::Submitted(SubmitAnswer::Created(id)) => one(format!("created {}", names.of_task(*id))),
@@ -101,7 +101,7 @@ pub fn answer(names: &Names, answer: &Answer) -> Vec<String> {
     }
 }
 
-pub fn tasks(world: &World, names: &Names, only: Option<&str>) -> Result<Vec<String>, String> {
+pub(super) fn tasks(world: &World, names: &Names, only: Option<&str>) -> Result<Vec<String>, String> {
     let chosen = names.tasks.iter().filter(|(name, _)| only.is_none_or(|only| only == *name));
     let lines: Vec<String> = chosen
         .map(|(name, id)| match world.state.task(*id) {
@@ -112,7 +112,7 @@ pub fn tasks(world: &World, names: &Names, only: Option<&str>) -> Result<Vec<Str
     if lines.is_empty() { Err("there is no such task".to_string()) } else { Ok(lines) }
 }
 
-pub fn queue(world: &World, key: &QueueKey) -> String {
+pub(super) fn queue(world: &World, key: &QueueKey) -> String {
     let Some(view) = world.state.queue_view(key) else { return format!("{} unknown", key.name) };
     let oldest = view.oldest_waiting.map(|time| format!(", oldest from {time}")).unwrap_or_default();
     format!(

@@ -20,7 +20,7 @@ const OFFERS: [&[(&str, &str)]; 3] = [&[], &[("os", "linux")], &[("gpu", "1"), (
 /// Old leases are kept, so that some reports come from the past, but not without end.
 const MAX_LEASES: usize = 40;
 
-pub struct Actor {
+pub(crate) struct Actor {
     prng: Prng,
     next_id: u128,
     now: Time,
@@ -29,7 +29,7 @@ pub struct Actor {
 }
 
 impl Actor {
-    pub fn new(seed: u64) -> Actor {
+    pub(crate) fn new(seed: u64) -> Actor {
         Actor {
             prng: Prng::new(seed),
             next_id: 1,
@@ -40,7 +40,7 @@ impl Actor {
     }
 
     /// Lets time pass and does one thing.
-    pub fn step(&mut self, world: &mut World) -> (Command, Vec<Event>, Answer) {
+    pub(crate) fn step(&mut self, world: &mut World) -> (Command, Vec<Event>, Answer) {
         let when = self.when(&world.state, world.now);
         world.at(when.0);
         let command = self.command();
@@ -50,7 +50,7 @@ impl Actor {
     }
 
     /// When the next thing happens: often at once, often around the next moment that matters.
-    pub fn when(&mut self, state: &State, now: Time) -> Time {
+    pub(crate) fn when(&mut self, state: &State, now: Time) -> Time {
         let due = state.next_due().unwrap_or(now).max(now);
         let next = match self.prng.below(8) {
             0 => Time(due.0.saturating_sub(1)),
@@ -63,7 +63,7 @@ impl Actor {
         self.now
     }
 
-    pub fn command(&mut self) -> Command {
+    pub(crate) fn command(&mut self) -> Command {
         match self.prng.below(100) {
             0..20 => self.submit(),
             20..45 => self.lease_tasks(),
@@ -88,7 +88,7 @@ impl Actor {
     }
 
     /// Remembers the leases that were handed out.
-    pub fn see(&mut self, command: &Command, answer: &Answer) {
+    pub(crate) fn see(&mut self, command: &Command, answer: &Answer) {
         let (Command::LeaseTasks(asked), Answer::Leased(grants)) = (command, answer) else { return };
         self.leases.extend(grants.iter().map(|grant| commands::reference(&asked.worker, grant)));
         let surplus = self.leases.len().saturating_sub(MAX_LEASES);

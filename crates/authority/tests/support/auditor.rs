@@ -9,7 +9,7 @@ use authority::{
 };
 
 #[derive(Clone, Default)]
-pub struct Auditor {
+pub(super) struct Auditor {
     before: Option<Task>,
     others: Option<Vec<Task>>,
     completions: BTreeMap<TaskId, (Position, Digest)>,
@@ -22,7 +22,7 @@ const MAX_COMPARED: usize = 8;
 
 impl Auditor {
     /// A verdict is final: whoever repeats a report is told the same again.
-    pub fn see_answer(&mut self, command: &Command, answer: &Answer) {
+    pub(super) fn see_answer(&mut self, command: &Command, answer: &Answer) {
         let (lease, digest) = match command {
             Command::ReportCompletion(report) => (&report.lease, report.digest),
             Command::ReportFailure(report) => (&report.lease, report.digest),
@@ -46,7 +46,13 @@ impl Auditor {
     }
 
     /// Once its events are applied, an answer must be true of the state.
-    pub fn hold_answer_against(&self, state: &State, command: &Command, answer: &Answer, events: &[Event]) {
+    pub(super) fn hold_answer_against(
+        &self,
+        state: &State,
+        command: &Command,
+        answer: &Answer,
+        events: &[Event],
+    ) {
         match answer {
             Answer::Submitted(SubmitAnswer::Created(id)) | Answer::Redriven(RedriveAnswer::Created(id)) => {
                 assert_eq!(state.task(*id).map(Task::state), Some(TaskState::Waiting));
@@ -82,13 +88,13 @@ impl Auditor {
         }
     }
 
-    pub fn before(&mut self, state: &State, event: &Event) {
+    pub(super) fn before(&mut self, state: &State, event: &Event) {
         self.before = event.task().and_then(|id| state.task(id)).cloned();
         let small = state.len() <= MAX_COMPARED && !matches!(event, Event::TasksPurged(_));
         self.others = small.then(|| others(state, event));
     }
 
-    pub fn after(&mut self, state: &State, event: &Event, position: Position, now: Time) {
+    pub(super) fn after(&mut self, state: &State, event: &Event, position: Position, now: Time) {
         if let Some(untouched) = self.others.take() {
             assert_eq!(untouched, others(state, event), "{} touched another task", event.name());
         }

@@ -9,20 +9,20 @@ use authority::{
     TaskId, TaskOptions,
 };
 
-pub fn scope() -> Scope {
+pub(crate) fn scope() -> Scope {
     scope_of("acme")
 }
 
-pub fn scope_of(tenant: &str) -> Scope {
+pub(crate) fn scope_of(tenant: &str) -> Scope {
     Scope { tenant: Arc::from(tenant), workspace: Arc::from("main") }
 }
 
-pub fn queue(name: &str) -> Arc<QueueKey> {
+pub(crate) fn queue(name: &str) -> Arc<QueueKey> {
     Arc::new(QueueKey { scope: scope(), name: Arc::from(name) })
 }
 
 /// A stand-in for the digests made outside: equal texts have equal digests.
-pub fn digest(text: &str) -> Digest {
+pub(crate) fn digest(text: &str) -> Digest {
     let mut bytes = [0; 16];
     for (at, byte) in text.bytes().enumerate() {
         bytes[at % 16] = u8::rotate_left(bytes[at % 16], 3) ^ byte;
@@ -31,11 +31,11 @@ pub fn digest(text: &str) -> Digest {
     Digest(bytes)
 }
 
-pub fn properties(pairs: &[(&str, &str)]) -> Arc<Properties> {
+pub(crate) fn properties(pairs: &[(&str, &str)]) -> Arc<Properties> {
     Arc::new(Properties::new(pairs.iter().map(|(name, value)| (Arc::from(*name), Arc::from(*value)))))
 }
 
-pub fn submit_task(id: u128) -> SubmitTask {
+pub(crate) fn submit_task(id: u128) -> SubmitTask {
     SubmitTask {
         id: TaskId(id),
         queue: queue("q"),
@@ -48,15 +48,15 @@ pub fn submit_task(id: u128) -> SubmitTask {
     }
 }
 
-pub fn submit(id: u128) -> Command {
+pub(crate) fn submit(id: u128) -> Command {
     Command::SubmitTask(Box::new(submit_task(id)))
 }
 
-pub fn submit_with(id: u128, options: TaskOptions) -> Command {
+pub(crate) fn submit_with(id: u128, options: TaskOptions) -> Command {
     Command::SubmitTask(Box::new(SubmitTask { options: Some(Arc::new(options)), ..submit_task(id) }))
 }
 
-pub fn lease_tasks(worker: &str, max_tasks: usize) -> LeaseTasks {
+pub(crate) fn lease_tasks(worker: &str, max_tasks: usize) -> LeaseTasks {
     LeaseTasks {
         scope: scope(),
         worker: Arc::from(worker),
@@ -68,11 +68,11 @@ pub fn lease_tasks(worker: &str, max_tasks: usize) -> LeaseTasks {
     }
 }
 
-pub fn lease(worker: &str, max_tasks: usize) -> Command {
+pub(crate) fn lease(worker: &str, max_tasks: usize) -> Command {
     Command::LeaseTasks(lease_tasks(worker, max_tasks))
 }
 
-pub fn reference(worker: &str, grant: &Grant) -> LeaseRef {
+pub(crate) fn reference(worker: &str, grant: &Grant) -> LeaseRef {
     LeaseRef {
         scope: grant.queue.scope.clone(),
         worker: Arc::from(worker),
@@ -82,7 +82,7 @@ pub fn reference(worker: &str, grant: &Grant) -> LeaseRef {
     }
 }
 
-pub fn complete(lease: &LeaseRef, result: &str) -> Command {
+pub(crate) fn complete(lease: &LeaseRef, result: &str) -> Command {
     Command::ReportCompletion(ReportCompletion {
         lease: lease.clone(),
         digest: digest(&format!("ok {result}")),
@@ -91,11 +91,16 @@ pub fn complete(lease: &LeaseRef, result: &str) -> Command {
 }
 
 /// A failure that is worth another try by its category.
-pub fn fail(lease: &LeaseRef, message: &str) -> Command {
+pub(crate) fn fail(lease: &LeaseRef, message: &str) -> Command {
     fail_as(lease, Category::UserCode, message, None)
 }
 
-pub fn fail_as(lease: &LeaseRef, category: Category, message: &str, retryable: Option<bool>) -> Command {
+pub(crate) fn fail_as(
+    lease: &LeaseRef,
+    category: Category,
+    message: &str,
+    retryable: Option<bool>,
+) -> Command {
     Command::ReportFailure(ReportFailure {
         lease: lease.clone(),
         digest: digest(&format!("{} {message}", category.name())),
@@ -105,31 +110,31 @@ pub fn fail_as(lease: &LeaseRef, category: Category, message: &str, retryable: O
     })
 }
 
-pub fn heartbeat(lease: &LeaseRef) -> Command {
+pub(crate) fn heartbeat(lease: &LeaseRef) -> Command {
     Command::ExtendLease(ExtendLease { lease: lease.clone() })
 }
 
-pub fn start(lease: &LeaseRef, by: &str) -> Command {
+pub(crate) fn start(lease: &LeaseRef, by: &str) -> Command {
     Command::StartAttempt(StartAttempt { lease: lease.clone(), started_by: Arc::from(by) })
 }
 
-pub fn release(lease: &LeaseRef) -> Command {
+pub(crate) fn release(lease: &LeaseRef) -> Command {
     Command::ReleaseLease(ReleaseLease { lease: lease.clone(), cause: ReleaseCause::Worker })
 }
 
-pub fn cancel(task: TaskId) -> Command {
+pub(crate) fn cancel(task: TaskId) -> Command {
     Command::CancelTask(CancelTask { scope: scope(), task, reason: Arc::from("user_requested") })
 }
 
-pub fn kill(task: TaskId) -> Command {
+pub(crate) fn kill(task: TaskId) -> Command {
     Command::KillTask(KillTask { scope: scope(), task, detail: None })
 }
 
-pub fn redrive(task: TaskId, id: u128) -> Command {
+pub(crate) fn redrive(task: TaskId, id: u128) -> Command {
     Command::RedriveTask(RedriveTask { scope: scope(), task, id: TaskId(id) })
 }
 
-pub fn session(worker: &str, session: &str) -> Command {
+pub(crate) fn session(worker: &str, session: &str) -> Command {
     Command::StartSession(StartSession {
         tenant: scope().tenant,
         worker: Arc::from(worker),
@@ -137,20 +142,20 @@ pub fn session(worker: &str, session: &str) -> Command {
     })
 }
 
-pub fn configure(name: &str, config: QueueConfig) -> Command {
+pub(crate) fn configure(name: &str, config: QueueConfig) -> Command {
     Command::ConfigureQueue(ConfigureQueue { queue: queue(name), config })
 }
 
-pub fn tick() -> Command {
+pub(crate) fn tick() -> Command {
     Command::Tick(Tick)
 }
 
-pub fn purge() -> Command {
+pub(crate) fn purge() -> Command {
     Command::Purge(Purge { by_age: true })
 }
 
 /// The queue of most tests: leases of a second (and its tenth), waits of a second without jitter.
-pub fn quick_queue() -> QueueConfig {
+pub(crate) fn quick_queue() -> QueueConfig {
     QueueConfig {
         lease_ms: Some(1_000),
         cancel_grace_ms: Some(5_000),

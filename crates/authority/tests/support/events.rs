@@ -7,12 +7,12 @@ use authority::{LeaseRef, State, TaskId, Time};
 
 use super::commands;
 
-pub fn created(id: u128) -> Event {
+pub(crate) fn created(id: u128) -> Event {
     State::new().decide(&commands::submit(id), Time::ZERO).events.remove(0)
 }
 
 /// A grant to `w1` until 9,000.
-pub fn grant(task: TaskId, attempt: u32) -> Event {
+pub(crate) fn grant(task: TaskId, attempt: u32) -> Event {
     Event::LeaseGranted(LeaseGranted {
         task,
         attempt,
@@ -24,7 +24,7 @@ pub fn grant(task: TaskId, attempt: u32) -> Event {
     })
 }
 
-pub fn completed(lease: &LeaseRef) -> Event {
+pub(crate) fn completed(lease: &LeaseRef) -> Event {
     let (digest, result) = (commands::digest("1"), Arc::from(*b"1"));
     Event::TaskCompleted(TaskCompleted {
         task: lease.task,

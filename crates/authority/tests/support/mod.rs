@@ -2,11 +2,11 @@
 
 mod actor;
 mod auditor;
-pub mod commands;
-pub mod events;
+pub(crate) mod commands;
+pub(crate) mod events;
 mod prng;
 mod world;
 
-pub use actor::Actor;
-pub use prng::Prng;
-pub use world::{Stopped, World, replay, same_state};
+pub(crate) use actor::Actor;
+pub(crate) use prng::Prng;
+pub(crate) use world::{Stopped, World, replay, same_state};

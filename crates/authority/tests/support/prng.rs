@@ -1,13 +1,13 @@
 //! A small deterministic generator (SplitMix64): the same seed gives the same history everywhere.
 
-pub struct Prng(u64);
+pub(crate) struct Prng(u64);
 
 impl Prng {
-    pub fn new(seed: u64) -> Prng {
+    pub(crate) fn new(seed: u64) -> Prng {
         Prng(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -16,15 +16,15 @@ impl Prng {
     }
 
     /// A number below `end`, which must not be zero.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
-    pub fn one_in(&mut self, n: u64) -> bool {
+    pub(crate) fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 }

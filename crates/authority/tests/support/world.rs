@@ -8,7 +8,7 @@ use super::auditor::Auditor;
 use super::commands;
 
 #[derive(Default)]
-pub struct World {
+pub(crate) struct World {
     pub state: State,
     pub log: Vec<(Time, Event)>,
     pub now: Time,
@@ -16,7 +16,7 @@ pub struct World {
 }
 
 /// A world at rest: its ledger, its time, and the answers that it gave.
-pub struct Stopped {
+pub(crate) struct Stopped {
     log: Vec<(Time, Event)>,
     now: Time,
     auditor: Auditor,
@@ -24,7 +24,7 @@ pub struct Stopped {
 
 impl Stopped {
     /// Goes on where the world stood.
-    pub fn resume(&self) -> World {
+    pub(crate) fn resume(&self) -> World {
         let state = replay(&self.log);
         let mut world = World { state, log: self.log.clone(), now: self.now, auditor: self.auditor.clone() };
         world.at(self.now.0);
@@ -33,19 +33,19 @@ impl Stopped {
 }
 
 impl World {
-    pub fn new() -> World {
+    pub(crate) fn new() -> World {
         World::default()
     }
 
     /// A world whose queue `q` has leases of 1,000 ms, which end at 1,100 when they are granted at once.
-    pub fn quick() -> World {
+    pub(crate) fn quick() -> World {
         let mut world = World::new();
         world.run(commands::configure("q", commands::quick_queue()));
         world
     }
 
     /// As `quick`, with one task that worker `w1` has leased.
-    pub fn leased() -> (World, LeaseRef) {
+    pub(crate) fn leased() -> (World, LeaseRef) {
         let mut world = World::quick();
         world.submit(1);
         let lease = world.lease("w1");
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// A world that has lived through these events.
-    pub fn replayed(log: &[(Time, Event)], now: Time) -> World {
+    pub(crate) fn replayed(log: &[(Time, Event)], now: Time) -> World {
         let mut world = World::new();
         for (time, event) in log {
             world.now = *time;
@@ -64,24 +64,24 @@ impl World {
     }
 
     /// Keeps what a world is made of, without its state.
-    pub fn stop(self) -> Stopped {
+    pub(crate) fn stop(self) -> Stopped {
         Stopped { log: self.log, now: self.now, auditor: self.auditor }
     }
 
     /// Moves the clock.
-    pub fn at(&mut self, ms: u64) -> &mut World {
+    pub(crate) fn at(&mut self, ms: u64) -> &mut World {
         self.now = Time(ms);
         self.state.advance(self.now);
         self
     }
 
     /// Decides a command and applies what follows.
-    pub fn run(&mut self, command: impl Into<Command>) -> Answer {
+    pub(crate) fn run(&mut self, command: impl Into<Command>) -> Answer {
         self.trace(command).1
     }
 
     /// As `run`, and says which events followed.
-    pub fn trace(&mut self, command: impl Into<Command>) -> (Vec<Event>, Answer) {
+    pub(crate) fn trace(&mut self, command: impl Into<Command>) -> (Vec<Event>, Answer) {
         let command = command.into();
         let decision = self.state.decide(&command, self.now);
         self.auditor.see_answer(&command, &decision.answer);
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Appends an event that no command decided.
-    pub fn append(&mut self, event: Event) -> Position {
+    pub(crate) fn append(&mut self, event: Event) -> Position {
         self.auditor.before(&self.state, &event);
         let position = match self.state.apply(self.now, &event) {
             Ok(position) => position,
@@ -108,36 +108,36 @@ impl World {
     }
 
     /// Tries an event that does not fit: it is refused, and nothing has changed.
-    pub fn refuses(&mut self, event: Event) {
+    pub(crate) fn refuses(&mut self, event: Event) {
         let before = replay(&self.log);
         assert!(self.state.apply(self.now, &event).is_err(), "{event:?} was applied");
         assert_eq!(same_state(&self.state, &before), Ok(()), "{event:?} was refused and left a trace");
     }
 
     /// Runs a command and gives the names of the events that follow.
-    pub fn names(&mut self, command: impl Into<Command>) -> Vec<&'static str> {
+    pub(crate) fn names(&mut self, command: impl Into<Command>) -> Vec<&'static str> {
         self.trace(command).0.iter().map(Event::name).collect()
     }
 
     /// Submits a plain task to queue `q`.
-    pub fn submit(&mut self, id: u128) -> TaskId {
+    pub(crate) fn submit(&mut self, id: u128) -> TaskId {
         self.run(commands::submit(id));
         TaskId(id)
     }
 
-    pub fn submit_all(&mut self, ids: impl IntoIterator<Item = u128>) {
+    pub(crate) fn submit_all(&mut self, ids: impl IntoIterator<Item = u128>) {
         for id in ids {
             self.submit(id);
         }
     }
 
     /// Leases one task of queue `q` to a worker.
-    pub fn lease(&mut self, worker: &str) -> LeaseRef {
+    pub(crate) fn lease(&mut self, worker: &str) -> LeaseRef {
         let grants = self.lease_all(worker, 1);
         commands::reference(worker, &grants[0])
     }
 
-    pub fn lease_all(&mut self, worker: &str, max_tasks: usize) -> Vec<Grant> {
+    pub(crate) fn lease_all(&mut self, worker: &str, max_tasks: usize) -> Vec<Grant> {
         match self.run(commands::lease(worker, max_tasks)) {
             Answer::Leased(grants) => grants,
             other => panic!("a lease was answered {other:?}"),
@@ -145,39 +145,39 @@ impl World {
     }
 
     /// The task's current lease, as its worker knows it.
-    pub fn lease_ref(&self, id: TaskId) -> LeaseRef {
+    pub(crate) fn lease_ref(&self, id: TaskId) -> LeaseRef {
         let (task, scope) = (self.task(id), commands::scope());
         let lease = task.lease().expect("the task is leased");
         let (worker, lease) = (lease.worker.clone(), lease.fencing_token);
         LeaseRef { scope, worker, task: id, attempt: task.attempt, fencing_token: lease }
     }
 
-    pub fn complete(&mut self, lease: &LeaseRef, result: &str) -> Verdict {
+    pub(crate) fn complete(&mut self, lease: &LeaseRef, result: &str) -> Verdict {
         verdict(self.run(commands::complete(lease, result)))
     }
 
-    pub fn fail(&mut self, lease: &LeaseRef, message: &str) -> Verdict {
+    pub(crate) fn fail(&mut self, lease: &LeaseRef, message: &str) -> Verdict {
         verdict(self.run(commands::fail(lease, message)))
     }
 
-    pub fn heartbeat(&mut self, lease: &LeaseRef) -> ExtendAnswer {
+    pub(crate) fn heartbeat(&mut self, lease: &LeaseRef) -> ExtendAnswer {
         match self.run(commands::heartbeat(lease)) {
             Answer::Extended(answer) => answer,
             other => panic!("a heartbeat was answered {other:?}"),
         }
     }
 
-    pub fn task(&self, id: TaskId) -> &Task {
+    pub(crate) fn task(&self, id: TaskId) -> &Task {
         self.state.task(id).expect("the task exists")
     }
 
-    pub fn state_of(&self, id: TaskId) -> TaskState {
+    pub(crate) fn state_of(&self, id: TaskId) -> TaskState {
         self.task(id).state()
     }
 }
 
 /// The state that these events give.
-pub fn replay(log: &[(Time, Event)]) -> State {
+pub(crate) fn replay(log: &[(Time, Event)]) -> State {
     let mut state = State::new();
     for (time, event) in log {
         state.apply(*time, event).expect("what was applied once can be applied again");
@@ -193,7 +193,7 @@ fn verdict(answer: Answer) -> Verdict {
 }
 
 /// Says in what two states differ: every task, its queue, every queue as it is shown, owner and key.
-pub fn same_state(a: &State, b: &State) -> Result<(), String> {
+pub(crate) fn same_state(a: &State, b: &State) -> Result<(), String> {
     let tasks = |state: &State| {
         let mut tasks: Vec<_> = (0..state.slots())
             .filter_map(|slot| state.in_slot(slot).map(|(queue, task)| (queue.clone(), task.clone())))

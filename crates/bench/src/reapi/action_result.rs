@@ -21,7 +21,7 @@ use crate::digest::digest_to_proto;
 const RESULTS: usize = 1_000;
 const GOAL: Goal = Goal::AtLeast(20_000.0);
 
-pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
+pub(super) async fn measure(trial: &Trial<'_>) -> Result<Row> {
     let keys = Arc::new(prepare(&ReapiClient::connect(trial.server).await?).await?);
     let mut load = LoadGenerator::new(0);
     let times = CallTimes::start();

@@ -20,7 +20,7 @@ const BATCHES: usize = 100;
 const WRITE_GOAL: Goal = Goal::AtLeast(20_000.0);
 const READ_GOAL: Goal = Goal::AtLeast(60_000.0);
 
-pub async fn write(trial: &Trial<'_>) -> Result<Row> {
+pub(super) async fn write(trial: &Trial<'_>) -> Result<Row> {
     let content = Content::new()?;
     let mut load = LoadGenerator::new(0);
     for _ in 0..trial.clients {
@@ -37,7 +37,7 @@ pub async fn write(trial: &Trial<'_>) -> Result<Row> {
     Ok(Row::new("batch-write", trial.clients, "blobs_per_s", rate.per_s).goal(WRITE_GOAL).costs(&rate))
 }
 
-pub async fn read(trial: &Trial<'_>) -> Result<Row> {
+pub(super) async fn read(trial: &Trial<'_>) -> Result<Row> {
     let batches = Arc::new(prepare(&ReapiClient::connect(trial.server).await?).await?);
     let mut load = LoadGenerator::new(0);
     for n in 0..trial.clients {

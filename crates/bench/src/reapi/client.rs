@@ -20,12 +20,12 @@ const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
 /// More than any response to these benchmarks.
 const MAX_ANSWER_BYTES: usize = 16 << 20;
 
-pub struct ReapiClient {
+pub(super) struct ReapiClient {
     channel: Channel,
 }
 
 impl ReapiClient {
-    pub async fn connect(server: &Server) -> Result<ReapiClient> {
+    pub(super) async fn connect(server: &Server) -> Result<ReapiClient> {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.address()))?
             .tcp_nodelay(true)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -33,24 +33,24 @@ impl ReapiClient {
         Ok(ReapiClient { channel: endpoint.connect().await? })
     }
 
-    pub fn cas(&self) -> ContentAddressableStorageClient<Channel> {
+    pub(super) fn cas(&self) -> ContentAddressableStorageClient<Channel> {
         ContentAddressableStorageClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn streams(&self) -> ByteStreamClient<Channel> {
+    pub(super) fn streams(&self) -> ByteStreamClient<Channel> {
         ByteStreamClient::new(self.channel.clone()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn results(&self) -> ActionCacheClient<Channel> {
+    pub(super) fn results(&self) -> ActionCacheClient<Channel> {
         ActionCacheClient::new(self.channel.clone())
     }
 
-    pub fn executions(&self) -> ExecutionClient<Channel> {
+    pub(super) fn executions(&self) -> ExecutionClient<Channel> {
         ExecutionClient::new(self.channel.clone())
     }
 
     /// Stores blobs in one call; each must be accepted.
-    pub async fn put(&self, blobs: Vec<(Digest, Vec<u8>)>) -> Result<()> {
+    pub(super) async fn put(&self, blobs: Vec<(Digest, Vec<u8>)>) -> Result<()> {
         let count = blobs.len();
         let upload = |(digest, data): (Digest, Vec<u8>)| Blob {
             digest: Some(digest_to_proto(&digest)),

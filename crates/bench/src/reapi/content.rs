@@ -12,23 +12,23 @@ const NOISE_BYTES: usize = 1 << 20;
 /// Sizes of small blobs: every one of these once, then again.
 const SMALL_BYTES: std::ops::RangeInclusive<u64> = 1_024..=4_096;
 /// One message of a stream, as most clients send them.
-pub const PIECE_BYTES: usize = 64 << 10;
+pub(super) const PIECE_BYTES: usize = 64 << 10;
 
 /// Generates blobs that are all different. Cheap to clone.
 #[derive(Clone)]
-pub struct Content {
+pub(super) struct Content {
     noise: Bytes,
     next: Arc<AtomicU64>,
 }
 
 /// A blob as the pieces that it is sent in.
-pub struct Streamed {
+pub(super) struct Streamed {
     pub digest: Digest,
     pub pieces: Vec<Bytes>,
 }
 
 impl Content {
-    pub fn new() -> Result<Content> {
+    pub(super) fn new() -> Result<Content> {
         let mut noise = vec![0; NOISE_BYTES];
         getrandom::fill(&mut noise)
             .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
@@ -36,12 +36,12 @@ impl Content {
     }
 
     /// A number that was not returned before.
-    pub fn number(&self) -> u64 {
+    pub(super) fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A blob of 1 to 4 KiB.
-    pub fn small(&self) -> (Digest, Vec<u8>) {
+    pub(super) fn small(&self) -> (Digest, Vec<u8>) {
         let number = self.number();
         let sizes = SMALL_BYTES.end() - SMALL_BYTES.start() + 1;
         // Neighbouring numbers get sizes that are far from one another.
@@ -52,7 +52,7 @@ impl Content {
     }
 
     /// The common beginning of blobs of this size.
-    pub fn beginning(&self, bytes: u64) -> Beginning {
+    pub(super) fn beginning(&self, bytes: u64) -> Beginning {
         let (mut pieces, mut hasher) = (Vec::new(), Hasher::new(DigestFunction::Sha256));
         let common = bytes.saturating_sub(8);
         let mut at = 0;
@@ -69,14 +69,14 @@ impl Content {
 }
 
 /// All but the end of a large blob, hashed once for all blobs that share this beginning.
-pub struct Beginning {
+pub(super) struct Beginning {
     pieces: Vec<Bytes>,
     hasher: Hasher,
 }
 
 impl Beginning {
     /// The blob that ends in this number.
-    pub fn end_in(&self, number: u64) -> Streamed {
+    pub(super) fn end_in(&self, number: u64) -> Streamed {
         let end = Bytes::copy_from_slice(&number.to_le_bytes());
         let mut hasher = self.hasher.clone();
         hasher.update(&end);

@@ -26,7 +26,7 @@ const NO_OP: &str = "/bin/true";
 const STOCK: usize = 100;
 const MIB: f64 = (1 << 20) as f64;
 
-pub async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
+pub(super) async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
     let actions = Arc::new(Actions::prepare(&ReapiClient::connect(trial.server).await?).await?);
     let mut load = LoadGenerator::new(0);
     let times = CallTimes::start();

@@ -22,7 +22,7 @@ const MISSING: usize = 100;
 const BATCH: usize = 100;
 const GOAL: Goal = Goal::AtLeast(3_000_000.0);
 
-pub async fn measure(trial: &Trial<'_>) -> Result<Row> {
+pub(super) async fn measure(trial: &Trial<'_>) -> Result<Row> {
     let digests = Arc::new(prepare(&ReapiClient::connect(trial.server).await?).await?);
     let mut load = LoadGenerator::new(0);
     for _ in 0..trial.clients {

@@ -18,7 +18,7 @@ const NOOP_CLIENTS: [usize; 2] = [16, 64];
 /// Hashed at once; more than fits into the nearest caches.
 const HASHED_BYTES: usize = 16 << 20;
 
-pub async fn measure(trial: &Trial<'_>, directory: &Path) -> Result<Vec<Row>> {
+pub(super) async fn measure(trial: &Trial<'_>, directory: &Path) -> Result<Vec<Row>> {
     let row = |clients, name, value| Row::new("limits", clients, name, value);
     let syncs = fdatasync::measure(directory, trial.time)?;
     let mut rows = vec![row(1, "fdatasync_per_s", syncs.per_s).with("p50_ms", syncs.p50_ms)];

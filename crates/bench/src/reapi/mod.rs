@@ -29,7 +29,7 @@ use row::{Row, Table};
 const CLIENTS: usize = 16;
 
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The rows to measure [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Mode>,
@@ -53,7 +53,7 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
+pub(crate) enum Mode {
     /// The limits of the machine: syncs, no-op calls, processes, hashing
     Limits,
     /// Actions that run /bin/true, none of them cached
@@ -95,7 +95,7 @@ struct Trial<'a> {
     stream_bytes: u64,
 }
 
-pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     let table = Table::new(report);
     let modes = if options.only.is_empty() { Mode::value_variants() } else { &options.only };
     for &mode in modes {

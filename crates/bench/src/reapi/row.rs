@@ -4,7 +4,7 @@ use super::super::rate::Rate;
 use super::super::report::{Line, Report};
 
 /// A figure, with a goal where there is one.
-pub struct Row {
+pub(super) struct Row {
     mode: &'static str,
     clients: usize,
     /// The unit is part of the name.
@@ -16,7 +16,7 @@ pub struct Row {
 }
 
 #[derive(Clone, Copy)]
-pub enum Goal {
+pub(super) enum Goal {
     AtLeast(f64),
     AtMost(f64),
 }
@@ -45,40 +45,40 @@ impl Goal {
 }
 
 impl Row {
-    pub fn new(mode: &'static str, clients: usize, name: &'static str, value: f64) -> Row {
+    pub(super) fn new(mode: &'static str, clients: usize, name: &'static str, value: f64) -> Row {
         Row { mode, clients, name, value, goal: None, others: Vec::new() }
     }
 
-    pub fn goal(mut self, goal: impl Into<Option<Goal>>) -> Row {
+    pub(super) fn goal(mut self, goal: impl Into<Option<Goal>>) -> Row {
         self.goal = goal.into();
         self
     }
 
-    pub fn with(mut self, name: &'static str, value: f64) -> Row {
+    pub(super) fn with(mut self, name: &'static str, value: f64) -> Row {
         self.others.push((name, value));
         self
     }
 
     /// The processor time of each unit that was counted.
-    pub fn costs(self, rate: &Rate) -> Row {
+    pub(super) fn costs(self, rate: &Rate) -> Row {
         self.with("server_cpu_us", rate.server_cpu_us).with("client_cpu_us", rate.client_cpu_us)
     }
 }
 
 /// Rows as they come: columns for people, an object a line for programs.
-pub struct Table<'a> {
+pub(super) struct Table<'a> {
     report: &'a Report,
 }
 
 impl Table<'_> {
-    pub fn new(report: &Report) -> Table<'_> {
+    pub(super) fn new(report: &Report) -> Table<'_> {
         if !report.is_json() {
             println!("{}", columns("what", "clients", "", "", "goal", "reached", ""));
         }
         Table { report }
     }
 
-    pub fn row(&self, row: Row) {
+    pub(super) fn row(&self, row: Row) {
         if self.report.is_json() {
             self.report.line(line(&row));
         } else {

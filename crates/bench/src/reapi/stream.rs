@@ -20,7 +20,7 @@ const BLOBS: usize = 4;
 const WRITE_GOAL: Goal = Goal::AtLeast(700.0);
 const READ_GOAL: Goal = Goal::AtLeast(1_500.0);
 
-pub async fn write(trial: &Trial<'_>) -> Result<Row> {
+pub(super) async fn write(trial: &Trial<'_>) -> Result<Row> {
     let content = Content::new()?;
     let beginning = Arc::new(content.beginning(trial.stream_bytes));
     let mut load = LoadGenerator::new(0);
@@ -39,7 +39,7 @@ pub async fn write(trial: &Trial<'_>) -> Result<Row> {
     Ok(row("stream-write", trial, &rate).goal(WRITE_GOAL))
 }
 
-pub async fn read(trial: &Trial<'_>) -> Result<Row> {
+pub(super) async fn read(trial: &Trial<'_>) -> Result<Row> {
     let digests = Arc::new(prepare(&ReapiClient::connect(trial.server).await?, trial.stream_bytes).await?);
     let mut load = LoadGenerator::new(0);
     for n in 0..trial.clients {

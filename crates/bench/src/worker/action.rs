@@ -17,7 +17,7 @@ use crate::digest::digest_to_proto;
 const BATCH: usize = 1_000;
 
 /// Files by their paths, each of which is `directory/file`.
-pub async fn store(cas: &impl Cas, command: &[&str], files: &[(String, String)]) -> Result<Digest> {
+pub(super) async fn store(cas: &impl Cas, command: &[&str], files: &[(String, String)]) -> Result<Digest> {
     let mut blobs = Vec::new();
     let mut directories: BTreeMap<&str, Directory> = BTreeMap::new();
     for (path, content) in files {

@@ -13,7 +13,7 @@ use worker::executors::{Backend, ExecutorOptions, Sandbox};
 
 use super::{PROGRAM, WORKER_ID};
 
-pub struct BareProcess {
+pub(super) struct BareProcess {
     inside: PathBuf,
     sandbox: Option<Sandbox>,
     /// Of the processes that were started and may have left others, which fall to this process.
@@ -22,7 +22,7 @@ pub struct BareProcess {
 
 impl BareProcess {
     /// Containers have no such baseline; they are measured against a plain process.
-    pub fn open(backend: Backend, dir: &Path) -> Result<BareProcess> {
+    pub(super) fn open(backend: Backend, dir: &Path) -> Result<BareProcess> {
         let dir = std::path::absolute(dir)?.join("bare");
         let inside = dir.join("inside");
         std::fs::create_dir_all(&inside)?;
@@ -32,7 +32,7 @@ impl BareProcess {
         Ok(BareProcess { inside, sandbox, groups: Mutex::default() })
     }
 
-    pub fn run(&self) -> Result<Duration> {
+    pub(super) fn run(&self) -> Result<Duration> {
         self.time(match &self.sandbox {
             Some(sandbox) => sandbox.bare(&self.inside, &[PROGRAM]),
             None => Command::new(PROGRAM),
@@ -40,7 +40,7 @@ impl BareProcess {
     }
 
     /// Runs in a sandbox with all namespaces and the minimum that a command needs, which is less than a worker's sandbox.
-    pub fn run_in_minimal_sandbox(&self) -> Result<Option<Duration>> {
+    pub(super) fn run_in_minimal_sandbox(&self) -> Result<Option<Duration>> {
         if self.sandbox.is_none() {
             return Ok(None);
         }
@@ -53,7 +53,7 @@ impl BareProcess {
     }
 
     /// Waits for the orphans that the processes left. This is not part of their time: a user of a shell does not see it.
-    pub fn reap(&self) {
+    pub(super) fn reap(&self) {
         for group in std::mem::take(&mut *self.groups.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
         {
             while waitpgid(group, WaitOptions::empty()).is_ok() {}

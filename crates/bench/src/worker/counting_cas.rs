@@ -8,24 +8,24 @@ use bytes::Bytes;
 use worker::Cas;
 use worker::cas::{CasError, GrpcCas};
 
-pub struct CountingCas {
+pub(super) struct CountingCas {
     inner: GrpcCas,
     bytes: AtomicU64,
     calls: AtomicU64,
 }
 
 #[derive(Clone, Copy, Default)]
-pub struct Fetched {
+pub(super) struct Fetched {
     pub bytes: u64,
     pub calls: u64,
 }
 
 impl CountingCas {
-    pub fn new(inner: GrpcCas) -> CountingCas {
+    pub(super) fn new(inner: GrpcCas) -> CountingCas {
         CountingCas { inner, bytes: AtomicU64::new(0), calls: AtomicU64::new(0) }
     }
 
-    pub fn fetched(&self) -> Fetched {
+    pub(super) fn fetched(&self) -> Fetched {
         Fetched { bytes: self.bytes.load(Ordering::Relaxed), calls: self.calls.load(Ordering::Relaxed) }
     }
 

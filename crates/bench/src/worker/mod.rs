@@ -30,7 +30,7 @@ const PROGRAM: &str = "/bin/true";
 const WORKER_ID: &str = "bench";
 
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Where commands run: host, sandbox, docker, or several with commas
     #[arg(long, value_delimiter = ',', default_value = "host,sandbox", value_name = "NAMES")]
     backends: Vec<Backend>,
@@ -52,7 +52,7 @@ pub struct Options {
     files: usize,
 }
 
-pub async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
+pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     let directory = fixture::directory(below)?;
     let server = Server::start(&directory.path().join("data")).await?;
     let url = format!("http://{}", server.address());

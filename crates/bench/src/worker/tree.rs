@@ -18,7 +18,12 @@ const WORKERS: usize = 3;
 const ROUNDS: usize = 5;
 const DIRECTORIES: usize = 100;
 
-pub async fn run(options: &Options, dir: &Path, cas: &Arc<CountingCas>, report: &Report) -> Result<()> {
+pub(super) async fn run(
+    options: &Options,
+    dir: &Path,
+    cas: &Arc<CountingCas>,
+    report: &Report,
+) -> Result<()> {
     let same = action::store(&**cas, &[PROGRAM], &files(options, None)).await?;
     let mut changed = Vec::new();
     for round in 0..ROUNDS {

@@ -28,18 +28,18 @@ const MAGIC: [u8; 4] = *b"LBI1";
 /// Headers in one frame: bounds what a reader holds in memory.
 const MAX_FRAME_HEADERS: usize = 1 << 14;
 
-pub fn path(root: &Path, pack: u32) -> PathBuf {
+pub(super) fn path(root: &Path, pack: u32) -> PathBuf {
     root.join("packs").join(format!("{pack:08x}.list"))
 }
 
 /// When the sync began that made the listed records safe.
-pub fn safe_until(root: &Path, pack: u32) -> Option<SystemTime> {
+pub(super) fn safe_until(root: &Path, pack: u32) -> Option<SystemTime> {
     fs::metadata(path(root, pack)).and_then(|list| list.modified()).ok()
 }
 
 /// Lists further records of a pack, which a sync that began at `synced_at` made safe. A frame that a crash cuts
 /// off is ignored, and so is what follows it.
-pub fn append(root: &Path, pack: u32, headers: &[Header], synced_at: SystemTime) -> Result<()> {
+pub(super) fn append(root: &Path, pack: u32, headers: &[Header], synced_at: SystemTime) -> Result<()> {
     let path = path(root, pack);
     let mut file = fs::OpenOptions::new()
         .append(true)
@@ -62,7 +62,7 @@ pub fn append(root: &Path, pack: u32, headers: &[Header], synced_at: SystemTime)
 
 /// Shows the listed headers in order, and says up to where in the pack they are complete. What a crash left
 /// of a last frame is cut off, so that the next one is found.
-pub fn read(root: &Path, pack: u32, mut found: impl FnMut(Header)) -> Result<u64> {
+pub(super) fn read(root: &Path, pack: u32, mut found: impl FnMut(Header)) -> Result<u64> {
     let path = path(root, pack);
     let mut covered = FIRST_RECORD_AT;
     let mut file = match fs::OpenOptions::new().read(true).write(true).open(&path) {

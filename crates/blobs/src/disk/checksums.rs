@@ -3,7 +3,7 @@
 use super::{options::CHUNK_BYTES, record::u32_at};
 
 #[derive(Default)]
-pub struct Checksums {
+pub(super) struct Checksums {
     /// Four bytes for each full chunk.
     done: Vec<u8>,
     current: u32,
@@ -11,7 +11,7 @@ pub struct Checksums {
 }
 
 impl Checksums {
-    pub fn update(&mut self, mut content: &[u8]) {
+    pub(super) fn update(&mut self, mut content: &[u8]) {
         while !content.is_empty() {
             let (now, later) = content.split_at(content.len().min(CHUNK_BYTES - self.filled));
             self.current = crc32c::crc32c_append(self.current, now);
@@ -23,7 +23,7 @@ impl Checksums {
         }
     }
 
-    pub fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Vec<u8> {
         if self.filled > 0 {
             self.end_chunk();
         }
@@ -37,7 +37,7 @@ impl Checksums {
 }
 
 /// Whether this is chunk `number` of what `checksums` were made of.
-pub fn is_chunk(checksums: &[u8], number: u64, content: &[u8]) -> bool {
+pub(super) fn is_chunk(checksums: &[u8], number: u64, content: &[u8]) -> bool {
     let at = usize::try_from(number).ok().and_then(|number| number.checked_mul(4));
     at.is_some_and(|at| at + 4 <= checksums.len() && u32_at(checksums, at) == crc32c::crc32c(content))
 }

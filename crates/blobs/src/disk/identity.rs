@@ -15,9 +15,9 @@ use files::{IDENTITY_BYTES, Identity, LockError};
 const NAME: &str = "IDENTITY";
 const TEMP_NAME: &str = "IDENTITY.new";
 const LOCK_NAME: &str = "LOCK";
-pub const PACKS: &str = "packs";
-pub const FILES: &str = "files";
-pub const TEMP: &str = "temp";
+pub(super) const PACKS: &str = "packs";
+pub(super) const FILES: &str = "files";
+pub(super) const TEMP: &str = "temp";
 
 const MAGIC: [u8; 8] = *b"LESSOR-B";
 const VERSION: u32 = 1;

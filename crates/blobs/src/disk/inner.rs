@@ -109,7 +109,7 @@ impl Inner {
     }
 }
 
-pub fn file_path(root: &Path, tenant: [u8; 16], space: Space, hash: &[u8; 32]) -> PathBuf {
+pub(super) fn file_path(root: &Path, tenant: [u8; 16], space: Space, hash: &[u8; 32]) -> PathBuf {
     let function = space.function().map_or("none", |function| function.name());
     let tenant = format!("{:032x}", u128::from_be_bytes(tenant));
     let shard = format!("{:02x}", hash[0]);

@@ -51,7 +51,7 @@ impl Signal {
 }
 
 /// Starts the thread. It ends when the signal says so, or the store is gone.
-pub fn start(inner: &Arc<Inner>) -> std::io::Result<JoinHandle<()>> {
+pub(super) fn start(inner: &Arc<Inner>) -> std::io::Result<JoinHandle<()>> {
     let (signal, inner) = (inner.signal.clone(), Arc::downgrade(inner));
     std::thread::Builder::new().name("blobs".into()).spawn(move || run(&signal, &inner))
 }

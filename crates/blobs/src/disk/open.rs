@@ -44,7 +44,7 @@ struct FileState {
 
 type Files = HashMap<FileName, FileState, RandomState>;
 
-pub fn open(root: &Path, options: Options, store_dir: StoreDir) -> Result<Inner> {
+pub(super) fn open(root: &Path, options: Options, store_dir: StoreDir) -> Result<Inner> {
     clear(&root.join(TEMP))?;
     let numbers = list_packs(root)?;
     let safe_until = numbers.iter().filter_map(|number| checkpoint::safe_until(root, *number)).max();

@@ -53,28 +53,28 @@ const MAX_PACK_BYTES: u64 = 1 << 31;
 const MIN_PACK_BYTES: u64 = 4 << 10;
 const MAX_SMALL_BLOB_BYTES: u64 = 1 << 20;
 /// Most bytes of one record's data: the largest result, or the checksums of the largest file.
-pub const MAX_RECORD_DATA_BYTES: u64 = 4 << 20;
+pub(super) const MAX_RECORD_DATA_BYTES: u64 = 4 << 20;
 /// A file is checked in chunks of this size when it is read, so that damage is found before the bytes leave.
 /// Reading a part of a file costs at most two chunks more than the part.
-pub const CHUNK_BYTES: usize = 256 << 10;
+pub(super) const CHUNK_BYTES: usize = 256 << 10;
 const MAX_CHECKED_BYTES: u64 = MAX_RECORD_DATA_BYTES / 4 * CHUNK_BYTES as u64;
 /// Uploads of all tenants together.
-pub const MAX_UPLOADS: usize = 16_384;
+pub(super) const MAX_UPLOADS: usize = 16_384;
 /// Longest name of an upload.
-pub const MAX_UPLOAD_NAME_BYTES: usize = 1024;
+pub(super) const MAX_UPLOAD_NAME_BYTES: usize = 1024;
 /// An upload takes its share of the cap in steps of this size, as its bytes come: what a client announces
 /// and does not send displaces nothing.
-pub const RESERVE_STEP_BYTES: u64 = 1 << 20;
+pub(super) const RESERVE_STEP_BYTES: u64 = 1 << 20;
 /// Records are gathered up to this size and written with one call.
-pub const GATHER_BYTES: usize = 1 << 20;
+pub(super) const GATHER_BYTES: usize = 1 << 20;
 /// Records that wait to be listed in a checkpoint.
-pub const MAX_PENDING_RECORDS: usize = 1 << 18;
+pub(super) const MAX_PENDING_RECORDS: usize = 1 << 18;
 /// Bytes of files after which a checkpoint is made. After a crash, files since the last one are read and
 /// checked at start, so this bounds the time that a start takes.
-pub const CHECKPOINT_FILE_BYTES: u64 = 512 << 20;
+pub(super) const CHECKPOINT_FILE_BYTES: u64 = 512 << 20;
 /// How often the free space of the file system is looked at, in bytes taken.
-pub const FREE_SPACE_CHECK_BYTES: u64 = 64 << 20;
+pub(super) const FREE_SPACE_CHECK_BYTES: u64 = 64 << 20;
 /// What is read on the spot, without waiting, is at most this large: copying it takes a few microseconds.
-pub const MAX_CACHED_READ_BYTES: u64 = 64 << 10;
+pub(super) const MAX_CACHED_READ_BYTES: u64 = 64 << 10;
 /// Digests that are looked up under one lock; a longer list lets writers in between.
-pub const MAX_LOOKUPS: usize = 4096;
+pub(super) const MAX_LOOKUPS: usize = 4096;

@@ -21,7 +21,7 @@ use super::record::{HEADER_BYTES, Header};
 use crate::{Error, Result};
 
 /// Where the first record begins.
-pub const FIRST_RECORD_AT: u64 = 64;
+pub(super) const FIRST_RECORD_AT: u64 = 64;
 const MAGIC: [u8; 8] = *b"LESSOR-P";
 const VERSION: u16 = 1;
 const CRC_AT: usize = 60;
@@ -167,7 +167,7 @@ impl PackState {
 }
 
 /// Appends up to `bytes` bytes of the file to `into`: fewer only at the end of the file.
-pub fn read_at(file: &File, into: &mut Vec<u8>, bytes: usize, mut offset: u64) -> io::Result<()> {
+pub(super) fn read_at(file: &File, into: &mut Vec<u8>, bytes: usize, mut offset: u64) -> io::Result<()> {
     let end = into.len() + bytes;
     into.reserve_exact(bytes);
     while into.len() < end {

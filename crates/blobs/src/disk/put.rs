@@ -76,7 +76,7 @@ impl Inner {
 }
 
 /// A packed blob.
-pub fn item<'a>(tenant: &Tenant, digest: &Digest, content: &'a [u8]) -> Item<'a> {
+pub(super) fn item<'a>(tenant: &Tenant, digest: &Digest, content: &'a [u8]) -> Item<'a> {
     Item {
         tenant: tenant.fingerprint(),
         space: digest.function.into(),

@@ -14,7 +14,7 @@
 use super::options::{CHUNK_BYTES, MAX_RECORD_DATA_BYTES};
 use crate::{DigestFunction, HASH_BYTES, Origin};
 
-pub const HEADER_BYTES: usize = 84;
+pub(super) const HEADER_BYTES: usize = 84;
 const MAGIC: [u8; 4] = *b"LBR1";
 const CRC_AT: usize = 80;
 /// Larger content has more checksums than a record may hold.
@@ -152,7 +152,7 @@ impl Header {
 
 /// Bytes of a record's data, which follow from the size of the content: the content, or four bytes for each
 /// chunk of its file.
-pub fn data_bytes(placement: Placement, size: u64) -> u32 {
+pub(super) fn data_bytes(placement: Placement, size: u64) -> u32 {
     match placement {
         Placement::Pack => size as u32,
         Placement::File => size.div_ceil(CHUNK_BYTES as u64) as u32 * 4,
@@ -160,7 +160,7 @@ pub fn data_bytes(placement: Placement, size: u64) -> u32 {
     }
 }
 
-pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array_at(bytes, at))
 }
 

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Command;
 
 /// A file system of a few megabytes, unmounted when it is dropped. Mounting takes root.
-pub struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    pub fn mount(bytes: u64) -> SmallDisk {
+    pub(crate) fn mount(bytes: u64) -> SmallDisk {
         let directory = tempfile::tempdir().unwrap();
         let size = format!("size={bytes}");
         let mount =
@@ -16,7 +16,7 @@ impl SmallDisk {
         SmallDisk(directory)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 }

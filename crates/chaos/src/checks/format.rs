@@ -10,7 +10,7 @@ use crate::recorder::{At, Report};
 const MAX_VIOLATIONS: usize = 5;
 
 /// The first violations with all that is known about their tasks.
-pub fn format_violations(evidence: &Evidence, violations: &[Violation]) -> String {
+pub(crate) fn format_violations(evidence: &Evidence, violations: &[Violation]) -> String {
     let mut text = format!("{} violations\n", violations.len());
     let (of_tasks, others): (Vec<_>, Vec<_>) = violations.iter().partition(|it| !it.task_id.is_empty());
     for violation in others.into_iter().take(MAX_VIOLATIONS) {

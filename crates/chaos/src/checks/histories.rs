@@ -7,7 +7,7 @@ use auditor::history::Recorded;
 use super::Violation;
 use crate::evidence::Evidence;
 
-pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
+pub(super) fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
     let mut recorded: HashMap<String, Vec<(u64, &str)>> = HashMap::new();
     for record in records {
         if let Some(task) = record.event.task() {

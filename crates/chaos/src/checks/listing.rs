@@ -7,7 +7,7 @@ use crate::evidence::Evidence;
 const FINAL_FIELDS: [&str; 3] = ["reason", "error", "finishedAt"];
 const FINAL_STATES: [&str; 3] = ["COMPLETED", "FAILED", "DEAD"];
 
-pub fn check(evidence: &Evidence) -> Vec<Violation> {
+pub(super) fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut violations = Vec::new();
     let listed_ids = evidence.listed.iter().filter_map(|task| task["taskId"].as_str());
     let mut listed: Vec<&str> = listed_ids.collect();

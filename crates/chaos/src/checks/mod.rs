@@ -11,7 +11,7 @@ mod repeats;
 mod tests;
 mod timing;
 
-pub use format::format_violations;
+pub(crate) use format::format_violations;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -43,7 +43,7 @@ impl Violation {
 
 /// What a run went through. A run in which a count stayed zero has not tested what it claims.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Reach {
+pub(crate) struct Reach {
     pub tasks: usize,
     pub completed: usize,
     pub failed: usize,
@@ -60,7 +60,7 @@ pub struct Reach {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub leases: usize,
     pub committed: usize,
     pub cancelled: usize,
@@ -69,7 +69,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    pub fn has_everything(&self) -> bool {
+    pub(crate) fn has_everything(&self) -> bool {
         let Counts { leases, committed, cancelled, rejected, lost_answers } = *self;
         leases > 0 && committed > 0 && cancelled > 0 && rejected > 0 && lost_answers > 0
     }
@@ -86,7 +86,7 @@ impl fmt::Display for Counts {
     }
 }
 
-pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
+pub(crate) fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
     let unexpected_answers = evidence
         .observations
         .unexpected_answers
@@ -102,7 +102,7 @@ pub fn check(evidence: &Evidence, records: &[Recorded]) -> Vec<Violation> {
     violations
 }
 
-pub fn reach(evidence: &Evidence) -> Reach {
+pub(crate) fn reach(evidence: &Evidence) -> Reach {
     let in_state = |state: &str| evidence.tasks.values().filter(|task| task["state"] == state).count();
     let contracts = counts(evidence);
     let all = |count: fn(&Counts) -> usize| contracts.values().map(count).sum();

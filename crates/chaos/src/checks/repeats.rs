@@ -11,7 +11,7 @@ use crate::evidence::Evidence;
 use crate::recorder::{Report, ReportResponse};
 use crate::report_request::Intent;
 
-pub fn check(evidence: &Evidence) -> Vec<Violation> {
+pub(super) fn check(evidence: &Evidence) -> Vec<Violation> {
     let mut violations = Vec::new();
     let at_the_end = evidence.repeats.iter().map(|(_, again)| again);
     for report in evidence.observations.reports.iter().chain(at_the_end) {

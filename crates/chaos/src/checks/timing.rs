@@ -16,7 +16,7 @@ use crate::world::LEASE;
 /// A lease may last a tenth longer than it says; the rest is the clocks' rounding.
 const LONGEST_LEASE: Duration = Duration::from_millis(LEASE.as_millis() as u64 * 11 / 10 + 50);
 
-pub fn check(evidence: &Evidence) -> Vec<Violation> {
+pub(super) fn check(evidence: &Evidence) -> Vec<Violation> {
     let observations = &evidence.observations;
     let mut lives: BTreeMap<&str, Life> = BTreeMap::new();
     for grant in &observations.grants {

@@ -16,7 +16,7 @@ use crate::world::{RETRY_PAUSE, World};
 const BEGIN_PAUSE: Duration = Duration::from_millis(80);
 
 /// Takes tasks that were pushed and begins them; what must not begin is left alone.
-pub async fn take(world: &World, worker_id: &str, max_tasks: u32) -> Vec<Leased> {
+pub(super) async fn take(world: &World, worker_id: &str, max_tasks: u32) -> Vec<Leased> {
     let Some(target) = &world.target else { return Vec::new() };
     let mut leased = Vec::new();
     let envelopes = target.take(max_tasks as usize, LEASE_WAIT).await;
@@ -53,7 +53,7 @@ async fn start(world: &World, lease: &LeaseRef) -> bool {
     false
 }
 
-pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
+pub(super) async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
     let answer = world.send_for(Contract::Callback, callback::report(&request.lease, &request.kind)?).await;
     world.recorder.expect(
         &describe(Contract::Callback, request),
@@ -71,7 +71,7 @@ pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResp
     response
 }
 
-pub async fn beat(world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
+pub(super) async fn beat(world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
     let request = callback::heartbeat(lease).with("progressPct", 50);
     let answer = world.send_for(Contract::Callback, request).await;
     world.recorder.expect("a callback's heartbeat", &answer, &[200, 409, 410, OPEN[0], OPEN[1]]);

@@ -10,7 +10,7 @@ use crate::recorder::{HeartbeatOutcome, ReportResponse};
 use crate::report_request::ReportRequest;
 use crate::world::{QUEUE, World};
 
-pub async fn lease(world: &World, worker_id: &str, request_id: &str) -> Option<Vec<Leased>> {
+pub(super) async fn lease(world: &World, worker_id: &str, request_id: &str) -> Option<Vec<Leased>> {
     let request = claim::claim(worker_id, &[QUEUE], LEASE_WAIT.as_millis() as u64, Some(request_id));
     let answer = world.send_for(Contract::Claim, request).await;
     world.recorder.expect("a claim", &answer, &[200, 429, 503]);
@@ -40,7 +40,7 @@ pub async fn lease(world: &World, worker_id: &str, request_id: &str) -> Option<V
     Some(leased.into_iter().collect())
 }
 
-pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
+pub(super) async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
     let answer = world.send_for(Contract::Claim, claim::report(&request.lease, &request.kind)?).await;
     world.recorder.expect(&describe(Contract::Claim, request), &answer, &allowed(request, &[400, 403, 404]));
     match answer.status() {
@@ -56,7 +56,7 @@ pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResp
     }
 }
 
-pub async fn beat(world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
+pub(super) async fn beat(world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
     let answer = world.send_for(Contract::Claim, claim::heartbeat(lease)).await;
     world.recorder.expect("a job's heartbeat", &answer, &[200, 409, 429, 503]);
     match answer.status() {

@@ -19,23 +19,28 @@ use crate::world::{QUEUE, World};
 const LEASE_WAIT_S: i64 = 1;
 
 /// A worker process as the service knows it.
-pub struct Session {
+pub(super) struct Session {
     worker_id: String,
     number: u32,
     is_registered: bool,
 }
 
 impl Session {
-    pub fn new(worker_id: &str) -> Session {
+    pub(super) fn new(worker_id: &str) -> Session {
         Session { worker_id: worker_id.to_owned(), number: 1, is_registered: false }
     }
 
-    pub fn restart_session(&mut self) {
+    pub(super) fn restart_session(&mut self) {
         self.number += 1;
         self.is_registered = false;
     }
 
-    pub async fn lease(&mut self, world: &World, request_id: &str, max_tasks: u32) -> Option<Vec<Leased>> {
+    pub(super) async fn lease(
+        &mut self,
+        world: &World,
+        request_id: &str,
+        max_tasks: u32,
+    ) -> Option<Vec<Leased>> {
         if !self.is_registered {
             self.is_registered = self.register(world).await;
             if !self.is_registered {
@@ -80,7 +85,7 @@ impl Session {
         matches!(answer.await, Answer::Registered)
     }
 
-    pub async fn beat(&self, world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
+    pub(super) async fn beat(&self, world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
         let beat = heartbeat(lease);
         let request = RpcRequest::Heartbeat { worker_id: lease.worker_id.clone(), beat: beat.clone() };
         let ask = HeartbeatRequest {
@@ -102,7 +107,7 @@ impl Session {
     }
 }
 
-pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
+pub(super) async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
     let ask = grpc::report(&request.lease, &request.kind);
     let mut client = world.rpc.clone();
     let answer = world.call(Contract::Grpc, RpcRequest::Report(Box::new(ask.clone())), async {
@@ -111,11 +116,11 @@ pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResp
     parse_report_response(world, Contract::Grpc, request, &answer.await)
 }
 
-pub fn registration(worker_id: &str, session_id: String) -> RegisterWorkerRequest {
+pub(super) fn registration(worker_id: &str, session_id: String) -> RegisterWorkerRequest {
     RegisterWorkerRequest { session_id, ..grpc::registration(worker_id) }
 }
 
-pub fn leased(task: LeasedTask) -> Leased {
+pub(super) fn leased(task: LeasedTask) -> Leased {
     Leased {
         lease_id: task.lease_id,
         task_id: task.task_id,
@@ -125,19 +130,19 @@ pub fn leased(task: LeasedTask) -> Leased {
     }
 }
 
-pub fn heartbeat(lease: &LeaseRef) -> LeaseHeartbeat {
+pub(super) fn heartbeat(lease: &LeaseRef) -> LeaseHeartbeat {
     LeaseHeartbeat { progress_pct: Some(50.0), ..grpc::heartbeat(&lease.lease_id) }
 }
 
 /// A lease with a problem was not answered.
-pub fn beaten(status: LeaseStatus) -> Answer {
+pub(super) fn beaten(status: LeaseStatus) -> Answer {
     match &status.problem {
         Some(problem) => Answer::of_problem(problem),
         None => Answer::Beaten(status),
     }
 }
 
-pub fn heartbeat_outcome(world: &World, answer: &Answer) -> HeartbeatOutcome {
+pub(super) fn heartbeat_outcome(world: &World, answer: &Answer) -> HeartbeatOutcome {
     match answer {
         Answer::Beaten(status) if status.lost => HeartbeatOutcome::Gone,
         Answer::Beaten(_) => HeartbeatOutcome::Alive,
@@ -150,7 +155,7 @@ pub fn heartbeat_outcome(world: &World, answer: &Answer) -> HeartbeatOutcome {
 }
 
 /// The verdict of an answer. A rejection is a status, or the problem of an item in a stream.
-pub fn parse_report_response(
+pub(super) fn parse_report_response(
     world: &World,
     contract: Contract,
     request: &ReportRequest,

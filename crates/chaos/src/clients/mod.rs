@@ -24,7 +24,7 @@ const LEASE_WAIT: Duration = Duration::from_millis(300);
 /// A worker that gets no answer to a report for so long gives up; longer than any fault lasts.
 const RETRY_FOR: Duration = Duration::from_secs(20);
 
-pub struct ContractClient {
+pub(crate) struct ContractClient {
     world: Arc<World>,
     worker_id: String,
     protocol: Protocol,
@@ -49,7 +49,7 @@ struct Leased {
 }
 
 impl ContractClient {
-    pub fn new(world: Arc<World>, contract: Contract, worker_id: &str) -> ContractClient {
+    pub(crate) fn new(world: Arc<World>, contract: Contract, worker_id: &str) -> ContractClient {
         let protocol = match contract {
             Contract::Native => Protocol::Native,
             Contract::Claim => Protocol::Claim,
@@ -60,7 +60,7 @@ impl ContractClient {
         ContractClient { world, worker_id: worker_id.to_owned(), protocol }
     }
 
-    pub fn contract(&self) -> Contract {
+    pub(crate) fn contract(&self) -> Contract {
         match self.protocol {
             Protocol::Native => Contract::Native,
             Protocol::Claim => Contract::Claim,
@@ -72,7 +72,7 @@ impl ContractClient {
 
     /// Asks for tasks once; None when nothing was decided as far as we know. `asked_at` is when this request was first
     /// sent.
-    pub async fn lease(&mut self, request: &str, max_tasks: u32, asked_at: At) -> Option<Vec<Grant>> {
+    pub(crate) async fn lease(&mut self, request: &str, max_tasks: u32, asked_at: At) -> Option<Vec<Grant>> {
         let (world, worker) = (&self.world, self.worker_id.as_str());
         let leased = match &mut self.protocol {
             Protocol::Native => native::lease(world, worker, request, max_tasks).await?,
@@ -101,17 +101,17 @@ impl ContractClient {
     }
 
     /// Sends a report once and records the response.
-    pub async fn report(&self, request: &ReportRequest) -> Option<ReportResponse> {
+    pub(crate) async fn report(&self, request: &ReportRequest) -> Option<ReportResponse> {
         self.report_by(self.contract(), request).await
     }
 
     /// Sends a report until it is decided, as an honest worker must after a lost answer.
-    pub async fn retry_report(&self, request: &ReportRequest) -> Option<ReportResponse> {
+    pub(crate) async fn retry_report(&self, request: &ReportRequest) -> Option<ReportResponse> {
         self.retry_report_by(self.contract(), request).await
     }
 
     /// The same through another contract, where one supports this report.
-    pub async fn retry_report_elsewhere(&self, request: &ReportRequest) -> Option<ReportResponse> {
+    pub(crate) async fn retry_report_elsewhere(&self, request: &ReportRequest) -> Option<ReportResponse> {
         self.retry_report_by(self.contract().another(self.world.contracts, &request.kind), request).await
     }
 
@@ -140,7 +140,7 @@ impl ContractClient {
     }
 
     /// Sends a heartbeat; false when the server says that the lease is gone.
-    pub async fn beat(&self, lease: &LeaseRef) -> bool {
+    pub(crate) async fn beat(&self, lease: &LeaseRef) -> bool {
         let sent_at = self.world.recorder.now();
         let heartbeat_outcome = match &self.protocol {
             Protocol::Native => native::beat(&self.world, lease).await,
@@ -160,7 +160,7 @@ impl ContractClient {
     }
 
     /// The worker process is another one from here on, under the same name.
-    pub async fn restart_session(&mut self) {
+    pub(crate) async fn restart_session(&mut self) {
         match &mut self.protocol {
             Protocol::Grpc(session) => session.restart_session(),
             Protocol::Stream(stream) => stream.restart_session().await,
@@ -170,7 +170,7 @@ impl ContractClient {
 }
 
 /// Sends a report once through a contract that has a call for it.
-pub async fn send_report(
+pub(crate) async fn send_report(
     world: &World,
     contract: Contract,
     request: &ReportRequest,

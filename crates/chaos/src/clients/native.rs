@@ -9,7 +9,12 @@ use crate::recorder::{HeartbeatOutcome, ReportResponse};
 use crate::report_request::ReportRequest;
 use crate::world::{QUEUE, World};
 
-pub async fn lease(world: &World, worker_id: &str, request_id: &str, max_tasks: u32) -> Option<Vec<Leased>> {
+pub(super) async fn lease(
+    world: &World,
+    worker_id: &str,
+    request_id: &str,
+    max_tasks: u32,
+) -> Option<Vec<Leased>> {
     let wait_ms = LEASE_WAIT.as_millis() as u64;
     let request = native::lease(worker_id, QUEUE, max_tasks, wait_ms).with("requestId", request_id);
     let answer = world.send_for(Contract::Native, request).await;
@@ -30,13 +35,13 @@ pub async fn lease(world: &World, worker_id: &str, request_id: &str, max_tasks: 
     Some(leased.collect())
 }
 
-pub async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
+pub(super) async fn report(world: &World, request: &ReportRequest) -> Option<ReportResponse> {
     let answer = world.send_for(Contract::Native, native::report(&request.lease, &request.kind)).await;
     world.recorder.expect(&describe(Contract::Native, request), &answer, &allowed(request, &[400, 403, 404]));
     parse_report_response(&answer)
 }
 
-pub async fn beat(world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
+pub(super) async fn beat(world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
     let answer = world.send_for(Contract::Native, native::heartbeat(lease).with("progressPct", 50)).await;
     world.recorder.expect("a heartbeat", &answer, &[200, 410, OPEN[0], OPEN[1]]);
     match answer.status() {
@@ -47,7 +52,7 @@ pub async fn beat(world: &World, lease: &LeaseRef) -> HeartbeatOutcome {
 }
 
 /// The verdict of an answer that carries it under its name.
-pub fn parse_report_response(answer: &Answer) -> Option<ReportResponse> {
+pub(super) fn parse_report_response(answer: &Answer) -> Option<ReportResponse> {
     if answer.is_open() {
         return None;
     }

@@ -30,7 +30,7 @@ const MAX_WAITING: usize = 1_000;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The worker's end.
-pub struct StreamClient {
+pub(super) struct StreamClient {
     world: Arc<World>,
     orders: mpsc::Sender<Order>,
     tasks: mpsc::Receiver<Leased>,
@@ -51,7 +51,7 @@ enum Order {
 }
 
 impl StreamClient {
-    pub fn open(world: &Arc<World>, worker_id: &str) -> StreamClient {
+    pub(super) fn open(world: &Arc<World>, worker_id: &str) -> StreamClient {
         let (orders, to_do) = mpsc::channel(MAX_WAITING);
         let (arrived, tasks) = mpsc::channel(MAX_WAITING);
         let task = StreamTask {
@@ -70,7 +70,7 @@ impl StreamClient {
     }
 
     /// What has arrived, or arrives before the wait is over.
-    pub async fn lease(&mut self, max_tasks: u32) -> Vec<Leased> {
+    pub(super) async fn lease(&mut self, max_tasks: u32) -> Vec<Leased> {
         let mut leased = Vec::new();
         if self.orders.send(Order::Want(max_tasks)).await.is_ok() {
             leased.extend(timeout(LEASE_WAIT, self.tasks.recv()).await.ok().flatten());
@@ -83,7 +83,7 @@ impl StreamClient {
         leased
     }
 
-    pub async fn report(&self, request: &ReportRequest) -> Option<ReportResponse> {
+    pub(super) async fn report(&self, request: &ReportRequest) -> Option<ReportResponse> {
         let (sender, answer) = oneshot::channel();
         let answer = self
             .answer(Order::Report(Box::new(messages::report(&request.lease, &request.kind)), sender), answer)
@@ -91,14 +91,14 @@ impl StreamClient {
         grpc::parse_report_response(&self.world, Contract::Stream, request, &answer)
     }
 
-    pub async fn beat(&self, lease: &LeaseRef) -> HeartbeatOutcome {
+    pub(super) async fn beat(&self, lease: &LeaseRef) -> HeartbeatOutcome {
         let (sender, answer) = oneshot::channel();
         let (worker_id, beat) = (lease.worker_id.clone(), grpc::heartbeat(lease));
         let answer = self.answer(Order::Beat { worker_id, beat, answer: sender }, answer).await;
         grpc::heartbeat_outcome(&self.world, &answer)
     }
 
-    pub async fn restart_session(&mut self) {
+    pub(super) async fn restart_session(&mut self) {
         // What the old process had got, the new one knows nothing of.
         while self.tasks.try_recv().is_ok() {}
         let _ = self.orders.send(Order::RestartSession).await;

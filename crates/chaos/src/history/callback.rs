@@ -27,7 +27,7 @@ const HOLDER: &str = "push:";
 const CANCELLED_MESSAGE: &str = "cancelled";
 
 /// The requests of one call; none when the call is of another contract or cannot be parsed.
-pub fn parse_calls(call: &Call) -> Vec<WorkerCall> {
+pub(super) fn parse_calls(call: &Call) -> Vec<WorkerCall> {
     all(call).unwrap_or_default()
 }
 
@@ -131,13 +131,13 @@ fn refused(request: &WorkerRequest, status: u16, body: &Value) -> WorkerResponse
 }
 
 /// Records the lease that the token of a dispatch proves. A dispatch that is sent again has another token.
-pub fn record_dispatch(names: &mut Names, dispatch: &Dispatch) -> Result<(), String> {
+pub(super) fn record_dispatch(names: &mut Names, dispatch: &Dispatch) -> Result<(), String> {
     let leased = leased(dispatch).ok_or_else(|| format!("a dispatch makes no sense: {dispatch:?}"))?;
     names.record_lease(Contract::Callback, &poll(&dispatch.queue), &leased)
 }
 
 /// The requests that the dispatcher must have made, and the dispatches that answer them.
-pub fn dispatched(
+pub(super) fn dispatched(
     names: &Names,
     calls: &[&Call],
     dispatches: &[Dispatch],

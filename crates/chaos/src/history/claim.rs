@@ -11,7 +11,7 @@ use crate::api::{Answer, Call};
 use crate::contract::Contract;
 
 /// None when the call is of another contract, or cannot be read.
-pub fn parse_call(call: &Call) -> Option<WorkerCall> {
+pub(super) fn parse_call(call: &Call) -> Option<WorkerCall> {
     let body = &call.body;
     let request = match call.path.strip_prefix("/internal/worker/")? {
         "claim" => {

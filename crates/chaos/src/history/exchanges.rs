@@ -18,7 +18,7 @@ use super::ledger_index::ReportContent;
 use super::names::Names;
 use super::worker_call::{Leased, Poll, ReportOutcome, WorkerCall, WorkerRequest, WorkerResponse};
 
-pub fn exchanges(names: &mut Names, calls: &[WorkerCall]) -> (Vec<Exchange>, Vec<String>) {
+pub(super) fn exchanges(names: &mut Names, calls: &[WorkerCall]) -> (Vec<Exchange>, Vec<String>) {
     let mut unexpected_answers = Vec::new();
     for call in calls {
         if let (WorkerRequest::Poll(poll), WorkerResponse::Leased(leases)) = (&call.request, &call.response) {

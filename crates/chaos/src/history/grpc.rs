@@ -12,7 +12,7 @@ use super::worker_call::{LeaseName, Leased, Poll, ReportOutcome, WorkerCall, Wor
 use crate::rpc::{Answer, Rpc, RpcRequest};
 
 /// None when it is nonsense.
-pub fn parse_rpc(rpc: &Rpc) -> Option<WorkerCall> {
+pub(super) fn parse_rpc(rpc: &Rpc) -> Option<WorkerCall> {
     let request = match &rpc.request {
         RpcRequest::Register(registration) => WorkerRequest::Session {
             worker: registration.worker_id.clone(),

@@ -12,7 +12,7 @@ use authority::{Category, DeadReason, Digest, Event, Outcome, Position, QueueKey
 
 /// The content of a report on an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum ReportContent {
+pub(super) enum ReportContent {
     Completed(Arc<[u8]>),
     Failed(Category, Option<Arc<str>>, Arc<str>),
 }
@@ -21,7 +21,7 @@ pub enum ReportContent {
 type Submitted = (Arc<QueueKey>, Arc<[u8]>);
 
 #[derive(Default)]
-pub struct LedgerIndex {
+pub(super) struct LedgerIndex {
     /// Tasks by what was submitted.
     created: HashMap<Submitted, Vec<TaskId>>,
     /// Those whose making is explained by a call.
@@ -39,7 +39,7 @@ pub struct LedgerIndex {
 }
 
 impl LedgerIndex {
-    pub fn from(records: &[Recorded]) -> LedgerIndex {
+    pub(super) fn from(records: &[Recorded]) -> LedgerIndex {
         let mut index = LedgerIndex::default();
         records.iter().for_each(|record| index.record(record));
         index
@@ -81,12 +81,12 @@ impl LedgerIndex {
     }
 
     /// An answer said that this call created this task.
-    pub fn claim_confirmed(&mut self, id: TaskId) {
+    pub(super) fn claim_confirmed(&mut self, id: TaskId) {
         self.claimed.insert(id);
     }
 
     /// The id of a task that an unanswered call may have created, or an id that no task has.
-    pub fn claim_unconfirmed(&mut self, queue: &Arc<QueueKey>, payload: &Arc<[u8]>) -> TaskId {
+    pub(super) fn claim_unconfirmed(&mut self, queue: &Arc<QueueKey>, payload: &Arc<[u8]>) -> TaskId {
         let ids = self.created.get(&(queue.clone(), payload.clone()));
         let unclaimed = ids.into_iter().flatten().copied().find(|id| !self.claimed.contains(id));
         let id = unclaimed.unwrap_or_else(|| self.id_of_no_task());
@@ -94,24 +94,24 @@ impl LedgerIndex {
         id
     }
 
-    pub fn id_of_no_task(&mut self) -> TaskId {
+    pub(super) fn id_of_no_task(&mut self) -> TaskId {
         self.made_up += 1;
         TaskId(self.made_up)
     }
 
     /// The same bytes, kept once.
-    pub fn payload(&self, bytes: &[u8]) -> Arc<[u8]> {
+    pub(super) fn payload(&self, bytes: &[u8]) -> Arc<[u8]> {
         self.payloads.get(bytes).cloned().unwrap_or_else(|| bytes.into())
     }
 
-    pub fn dedup(&mut self, queue: &Arc<QueueKey>, key: &Arc<str>, payload: &Arc<[u8]>) -> Digest {
+    pub(super) fn dedup(&mut self, queue: &Arc<QueueKey>, key: &Arc<str>, payload: &Arc<[u8]>) -> Digest {
         let content = ((queue.clone(), payload.clone()), key.clone());
         let known = self.dedups.get(&content).copied();
         known.unwrap_or_else(|| self.digest_of_no_record())
     }
 
     /// A report got the answer that it came without authority: it is the discarded one.
-    pub fn claim_discarded(&mut self, lease: Position, content: &ReportContent) {
+    pub(super) fn claim_discarded(&mut self, lease: Position, content: &ReportContent) {
         let content = (lease, content.clone());
         if !self.reports.contains_key(&content)
             && let Some(digest) = self.discarded.remove(&lease)
@@ -120,7 +120,7 @@ impl LedgerIndex {
         }
     }
 
-    pub fn report_digest(&mut self, lease: Position, content: ReportContent) -> Digest {
+    pub(super) fn report_digest(&mut self, lease: Position, content: ReportContent) -> Digest {
         let content = (lease, content);
         match self.reports.get(&content) {
             Some(digest) => *digest,
@@ -133,33 +133,33 @@ impl LedgerIndex {
     }
 
     /// By which request a lease was asked for.
-    pub fn request(&self, lease: Position) -> Option<Digest> {
+    pub(super) fn request(&self, lease: Position) -> Option<Digest> {
         self.requests.get(&lease).copied().flatten()
     }
 
     /// When a lease was granted, and until when it was to live at first.
-    pub fn granted(&self, lease: Position) -> Option<(Time, Time)> {
+    pub(super) fn granted(&self, lease: Position) -> Option<(Time, Time)> {
         self.granted.get(&lease).copied()
     }
 
-    pub fn is_dead(&self, lease: Position) -> bool {
+    pub(super) fn is_dead(&self, lease: Position) -> bool {
         self.dead.contains_key(&lease)
     }
 
     /// What became of a task whose failed attempt ended it; the record says why, the answer does not.
-    pub fn death(&self, lease: Position) -> Outcome {
+    pub(super) fn death(&self, lease: Position) -> Outcome {
         // Nobody here asks for a task to be killed, so without a record no verdict says this.
         Outcome::Dead(self.dead.get(&lease).copied().unwrap_or(DeadReason::Killed))
     }
 
-    pub fn digest_of_no_record(&mut self) -> Digest {
+    pub(super) fn digest_of_no_record(&mut self) -> Digest {
         self.made_up += 1;
         Digest(self.made_up.to_be_bytes())
     }
 }
 
 impl ReportContent {
-    pub fn failed(error: &TaskError) -> ReportContent {
+    pub(super) fn failed(error: &TaskError) -> ReportContent {
         ReportContent::Failed(error.category, error.code.clone(), error.message.clone())
     }
 }

@@ -36,14 +36,14 @@ impl Cut {
 }
 
 /// Every record from the very first.
-pub fn read_records(data: &Path) -> Result<Vec<Recorded>> {
+pub(crate) fn read_records(data: &Path) -> Result<Vec<Recorded>> {
     let inspection = open(data)?;
     let first = inspection.first();
     ensure!(first == Position(1), "history was trimmed: it begins at {first}");
     read_from(&inspection, first)
 }
 
-pub fn same(one: &Recorded, other: &Recorded) -> bool {
+pub(super) fn same(one: &Recorded, other: &Recorded) -> bool {
     (one.position, one.at, one.prev, &one.event) == (other.position, other.at, other.prev, &other.event)
 }
 

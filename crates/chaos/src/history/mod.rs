@@ -23,7 +23,7 @@ use auditor::{Auditor, Rules};
 use authority::TaskId;
 
 pub use exchange::Exchange;
-pub use log::{Cut, read_records};
+pub(crate) use log::{Cut, read_records};
 
 use ledger_index::LedgerIndex;
 use names::Names;

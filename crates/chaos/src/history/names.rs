@@ -13,7 +13,7 @@ use super::ledger_index::ReportContent;
 use super::worker_call::{LeaseName, Leased, Poll};
 use crate::contract::Contract;
 
-pub struct Names {
+pub(super) struct Names {
     pub scope: Scope,
     pub ledger: LedgerIndex,
     /// The lease that each lease id names.
@@ -26,7 +26,7 @@ pub struct Names {
 }
 
 impl Names {
-    pub fn new(records: &[Recorded]) -> Names {
+    pub(super) fn new(records: &[Recorded]) -> Names {
         Names {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
             ledger: LedgerIndex::from(records),
@@ -37,12 +37,17 @@ impl Names {
         }
     }
 
-    pub fn queue(&self, name: &str) -> Arc<QueueKey> {
+    pub(super) fn queue(&self, name: &str) -> Arc<QueueKey> {
         Arc::new(QueueKey { scope: self.scope.clone(), name: name.into() })
     }
 
     /// Records a lease that a worker got in answer to this poll.
-    pub fn record_lease(&mut self, contract: Contract, poll: &Poll, leased: &Leased) -> Result<(), String> {
+    pub(super) fn record_lease(
+        &mut self,
+        contract: Contract,
+        poll: &Poll,
+        leased: &Leased,
+    ) -> Result<(), String> {
         let granted = LeaseRef {
             scope: self.scope.clone(),
             worker: poll.worker.as_str().into(),
@@ -68,14 +73,14 @@ impl Names {
     }
 
     /// The digest by which the coordinator knows a request again.
-    pub fn request(&mut self, poll: &Poll) -> Option<Digest> {
+    pub(super) fn request(&mut self, poll: &Poll) -> Option<Digest> {
         let id = poll.request.clone()?;
         let digest = self.requests.get(&(poll.worker.clone(), id)).copied();
         Some(digest.unwrap_or_else(|| self.ledger.digest_of_no_record()))
     }
 
     /// The named lease, if it was granted to this worker for this task.
-    pub fn lease(&self, lease_name: &LeaseName) -> LeaseRef {
+    pub(super) fn lease(&self, lease_name: &LeaseName) -> LeaseRef {
         let (proof, worker, task) = match lease_name {
             LeaseName::FromWorker { proof, worker, task } => (proof, worker.as_deref(), *task),
             LeaseName::Recorded(lease) => return lease.clone(),
@@ -94,26 +99,26 @@ impl Names {
     }
 }
 
-pub fn task_id(text: &str) -> Option<TaskId> {
+pub(super) fn task_id(text: &str) -> Option<TaskId> {
     let is_written_so = text.len() == 36 && text.matches('-').count() == 4;
     u128::from_str_radix(&text.replace('-', ""), 16).ok().filter(|_| is_written_so).map(TaskId)
 }
 
 /// As whom and for what a task was named: nonsense stands for a task that there never was.
-pub fn lease_name(proof: &str, worker: Option<&str>, task: Option<&str>) -> LeaseName {
+pub(super) fn lease_name(proof: &str, worker: Option<&str>, task: Option<&str>) -> LeaseName {
     let task = task.map(|task| task_id(task).unwrap_or(TaskId(0)));
     LeaseName::FromWorker { proof: proof.to_owned(), worker: worker.map(str::to_owned), task }
 }
 
-pub fn time(at: Timestamp) -> Time {
+pub(super) fn time(at: Timestamp) -> Time {
     Time(u64::try_from(at.as_millisecond()).unwrap_or_default())
 }
 
-pub fn text(text: &Option<String>) -> Option<Arc<str>> {
+pub(super) fn text(text: &Option<String>) -> Option<Arc<str>> {
     text.as_deref().map(Into::into)
 }
 
-pub fn category(category: wire::ErrorCategory) -> authority::Category {
+pub(super) fn category(category: wire::ErrorCategory) -> authority::Category {
     use authority::Category;
     match category {
         wire::ErrorCategory::UserCode => Category::UserCode,

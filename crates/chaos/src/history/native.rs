@@ -11,7 +11,7 @@ use crate::api::{Answer, Call};
 use crate::contract::Contract;
 
 /// None when the call is no worker's, or cannot be read.
-pub fn parse_call(call: &Call) -> Option<WorkerCall> {
+pub(super) fn parse_call(call: &Call) -> Option<WorkerCall> {
     let parts: Vec<&str> = call.path.strip_prefix("/v1/leases")?.split('/').skip(1).collect();
     let body = &call.body;
     let request = match parts.as_slice() {
@@ -117,6 +117,6 @@ fn state(state: wire::TaskState) -> TaskState {
     }
 }
 
-pub fn parse<T: DeserializeOwned>(body: &Value) -> Option<T> {
+pub(super) fn parse<T: DeserializeOwned>(body: &Value) -> Option<T> {
     serde_json::from_value(body.clone()).ok()
 }

@@ -22,7 +22,7 @@ use coordinator::{BatchItem, Reply, Request};
 use super::{Exchange, Recording};
 use crate::recorder::At;
 
-pub fn entries(recording: &Recording) -> Vec<Entry> {
+pub(super) fn entries(recording: &Recording) -> Vec<Entry> {
     let absent_until = absent_until(recording);
     let present_from = present_from(recording, &absent_until);
     // Where each entry stands: behind so many records, then by the clients' time, and a request before its answer.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::worker_call::WorkerResponse;
 
 /// Why nothing was decided, by the status of HTTP and the name of the problem.
-pub fn unavailable(status: u16, code: Option<&str>) -> Option<Unavailable> {
+pub(super) fn unavailable(status: u16, code: Option<&str>) -> Option<Unavailable> {
     match (status, code) {
         (429, _) => Some(Unavailable::Overloaded),
         (503, Some("no_space")) => Some(Unavailable::NoSpace),
@@ -18,7 +18,7 @@ pub fn unavailable(status: u16, code: Option<&str>) -> Option<Unavailable> {
 }
 
 /// Whatever makes the edge refuse a lease id: to this worker, for this task, it was never granted.
-pub fn rejection(status: u16, code: Option<&str>) -> Option<Rejection> {
+pub(super) fn rejection(status: u16, code: Option<&str>) -> Option<Rejection> {
     match (status, code) {
         (409, Some("conflicting_report")) => Some(Rejection::ConflictingReport),
         (403, _) => Some(Rejection::NeverGranted),
@@ -28,7 +28,7 @@ pub fn rejection(status: u16, code: Option<&str>) -> Option<Rejection> {
 }
 
 /// A problem in answer to a call about a lease.
-pub fn problem(status: u16, body: &Value) -> WorkerResponse {
+pub(super) fn problem(status: u16, body: &Value) -> WorkerResponse {
     let code = body["code"].as_str();
     if let Some(why) = unavailable(status, code) {
         return WorkerResponse::Unavailable(why);

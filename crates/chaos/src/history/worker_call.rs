@@ -10,7 +10,7 @@ use crate::contract::Contract;
 use crate::recorder::At;
 
 #[derive(Clone, Debug)]
-pub struct WorkerCall {
+pub(super) struct WorkerCall {
     pub contract: Contract,
     pub sent_at: At,
     pub ended_at: At,
@@ -19,7 +19,7 @@ pub struct WorkerCall {
 }
 
 #[derive(Clone, Debug)]
-pub enum WorkerRequest {
+pub(super) enum WorkerRequest {
     Poll(Poll),
     Heartbeat(LeaseName),
     Start {
@@ -45,7 +45,7 @@ pub enum WorkerRequest {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Poll {
+pub(super) struct Poll {
     pub worker: String,
     pub session: Option<String>,
     pub queues: Vec<String>,
@@ -56,7 +56,7 @@ pub struct Poll {
 
 /// The lease that a request names.
 #[derive(Clone, Debug)]
-pub enum LeaseName {
+pub(super) enum LeaseName {
     /// As a worker names it.
     FromWorker {
         /// The lease id, or the task token.
@@ -70,7 +70,7 @@ pub enum LeaseName {
 }
 
 #[derive(Clone, Debug)]
-pub enum WorkerResponse {
+pub(super) enum WorkerResponse {
     /// Nothing: it may have happened or not.
     Lost,
     /// A refusal at the edge, or an answer that claims nothing.
@@ -96,7 +96,7 @@ pub enum WorkerResponse {
 
 /// What became of a task by a report, as far as the contract says it.
 #[derive(Clone, Copy, Debug)]
-pub enum ReportOutcome {
+pub(super) enum ReportOutcome {
     Completed,
     RetryAt(Time),
     Failed,
@@ -107,7 +107,7 @@ pub enum ReportOutcome {
 
 /// A lease as the contract describes it.
 #[derive(Clone, Debug)]
-pub struct Leased {
+pub(super) struct Leased {
     pub proof: String,
     pub task: TaskId,
     pub attempt: u32,
@@ -122,7 +122,7 @@ pub struct Leased {
 
 impl WorkerResponse {
     /// Whether the request may have taken effect without an answer.
-    pub fn is_undecided(&self) -> bool {
+    pub(super) fn is_undecided(&self) -> bool {
         match self {
             WorkerResponse::Lost => true,
             WorkerResponse::Unavailable(why) => *why != Unavailable::Overloaded,

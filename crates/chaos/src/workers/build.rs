@@ -24,19 +24,19 @@ const LEAVES_ONE_BEHIND: usize = 7;
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Build {
+pub(super) struct Build {
     channel: Channel,
     seed: u64,
 }
 
 impl Build {
-    pub fn new(address: &str, seed: u64) -> Result<Build> {
+    pub(super) fn new(address: &str, seed: u64) -> Result<Build> {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))?.connect_timeout(CONNECT_TIMEOUT);
         Ok(Build { channel: endpoint.connect_lazy(), seed })
     }
 
     /// Has one action built, and checks its result. The answer is how often it had to ask or attach again.
-    pub async fn action(&self, number: usize, deadline: Instant) -> Result<usize> {
+    pub(super) async fn action(&self, number: usize, deadline: Instant) -> Result<usize> {
         let mut again = 0;
         let mut known = None;
         loop {

@@ -12,7 +12,7 @@ use crate::process::Process;
 /// With a limit, so that its commands are in control groups where there are any.
 const MEMORY_BYTES: u64 = 512 << 20;
 
-pub struct Daemon {
+pub(super) struct Daemon {
     binary: PathBuf,
     url: String,
     pub id: String,
@@ -24,7 +24,13 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    pub fn new(binary: &Path, address: &str, backend: &str, engine: &Engine, root: &Path) -> Result<Daemon> {
+    pub(super) fn new(
+        binary: &Path,
+        address: &str,
+        backend: &str,
+        engine: &Engine,
+        root: &Path,
+    ) -> Result<Daemon> {
         let id = format!("worker-{backend}");
         let config = root.join(format!("{id}.toml"));
         let (socket, image) = (engine.socket.display(), IMAGE);
@@ -42,7 +48,7 @@ impl Daemon {
         })
     }
 
-    pub fn start(&mut self) -> Result<()> {
+    pub(super) fn start(&mut self) -> Result<()> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&self.binary);
         command

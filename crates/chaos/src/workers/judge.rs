@@ -18,7 +18,7 @@ struct TaskState {
     is_over: bool,
 }
 
-pub fn check(records: &[Recorded], run_counts: &mut RunCounts) -> Result<()> {
+pub(super) fn check(records: &[Recorded], run_counts: &mut RunCounts) -> Result<()> {
     let mut states: BTreeMap<TaskId, TaskState> = BTreeMap::new();
     let mut committed = BTreeSet::new();
     for record in records {
@@ -75,7 +75,7 @@ pub fn check(records: &[Recorded], run_counts: &mut RunCounts) -> Result<()> {
 }
 
 /// Leases beyond the first of each task.
-pub fn further_leases(records: &[Recorded]) -> usize {
+pub(super) fn further_leases(records: &[Recorded]) -> usize {
     let leases = records.iter().filter(|record| matches!(record.event, Event::LeaseGranted(_)));
     let leased: Vec<TaskId> = leases.filter_map(|record| record.event.task()).collect();
     leased.len() - leased.iter().collect::<BTreeSet<_>>().len()

@@ -22,7 +22,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The session by which a worker is registered, if it is.
-pub async fn session(api: &Api, worker: &str) -> Result<Option<String>> {
+pub(super) async fn session(api: &Api, worker: &str) -> Result<Option<String>> {
     let response = api.ask("/v1/workers").await;
     ensure!(response.status() == Some(200), "the workers were not listed: {response:?}");
     let workers = response.body()["workers"].as_array().context("there are no workers")?;
@@ -31,7 +31,7 @@ pub async fn session(api: &Api, worker: &str) -> Result<Option<String>> {
 }
 
 /// Waits until a worker has begun again, which it says when its leftovers are gone.
-pub async fn until_registered(api: &Api, worker: &str, before: Option<String>) -> Result<()> {
+pub(super) async fn until_registered(api: &Api, worker: &str, before: Option<String>) -> Result<()> {
     let deadline = Instant::now() + DEADLINE;
     loop {
         let now = session(api, worker).await?;
@@ -44,7 +44,7 @@ pub async fn until_registered(api: &Api, worker: &str, before: Option<String>) -
 }
 
 /// Nothing of the worker's attempts is left.
-pub fn check(directory: &Path) -> Result<()> {
+pub(super) fn check(directory: &Path) -> Result<()> {
     let processes = processes_in(directory)?;
     ensure!(processes.is_empty(), "processes are left in {}: {processes:?}", directory.display());
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("the mounts cannot be read")?;
@@ -62,7 +62,7 @@ pub fn check(directory: &Path) -> Result<()> {
 }
 
 /// The control groups of all workers of this machine.
-pub fn groups() -> BTreeSet<PathBuf> {
+pub(super) fn groups() -> BTreeSet<PathBuf> {
     let mut groups = BTreeSet::new();
     let mut rest = vec![(PathBuf::from(GROUPS), 0)];
     while let Some((directory, depth)) = rest.pop() {
@@ -86,7 +86,7 @@ fn is_of_a_worker(name: &str) -> bool {
 }
 
 /// None is there that was not before.
-pub fn check_groups(before: &BTreeSet<PathBuf>) -> Result<()> {
+pub(super) fn check_groups(before: &BTreeSet<PathBuf>) -> Result<()> {
     let left: Vec<PathBuf> = groups().difference(before).cloned().collect();
     ensure!(left.is_empty(), "control groups are left: {left:?}");
     Ok(())

@@ -38,7 +38,7 @@ const DEADLINE: Duration = Duration::from_secs(900);
 
 /// What was done to whom, and what it led to.
 #[derive(Debug, Default)]
-pub struct RunCounts {
+pub(crate) struct RunCounts {
     /// More are sent for as long as a kind of fault has not struck, or none has cost a worker its lease.
     pub actions: usize,
     pub worker_kills: usize,
@@ -86,7 +86,7 @@ impl RunCounts {
     }
 }
 
-pub async fn run(plan: &Plan) -> Result<RunCounts> {
+pub(crate) async fn run(plan: &Plan) -> Result<RunCounts> {
     let directory = tempfile::Builder::new().prefix("lessor-chaos-").tempdir()?;
     let root = directory.path().canonicalize()?;
     let mut server = Server::new(&plan.binary, &root.join("data"), &root.join("server.log"));

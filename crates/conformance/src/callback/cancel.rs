@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{PushedQueue, acknowledged, is_final, refused, terminal};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S1-20", "S1-41"], "a heartbeat carries the cancel signal and its reason", |s| {
         Box::pin(signal(s))
     }),

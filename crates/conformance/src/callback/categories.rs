@@ -6,7 +6,7 @@ use super::{PushedQueue, is_final};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S1-45"], "USER_CODE is tried again", |s| Box::pin(decides(s, "USER_CODE", "RETRY_WAIT"))),
     Check::new(&["S1-46"], "DATA_QUALITY is not tried again", |s| {
         Box::pin(decides(s, "DATA_QUALITY", "FAILED"))

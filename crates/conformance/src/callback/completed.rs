@@ -6,7 +6,7 @@ use super::{PushedQueue, acknowledged, is_final, refused};
 use crate::answer::Spelling;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(
         &["S1-3", "S1-24", "S1-30"],
         "a completion is acknowledged with the final state and the time",

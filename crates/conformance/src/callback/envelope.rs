@@ -10,7 +10,7 @@ use crate::answer::{Spelling, must_differ};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S1-5"], "an envelope is JSON in camelCase", |s| Box::pin(json_camel(s))),
     Check::new(&["S1-53"], "an envelope has what the submitter said of its task", |s| Box::pin(fields(s))),
     Check::new(&["S1-53", "S1-55"], "ids that the submitter left out are made up, and are texts", |s| {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Pushed, PushedQueue, acknowledged, is_final, mismatch, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S1-52"], "a callback that names another attempt than its token is a mismatch", |s| {
         Box::pin(other_attempt(s))
     }),

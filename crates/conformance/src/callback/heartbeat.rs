@@ -9,7 +9,7 @@ use crate::answer::Spelling;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(
         &["S1-2", "S1-17", "S1-19"],
         "a heartbeat is acknowledged, with shouldCancel and the time",

@@ -19,7 +19,7 @@ use crate::answer::Answer;
 use crate::target::Mailbox;
 use crate::{Check, Finding, Subject};
 
-pub const THEMES: &[&[Check]] = &[
+pub(crate) const THEMES: &[&[Check]] = &[
     envelope::CHECKS,
     tokens::CHECKS,
     started::CHECKS,
@@ -33,7 +33,7 @@ pub const THEMES: &[&[Check]] = &[
 
 const WORKER: &str = "what a worker does with an answer is its own; what it is told is checked";
 
-pub const UNOBSERVABLE: &[(&str, &str)] = &[
+pub(crate) const UNOBSERVABLE: &[(&str, &str)] = &[
     ("S1-16", WORKER),
     ("S1-21", WORKER),
     ("S1-23", WORKER),

@@ -12,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_millis(1_500);
 /// What may pass between the end of a lease and its being seen, over the network and back.
 const SLACK: Duration = Duration::from_secs(12);
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S1-22", "S1-38"], "after the timeout a heartbeat is 410 task_expired, for good", |s| {
         Box::pin(expired(s))
     }),

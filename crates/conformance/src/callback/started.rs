@@ -6,7 +6,7 @@ use super::{PushedQueue, acknowledged, is_final, refused, terminal};
 use crate::answer::Spelling;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S1-1", "S1-13", "S1-14"], "started is acknowledged with the server's time", |s| {
         Box::pin(begins(s))
     }),

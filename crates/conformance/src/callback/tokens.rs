@@ -11,7 +11,7 @@ use crate::{Check, Finding, Subject};
 /// How far the clocks of the suite and of the coordinator may differ.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S1-6"], "every callback needs its token", |s| Box::pin(needed(s))),
     Check::new(&["S1-7", "S1-10"], "a token is no good for another task", |s| Box::pin(other_task(s))),
     Check::new(&["S1-7"], "a token is no good in another tenant or workspace", |s| Box::pin(other_tenant(s))),

@@ -7,7 +7,7 @@ use crate::answer::Spelling;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S2-1", "S2-16"], "a claim waits up to max_wait_ms for a job", |s| Box::pin(waits(s))),
     Check::new(&["S2-16"], "streams are tried in the order of their priority", |s| Box::pin(order(s))),
     Check::new(&["S2-16"], "a malformed claim is refused", |s| Box::pin(malformed(s))),

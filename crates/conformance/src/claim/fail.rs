@@ -6,7 +6,7 @@ use super::{accepted, call, claim_next, claimed, refused};
 use crate::answer::{Answer, Spelling};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S2-25"], "a failure with attempts left is requeued", |s| Box::pin(requeued(s))),
     Check::new(&["S2-25"], "the last failure makes the job a dead letter", |s| Box::pin(last(s))),
     Check::new(&["S2-24", "S2-25"], "an error that is not retryable makes a dead letter at once", |s| {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{accepted, call, claim_next, claimed, error, refused, too_late, with};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S2-2", "S2-28"], "a repeated completion is answered alike", |s| {
         Box::pin(completed_twice(s))
     }),

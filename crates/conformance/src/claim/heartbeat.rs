@@ -9,7 +9,7 @@ use crate::answer::Spelling;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S2-20", "S2-21"], "a heartbeat says ok and lease_expires_at, in snake_case", |s| {
         Box::pin(answer(s))
     }),

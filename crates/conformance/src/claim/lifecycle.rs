@@ -6,7 +6,7 @@ use super::{accepted, claim_next, claimed, nothing_to_claim, too_late};
 use crate::answer::{Spelling, must_differ};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S2-9", "S2-6"], "a claimed job is leased to its worker and claimed by nobody else", |s| {
         Box::pin(exclusive(s))
     }),

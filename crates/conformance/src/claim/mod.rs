@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::{Check, Finding, Subject};
 
-pub const THEMES: &[&[Check]] =
+pub(crate) const THEMES: &[&[Check]] =
     &[claims::CHECKS, heartbeat::CHECKS, lifecycle::CHECKS, fail::CHECKS, guard::CHECKS];
 
-pub const UNOBSERVABLE: &[(&str, &str)] = &[
+pub(crate) const UNOBSERVABLE: &[(&str, &str)] = &[
     ("S2-3", "that nothing is told before it is durable shows only when the coordinator is killed"),
     ("S2-8", "the messages of a stream outside of the coordinator are not part of its HTTP answers"),
 ];

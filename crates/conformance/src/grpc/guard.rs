@@ -6,7 +6,7 @@ use wire::grpc::{TaskState, TaskStatus, UpdateTaskStatusRequest};
 use super::{Worker, committed, in_scope, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S3-35"], "only the worker with the lease may speak of its attempt", |s| {
         Box::pin(only_the_holder(s))
     }),

@@ -11,7 +11,7 @@ use super::{Worker, committed};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S3-12"], "a heartbeat moves the end of the leases that it names", |s| Box::pin(named(s))),
     Check::new(&["S3-12"], "a heartbeat that names none keeps all leases of its worker", |s| {
         Box::pin(unnamed(s))

@@ -12,7 +12,7 @@ use super::{WAIT_S, Worker, client, done, refused, scoped, submit, task};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(
         &["S3-10", "S3-32"],
         "a poll waits for a task, and ends with an empty list when none comes",

@@ -23,7 +23,7 @@ use wire::grpc::{
 use crate::finding::{must, short};
 use crate::{Check, Finding, Subject};
 
-pub const THEMES: &[&[Check]] = &[
+pub(crate) const THEMES: &[&[Check]] = &[
     registration::CHECKS,
     leasing::CHECKS,
     reports::CHECKS,
@@ -33,7 +33,7 @@ pub const THEMES: &[&[Check]] = &[
     plan::CHECKS,
 ];
 
-pub const UNOBSERVABLE: &[(&str, &str)] =
+pub(crate) const UNOBSERVABLE: &[(&str, &str)] =
     &[("S3-39", "what becomes of an Operation shows in the Execution service, which is another contract")];
 
 /// How long a poll waits for an expected task.
@@ -136,7 +136,7 @@ fn client(subject: &Subject) -> Client {
 }
 
 /// The message in the run's tenant and workspace.
-pub fn scoped<T>(subject: &Subject, message: T) -> Request<T> {
+pub(crate) fn scoped<T>(subject: &Subject, message: T) -> Request<T> {
     in_scope(message, &subject.options.tenant, &subject.options.workspace)
 }
 
@@ -172,14 +172,14 @@ fn first_id(tasks: Vec<wire::grpc::SubmittedTask>) -> Result<String, Finding> {
 }
 
 /// Expects that a call succeeds.
-pub fn done<T>(call: &str, answer: Result<Response<T>, Status>) -> Result<T, Finding> {
+pub(crate) fn done<T>(call: &str, answer: Result<Response<T>, Status>) -> Result<T, Finding> {
     answer
         .map(Response::into_inner)
         .map_err(|status| Finding::broken(format!("{call} was refused: {}", format_status(&status))))
 }
 
 /// Expects that a call is refused with one of these codes.
-pub fn refused<T>(call: &str, answer: Result<T, Status>, codes: &[Code]) -> Result<(), Finding> {
+pub(crate) fn refused<T>(call: &str, answer: Result<T, Status>, codes: &[Code]) -> Result<(), Finding> {
     match answer {
         Err(status) if codes.contains(&status.code()) => Ok(()),
         Err(status) => {
@@ -189,7 +189,7 @@ pub fn refused<T>(call: &str, answer: Result<T, Status>, codes: &[Code]) -> Resu
     }
 }
 
-pub fn format_status(status: &Status) -> String {
+pub(crate) fn format_status(status: &Status) -> String {
     format!("{:?} {:?}", status.code(), short(status.message()))
 }
 

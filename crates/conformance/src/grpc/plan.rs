@@ -19,7 +19,7 @@ use crate::answer::Answer;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(
         &["S3-9", "S3-14"],
         "a worker of the plan works unchanged, under each name of the service",

@@ -14,7 +14,7 @@ use crate::answer::Answer;
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(
         &["S3-9", "S3-30"],
         "RegisterWorker answers with how often to beat and how long to poll",

@@ -9,7 +9,7 @@ use super::{Worker, committed, refused};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S3-11", "S3-22"], "EXECUTING is answered with the end of the lease", |s| {
         Box::pin(executing(s))
     }),

@@ -7,7 +7,7 @@ use super::{Worker, committed, verdict};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S3-38"], "an expired lease is requeued with all that its task has", |s| {
         Box::pin(requeued(s))
     }),

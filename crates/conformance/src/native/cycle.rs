@@ -7,7 +7,7 @@ use crate::answer::{Spelling, same};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S0-3"], "a worker leases, beats, completes, and the result is kept", |s| {
         Box::pin(the_loop(s))
     }),

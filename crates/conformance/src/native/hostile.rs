@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{as_tenant, committed, leased, rejected};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S0-1"], "a worker without a lease decides nothing", |s| Box::pin(no_lease(s))),
     Check::new(&["S0-2"], "a worker that breaks the contract harms no other", |s| Box::pin(harms_nobody(s))),
     Check::new(&["S0-27"], "a lease id is no good for another worker", |s| Box::pin(other_worker(s))),

@@ -16,7 +16,7 @@ use wire::ErrorCategory;
 use crate::answer::Answer;
 use crate::{Check, Finding, Subject};
 
-pub const THEMES: &[&[Check]] = &[
+pub(crate) const THEMES: &[&[Check]] = &[
     cycle::CHECKS,
     verdicts::CHECKS,
     repeats::CHECKS,
@@ -28,7 +28,7 @@ pub const THEMES: &[&[Check]] = &[
 
 const WORKER: &str = "what a worker does with an answer is its own; see the tests of the SDKs";
 
-pub const UNOBSERVABLE: &[(&str, &str)] = &[
+pub(crate) const UNOBSERVABLE: &[(&str, &str)] = &[
     ("S0-8", WORKER),
     ("S0-13", WORKER),
     ("S0-15", WORKER),

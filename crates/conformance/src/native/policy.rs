@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{cancelled, committed, lease, lease_field, leased};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S0-25", "S4-29"], "a failure is tried again until its attempts are used up", |s| {
         Box::pin(retries(s))
     }),

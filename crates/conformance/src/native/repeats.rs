@@ -6,7 +6,7 @@ use super::{WAIT_MS, committed, lease_field, leased};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S0-4"], "a poll that is repeated under its requestId gets the same lease", |s| {
         Box::pin(polls(s))
     }),

@@ -23,7 +23,7 @@ const KINDS: [&str; 13] = [
     "OperationDetached",
 ];
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S4-7", "S4-39", "S4-40"], "a task is WAITING without a lease, or LEASED with one", |s| {
         Box::pin(states(s))
     }),

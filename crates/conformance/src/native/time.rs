@@ -8,7 +8,7 @@ use super::{cancelled, committed, lease, lease_field, leased};
 use crate::finding::must;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(
         &["S0-18", "S4-21", "S4-22"],
         "a heartbeat moves the end of its lease and nothing else",

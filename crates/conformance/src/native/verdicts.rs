@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{cancelled, committed, forged, lease, leased, rejected};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["S0-5"], "every report is answered COMMITTED, CANCELLED or REJECTED", |s| {
         Box::pin(one_of_three(s))
     }),

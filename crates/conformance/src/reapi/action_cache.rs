@@ -14,7 +14,7 @@ use crate::finding::must;
 use crate::grpc::{done, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R26"], "an action without a result is NOT_FOUND", |s| Box::pin(absent(s))),
     Check::new(&["R26"], "a result is NOT_FOUND when anything that it names is missing", |s| {
         Box::pin(incomplete(s))

@@ -14,11 +14,11 @@ use crate::Finding;
 use crate::grpc::format_status;
 
 /// Says something else each time that it is run.
-pub const TELLS_RUNS_APART: &str = "cat /proc/sys/kernel/random/uuid";
+pub(super) const TELLS_RUNS_APART: &str = "cat /proc/sys/kernel/random/uuid";
 
 /// An action before it is uploaded.
 #[derive(Clone)]
-pub struct Draft {
+pub(super) struct Draft {
     pub action: Action,
     pub command: Command,
     pub root: Directory,
@@ -26,7 +26,7 @@ pub struct Draft {
 
 impl Draft {
     /// Of `/bin/sh -c script`, with nothing as its input.
-    pub fn of(script: &str) -> Result<Draft, Finding> {
+    pub(super) fn of(script: &str) -> Result<Draft, Finding> {
         let arguments = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
         let path = EnvironmentVariable { name: "PATH".into(), value: "/bin:/usr/bin".into() };
         let command = Command { arguments, environment_variables: vec![path], ..Command::default() };
@@ -35,7 +35,7 @@ impl Draft {
     }
 
     /// The messages to upload: command, root and action.
-    pub fn messages(&self) -> [Vec<u8>; 3] {
+    pub(super) fn messages(&self) -> [Vec<u8>; 3] {
         let (command, root) = (self.command.encode_to_vec(), self.root.encode_to_vec());
         let action = Action {
             command_digest: Some(digest(&command)),
@@ -48,7 +48,7 @@ impl Draft {
 
 impl<'a> Remote<'a> {
     /// Skips what needs an execution where the server executes nothing.
-    pub async fn needs_execution(&self) -> Result<(), Finding> {
+    pub(super) async fn needs_execution(&self) -> Result<(), Finding> {
         let answer = self.capabilities().await?.execution_capabilities;
         if answer.is_some_and(|answer| answer.exec_enabled) {
             Ok(())
@@ -58,17 +58,17 @@ impl<'a> Remote<'a> {
     }
 
     /// Uploads an action of this script.
-    pub async fn action(&self, script: &str) -> Result<Digest, Finding> {
+    pub(super) async fn action(&self, script: &str) -> Result<Digest, Finding> {
         self.prepare(&Draft::of(script)?).await
     }
 
-    pub async fn prepare(&self, draft: &Draft) -> Result<Digest, Finding> {
+    pub(super) async fn prepare(&self, draft: &Draft) -> Result<Digest, Finding> {
         let [command, root, action] = draft.messages();
         self.put(&[&command, &root, &action]).await?;
         Ok(digest(&action))
     }
 
-    pub fn ask(&self, action: &Digest) -> ExecuteRequest {
+    pub(super) fn ask(&self, action: &Digest) -> ExecuteRequest {
         ExecuteRequest {
             instance_name: self.instance(),
             action_digest: Some(action.clone()),
@@ -76,25 +76,28 @@ impl<'a> Remote<'a> {
         }
     }
 
-    pub async fn execute(&self, asked: ExecuteRequest) -> Result<Waiting, Status> {
+    pub(super) async fn execute(&self, asked: ExecuteRequest) -> Result<Waiting, Status> {
         let stream = self.execution().execute(self.scoped(asked)).await?.into_inner();
         Ok(Waiting::on(stream))
     }
 
     /// Executes what must not be refused before it begins.
-    pub async fn begin(&self, asked: ExecuteRequest) -> Result<Waiting, Finding> {
+    pub(super) async fn begin(&self, asked: ExecuteRequest) -> Result<Waiting, Finding> {
         let answer = self.execute(asked).await;
         answer.map_err(|status| Finding::broken(format!("Execute was refused: {}", format_status(&status))))
     }
 
-    pub async fn wait_execution(&self, name: &str) -> Result<Waiting, Status> {
+    pub(super) async fn wait_execution(&self, name: &str) -> Result<Waiting, Status> {
         let asked = WaitExecutionRequest { name: name.to_owned() };
         let stream = self.execution().wait_execution(self.scoped(asked)).await?.into_inner();
         Ok(Waiting::on(stream))
     }
 
     /// What comes of an execution, wherever a refusal is told.
-    pub async fn outcome(&self, asked: ExecuteRequest) -> Result<Result<ExecuteResponse, Status>, Finding> {
+    pub(super) async fn outcome(
+        &self,
+        asked: ExecuteRequest,
+    ) -> Result<Result<ExecuteResponse, Status>, Finding> {
         let waiting = match self.execute(asked).await {
             Ok(waiting) => waiting,
             Err(status) => return Ok(Err(status)),
@@ -109,7 +112,10 @@ impl<'a> Remote<'a> {
     }
 
     /// The result of an execution that must succeed.
-    pub async fn run(&self, asked: ExecuteRequest) -> Result<(ExecuteResponse, ActionResult), Finding> {
+    pub(super) async fn run(
+        &self,
+        asked: ExecuteRequest,
+    ) -> Result<(ExecuteResponse, ActionResult), Finding> {
         let response = self
             .outcome(asked)
             .await?
@@ -121,7 +127,7 @@ impl<'a> Remote<'a> {
     }
 
     /// What the command wrote to its standard output, inlined or not.
-    pub async fn stdout(&self, result: &ActionResult) -> Result<Vec<u8>, Finding> {
+    pub(super) async fn stdout(&self, result: &ActionResult) -> Result<Vec<u8>, Finding> {
         match (&result.stdout_digest, result.stdout_raw.is_empty()) {
             (Some(digest), true) if digest.size_bytes > 0 => self.get(digest).await,
             _ => Ok(result.stdout_raw.clone()),
@@ -129,7 +135,7 @@ impl<'a> Remote<'a> {
     }
 
     /// The standard output of an execution that must succeed, and whether the result came from the cache.
-    pub async fn run_for_stdout(&self, asked: ExecuteRequest) -> Result<(Vec<u8>, bool), Finding> {
+    pub(super) async fn run_for_stdout(&self, asked: ExecuteRequest) -> Result<(Vec<u8>, bool), Finding> {
         let (response, result) = self.run(asked).await?;
         Ok((self.stdout(&result).await?, response.cached_result))
     }

@@ -34,7 +34,7 @@ const MAX_LOOKS: usize = 100;
 /// How a tree may be refused that is too much for anybody.
 const TOO_MUCH: [Code; 3] = [Code::InvalidArgument, Code::FailedPrecondition, Code::ResourceExhausted];
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R23"], "a compressed upload that becomes more than it announced is refused", |s| {
         Box::pin(bomb(s))
     }),

@@ -8,7 +8,7 @@ use crate::finding::must;
 use crate::grpc::refused;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R28"], "the result of a command that failed is not cached", |s| Box::pin(failed(s))),
     Check::new(&["R34"], "a result is cached and served, and skip_cache_lookup makes a new one", |s| {
         Box::pin(skipped(s))

@@ -11,7 +11,7 @@ use crate::finding::must;
 use crate::grpc::{format_status, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R1"], "an instance's capabilities have a cache, an executor or both", |s| {
         Box::pin(sections(s))
     }),

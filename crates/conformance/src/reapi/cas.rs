@@ -15,7 +15,7 @@ use crate::{Check, Finding, Subject};
 /// Largest batch that the suite is willing to send.
 const MAX_BATCH_BYTES: i64 = 16 << 20;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R14"], "FindMissingBlobs names what is missing and nothing else, each once", |s| {
         Box::pin(missing(s))
     }),

@@ -26,61 +26,61 @@ use crate::{Finding, Subject};
 /// Largest answer that the suite reads: more than any server's batch.
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// How many bytes one piece of an upload has.
-pub const PIECE_BYTES: usize = 64 << 10;
+pub(super) const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(Clone, Copy)]
-pub struct Remote<'a> {
+pub(super) struct Remote<'a> {
     pub subject: &'a Subject,
 }
 
 impl<'a> Remote<'a> {
-    pub fn of(subject: &'a Subject) -> Remote<'a> {
+    pub(super) fn of(subject: &'a Subject) -> Remote<'a> {
         Remote { subject }
     }
 
-    pub fn instance(&self) -> String {
+    pub(super) fn instance(&self) -> String {
         self.subject.options.instance.clone()
     }
 
-    pub fn scoped<T>(&self, message: T) -> Request<T> {
+    pub(super) fn scoped<T>(&self, message: T) -> Request<T> {
         scoped(self.subject, message)
     }
 
-    pub fn cas(&self) -> ContentAddressableStorageClient<Channel> {
+    pub(super) fn cas(&self) -> ContentAddressableStorageClient<Channel> {
         let client = ContentAddressableStorageClient::new(self.subject.channel());
         client.max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn streams(&self) -> ByteStreamClient<Channel> {
+    pub(super) fn streams(&self) -> ByteStreamClient<Channel> {
         ByteStreamClient::new(self.subject.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn action_cache(&self) -> ActionCacheClient<Channel> {
+    pub(super) fn action_cache(&self) -> ActionCacheClient<Channel> {
         ActionCacheClient::new(self.subject.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn execution(&self) -> ExecutionClient<Channel> {
+    pub(super) fn execution(&self) -> ExecutionClient<Channel> {
         ExecutionClient::new(self.subject.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub fn operations(&self) -> OperationsClient<Channel> {
+    pub(super) fn operations(&self) -> OperationsClient<Channel> {
         OperationsClient::new(self.subject.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
-    pub async fn capabilities(&self) -> Result<ServerCapabilities, Finding> {
+    pub(super) async fn capabilities(&self) -> Result<ServerCapabilities, Finding> {
         let asked = self.scoped(GetCapabilitiesRequest { instance_name: self.instance() });
         let mut client = CapabilitiesClient::new(self.subject.channel());
         done("GetCapabilities", client.get_capabilities(asked).await)
     }
 
     /// What the cache can do; without one there is nothing to look at.
-    pub async fn cache(&self) -> Result<CacheCapabilities, Finding> {
+    pub(super) async fn cache(&self) -> Result<CacheCapabilities, Finding> {
         let missing = || Finding::Skipped("the server announces no cache_capabilities".into());
         self.capabilities().await?.cache_capabilities.ok_or_else(missing)
     }
 
     /// Skips what needs Zstandard where it is not announced.
-    pub async fn needs_zstd(&self) -> Result<(), Finding> {
+    pub(super) async fn needs_zstd(&self) -> Result<(), Finding> {
         if self.cache().await?.supported_compressors.contains(&(compressor::Value::Zstd as i32)) {
             Ok(())
         } else {
@@ -88,11 +88,11 @@ impl<'a> Remote<'a> {
         }
     }
 
-    pub async fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, Finding> {
+    pub(super) async fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, Finding> {
         done("FindMissingBlobs", self.try_missing(digests, Function::Unknown).await)
     }
 
-    pub async fn try_missing(
+    pub(super) async fn try_missing(
         &self,
         digests: &[Digest],
         function: Function,
@@ -106,13 +106,13 @@ impl<'a> Remote<'a> {
         Ok(tonic::Response::new(answer.into_inner().missing_blob_digests))
     }
 
-    pub async fn must_be_missing(&self, digest: &Digest, why: &str) -> Result<(), Finding> {
+    pub(super) async fn must_be_missing(&self, digest: &Digest, why: &str) -> Result<(), Finding> {
         let is_missing = self.missing(std::slice::from_ref(digest)).await?.len() == 1;
         must(is_missing, || format!("FindMissingBlobs says that a blob is there, but {why}"))
     }
 
     /// Uploads blobs in one batch, each of which must be taken.
-    pub async fn put(&self, blobs: &[&[u8]]) -> Result<Vec<Digest>, Finding> {
+    pub(super) async fn put(&self, blobs: &[&[u8]]) -> Result<Vec<Digest>, Finding> {
         let pairs: Vec<(Digest, Vec<u8>)> =
             blobs.iter().map(|bytes| (digest(bytes), bytes.to_vec())).collect();
         let answer = done("BatchUpdateBlobs", self.try_put(pairs.clone(), Function::Unknown).await)?;
@@ -123,11 +123,11 @@ impl<'a> Remote<'a> {
         Ok(pairs.into_iter().map(|(digest, _)| digest).collect())
     }
 
-    pub async fn put_one(&self, bytes: &[u8]) -> Result<Digest, Finding> {
+    pub(super) async fn put_one(&self, bytes: &[u8]) -> Result<Digest, Finding> {
         self.put(&[bytes]).await?.pop().ok_or_else(|| Finding::broken("nothing was uploaded"))
     }
 
-    pub async fn try_put(
+    pub(super) async fn try_put(
         &self,
         blobs: Vec<(Digest, Vec<u8>)>,
         function: Function,
@@ -137,7 +137,7 @@ impl<'a> Remote<'a> {
         self.try_batch(requests.collect(), function).await
     }
 
-    pub async fn try_batch(
+    pub(super) async fn try_batch(
         &self,
         requests: Vec<Blob>,
         function: Function,
@@ -148,7 +148,7 @@ impl<'a> Remote<'a> {
     }
 
     /// How one blob in a batch of its own is answered, whether the call or the blob is refused.
-    pub async fn put_code(&self, digest: Digest, data: Vec<u8>, function: Function) -> Code {
+    pub(super) async fn put_code(&self, digest: Digest, data: Vec<u8>, function: Function) -> Code {
         match self.try_put(vec![(digest, data)], function).await {
             Err(status) => status.code(),
             Ok(answer) => match answer.into_inner().responses.first() {
@@ -159,7 +159,7 @@ impl<'a> Remote<'a> {
     }
 
     /// A blob by BatchReadBlobs, which must be there.
-    pub async fn get(&self, digest: &Digest) -> Result<Vec<u8>, Finding> {
+    pub(super) async fn get(&self, digest: &Digest) -> Result<Vec<u8>, Finding> {
         let asked = BatchReadBlobsRequest {
             instance_name: self.instance(),
             digests: vec![digest.clone()],
@@ -177,37 +177,37 @@ impl<'a> Remote<'a> {
     }
 
     /// What comes before `blobs` or `uploads` in a name.
-    pub fn prefix(&self) -> String {
+    pub(super) fn prefix(&self) -> String {
         match self.subject.options.instance.as_str() {
             "" => String::new(),
             instance => format!("{instance}/"),
         }
     }
 
-    pub fn read_name(&self, digest: &Digest) -> String {
+    pub(super) fn read_name(&self, digest: &Digest) -> String {
         format!("{}blobs/{}/{}", self.prefix(), digest.hash, digest.size_bytes)
     }
 
-    pub fn zstd_name(&self, digest: &Digest) -> String {
+    pub(super) fn zstd_name(&self, digest: &Digest) -> String {
         format!("{}compressed-blobs/zstd/{}/{}", self.prefix(), digest.hash, digest.size_bytes)
     }
 
-    pub fn write_name(&self, digest: &Digest) -> Result<String, Finding> {
+    pub(super) fn write_name(&self, digest: &Digest) -> Result<String, Finding> {
         let Digest { hash, size_bytes } = digest;
         Ok(format!("{}uploads/{}/blobs/{hash}/{size_bytes}", self.prefix(), uuid()?))
     }
 
-    pub fn zstd_write_name(&self, digest: &Digest) -> Result<String, Finding> {
+    pub(super) fn zstd_write_name(&self, digest: &Digest) -> Result<String, Finding> {
         let Digest { hash, size_bytes } = digest;
         Ok(format!("{}uploads/{}/compressed-blobs/zstd/{hash}/{size_bytes}", self.prefix(), uuid()?))
     }
 
-    pub async fn read(&self, name: &str, offset: i64, limit: i64) -> Result<Vec<u8>, Status> {
+    pub(super) async fn read(&self, name: &str, offset: i64, limit: i64) -> Result<Vec<u8>, Status> {
         let asked = ReadRequest { resource_name: name.to_owned(), read_offset: offset, read_limit: limit };
         self.read_as(self.scoped(asked)).await
     }
 
-    pub async fn read_as(&self, asked: Request<ReadRequest>) -> Result<Vec<u8>, Status> {
+    pub(super) async fn read_as(&self, asked: Request<ReadRequest>) -> Result<Vec<u8>, Status> {
         let mut stream = self.streams().read(asked).await?.into_inner();
         let mut read = Vec::new();
         while let Some(piece) = stream.message().await? {
@@ -220,27 +220,27 @@ impl<'a> Remote<'a> {
     }
 
     /// A blob by its name, which must be there.
-    pub async fn must_read(&self, name: &str) -> Result<Vec<u8>, Finding> {
+    pub(super) async fn must_read(&self, name: &str) -> Result<Vec<u8>, Finding> {
         done("ByteStream.Read", self.read(name, 0, 0).await.map(tonic::Response::new))
     }
 
     /// An upload with these messages and no more.
-    pub async fn write(&self, pieces: Vec<WriteRequest>) -> Result<WriteResponse, Status> {
+    pub(super) async fn write(&self, pieces: Vec<WriteRequest>) -> Result<WriteResponse, Status> {
         let asked = self.scoped(tokio_stream::iter(pieces));
         self.streams().write(asked).await.map(tonic::Response::into_inner)
     }
 
     /// A whole upload under a name, whatever its bytes are.
-    pub async fn upload(&self, name: &str, bytes: &[u8]) -> Result<WriteResponse, Status> {
+    pub(super) async fn upload(&self, name: &str, bytes: &[u8]) -> Result<WriteResponse, Status> {
         self.write(pieces(name, bytes)).await
     }
 
-    pub async fn write_status(&self, name: &str) -> Result<QueryWriteStatusResponse, Status> {
+    pub(super) async fn write_status(&self, name: &str) -> Result<QueryWriteStatusResponse, Status> {
         let asked = QueryWriteStatusRequest { resource_name: name.to_owned() };
         self.streams().query_write_status(self.scoped(asked)).await.map(tonic::Response::into_inner)
     }
 
-    pub async fn cached(&self, action: &Digest) -> Result<ActionResult, Status> {
+    pub(super) async fn cached(&self, action: &Digest) -> Result<ActionResult, Status> {
         let asked = GetActionResultRequest {
             instance_name: self.instance(),
             action_digest: Some(action.clone()),
@@ -249,7 +249,11 @@ impl<'a> Remote<'a> {
         self.action_cache().get_action_result(self.scoped(asked)).await.map(tonic::Response::into_inner)
     }
 
-    pub async fn cache_result(&self, action: &Digest, result: &ActionResult) -> Result<ActionResult, Status> {
+    pub(super) async fn cache_result(
+        &self,
+        action: &Digest,
+        result: &ActionResult,
+    ) -> Result<ActionResult, Status> {
         let asked = UpdateActionResultRequest {
             instance_name: self.instance(),
             action_digest: Some(action.clone()),
@@ -262,7 +266,7 @@ impl<'a> Remote<'a> {
 }
 
 /// An upload's messages: the name in the first alone, the last one finishes.
-pub fn pieces(name: &str, bytes: &[u8]) -> Vec<WriteRequest> {
+pub(super) fn pieces(name: &str, bytes: &[u8]) -> Vec<WriteRequest> {
     let mut pieces: Vec<WriteRequest> = bytes
         .chunks(PIECE_BYTES)
         .enumerate()
@@ -285,7 +289,7 @@ pub fn pieces(name: &str, bytes: &[u8]) -> Vec<WriteRequest> {
 }
 
 /// As the names of uploads have it.
-pub fn uuid() -> Result<String, Finding> {
+pub(super) fn uuid() -> Result<String, Finding> {
     let text = random_hex(16)?;
     Ok([&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-"))
 }

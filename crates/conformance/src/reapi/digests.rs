@@ -11,7 +11,7 @@ use crate::finding::must;
 use crate::grpc::{done, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R6"], "what is no hash, or no size, is INVALID_ARGUMENT", |s| Box::pin(malformed(s))),
     Check::new(&["R6"], "a right hash with a wrong size is refused, and is the name of nothing", |s| {
         Box::pin(wrong_size(s))

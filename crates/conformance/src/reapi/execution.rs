@@ -13,7 +13,7 @@ use crate::finding::must;
 use crate::grpc::{format_status, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R32"], "an operation is told at once, and COMPLETED is done and the end", |s| {
         Box::pin(stages(s))
     }),

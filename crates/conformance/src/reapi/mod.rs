@@ -26,7 +26,7 @@ mod writes;
 
 use crate::Check;
 
-pub const THEMES: &[&[Check]] = &[
+pub(crate) const THEMES: &[&[Check]] = &[
     capabilities::CHECKS,
     digests::CHECKS,
     names::CHECKS,
@@ -48,7 +48,7 @@ pub const THEMES: &[&[Check]] = &[
 
 const NOT_YET: &str = "whether it is served is not looked at; that it is announced only if it is, is R5";
 
-pub const UNOBSERVABLE: &[(&str, &str)] = &[
+pub(crate) const UNOBSERVABLE: &[(&str, &str)] = &[
     ("R13", "it is about the tests of functions that need not be served"),
     ("R18", NOT_YET),
     ("R19", NOT_YET),

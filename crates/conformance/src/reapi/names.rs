@@ -17,7 +17,7 @@ use crate::{Check, Finding, Subject};
 /// Where a call says which blob it is about, for whoever routes it.
 const NAME_HEADER: &str = "build.bazel.remote.execution.v2.resource-name";
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R9"], "what follows the size in the name of an upload is ignored", |s| {
         Box::pin(metadata(s))
     }),

@@ -21,7 +21,7 @@ const MAX_PAGES: usize = 200;
 /// How soon a command that was cancelled is to end.
 const MAX_CANCEL: Duration = Duration::from_secs(12);
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R42"], "GetOperation, WaitOperation and ListOperations know an execution", |s| {
         Box::pin(known(s))
     }),

@@ -16,7 +16,7 @@ use crate::finding::must;
 use crate::grpc::refused;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(
         &["R29", "R30"],
         "a request that is no request is refused before there is an operation",

@@ -16,7 +16,7 @@ use crate::finding::must;
 use crate::grpc::refused;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R47"], "output_paths are files or directories, and win over the older fields", |s| {
         Box::pin(paths(s))
     }),

@@ -8,7 +8,7 @@ use crate::finding::must;
 use crate::grpc::{done, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R20"], "a read begins at its offset and ends at its limit", |s| Box::pin(parts(s))),
     Check::new(&["R20"], "an offset beyond the end is OUT_OF_RANGE", |s| Box::pin(beyond(s))),
     Check::new(&["R20"], "a compressed read counts its offset in plain bytes, and has no limit", |s| {

@@ -22,7 +22,7 @@ const WATCHED: Duration = Duration::from_secs(3);
 /// No server waits for an action that long.
 const A_CENTURY_S: i64 = 100 * 366 * 24 * 60 * 60;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(
         &["R36", "R28"],
         "a command that takes longer than its timeout is ended, and not cached",

@@ -15,7 +15,7 @@ use crate::finding::must;
 use crate::grpc::refused;
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R45"], "a program is found by its path from the working directory, or in PATH", |s| {
         Box::pin(program(s))
     }),
@@ -36,12 +36,12 @@ pub const CHECKS: &[Check] = &[
     Check::new(&["R54"], "a command cannot damage the inputs of another", |s| Box::pin(damage(s))),
 ];
 
-pub fn file(name: &str, content: &[u8], is_executable: bool) -> FileNode {
+pub(super) fn file(name: &str, content: &[u8], is_executable: bool) -> FileNode {
     FileNode { name: name.to_owned(), digest: Some(digest(content)), is_executable, ..FileNode::default() }
 }
 
 /// The result of a draft, whatever its exit code.
-pub async fn ran(remote: &Remote<'_>, draft: &Draft) -> Result<ActionResult, Finding> {
+pub(super) async fn ran(remote: &Remote<'_>, draft: &Draft) -> Result<ActionResult, Finding> {
     let action = remote.prepare(draft).await?;
     Ok(remote.run(remote.ask(&action)).await?.1)
 }

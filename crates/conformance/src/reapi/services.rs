@@ -24,7 +24,7 @@ const METADATA_HEADER: &str = "build.bazel.remote.execution.v2.requestmetadata-b
 /// More than any server takes in one message.
 const HUGE_BYTES: usize = 24 << 20;
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R55"], "a call may say which build it is part of, in any words", |s| Box::pin(origin(s))),
     Check::new(&["R56"], "an instance does not see the results of another", |s| Box::pin(instances(s))),
     Check::new(&["R58"], "the health service says SERVING, and reflection names services", |s| {

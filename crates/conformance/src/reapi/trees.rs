@@ -12,7 +12,7 @@ use crate::finding::must;
 use crate::grpc::{format_status, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R17"], "GetTree gives a directory and all below it, a shared one once", |s| {
         Box::pin(whole(s))
     }),
@@ -26,7 +26,7 @@ pub const CHECKS: &[Check] = &[
 ];
 
 /// A directory with directories in it; its own name makes it unlike any other.
-pub fn parent(children: &[(&str, &Digest)]) -> Directory {
+pub(super) fn parent(children: &[(&str, &Digest)]) -> Directory {
     let node = |(name, digest): &(&str, &Digest)| DirectoryNode {
         name: (*name).to_owned(),
         digest: Some((*digest).clone()),
@@ -35,7 +35,7 @@ pub fn parent(children: &[(&str, &Digest)]) -> Directory {
 }
 
 /// An empty directory below a name that nothing else has.
-pub async fn leaf(remote: &Remote<'_>) -> Result<Digest, Finding> {
+pub(super) async fn leaf(remote: &Remote<'_>) -> Result<Digest, Finding> {
     let empty = remote.put_one(&Directory::default().encode_to_vec()).await?;
     remote.put_one(&parent(&[(&random_hex(8)?, &empty)]).encode_to_vec()).await
 }
@@ -128,7 +128,7 @@ async fn gaps(subject: &Subject) -> Result<(), Finding> {
 }
 
 /// Thirty directories, each but the last with two entries that are one: 2^30 paths.
-pub async fn doubled(remote: &Remote<'_>) -> Result<Digest, Finding> {
+pub(super) async fn doubled(remote: &Remote<'_>) -> Result<Digest, Finding> {
     let mut below = put(remote, &[(&random_hex(8)?, &digest(b""))]).await?;
     for _ in 1..30 {
         below = put(remote, &[("a", &below), ("b", &below)]).await?;

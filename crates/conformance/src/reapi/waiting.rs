@@ -16,17 +16,17 @@ use crate::grpc::format_status;
 /// How long the first message may take, which is to come at once.
 const MAX_FIRST: Duration = Duration::from_secs(10);
 
-pub struct Waiting {
+pub(super) struct Waiting {
     stream: Streaming<Operation>,
 }
 
 impl Waiting {
-    pub fn on(stream: Streaming<Operation>) -> Waiting {
+    pub(super) fn on(stream: Streaming<Operation>) -> Waiting {
         Waiting { stream }
     }
 
     /// The next message; none once the stream has ended.
-    pub async fn next(&mut self) -> Result<Option<Operation>, Finding> {
+    pub(super) async fn next(&mut self) -> Result<Option<Operation>, Finding> {
         let answer = self.stream.message().await;
         answer.map_err(|status| {
             Finding::broken(format!("the stream of an operation broke: {}", format_status(&status)))
@@ -34,7 +34,7 @@ impl Waiting {
     }
 
     /// The first message, which comes at once.
-    pub async fn first(&mut self) -> Result<Operation, Finding> {
+    pub(super) async fn first(&mut self) -> Result<Operation, Finding> {
         let first = timeout(MAX_FIRST, self.next()).await;
         let first = first.map_err(|_| {
             Finding::broken(format!("no operation was told within {} s", MAX_FIRST.as_secs()))
@@ -45,7 +45,7 @@ impl Waiting {
     }
 
     /// Waits until the operation is in this stage.
-    pub async fn until(&mut self, wanted: Stage) -> Result<Operation, Finding> {
+    pub(super) async fn until(&mut self, wanted: Stage) -> Result<Operation, Finding> {
         while let Some(operation) = self.next().await? {
             must(!operation.done, || format!("the operation ended before it was {wanted:?}"))?;
             if stage(&operation)? == wanted {
@@ -56,7 +56,7 @@ impl Waiting {
     }
 
     /// All further messages.
-    pub async fn all(mut self) -> Result<Vec<Operation>, Finding> {
+    pub(super) async fn all(mut self) -> Result<Vec<Operation>, Finding> {
         let mut all = Vec::new();
         while let Some(operation) = self.next().await? {
             all.push(operation);
@@ -65,7 +65,7 @@ impl Waiting {
     }
 
     /// Waits for the end and gives what was answered.
-    pub async fn end(self) -> Result<ExecuteResponse, Finding> {
+    pub(super) async fn end(self) -> Result<ExecuteResponse, Finding> {
         match self.all().await?.last() {
             Some(last) => response(last),
             None => Err(Finding::broken("the stream ended without an operation")),
@@ -74,7 +74,7 @@ impl Waiting {
 }
 
 /// What an operation that is over says.
-pub fn response(operation: &Operation) -> Result<ExecuteResponse, Finding> {
+pub(super) fn response(operation: &Operation) -> Result<ExecuteResponse, Finding> {
     must(operation.done, || "the stream ended with an operation that is not done".into())?;
     match &operation.result {
         Some(operation::Result::Response(any)) => ExecuteResponse::decode(&any.value[..])
@@ -86,7 +86,7 @@ pub fn response(operation: &Operation) -> Result<ExecuteResponse, Finding> {
     }
 }
 
-pub fn metadata(operation: &Operation) -> Result<ExecuteOperationMetadata, Finding> {
+pub(super) fn metadata(operation: &Operation) -> Result<ExecuteOperationMetadata, Finding> {
     let any = operation.metadata.as_ref().ok_or_else(|| Finding::broken("an operation has no metadata"))?;
     must(any.type_url.ends_with("build.bazel.remote.execution.v2.ExecuteOperationMetadata"), || {
         format!("the metadata is a {}", any.type_url)
@@ -95,6 +95,6 @@ pub fn metadata(operation: &Operation) -> Result<ExecuteOperationMetadata, Findi
         .map_err(|error| Finding::broken(format!("the metadata cannot be read: {error}")))
 }
 
-pub fn stage(operation: &Operation) -> Result<Stage, Finding> {
+pub(super) fn stage(operation: &Operation) -> Result<Stage, Finding> {
     Ok(metadata(operation)?.stage())
 }

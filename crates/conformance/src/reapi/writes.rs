@@ -9,7 +9,7 @@ use crate::finding::must;
 use crate::grpc::{done, refused};
 use crate::{Check, Finding, Subject};
 
-pub const CHECKS: &[Check] = &[
+pub(super) const CHECKS: &[Check] = &[
     Check::new(&["R21"], "a blob is written in pieces, with its name in the first", |s| Box::pin(whole(s))),
     Check::new(&["R21"], "pieces that leave a gap are refused, and make no blob", |s| Box::pin(gap(s))),
     Check::new(&["R21"], "a name must not change within an upload", |s| Box::pin(other_name(s))),

@@ -18,7 +18,7 @@ const RETRY_SPACE: Duration = Duration::from_secs(1);
 /// The longest wait for the job that decides how much space there is. A slower job is not waited for.
 const MAX_SPACE_WAIT: Duration = Duration::from_secs(1);
 
-pub enum LedgerEvent {
+pub(super) enum LedgerEvent {
     Appended {
         batch: Batch,
         disk_space: DiskSpace,
@@ -41,21 +41,21 @@ enum Task {
 }
 
 /// The driver's side of the thread.
-pub struct LedgerThread {
+pub(super) struct LedgerThread {
     tasks: Sender<Task>,
 }
 
 impl LedgerThread {
-    pub fn append(&self, batch: Batch) {
+    pub(super) fn append(&self, batch: Batch) {
         self.send(Task::Append(batch));
     }
 
-    pub fn begin_snapshot(&self, begin: Position, block: Vec<u8>) {
+    pub(super) fn begin_snapshot(&self, begin: Position, block: Vec<u8>) {
         self.send(Task::BeginSnapshot { begin, block });
     }
 
     /// Runs the maintenance that is due after a snapshot.
-    pub fn tend(&self, now: Time) {
+    pub(super) fn tend(&self, now: Time) {
         self.send(Task::Tend { now });
     }
 
@@ -72,7 +72,7 @@ impl Drop for LedgerThread {
 }
 
 /// Starts the thread. It ends when the returned `LedgerThread` is dropped, and drops the ledger.
-pub fn spawn(
+pub(super) fn spawn(
     ledger: Box<dyn Ledger>,
     events: UnboundedSender<LedgerEvent>,
     snapshots: SnapshotThread,

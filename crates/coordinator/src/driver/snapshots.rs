@@ -13,9 +13,9 @@ use crate::engine::{Engine, SnapshotPlan, SnapshotStep};
 use crate::request::Reply;
 
 /// A snapshot is due when this much was appended since the last one, or as much as the last one took.
-pub const SNAPSHOT_AFTER_BYTES: u64 = 64 << 20;
+pub(super) const SNAPSHOT_AFTER_BYTES: u64 = 64 << 20;
 
-pub enum SnapshotEvent {
+pub(super) enum SnapshotEvent {
     /// The last block is written; the next may come.
     Ready,
     /// The snapshot is complete and has this many bytes.
@@ -31,12 +31,12 @@ enum Step {
 
 /// Sends steps to the thread.
 #[derive(Clone)]
-pub struct SnapshotThread {
+pub(super) struct SnapshotThread {
     steps: SyncSender<Step>,
 }
 
 impl SnapshotThread {
-    pub fn spawn(
+    pub(super) fn spawn(
         events: UnboundedSender<LedgerEvent>,
     ) -> std::io::Result<(SnapshotThread, thread::JoinHandle<()>)> {
         // One step is in progress at a time.
@@ -56,7 +56,7 @@ impl SnapshotThread {
         Ok((SnapshotThread { steps }, thread))
     }
 
-    pub fn begin(&self, writer: Result<Box<dyn SnapshotSink>, SnapshotError>, block: Vec<u8>) {
+    pub(super) fn begin(&self, writer: Result<Box<dyn SnapshotSink>, SnapshotError>, block: Vec<u8>) {
         self.send(Step::Begin(writer, block));
     }
 
@@ -98,21 +98,21 @@ impl Writing {
 }
 
 /// The driver's side.
-pub struct Snapshots {
+pub(super) struct Snapshots {
     thread: SnapshotThread,
     plan: SnapshotPlan,
 }
 
 impl Snapshots {
-    pub fn new(thread: SnapshotThread, after_bytes: u64, replayed_bytes: u64) -> Snapshots {
+    pub(super) fn new(thread: SnapshotThread, after_bytes: u64, replayed_bytes: u64) -> Snapshots {
         Snapshots { thread, plan: SnapshotPlan::new(after_bytes, replayed_bytes) }
     }
 
-    pub fn note_appended(&mut self, bytes: usize) {
+    pub(super) fn note_appended(&mut self, bytes: usize) {
         self.plan.note_appended(bytes);
     }
 
-    pub fn step(&mut self, engine: &mut Engine<oneshot::Sender<Reply>>, ledger: &LedgerThread) {
+    pub(super) fn step(&mut self, engine: &mut Engine<oneshot::Sender<Reply>>, ledger: &LedgerThread) {
         match self.plan.step(engine) {
             // Only the owner of the ledger can begin a snapshot.
             Some(SnapshotStep::Begin { begin, block }) => ledger.begin_snapshot(begin, block),
@@ -121,12 +121,12 @@ impl Snapshots {
     }
 
     /// Every record up to `position` is durable.
-    pub fn durable(&mut self, position: Position) {
+    pub(super) fn durable(&mut self, position: Position) {
         let step = self.plan.durable(position);
         self.carry(step);
     }
 
-    pub fn event(
+    pub(super) fn event(
         &mut self,
         event: SnapshotEvent,
         engine: &mut Engine<oneshot::Sender<Reply>>,

@@ -12,7 +12,7 @@ pub trait ReplyTo {
     fn is_closed(&self) -> bool;
 }
 
-pub struct Answers<T> {
+pub(super) struct Answers<T> {
     durable: Position,
     /// Positions never fall from front to back.
     queue: VecDeque<(Position, T, Reply)>,
@@ -21,17 +21,17 @@ pub struct Answers<T> {
 }
 
 impl<T> Answers<T> {
-    pub fn new(durable: Position) -> Answers<T> {
+    pub(super) fn new(durable: Position) -> Answers<T> {
         Answers { durable, queue: VecDeque::new(), free: Vec::new() }
     }
 
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.queue.len()
     }
 
     /// Keeps an answer until everything up to `rests_on` is durable. A refusal for lack of room is true whatever
     /// becomes of the records, and need not wait for a disk that may be the reason for it.
-    pub fn push(&mut self, rests_on: Position, reply_to: T, reply: Reply) {
+    pub(super) fn push(&mut self, rests_on: Position, reply_to: T, reply: Reply) {
         if reply.is_refusal() {
             self.free.push((reply_to, reply))
         } else {
@@ -39,23 +39,23 @@ impl<T> Answers<T> {
         }
     }
 
-    pub fn durable_up_to(&self) -> Position {
+    pub(super) fn durable_up_to(&self) -> Position {
         self.durable
     }
 
-    pub fn durable(&mut self, position: Position) {
+    pub(super) fn durable(&mut self, position: Position) {
         assert!(position >= self.durable, "what was durable stays durable");
         self.durable = position;
     }
 
-    pub fn take(&mut self) -> impl Iterator<Item = (T, Reply)> {
+    pub(super) fn take(&mut self) -> impl Iterator<Item = (T, Reply)> {
         let settled = self.queue.partition_point(|(position, _, _)| *position <= self.durable);
         let settled = self.queue.drain(..settled).map(|(_, reply_to, reply)| (reply_to, reply));
         self.free.drain(..).chain(settled)
     }
 
     /// Those whose records may or may not have reached the disk.
-    pub fn take_unsettled(&mut self) -> impl Iterator<Item = T> {
+    pub(super) fn take_unsettled(&mut self) -> impl Iterator<Item = T> {
         self.queue.drain(..).map(|(_, reply_to, _)| reply_to)
     }
 }

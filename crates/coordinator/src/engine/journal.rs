@@ -16,7 +16,7 @@ pub struct Notes {
     pub stats: BatchStats,
 }
 
-pub struct Journal {
+pub(super) struct Journal {
     open: BatchBuilder,
     /// Batches that are full and go before the open one.
     full: VecDeque<(Batch, Notes)>,
@@ -28,7 +28,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    pub fn new(durable: Position) -> Journal {
+    pub(super) fn new(durable: Position) -> Journal {
         Journal {
             open: BatchBuilder::new(durable.next()),
             full: VecDeque::new(),
@@ -39,13 +39,13 @@ impl Journal {
         }
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.full.iter().map(|(batch, _)| batch.body_bytes()).sum::<usize>() + self.open.body_bytes()
     }
 
     /// Applies an event to the state and adds its record. An event that does not fit is a bug: deciding and
     /// applying disagree, and going on would make it true.
-    pub fn write(&mut self, state: &mut State, now: Time, event: &Event) {
+    pub(super) fn write(&mut self, state: &mut State, now: Time, event: &Event) {
         let before = event.task().and_then(|id| state.task(id));
         let prev = before.map(|task| task.last);
         self.scratch.clear();
@@ -62,7 +62,7 @@ impl Journal {
     }
 
     /// The oldest batch that is not on its way yet, unless another is.
-    pub fn take(&mut self, now: Time) -> Option<Batch> {
+    pub(super) fn take(&mut self, now: Time) -> Option<Batch> {
         if self.notes_in_flight.is_some() {
             return None;
         }
@@ -75,7 +75,7 @@ impl Journal {
         Some(batch)
     }
 
-    pub fn durable(&mut self, batch: Batch) -> Notes {
+    pub(super) fn durable(&mut self, batch: Batch) -> Notes {
         self.spare = Some(batch);
         self.notes_in_flight.take().unwrap_or_default()
     }

@@ -11,15 +11,15 @@ use authority::{Properties, QueueKey, Time};
 use super::ReplyTo;
 
 /// Most polls that may wait at one time.
-pub const MAX_POLLS: usize = 20_000;
+pub(super) const MAX_POLLS: usize = 20_000;
 
 /// The time between two looks for those who hung up, when there is no place for another.
-pub const SWEEP_PAUSE_MS: u64 = 100;
+pub(super) const SWEEP_PAUSE_MS: u64 = 100;
 
 type PollId = u64;
 type Kinds = BTreeMap<Arc<Properties>, BTreeSet<PollId>>;
 
-pub struct Polls<T> {
+pub(super) struct Polls<T> {
     next: PollId,
     parked: HashMap<PollId, Parked<T>>,
     by_queue: BTreeMap<QueueKey, Kinds>,
@@ -37,7 +37,7 @@ struct Parked<T> {
 }
 
 /// What came of offering ready tasks to a poll.
-pub enum Offer<T> {
+pub(super) enum Offer<T> {
     Taken,
     NothingFits(T),
     /// There is no room in the batch; the poll is offered the same again after it.
@@ -58,13 +58,13 @@ impl<T> Default for Polls<T> {
 }
 
 impl<T: ReplyTo> Polls<T> {
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.parked.len()
     }
 
     /// Whether another poll may wait. Those who hung up give way, and each kind of worker in a queue is offered
     /// every task that becomes ready in it, so there may not be too many of them.
-    pub fn has_place(&mut self, lease: &LeaseTasks, now: Time) -> bool {
+    pub(super) fn has_place(&mut self, lease: &LeaseTasks, now: Time) -> bool {
         if self.parked.len() >= MAX_POLLS && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
             self.swept_at = now;
             let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
@@ -80,31 +80,31 @@ impl<T: ReplyTo> Polls<T> {
         self.parked.len() < MAX_POLLS && queues(lease).all(few_kinds)
     }
 
-    pub fn next_due(&self) -> Option<Time> {
+    pub(super) fn next_due(&self) -> Option<Time> {
         self.overdue.first().map(|(time, _)| *time)
     }
 
-    pub fn park(&mut self, lease: LeaseTasks, until: Time, reply_to: T) {
+    pub(super) fn park(&mut self, lease: LeaseTasks, until: Time, reply_to: T) {
         let id = self.next;
         self.next += 1;
         self.insert(id, Parked { lease, until, reply_to });
     }
 
     /// Notes that something became ready in a queue.
-    pub fn touch(&mut self, queue: &QueueKey) {
+    pub(super) fn touch(&mut self, queue: &QueueKey) {
         if !self.by_queue.is_empty() && self.by_queue.contains_key(queue) && !self.touched.contains(queue) {
             self.touched.insert(queue.clone());
         }
     }
 
     /// Notes that something may be ready anywhere.
-    pub fn touch_all(&mut self) {
+    pub(super) fn touch_all(&mut self) {
         self.touched = self.by_queue.keys().cloned().collect();
     }
 
     /// Offers what became ready to those who wait for it. A kind of worker that got nothing is not asked again for
     /// this queue.
-    pub fn serve(&mut self, mut grant: impl FnMut(&LeaseTasks, T) -> Offer<T>) {
+    pub(super) fn serve(&mut self, mut grant: impl FnMut(&LeaseTasks, T) -> Offer<T>) {
         while let Some(queue) = self.touched.pop_first() {
             let kinds: Vec<_> =
                 self.by_queue.get(&queue).into_iter().flat_map(|kinds| kinds.keys().cloned()).collect();
@@ -131,7 +131,7 @@ impl<T: ReplyTo> Polls<T> {
         }
     }
 
-    pub fn take_overdue(&mut self, now: Time) -> Vec<T> {
+    pub(super) fn take_overdue(&mut self, now: Time) -> Vec<T> {
         let mut out = Vec::new();
         while let Some(&(time, id)) = self.overdue.first() {
             if time > now {
@@ -143,7 +143,7 @@ impl<T: ReplyTo> Polls<T> {
     }
 
     /// Everyone, in the order in which they came.
-    pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.by_queue.clear();
         self.overdue.clear();
         self.touched.clear();

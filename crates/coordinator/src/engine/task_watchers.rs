@@ -9,13 +9,13 @@ use super::polls::SWEEP_PAUSE_MS;
 use crate::request::WaitCondition;
 
 /// Most waits of clients at one time.
-pub const MAX_CLIENT_WATCHERS: usize = 20_000;
+pub(super) const MAX_CLIENT_WATCHERS: usize = 20_000;
 /// Most waits of the server itself, which waits for each execution. They take about 150 MiB.
 const MAX_SERVER_WATCHERS: usize = 500_000;
 
 type WatcherId = u64;
 
-pub struct TaskWatchers<T> {
+pub(super) struct TaskWatchers<T> {
     next: WatcherId,
     parked: BTreeMap<WatcherId, Parked<T>>,
     /// How many of them are the server's own.
@@ -47,7 +47,7 @@ impl<T> Default for TaskWatchers<T> {
     }
 }
 
-pub fn is_met(condition: WaitCondition, task: &Task) -> bool {
+pub(super) fn is_met(condition: WaitCondition, task: &Task) -> bool {
     match condition {
         WaitCondition::Final | WaitCondition::FinalForServer => task.is_final(),
         WaitCondition::ChangeAfter(position) => task.last > position,
@@ -60,7 +60,7 @@ fn is_own(condition: WaitCondition) -> bool {
 
 impl<T: ReplyTo> TaskWatchers<T> {
     /// Whether another may wait for this. Those who hung up give way.
-    pub fn has_place(&mut self, condition: WaitCondition, now: Time) -> bool {
+    pub(super) fn has_place(&mut self, condition: WaitCondition, now: Time) -> bool {
         if !self.has_room(condition) && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
             self.swept_at = now;
             let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
@@ -79,11 +79,18 @@ impl<T: ReplyTo> TaskWatchers<T> {
         }
     }
 
-    pub fn next_due(&self) -> Option<Time> {
+    pub(super) fn next_due(&self) -> Option<Time> {
         self.overdue.first().map(|(time, _)| *time)
     }
 
-    pub fn park(&mut self, scope: Scope, task: TaskId, condition: WaitCondition, until: Time, reply_to: T) {
+    pub(super) fn park(
+        &mut self,
+        scope: Scope,
+        task: TaskId,
+        condition: WaitCondition,
+        until: Time,
+        reply_to: T,
+    ) {
         let id = self.next;
         self.next += 1;
         self.own += usize::from(is_own(condition));
@@ -93,7 +100,7 @@ impl<T: ReplyTo> TaskWatchers<T> {
     }
 
     /// Those for whom the task is now meets their condition; all of them when it is gone.
-    pub fn take_met(&mut self, id: TaskId, task: Option<&Task>) -> Vec<T> {
+    pub(super) fn take_met(&mut self, id: TaskId, task: Option<&Task>) -> Vec<T> {
         let Some(waiting) = self.by_task.get(&id) else { return Vec::new() };
         let met =
             waiting.iter().filter(|wait| task.is_none_or(|task| is_met(self.parked[wait].condition, task)));
@@ -105,7 +112,7 @@ impl<T: ReplyTo> TaskWatchers<T> {
             .collect()
     }
 
-    pub fn take_overdue(&mut self, now: Time) -> Vec<(Scope, TaskId, T)> {
+    pub(super) fn take_overdue(&mut self, now: Time) -> Vec<(Scope, TaskId, T)> {
         let mut out = Vec::new();
         while let Some(&(time, id)) = self.overdue.first() {
             if time > now {
@@ -116,7 +123,7 @@ impl<T: ReplyTo> TaskWatchers<T> {
         out
     }
 
-    pub fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = T> + use<T> {
         self.by_task.clear();
         self.overdue.clear();
         self.own = 0;

@@ -2,7 +2,7 @@
 
 #![allow(dead_code)]
 
-pub mod stalling_disk;
+pub(crate) mod stalling_disk;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use ledger::memory::MemoryStorage;
 use ledger::{ClusterId, Storage};
 
 /// Small enough that tests rotate, large enough for a batch.
-pub const SEGMENT_BYTES: u64 = 32 << 20;
+pub(crate) const SEGMENT_BYTES: u64 = 32 << 20;
 
-pub fn scope() -> Scope {
+pub(crate) fn scope() -> Scope {
     Scope { tenant: Arc::from("default"), workspace: Arc::from("default") }
 }
 
-pub fn queue(name: &str) -> Arc<QueueKey> {
+pub(crate) fn queue(name: &str) -> Arc<QueueKey> {
     Arc::new(QueueKey { scope: scope(), name: Arc::from(name) })
 }
 
-pub fn submit(id: u128, queue_name: &str) -> SubmitTask {
+pub(crate) fn submit(id: u128, queue_name: &str) -> SubmitTask {
     SubmitTask {
         id: TaskId(id),
         queue: queue(queue_name),
@@ -39,7 +39,7 @@ pub fn submit(id: u128, queue_name: &str) -> SubmitTask {
     }
 }
 
-pub fn lease(worker: &str, queue_name: &str) -> LeaseTasks {
+pub(crate) fn lease(worker: &str, queue_name: &str) -> LeaseTasks {
     LeaseTasks {
         scope: scope(),
         worker: Arc::from(worker),
@@ -51,7 +51,7 @@ pub fn lease(worker: &str, queue_name: &str) -> LeaseTasks {
     }
 }
 
-pub fn lease_ref(worker: &str, grant: &Grant) -> LeaseRef {
+pub(crate) fn lease_ref(worker: &str, grant: &Grant) -> LeaseRef {
     LeaseRef {
         scope: scope(),
         worker: Arc::from(worker),
@@ -61,7 +61,7 @@ pub fn lease_ref(worker: &str, grant: &Grant) -> LeaseRef {
     }
 }
 
-pub fn completion(worker: &str, grant: &Grant) -> ReportCompletion {
+pub(crate) fn completion(worker: &str, grant: &Grant) -> ReportCompletion {
     ReportCompletion {
         lease: lease_ref(worker, grant),
         digest: Digest([7; 16]),
@@ -69,7 +69,7 @@ pub fn completion(worker: &str, grant: &Grant) -> ReportCompletion {
     }
 }
 
-pub fn ledger_options() -> file::Options {
+pub(crate) fn ledger_options() -> file::Options {
     file::Options {
         create: Some(ClusterId([1; 16])),
         segment_bytes: SEGMENT_BYTES,
@@ -77,20 +77,20 @@ pub fn ledger_options() -> file::Options {
     }
 }
 
-pub fn storage(directory: &Path) -> Storage {
+pub(crate) fn storage(directory: &Path) -> Storage {
     file::open_data_dir(directory, ledger_options()).expect("the ledger opens").0
 }
 
 /// A file ledger on a disk that is not a directory of the operating system.
-pub fn storage_on(disk: Arc<dyn Disk>) -> Storage {
+pub(crate) fn storage_on(disk: Arc<dyn Disk>) -> Storage {
     let (ledger, _) = FileLedger::open(disk, ledger_options()).expect("the ledger opens");
     Storage { ledger: Box::new(ledger), offsets: MemoryStorage::default().open().offsets }
 }
 
-pub fn start(directory: &Path) -> Running {
+pub(crate) fn start(directory: &Path) -> Running {
     start_on(storage(directory))
 }
 
-pub fn start_on(storage: Storage) -> Running {
+pub(crate) fn start_on(storage: Storage) -> Running {
     coordinator::start(storage, Options::default()).expect("the coordinator starts")
 }

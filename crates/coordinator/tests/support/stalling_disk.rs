@@ -9,7 +9,7 @@ use ledger::disk::{Disk, File};
 
 /// Clones are the same disk.
 #[derive(Clone, Default)]
-pub struct StallingDisk {
+pub(crate) struct StallingDisk {
     pub inner: FakeDisk,
     hooks: Arc<Hooks>,
 }
@@ -24,18 +24,18 @@ struct Hooks {
 
 impl StallingDisk {
     /// Syncs wait from now on, or no longer.
-    pub fn stall(&self, stalled: bool) {
+    pub(crate) fn stall(&self, stalled: bool) {
         *self.hooks.stalled.lock().unwrap() = stalled;
         self.hooks.changed.notify_all();
     }
 
     /// The next write panics.
-    pub fn panic(&self) {
+    pub(crate) fn panic(&self) {
         self.hooks.panics.store(true, Ordering::SeqCst);
     }
 
     /// Preparing a reserve segment takes until this is called again with false.
-    pub fn hold_reserve(&self, held: bool) {
+    pub(crate) fn hold_reserve(&self, held: bool) {
         self.hooks.no_reserve.store(held, Ordering::SeqCst);
         let _stalled = self.hooks.stalled.lock().unwrap();
         self.hooks.changed.notify_all();

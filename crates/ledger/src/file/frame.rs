@@ -12,9 +12,9 @@ use crate::batch::{Batch, MAX_BATCH_BYTES, RECORD_PREFIX_BYTES};
 /// Disks write this much at once or not at all.
 pub const SECTOR_BYTES: usize = 512;
 /// The header at the start of a frame's first sector.
-pub const HEADER_BYTES: usize = 64;
+pub(super) const HEADER_BYTES: usize = 64;
 /// The tag at the start of every further sector.
-pub const TAG_BYTES: usize = 4;
+pub(super) const TAG_BYTES: usize = 4;
 /// The version this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u16 = 2;
 
@@ -34,7 +34,7 @@ const HEADER_CRC_AT: usize = 60;
 
 /// What a frame says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub(super) struct Header {
     pub first: Position,
     /// Everything up to here was durable before this frame was written.
     pub durable: Position,
@@ -50,7 +50,7 @@ pub struct Header {
 
 /// Why a sector holds no usable header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeaderFault {
+pub(super) enum HeaderFault {
     /// All zero: never written.
     Blank,
     /// Written, but not (or no longer) a header.
@@ -61,7 +61,7 @@ pub enum HeaderFault {
 
 /// What the sectors of a frame with a sound header look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Soundness {
+pub(super) enum Soundness {
     Sound,
     /// At least one sector was never written.
     Incomplete,
@@ -71,7 +71,7 @@ pub enum Soundness {
 
 impl Header {
     /// Decodes the header at the start of a sector.
-    pub fn decode(sector: &[u8]) -> Result<Self, HeaderFault> {
+    pub(super) fn decode(sector: &[u8]) -> Result<Self, HeaderFault> {
         if is_blank(sector) {
             return Err(HeaderFault::Blank);
         }
@@ -103,7 +103,7 @@ impl Header {
     }
 
     /// Lays out a batch as its frame in `frame`, whose former content is dropped, and returns the frame's checksum.
-    pub fn encode(batch: &Batch, chain: u32, durable: Position, frame: &mut Vec<u8>) -> u32 {
+    pub(super) fn encode(batch: &Batch, chain: u32, durable: Position, frame: &mut Vec<u8>) -> u32 {
         frame.clear();
         frame.resize(HEADER_BYTES, 0);
         let body = batch.body();
@@ -147,17 +147,17 @@ impl Header {
     }
 
     /// The length of the whole frame on disk.
-    pub fn frame_bytes(&self) -> usize {
+    pub(super) fn frame_bytes(&self) -> usize {
         frame_bytes(self.body_bytes as usize)
     }
 
     /// The position after this frame's last record.
-    pub fn next(&self) -> Position {
+    pub(super) fn next(&self) -> Position {
         Position(self.first.0 + u64::from(self.count))
     }
 
     /// Judges the sectors of this frame. `frame` is exactly [`Self::frame_bytes`] long.
-    pub fn judge(&self, frame: &[u8]) -> Soundness {
+    pub(super) fn judge(&self, frame: &[u8]) -> Soundness {
         if checksum(frame) == self.checksum || injected_bug::is(InjectedBug::ChecksumIgnored) {
             Soundness::Sound
         } else if frame.chunks_exact(SECTOR_BYTES).any(is_blank) {
@@ -172,7 +172,7 @@ impl Header {
     }
 
     /// Puts the body of a sound frame together in `body`, whose former content is dropped.
-    pub fn unpack(&self, frame: &[u8], body: &mut Vec<u8>) {
+    pub(super) fn unpack(&self, frame: &[u8], body: &mut Vec<u8>) {
         body.clear();
         body.extend_from_slice(&frame[HEADER_BYTES..SECTOR_BYTES]);
         for sector in frame.chunks_exact(SECTOR_BYTES).skip(1) {
@@ -183,20 +183,20 @@ impl Header {
 }
 
 /// The length on disk of a frame with a body of `body_bytes`.
-pub fn frame_bytes(body_bytes: usize) -> usize {
+pub(super) fn frame_bytes(body_bytes: usize) -> usize {
     let further = body_bytes.saturating_sub(SECTOR_BYTES - HEADER_BYTES);
     SECTOR_BYTES * (1 + further.div_ceil(SECTOR_BYTES - TAG_BYTES))
 }
 
 /// The tag of a frame's sector. Two bits are always set, so that no single flip makes it zero.
-pub fn tag(first: Position, sector: u32) -> [u8; TAG_BYTES] {
+pub(super) fn tag(first: Position, sector: u32) -> [u8; TAG_BYTES] {
     let mixed = first.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
         ^ u64::from(sector).wrapping_mul(0xD6E8_FEB8_6659_FD93).rotate_left(17);
     ((mixed >> 32) as u32 | TAG_BITS).to_le_bytes()
 }
 
 /// Whether a sector was never written.
-pub fn is_blank(sector: &[u8]) -> bool {
+pub(super) fn is_blank(sector: &[u8]) -> bool {
     // Word by word: recovery looks at every sector of a mostly blank segment.
     let (words, rest) = sector.as_chunks();
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)

@@ -24,7 +24,7 @@ const FIRST: Position = Position(1);
 
 /// Refuses a directory that holds something else, or nothing when nothing may be made of it (D26). Changes
 /// nothing.
-pub fn check_ours(disk: &dyn Disk, options: &Options) -> Result<(), Error> {
+pub(super) fn check_ours(disk: &dyn Disk, options: &Options) -> Result<(), Error> {
     let names = disk.list().map_err(Fault::of("list", "the data directory"))?;
     if names.iter().any(|name| Name::parse(name) == Name::Identity) {
         return Ok(());
@@ -40,7 +40,7 @@ pub fn check_ours(disk: &dyn Disk, options: &Options) -> Result<(), Error> {
 }
 
 /// Makes the first segment and the identity, unless the identity is there. Needs the lock.
-pub fn initialise(disk: &Arc<dyn Disk>, options: &Options) -> Result<bool, Error> {
+pub(super) fn initialise(disk: &Arc<dyn Disk>, options: &Options) -> Result<bool, Error> {
     if disk.exists(names::IDENTITY).map_err(Fault::of("look for", names::IDENTITY))? {
         return Ok(false);
     }

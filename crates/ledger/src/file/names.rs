@@ -4,13 +4,13 @@
 
 use crate::Position;
 
-pub const IDENTITY: &str = "identity";
-pub const IDENTITY_TEMP: &str = "identity.tmp";
-pub const LOCK: &str = "LOCK";
-pub const RESERVE: &str = "reserve";
-pub const RESERVE_TEMP: &str = "reserve.tmp";
-pub const SEGMENT_TEMP: &str = "segment.tmp";
-pub const SNAPSHOT_TEMP: &str = "snapshot.tmp";
+pub(super) const IDENTITY: &str = "identity";
+pub(super) const IDENTITY_TEMP: &str = "identity.tmp";
+pub(super) const LOCK: &str = "LOCK";
+pub(super) const RESERVE: &str = "reserve";
+pub(super) const RESERVE_TEMP: &str = "reserve.tmp";
+pub(super) const SEGMENT_TEMP: &str = "segment.tmp";
+pub(super) const SNAPSHOT_TEMP: &str = "snapshot.tmp";
 /// Made by mkfs at the top of a fresh volume; it makes the directory neither ours nor another's.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -18,7 +18,7 @@ const DIGITS: usize = 20;
 
 /// What a name in the directory stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Name {
+pub(super) enum Name {
     Identity,
     Lock,
     Reserve,
@@ -34,7 +34,7 @@ pub enum Name {
 }
 
 impl Name {
-    pub fn parse(name: &str) -> Self {
+    pub(super) fn parse(name: &str) -> Self {
         match name {
             IDENTITY => return Self::Identity,
             LOCK => return Self::Lock,
@@ -54,11 +54,11 @@ impl Name {
     }
 }
 
-pub fn segment(first: Position) -> String {
+pub(super) fn segment(first: Position) -> String {
     format!("segment-{:020}", first.0)
 }
 
-pub fn snapshot(begin: Position, end: Position) -> String {
+pub(super) fn snapshot(begin: Position, end: Position) -> String {
     format!("snapshot-{:020}-{:020}", begin.0, end.0)
 }
 

@@ -15,7 +15,7 @@ pub(super) const NO_JOINT: &str = "the next segment does not follow the last fra
 pub(super) const LATE_JOINT: &str = "the next segment starts within a frame of this one";
 
 /// Calls `visit` with each durable record at or after `from`.
-pub fn replay<E>(
+pub(super) fn replay<E>(
     shared: &Shared,
     from: Position,
     mut visit: impl FnMut(Position, &[u8]) -> Result<(), E>,

@@ -13,7 +13,7 @@ use crate::disk::{Disk, File};
 
 /// What is known of the next segment.
 #[derive(Default)]
-pub struct ReserveState {
+pub(super) struct ReserveState {
     pub ready: Option<Arc<dyn File>>,
     pub in_progress: bool,
     /// The last attempt to prepare a segment failed.
@@ -62,7 +62,7 @@ impl ReserveJob {
 }
 
 /// Makes a file of durable zeros under a temporary name, and leaves nothing behind when it cannot.
-pub fn prepare(disk: &dyn Disk, name: &'static str, bytes: u64) -> Result<Arc<dyn File>, Fault> {
+pub(super) fn prepare(disk: &dyn Disk, name: &'static str, bytes: u64) -> Result<Arc<dyn File>, Fault> {
     match disk.remove(name) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(Fault::of("remove", name)(error)),
         _ => {}

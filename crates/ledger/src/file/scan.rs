@@ -19,7 +19,7 @@ const WINDOW_BYTES: u64 = 1 << 20;
 
 /// What lies at the scanner's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(super) enum Step {
     /// The next frame of the chain; the scanner has moved behind it.
     Frame(Header),
     /// No room for another sector.
@@ -43,12 +43,12 @@ pub enum Step {
 
 /// A frame header behind the end of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Later {
+pub(super) enum Later {
     Frame { header: Header, offset: u64 },
     NewerVersion(u16),
 }
 
-pub struct Scanner {
+pub(super) struct Scanner {
     file: Arc<dyn File>,
     name: String,
     /// The end of the frames, where the seal sector starts.
@@ -63,7 +63,7 @@ pub struct Scanner {
 
 impl Scanner {
     /// Starts at the first frame of a segment.
-    pub fn new(segment: &Segment) -> Self {
+    pub(super) fn new(segment: &Segment) -> Self {
         Self {
             file: segment.file.clone(),
             name: segment.name.clone(),
@@ -78,38 +78,38 @@ impl Scanner {
     }
 
     /// Goes on with a frame further behind, whatever the frame before it was.
-    pub fn jump(&mut self, header: &Header, offset: u64) {
+    pub(super) fn jump(&mut self, header: &Header, offset: u64) {
         self.offset = offset;
         self.expected = header.first;
         self.chain = header.chain;
     }
 
     /// Goes to the place of another scanner of the same segment.
-    pub fn place_like(&mut self, other: &Scanner) {
+    pub(super) fn place_like(&mut self, other: &Scanner) {
         (self.offset, self.expected, self.chain) = (other.offset, other.expected, other.chain);
     }
 
     /// Forgets what was read ahead: a writer may have written since.
-    pub fn reload(&mut self) {
+    pub(super) fn reload(&mut self) {
         self.window.clear();
     }
 
     /// Where the next step looks.
-    pub fn offset(&self) -> u64 {
+    pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
     /// The position that the next frame must start with.
-    pub fn expected(&self) -> Position {
+    pub(super) fn expected(&self) -> Position {
         self.expected
     }
 
     /// The checksum that the next frame must name.
-    pub fn chain(&self) -> u32 {
+    pub(super) fn chain(&self) -> u32 {
         self.chain
     }
 
-    pub fn step(&mut self) -> Result<Step, Fault> {
+    pub(super) fn step(&mut self) -> Result<Step, Fault> {
         if self.offset >= self.end {
             return Ok(Step::Full);
         }
@@ -153,13 +153,13 @@ impl Scanner {
     }
 
     /// The bytes of the frame that the last step returned.
-    pub fn frame(&self, header: &Header) -> &[u8] {
+    pub(super) fn frame(&self, header: &Header) -> &[u8] {
         &self.window[self.frame_at..][..header.frame_bytes()]
     }
 
     /// Looks at every later sector for a frame of the expected position or a later one. Its existence says
     /// that the writer went on after what lies here, so this place was durable once.
-    pub fn find_later(&mut self) -> Result<Option<Later>, Fault> {
+    pub(super) fn find_later(&mut self) -> Result<Option<Later>, Fault> {
         let mut at = self.offset + SECTOR_BYTES as u64;
         while at < self.end {
             match Header::decode(self.load(at, SECTOR_BYTES)?) {
@@ -175,7 +175,7 @@ impl Scanner {
     }
 
     /// The end of the last sector that was ever written, at least the scanner's place.
-    pub fn written_end(&mut self) -> Result<u64, Fault> {
+    pub(super) fn written_end(&mut self) -> Result<u64, Fault> {
         let mut last = self.offset;
         let mut at = self.offset;
         while at < self.end {

@@ -22,7 +22,7 @@ const CRC_AT: usize = SECTOR_BYTES - 4;
 
 /// The first sector of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentHeader {
+pub(super) struct SegmentHeader {
     pub cluster: ClusterId,
     pub first: Position,
     /// The first position of the segment before, or 0: a segment missing in between shows (D13).
@@ -35,7 +35,7 @@ pub struct SegmentHeader {
 
 /// The last sector of a segment that has a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seal {
+pub(super) struct Seal {
     pub cluster: ClusterId,
     pub first: Position,
     /// The first position of the successor.
@@ -44,14 +44,14 @@ pub struct Seal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SectorFault {
+pub(super) enum SectorFault {
     Blank,
     Damaged,
     NewerVersion(u16),
 }
 
 impl SegmentHeader {
-    pub fn encode(&self) -> [u8; SECTOR_BYTES] {
+    pub(super) fn encode(&self) -> [u8; SECTOR_BYTES] {
         let mut sector = start(HEADER_MAGIC, self.cluster);
         sector[FIRST_AT..][..8].copy_from_slice(&self.first.0.to_le_bytes());
         sector[PREVIOUS_AT..][..8].copy_from_slice(&self.previous.0.to_le_bytes());
@@ -60,7 +60,7 @@ impl SegmentHeader {
         finish(sector)
     }
 
-    pub fn decode(sector: &[u8]) -> Result<Self, SectorFault> {
+    pub(super) fn decode(sector: &[u8]) -> Result<Self, SectorFault> {
         check(sector, HEADER_MAGIC)?;
         Ok(Self {
             cluster: cluster(sector),
@@ -73,7 +73,7 @@ impl SegmentHeader {
 }
 
 impl Seal {
-    pub fn encode(&self) -> [u8; SECTOR_BYTES] {
+    pub(super) fn encode(&self) -> [u8; SECTOR_BYTES] {
         let mut sector = start(SEAL_MAGIC, self.cluster);
         sector[FIRST_AT..][..8].copy_from_slice(&self.first.0.to_le_bytes());
         sector[PREVIOUS_AT..][..8].copy_from_slice(&self.next.0.to_le_bytes());
@@ -81,7 +81,7 @@ impl Seal {
         finish(sector)
     }
 
-    pub fn decode(sector: &[u8]) -> Result<Self, SectorFault> {
+    pub(super) fn decode(sector: &[u8]) -> Result<Self, SectorFault> {
         check(sector, SEAL_MAGIC)?;
         Ok(Self {
             cluster: cluster(sector),
@@ -93,7 +93,7 @@ impl Seal {
 }
 
 /// The chain value with which the history of a cluster begins.
-pub fn first_chain(cluster: ClusterId) -> u32 {
+pub(super) fn first_chain(cluster: ClusterId) -> u32 {
     crc32c::crc32c(&cluster.0)
 }
 

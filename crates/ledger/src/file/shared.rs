@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// One entry of the sparse index for about this much of a segment.
-pub const INDEX_STRIDE_BYTES: u64 = 16 << 10;
+pub(super) const INDEX_STRIDE_BYTES: u64 = 16 << 10;
 
-pub struct Shared {
+pub(super) struct Shared {
     pub disk: Arc<dyn Disk>,
     pub cluster: ClusterId,
     next: AtomicU64,
@@ -34,7 +34,7 @@ pub struct Shared {
 
 /// A segment and its open file. The file stays open, so a segment that is trimmed can be read to the end by
 /// whoever still holds it.
-pub struct Segment {
+pub(super) struct Segment {
     pub name: String,
     pub header: SegmentHeader,
     pub file: Arc<dyn File>,
@@ -45,10 +45,10 @@ pub struct Segment {
 
 /// Frame starts, about one for each stride, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Index(Vec<(Position, u64)>);
+pub(super) struct Index(Vec<(Position, u64)>);
 
 impl Shared {
-    pub fn new(
+    pub(super) fn new(
         disk: Arc<dyn Disk>,
         cluster: ClusterId,
         next: Position,
@@ -70,58 +70,58 @@ impl Shared {
     }
 
     /// The position after the last durable record.
-    pub fn next(&self) -> Position {
+    pub(super) fn next(&self) -> Position {
         Position(self.next.load(Ordering::Acquire))
     }
 
-    pub fn set_next(&self, next: Position) {
+    pub(super) fn set_next(&self, next: Position) {
         self.next.store(next.0, Ordering::Release);
     }
 
-    pub fn replayed(&self) -> Position {
+    pub(super) fn replayed(&self) -> Position {
         Position(self.replayed.load(Ordering::Relaxed))
     }
 
-    pub fn set_replayed(&self, position: Position) {
+    pub(super) fn set_replayed(&self, position: Position) {
         self.replayed.store(position.0, Ordering::Relaxed);
     }
 
-    pub fn segments(&self) -> Arc<Vec<Arc<Segment>>> {
+    pub(super) fn segments(&self) -> Arc<Vec<Arc<Segment>>> {
         self.segments.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Adds the new last segment; one with the same first position holds no records and gives way.
-    pub fn add_segment(&self, segment: Arc<Segment>) {
+    pub(super) fn add_segment(&self, segment: Arc<Segment>) {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut segments).retain(|other| other.header.first != segment.header.first);
         Arc::make_mut(&mut segments).push(segment);
     }
 
-    pub fn forget_segment(&self, first: Position) {
+    pub(super) fn forget_segment(&self, first: Position) {
         let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
         Arc::make_mut(&mut segments).retain(|segment| segment.header.first != first);
     }
 
     /// The usable snapshots, oldest first.
-    pub fn snapshots(&self) -> MutexGuard<'_, Vec<SnapshotInfo>> {
+    pub(super) fn snapshots(&self) -> MutexGuard<'_, Vec<SnapshotInfo>> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn hold(&self, from: Position) -> FileHold {
+    pub(super) fn hold(&self, from: Position) -> FileHold {
         let hold = FileHold::new(from);
         self.holds.lock().unwrap_or_else(PoisonError::into_inner).push(hold.shared());
         hold
     }
 
     /// The first position that somebody still has to read.
-    pub fn held_from(&self) -> Option<Position> {
+    pub(super) fn held_from(&self) -> Option<Position> {
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.retain(|hold| hold.strong_count() > 0);
         let held = holds.iter().filter_map(Weak::upgrade).map(|from| from.load(Ordering::Acquire));
         held.min().map(Position)
     }
 
-    pub fn add_snapshot(&self, info: SnapshotInfo) {
+    pub(super) fn add_snapshot(&self, info: SnapshotInfo) {
         let mut snapshots = self.snapshots();
         snapshots.retain(|other| other.name != info.name);
         snapshots.push(info);
@@ -131,7 +131,7 @@ impl Shared {
 }
 
 impl Segment {
-    pub fn new(
+    pub(super) fn new(
         name: String,
         header: SegmentHeader,
         file: Arc<dyn File>,
@@ -142,25 +142,25 @@ impl Segment {
     }
 
     /// Where the frames end and the seal sector starts.
-    pub fn frames_end(&self) -> u64 {
+    pub(super) fn frames_end(&self) -> u64 {
         self.bytes - SECTOR_BYTES as u64
     }
 
-    pub fn index(&self) -> MutexGuard<'_, Option<Index>> {
+    pub(super) fn index(&self) -> MutexGuard<'_, Option<Index>> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Index {
     /// Notes a frame, unless the last noted one is near.
-    pub fn note(&mut self, first: Position, offset: u64) {
+    pub(super) fn note(&mut self, first: Position, offset: u64) {
         if self.0.last().is_none_or(|(_, noted)| offset - noted >= INDEX_STRIDE_BYTES) {
             self.0.push((first, offset));
         }
     }
 
     /// A frame at or before the one that holds `position`.
-    pub fn find(&self, position: Position) -> Option<(Position, u64)> {
+    pub(super) fn find(&self, position: Position) -> Option<(Position, u64)> {
         let after = self.0.partition_point(|(first, _)| *first <= position);
         after.checked_sub(1).map(|at| self.0[at])
     }

@@ -17,9 +17,9 @@ use crate::{
 /// One block at most. Bounds what a reader allocates.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
 
-pub const HEADER_BYTES: usize = 40;
-pub const BLOCK_PREFIX_BYTES: usize = 16;
-pub const TRAILER_BYTES: usize = 40;
+pub(super) const HEADER_BYTES: usize = 40;
+pub(super) const BLOCK_PREFIX_BYTES: usize = 16;
+pub(super) const TRAILER_BYTES: usize = 40;
 
 const HEADER_MAGIC: [u8; 4] = *b"LSNP";
 const BLOCK_MAGIC: [u8; 4] = *b"LBLK";
@@ -29,7 +29,7 @@ const TRAILER_CRC_AT: usize = TRAILER_BYTES - 4;
 
 /// The end of a complete snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Trailer {
+pub(super) struct Trailer {
     pub begin: Position,
     pub end: Position,
     pub blocks: u64,
@@ -39,7 +39,7 @@ pub struct Trailer {
 
 /// Why a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum SnapshotFault {
+pub(super) enum SnapshotFault {
     #[error("{what} at byte {offset}")]
     Damaged { what: &'static str, offset: u64 },
     #[error("it has format version {0}, but this software reads at most version {FORMAT_VERSION}")]
@@ -48,7 +48,7 @@ pub enum SnapshotFault {
     Io(#[from] Fault),
 }
 
-pub fn encode_header(cluster: ClusterId, begin: Position) -> [u8; HEADER_BYTES] {
+pub(super) fn encode_header(cluster: ClusterId, begin: Position) -> [u8; HEADER_BYTES] {
     let mut bytes = [0; HEADER_BYTES];
     bytes[..4].copy_from_slice(&HEADER_MAGIC);
     bytes[4..6].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -60,7 +60,7 @@ pub fn encode_header(cluster: ClusterId, begin: Position) -> [u8; HEADER_BYTES] 
 }
 
 /// The prefix of a block, and the chained checksum after it.
-pub fn encode_block_prefix(chain: u32, block: &[u8]) -> ([u8; BLOCK_PREFIX_BYTES], u32) {
+pub(super) fn encode_block_prefix(chain: u32, block: &[u8]) -> ([u8; BLOCK_PREFIX_BYTES], u32) {
     let mut bytes = [0; BLOCK_PREFIX_BYTES];
     bytes[..4].copy_from_slice(&BLOCK_MAGIC);
     bytes[4..8].copy_from_slice(&(block.len() as u32).to_le_bytes());
@@ -72,7 +72,7 @@ pub fn encode_block_prefix(chain: u32, block: &[u8]) -> ([u8; BLOCK_PREFIX_BYTES
 }
 
 impl Trailer {
-    pub fn encode(&self) -> [u8; TRAILER_BYTES] {
+    pub(super) fn encode(&self) -> [u8; TRAILER_BYTES] {
         let mut bytes = [0; TRAILER_BYTES];
         bytes[..4].copy_from_slice(&TRAILER_MAGIC);
         bytes[4..8].copy_from_slice(&self.chain.to_le_bytes());
@@ -84,7 +84,7 @@ impl Trailer {
         bytes
     }
 
-    pub fn decode(bytes: &[u8; TRAILER_BYTES]) -> Option<Self> {
+    pub(super) fn decode(bytes: &[u8; TRAILER_BYTES]) -> Option<Self> {
         let sound = bytes[..4] == TRAILER_MAGIC
             && u32_at(bytes, TRAILER_CRC_AT) == crc32c::crc32c(&bytes[..TRAILER_CRC_AT]);
         sound.then(|| Self {
@@ -97,7 +97,7 @@ impl Trailer {
 }
 
 /// Walks through a snapshot file and checks every byte on the way.
-pub struct Walker {
+pub(super) struct Walker {
     file: Arc<dyn File>,
     name: String,
     /// Where the trailer starts.
@@ -110,7 +110,7 @@ pub struct Walker {
 
 impl Walker {
     /// Checks header and trailer.
-    pub fn new(file: Arc<dyn File>, name: &str, cluster: ClusterId) -> Result<Self, SnapshotFault> {
+    pub(super) fn new(file: Arc<dyn File>, name: &str, cluster: ClusterId) -> Result<Self, SnapshotFault> {
         let length = file.len().map_err(Fault::of("measure", name))?;
         if length < (HEADER_BYTES + TRAILER_BYTES) as u64 {
             return Err(SnapshotFault::Damaged { what: "the file is too short", offset: 0 });
@@ -139,16 +139,16 @@ impl Walker {
         Ok(Self { file, name: name.to_owned(), end, offset: HEADER_BYTES as u64, blocks: 0, chain, trailer })
     }
 
-    pub fn blocks(&self) -> u64 {
+    pub(super) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    pub fn trailer(&self) -> Trailer {
+    pub(super) fn trailer(&self) -> Trailer {
         self.trailer
     }
 
     /// Reads the next block into `block`; `false` at the end of a complete snapshot.
-    pub fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, SnapshotFault> {
+    pub(super) fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, SnapshotFault> {
         let damaged = |what| SnapshotFault::Damaged { what, offset: self.offset };
         let rest = self.end - self.offset;
         if rest == 0 {
@@ -183,7 +183,7 @@ impl Walker {
 }
 
 /// Reads a snapshot from end to end.
-pub fn verify(file: Arc<dyn File>, name: &str, cluster: ClusterId) -> Result<Trailer, SnapshotFault> {
+pub(super) fn verify(file: Arc<dyn File>, name: &str, cluster: ClusterId) -> Result<Trailer, SnapshotFault> {
     let mut walker = Walker::new(file, name, cluster)?;
     let mut block = Vec::new();
     while walker.next_block(&mut block)? {}

@@ -22,12 +22,12 @@ use crate::{
 
 const COPY_BYTES: usize = 1 << 20;
 
-pub const DAMAGED_SEAL: &str = "the seal of the last segment is damaged";
-pub const LOST_SUCCESSOR: &str = "the segment is sealed, but the one that follows it is missing";
+pub(super) const DAMAGED_SEAL: &str = "the seal of the last segment is damaged";
+pub(super) const LOST_SUCCESSOR: &str = "the segment is sealed, but the one that follows it is missing";
 
 /// Where the log ends.
 #[derive(Debug)]
-pub struct Tail {
+pub(super) struct Tail {
     pub offset: u64,
     pub next: Position,
     pub chain: u32,
@@ -71,7 +71,7 @@ pub enum DropReason {
 }
 
 /// Judges the last segment, frame by frame. Changes nothing.
-pub fn judge(segment: &Segment, drop_unverified: bool) -> Result<Tail, Error> {
+pub(super) fn judge(segment: &Segment, drop_unverified: bool) -> Result<Tail, Error> {
     check_unsealed(segment)?;
     let mut scanner = Scanner::new(segment);
     let mut index = Index::default();
@@ -149,7 +149,7 @@ fn check_unsealed(segment: &Segment) -> Result<(), Error> {
 }
 
 /// What stands in the last sector of a segment.
-pub fn read_seal(segment: &Segment) -> Result<Result<Seal, SectorFault>, Fault> {
+pub(super) fn read_seal(segment: &Segment) -> Result<Result<Seal, SectorFault>, Fault> {
     let mut sector = [0; SECTOR_BYTES];
     read_exact_at(&*segment.file, &mut sector, segment.frames_end())
         .map_err(Fault::of("read", &segment.name))?;
@@ -163,7 +163,7 @@ pub fn read_seal(segment: &Segment) -> Result<Result<Seal, SectorFault>, Fault> 
 /// When the disk is too full for another segment, they are written over themselves instead: every page
 /// becomes dirty again, so the sync covers it. No crash in between can hurt, because each sector gets what
 /// it holds, except that the sectors of a dropped frame become blank, which only makes it more torn.
-pub fn rewrite(
+pub(super) fn rewrite(
     disk: &Arc<dyn Disk>,
     segment: &Segment,
     tail: &Tail,

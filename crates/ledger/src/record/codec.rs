@@ -15,7 +15,7 @@ use super::error::DecodeError;
 
 /// Fields of an event with these tags are skipped by a reader that does not know them: neither a decision nor the
 /// state digest depends on them. docs/records.md lists the tags in use.
-pub const IGNORABLE_TAGS: RangeInclusive<u32> = 100..=199;
+pub(super) const IGNORABLE_TAGS: RangeInclusive<u32> = 100..=199;
 
 const VARINT: u32 = 0;
 const FIXED_64: u32 = 1;
@@ -23,7 +23,7 @@ const BLOCK: u32 = 2;
 const FIXED_32: u32 = 5;
 
 /// A value that stands behind a tag.
-pub trait Value: Sized {
+pub(super) trait Value: Sized {
     /// Writes the tag and the value, also when the value is the default.
     fn write(&self, tag: u32, out: &mut Vec<u8>);
 
@@ -32,14 +32,14 @@ pub trait Value: Sized {
 }
 
 /// A field of a message: a value that may be absent, and what its absence means.
-pub trait Field: Sized {
+pub(super) trait Field: Sized {
     fn encode(&self, tag: u32, out: &mut Vec<u8>);
 
     fn decode(tag: u32, name: &'static str, fields: &mut Fields<'_>) -> Result<Self, DecodeError>;
 }
 
 /// A message: fields in rising order.
-pub trait Message: Sized {
+pub(super) trait Message: Sized {
     fn encode_fields(&self, out: &mut Vec<u8>);
 
     fn decode_fields(fields: &mut Fields<'_>) -> Result<Self, DecodeError>;
@@ -53,14 +53,14 @@ pub trait Message: Sized {
 }
 
 /// A message on its own.
-pub fn encoded(message: &impl Message) -> Bytes {
+pub(super) fn encoded(message: &impl Message) -> Bytes {
     let mut bytes = Vec::new();
     message.encode_fields(&mut bytes);
     Bytes::from(bytes)
 }
 
 /// Writes a length-delimited field: the tag, the length of what `body` writes, and that.
-pub fn write_block(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn write_block(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     const SHORT: usize = 0x7f;
     encode_varint(u64::from(tag << 3 | BLOCK), out);
     let start = out.len();
@@ -89,21 +89,21 @@ fn write_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The fields of a message that are not read yet.
-pub struct Fields<'a>(pub &'a [u8]);
+pub(super) struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
     /// The number behind this tag, if it comes next.
-    pub fn varint(&mut self, tag: u32) -> Result<Option<u64>, DecodeError> {
+    pub(super) fn varint(&mut self, tag: u32) -> Result<Option<u64>, DecodeError> {
         if self.is_next(tag, VARINT)? { self.number().map(Some) } else { Ok(None) }
     }
 
     /// The block behind this tag, if it comes next.
-    pub fn block(&mut self, tag: u32) -> Result<Option<&'a [u8]>, DecodeError> {
+    pub(super) fn block(&mut self, tag: u32) -> Result<Option<&'a [u8]>, DecodeError> {
         if self.is_next(tag, BLOCK)? { self.take_block().map(Some) } else { Ok(None) }
     }
 
     /// The next field, which must be a block, with its tag.
-    pub fn next_block(&mut self) -> Result<Option<(u32, &'a [u8])>, DecodeError> {
+    pub(super) fn next_block(&mut self) -> Result<Option<(u32, &'a [u8])>, DecodeError> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -115,7 +115,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Skips fields that may be ignored.
-    pub fn skip_ignorable(&mut self) -> Result<(), DecodeError> {
+    pub(super) fn skip_ignorable(&mut self) -> Result<(), DecodeError> {
         while !self.0.is_empty() {
             let (tag, wire_type) = self.key()?;
             if !IGNORABLE_TAGS.contains(&tag) {
@@ -133,7 +133,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Refuses what was not read: a reader that skips a field may reach another state than the writer.
-    pub fn finish(self) -> Result<(), DecodeError> {
+    pub(super) fn finish(self) -> Result<(), DecodeError> {
         if self.0.is_empty() { Ok(()) } else { Err(UNKNOWN_FIELD) }
     }
 

@@ -18,7 +18,7 @@ macro_rules! events {
     ($($(#[$doc:meta])* $tag:literal $Name:ident($payload:ty) of $subject:ident {
         $($(#[$field_doc:meta])* $field_tag:literal $json:literal $field:ident: $type:ty,)*
     })*) => {
-        pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
+        pub(super) fn encode_event(event: &Event, out: &mut Vec<u8>) {
             match event {
                 $(Event::$Name(event) => write_block($tag, out, |out| {
                     $(event.$field.encode($field_tag, out);)*
@@ -27,7 +27,7 @@ macro_rules! events {
         }
 
         /// Reads the event with this tag. A reader skips only what it may ignore.
-        pub fn decode_event(tag: u32, bytes: &[u8]) -> Result<Event, DecodeError> {
+        pub(super) fn decode_event(tag: u32, bytes: &[u8]) -> Result<Event, DecodeError> {
             let mut fields = Fields(bytes);
             let event = match tag {
                 $($tag => Event::$Name(event::$Name {

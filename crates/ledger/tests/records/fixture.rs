@@ -84,7 +84,7 @@ fn tag_of_the_event(record: &Record) -> u32 {
     }
 }
 
-pub fn block_of(entries: &[SnapshotEntry]) -> Vec<u8> {
+pub(crate) fn block_of(entries: &[SnapshotEntry]) -> Vec<u8> {
     let mut block = Vec::new();
     for entry in entries {
         match entry {

@@ -8,7 +8,7 @@ use authority::event::ReleaseCause;
 use authority::*;
 use ledger::record::{decode, encode};
 
-pub struct History {
+pub(crate) struct History {
     pub state: State,
     /// The record at position n is at n - 1.
     records: Vec<Vec<u8>>,
@@ -21,7 +21,7 @@ pub struct History {
 }
 
 impl History {
-    pub fn new(seed: u64) -> History {
+    pub(crate) fn new(seed: u64) -> History {
         History {
             state: State::new(),
             records: Vec::new(),
@@ -34,7 +34,7 @@ impl History {
     }
 
     /// Splitmix64: the same numbers for the same seed on every machine.
-    pub fn draw(&mut self, below: u64) -> u64 {
+    pub(crate) fn draw(&mut self, below: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -42,7 +42,7 @@ impl History {
         (mixed ^ (mixed >> 31)) % below
     }
 
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         self.now = self.now.plus_ms(self.draw(40));
         self.state.advance(self.now);
         let command = self.command();
@@ -61,19 +61,19 @@ impl History {
         }
     }
 
-    pub fn steps(&mut self, count: u64) {
+    pub(crate) fn steps(&mut self, count: u64) {
         (0..count).for_each(|_| self.step());
     }
 
     /// Applies the records after the state's position, as they would be read from the ledger.
-    pub fn replay_into(&self, state: &mut State, until: Position) {
+    pub(crate) fn replay_into(&self, state: &mut State, until: Position) {
         while state.position() < until {
             let record = decode(&self.records[state.position().0 as usize]).expect("it was encoded here");
             state.apply(record.at, &record.event).expect("it was applied once before");
         }
     }
 
-    pub fn kinds_between(&self, begin: Position, end: Position) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn kinds_between(&self, begin: Position, end: Position) -> impl Iterator<Item = &'static str> {
         let window = &self.records[begin.0 as usize..end.0 as usize];
         window.iter().map(|bytes| decode(bytes).expect("it was encoded here").event.name())
     }

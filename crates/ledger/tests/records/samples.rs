@@ -13,7 +13,7 @@ const OTHER: TaskId = TaskId(0x0190_1111_2222_7333_8444_5555_6666_8888);
 const DIGEST: Digest = Digest([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
 const LEASE: Position = Position(70_000);
 
-pub fn records() -> Vec<Record> {
+pub(crate) fn records() -> Vec<Record> {
     let at = |number: u64| Time(1_790_000_000_000 + number);
     let numbered = |(number, event): (usize, Event)| Record {
         at: at(number as u64),
@@ -23,7 +23,7 @@ pub fn records() -> Vec<Record> {
     events().into_iter().enumerate().map(numbered).collect()
 }
 
-pub fn entries() -> Vec<SnapshotEntry> {
+pub(crate) fn entries() -> Vec<SnapshotEntry> {
     let mut entries = vec![
         SnapshotEntry::Header { begin: Position(123_456), time: Time(1_790_000_000_000), format: FORMAT },
         SnapshotEntry::Queue { key: queue(), config: config(), configured: Position(17) },
@@ -37,7 +37,7 @@ pub fn entries() -> Vec<SnapshotEntry> {
 }
 
 /// What version 1 wrote of them: it knew no push targets.
-pub fn records_v1() -> Vec<Record> {
+pub(crate) fn records_v1() -> Vec<Record> {
     let mut records = records();
     for record in &mut records {
         if let Event::QueueConfigured(configured) = &mut record.event {
@@ -47,7 +47,7 @@ pub fn records_v1() -> Vec<Record> {
     records
 }
 
-pub fn entries_v1() -> Vec<SnapshotEntry> {
+pub(crate) fn entries_v1() -> Vec<SnapshotEntry> {
     let mut entries = entries();
     for entry in &mut entries {
         match entry {

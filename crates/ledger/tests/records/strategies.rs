@@ -8,7 +8,7 @@ use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
 
-pub fn record() -> impl Strategy<Value = ledger::record::Record> {
+pub(crate) fn record() -> impl Strategy<Value = ledger::record::Record> {
     (time(), option::of(position()), event()).prop_map(|(at, prev, event)| ledger::record::Record {
         at,
         prev,
@@ -16,11 +16,11 @@ pub fn record() -> impl Strategy<Value = ledger::record::Record> {
     })
 }
 
-pub fn event() -> impl Strategy<Value = Event> {
+pub(crate) fn event() -> impl Strategy<Value = Event> {
     prop_oneof![about_leases(), about_tasks(), about_the_rest()]
 }
 
-pub fn task() -> impl Strategy<Value = (QueueKey, Task)> {
+pub(crate) fn task() -> impl Strategy<Value = (QueueKey, Task)> {
     let numbers = (any::<i32>(), any::<u32>(), any::<u32>(), time(), any::<u64>(), any::<u64>());
     let past = (option::of(cancel_request()), vec(report(), 0..4), option::of(task_error()));
     let more = (properties(), option::of(options()), vec(text(), 0..4));
@@ -50,7 +50,7 @@ pub fn task() -> impl Strategy<Value = (QueueKey, Task)> {
     )
 }
 
-pub fn queue_config() -> impl Strategy<Value = QueueConfig> {
+pub(crate) fn queue_config() -> impl Strategy<Value = QueueConfig> {
     let spans = (option::of(number()), option::of(number()), option::of(number()), option::of(number()));
     let lists = (option::of(backoff()), option::of(vec(category(), 0..7)));
     let push = option::of(push_target().prop_map(Arc::new));
@@ -80,7 +80,7 @@ fn push_target() -> impl Strategy<Value = PushTarget> {
     )
 }
 
-pub fn queue_key() -> impl Strategy<Value = QueueKey> {
+pub(crate) fn queue_key() -> impl Strategy<Value = QueueKey> {
     (text(), text(), text())
         .prop_map(|(tenant, workspace, name)| QueueKey { scope: Scope { tenant, workspace }, name })
 }

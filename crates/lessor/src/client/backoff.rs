@@ -5,7 +5,7 @@ use wire::Backoff;
 use super::duration::parse_ms;
 
 #[derive(clap::Args)]
-pub struct BackoffOptions {
+pub(super) struct BackoffOptions {
     /// Wait before the second attempt
     #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
     backoff_initial: Option<u64>,
@@ -25,7 +25,7 @@ pub struct BackoffOptions {
 
 impl BackoffOptions {
     /// What is given replaces what was there; nothing when there is neither.
-    pub fn over(&self, before: Option<Backoff>) -> Option<Backoff> {
+    pub(super) fn over(&self, before: Option<Backoff>) -> Option<Backoff> {
         let old = before.unwrap_or_default();
         let new = Backoff {
             initial_ms: self.backoff_initial.or(old.initial_ms),

@@ -1,6 +1,6 @@
 //! The options that all client commands share: the server, the scope and the output format.
 
-pub use lessor_sdk::protocol::parse_url;
+pub(crate) use lessor_sdk::protocol::parse_url;
 use reqwest::Url;
 use wire::DEFAULT_SCOPE_NAME;
 
@@ -8,7 +8,7 @@ use wire::DEFAULT_SCOPE_NAME;
 const LAST: usize = 900;
 
 #[derive(clap::Args)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// Print one JSON document instead of text for people; points in time are in RFC 3339
     #[arg(long, global = true, display_order = LAST)]
     pub json: bool,
@@ -51,7 +51,7 @@ pub struct Connection {
 }
 
 /// Parses the URL of a server into the form that gRPC clients take.
-pub fn parse_grpc_url(text: &str) -> Result<String, String> {
+pub(crate) fn parse_grpc_url(text: &str) -> Result<String, String> {
     parse_url(text).map(|url| url.as_str().trim_end_matches('/').to_owned())
 }
 

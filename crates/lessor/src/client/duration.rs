@@ -6,7 +6,7 @@ use jiff::{Span, SpanRelativeTo, Timestamp};
 const EXAMPLES: &str = "500ms, 90s, 5m, 2h, 1d or 1h30m";
 
 /// Reads a duration into milliseconds.
-pub fn parse_ms(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_ms(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);
     }
@@ -21,7 +21,7 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a time, or a duration from now.
-pub fn parse_time(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
     }

@@ -5,7 +5,7 @@ use wire::Problem;
 use super::show::text;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// Nothing listens there, so nothing was asked.
     #[error("no server answers at {url} ({why}); start one with `lessor up`, or name another with --url")]
     NoServer { url: String, why: String },
@@ -38,17 +38,17 @@ impl From<lessor_sdk::Error> for Error {
 }
 
 impl Error {
-    pub fn is_usage(&self) -> bool {
+    pub(crate) fn is_usage(&self) -> bool {
         matches!(self, Error::Usage(_))
     }
 
-    pub fn is_not_found(&self) -> bool {
+    pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Error::Refused(problem) if problem.status == 404)
     }
 }
 
 /// A problem in one line. Its text may quote strangers, so it is made safe for a terminal.
-pub fn describe(problem: &Problem) -> String {
+pub(super) fn describe(problem: &Problem) -> String {
     let words = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
     let mut line = format!("{} ({}, HTTP {})", words.trim_end_matches('.'), problem.code, problem.status);
     if let Some(field) = problem.field.as_ref().filter(|field| !words.contains(field.as_str())) {

@@ -23,7 +23,7 @@ const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
     .with_max_delay(Duration::from_secs(2))
     .without_max_times();
 
-pub struct Client {
+pub(super) struct Client {
     transport: Transport,
     /// Whether the server has accepted a connection. Until then a refused connection means that there is no server, and
     /// retries would only keep the user waiting; afterwards it means a restart.
@@ -31,10 +31,10 @@ pub struct Client {
 }
 
 /// The server's answer to a request that succeeded.
-pub struct Answer(protocol::Answer);
+pub(super) struct Answer(protocol::Answer);
 
 impl Client {
-    pub fn new(connection: &Connection) -> anyhow::Result<Client> {
+    pub(super) fn new(connection: &Connection) -> anyhow::Result<Client> {
         let transport = Transport::new(&Address {
             url: Some(connection.url.to_string()),
             tenant: Some(connection.tenant.clone()),
@@ -44,12 +44,12 @@ impl Client {
         Ok(Client { transport, was_reached: Cell::new(false) })
     }
 
-    pub async fn get(&self, path: &[&str], query: &impl Serialize) -> Result<Answer, Error> {
+    pub(super) async fn get(&self, path: &[&str], query: &impl Serialize) -> Result<Answer, Error> {
         self.get_waiting(path, query, Duration::ZERO).await
     }
 
     /// A read whose answer the server may hold back for `wait`.
-    pub async fn get_waiting(
+    pub(super) async fn get_waiting(
         &self,
         path: &[&str],
         query: &impl Serialize,
@@ -58,11 +58,11 @@ impl Client {
         self.send(self.transport.get(path, query)?, wait + ANSWER_TIMEOUT).await
     }
 
-    pub async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Answer, Error> {
+    pub(super) async fn post(&self, path: &[&str], body: &impl Serialize) -> Result<Answer, Error> {
         self.send(self.transport.post(path, body)?, ANSWER_TIMEOUT).await
     }
 
-    pub async fn put(&self, path: &[&str], body: &impl Serialize) -> Result<Answer, Error> {
+    pub(super) async fn put(&self, path: &[&str], body: &impl Serialize) -> Result<Answer, Error> {
         self.send(self.transport.put(path, body)?, ANSWER_TIMEOUT).await
     }
 
@@ -115,16 +115,16 @@ impl Client {
 }
 
 impl Answer {
-    pub fn status(&self) -> u16 {
+    pub(super) fn status(&self) -> u16 {
         self.0.status
     }
 
     /// The JSON as the server sent it.
-    pub fn text(&self) -> Cow<'_, str> {
+    pub(super) fn text(&self) -> Cow<'_, str> {
         self.0.text()
     }
 
-    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
+    pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         Ok(self.0.parse()?)
     }
 }

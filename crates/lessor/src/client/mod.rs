@@ -2,23 +2,23 @@
 //! could not know, and decide nothing: one command to a file, each a request and a way to show its answer.
 
 mod backoff;
-pub mod connection;
-pub mod duration;
+pub(crate) mod connection;
+pub(crate) mod duration;
 mod error;
 mod http;
-pub mod queue;
-pub mod show;
-pub mod submit;
-pub mod task;
+pub(crate) mod queue;
+pub(crate) mod show;
+pub(crate) mod submit;
+pub(crate) mod task;
 
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
-pub use error::Error;
+pub(crate) use error::Error;
 
 /// Runs one command to its end.
-pub fn block_on(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+pub(crate) fn block_on(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -15,13 +15,13 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// The file is not valid; each line says where and why.
 #[derive(Debug, thiserror::Error)]
 #[error("{file} is not valid:\n{}", .faults.join("\n"))]
-pub struct Invalid {
+pub(crate) struct Invalid {
     file: String,
     faults: Vec<String>,
 }
 
 /// The content of a configuration file.
-pub trait Document: Serialize + DeserializeOwned {
+pub(crate) trait Document: Serialize + DeserializeOwned {
     /// A document in which no key is left out, to suggest known keys from.
     fn with_every_key() -> Self;
 
@@ -29,11 +29,11 @@ pub trait Document: Serialize + DeserializeOwned {
     fn faults(&self) -> Vec<String>;
 }
 
-pub fn read<D: Document>(path: &Path) -> Result<D> {
+pub(crate) fn read<D: Document>(path: &Path) -> Result<D> {
     parse(&text(path)?).map_err(|faults| Invalid { file: path.display().to_string(), faults }.into())
 }
 
-pub fn text(path: &Path) -> Result<String> {
+pub(crate) fn text(path: &Path) -> Result<String> {
     let length = std::fs::metadata(path).map(|file| file.len());
     match length {
         Ok(length) if length > MAX_FILE_BYTES => {
@@ -44,14 +44,14 @@ pub fn text(path: &Path) -> Result<String> {
 }
 
 /// Checks a document that was not parsed from a file.
-pub fn check<D: Document>(document: D, from: &str) -> Result<D> {
+pub(crate) fn check<D: Document>(document: D, from: &str) -> Result<D> {
     match document.faults() {
         faults if faults.is_empty() => Ok(document),
         faults => Err(Invalid { file: from.to_owned(), faults }.into()),
     }
 }
 
-pub fn parse<D: Document>(text: &str) -> Result<D, Vec<String>> {
+pub(crate) fn parse<D: Document>(text: &str) -> Result<D, Vec<String>> {
     let document: D = unknown::parse(text, &D::with_every_key())?;
     match document.faults() {
         faults if faults.is_empty() => Ok(document),
@@ -60,7 +60,7 @@ pub fn parse<D: Document>(text: &str) -> Result<D, Vec<String>> {
 }
 
 /// The error message for a number outside its bounds.
-pub fn within(key: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Option<String> {
+pub(crate) fn within(key: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Option<String> {
     let (low, high) = (range.start(), range.end());
     let fault = if *high == u64::MAX {
         format!("{key} must be at least {low}, but is {value}")

@@ -2,7 +2,7 @@
 //!
 //! `file` reads the files of servers and of workers.
 
-pub mod file;
+pub(crate) mod file;
 mod unknown;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -28,7 +28,7 @@ const EXEC_QUEUE: &str = execution::EXECUTION_QUEUE;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Config {
+pub(crate) struct Config {
     pub server: Server,
     pub data: Data,
     pub storage: Storage,
@@ -41,14 +41,14 @@ pub struct Config {
 /// The metrics at /metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     /// Queues with their own metrics, besides the queue of remote executions. All other queues are counted as one.
     pub queues: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Server {
+pub(crate) struct Server {
     #[serde(deserialize_with = "address::deserialize")]
     pub address: SocketAddr,
     /// The workspace of remote executions; empty for the default workspace.
@@ -58,7 +58,7 @@ pub struct Server {
 /// Push dispatch: tasks that are sent to the push target of their queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Push {
+pub(crate) struct Push {
     /// Whether targets may be on loopback and private addresses, on any port, over plain HTTP.
     pub allow_private_targets: bool,
     /// The URL that targets call back; by default the address that the server listens on.
@@ -69,7 +69,7 @@ pub struct Push {
 /// The ledger and its retention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Data {
+pub(crate) struct Data {
     pub dir: PathBuf,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_state_mib: Option<u64>,
@@ -80,7 +80,7 @@ pub struct Data {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Storage {
+pub(crate) struct Storage {
     /// Disk space for content; the least recently used content is evicted.
     pub max_mib: u64,
     pub cas: Store,
@@ -95,7 +95,7 @@ impl Default for Storage {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Store {
+pub(crate) struct Store {
     pub backend: StoreBackend,
     /// By default a directory in the data directory.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,28 +104,28 @@ pub struct Store {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StoreBackend {
+pub(crate) enum StoreBackend {
     #[default]
     Filesystem,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Execution {
+pub(crate) struct Execution {
     pub backend: ExecutionBackend,
     pub scheduler: Scheduler,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ExecutionBackend {
+pub(crate) enum ExecutionBackend {
     #[default]
     Scheduler,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Scheduler {
+pub(crate) struct Scheduler {
     /// How long an execution's lease lives without a heartbeat.
     pub lease_duration_seconds: u64,
     /// A worker without a heartbeat for so long gets no new work until it registers again.
@@ -140,7 +140,7 @@ pub struct Scheduler {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Capabilities {
+pub(crate) struct Capabilities {
     pub exec_enabled: bool,
 }
 
@@ -181,7 +181,7 @@ impl Default for Capabilities {
 }
 
 impl Config {
-    pub fn read(path: &Path) -> Result<Config> {
+    pub(crate) fn read(path: &Path) -> Result<Config> {
         file::read(path)
     }
 
@@ -204,7 +204,7 @@ impl Config {
     }
 
     /// Warnings about a valid configuration.
-    pub fn warnings(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let open = (!self.server.address.ip().is_loopback()).then(|| {
             let address = self.server.address;
             format!("everyone who can reach {address} can submit, lease and cancel tasks: there is no authentication")
@@ -212,7 +212,7 @@ impl Config {
         open.into_iter()
     }
 
-    pub fn settings(self, may_create: bool, drop_unverified_tail: bool) -> Settings {
+    pub(crate) fn settings(self, may_create: bool, drop_unverified_tail: bool) -> Settings {
         let queues = vec![self.exec_queue()];
         let scheduler = server::Scheduler {
             heartbeat_timeout: Duration::from_secs(self.execution.scheduler.heartbeat_timeout_seconds),

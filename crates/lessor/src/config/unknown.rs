@@ -11,7 +11,7 @@ const MIN_SIMILARITY: f64 = 0.75;
 
 /// Parses a document. Fails with the error of a text that is not such a document, or with one message for each unknown
 /// key. `every_key` is a document with all keys, to suggest the nearest known key from.
-pub fn parse<D: DeserializeOwned>(text: &str, every_key: &impl Serialize) -> Result<D, Vec<String>> {
+pub(super) fn parse<D: DeserializeOwned>(text: &str, every_key: &impl Serialize) -> Result<D, Vec<String>> {
     let mut unknown = Vec::new();
     let parsed = Deserializer::parse(text).and_then(|deserializer| {
         serde_ignored::deserialize(deserializer, |path| unknown.push(keys_of(&path)))

@@ -23,7 +23,7 @@ Examples:
   lessor log dump --limit 10
   lessor log dump --task 019a8a3c-5b1e-7000-8000-0000000000aa
   lessor log dump --queue mail --type TaskFailed --type TaskDead --from 1h | jq .error.message")]
-pub struct Options {
+pub(super) struct Options {
     /// Only records about this task
     #[arg(long, value_name = "ID", value_parser = parse_task)]
     task: Option<TaskId>,
@@ -49,7 +49,7 @@ pub struct Options {
     limit: Option<u64>,
 }
 
-pub fn run(options: &Options, reader: &dyn Reader) -> Result<()> {
+pub(super) fn run(options: &Options, reader: &dyn Reader) -> Result<()> {
     let kept = reader.first()?;
     let from = options.from.map_or(Ok(kept), |moment| moment.first(reader))?;
     let to = options.to.map_or(Ok(Position(u64::MAX)), |moment| moment.last(reader))?;

@@ -23,13 +23,13 @@ that was purged is still explained, while its records are kept.
 Examples:
   lessor log explain 019a8a3c-5b1e-7000-8000-0000000000aa
   lessor log explain 019a8a3c-5b1e-7000-8000-0000000000aa --json | jq -r '.steps[].words'")]
-pub struct Options {
+pub(super) struct Options {
     /// The task's id
     #[arg(value_name = "ID", value_parser = parse_task)]
     task: TaskId,
 }
 
-pub fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
+pub(super) fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
     let mut past = Vec::new();
     let first = reader.first()?;
     records(reader, first, &mut |position, record| {

@@ -8,10 +8,10 @@ use wire::Json;
 
 /// An object that keeps its order, and payloads as they were sent.
 #[derive(Default)]
-pub struct Fields(Vec<(&'static str, Json)>);
+pub(super) struct Fields(Vec<(&'static str, Json)>);
 
 impl Fields {
-    pub fn of(position: Position, record: &Record) -> Fields {
+    pub(super) fn of(position: Position, record: &Record) -> Fields {
         let mut fields = Fields::default();
         fields.put("position", position.0);
         fields.time("at", Some(record.at));
@@ -60,18 +60,18 @@ impl Fields {
         }
     }
 
-    pub fn queue(&mut self, key: &QueueKey) {
+    pub(super) fn queue(&mut self, key: &QueueKey) {
         self.put("tenant", &*key.scope.tenant);
         self.put("workspace", &*key.scope.workspace);
         self.put("queue", &*key.name);
     }
 
-    pub fn time(&mut self, name: &'static str, time: Option<Time>) {
+    pub(super) fn time(&mut self, name: &'static str, time: Option<Time>) {
         self.put(name, time.map(server::to_wire::time));
     }
 
     /// Leaves out what is not set.
-    pub fn put(&mut self, name: &'static str, value: impl Serialize) {
+    pub(super) fn put(&mut self, name: &'static str, value: impl Serialize) {
         // Text, numbers and lists of them always become JSON.
         let json = Json::from_value(&value).unwrap_or_else(|_| Json::null());
         if json != Json::null() {
@@ -93,7 +93,7 @@ impl Serialize for Fields {
     }
 }
 
-pub fn error(error: &TaskError) -> Value {
+pub(super) fn error(error: &TaskError) -> Value {
     let mut value = json!({"category": error.category.name(), "message": &*error.message});
     if let Some(code) = &error.code {
         value["code"] = json!(**code);

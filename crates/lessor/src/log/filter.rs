@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use authority::{Event, TaskId};
 
 #[derive(Default)]
-pub struct Filter {
+pub(super) struct Filter {
     pub task: Option<TaskId>,
     pub queue: Option<QueueTasks>,
     /// All when empty.
@@ -14,18 +14,18 @@ pub struct Filter {
 
 /// The tasks of a queue, of whatever tenant. Only a task's first record names its queue, so this must see every
 /// record from the first, also those that are not shown.
-pub struct QueueTasks {
+pub(super) struct QueueTasks {
     name: String,
     tasks: HashSet<TaskId>,
 }
 
 impl QueueTasks {
-    pub fn new(name: &str) -> QueueTasks {
+    pub(super) fn new(name: &str) -> QueueTasks {
         QueueTasks { name: name.to_owned(), tasks: HashSet::new() }
     }
 
     /// A task whose first record is no longer kept.
-    pub fn know(&mut self, queue: &str, task: TaskId) {
+    pub(super) fn know(&mut self, queue: &str, task: TaskId) {
         if queue == self.name {
             self.tasks.insert(task);
         }
@@ -48,7 +48,7 @@ impl QueueTasks {
 
 impl Filter {
     /// Whether the record is wanted. Every record must come by, in order.
-    pub fn wants(&mut self, event: &Event) -> bool {
+    pub(super) fn wants(&mut self, event: &Event) -> bool {
         let of_queue = self.queue.as_mut().is_none_or(|queue| queue.sees(event));
         let of_task = self.task.is_none_or(|task| match event {
             Event::TasksPurged(purged) => purged.tasks.contains(&task),

@@ -37,7 +37,7 @@ Examples:
 
 Exit codes: 0 sound, 1 no answer, 2 wrong usage, 3 damaged, foreign, missing or of a newer version."
 )]
-pub struct Options {
+pub(crate) struct Options {
     #[command(subcommand)]
     command: Command,
 
@@ -62,7 +62,7 @@ enum Command {
     Explain(explain::Options),
 }
 
-pub fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let inspection = open(&options.data)?;
     let done = |result: Result<()>| {
         result.map(|()| ExitCode::SUCCESS).map_err(|error| {
@@ -94,7 +94,7 @@ fn open(data: &Path) -> Result<Inspection> {
 }
 
 /// Whether the directory cannot be read as a ledger, rather than that it gives no answer.
-pub fn is_refusal(error: &anyhow::Error) -> bool {
+pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
     error.is::<Error>()
         || error.is::<file::Error>()
         || error.is::<RecoveryError>()

@@ -9,13 +9,13 @@ use ledger::Reader;
 use crate::client::duration::parse_ms;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Moment {
+pub(super) enum Moment {
     Position(Position),
     Time(Time),
 }
 
 /// Reads `1234`, `2030-01-31T12:00:00Z` or `10m`, which is ten minutes ago.
-pub fn parse(text: &str) -> Result<Moment, String> {
+pub(super) fn parse(text: &str) -> Result<Moment, String> {
     parse_at(text, Timestamp::now())
 }
 
@@ -39,7 +39,7 @@ fn parse_at(text: &str, now: Timestamp) -> Result<Moment, String> {
 
 impl Moment {
     /// The first position that is not before this moment.
-    pub fn first(self, reader: &dyn Reader) -> Result<Position> {
+    pub(super) fn first(self, reader: &dyn Reader) -> Result<Position> {
         match self {
             Moment::Position(position) => Ok(position),
             Moment::Time(time) => Ok(first_at_or_after(reader, time)?),
@@ -47,7 +47,7 @@ impl Moment {
     }
 
     /// The last position that is not after this moment; 0 when none is.
-    pub fn last(self, reader: &dyn Reader) -> Result<Position> {
+    pub(super) fn last(self, reader: &dyn Reader) -> Result<Position> {
         match self {
             Moment::Position(position) => Ok(position),
             Moment::Time(time) => {

@@ -28,7 +28,7 @@ Examples:
   lessor log state
   lessor log state --at 10m
   lessor log state --at 1234 --task 019a8a3c-5b1e-7000-8000-0000000000aa --json")]
-pub struct Options {
+pub(super) struct Options {
     /// The moment, after everything that was recorded up to it [default: the end of the log]
     #[arg(long, value_name = "MOMENT", value_parser = moment::parse)]
     at: Option<Moment>,
@@ -38,7 +38,7 @@ pub struct Options {
     task: Option<TaskId>,
 }
 
-pub fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
+pub(super) fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<()> {
     let position = match options.at {
         Some(moment) => moment.last(reader)?,
         None => last(reader)?,

@@ -25,9 +25,9 @@ Every damage is named with file, byte and the positions at risk, and the exit co
 Examples:
   lessor log verify
   lessor log verify --data backup/lessor --json | jq .damages")]
-pub struct Options {}
+pub(super) struct Options {}
 
-pub fn run(inspection: &Inspection, json: bool) -> Result<ExitCode> {
+pub(super) fn run(inspection: &Inspection, json: bool) -> Result<ExitCode> {
     let progress = Progress::new("Verifying", inspection.segments().map(|segment| segment.bytes).sum());
     let report = verify_files(inspection, &mut |bytes| progress.at(bytes))?;
     let findings = &report.content.findings;

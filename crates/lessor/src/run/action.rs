@@ -12,12 +12,12 @@ use super::inputs::Inputs;
 use super::options::Options;
 
 /// Adds both messages to what has to be in the store.
-pub struct Described {
+pub(super) struct Described {
     pub command: Digest,
     pub action: Digest,
 }
 
-pub fn describe(options: &Options, input_root: &Digest, inputs: &mut Inputs) -> Described {
+pub(super) fn describe(options: &Options, input_root: &Digest, inputs: &mut Inputs) -> Described {
     let platform = platform(&options.platform);
     let command = inputs.add(command(options, platform.clone()).encode_to_vec());
     let action = Action {

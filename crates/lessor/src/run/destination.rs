@@ -16,29 +16,29 @@ use worker::dirfd::Directory;
 const MAX_TRIES: usize = 16;
 
 #[derive(Clone)]
-pub struct Destination(Arc<Directory>);
+pub(super) struct Destination(Arc<Directory>);
 
 impl Destination {
     /// The directory is the user's own choice, so links that lead to it are fine.
-    pub fn open(path: &Path) -> std::io::Result<Destination> {
+    pub(super) fn open(path: &Path) -> std::io::Result<Destination> {
         std::fs::create_dir_all(path)?;
         Ok(Destination(Arc::new(Directory::open(&path.canonicalize()?)?)))
     }
 
     /// Makes a directory and those on the way to it.
-    pub fn make(&self, path: &RelativePath) -> Result<()> {
+    pub(super) fn make(&self, path: &RelativePath) -> Result<()> {
         self.0.descend_or_make(path).map(|_| ())
     }
 
     /// A new file that gets its name when it is finished.
-    pub fn begin(&self, path: &RelativePath, is_executable: bool) -> Result<(File, Unfinished)> {
+    pub(super) fn begin(&self, path: &RelativePath, is_executable: bool) -> Result<(File, Unfinished)> {
         let mode = Mode::from_raw_mode(if is_executable { 0o777 } else { 0o666 });
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         self.unfinished(path, |directory, name| openat(directory, name, flags, mode).map(File::from))
     }
 
     /// A symbolic link as it was told. Nobody here ever follows it.
-    pub fn link(&self, path: &RelativePath, target: &str) -> Result<()> {
+    pub(super) fn link(&self, path: &RelativePath, target: &str) -> Result<()> {
         let ((), unfinished) = self.unfinished(path, |directory, name| symlinkat(target, directory, name))?;
         unfinished.finish()
     }
@@ -66,7 +66,7 @@ impl Destination {
 }
 
 /// Something under a temporary name beside its own, removed unless it is finished.
-pub struct Unfinished {
+pub(super) struct Unfinished {
     directory: Directory,
     temporary: Option<String>,
     name: String,
@@ -74,7 +74,7 @@ pub struct Unfinished {
 
 impl Unfinished {
     /// Gives it its name, in the place of what had it. A directory is not replaced.
-    pub fn finish(mut self) -> Result<()> {
+    pub(super) fn finish(mut self) -> Result<()> {
         if let Some(temporary) = &self.temporary {
             renameat(&self.directory, temporary, &self.directory, &self.name)?;
         }

@@ -24,7 +24,7 @@ const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
 /// Most blobs that one call asks for.
 const MAX_CALL_BLOBS: usize = 1_000;
 
-pub async fn download(
+pub(super) async fn download(
     remote: &Arc<Remote>,
     outputs: &Outputs,
     to: &Destination,

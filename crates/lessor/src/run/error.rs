@@ -11,7 +11,7 @@ use crate::client::show::text::clean;
 use crate::exit;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     #[error(transparent)]
     Server(#[from] client::Error),
 
@@ -43,20 +43,20 @@ pub enum Error {
 }
 
 impl Error {
-    pub fn input(path: &Path, why: impl std::fmt::Display) -> Error {
+    pub(crate) fn input(path: &Path, why: impl std::fmt::Display) -> Error {
         Error::Input { path: path.to_owned(), why: why.to_string() }
     }
 
-    pub fn output(path: impl Into<String>, why: impl std::fmt::Display) -> Error {
+    pub(crate) fn output(path: impl Into<String>, why: impl std::fmt::Display) -> Error {
         Error::Output { path: path.into(), why: why.to_string() }
     }
 
     /// An answer that no server of the protocol gives.
-    pub fn nonsense(what: impl std::fmt::Display) -> Error {
+    pub(crate) fn nonsense(what: impl std::fmt::Display) -> Error {
         Error::NotRun { code: Code::DataLoss, message: format!("the server's answer makes no sense: {what}") }
     }
 
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::TimedOut { .. } => exit::COMMAND_TIMED_OUT,
             _ => exit::COMMAND_NOT_RUN,
@@ -64,7 +64,7 @@ impl Error {
     }
 
     /// Whether inputs that were there are gone, so that bringing them again may help.
-    pub fn is_missing_inputs(&self) -> bool {
+    pub(crate) fn is_missing_inputs(&self) -> bool {
         matches!(self, Error::MissingInputs(_))
     }
 }

@@ -13,7 +13,7 @@ use super::remote::Remote;
 use super::upload::blocking;
 
 /// Small contents, in order.
-pub async fn small(remote: &Remote, digests: &[Digest]) -> Result<Vec<Bytes>, Error> {
+pub(super) async fn small(remote: &Remote, digests: &[Digest]) -> Result<Vec<Bytes>, Error> {
     let contents = remote.cas.read_many(&remote.instance, digests).await?;
     let checked = digests.iter().zip(contents).map(|(digest, content)| match content {
         Some(content) if Digest::of(digest.function, &content) == *digest => Ok(content),
@@ -25,7 +25,7 @@ pub async fn small(remote: &Remote, digests: &[Digest]) -> Result<Vec<Bytes>, Er
 }
 
 /// A content of any size, written into an empty file and left at its beginning.
-pub async fn into_file(remote: &Remote, digest: Digest, file: &File) -> Result<(), Error> {
+pub(super) async fn into_file(remote: &Remote, digest: Digest, file: &File) -> Result<(), Error> {
     let again = || file.try_clone().map_err(|error| CasError::File(error.to_string()));
     let (to, check) = (again()?, again()?);
     if !remote.cas.read_to_file(&remote.instance, &digest, to).await? {
@@ -43,7 +43,7 @@ pub async fn into_file(remote: &Remote, digest: Digest, file: &File) -> Result<(
 }
 
 /// A content of at most so many bytes, as a whole.
-pub async fn whole(remote: &Remote, digest: Digest, max_bytes: u64) -> Result<Bytes, Error> {
+pub(super) async fn whole(remote: &Remote, digest: Digest, max_bytes: u64) -> Result<Bytes, Error> {
     if digest.size > max_bytes {
         return Err(Error::nonsense(format!("{digest} is too large for what it is used as")));
     }

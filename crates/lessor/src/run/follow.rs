@@ -31,7 +31,7 @@ const LATE: Duration = Duration::from_secs(3);
 /// How often an execution is asked for again whose operation the server does not know any more.
 const MAX_FORGOTTEN: u32 = 3;
 
-pub struct Follower<'a> {
+pub(super) struct Follower<'a> {
     remote: &'a Remote,
     progress: &'a Progress,
     stage: Option<Stage>,
@@ -43,13 +43,13 @@ pub struct Follower<'a> {
 }
 
 impl<'a> Follower<'a> {
-    pub fn new(remote: &'a Remote, progress: &'a Progress) -> Follower<'a> {
+    pub(super) fn new(remote: &'a Remote, progress: &'a Progress) -> Follower<'a> {
         let now = Instant::now();
         Follower { remote, progress, stage: None, heard: now, pause: FIRST_PAUSE, begun: now, is_late: false }
     }
 
     /// The response of the execution, whatever it says.
-    pub async fn run(mut self, request: &ExecuteRequest) -> Result<ExecuteResponse, Error> {
+    pub(super) async fn run(mut self, request: &ExecuteRequest) -> Result<ExecuteResponse, Error> {
         let mut forgotten = 0;
         loop {
             let lost = match self.attend(request).await {
@@ -146,7 +146,7 @@ fn response(operation: Operation) -> Result<ExecuteResponse, Error> {
 }
 
 /// A status that came in a message, as if it had been that of a call.
-pub fn status(proto: &google::rpc::Status) -> Status {
+pub(super) fn status(proto: &google::rpc::Status) -> Status {
     Status::with_details(Code::from(proto.code), proto.message.clone(), proto.encode_to_vec().into())
 }
 

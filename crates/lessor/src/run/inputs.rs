@@ -26,17 +26,17 @@ use crate::data_dir;
 /// Files that are read at a time, each on a thread of its own.
 const MAX_READERS: usize = 8;
 
-pub const FUNCTION: DigestFunction = DigestFunction::Sha256;
+pub(super) const FUNCTION: DigestFunction = DigestFunction::Sha256;
 
 /// Where the content of a blob is.
 #[derive(Clone, Debug)]
-pub enum Source {
+pub(super) enum Source {
     Bytes(Bytes),
     File(PathBuf),
 }
 
 #[derive(Debug, Default)]
-pub struct Inputs {
+pub(super) struct Inputs {
     pub blobs: HashMap<Digest, Source>,
     pub files: usize,
     pub bytes: u64,
@@ -46,7 +46,7 @@ pub struct Inputs {
 
 impl Inputs {
     /// Reads the directory, and gives its digest. Blocking.
-    pub fn read(directory: &Path, progress: &Progress) -> Result<(Inputs, Digest), Error> {
+    pub(super) fn read(directory: &Path, progress: &Progress) -> Result<(Inputs, Digest), Error> {
         let mut walk = Walk::default();
         walk.directory(directory)?;
         let Walk { directories, files, left_out, .. } = walk;
@@ -67,7 +67,7 @@ impl Inputs {
     }
 
     /// Adds a message of the protocol.
-    pub fn add(&mut self, content: Vec<u8>) -> Digest {
+    pub(super) fn add(&mut self, content: Vec<u8>) -> Digest {
         let digest = Digest::of(FUNCTION, &content);
         self.blobs.entry(digest).or_insert_with(|| Source::Bytes(content.into()));
         digest

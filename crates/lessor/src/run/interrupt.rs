@@ -9,7 +9,7 @@ use super::progress::Progress;
 use super::remote::{Remote, cause};
 
 /// Does the work, unless a signal comes first. A second one ends the waiting for the cancellation.
-pub async fn or_done(
+pub(super) async fn or_done(
     remote: &Remote,
     progress: &Progress,
     work: impl Future<Output = Result<ExitCode>>,

@@ -29,10 +29,10 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Execu
 use execution::digest;
 use tonic::{Code, Status};
 
-pub use error::Error;
-pub use options::Options;
-pub use progress::counted;
-pub use remote::cause;
+pub(crate) use error::Error;
+pub(crate) use options::Options;
+pub(crate) use progress::counted;
+pub(crate) use remote::cause;
 
 use crate::client::show::Output;
 use action::Described;
@@ -49,7 +49,7 @@ use upload::blocking;
 /// How often inputs are brought again that the store lost before a worker had them.
 const MAX_ROUNDS: u32 = 3;
 
-pub fn run(options: Options) -> Result<ExitCode> {
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -30,7 +30,7 @@ Examples:
 
 Exit codes: the command's own, 128 and the number of the signal that ended it; 124 it took longer than --timeout; 125 \
 it was not run to its end, or its outputs could not be written; 130 and 143 this was interrupted; 2 wrong usage.")]
-pub struct Options {
+pub(crate) struct Options {
     /// The directory whose content the command finds where it runs [default: an empty one]
     #[arg(long, value_name = "DIR")]
     pub input: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub struct Options {
 
 impl Options {
     /// The default workspace has no name as an instance, so that servers which know none are served too.
-    pub fn instance_name(&self) -> String {
+    pub(crate) fn instance_name(&self) -> String {
         let workspace = self.connection.workspace.as_str();
         let named = (workspace != wire::DEFAULT_SCOPE_NAME).then_some(workspace);
         self.instance.as_deref().or(named).unwrap_or_default().to_owned()

@@ -19,7 +19,7 @@ use super::remote::Remote;
 
 /// One thing to be written.
 #[derive(Clone, Debug)]
-pub enum Entry {
+pub(super) enum Entry {
     File { path: RelativePath, digest: Digest, is_executable: bool },
     Directory { path: RelativePath },
     Link { path: RelativePath, target: String },
@@ -28,7 +28,7 @@ pub enum Entry {
 /// One output as it was asked for.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Output {
+pub(super) struct Output {
     pub path: String,
     pub kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub struct Output {
 }
 
 #[derive(Default)]
-pub struct Outputs {
+pub(super) struct Outputs {
     pub entries: Vec<Entry>,
     pub reported: Vec<Output>,
     /// Those that were asked for and are not there.
@@ -45,7 +45,7 @@ pub struct Outputs {
 
 impl Outputs {
     #[allow(deprecated, reason = "some servers tell links only there")]
-    pub async fn read(
+    pub(super) async fn read(
         remote: &Remote,
         result: &ActionResult,
         asked: &[RelativePath],
@@ -86,7 +86,7 @@ impl Outputs {
         Ok(outputs)
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         let size = |entry: &Entry| match entry {
             Entry::File { digest, .. } => digest.size,
             _ => 0,

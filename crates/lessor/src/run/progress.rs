@@ -11,7 +11,7 @@ const TICK: Duration = Duration::from_millis(120);
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Progress {
+pub(super) struct Progress {
     bar: ProgressBar,
     is_quiet: bool,
     begun: Instant,
@@ -19,30 +19,30 @@ pub struct Progress {
 
 impl Progress {
     /// Standard error that is not a terminal gets lines only.
-    pub fn new(is_quiet: bool) -> Progress {
+    pub(super) fn new(is_quiet: bool) -> Progress {
         let target = if is_quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         Progress { bar: ProgressBar::with_draw_target(None, target), is_quiet, begun: Instant::now() }
     }
 
     #[cfg(test)]
-    pub fn silent() -> Progress {
+    pub(super) fn silent() -> Progress {
         Progress::new(true)
     }
 
     /// A new piece of work of so many bytes.
-    pub fn begin(&self, what: &str, total_bytes: u64) {
+    pub(super) fn begin(&self, what: &str, total_bytes: u64) {
         self.bar.set_message(what.to_owned());
         self.bar.set_length(total_bytes);
         self.style("{msg} {wide_bar} {binary_bytes} of {binary_total_bytes}");
         self.bar.reset();
     }
 
-    pub fn advance(&self, bytes: u64) {
+    pub(super) fn advance(&self, bytes: u64) {
         self.bar.inc(bytes);
     }
 
     /// Something whose end nobody knows.
-    pub fn wait(&self, what: &str) {
+    pub(super) fn wait(&self, what: &str) {
         self.bar.set_message(clean(what));
         self.style("{spinner} {msg} {elapsed}");
         self.bar.reset();
@@ -50,31 +50,31 @@ impl Progress {
     }
 
     /// A line that stays.
-    pub fn line(&self, text: impl std::fmt::Display) {
+    pub(super) fn line(&self, text: impl std::fmt::Display) {
         if !self.is_quiet {
             self.bar.suspend(|| note(format_args!("lessor: {text}")));
         }
     }
 
     /// A line in place of what a bar says where there is one.
-    pub fn line_unless_seen(&self, text: impl std::fmt::Display) {
+    pub(super) fn line_unless_seen(&self, text: impl std::fmt::Display) {
         if self.bar.is_hidden() {
             self.line(text);
         }
     }
 
     /// A line that stays also when nothing else is to be said.
-    pub fn warn(&self, text: impl std::fmt::Display) {
+    pub(super) fn warn(&self, text: impl std::fmt::Display) {
         self.bar.suspend(|| note(format_args!("lessor: {text}")));
     }
 
     /// Nothing moves any more; others may write to the terminal.
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         self.bar.disable_steady_tick();
         self.bar.finish_and_clear();
     }
 
-    pub fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
@@ -87,7 +87,7 @@ impl Progress {
 }
 
 /// A time for people.
-pub fn took(time: Duration) -> String {
+pub(super) fn took(time: Duration) -> String {
     match time.as_millis() {
         ms @ 0..1_000 => format!("{ms} ms"),
         ms @ 1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
@@ -95,11 +95,11 @@ pub fn took(time: Duration) -> String {
     }
 }
 
-pub fn size(bytes: u64) -> String {
+pub(super) fn size(bytes: u64) -> String {
     HumanBytes(bytes).to_string()
 }
 
-pub fn counted(number: usize, one: &str, many: &str) -> String {
+pub(crate) fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 

@@ -26,7 +26,7 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: usize = 64 << 20;
 const METADATA_HEADER: &str = "build.bazel.remote.execution.v2.requestmetadata-bin";
 
-pub struct Remote {
+pub(super) struct Remote {
     pub cas: GrpcCas,
     pub instance: String,
     pub url: String,
@@ -38,7 +38,7 @@ pub struct Remote {
 impl Remote {
     /// Finds out whether anybody is there who executes. Nothing is repeated here: a person who waits for a server that
     /// was never started would wait for nothing.
-    pub async fn connect(options: &Options) -> Result<Remote, Error> {
+    pub(super) async fn connect(options: &Options) -> Result<Remote, Error> {
         let url = options.connection.url.as_str().trim_end_matches('/').to_owned();
         let tenant = options.connection.tenant.clone();
         let cas_options = GrpcCasOptions { tenant: Some(tenant), ..GrpcCasOptions::default() };
@@ -87,27 +87,27 @@ impl Remote {
         }
     }
 
-    pub fn execution(&self) -> ExecutionClient<Scoped> {
+    pub(super) fn execution(&self) -> ExecutionClient<Scoped> {
         ExecutionClient::new(self.cas.channel()).max_decoding_message_size(MAX_ANSWER_BYTES)
     }
 
     /// A call that says whose it is.
-    pub fn request<T>(&self, message: T) -> Request<T> {
+    pub(super) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert_bin(METADATA_HEADER, MetadataValue::from_bytes(&self.metadata));
         request
     }
 
-    pub fn operation(&self) -> Option<String> {
+    pub(super) fn operation(&self) -> Option<String> {
         self.operation.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub fn set_operation(&self, name: Option<&str>) {
+    pub(super) fn set_operation(&self, name: Option<&str>) {
         *self.operation.lock().unwrap_or_else(PoisonError::into_inner) = name.map(str::to_owned);
     }
 
     /// Says that nobody waits for the operation any more, if there is one.
-    pub async fn cancel(&self) -> Result<(), Status> {
+    pub(super) async fn cancel(&self) -> Result<(), Status> {
         let Some(name) = self.operation() else { return Ok(()) };
         let mut client = OperationsClient::new(self.cas.channel());
         let call = client.cancel_operation(self.request(CancelOperationRequest { name }));
@@ -119,7 +119,7 @@ impl Remote {
 }
 
 /// The innermost reason, which says most.
-pub fn cause(status: &Status) -> String {
+pub(crate) fn cause(status: &Status) -> String {
     let mut error: &dyn std::error::Error = status;
     while let Some(source) = error.source() {
         error = source;

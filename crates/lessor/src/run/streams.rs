@@ -15,13 +15,13 @@ use super::remote::Remote;
 use super::upload::blocking;
 
 /// What the command wrote to one of its streams: told in the result itself, or kept in the store.
-pub struct Stream {
+pub(super) struct Stream {
     raw: Vec<u8>,
     pub digest: Digest,
 }
 
 impl Stream {
-    pub fn read(raw: &[u8], digest: Option<&v2::Digest>, what: &str) -> Result<Stream, Error> {
+    pub(super) fn read(raw: &[u8], digest: Option<&v2::Digest>, what: &str) -> Result<Stream, Error> {
         let digest = match digest.filter(|_| raw.is_empty()) {
             Some(_) => digest::from_proto(digest, FUNCTION, what).map_err(Error::nonsense)?,
             None => Digest::of(FUNCTION, raw),
@@ -30,7 +30,7 @@ impl Stream {
     }
 
     /// A reader that has gone needs nothing more: this is no error.
-    pub async fn copy_to(self, remote: &Remote, to: impl Write + Send + 'static) -> Result<(), Error> {
+    pub(super) async fn copy_to(self, remote: &Remote, to: impl Write + Send + 'static) -> Result<(), Error> {
         let mut to = to;
         if self.digest.size == self.raw.len() as u64 {
             return blocking(move || over(to.write_all(&self.raw).and_then(|()| to.flush()))).await;

@@ -8,7 +8,7 @@ use super::outputs::Output;
 
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub(super) struct Summary {
     pub exit_code: i32,
     pub cached: bool,
     pub operation: String,
@@ -30,7 +30,7 @@ pub struct Summary {
 /// What each part took.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Timings {
+pub(super) struct Timings {
     pub inputs_ms: u64,
     pub upload_ms: u64,
     pub execute_ms: u64,
@@ -38,6 +38,6 @@ pub struct Timings {
     pub total_ms: u64,
 }
 
-pub fn ms(time: Duration) -> u64 {
+pub(super) fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

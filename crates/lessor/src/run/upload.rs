@@ -23,12 +23,16 @@ const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
 
 /// What had to be brought.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Uploaded {
+pub(super) struct Uploaded {
     pub blobs: usize,
     pub bytes: u64,
 }
 
-pub async fn upload(remote: &Arc<Remote>, inputs: &Inputs, progress: &Progress) -> Result<Uploaded, Error> {
+pub(super) async fn upload(
+    remote: &Arc<Remote>,
+    inputs: &Inputs,
+    progress: &Progress,
+) -> Result<Uploaded, Error> {
     // The empty content is always there.
     let mut digests: Vec<Digest> = inputs.blobs.keys().filter(|digest| digest.size > 0).copied().collect();
     digests.sort_unstable();
@@ -119,7 +123,7 @@ fn read_at_most(path: &Path, bytes: u64) -> std::io::Result<Vec<u8>> {
 }
 
 /// Runs what waits for the disk where it holds up nobody else.
-pub async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;

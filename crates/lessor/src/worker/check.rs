@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
     after_help = "Takes the flags and the file of `lessor worker daemon`, and leaves nothing but the work directory.\n\
     Exit codes: 0 all is well, 1 something is not, 2 the file is not right."
 )]
-pub struct Options {
+pub(super) struct Options {
     #[command(flatten)]
     flags: Flags,
 
@@ -29,7 +29,7 @@ pub struct Options {
     json: bool,
 }
 
-pub async fn run(options: Options) -> Result<ExitCode> {
+pub(super) async fn run(options: Options) -> Result<ExitCode> {
     let settings = Settings::to_look_at(options.flags.worker()?)?;
     let cas = settings.cas(Some(PATIENCE))?;
     let checks = worker::check::check(&settings.config, &settings.executor, &*cas).await;

@@ -25,7 +25,7 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(2);
     runs, and gives the rest back; a second one stops it at once. A flag wins over the file.\n\n\
     Exit codes: 0 stopped, 1 could not start or was refused, 2 the file is not right."
 )]
-pub struct Options {
+pub(super) struct Options {
     #[command(flatten)]
     flags: Flags,
 
@@ -34,7 +34,7 @@ pub struct Options {
     metrics: Option<SocketAddr>,
 }
 
-pub fn run(options: Options) -> Result<()> {
+pub(super) fn run(options: Options) -> Result<()> {
     let _log = logging::start("info");
     let settings = Settings::of(options.flags.worker()?)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;

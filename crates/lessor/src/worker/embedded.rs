@@ -21,13 +21,13 @@ const DIRECTORY: &str = "worker";
 /// How long running actions may take once everything is to stop; a second signal ends it sooner.
 const DRAIN_SECONDS: u64 = 30;
 
-pub struct Embedded {
+pub(crate) struct Embedded {
     stop: Stopper,
     running: JoinHandle<Result<(), worker::Error>>,
 }
 
 impl Embedded {
-    pub fn start(
+    pub(crate) fn start(
         data: &DataDir,
         address: SocketAddr,
         content: Arc<dyn Blobs>,
@@ -54,7 +54,7 @@ impl Embedded {
     }
 
     /// Resolves when it ends without being told to, with the reason.
-    pub async fn failed(&mut self) -> anyhow::Error {
+    pub(crate) async fn failed(&mut self) -> anyhow::Error {
         match (&mut self.running).await {
             Ok(Ok(())) => anyhow::anyhow!("it has ended"),
             Ok(Err(error)) => error.into(),
@@ -63,7 +63,7 @@ impl Embedded {
     }
 
     /// Takes no more work, and resolves when what ran is done or given back.
-    pub async fn drain(self) {
+    pub(crate) async fn drain(self) {
         self.stop.stop();
         match self.running.await {
             Ok(Ok(())) => {}

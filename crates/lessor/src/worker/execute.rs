@@ -35,7 +35,7 @@ Exit codes: 0 the command ended with 0, 1 it could not be run, 5 it ended otherw
 
 Example:
   lessor worker execute --action-digest 6cf1…/142 --work-dir look --backend sandbox")]
-pub struct Options {
+pub(super) struct Options {
     /// The content store, and the action cache beside it
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8980", env = "LESSOR_URL", value_parser = parse_grpc_url)]
     cas_url: String,
@@ -73,7 +73,7 @@ fn function(name: &str) -> Result<DigestFunction, String> {
     DigestFunction::from_name(name).ok_or_else(|| "must be sha256 or blake3".to_owned())
 }
 
-pub async fn run(options: &Options) -> Result<ExitCode> {
+pub(super) async fn run(options: &Options) -> Result<ExitCode> {
     let action = Digest::parse(options.digest_function, &options.action_digest)
         .with_context(|| format!("{:?} is no digest of an action", options.action_digest))?;
     let directory = fresh(&options.work_dir)?;

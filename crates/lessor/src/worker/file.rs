@@ -18,13 +18,13 @@ const MIB: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct WorkerFile {
+pub(crate) struct WorkerFile {
     pub worker: Worker,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Worker {
+pub(crate) struct Worker {
     /// Made and kept in the work directory when it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
@@ -54,7 +54,7 @@ pub struct Worker {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Host {
+pub(crate) struct Host {
     pub work_dir: PathBuf,
     /// The same as the backend `sandbox`.
     pub use_sandbox: bool,
@@ -66,7 +66,7 @@ pub struct Host {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Docker {
+pub(crate) struct Docker {
     /// The engine's socket, as `unix:///path`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
@@ -88,7 +88,7 @@ pub struct Docker {
 /// Most that each command may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Limits {
+pub(crate) struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_cores: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,7 @@ pub struct Limits {
 /// What the tasks that run at one time may ask for together; the machine's when it is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Resources {
+pub(crate) struct Resources {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_cores: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,7 +159,7 @@ impl Default for Docker {
 
 impl Worker {
     /// Where commands run. `use_sandbox` is the document's other word for it.
-    pub fn backend(&self) -> Result<Backend, String> {
+    pub(crate) fn backend(&self) -> Result<Backend, String> {
         let backend: Backend = self.backend.parse().map_err(|error| format!("worker.backend: {error}"))?;
         match (backend, self.host.use_sandbox) {
             (Backend::Host, true) => Ok(Backend::Sandbox),
@@ -173,7 +173,7 @@ impl Worker {
 }
 
 impl Docker {
-    pub fn ulimits(&self) -> Result<Vec<(String, i64, i64)>, String> {
+    pub(crate) fn ulimits(&self) -> Result<Vec<(String, i64, i64)>, String> {
         let read = |text: &String| {
             let (name, limits) = text.split_once('=')?;
             let (soft, hard) = limits.split_once(':').unwrap_or((limits, limits));

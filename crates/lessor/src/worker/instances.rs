@@ -25,17 +25,17 @@ const MAX_UNHEARD: usize = 256;
 const NAME_PAUSE: Duration = Duration::from_secs(5);
 
 /// The instances that have executions, as they are heard of.
-pub struct Instances(mpsc::Receiver<Scope>);
+pub(crate) struct Instances(mpsc::Receiver<Scope>);
 
 impl Instances {
-    pub fn channel() -> (mpsc::Sender<Scope>, Instances) {
+    pub(crate) fn channel() -> (mpsc::Sender<Scope>, Instances) {
         let (to, from) = mpsc::channel(MAX_UNHEARD);
         (to, Instances(from))
     }
 
     /// Works for all of them until it is told to stop, or the agent of the default one ends. One whose name was taken
     /// takes it back: anybody who reaches the server can register under it, and must not be able to end the work here.
-    pub async fn serve(mut self, config: Config, work: Arc<Work>, stop: Stopper) -> Result<(), Error> {
+    pub(crate) async fn serve(mut self, config: Config, work: Arc<Work>, stop: Stopper) -> Result<(), Error> {
         let pool = Pool::new(&config);
         let serve = |config: Config| {
             let (pool, work, stop) = (pool.clone(), work.clone(), stop.clone());

@@ -8,11 +8,11 @@ mod file;
 mod instances;
 mod metrics;
 mod settings;
-pub mod worker_id;
+pub(crate) mod worker_id;
 
-pub use embedded::Embedded;
-pub use file::WorkerFile;
-pub use instances::Instances;
+pub(crate) use embedded::Embedded;
+pub(crate) use file::WorkerFile;
+pub(crate) use instances::Instances;
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ use clap::Subcommand;
 use crate::client;
 
 #[derive(clap::Args)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(subcommand)]
     command: Command,
 }
@@ -37,7 +37,7 @@ enum Command {
     Execute(execute::Options),
 }
 
-pub fn run(options: Options) -> Result<ExitCode> {
+pub(crate) fn run(options: Options) -> Result<ExitCode> {
     match options.command {
         Command::Daemon(options) => daemon::run(*options).map(|()| ExitCode::SUCCESS),
         Command::Check(options) => client::block_on(check::run(*options)),

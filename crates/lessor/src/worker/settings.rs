@@ -20,7 +20,7 @@ use crate::memory;
 const MIB: u64 = 1 << 20;
 
 #[derive(clap::Args)]
-pub struct Flags {
+pub(super) struct Flags {
     /// The worker's configuration, in TOML; `lessor check-config FILE` says what it comes to
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -75,7 +75,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 impl Flags {
     /// The file, and what the flags say in its place.
-    pub fn worker(self) -> Result<Worker> {
+    pub(super) fn worker(self) -> Result<Worker> {
         let mut worker = match &self.config {
             Some(path) => file::read::<WorkerFile>(path)?.worker,
             None => Worker::default(),
@@ -104,7 +104,7 @@ fn set<T>(value: &mut T, said: Option<T>) {
 }
 
 /// A worker, ready to start.
-pub struct Settings {
+pub(super) struct Settings {
     pub config: Config,
     pub executor: ExecutorOptions,
     pub cas_url: String,
@@ -112,7 +112,7 @@ pub struct Settings {
 
 impl Settings {
     /// What the worker is told. One without a name gets one, which is kept in its work directory.
-    pub fn of(worker: Worker) -> Result<Settings> {
+    pub(super) fn of(worker: Worker) -> Result<Settings> {
         let directory = absolute(&worker.host.work_dir)?;
         check_place(&directory)?;
         let id = match &worker.worker_id {
@@ -123,7 +123,7 @@ impl Settings {
     }
 
     /// The same without a trace, for who only looks.
-    pub fn to_look_at(worker: Worker) -> Result<Settings> {
+    pub(super) fn to_look_at(worker: Worker) -> Result<Settings> {
         let directory = absolute(&worker.host.work_dir)?;
         check_place(&directory)?;
         let known =
@@ -159,7 +159,7 @@ impl Settings {
     }
 
     /// The content store, which is given up on after so long.
-    pub fn cas(&self, patience: Option<Duration>) -> Result<Arc<GrpcCas>> {
+    pub(super) fn cas(&self, patience: Option<Duration>) -> Result<Arc<GrpcCas>> {
         let default = GrpcCasOptions::default();
         let patience = patience.unwrap_or(default.patience);
         Ok(Arc::new(GrpcCas::new(&self.cas_url, &GrpcCasOptions { patience, ..default })?))
@@ -233,6 +233,6 @@ fn platform() -> BTreeMap<String, String> {
 }
 
 /// One for each processor.
-pub fn slots() -> u64 {
+pub(super) fn slots() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }

@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 
 use crate::data_dir;
 
-pub const FILE: &str = "worker.id";
+pub(crate) const FILE: &str = "worker.id";
 
 /// The name that is kept in the directory, made at first use.
-pub fn kept(directory: &Path, prefix: &str) -> Result<String> {
+pub(crate) fn kept(directory: &Path, prefix: &str) -> Result<String> {
     if let Some(id) = known(directory)? {
         return Ok(id);
     }
@@ -24,7 +24,7 @@ pub fn kept(directory: &Path, prefix: &str) -> Result<String> {
 }
 
 /// The name, if there is one already.
-pub fn known(directory: &Path) -> Result<Option<String>> {
+pub(crate) fn known(directory: &Path) -> Result<Option<String>> {
     let path = directory.join(FILE);
     match fs::read_to_string(&path) {
         Ok(id) => Ok(Some(id.trim().to_owned()).filter(|id| !id.is_empty())),
@@ -33,7 +33,7 @@ pub fn known(directory: &Path) -> Result<Option<String>> {
     }
 }
 
-pub fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     if name.is_empty() { "worker".to_owned() } else { name }
 }

@@ -14,12 +14,12 @@ use crate::{client, succeeded};
 const DEBIAN_REPOSITORIES: [(&str, &str); 2] =
     [("platforms", "/usr/share/bazel/tools/platforms"), ("bazel_skylib", "/usr/share/bazel/tools/skylib")];
 
-pub struct Bazel {
+pub(crate) struct Bazel {
     dir: TempDir,
 }
 
 impl Bazel {
-    pub fn new(workspace: &Workspace) -> Bazel {
+    pub(crate) fn new(workspace: &Workspace) -> Bazel {
         let dir = tempfile::tempdir().unwrap();
         workspace.write(&dir.path().join("workspace"));
         stand_ins::write(&dir.path().join("stand_ins"));
@@ -28,20 +28,20 @@ impl Bazel {
 
     /// Builds and tests everything, successfully.
     #[track_caller]
-    pub fn test(&self, flags: &[&str]) -> Processes {
+    pub(crate) fn test(&self, flags: &[&str]) -> Processes {
         let output = self.build_command("test", flags).output().unwrap();
         Processes::of(&succeeded(&output))
     }
 
     /// Starts to build everything.
-    pub fn spawn_build(&self, flags: &[&str]) -> Child {
+    pub(crate) fn spawn_build(&self, flags: &[&str]) -> Child {
         let mut command = self.build_command("build", flags);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// Forgets everything that was built here.
     #[track_caller]
-    pub fn clean(&self) {
+    pub(crate) fn clean(&self) {
         succeeded(&self.command("clean").output().unwrap());
     }
 
@@ -80,12 +80,12 @@ impl Drop for Bazel {
 
 /// How many processes of a build ran in which way, as Bazel's closing line says.
 #[derive(Debug, PartialEq)]
-pub struct Processes(BTreeMap<String, usize>);
+pub(crate) struct Processes(BTreeMap<String, usize>);
 
 impl Processes {
     /// Reads a line like `INFO: 64 processes: 52 remote cache hit, 12 internal.`
     #[track_caller]
-    pub fn of(text: &str) -> Processes {
+    pub(crate) fn of(text: &str) -> Processes {
         let counts = text.lines().rev().find_map(|line| {
             let (_, counts) = line.split_once(" processes: ").or_else(|| line.split_once(" process: "))?;
             counts.trim_end_matches('.').split(", ").map(counted).collect::<Option<_>>()
@@ -93,18 +93,18 @@ impl Processes {
         Processes(counts.unwrap_or_else(|| panic!("Bazel did not say what it ran:\n{text}")))
     }
 
-    pub fn count(&self, way: &str) -> usize {
+    pub(crate) fn count(&self, way: &str) -> usize {
         self.0.get(way).copied().unwrap_or(0)
     }
 
     /// All but those that Bazel does within itself, which no server ever sees.
-    pub fn actions(&self) -> usize {
+    pub(crate) fn actions(&self) -> usize {
         self.0.iter().filter(|(way, _)| *way != "internal").map(|(_, count)| count).sum()
     }
 
     /// Expects that every action was done in one way, and gives their number.
     #[track_caller]
-    pub fn all(&self, way: &str) -> usize {
+    pub(crate) fn all(&self, way: &str) -> usize {
         assert_eq!(self.count(way), self.actions(), "not all are `{way}`: {self:?}");
         self.actions()
     }

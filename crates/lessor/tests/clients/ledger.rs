@@ -8,17 +8,17 @@ use serde_json::Value;
 use crate::support::{Ran, lessor};
 
 /// The records of a data directory, in their order.
-pub struct History(Vec<Value>);
+pub(crate) struct History(Vec<Value>);
 
 impl History {
-    pub fn of(data: &Path) -> History {
+    pub(crate) fn of(data: &Path) -> History {
         let ran = Ran::from(lessor(&["log", "dump", "--data"]).arg(data).output().unwrap()).ok();
         History(ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
     }
 
     /// The digests of all actions that were committed. Each was committed once, and no worker got it again after that.
     #[track_caller]
-    pub fn committed_once(&self) -> BTreeSet<String> {
+    pub(crate) fn committed_once(&self) -> BTreeSet<String> {
         let mut actions = BTreeMap::new();
         let mut committed = BTreeSet::new();
         for record in &self.0 {
@@ -45,7 +45,7 @@ impl History {
         committed
     }
 
-    pub fn count(&self, kind: &str) -> usize {
+    pub(crate) fn count(&self, kind: &str) -> usize {
         self.0.iter().filter(|record| record["type"] == kind).count()
     }
 }

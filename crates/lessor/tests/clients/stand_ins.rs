@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-pub const REPOSITORIES: [&str; 4] = ["rules_cc", "rules_java", "rules_proto", COVERAGE];
+pub(crate) const REPOSITORIES: [&str; 4] = ["rules_cc", "rules_java", "rules_proto", COVERAGE];
 
 const COVERAGE: &str = "remote_coverage_tools";
 
@@ -34,7 +34,7 @@ const RULES: [(&str, &[&str]); 3] = [
     ("proto", &["library", "lang_toolchain"]),
 ];
 
-pub fn write(dir: &Path) {
+pub(crate) fn write(dir: &Path) {
     for (language, rules) in RULES {
         let repository = dir.join(format!("rules_{language}"));
         let package = repository.join(language);

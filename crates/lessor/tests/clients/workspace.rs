@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// The files of a workspace.
 #[derive(Default)]
-pub struct Workspace {
+pub(crate) struct Workspace {
     build: String,
     sources: Vec<(String, String)>,
     scripts: Vec<(String, String)>,
@@ -15,7 +15,7 @@ pub struct Workspace {
 impl Workspace {
     /// C++ libraries, each with a source and a header, a test for every fourth, a program with all of them, and a generated
     /// file with a test in shell. The libraries need no header but their own, so that compiling them is quick.
-    pub fn cpp(libraries: usize) -> Workspace {
+    pub(crate) fn cpp(libraries: usize) -> Workspace {
         let mut workspace = Workspace::default();
         for n in 0..libraries {
             workspace.library(n);
@@ -53,7 +53,7 @@ impl Workspace {
     }
 
     /// An action that writes `NAME.txt` by a command for bash.
-    pub fn genrule(&mut self, name: &str, inputs: &[String], command: &str) {
+    pub(crate) fn genrule(&mut self, name: &str, inputs: &[String], command: &str) {
         let inputs: Vec<String> = inputs.iter().map(|input| format!("'{input}'")).collect();
         let inputs = inputs.join(", ");
         self.build += &format!(
@@ -61,7 +61,7 @@ impl Workspace {
         );
     }
 
-    pub fn write(&self, dir: &Path) {
+    pub(crate) fn write(&self, dir: &Path) {
         fs::create_dir_all(dir).unwrap();
         fs::write(dir.join("WORKSPACE"), "workspace(name = 'example')\n").unwrap();
         fs::write(dir.join("BUILD"), &self.build).unwrap();
@@ -74,7 +74,7 @@ impl Workspace {
     }
 }
 
-pub fn write_script(path: &Path, text: &str) {
+pub(crate) fn write_script(path: &Path, text: &str) {
     fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }

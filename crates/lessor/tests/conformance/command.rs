@@ -68,7 +68,7 @@ async fn what_is_broken_is_named_with_what_was_said_and_ends_with_1() {
     let (text, objects) = tokio::task::block_in_place(|| (run(false), run(true)));
     assert_eq!((text.code, objects.code), (1, 1), "{text:?}");
     for expected in
-        ["FAIL", "POST /internal/worker/fail answered 200", "`dlq` should be false", "is not kept"]
+        ["FAIL", "POST /internal/worker/fail answered 200", "`dlq` should be false", "does not conform"]
     {
         assert!(text.stdout.contains(expected), "{expected:?} is missing: {}", text.stdout);
     }

@@ -13,7 +13,7 @@ use wire::grpc::*;
 use crate::mutant;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     None,
     /// The response to a registration is empty.
     Curt,
@@ -59,7 +59,7 @@ struct Mutant {
     fault: Fault,
 }
 
-pub async fn start(server: &str, fault: Fault) -> String {
+pub(crate) async fn start(server: &str, fault: Fault) -> String {
     mutant::start_with(server, |_, _| (), |_| (), |server| routes(server, fault)).await
 }
 

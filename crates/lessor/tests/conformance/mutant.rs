@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
 /// What was asked of the coordinator, or what it pushed.
-pub struct Call {
+pub(crate) struct Call {
     pub method: Method,
     pub path: String,
     pub body: Value,
@@ -18,23 +18,23 @@ pub struct Call {
 
 impl Call {
     /// Whether the last segment of the path is this.
-    pub fn is(&self, call: &str) -> bool {
+    pub(crate) fn is(&self, call: &str) -> bool {
         self.path.rsplit('/').next() == Some(call)
     }
 
     /// Whether a task was pushed.
-    pub fn is_push(&self) -> bool {
+    pub(crate) fn is_push(&self) -> bool {
         self.path.starts_with(PUSHED)
     }
 }
 
 /// The reply that the suite gets; for a push, the envelope.
-pub struct Reply {
+pub(crate) struct Reply {
     pub status: u16,
     pub body: Value,
 }
 
-pub type Fault = Arc<dyn Fn(&Call, &mut Reply) + Send + Sync>;
+pub(crate) type Fault = Arc<dyn Fn(&Call, &mut Reply) + Send + Sync>;
 
 /// Below this path the proxy takes what is pushed to the suite; the rest of the path says where the suite listens.
 const PUSHED: &str = "/pushed/";
@@ -50,17 +50,17 @@ struct Proxy {
 }
 
 /// Starts the coordinator before which the fault lies; its address.
-pub async fn start(server: &str, fault: impl Fn(&Call, &mut Reply) + Send + Sync + 'static) -> String {
+pub(crate) async fn start(server: &str, fault: impl Fn(&Call, &mut Reply) + Send + Sync + 'static) -> String {
     start_with(server, fault, |_| (), |_| Router::new()).await
 }
 
 /// Starts a coordinator that does not take the configuration of its queues as it is sent.
-pub async fn start_misconfigured(server: &str, config: fn(&mut Value)) -> String {
+pub(crate) async fn start_misconfigured(server: &str, config: fn(&mut Value)) -> String {
     start_with(server, |_, _| (), config, |_| Router::new()).await
 }
 
 /// The same, with both kinds of faults, and routes of its own besides.
-pub async fn start_with(
+pub(crate) async fn start_with(
     server: &str,
     fault: impl Fn(&Call, &mut Reply) + Send + Sync + 'static,
     config: fn(&mut Value),
@@ -140,20 +140,20 @@ impl Proxy {
 }
 
 /// Makes any refusal with this status an answer that accepts.
-pub fn accept(reply: &mut Reply, status: u16, body: Value) {
+pub(crate) fn accept(reply: &mut Reply, status: u16, body: Value) {
     if reply.status == status {
         *reply = Reply { status: 200, body };
     }
 }
 
-pub fn forget(reply: &mut Reply, field: &str) {
+pub(crate) fn forget(reply: &mut Reply, field: &str) {
     if let Some(fields) = reply.body.as_object_mut() {
         fields.remove(field);
     }
 }
 
 /// Sets the field where it is.
-pub fn set(reply: &mut Reply, field: &str, value: impl Into<Value>) {
+pub(crate) fn set(reply: &mut Reply, field: &str, value: impl Into<Value>) {
     if let Some(field) = reply.body.get_mut(field) {
         *field = value.into();
     }

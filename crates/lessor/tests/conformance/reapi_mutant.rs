@@ -17,10 +17,10 @@ use tonic::transport::{Channel, Endpoint};
 use tower::{Service, ServiceExt};
 
 /// Alters a message of a call.
-pub type Alter = fn(&str, Bytes) -> Bytes;
+pub(crate) type Alter = fn(&str, Bytes) -> Bytes;
 
 #[derive(Clone, Copy)]
-pub struct Fault {
+pub(crate) struct Fault {
     pub request: Alter,
     pub response: Alter,
     /// Whose refusals become an answer with an empty message.
@@ -28,24 +28,24 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub const NONE: Fault =
+    pub(crate) const NONE: Fault =
         Fault { request: |_, message| message, response: |_, message| message, accepts: "none" };
 
-    pub fn request(request: Alter) -> Fault {
+    pub(crate) fn request(request: Alter) -> Fault {
         Fault { request, ..Fault::NONE }
     }
 
-    pub fn response(response: Alter) -> Fault {
+    pub(crate) fn response(response: Alter) -> Fault {
         Fault { response, ..Fault::NONE }
     }
 
-    pub fn accepts(accepts: &'static str) -> Fault {
+    pub(crate) fn accepts(accepts: &'static str) -> Fault {
         Fault { accepts, ..Fault::NONE }
     }
 }
 
 /// Reads a message, changes it and writes it again.
-pub fn alter<M: Message + Default>(message: &[u8], change: impl FnOnce(&mut M)) -> Bytes {
+pub(crate) fn alter<M: Message + Default>(message: &[u8], change: impl FnOnce(&mut M)) -> Bytes {
     let mut read = M::decode(message).unwrap();
     change(&mut read);
     read.encode_to_vec().into()
@@ -58,7 +58,7 @@ struct Proxy {
 }
 
 /// Starts the server before which the fault lies; its address.
-pub async fn start(server: &str, fault: Fault) -> String {
+pub(crate) async fn start(server: &str, fault: Fault) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let own = format!("http://{}", listener.local_addr().unwrap());
     let real = Endpoint::from_shared(server.to_owned()).unwrap().connect_lazy();

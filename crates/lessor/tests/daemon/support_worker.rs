@@ -16,13 +16,13 @@ use crate::support::{Server, lessor};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that leaves all work to others.
-pub fn server() -> Server {
+pub(crate) fn server() -> Server {
     Server::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", &["--no-worker"])
 }
 
 /// Waits until something is so. Nothing sleeps: the looks themselves take their time.
 #[track_caller]
-pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -33,22 +33,22 @@ pub fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-pub fn task(server: &Server, id: &str) -> Value {
+pub(crate) fn task(server: &Server, id: &str) -> Value {
     server.get(&format!("/v1/tasks/{id}"))
 }
 
 /// Submits a task and gives its id.
-pub fn submit(server: &Server, body: Value) -> String {
+pub(crate) fn submit(server: &Server, body: Value) -> String {
     server.post("/v1/tasks", body)["taskId"].as_str().unwrap().to_owned()
 }
 
 #[track_caller]
-pub fn until_state(server: &Server, id: &str, state: &str) -> Value {
+pub(crate) fn until_state(server: &Server, id: &str, state: &str) -> Value {
     until(|| Some(task(server, id)).filter(|task| task["state"] == state))
 }
 
 /// What the server knows of a worker; null when there is none.
-pub fn registration(server: &Server, worker: &str) -> Value {
+pub(crate) fn registration(server: &Server, worker: &str) -> Value {
     let list = server.get("/v1/workers");
     let mut workers = list["workers"].as_array().unwrap().iter();
     workers
@@ -58,14 +58,14 @@ pub fn registration(server: &Server, worker: &str) -> Value {
 }
 
 /// A running `lessor worker daemon`, killed when it is dropped.
-pub struct Worker {
+pub(crate) struct Worker {
     child: Child,
     log: PathBuf,
 }
 
 impl Worker {
     /// Starts one whose work is below the directory.
-    pub fn start(directory: &Path, arguments: &[&str]) -> Worker {
+    pub(crate) fn start(directory: &Path, arguments: &[&str]) -> Worker {
         let log = directory.join("worker.log");
         let stderr = File::options().create(true).append(true).open(&log).unwrap();
         let mut command = lessor(&["worker", "daemon"]);
@@ -74,19 +74,19 @@ impl Worker {
         Worker { child, log }
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
     /// Waits until the log contains this text so often.
     #[track_caller]
-    pub fn wait_for_log(&self, text: &str, times: usize) {
+    pub(crate) fn wait_for_log(&self, text: &str, times: usize) {
         until(|| (self.log().matches(text).count() >= times).then_some(()));
     }
 
     /// Waits for a line about a task, and gives its level.
     #[track_caller]
-    pub fn log_level(&self, task_id: &str, message: &str) -> String {
+    pub(crate) fn log_level(&self, task_id: &str, message: &str) -> String {
         until(|| {
             let log = self.log();
             let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -95,17 +95,17 @@ impl Worker {
         })
     }
 
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Its exit code.
-    pub fn ended(mut self) -> Option<i32> {
+    pub(crate) fn ended(mut self) -> Option<i32> {
         until(|| self.child.try_wait().unwrap()).code()
     }
 
     /// Asks it to stop, and waits.
-    pub fn terminate(self) -> Option<i32> {
+    pub(crate) fn terminate(self) -> Option<i32> {
         self.signal(rustix::process::Signal::TERM);
         self.ended()
     }
@@ -119,7 +119,7 @@ impl Drop for Worker {
 }
 
 /// A way to a server that can be cut and mended.
-pub struct Line {
+pub(crate) struct Line {
     pub url: String,
     state: Arc<Mutex<State>>,
 }
@@ -131,7 +131,7 @@ struct State {
 }
 
 impl Line {
-    pub fn to(server: &Server) -> Line {
+    pub(crate) fn to(server: &Server) -> Line {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let state = Arc::new(Mutex::new(State::default()));
@@ -157,7 +157,7 @@ impl Line {
         Line { url, state }
     }
 
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         let mut state = self.state.lock().unwrap();
         state.is_cut = true;
         for stream in state.streams.drain(..) {
@@ -165,25 +165,25 @@ impl Line {
         }
     }
 
-    pub fn reconnect(&self) {
+    pub(crate) fn reconnect(&self) {
         self.state.lock().unwrap().is_cut = false;
     }
 }
 
 /// A command that says where it is by its process id, and then runs until somebody ends it.
-pub fn endless(pid_file: &Path) -> Value {
+pub(crate) fn endless(pid_file: &Path) -> Value {
     let script = format!("echo $$ > {0}.tmp; mv {0}.tmp {0}; exec sleep 600", pid_file.display());
     serde_json::json!({"command": ["sh", "-c", script]})
 }
 
 /// Waits for an endless command, and says which process it is.
 #[track_caller]
-pub fn pid(pid_file: &Path) -> u32 {
+pub(crate) fn pid(pid_file: &Path) -> u32 {
     until(|| std::fs::read_to_string(pid_file).ok()?.trim().parse().ok())
 }
 
 /// Whether a process is there and not only waiting to be buried.
-pub fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     state.is_some_and(|state| state != 'Z' && state != 'X')

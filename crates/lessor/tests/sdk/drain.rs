@@ -87,7 +87,7 @@ async fn a_signal_lets_running_handlers_end_and_takes_no_more() {
     let (running, waiting) = (fixture.submit(json!(1)).await, fixture.submit(json!(2)).await);
     let mut process = Process::start(&fixture, 3_600_000);
     process.send(Signal::TERM);
-    process.until("stops");
+    process.until("draining");
     process.child.stdin.take().unwrap().write_all(b"done\n").unwrap();
     process.ends_well();
     assert_eq!(fixture.result(&running).await, "done");
@@ -111,7 +111,7 @@ async fn a_second_signal_ends_the_grace() {
     let id = fixture.submit(json!(null)).await;
     let mut process = Process::start(&fixture, 3_600_000);
     process.send(Signal::INT);
-    process.until("stops");
+    process.until("draining");
     process.send(Signal::TERM);
     process.ends_well();
     assert_eq!(fixture.kinds(&id).await, ["TaskCreated", "LeaseGranted", "LeaseReleased"]);

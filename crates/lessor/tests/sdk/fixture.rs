@@ -10,21 +10,21 @@ use tokio::task::JoinHandle;
 use crate::support::Server;
 use crate::support::proxy::{Action, PATIENCE, Proxy, Request};
 
-pub const QUEUE: &str = "q";
+pub(crate) const QUEUE: &str = "q";
 
-pub struct Fixture {
+pub(crate) struct Fixture {
     pub server: Server,
     pub client: Client,
     pub ended: Ended,
 }
 
 impl Fixture {
-    pub fn start() -> Fixture {
+    pub(crate) fn start() -> Fixture {
         Fixture::with(Server::start())
     }
 
     /// A server that pushes to targets on this machine.
-    pub fn start_pushing() -> Fixture {
+    pub(crate) fn start_pushing() -> Fixture {
         let directory = tempfile::tempdir().unwrap();
         Fixture::with(Server::start_in(directory, "127.0.0.1:0", &["--allow-private-push-targets"]))
     }
@@ -34,7 +34,7 @@ impl Fixture {
         Fixture { server, client, ended: Ended::default() }
     }
 
-    pub async fn proxy(
+    pub(crate) async fn proxy(
         &self,
         rule: impl Fn(&Request, usize) -> Action + Send + Sync + 'static,
     ) -> Arc<Proxy> {
@@ -42,70 +42,70 @@ impl Fixture {
     }
 
     /// A proxy that only writes down.
-    pub async fn witness(&self) -> Arc<Proxy> {
+    pub(crate) async fn witness(&self) -> Arc<Proxy> {
         self.proxy(|_, _| Action::Pass).await
     }
 
     /// A worker of this server that records how its attempts end.
-    pub fn worker(&self) -> Worker {
+    pub(crate) fn worker(&self) -> Worker {
         let ended = self.ended.clone();
         let worker = Worker::new().url(self.server.url()).worker_id("w").without_signals();
         worker.on_outcome(move |task, outcome| ended.record(task, outcome))
     }
 
-    pub async fn submit(&self, payload: Value) -> String {
+    pub(crate) async fn submit(&self, payload: Value) -> String {
         let task = Submit::new(QUEUE, &payload).unwrap();
         self.client.submit(task).await.unwrap().task_id
     }
 
     /// Sets the queue's leases and the like.
-    pub async fn configure(&self, settings: Value) {
+    pub(crate) async fn configure(&self, settings: Value) {
         self.configure_queue(QUEUE, settings).await;
     }
 
-    pub async fn configure_queue(&self, queue: &str, settings: Value) {
+    pub(crate) async fn configure_queue(&self, queue: &str, settings: Value) {
         let url = format!("{}/v1/queues/{queue}", self.server.url());
         ask(reqwest::Client::new().put(url).json(&settings)).await;
     }
 
     /// Returns once a worker's poll has reached the server.
-    pub async fn until_it_polls(&self) {
+    pub(crate) async fn until_it_polls(&self) {
         let workers = format!("{}/v1/workers", self.server.url());
         while !reqwest::get(&workers).await.unwrap().text().await.unwrap().contains("\"w\"") {}
     }
 
     /// Calls the server directly, past the SDK and past any proxy.
-    pub fn direct_calls(&self) -> DirectCalls {
+    pub(crate) fn direct_calls(&self) -> DirectCalls {
         DirectCalls { url: self.server.url() }
     }
 
-    pub async fn final_task(&self, task_id: &str) -> TaskInfo {
+    pub(crate) async fn final_task(&self, task_id: &str) -> TaskInfo {
         let task = self.client.wait(task_id, PATIENCE).await.unwrap();
         assert!(task.state.is_final(), "{task:?}");
         task
     }
 
     /// The result of a task that must become COMPLETED.
-    pub async fn result(&self, task_id: &str) -> Value {
+    pub(crate) async fn result(&self, task_id: &str) -> Value {
         let task = self.final_task(task_id).await;
         let result = task.result.as_ref().unwrap_or_else(|| panic!("{task:?}"));
         result.read().unwrap()
     }
 
     /// The task's records, heartbeats left out.
-    pub async fn kinds(&self, task_id: &str) -> Vec<String> {
+    pub(crate) async fn kinds(&self, task_id: &str) -> Vec<String> {
         let events = self.client.history(task_id).await.unwrap();
         events.into_iter().map(|event| event.kind).filter(|kind| kind != "LeaseExtended").collect()
     }
 }
 
 #[derive(Clone)]
-pub struct DirectCalls {
+pub(crate) struct DirectCalls {
     url: String,
 }
 
 impl DirectCalls {
-    pub async fn send(&self, task: &Task, call: &str, body: Value) -> Value {
+    pub(crate) async fn send(&self, task: &Task, call: &str, body: Value) -> Value {
         let url = format!("{}/v1/leases/{}/{call}", self.url, task.lease_id());
         ask(reqwest::Client::new().post(url).json(&body)).await
     }
@@ -119,18 +119,18 @@ async fn ask(request: reqwest::RequestBuilder) -> Value {
 }
 
 /// A worker that runs until the test stops it.
-pub struct Working {
+pub(crate) struct Working {
     stopper: lessor_sdk::Stopper,
     running: JoinHandle<Result<(), Error>>,
 }
 
 impl Working {
-    pub fn start(worker: Worker) -> Working {
+    pub(crate) fn start(worker: Worker) -> Working {
         Working { stopper: worker.stopper(), running: tokio::spawn(worker.run()) }
     }
 
     /// It must end, and well.
-    pub async fn end(self) {
+    pub(crate) async fn end(self) {
         self.stopper.stop();
         tokio::time::timeout(PATIENCE, self.running).await.expect("it did not end").unwrap().unwrap();
     }
@@ -138,12 +138,12 @@ impl Working {
 
 /// How attempts ended, in order.
 #[derive(Clone, Default)]
-pub struct Ended {
+pub(crate) struct Ended {
     recorded: Arc<(Mutex<Vec<End>>, Notify)>,
 }
 
 #[derive(Clone)]
-pub struct End {
+pub(crate) struct End {
     pub task: Task,
     pub verdict: &'static str,
     /// The code of the problem that was the answer.
@@ -151,7 +151,7 @@ pub struct End {
 }
 
 impl Ended {
-    pub fn record(&self, task: &Task, outcome: &Outcome) {
+    pub(crate) fn record(&self, task: &Task, outcome: &Outcome) {
         let (verdict, error) = match outcome {
             Outcome::Committed(_) => ("COMMITTED", None),
             Outcome::Cancelled => ("CANCELLED", None),
@@ -166,7 +166,7 @@ impl Ended {
     }
 
     /// Waits until so many have ended.
-    pub async fn wait(&self, count: usize) -> Vec<End> {
+    pub(crate) async fn wait(&self, count: usize) -> Vec<End> {
         let enough = async {
             loop {
                 let notified = self.recorded.1.notified();
@@ -180,7 +180,7 @@ impl Ended {
         tokio::time::timeout(PATIENCE, enough).await.expect("too few attempts ended")
     }
 
-    pub async fn verdicts(&self, count: usize) -> Vec<&'static str> {
+    pub(crate) async fn verdicts(&self, count: usize) -> Vec<&'static str> {
         self.wait(count).await.iter().map(|end| end.verdict).collect()
     }
 }

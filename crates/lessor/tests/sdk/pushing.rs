@@ -18,7 +18,7 @@ use crate::support::proxy::{Action, PATIENCE, Proxy, Request};
 
 const HOLDER: &str = "push:q";
 
-pub struct Pushing {
+pub(crate) struct Pushing {
     pub client: Client,
     pub ended: Ended,
     pub proxy: Proxy,
@@ -31,7 +31,7 @@ pub struct Pushing {
 
 impl Pushing {
     /// A server, and a proxy with a rule that callbacks go through.
-    pub async fn start(rule: impl Fn(&Request, usize) -> Action + Send + Sync + 'static) -> Pushing {
+    pub(crate) async fn start(rule: impl Fn(&Request, usize) -> Action + Send + Sync + 'static) -> Pushing {
         let directory = tempfile::tempdir().unwrap();
         let storage = ledger::memory::MemoryStorage::default().open();
         let start = || coordinator::start(storage, coordinator::Options::default());
@@ -51,27 +51,27 @@ impl Pushing {
         Pushing { client, ended, proxy, app, running, _serving: serving, _directory: directory }
     }
 
-    pub async fn witness() -> Pushing {
+    pub(crate) async fn witness() -> Pushing {
         Pushing::start(|_, _| Action::Pass).await
     }
 
     /// Often and short, so that the answer of a heartbeat comes soon.
-    pub async fn configure(&self, settings: Value) {
+    pub(crate) async fn configure(&self, settings: Value) {
         let url = format!("{}/v1/queues/{QUEUE}", self.url());
         let response = reqwest::Client::new().put(url).json(&settings).send().await.unwrap();
         assert!(response.status().is_success());
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         self.proxy.server_url()
     }
 
-    pub async fn submit(&self, payload: Value) -> String {
+    pub(crate) async fn submit(&self, payload: Value) -> String {
         self.client.submit(Submit::new(QUEUE, &payload).unwrap()).await.unwrap().task_id
     }
 
     /// The envelope of the next task, as it is sent to a target; it calls back through the proxy.
-    pub async fn envelope(&self) -> TaskEnvelope {
+    pub(crate) async fn envelope(&self) -> TaskEnvelope {
         let command = LeaseTasks {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
             worker: HOLDER.into(),
@@ -88,13 +88,13 @@ impl Pushing {
     }
 
     /// Sends the next task to the target.
-    pub async fn push(&self, target: &Target) {
+    pub(crate) async fn push(&self, target: &Target) {
         let envelope = self.envelope().await;
         assert_eq!(accept(target, &envelope), Accept::Accepted);
     }
 
     /// A target that records how its attempts end.
-    pub fn target<F>(&self, handler: impl Fn(Task) -> F + Send + Sync + 'static) -> TargetOptions
+    pub(crate) fn target<F>(&self, handler: impl Fn(Task) -> F + Send + Sync + 'static) -> TargetOptions
     where
         F: Future<Output = Result<Value, lessor_sdk::Failure>> + Send + 'static,
     {
@@ -103,35 +103,35 @@ impl Pushing {
         options.on_outcome(move |task, outcome| ended.record(task, outcome))
     }
 
-    pub async fn final_task(&self, task_id: &str) -> TaskInfo {
+    pub(crate) async fn final_task(&self, task_id: &str) -> TaskInfo {
         let task = self.client.wait(task_id, PATIENCE).await.unwrap();
         assert!(task.state.is_final(), "{task:?}");
         task
     }
 
     /// The task's records, heartbeats left out.
-    pub async fn kinds(&self, task_id: &str) -> Vec<String> {
+    pub(crate) async fn kinds(&self, task_id: &str) -> Vec<String> {
         let events = self.client.history(task_id).await.unwrap();
         events.into_iter().map(|event| event.kind).filter(|kind| kind != "LeaseExtended").collect()
     }
 
     /// What was called, in order, heartbeats left out.
-    pub fn calls(&self) -> Vec<String> {
+    pub(crate) fn calls(&self) -> Vec<String> {
         let calls = self.proxy.exchanges().into_iter().map(|exchange| exchange.request.call().to_owned());
         calls.filter(|call| call != "heartbeat").collect()
     }
 
     /// The bodies of one kind of call, in order.
-    pub fn bodies(&self, call: &str) -> Vec<Vec<u8>> {
+    pub(crate) fn bodies(&self, call: &str) -> Vec<Vec<u8>> {
         let exchanges = self.proxy.exchanges().into_iter().filter(|exchange| exchange.request.call() == call);
         exchanges.map(|exchange| exchange.request.body).collect()
     }
 
-    pub fn last_report(&self) -> Value {
+    pub(crate) fn last_report(&self) -> Value {
         serde_json::from_slice(self.bodies("completed").last().unwrap()).unwrap()
     }
 }
 
-pub fn accept(target: &Target, envelope: &TaskEnvelope) -> Accept {
+pub(crate) fn accept(target: &Target, envelope: &TaskEnvelope) -> Accept {
     target.accept([("content-type", "application/json")], &serde_json::to_vec(envelope).unwrap())
 }

@@ -23,7 +23,7 @@ fn python(program: impl AsRef<std::ffi::OsStr>) -> Command {
 }
 
 /// Python that finds the package, in its directory.
-pub fn source() -> Command {
+pub(crate) fn source() -> Command {
     let mut command = python("python3");
     command.env("PYTHONPATH", "src:tests");
     command
@@ -124,7 +124,7 @@ fn python_is_a_typed_wheel() {
 }
 
 /// A worker of the Python SDK as a process of its own, that gives back what it gets.
-pub struct PythonWorker(Child, BufReader<ChildStdout>);
+pub(crate) struct PythonWorker(Child, BufReader<ChildStdout>);
 
 /// It ends when its standard input does, and then says how its attempts ended.
 const WORKER: &str = "
@@ -164,14 +164,14 @@ print('\\n'.join(verdicts))
 ";
 
 impl PythonWorker {
-    pub fn start(url: &str, queue: &str) -> PythonWorker {
+    pub(crate) fn start(url: &str, queue: &str) -> PythonWorker {
         let mut command = source();
         command.env("LESSOR_URL", url).args(["-c", WORKER, queue]);
         PythonWorker::spawn(command)
     }
 
     /// A push target, and where it listens.
-    pub fn start_target() -> (PythonWorker, String) {
+    pub(crate) fn start_target() -> (PythonWorker, String) {
         let mut command = source();
         command.args(["-c", TARGET]);
         let mut target = PythonWorker::spawn(command);
@@ -187,7 +187,7 @@ impl PythonWorker {
     }
 
     /// Ends it, and gives the verdicts.
-    pub fn end(mut self) -> Vec<String> {
+    pub(crate) fn end(mut self) -> Vec<String> {
         drop(self.0.stdin.take());
         let verdicts = self.1.by_ref().lines().map(Result::unwrap).filter(|line| !line.is_empty()).collect();
         assert!(self.0.wait().unwrap().success());

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use serde_json::Value;
 
 /// What to do with one connection.
-pub enum Reply {
+pub(crate) enum Reply {
     /// Read the request and hang up.
     Lose,
     /// Answer with a status, one more header line and a body.
@@ -15,13 +15,13 @@ pub enum Reply {
 }
 
 /// Takes as many connections as there are replies, then listens no more.
-pub struct Fake {
+pub(crate) struct Fake {
     pub url: String,
     serving: JoinHandle<Vec<Value>>,
 }
 
 impl Fake {
-    pub fn start(replies: Vec<Reply>) -> Fake {
+    pub(crate) fn start(replies: Vec<Reply>) -> Fake {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = std::thread::spawn(move || {
@@ -31,7 +31,7 @@ impl Fake {
     }
 
     /// The bodies of the requests, once all of them have come.
-    pub fn requests(self) -> Vec<Value> {
+    pub(crate) fn requests(self) -> Vec<Value> {
         self.serving.join().unwrap()
     }
 }

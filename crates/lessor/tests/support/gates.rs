@@ -10,19 +10,19 @@ use std::time::Duration;
 /// How often the build is looked at while its action is waited for.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-pub struct Gates {
+pub(crate) struct Gates {
     port: u16,
     arrivals: Receiver<Arrival>,
 }
 
 /// An action that waits at its gate. When this is dropped without letting it through, the action fails.
-pub struct Arrival {
+pub(crate) struct Arrival {
     pub gate: usize,
     stream: TcpStream,
 }
 
 impl Gates {
-    pub fn open() -> Gates {
+    pub(crate) fn open() -> Gates {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (sender, arrivals) = channel();
@@ -41,18 +41,18 @@ impl Gates {
     }
 
     /// What bash does to wait at a gate. The word that it is let through with is in `pass` then.
-    pub fn script(&self, gate: usize) -> String {
+    pub(crate) fn script(&self, gate: usize) -> String {
         let port = self.port;
         format!("exec 3<>/dev/tcp/127.0.0.1/{port}; echo {gate} >&3; read -r pass <&3")
     }
 
     /// The command, for bash in a genrule, of an action that waits at a gate.
-    pub fn command(&self, gate: usize) -> String {
+    pub(crate) fn command(&self, gate: usize) -> String {
         format!("{}; echo $$pass > $@", self.script(gate))
     }
 
     /// The next action that is at its gate; none when the build ended before, which it does at its deadline.
-    pub fn next(&self, build: &mut Child) -> Option<Arrival> {
+    pub(crate) fn next(&self, build: &mut Child) -> Option<Arrival> {
         loop {
             match self.arrivals.recv_timeout(LOOK_INTERVAL) {
                 Ok(arrival) => return Some(arrival),
@@ -63,13 +63,13 @@ impl Gates {
     }
 
     /// Whether an action came to its gate that nobody waited for.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.arrivals.try_recv().is_err()
     }
 }
 
 impl Arrival {
-    pub fn let_through(mut self) {
+    pub(crate) fn let_through(mut self) {
         writeln!(self.stream, "pass").unwrap();
     }
 }

@@ -4,10 +4,10 @@
 // Each test binary has its own copy of this module and uses a part of it.
 #![allow(dead_code)]
 
-pub mod fake;
-pub mod gates;
-pub mod proxy;
-pub mod worker;
+pub(crate) mod fake;
+pub(crate) mod gates;
+pub(crate) mod proxy;
+pub(crate) mod worker;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -19,7 +19,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A running `lessor up`, killed when it is dropped.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     address: String,
     /// Kept open: a server that cannot write to its standard output would fail for a reason of our making.
@@ -29,19 +29,19 @@ pub struct Server {
 
 impl Server {
     /// Starts on a free port, with new data.
-    pub fn start() -> Server {
+    pub(crate) fn start() -> Server {
         Server::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", &[])
     }
 
     /// Kills the server as a crash would, and starts it again with the same data, at the same address.
-    pub fn crash_and_restart(mut self) -> Server {
+    pub(crate) fn crash_and_restart(mut self) -> Server {
         self.kill();
         let dir = self.leave();
         Server::start_in(dir, &self.address, &[])
     }
 
     /// Starts a killed server again, by a command for its directory.
-    pub fn start_again(mut self, command: impl FnOnce(&Path) -> Command) -> Server {
+    pub(crate) fn start_again(mut self, command: impl FnOnce(&Path) -> Command) -> Server {
         let dir = self.leave();
         Server::start_by(command(dir.path()), dir)
     }
@@ -51,14 +51,14 @@ impl Server {
     }
 
     /// Starts with the data that is in the directory, and more arguments.
-    pub fn start_in(dir: TempDir, listen: &str, arguments: &[&str]) -> Server {
+    pub(crate) fn start_in(dir: TempDir, listen: &str, arguments: &[&str]) -> Server {
         let mut command = lessor(&["up", "--segment-mib", "32", "--listen", listen, "--data"]);
         command.arg(dir.path().join("data")).args(arguments);
         Server::start_by(command, dir)
     }
 
     /// Starts by a command that keeps its data in `data` below the directory.
-    pub fn start_by(mut command: Command, dir: TempDir) -> Server {
+    pub(crate) fn start_by(mut command: Command, dir: TempDir) -> Server {
         let log = File::options().create(true).append(true).open(dir.path().join("log")).unwrap();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
@@ -76,24 +76,24 @@ impl Server {
     }
 
     /// Reads JSON as any other client would, and expects that it is there.
-    pub fn get(&self, path: &str) -> Value {
+    pub(crate) fn get(&self, path: &str) -> Value {
         request(&self.url(), path, None)
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.address.clone()
     }
 
-    pub fn data(&self) -> PathBuf {
+    pub(crate) fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
     /// Asks it to stop, and waits: its exit code, and what it logged.
-    pub fn terminate(mut self) -> (Option<i32>, String) {
+    pub(crate) fn terminate(mut self) -> (Option<i32>, String) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let code = self.child.wait().unwrap().code();
@@ -101,18 +101,18 @@ impl Server {
     }
 
     /// Ends it with SIGKILL.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
     /// Runs a client command against this server.
-    pub fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         Ran::from(self.command(arguments).output().unwrap())
     }
 
     /// The same, with something on standard input.
-    pub fn run_with(&self, arguments: &[&str], input: &str) -> Ran {
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &str) -> Ran {
         let mut child = self.spawn(arguments);
         // A command that does not want its input is free to close it.
         let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
@@ -120,48 +120,48 @@ impl Server {
     }
 
     /// Starts a client command and lets it run.
-    pub fn spawn(&self, arguments: &[&str]) -> Child {
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
     /// A client command that talks to this server.
-    pub fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = lessor(arguments);
         command.env("LESSOR_URL", self.url());
         command
     }
 
     /// Posts JSON as any other client would, and expects that it is done.
-    pub fn post(&self, path: &str, body: Value) -> Value {
+    pub(crate) fn post(&self, path: &str, body: Value) -> Value {
         request(&self.url(), path, Some(&body))
     }
 
     /// The same, on a thread of its own, for calls that wait.
-    pub fn spawn_post(&self, path: &str, body: &Value) -> JoinHandle<Value> {
+    pub(crate) fn spawn_post(&self, path: &str, body: &Value) -> JoinHandle<Value> {
         let (url, path, body) = (self.url(), path.to_owned(), body.clone());
         std::thread::spawn(move || request(&url, &path, Some(&body)))
     }
 
     /// Returns once a worker has asked for work, and so waits in a poll or was served.
-    pub fn until_a_worker_asked(&self) {
+    pub(crate) fn until_a_worker_asked(&self) {
         while self.get("/v1/workers")["workers"].as_array().unwrap().is_empty() {
             std::thread::yield_now();
         }
     }
 
     /// Leases the next task of a queue, waiting for it, as worker `w1`.
-    pub fn lease(&self, queue: &str) -> Value {
+    pub(crate) fn lease(&self, queue: &str) -> Value {
         let body = serde_json::json!({"workerId": "w1", "queues": [queue], "waitMs": 30_000});
         self.post("/v1/leases", body)["leases"][0].clone()
     }
 
-    pub fn complete(&self, lease: &Value, result: Value) {
+    pub(crate) fn complete(&self, lease: &Value, result: Value) {
         let body = serde_json::json!({"workerId": "w1", "result": result});
         self.post(&format!("/v1/leases/{}/complete", lease["leaseId"].as_str().unwrap()), body);
     }
 
-    pub fn fail(&self, lease: &Value, reason: &str) {
+    pub(crate) fn fail(&self, lease: &Value, reason: &str) {
         let body = serde_json::json!({"workerId": "w1", "reason": reason, "retryable": false});
         self.post(&format!("/v1/leases/{}/fail", lease["leaseId"].as_str().unwrap()), body);
     }
@@ -190,7 +190,7 @@ fn request(url: &str, path: &str, body: Option<&Value>) -> Value {
 }
 
 /// The binary, with nothing of the caller's environment that could change what it does.
-pub fn lessor(arguments: &[&str]) -> Command {
+pub(crate) fn lessor(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lessor"));
     command.args(arguments);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LESSOR_")) {
@@ -201,7 +201,7 @@ pub fn lessor(arguments: &[&str]) -> Command {
 
 /// The output and exit code of a command that has ended.
 #[derive(Debug)]
-pub struct Ran {
+pub(crate) struct Ran {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
@@ -220,14 +220,14 @@ impl From<Output> for Ran {
 impl Ran {
     /// Expects success.
     #[track_caller]
-    pub fn ok(self) -> Ran {
+    pub(crate) fn ok(self) -> Ran {
         assert_eq!(self.code, 0, "{self:?}");
         self
     }
 
     /// Expects a failure with this exit code, nothing on standard output, and these texts on standard error.
     #[track_caller]
-    pub fn fails(self, code: i32, expected: &[&str]) -> Ran {
+    pub(crate) fn fails(self, code: i32, expected: &[&str]) -> Ran {
         assert_eq!((self.code, self.stdout.as_str()), (code, ""), "{self:?}");
         for part in expected {
             assert!(self.stderr.contains(part), "{part:?} is missing: {self:?}");
@@ -237,7 +237,7 @@ impl Ran {
 
     /// Standard output as one JSON document.
     #[track_caller]
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 }

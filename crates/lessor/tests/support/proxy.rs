@@ -13,11 +13,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// Far longer than anything here takes: a test that waits for something that never happens fails by it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What to do with a request.
 #[derive(Clone, Debug)]
-pub enum Action {
+pub(crate) enum Action {
     Pass,
     /// Let the server do it, and lose its answer.
     Lose,
@@ -30,7 +30,7 @@ pub enum Action {
 }
 
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     pub method: String,
     pub path: String,
     pub body: Vec<u8>,
@@ -39,28 +39,28 @@ pub struct Request {
 
 impl Request {
     /// The last segment of the path: leases, heartbeat, complete, fail, release; started, completed.
-    pub fn call(&self) -> &str {
+    pub(crate) fn call(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    pub fn is_report(&self) -> bool {
+    pub(crate) fn is_report(&self) -> bool {
         matches!(self.call(), "complete" | "fail" | "release")
     }
 
     /// The token that it came with.
-    pub fn bearer(&self) -> Option<String> {
+    pub(crate) fn bearer(&self) -> Option<String> {
         let head = String::from_utf8_lossy(&self.head);
         let value = head.lines().find_map(|line| line.strip_prefix("authorization: Bearer "));
         value.map(|token| token.trim().to_owned())
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct Exchange {
+pub(crate) struct Exchange {
     /// In the order of arrival, from 1.
     pub number: usize,
     pub request: Request,
@@ -70,7 +70,7 @@ pub struct Exchange {
 
 type Rule = dyn Fn(&Request, usize) -> Action + Send + Sync;
 
-pub struct Proxy {
+pub(crate) struct Proxy {
     pub url: String,
     shared: Arc<Shared>,
 }
@@ -84,7 +84,7 @@ struct Shared {
 
 impl Proxy {
     /// The rule decides on each request, which it sees with its number.
-    pub async fn start(
+    pub(crate) async fn start(
         server: String,
         rule: impl Fn(&Request, usize) -> Action + Send + Sync + 'static,
     ) -> Proxy {
@@ -110,29 +110,29 @@ impl Proxy {
     }
 
     /// Where its server is, past it.
-    pub fn server_url(&self) -> String {
+    pub(crate) fn server_url(&self) -> String {
         format!("http://{}", self.shared.server)
     }
 
-    pub fn exchanges(&self) -> Vec<Exchange> {
+    pub(crate) fn exchanges(&self) -> Vec<Exchange> {
         let mut all = self.shared.exchanges.borrow().clone();
         all.sort_by_key(|exchange| exchange.number);
         all
     }
 
-    pub fn of_lease(&self, lease_id: &str) -> Vec<Exchange> {
+    pub(crate) fn of_lease(&self, lease_id: &str) -> Vec<Exchange> {
         let part = format!("/{lease_id}/");
         self.exchanges().into_iter().filter(|exchange| exchange.request.path.contains(&part)).collect()
     }
 
     /// Waits until so many requests of a kind went through.
-    pub async fn until(&self, call: &str, count: usize) {
+    pub(crate) async fn until(&self, call: &str, count: usize) {
         let mut exchanges = self.shared.exchanges.subscribe();
         let enough = exchanges.wait_for(|all| self::count(all, call) >= count);
         tokio::time::timeout(PATIENCE, enough).await.expect("it never happened").unwrap();
     }
 
-    pub fn count(&self, call: &str) -> usize {
+    pub(crate) fn count(&self, call: &str) -> usize {
         count(&self.shared.exchanges.borrow(), call)
     }
 }

@@ -6,17 +6,17 @@ use std::process::{Child, Command, Stdio};
 use super::{Server, lessor};
 
 /// The command of a coordinator without a worker, with its data below the directory.
-pub fn coordinator(dir: &Path, listen: &str) -> Command {
+pub(crate) fn coordinator(dir: &Path, listen: &str) -> Command {
     let mut command = lessor(&["up", "--no-worker", "--segment-mib", "32", "--listen", listen, "--data"]);
     command.arg(dir.join("data"));
     command
 }
 
 /// A worker in a process of its own, killed when it is dropped.
-pub struct Worker(Child);
+pub(crate) struct Worker(Child);
 
 impl Worker {
-    pub fn start(server: &Server) -> Worker {
+    pub(crate) fn start(server: &Server) -> Worker {
         let place = server.data().with_file_name("worker");
         let mut command =
             lessor(&["worker", "daemon", "--id", "w1", "--slots", "4", "--server-url", &server.url()]);

@@ -18,13 +18,13 @@ use crate::edge::json::Out;
 const MAX_READY_WAIT: Duration = Duration::from_secs(2);
 
 #[derive(Serialize, ToSchema)]
-pub struct Health {
+pub(crate) struct Health {
     pub status: &'static str,
 }
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Readiness {
+pub(crate) struct Readiness {
     /// `ready`, or `disk_full` when what is running may finish and nothing new begins.
     pub status: &'static str,
     /// The place of the newest record in the ledger.
@@ -38,7 +38,7 @@ pub struct Readiness {
 
 /// The process lives.
 #[utoipa::path(get, path = "/healthz", tag = "Health", responses((status = 200, body = Health)))]
-pub async fn live() -> Out<Health> {
+pub(crate) async fn live() -> Out<Health> {
     Out(StatusCode::OK, Health { status: "ok" })
 }
 
@@ -49,7 +49,7 @@ pub async fn live() -> Out<Health> {
     tag = "Health",
     responses((status = 200, body = Readiness), (status = 503, body = wire::Problem))
 )]
-pub async fn ready(State(app): State<App>) -> Result<Out<Readiness>, Problem> {
+pub(crate) async fn ready(State(app): State<App>) -> Result<Out<Readiness>, Problem> {
     if app.is_leaving() {
         return Err(Problem::new(Code::NotServing, "the server is about to stop"));
     }

@@ -1,5 +1,5 @@
 //! Endpoints for operators and monitors: health, workers and the OpenAPI document.
 
-pub mod health;
+pub(crate) mod health;
 pub mod openapi;
-pub mod workers;
+pub(crate) mod workers;

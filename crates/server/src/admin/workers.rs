@@ -13,7 +13,10 @@ use crate::edge::json::Out;
 
 /// List the workers.
 #[utoipa::path(get, path = "/v1/workers", tag = "Workers", responses((status = 200, body = WorkerList)))]
-pub async fn list(State(app): State<App>, InScope(scope): InScope) -> Result<Out<WorkerList>, Problem> {
+pub(crate) async fn list(
+    State(app): State<App>,
+    InScope(scope): InScope,
+) -> Result<Out<WorkerList>, Problem> {
     let workers = app.handle().workers(scope).await?;
     let workers = workers
         .into_iter()

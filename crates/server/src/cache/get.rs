@@ -19,7 +19,7 @@ use crate::edge::paced_stream::at_pace;
 /// Up to this size a blob is one piece, of which nothing is held once it is on its way.
 const ONE_PIECE_BYTES: u64 = 256 * 1_024;
 
-pub async fn blob(
+pub(super) async fn blob(
     State(app): State<App>,
     Extension(stores): Extension<Stores>,
     method: Method,
@@ -34,7 +34,7 @@ pub async fn blob(
     }
 }
 
-pub async fn raw(
+pub(super) async fn raw(
     State(app): State<App>,
     Extension(stores): Extension<Stores>,
     method: Method,

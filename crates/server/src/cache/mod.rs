@@ -25,12 +25,12 @@ const MAX_PREFIX_BYTES: usize = 256;
 
 /// The stores that back the cache.
 #[derive(Clone)]
-pub struct Stores {
+pub(crate) struct Stores {
     pub blobs: Arc<dyn Blobs>,
     pub action_cache: Arc<dyn ActionCache>,
 }
 
-pub fn routes(stores: Stores) -> Router<App> {
+pub(crate) fn routes(stores: Stores) -> Router<App> {
     let raw = || at(get::raw).head(get::raw).put(put::raw);
     let blob = || at(get::blob).head(get::blob).put(put::blob);
     Router::new()

@@ -16,7 +16,7 @@ use crate::edge::bodies;
 use crate::edge::json::InPath;
 use crate::edge::receiving::MinThroughput;
 
-pub async fn blob(
+pub(super) async fn blob(
     State(app): State<App>,
     Extension(stores): Extension<Stores>,
     headers: HeaderMap,
@@ -28,7 +28,7 @@ pub async fn blob(
     Ok(StatusCode::OK)
 }
 
-pub async fn raw(
+pub(super) async fn raw(
     State(app): State<App>,
     Extension(stores): Extension<Stores>,
     headers: HeaderMap,

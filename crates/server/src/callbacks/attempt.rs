@@ -13,14 +13,19 @@ use super::refusal::{Refusal, final_state};
 use crate::app::App;
 
 /// A caller that may speak of its attempt.
-pub struct Admitted {
+pub(super) struct Admitted {
     pub detail: Box<TaskDetail>,
     /// Whether this worker said before that it began.
     pub began: bool,
 }
 
 /// Whether the caller may speak of this attempt as this worker. The first worker that began it binds it.
-pub async fn admit(app: &App, caller: &Caller, attempt: u32, worker: &Arc<str>) -> Result<Admitted, Refusal> {
+pub(super) async fn admit(
+    app: &App,
+    caller: &Caller,
+    attempt: u32,
+    worker: &Arc<str>,
+) -> Result<Admitted, Refusal> {
     let detail = read(app, caller).await?;
     let task = &detail.view.task;
     if attempt != caller.lease.attempt {
@@ -39,7 +44,7 @@ pub async fn admit(app: &App, caller: &Caller, attempt: u32, worker: &Arc<str>) 
 }
 
 /// What an attempt without authority is told when it begins or ends.
-pub async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
+pub(super) async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
     let detail = read(app, caller).await?;
     let task = &detail.view.task;
     Ok(match final_state(task) {
@@ -51,7 +56,7 @@ pub async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
 }
 
 /// What an attempt without authority is told when it beats.
-pub async fn gone(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
+pub(super) async fn gone(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
     let detail = read(app, caller).await?;
     let task = &detail.view.task;
     Ok(if task.attempt == caller.lease.attempt {

@@ -12,7 +12,7 @@ use crate::convert::scope::InScope;
 use crate::convert::task_token::Claims;
 use crate::edge::json::InPath;
 
-pub struct Caller {
+pub(crate) struct Caller {
     pub claims: Claims,
     /// The lease that the token was made for.
     pub lease: LeaseRef,

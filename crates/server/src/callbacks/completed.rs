@@ -38,7 +38,7 @@ const CANCELLED_MESSAGE: &str = "cancelled";
         (status = 503, body = wire::CallbackProblem)
     )
 )]
-pub async fn completed(
+pub(crate) async fn completed(
     State(app): State<App>,
     caller: Caller,
     body: Result<In<TaskCompleted>, Problem>,
@@ -119,7 +119,7 @@ fn command(lease: LeaseRef, body: TaskCompleted) -> Result<Report, Problem> {
 }
 
 /// How an attempt ended that was cancelled.
-pub fn cancelled(said: Option<&str>) -> TaskError {
+pub(crate) fn cancelled(said: Option<&str>) -> TaskError {
     let message = reported_message(said.unwrap_or(CANCELLED_MESSAGE));
     TaskError { category: Category::Cancelled, code: None, message }
 }

@@ -35,7 +35,7 @@ use crate::edge::json::{In, Out};
         (status = 503, body = wire::CallbackProblem)
     )
 )]
-pub async fn heartbeat(
+pub(crate) async fn heartbeat(
     State(app): State<App>,
     caller: Caller,
     body: Result<In<TaskHeartbeat>, Problem>,

@@ -5,8 +5,8 @@
 
 mod attempt;
 mod caller;
-pub mod completed;
-pub mod heartbeat;
+pub(crate) mod completed;
+pub(crate) mod heartbeat;
 mod refusal;
-pub mod rotate;
-pub mod started;
+pub(crate) mod rotate;
+pub(crate) mod started;

@@ -9,7 +9,7 @@ use wire::{CallbackProblem, CallbackState};
 use crate::convert::problem::{Problem, refusal, shortened};
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub(crate) struct Refusal {
     status: StatusCode,
     body: Box<CallbackProblem>,
 }
@@ -22,16 +22,16 @@ impl Refusal {
     }
 
     /// The same words for everything that may be wrong with a token: whoever made it up learns nothing.
-    pub fn invalid_token() -> Refusal {
+    pub(crate) fn invalid_token() -> Refusal {
         Refusal::new(StatusCode::UNAUTHORIZED, "invalid_token", "The task token is not valid")
     }
 
-    pub fn task_not_found() -> Refusal {
+    pub(crate) fn task_not_found() -> Refusal {
         let message = "There is no such task; it may have been purged";
         Refusal::new(StatusCode::NOT_FOUND, "task_not_found", message)
     }
 
-    pub fn attempt_mismatch(expected: u32, received: u32) -> Refusal {
+    pub(crate) fn attempt_mismatch(expected: u32, received: u32) -> Refusal {
         let message = format!("The task is at attempt {expected}; attempt {received} is over or not its own");
         let mut refusal = Refusal::new(StatusCode::CONFLICT, "attempt_mismatch", message);
         refusal.body.expected_attempt = Some(expected);
@@ -39,30 +39,30 @@ impl Refusal {
         refusal
     }
 
-    pub fn already_terminal(state: CallbackState, message: &str) -> Refusal {
+    pub(crate) fn already_terminal(state: CallbackState, message: &str) -> Refusal {
         let mut refusal = Refusal::new(StatusCode::CONFLICT, "task_already_terminal", message);
         refusal.body.state = Some(state);
         refusal
     }
 
-    pub fn already_started() -> Refusal {
+    pub(crate) fn already_started() -> Refusal {
         let message = "Another worker began this attempt";
         Refusal::new(StatusCode::CONFLICT, "attempt_already_started", message)
     }
 
-    pub fn already_completed() -> Refusal {
+    pub(crate) fn already_completed() -> Refusal {
         let message = "This attempt already reported something else, and the first report stands";
         Refusal::new(StatusCode::CONFLICT, "attempt_already_completed", message)
     }
 
-    pub fn expired() -> Refusal {
+    pub(crate) fn expired() -> Refusal {
         let message = "The attempt ended or exceeded its heartbeat timeout";
         Refusal::new(StatusCode::GONE, "task_expired", message)
     }
 }
 
 /// What a final task is called in this contract; nothing for one that is not final.
-pub fn final_state(task: &Task) -> Option<CallbackState> {
+pub(super) fn final_state(task: &Task) -> Option<CallbackState> {
     match task.phase {
         Phase::Completed { .. } => Some(CallbackState::Succeeded),
         Phase::Failed { .. } => Some(CallbackState::Failed),
@@ -72,7 +72,7 @@ pub fn final_state(task: &Task) -> Option<CallbackState> {
 }
 
 /// A task that was cancelled is CANCELLED; every other end by the coordinator is a failure.
-pub fn dead(reason: DeadReason) -> CallbackState {
+pub(super) fn dead(reason: DeadReason) -> CallbackState {
     match reason {
         DeadReason::Cancelled => CallbackState::Cancelled,
         DeadReason::CancelTimeout

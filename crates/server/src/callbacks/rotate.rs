@@ -20,7 +20,7 @@ use crate::edge::json::{InOrDefault, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn rotate(
+pub(crate) async fn rotate(
     State(app): State<App>,
     InOrDefault(body): InOrDefault<RotateTokenKey>,
 ) -> Result<Out<TokenKeyRotated>, Problem> {

@@ -33,7 +33,7 @@ use crate::edge::json::{In, Out};
         (status = 503, body = wire::CallbackProblem)
     )
 )]
-pub async fn started(
+pub(crate) async fn started(
     State(app): State<App>,
     caller: Caller,
     body: Result<In<TaskStarted>, Problem>,

@@ -32,7 +32,7 @@ use crate::edge::json::{In, Out};
         (status = 503, body = wire::ClaimProblem)
     )
 )]
-pub async fn claim(
+pub(crate) async fn claim(
     State(app): State<App>,
     scope: Result<InScope, Problem>,
     body: Result<In<ClaimJob>, Problem>,

@@ -29,7 +29,7 @@ use crate::edge::json::{In, Out};
         (status = 503, body = wire::ClaimProblem)
     )
 )]
-pub async fn complete(
+pub(crate) async fn complete(
     State(app): State<App>,
     scope: Result<InScope, Problem>,
     body: Result<In<CompleteJob>, Problem>,

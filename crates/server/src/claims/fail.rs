@@ -30,7 +30,7 @@ use crate::edge::json::{In, Out};
         (status = 503, body = wire::ClaimProblem)
     )
 )]
-pub async fn fail(
+pub(crate) async fn fail(
     State(app): State<App>,
     scope: Result<InScope, Problem>,
     body: Result<In<FailJob>, Problem>,

@@ -28,7 +28,7 @@ use crate::edge::json::{In, Out};
         (status = 503, body = wire::ClaimProblem)
     )
 )]
-pub async fn heartbeat(
+pub(crate) async fn heartbeat(
     State(app): State<App>,
     scope: Result<InScope, Problem>,
     body: Result<In<HeartbeatJob>, Problem>,

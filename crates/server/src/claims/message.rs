@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::convert::problem::Problem;
 
 /// The id in the form that streams use. None when a claim was repeated and history does not reach back far enough.
-pub async fn id(app: &App, grant: &Grant) -> Result<Option<String>, Problem> {
+pub(super) async fn id(app: &App, grant: &Grant) -> Result<Option<String>, Problem> {
     let since = match grant.since {
         Some(since) => Some(since),
         // A lease that is told again no longer knows, but the ledger does.

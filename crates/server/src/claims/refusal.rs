@@ -7,7 +7,7 @@ use wire::{ClaimProblem, Verdict};
 
 use crate::convert::problem::{Problem, refusal};
 
-pub struct Refusal(Problem);
+pub(crate) struct Refusal(Problem);
 
 impl From<Problem> for Refusal {
     fn from(why: Problem) -> Refusal {
@@ -23,7 +23,7 @@ impl From<Unavailable> for Refusal {
 
 impl Refusal {
     /// The same as the answer to a report, which has a verdict.
-    pub fn on_report(self) -> Refusal {
+    pub(crate) fn on_report(self) -> Refusal {
         Refusal(self.0.on_report())
     }
 }

@@ -8,12 +8,12 @@ use crate::convert::names::name;
 use crate::convert::problem::{Code, Problem};
 
 /// The name of one attempt at a job.
-pub fn attempt_id(task: TaskId, attempt: u32) -> String {
+pub(super) fn attempt_id(task: TaskId, attempt: u32) -> String {
     format!("{task}:{attempt}")
 }
 
 /// The lease that the token stands for.
-pub fn lease(
+pub(super) fn lease(
     app: &App,
     scope: &Scope,
     worker_id: &str,
@@ -33,7 +33,7 @@ pub fn lease(
 }
 
 /// The lease that the token stands for, if it was given for this attempt.
-pub fn attempt(lease: LeaseRef, attempt_id: &str) -> Result<LeaseRef, Problem> {
+pub(super) fn attempt(lease: LeaseRef, attempt_id: &str) -> Result<LeaseRef, Problem> {
     if attempt_id == self::attempt_id(lease.task, lease.attempt) {
         Ok(lease)
     } else {

@@ -8,14 +8,14 @@ use authority::{Digest, Properties, TaskError};
 use crate::edge::strict_json::{Fault, canonical};
 
 /// Of a completion with its result.
-pub fn completion(result: &[u8]) -> Result<Digest, Fault> {
+pub(crate) fn completion(result: &[u8]) -> Result<Digest, Fault> {
     let mut hash = Hash::new("completion");
     hash.part(&canonical(result)?);
     Ok(hash.end())
 }
 
 /// Of a failure with its category, code and message.
-pub fn failure(error: &TaskError) -> Digest {
+pub(crate) fn failure(error: &TaskError) -> Digest {
     let mut hash = Hash::new("failure");
     hash.part(error.category.name().as_bytes());
     hash.part(&[u8::from(error.code.is_some())]);
@@ -25,7 +25,7 @@ pub fn failure(error: &TaskError) -> Digest {
 }
 
 /// Of what a dedup key stands for.
-pub fn submission(payload: &[u8], properties: &Properties) -> Result<Digest, Fault> {
+pub(crate) fn submission(payload: &[u8], properties: &Properties) -> Result<Digest, Fault> {
     let mut hash = Hash::new("submission");
     hash.part(&canonical(payload)?);
     for (name, value) in properties.iter() {
@@ -36,7 +36,7 @@ pub fn submission(payload: &[u8], properties: &Properties) -> Result<Digest, Fau
 }
 
 /// Of a worker's own name for a request.
-pub fn request(request_id: &str) -> Digest {
+pub(crate) fn request(request_id: &str) -> Digest {
     let mut hash = Hash::new("request");
     hash.part(request_id.as_bytes());
     hash.end()

@@ -35,23 +35,23 @@ impl From<Problem> for Status {
 }
 
 /// The worker has to do something first: register, or name its lease.
-pub fn precondition(reason: &str, detail: impl Into<String>) -> Status {
+pub(crate) fn precondition(reason: &str, detail: impl Into<String>) -> Status {
     status(Code::FailedPrecondition, reason, detail.into(), HashMap::new())
 }
 
-pub fn not_registered(worker: &str) -> Status {
+pub(crate) fn not_registered(worker: &str) -> Status {
     precondition(
         "not_registered",
         format!("{worker} is not registered here: call RegisterWorker, then go on"),
     )
 }
 
-pub fn superseded(worker: &str) -> Status {
+pub(crate) fn superseded(worker: &str) -> Status {
     precondition("superseded", format!("another session of {worker} has registered since: stop"))
 }
 
 /// What is wrong with one item of a batch.
-pub fn item(problem: Problem) -> grpc::Problem {
+pub(crate) fn item(problem: Problem) -> grpc::Problem {
     let status = code(problem.code) as i32;
     let told = problem.into_wire();
     grpc::Problem { status, code: told.code, detail: told.detail, field: told.field.unwrap_or_default() }

@@ -10,13 +10,13 @@ const SHARD: u128 = 0;
 const ID_CHARS: usize = 36;
 
 /// A new id, made from the coordinator's time and the system's randomness.
-pub fn new_task_id(now: Time) -> Result<TaskId, Problem> {
+pub(crate) fn new_task_id(now: Time) -> Result<TaskId, Problem> {
     let random = getrandom::u64().map_err(no_randomness)?;
     Ok(assemble(now, random))
 }
 
 /// A random number for a backoff's jitter.
-pub fn draw() -> Result<u32, Problem> {
+pub(crate) fn draw() -> Result<u32, Problem> {
     getrandom::u32().map_err(no_randomness)
 }
 

@@ -18,16 +18,16 @@ const ID_BYTES: usize = CLAIM_BYTES + MAC_BYTES;
 const ID_CHARS: usize = ID_BYTES / 3 * 4;
 
 #[derive(Clone)]
-pub struct LeaseIds {
+pub(crate) struct LeaseIds {
     key: [u8; 32],
 }
 
 impl LeaseIds {
-    pub fn new(secret: &[u8; 32]) -> LeaseIds {
+    pub(crate) fn new(secret: &[u8; 32]) -> LeaseIds {
         LeaseIds { key: blake3::derive_key("lessor 2026 lease id", secret) }
     }
 
-    pub fn make(&self, lease: &LeaseRef) -> String {
+    pub(crate) fn make(&self, lease: &LeaseRef) -> String {
         let mut id = [0; ID_BYTES];
         id[0] = VERSION;
         id[1..17].copy_from_slice(&lease.task.0.to_be_bytes());
@@ -39,7 +39,7 @@ impl LeaseIds {
     }
 
     /// The lease that the id names, if it was granted to this worker in this scope.
-    pub fn verify(&self, id: &str, scope: &Scope, worker: &Arc<str>) -> Option<LeaseRef> {
+    pub(crate) fn verify(&self, id: &str, scope: &Scope, worker: &Arc<str>) -> Option<LeaseRef> {
         if id.len() != ID_CHARS {
             return None;
         }

@@ -8,7 +8,7 @@ use crate::convert::names::name;
 use crate::convert::problem::{Code, Problem};
 
 /// The lease that the id names, if it was granted to this worker and, where the worker says, for this task.
-pub fn reference(
+pub(crate) fn reference(
     app: &App,
     scope: &Scope,
     lease_id: &str,

@@ -1,17 +1,17 @@
 //! Conversions between the wire and the coordinator that several protocol adapters share. They know no adapter.
 
-pub mod content;
-pub mod grpc_status;
-pub mod ids;
-pub mod lease_id;
-pub mod lease_ref;
-pub mod names;
-pub mod page_token;
-pub mod problem;
-pub mod push_target;
-pub mod report;
-pub mod scope;
-pub mod submission;
-pub mod task_json;
-pub mod task_token;
-pub mod time;
+pub(crate) mod content;
+pub(crate) mod grpc_status;
+pub(crate) mod ids;
+pub(crate) mod lease_id;
+pub(crate) mod lease_ref;
+pub(crate) mod names;
+pub(crate) mod page_token;
+pub(crate) mod problem;
+pub(crate) mod push_target;
+pub(crate) mod report;
+pub(crate) mod scope;
+pub(crate) mod submission;
+pub(crate) mod task_json;
+pub(crate) mod task_token;
+pub(crate) mod time;

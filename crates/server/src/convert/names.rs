@@ -13,24 +13,24 @@ use crate::convert::problem::Problem;
 const MAX_PROGRESS_BYTES: usize = 1_024;
 
 /// A name: not empty, not too long, without control characters.
-pub fn name(field: &str, value: &str) -> Result<Arc<str>, Problem> {
+pub(crate) fn name(field: &str, value: &str) -> Result<Arc<str>, Problem> {
     fault_of_name(value, MAX_NAME_BYTES)
         .map_or_else(|| Ok(Arc::from(value)), |what| Err(Problem::field(field, what)))
 }
 
 /// A name that may be missing.
-pub fn optional_name(field: &str, value: Option<&str>) -> Result<Option<Arc<str>>, Problem> {
+pub(crate) fn optional_name(field: &str, value: Option<&str>) -> Result<Option<Arc<str>>, Problem> {
     value.map(|value| name(field, value)).transpose()
 }
 
 /// A name in a report. Workers in some languages write an empty text where they have none, and no report is lost for
 /// that.
-pub fn reported_name(field: &str, value: Option<&str>) -> Result<Option<Arc<str>>, Problem> {
+pub(crate) fn reported_name(field: &str, value: Option<&str>) -> Result<Option<Arc<str>>, Problem> {
     optional_name(field, value.filter(|value| !value.is_empty()))
 }
 
 /// What is wrong with a name.
-pub fn fault_of_name(value: &str, max_bytes: usize) -> Option<String> {
+pub(crate) fn fault_of_name(value: &str, max_bytes: usize) -> Option<String> {
     if value.is_empty() {
         Some("must not be empty".to_owned())
     } else if value.len() > max_bytes {
@@ -43,7 +43,7 @@ pub fn fault_of_name(value: &str, max_bytes: usize) -> Option<String> {
 }
 
 /// A text for people, such as a reason.
-pub fn message(field: &str, value: &str) -> Result<Arc<str>, Problem> {
+pub(crate) fn message(field: &str, value: &str) -> Result<Arc<str>, Problem> {
     if value.len() > MAX_MESSAGE_BYTES {
         let what = format!("must have at most {MAX_MESSAGE_BYTES} bytes, but has {}", value.len());
         Err(Problem::field(field, what))
@@ -53,17 +53,17 @@ pub fn message(field: &str, value: &str) -> Result<Arc<str>, Problem> {
 }
 
 /// What a worker says of its failure. Where it says too much, its beginning is kept: no report is lost for its length.
-pub fn reported_message(value: &str) -> Arc<str> {
+pub(crate) fn reported_message(value: &str) -> Arc<str> {
     beginning(value, MAX_MESSAGE_BYTES).into()
 }
 
 /// What a worker says of its progress. The newest is kept in memory for each leased task, so it is short.
-pub fn progress_message(value: &str) -> Arc<str> {
+pub(crate) fn progress_message(value: &str) -> Arc<str> {
     beginning(value, MAX_PROGRESS_BYTES).into()
 }
 
 /// The text, cut at a character's end where it is too long.
-pub fn beginning(text: &str, max_bytes: usize) -> &str {
+pub(crate) fn beginning(text: &str, max_bytes: usize) -> &str {
     let mut end = text.len().min(max_bytes);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -71,7 +71,10 @@ pub fn beginning(text: &str, max_bytes: usize) -> &str {
     &text[..end]
 }
 
-pub fn properties(field: &str, pairs: Option<&BTreeMap<String, String>>) -> Result<Arc<Properties>, Problem> {
+pub(crate) fn properties(
+    field: &str,
+    pairs: Option<&BTreeMap<String, String>>,
+) -> Result<Arc<Properties>, Problem> {
     let Some(pairs) = pairs else { return Ok(Arc::default()) };
     if pairs.len() > MAX_PROPERTIES {
         let what = format!("must have at most {MAX_PROPERTIES} entries, but has {}", pairs.len());
@@ -88,7 +91,7 @@ pub fn properties(field: &str, pairs: Option<&BTreeMap<String, String>>) -> Resu
 }
 
 /// A whole number within its limits.
-pub fn within<N: PartialOrd + std::fmt::Display + Copy>(
+pub(crate) fn within<N: PartialOrd + std::fmt::Display + Copy>(
     field: &str,
     value: N,
     range: RangeInclusive<N>,
@@ -102,7 +105,7 @@ pub fn within<N: PartialOrd + std::fmt::Display + Copy>(
 }
 
 /// How many a list has, within its limits.
-pub fn counted(field: &str, count: usize, range: RangeInclusive<usize>) -> Result<(), Problem> {
+pub(crate) fn counted(field: &str, count: usize, range: RangeInclusive<usize>) -> Result<(), Problem> {
     if range.contains(&count) {
         Ok(())
     } else {
@@ -113,7 +116,7 @@ pub fn counted(field: &str, count: usize, range: RangeInclusive<usize>) -> Resul
 }
 
 /// A number that may be missing.
-pub fn optional_within<N: PartialOrd + std::fmt::Display + Copy>(
+pub(crate) fn optional_within<N: PartialOrd + std::fmt::Display + Copy>(
     field: &str,
     value: Option<N>,
     range: RangeInclusive<N>,

@@ -15,24 +15,24 @@ const POSITION_BYTES: usize = 8;
 const MAX_TOKEN_CHARS: usize = (MAC_BYTES + POSITION_BYTES + MAX_NAME_BYTES) * 4 / 3 + 4;
 
 #[derive(Clone)]
-pub struct PageTokens {
+pub(crate) struct PageTokens {
     key: [u8; 32],
 }
 
 /// The list that a token belongs to.
 #[derive(Clone, Copy, Debug)]
-pub struct List<'a> {
+pub(crate) struct List<'a> {
     pub scope: &'a Scope,
     pub queue: Option<&'a str>,
     pub state: Option<TaskState>,
 }
 
 impl PageTokens {
-    pub fn new(secret: &[u8; 32]) -> PageTokens {
+    pub(crate) fn new(secret: &[u8; 32]) -> PageTokens {
         PageTokens { key: blake3::derive_key("lessor 2026 page token", secret) }
     }
 
-    pub fn make(&self, list: List<'_>, after: &(Arc<str>, Position)) -> String {
+    pub(crate) fn make(&self, list: List<'_>, after: &(Arc<str>, Position)) -> String {
         let (queue, position) = after;
         let mut place = position.0.to_be_bytes().to_vec();
         place.extend_from_slice(queue.as_bytes());
@@ -42,7 +42,7 @@ impl PageTokens {
     }
 
     /// Where the page begins, if the token was made for this list.
-    pub fn verify(&self, list: List<'_>, token: &str) -> Option<(Arc<str>, Position)> {
+    pub(crate) fn verify(&self, list: List<'_>, token: &str) -> Option<(Arc<str>, Position)> {
         if token.len() > MAX_TOKEN_CHARS {
             return None;
         }

@@ -251,7 +251,7 @@ impl IntoResponse for Problem {
 
 /// The answer to a request that is not done, in the words of its contract. Where another try may go better, it says
 /// when.
-pub fn refusal(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Response {
+pub(crate) fn refusal(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Response {
     let body = serde_json::to_vec(body).unwrap_or_default();
     let mut response = (status, body).into_response();
     let headers = response.headers_mut();
@@ -263,7 +263,7 @@ pub fn refusal(status: StatusCode, content_type: &'static str, body: &impl Seria
 }
 
 /// The text, cut at a character's end where it is too long.
-pub fn shortened(text: &str) -> &str {
+pub(crate) fn shortened(text: &str) -> &str {
     beginning(text, MAX_DETAIL_BYTES)
 }
 

@@ -33,7 +33,7 @@ const RESERVED_PREFIX: &str = "lessor-";
 
 /// The target that is asked for. What is hidden in it stays as it is at present, if the target stays where it is: a
 /// secret is not sent to an address that was chosen by somebody who does not know it.
-pub fn parse(
+pub(crate) fn parse(
     asked: &wire::PushTarget,
     present: Option<&PushTarget>,
     guard: Guard,
@@ -70,7 +70,7 @@ pub fn parse(
 }
 
 /// Whether a configuration leaves something as it is.
-pub fn keeps_something(asked: &wire::PushTarget) -> bool {
+pub(crate) fn keeps_something(asked: &wire::PushTarget) -> bool {
     asked.secret.as_deref() == Some(HIDDEN) || asked.headers.values().any(|value| value == HIDDEN)
 }
 

@@ -10,20 +10,28 @@ use crate::convert::problem::Problem;
 use crate::convert::submission::inline;
 
 /// The attempt is done; a missing result is null. `field` is the result's name in the contract.
-pub fn completion(lease: LeaseRef, field: &str, result: Option<Json>) -> Result<ReportCompletion, Problem> {
+pub(crate) fn completion(
+    lease: LeaseRef,
+    field: &str,
+    result: Option<Json>,
+) -> Result<ReportCompletion, Problem> {
     let result = inline(field, &result.unwrap_or_else(Json::null))?;
     let digest = content::completion(&result).map_err(|fault| Problem::field(field, fault.what))?;
     Ok(ReportCompletion { lease, digest, result })
 }
 
 /// The attempt failed.
-pub fn failure(lease: LeaseRef, error: TaskError, retryable: Option<bool>) -> Result<ReportFailure, Problem> {
+pub(crate) fn failure(
+    lease: LeaseRef,
+    error: TaskError,
+    retryable: Option<bool>,
+) -> Result<ReportFailure, Problem> {
     let digest = content::failure(&error);
     Ok(ReportFailure { lease, digest, error, retryable, draw: ids::draw()? })
 }
 
 /// What a committed report led to; every other verdict is a problem that carries it.
-pub fn committed(verdict: Verdict) -> Result<Outcome, Problem> {
+pub(crate) fn committed(verdict: Verdict) -> Result<Outcome, Problem> {
     match verdict {
         Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => Err(Problem::cancelled()),
         Verdict::Rejected(why) => Err(why.into()),

@@ -17,7 +17,7 @@ const MAX_SCOPE_NAME_BYTES: usize = 128;
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(DEFAULT_SCOPE_NAME));
 
 /// The scope of the request at hand.
-pub struct InScope(pub Scope);
+pub(crate) struct InScope(pub Scope);
 
 impl<S: Sync> FromRequestParts<S> for InScope {
     type Rejection = Problem;
@@ -28,7 +28,7 @@ impl<S: Sync> FromRequestParts<S> for InScope {
 }
 
 /// The scope that headers name.
-pub fn of(headers: &HeaderMap) -> Result<Scope, Problem> {
+pub(crate) fn of(headers: &HeaderMap) -> Result<Scope, Problem> {
     Ok(Scope { tenant: named(headers, TENANT_HEADER)?, workspace: named(headers, WORKSPACE_HEADER)? })
 }
 

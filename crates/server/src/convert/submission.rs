@@ -14,7 +14,7 @@ use super::{content, ids, time};
 use crate::app::App;
 
 /// The command that a submit asks for, checked.
-pub fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Result<SubmitTask, Problem> {
+pub(crate) fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Result<SubmitTask, Problem> {
     let queue = Arc::new(QueueKey { scope: scope.clone(), name: name("queue", &task.queue)? });
     let payload = inline("payload", &task.payload)?;
     let delay_ms = within("delayMs", task.delay_ms.unwrap_or(0), 0..=MAX_SPAN_MS)?;
@@ -53,7 +53,7 @@ pub fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Result<Subm
 }
 
 /// A payload or result that is kept with its task.
-pub fn inline(field: &str, json: &wire::Json) -> Result<Arc<[u8]>, Problem> {
+pub(crate) fn inline(field: &str, json: &wire::Json) -> Result<Arc<[u8]>, Problem> {
     let text = json.as_text().as_bytes();
     if text.len() > MAX_INLINE_BYTES {
         let detail = format!("{field}: must have at most {MAX_INLINE_BYTES} bytes, but has {}", text.len());
@@ -63,7 +63,7 @@ pub fn inline(field: &str, json: &wire::Json) -> Result<Arc<[u8]>, Problem> {
 }
 
 /// A backoff whose missing parts follow the defaults. It is kept in thousandths.
-pub fn backoff(backoff: &wire::Backoff) -> Result<Backoff, Problem> {
+pub(crate) fn backoff(backoff: &wire::Backoff) -> Result<Backoff, Problem> {
     let default = Backoff::default();
     let permille = |value: f64| (value * 1_000.0).round() as u32;
     let factor = optional_within("backoff.factor", backoff.factor, 1.0..=100.0)?;
@@ -90,7 +90,7 @@ fn resources(json: &wire::Json) -> Result<Arc<[u8]>, Problem> {
 }
 
 /// The dedup key belongs to a task with other content.
-pub fn conflict(existing: TaskId) -> Problem {
+pub(crate) fn conflict(existing: TaskId) -> Problem {
     let detail = format!("dedupKey: belongs to task {existing}, whose payload or properties differ");
     Problem { field: Some("dedupKey".to_owned()), ..Problem::new(Code::DedupConflict, detail) }
         .naming_task(existing)

@@ -78,7 +78,7 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
     }
 }
 
-pub fn error_to_wire(error: &authority::TaskError) -> wire::TaskError {
+pub(crate) fn error_to_wire(error: &authority::TaskError) -> wire::TaskError {
     wire::TaskError {
         category: category_to_wire(error.category),
         code: to_text(&error.code),
@@ -94,7 +94,7 @@ pub fn to_json(bytes: &[u8]) -> wire::Json {
         .unwrap_or_else(wire::Json::null)
 }
 
-pub fn to_text(text: &Option<Arc<str>>) -> Option<String> {
+pub(crate) fn to_text(text: &Option<Arc<str>>) -> Option<String> {
     text.as_ref().map(|text| text.to_string())
 }
 
@@ -108,7 +108,7 @@ pub fn state_to_wire(state: TaskState) -> wire::TaskState {
     }
 }
 
-pub fn state_from_wire(state: wire::TaskState) -> TaskState {
+pub(crate) fn state_from_wire(state: wire::TaskState) -> TaskState {
     match state {
         wire::TaskState::Waiting => TaskState::Waiting,
         wire::TaskState::Leased => TaskState::Leased,
@@ -118,7 +118,7 @@ pub fn state_from_wire(state: wire::TaskState) -> TaskState {
     }
 }
 
-pub fn category_to_wire(category: Category) -> wire::ErrorCategory {
+pub(crate) fn category_to_wire(category: Category) -> wire::ErrorCategory {
     match category {
         Category::UserCode => wire::ErrorCategory::UserCode,
         Category::DataQuality => wire::ErrorCategory::DataQuality,
@@ -129,7 +129,7 @@ pub fn category_to_wire(category: Category) -> wire::ErrorCategory {
     }
 }
 
-pub fn category_from_wire(category: wire::ErrorCategory) -> Category {
+pub(crate) fn category_from_wire(category: wire::ErrorCategory) -> Category {
     match category {
         wire::ErrorCategory::UserCode => Category::UserCode,
         wire::ErrorCategory::DataQuality => Category::DataQuality,

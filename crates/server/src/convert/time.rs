@@ -11,7 +11,7 @@ pub fn to_timestamp(time: Time) -> Timestamp {
 }
 
 /// A time from the wire.
-pub fn from_timestamp(field: &str, timestamp: Timestamp) -> Result<Time, Problem> {
+pub(crate) fn from_timestamp(field: &str, timestamp: Timestamp) -> Result<Time, Problem> {
     u64::try_from(timestamp.as_millisecond())
         .map(Time)
         .map_err(|_| Problem::field(field, "must not lie before 1970"))

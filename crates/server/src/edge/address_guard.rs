@@ -17,22 +17,22 @@ const PUBLIC_PORTS: [u16; 2] = [443, 8443];
 const WAY_OUT: &str = "the server must be started with --allow-private-push-targets for that";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
+pub(crate) struct Guard {
     allow_private: bool,
 }
 
 /// Why an address is not called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refused(String);
+pub(crate) struct Refused(String);
 
 impl Guard {
-    pub fn new(allow_private: bool) -> Guard {
+    pub(crate) fn new(allow_private: bool) -> Guard {
         Guard { allow_private }
     }
 
     /// The URL as it will be called. Every spelling of an IP address comes out as the address that it means.
-    pub fn url(self, text: &str) -> Result<Url, Refused> {
+    pub(crate) fn url(self, text: &str) -> Result<Url, Refused> {
         let refuse = |what: &str| Err(Refused(what.to_owned()));
         if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
             return refuse("must not contain white space, control characters or backslashes");
@@ -73,7 +73,7 @@ impl Guard {
         }
     }
 
-    pub fn address(self, ip: IpAddr) -> Result<(), Refused> {
+    pub(crate) fn address(self, ip: IpAddr) -> Result<(), Refused> {
         // Nobody listens on these, whatever is allowed.
         let nowhere = ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST);
         if !nowhere && (self.allow_private || is_public(ip)) {

@@ -19,33 +19,33 @@ const MAX_BODIES_KIB: usize = 256 * 1_024;
 const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
 const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
 
-pub struct Bodies {
+pub(crate) struct Bodies {
     room: Semaphore,
     receiving: Receiving,
 }
 
 impl Bodies {
-    pub fn new(receiving: Receiving) -> Bodies {
+    pub(crate) fn new(receiving: Receiving) -> Bodies {
         Bodies { room: Semaphore::new(MAX_BODIES_KIB), receiving }
     }
 
     /// How long requests may take to arrive.
-    pub fn receiving(&self) -> Receiving {
+    pub(crate) fn receiving(&self) -> Receiving {
         self.receiving
     }
 
     /// Takes room for so many more bytes of a body of which so many are held; false when there is none. It must be
     /// given back.
-    pub fn take(&self, held_bytes: usize, more_bytes: usize) -> bool {
+    pub(crate) fn take(&self, held_bytes: usize, more_bytes: usize) -> bool {
         self.room.try_acquire_many(more_kib(held_bytes, more_bytes)).map(|room| room.forget()).is_ok()
     }
 
     /// Gives back the room of a body of which so many bytes are held.
-    pub fn give_back(&self, held_bytes: usize) {
+    pub(crate) fn give_back(&self, held_bytes: usize) {
         self.room.add_permits(kib(held_bytes) as usize);
     }
 
-    pub async fn receive(
+    pub(crate) async fn receive(
         &self,
         headers: &HeaderMap,
         body: Body,
@@ -122,7 +122,7 @@ fn too_large(max_bytes: usize) -> Problem {
     Problem::new(Code::PayloadTooLarge, format!("the body has more than {max_bytes} bytes"))
 }
 
-pub fn too_slow() -> Problem {
+pub(crate) fn too_slow() -> Problem {
     Problem::new(Code::RequestTimeout, "the body came too slowly")
 }
 
@@ -130,7 +130,7 @@ fn too_many() -> Problem {
     Problem::new(Code::Overloaded, "too many large requests are being received at once")
 }
 
-pub fn broken_off(error: &axum::Error) -> Problem {
+pub(crate) fn broken_off(error: &axum::Error) -> Problem {
     Problem::new(Code::MalformedJson, format!("the body broke off: {error}"))
 }
 

@@ -10,7 +10,7 @@ use crate::convert::problem::{Code, Problem};
 /// gRPC's code for a service or method that is not there.
 const GRPC_UNIMPLEMENTED: &str = "12";
 
-pub async fn not_found(request: Request) -> Response {
+pub(crate) async fn not_found(request: Request) -> Response {
     if is_grpc(request.headers()) {
         return unimplemented();
     }
@@ -18,7 +18,7 @@ pub async fn not_found(request: Request) -> Response {
     Problem::new(Code::NotFound, detail).into_response()
 }
 
-pub async fn method_not_allowed(request: Request) -> Response {
+pub(crate) async fn method_not_allowed(request: Request) -> Response {
     if is_grpc(request.headers()) {
         return unimplemented();
     }

@@ -28,15 +28,15 @@ const MAX_TIMEOUT_DIGITS: usize = 8;
 
 /// When the caller stops waiting, if it said so.
 #[derive(Clone, Copy, Debug)]
-pub struct Deadline(pub Instant);
+pub(crate) struct Deadline(pub Instant);
 
 impl Deadline {
-    pub fn left(&self) -> Duration {
+    pub(crate) fn left(&self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
 }
 
-pub async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let given = match timeout_of(request.headers()) {
         Ok(given) => given,
         Err(status) => return status.into_http(),
@@ -93,7 +93,7 @@ fn timeout_of(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
 }
 
 /// The memory that one call's request takes of what there is for all.
-pub struct BodyBudget {
+pub(crate) struct BodyBudget {
     app: App,
     /// Locked while room is taken or given back, so that it always says what is held.
     held_bytes: Mutex<usize>,
@@ -110,7 +110,7 @@ impl BodyBudget {
     }
 
     /// What arrived so far was read and is gone.
-    pub fn give_back(&self) {
+    pub(crate) fn give_back(&self) {
         self.app.bodies().give_back(std::mem::take(&mut *self.held()));
     }
 

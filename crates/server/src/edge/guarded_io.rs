@@ -14,7 +14,7 @@ use tokio::time::{Sleep, sleep};
 /// What an HTTP/2 client sends first. A client that stops within it could be either protocol.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-pub struct Guarded<T> {
+pub(super) struct Guarded<T> {
     io: T,
     max_stall: Duration,
     /// Runs until the protocol is known.
@@ -26,7 +26,7 @@ pub struct Guarded<T> {
 }
 
 impl<T> Guarded<T> {
-    pub fn new(io: T, max_opening: Duration, max_stall: Duration) -> Guarded<T> {
+    pub(super) fn new(io: T, max_opening: Duration, max_stall: Duration) -> Guarded<T> {
         Guarded { io, max_stall, opening: Some(Box::pin(sleep(max_opening))), preface: 0, stalled: None }
     }
 

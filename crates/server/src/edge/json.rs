@@ -13,24 +13,24 @@ use crate::convert::problem::{Code, Problem};
 use crate::edge::strict_json;
 
 /// Largest body of a request about one task: a payload or result of 1 MiB, and room for all else.
-pub const MAX_BODY_BYTES: usize = authority::limits::MAX_INLINE_BYTES + 256 * 1_024;
+pub(crate) const MAX_BODY_BYTES: usize = authority::limits::MAX_INLINE_BYTES + 256 * 1_024;
 /// Largest body of a batch.
-pub const MAX_BATCH_BODY_BYTES: usize = 16 * 1_024 * 1_024;
+pub(crate) const MAX_BATCH_BODY_BYTES: usize = 16 * 1_024 * 1_024;
 
 /// A request's body, which must be there.
-pub struct In<T, const MAX_BYTES: usize = MAX_BODY_BYTES>(pub T);
+pub(crate) struct In<T, const MAX_BYTES: usize = MAX_BODY_BYTES>(pub T);
 
 /// A request's body, which may be empty.
-pub struct InOrDefault<T>(pub T);
+pub(crate) struct InOrDefault<T>(pub T);
 
 /// A query string.
-pub struct InQuery<T>(pub T);
+pub(crate) struct InQuery<T>(pub T);
 
 /// The parts of a path.
-pub struct InPath<T>(pub T);
+pub(crate) struct InPath<T>(pub T);
 
 /// An answer with its status.
-pub struct Out<T>(pub StatusCode, pub T);
+pub(crate) struct Out<T>(pub StatusCode, pub T);
 
 impl<T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<App> for In<T, MAX_BYTES> {
     type Rejection = Problem;
@@ -93,7 +93,7 @@ impl<T: Serialize> IntoResponse for Out<T> {
 }
 
 /// Reads a whole body that was received.
-pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     if body.is_empty() {
         return Err(Problem::new(Code::MalformedJson, "the body is empty"));
     }
@@ -102,7 +102,7 @@ pub fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
 }
 
 /// Reads a text that passed the check; `place` says where it stands in the body.
-pub fn parse_checked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, Problem> {
+pub(crate) fn parse_checked<T: DeserializeOwned>(text: &[u8], place: &str) -> Result<T, Problem> {
     // The types alone would also take a list of their fields in order, which nobody means to send.
     if !text.trim_ascii_start().starts_with(b"{") {
         let what = "must be a JSON object";

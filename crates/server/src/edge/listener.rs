@@ -82,7 +82,7 @@ pub struct Drained {
 }
 
 /// Serves the routes until `shutdown` resolves and what was running is done.
-pub async fn run(
+pub(crate) async fn run(
     listener: TcpListener,
     router: Router,
     app: App,

@@ -1,15 +1,15 @@
 //! The edge of the server: it accepts connections, limits what a peer may use, and receives and parses requests, for all
 //! protocol adapters alike. It knows no adapter.
 
-pub mod address_guard;
-pub mod bodies;
-pub mod fallback;
-pub mod grpc_guard;
+pub(crate) mod address_guard;
+pub(crate) mod bodies;
+pub(crate) mod fallback;
+pub(crate) mod grpc_guard;
 mod guarded_io;
-pub mod json;
-pub mod listener;
-pub mod origin;
-pub mod paced_stream;
-pub mod panics;
-pub mod receiving;
-pub mod strict_json;
+pub(crate) mod json;
+pub(crate) mod listener;
+pub(crate) mod origin;
+pub(crate) mod paced_stream;
+pub(crate) mod panics;
+pub(crate) mod receiving;
+pub(crate) mod strict_json;

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::convert::problem::{Code, Problem};
 
-pub async fn same_origin(request: Request, next: Next) -> Response {
+pub(crate) async fn same_origin(request: Request, next: Next) -> Response {
     let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
     let host = request.uri().authority().map(|authority| authority.as_str());
     if safe || is_same(request.headers(), host) {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 const BUFFERED: usize = 1;
 
 /// The same stream, which ends with the status of `too_slow` when its client reads nothing for `max_stall`.
-pub fn at_pace<T: Send + 'static, E: Send + 'static>(
+pub(crate) fn at_pace<T: Send + 'static, E: Send + 'static>(
     pieces: impl Stream<Item = Result<T, E>> + Send + 'static,
     max_stall: Duration,
     too_slow: fn() -> E,

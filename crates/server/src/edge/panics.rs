@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 
 use crate::convert::problem::{Code, Problem};
 
-pub async fn contain(request: Request, next: Next) -> Response {
+pub(crate) async fn contain(request: Request, next: Next) -> Response {
     // The route and not the path, which may carry a lease id.
     let (method, route) = (request.method().clone(), request.extensions().get::<MatchedPath>().cloned());
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {

@@ -32,24 +32,24 @@ impl Default for Receiving {
 
 /// The least throughput of a sender of a blob (A5). Only the time spent waiting for the sender counts, so a slow disk on
 /// this side does not count against the sender.
-pub struct MinThroughput {
+pub(crate) struct MinThroughput {
     receiving: Receiving,
     waited: Duration,
     bytes: u64,
 }
 
 impl MinThroughput {
-    pub fn new(receiving: Receiving) -> MinThroughput {
+    pub(crate) fn new(receiving: Receiving) -> MinThroughput {
         MinThroughput { receiving, waited: Duration::ZERO, bytes: 0 }
     }
 
     /// How long the next piece may take to arrive.
-    pub fn next_timeout(&self) -> Duration {
+    pub(crate) fn next_timeout(&self) -> Duration {
         self.receiving.max_pause.min(self.receiving.max_body.saturating_sub(self.waited))
     }
 
     /// Records a piece that arrived after some time.
-    pub fn received(&mut self, bytes: usize, waited: Duration) {
+    pub(crate) fn received(&mut self, bytes: usize, waited: Duration) {
         self.bytes += bytes as u64;
         self.waited += waited;
         if self.bytes >= MIN_PACE_BYTES {

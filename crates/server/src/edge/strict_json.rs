@@ -10,23 +10,23 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// Deepest nesting of arrays and objects in a request.
-pub const MAX_JSON_DEPTH: usize = 64;
+pub(crate) const MAX_JSON_DEPTH: usize = 64;
 
 /// What is wrong with a text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// From the root; empty when it cannot be said.
     pub path: String,
     pub what: String,
 }
 
 /// Checks a whole request body.
-pub fn check(body: &[u8]) -> Result<(), Fault> {
+pub(crate) fn check(body: &[u8]) -> Result<(), Fault> {
     walk(body, None)
 }
 
 /// The canonical form of a text.
-pub fn canonical(text: &[u8]) -> Result<Vec<u8>, Fault> {
+pub(crate) fn canonical(text: &[u8]) -> Result<Vec<u8>, Fault> {
     let mut form = Vec::with_capacity(text.len());
     walk(text, Some(&mut form))?;
     Ok(form)
@@ -54,7 +54,7 @@ fn fault(text: &[u8]) -> Fault {
 }
 
 /// The root has no name, and what could not be named is left out.
-pub fn format_path(path: &serde_path_to_error::Path) -> String {
+pub(crate) fn format_path(path: &serde_path_to_error::Path) -> String {
     let path = path.to_string();
     let named = path.trim_end_matches('?').trim_end_matches('.');
     named.to_owned()

@@ -19,7 +19,7 @@ use super::MAX_QUESTION_BYTES;
 use crate::app::App;
 
 /// Adds both services to the routes.
-pub fn routes(router: Router<App>, app: &App, services: Vec<&'static str>) -> Router<App> {
+pub(super) fn routes(router: Router<App>, app: &App, services: Vec<&'static str>) -> Router<App> {
     let health = HealthServer::new(Serving { app: app.clone(), services: services.into() })
         .max_decoding_message_size(MAX_QUESTION_BYTES);
     let router = router.route_service("/grpc.health.v1.Health/{*call}", health);

@@ -18,11 +18,11 @@ use crate::convert::names::{name, optional_within, progress_message};
 use crate::convert::problem::{Code, Problem};
 
 /// Most leases that one message may name, and that are decided in one go.
-pub const MAX_NAMED_LEASES: usize = 1_000;
+pub(super) const MAX_NAMED_LEASES: usize = 1_000;
 /// Most bytes of an answer that are about leases; the rest is room for all else in it.
 const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
 
-pub async fn heartbeat(
+pub(super) async fn heartbeat(
     app: &App,
     scope: &Scope,
     request: &HeartbeatRequest,
@@ -46,7 +46,7 @@ pub async fn heartbeat(
 }
 
 /// Extends the leases that are named. What is wrong with one of them does not touch the others.
-pub async fn extend(
+pub(super) async fn extend(
     app: &App,
     scope: &Scope,
     worker: &Arc<str>,
@@ -71,13 +71,13 @@ pub async fn extend(
 }
 
 /// A lease id to be sent back, unless it is longer than any that was made here.
-pub fn echo(lease_id: String) -> String {
+pub(super) fn echo(lease_id: String) -> String {
     const MAX_ECHO_BYTES: usize = 64;
     if lease_id.len() <= MAX_ECHO_BYTES { lease_id } else { String::new() }
 }
 
 /// What is told of leases when nothing was decided about them.
-pub fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
+pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
     let status = |beat: LeaseHeartbeat| LeaseStatus {
         lease_id: echo(beat.lease_id),
         problem: Some(grpc_status::item(problem.clone())),
@@ -121,7 +121,7 @@ fn what_fits(mut leases: Vec<LeaseStatus>) -> Vec<LeaseStatus> {
     leases
 }
 
-pub fn check_count(named: usize) -> Result<(), Problem> {
+pub(super) fn check_count(named: usize) -> Result<(), Problem> {
     if named > MAX_NAMED_LEASES {
         Err(Problem::field("leases", format!("must be at most {MAX_NAMED_LEASES}, but are {named}")))
     } else {
@@ -130,7 +130,7 @@ pub fn check_count(named: usize) -> Result<(), Problem> {
 }
 
 /// Decides as many at a time as one message may name, so that others have their turn between.
-pub async fn decide(app: &App, items: Batch) -> Result<Vec<Answer>, Problem> {
+pub(super) async fn decide(app: &App, items: Batch) -> Result<Vec<Answer>, Problem> {
     let mut answers = Vec::with_capacity(items.len());
     let mut items = items.into_iter();
     while items.len() > 0 {

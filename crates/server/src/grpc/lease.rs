@@ -23,7 +23,7 @@ use crate::edge::grpc_guard::Deadline;
 /// How long before its caller's deadline a call ends its wait, so that the answer arrives in time.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
 
-pub async fn lease(
+pub(super) async fn lease(
     app: &App,
     scope: &Scope,
     request: &Request<LeaseTaskRequest>,
@@ -70,7 +70,7 @@ pub async fn lease(
 }
 
 /// What the registry says of a worker's session.
-pub enum Standing {
+pub(super) enum Standing {
     Current(Registered),
     /// Another session of the worker is registered.
     Replaced,
@@ -78,7 +78,7 @@ pub enum Standing {
     Unknown,
 }
 
-pub fn standing(app: &App, scope: &Scope, worker: &Arc<str>, session: Option<&Arc<str>>) -> Standing {
+pub(super) fn standing(app: &App, scope: &Scope, worker: &Arc<str>, session: Option<&Arc<str>>) -> Standing {
     match app.handle().registry().registered(scope, worker, app.handle().now()) {
         None => Standing::Unknown,
         Some(other) if session.is_some() && other.registration.session.as_ref() != session => {
@@ -89,7 +89,7 @@ pub fn standing(app: &App, scope: &Scope, worker: &Arc<str>, session: Option<&Ar
 }
 
 /// The registration of a worker, which must be that of the session that asks (S3-33).
-pub fn registered(
+pub(super) fn registered(
     app: &App,
     scope: &Scope,
     worker: &Arc<str>,
@@ -117,7 +117,7 @@ async fn what_fits(app: &App, mut grants: Vec<Grant>) -> Result<Vec<Grant>, Prob
 }
 
 /// Gives back leases that cannot be delivered.
-pub async fn give_back(app: &App, grants: &[Grant]) -> Result<(), Problem> {
+pub(super) async fn give_back(app: &App, grants: &[Grant]) -> Result<(), Problem> {
     if grants.is_empty() {
         return Ok(());
     }

@@ -11,7 +11,7 @@ use super::MAX_SENT_MESSAGE_BYTES;
 use super::values::{millis, timestamp};
 use crate::app::App;
 
-pub fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
+pub(super) fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
     let options = grant.options.as_deref();
     let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
     let is_execution = &*grant.queue.name == EXECUTION_QUEUE;
@@ -45,7 +45,7 @@ pub fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
 
 /// How many of these make a message that clients can read. At least one: a payload and its resources are smaller than
 /// a message may be.
-pub fn how_many_fit(grants: &[Grant]) -> usize {
+pub(super) fn how_many_fit(grants: &[Grant]) -> usize {
     let mut message_bytes = 0;
     let fit = grants.iter().take_while(|grant| {
         message_bytes += bytes(grant);

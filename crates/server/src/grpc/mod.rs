@@ -40,7 +40,7 @@ const MAX_SENT_MESSAGE_BYTES: usize = 4 * 1_024 * 1_024;
 const MAX_QUESTION_BYTES: usize = 16 * 1_024;
 
 /// Everything that is served over gRPC. `services` are all services that the health service knows.
-pub fn routes(app: &App, services: Vec<&'static str>) -> Router<App> {
+pub(crate) fn routes(app: &App, services: Vec<&'static str>) -> Router<App> {
     let mut router = Router::new();
     for name in SERVICE_NAMES {
         // Each call has the limit that its messages need, and no more.

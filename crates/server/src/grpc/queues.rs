@@ -10,7 +10,7 @@ use crate::convert::problem::Problem;
 /// The queue of a worker that names none, which is what the workers of the remote execution plan do.
 const DEFAULT_QUEUE: &str = execution::EXECUTION_QUEUE;
 
-pub fn parse(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
+pub(super) fn parse(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
     if queues.is_empty() {
         return Ok(vec![Arc::from(DEFAULT_QUEUE)]);
     }

@@ -16,7 +16,7 @@ use crate::convert::names::name;
 use crate::convert::problem::{Code, Problem};
 
 /// The lease that a report names by its id.
-pub fn by_lease_id(
+pub(super) fn by_lease_id(
     app: &App,
     scope: &Scope,
     worker_id: &str,
@@ -33,7 +33,7 @@ pub fn by_lease_id(
 /// The lease that a report means without naming it: the only one that the task ever granted to this worker, or the one
 /// of the attempt that the report names. Whether that lease still has authority is judged like any other's; a report
 /// that could mean several is refused, because it might speak of an attempt that is over.
-pub async fn by_grants(
+pub(super) async fn by_grants(
     app: &App,
     scope: &Scope,
     report: &UpdateTaskStatusRequest,

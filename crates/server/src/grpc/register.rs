@@ -20,7 +20,7 @@ use crate::convert::problem::Problem;
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
 /// once it was given back, and one registration of a worker after the other, so that the last one keeps what it gets (W11).
-pub async fn register(
+pub(super) async fn register(
     app: &App,
     scope: &Scope,
     request: &RegisterWorkerRequest,
@@ -38,7 +38,7 @@ pub async fn register(
 }
 
 /// The worker leaves: what it holds is given back at no cost, and it is forgotten.
-pub async fn unregister(
+pub(super) async fn unregister(
     app: &App,
     scope: &Scope,
     request: &UnregisterWorkerRequest,
@@ -57,7 +57,7 @@ pub async fn unregister(
 }
 
 /// What a worker holds: all of it, or what this session of it was granted.
-pub async fn held(
+pub(super) async fn held(
     app: &App,
     scope: &Scope,
     worker: &Arc<str>,
@@ -69,7 +69,7 @@ pub async fn held(
 }
 
 /// What a worker is told when it registers.
-pub fn configuration(app: &App) -> RegisterWorkerResponse {
+pub(super) fn configuration(app: &App) -> RegisterWorkerResponse {
     let settings = app.grpc().settings();
     RegisterWorkerResponse {
         heartbeat_interval: Some(span(app.grpc().heartbeat_interval())),
@@ -78,7 +78,7 @@ pub fn configuration(app: &App) -> RegisterWorkerResponse {
     }
 }
 
-pub fn properties(field: &str, pairs: &HashMap<String, String>) -> Result<Arc<Properties>, Problem> {
+pub(super) fn properties(field: &str, pairs: &HashMap<String, String>) -> Result<Arc<Properties>, Problem> {
     let sorted: BTreeMap<_, _> = pairs.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     names::properties(field, Some(&sorted))
 }

@@ -21,7 +21,7 @@ use crate::edge::strict_json;
 
 /// What was asked, and so how its answers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub(super) enum Asked {
     /// Two items: the attempt begins, and its lease is extended.
     Start,
     Release,
@@ -29,7 +29,11 @@ pub enum Asked {
 }
 
 /// Adds the items that a report asks for.
-pub fn items(lease: LeaseRef, report: &UpdateTaskStatusRequest, items: &mut Batch) -> Result<Asked, Problem> {
+pub(super) fn items(
+    lease: LeaseRef,
+    report: &UpdateTaskStatusRequest,
+    items: &mut Batch,
+) -> Result<Asked, Problem> {
     let status = TaskStatus::try_from(report.status).map_err(|_| {
         Problem::field("status", format!("{} is none of those that there are", report.status))
     })?;
@@ -66,7 +70,7 @@ pub fn items(lease: LeaseRef, report: &UpdateTaskStatusRequest, items: &mut Batc
 }
 
 /// The answer to what was asked. A report without authority is answered, not refused: it is no fault of the worker's.
-pub fn answer(
+pub(super) fn answer(
     asked: Asked,
     answers: &mut impl Iterator<Item = Answer>,
 ) -> Result<UpdateTaskStatusResponse, Problem> {
@@ -160,7 +164,7 @@ fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFail
     report::failure(lease, error, said.retryable)
 }
 
-pub fn not_json(field: &str, fault: &strict_json::Fault) -> Problem {
+pub(super) fn not_json(field: &str, fault: &strict_json::Fault) -> Problem {
     let place = if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
     Problem::field(field, format!("{place}{}", fault.what))
 }

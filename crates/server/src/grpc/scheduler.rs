@@ -42,7 +42,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(settings: Scheduler) -> Shared {
+    pub(crate) fn new(settings: Scheduler) -> Shared {
         let long_poll_timeout = settings.long_poll_timeout.min(MAX_LONG_POLL);
         Shared {
             settings: Scheduler { long_poll_timeout, ..settings },
@@ -52,23 +52,23 @@ impl Shared {
         }
     }
 
-    pub fn settings(&self) -> Scheduler {
+    pub(crate) fn settings(&self) -> Scheduler {
         self.settings
     }
 
-    pub fn heartbeat_interval(&self) -> Duration {
+    pub(crate) fn heartbeat_interval(&self) -> Duration {
         HEARTBEAT_INTERVAL.min(self.settings.heartbeat_timeout / 3)
     }
 
     /// Held while a worker registers, so that its sessions take turns.
-    pub async fn turn(&self, scope: &Scope, worker: &Arc<str>) -> MutexGuard<'_, ()> {
+    pub(crate) async fn turn(&self, scope: &Scope, worker: &Arc<str>) -> MutexGuard<'_, ()> {
         // By the tenant and not the workspace: a session is one over all of them.
         let number = self.hasher.hash_one((&scope.tenant, worker)) as usize % TURNS;
         self.turns[number].lock().await
     }
 
     /// A place for one more stream.
-    pub fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
+    pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
         self.streams.clone().try_acquire_owned().map_err(|_| {
             Problem::new(Code::TooManyPolls, format!("more than {MAX_WORK_STREAMS} workers are connected"))
         })

@@ -12,12 +12,12 @@ use wire::grpc::{
 use super::{heartbeat, lease, register, submit, update, values, work};
 use crate::app::App;
 
-pub struct Service {
+pub(super) struct Service {
     app: App,
 }
 
 impl Service {
-    pub fn new(app: App) -> Service {
+    pub(super) fn new(app: App) -> Service {
         Service { app }
     }
 }

@@ -18,7 +18,7 @@ use crate::convert::problem::{Code, Problem};
 use crate::convert::submission::{command, conflict};
 use crate::edge::strict_json;
 
-pub async fn submit(
+pub(super) async fn submit(
     app: &App,
     scope: &Scope,
     request: SubmitTasksRequest,

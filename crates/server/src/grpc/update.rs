@@ -9,7 +9,7 @@ use super::{reference, report};
 use crate::app::App;
 use crate::convert::problem::Problem;
 
-pub async fn update(
+pub(super) async fn update(
     app: &App,
     scope: &Scope,
     request: &UpdateTaskStatusRequest,

@@ -13,42 +13,42 @@ use crate::convert::problem::{Problem, shortened};
 use crate::convert::scope;
 
 /// Whom a call belongs to.
-pub fn scope(metadata: &MetadataMap) -> Result<Scope, Problem> {
+pub(super) fn scope(metadata: &MetadataMap) -> Result<Scope, Problem> {
     scope::of(metadata.as_ref())
 }
 
 /// A text that is missing when it is empty, as protobuf has it.
-pub fn given(text: &str) -> Option<&str> {
+pub(super) fn given(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
 
 /// A name that is missing when it is empty.
-pub fn optional_name(field: &str, value: &str) -> Result<Option<Arc<str>>, Problem> {
+pub(super) fn optional_name(field: &str, value: &str) -> Result<Option<Arc<str>>, Problem> {
     given(value).map(|value| name(field, value)).transpose()
 }
 
 /// Why a lease should stop, in short: many are told of in one message, which has to stay one that clients can read.
-pub fn cancel_reason(reason: Option<Arc<str>>) -> String {
+pub(super) fn cancel_reason(reason: Option<Arc<str>>) -> String {
     reason.map(|reason| shortened(&reason).to_owned()).unwrap_or_default()
 }
 
 /// A number that is missing when it is zero.
-pub fn nonzero<N: Default + PartialEq>(value: N) -> Option<N> {
+pub(super) fn nonzero<N: Default + PartialEq>(value: N) -> Option<N> {
     Some(value).filter(|value| *value != N::default())
 }
 
-pub fn timestamp(time: Time) -> prost_types::Timestamp {
+pub(super) fn timestamp(time: Time) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: i64::try_from(time.0 / 1_000).unwrap_or(i64::MAX),
         nanos: (time.0 % 1_000) as i32 * 1_000_000,
     }
 }
 
-pub fn millis(ms: u64) -> prost_types::Duration {
+pub(super) fn millis(ms: u64) -> prost_types::Duration {
     span(Duration::from_millis(ms))
 }
 
-pub fn span(span: Duration) -> prost_types::Duration {
+pub(super) fn span(span: Duration) -> prost_types::Duration {
     prost_types::Duration {
         seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
         nanos: span.subsec_nanos() as i32,
@@ -56,11 +56,11 @@ pub fn span(span: Duration) -> prost_types::Duration {
 }
 
 /// A time from outside, as the JSON types have it.
-pub fn parse_timestamp(field: &str, time: prost_types::Timestamp) -> Result<jiff::Timestamp, Problem> {
+pub(super) fn parse_timestamp(field: &str, time: prost_types::Timestamp) -> Result<jiff::Timestamp, Problem> {
     jiff::Timestamp::new(time.seconds, time.nanos).map_err(|_| Problem::field(field, "is not a time"))
 }
 
-pub fn state(state: TaskState) -> grpc::TaskState {
+pub(super) fn state(state: TaskState) -> grpc::TaskState {
     match state {
         TaskState::Waiting => grpc::TaskState::Waiting,
         TaskState::Leased => grpc::TaskState::Leased,
@@ -71,7 +71,7 @@ pub fn state(state: TaskState) -> grpc::TaskState {
 }
 
 /// What an error is when the worker does not say is the same in every contract.
-pub fn category(category: i32) -> Result<Category, Problem> {
+pub(super) fn category(category: i32) -> Result<Category, Problem> {
     let category = grpc::ErrorCategory::try_from(category).map_err(|_| {
         Problem::field("error_category", format!("{category} is none of those that there are"))
     })?;
@@ -86,7 +86,7 @@ pub fn category(category: i32) -> Result<Category, Problem> {
 }
 
 /// A worker's words on itself. A state that this version does not know is taken as BUSY: it decides nothing.
-pub fn worker_status(state: i32, stats: Option<&grpc::WorkerStats>) -> WorkerStatus {
+pub(super) fn worker_status(state: i32, stats: Option<&grpc::WorkerStats>) -> WorkerStatus {
     let activity = match grpc::WorkerState::try_from(state) {
         Ok(grpc::WorkerState::Idle) => Activity::Idle,
         Ok(grpc::WorkerState::Draining) => Activity::Draining,

@@ -30,7 +30,7 @@ use crate::edge::json::{In, InPath, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn complete(
+pub(crate) async fn complete(
     State(app): State<App>,
     scope: Result<InScope, Problem>,
     lease_id: Result<InPath<String>, Problem>,

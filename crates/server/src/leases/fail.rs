@@ -31,7 +31,7 @@ use crate::edge::json::{In, InPath, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn fail(
+pub(crate) async fn fail(
     State(app): State<App>,
     scope: Result<InScope, Problem>,
     lease_id: Result<InPath<String>, Problem>,

@@ -31,7 +31,7 @@ use crate::edge::json::{In, InPath, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn heartbeat(
+pub(crate) async fn heartbeat(
     State(app): State<App>,
     InScope(scope): InScope,
     InPath(lease_id): InPath<String>,

@@ -29,7 +29,7 @@ use crate::edge::json::{In, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn lease(
+pub(crate) async fn lease(
     State(app): State<App>,
     InScope(scope): InScope,
     In(request): In<wire::LeaseTasks>,

@@ -1,8 +1,8 @@
 //! The worker protocol: lease, heartbeat, report. One endpoint to a file.
 
-pub mod complete;
-pub mod fail;
-pub mod heartbeat;
-pub mod lease;
-pub mod release;
-pub mod verdict;
+pub(crate) mod complete;
+pub(crate) mod fail;
+pub(crate) mod heartbeat;
+pub(crate) mod lease;
+pub(crate) mod release;
+pub(crate) mod verdict;

@@ -28,7 +28,7 @@ use crate::edge::json::{In, InPath, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn release(
+pub(crate) async fn release(
     State(app): State<App>,
     scope: Result<InScope, Problem>,
     lease_id: Result<InPath<String>, Problem>,

@@ -11,7 +11,7 @@ use crate::convert::task_json::state_to_wire;
 use crate::convert::time::to_timestamp;
 use crate::edge::json::Out;
 
-pub fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
+pub(crate) fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
     let outcome = report::committed(verdict)?;
     let retry_at = match outcome {
         Outcome::RetryAt(at) => Some(to_timestamp(at)),

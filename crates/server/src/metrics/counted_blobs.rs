@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{Metrics, looked};
 
-pub struct CountedBlobs {
+pub(super) struct CountedBlobs {
     pub inner: Arc<dyn Blobs>,
     pub metrics: Metrics,
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{Metrics, looked};
 
-pub struct CountedCache {
+pub(super) struct CountedCache {
     pub inner: Arc<dyn ActionCache>,
     pub metrics: Metrics,
 }

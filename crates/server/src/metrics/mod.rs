@@ -18,8 +18,8 @@ use prometheus::{
 
 use counted_blobs::CountedBlobs;
 use counted_cache::CountedCache;
-pub use scrape::serve;
-pub use traffic::Counted;
+pub(crate) use scrape::serve;
+pub(crate) use traffic::Counted;
 
 /// Most queues that an operator may name: each adds two series.
 pub const MAX_NAMED_QUEUES: usize = 100;

@@ -19,7 +19,7 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Everything that is counted, in the text format of Prometheus. Whoever scrapes must not take figures of a coordinator
 /// that does not answer for true, so there are none then.
-pub async fn serve(State(app): State<App>) -> Result<Response, Problem> {
+pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
     let metrics = app.metrics();
     let ask = async {
         let depths = app.handle().depths(metrics.0.named.clone()).await?;

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Metrics;
 
-pub struct Counted<T> {
+pub(crate) struct Counted<T> {
     io: T,
     metrics: Metrics,
 }

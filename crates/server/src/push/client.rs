@@ -38,7 +38,7 @@ const USER_AGENT: &str = concat!("lessor/", env!("CARGO_PKG_VERSION"));
 const DISPATCH_ID: HeaderName = HeaderName::from_static("lessor-dispatch-id");
 const SIGNATURE: HeaderName = HeaderName::from_static("lessor-signature");
 
-pub struct Client {
+pub(super) struct Client {
     http: HyperClient<HttpsConnector<HttpConnector<Resolver>>, Full<Bytes>>,
     uri: Uri,
     headers: HeaderMap,
@@ -47,7 +47,7 @@ pub struct Client {
 
 /// What came of a POST.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answered {
+pub(super) enum Answered {
     /// The target has the task.
     Accepted,
     /// The target will never take this envelope.
@@ -58,7 +58,7 @@ pub enum Answered {
 
 /// Why there can be no client for a target.
 #[derive(Debug, thiserror::Error)]
-pub enum NoClient {
+pub(super) enum NoClient {
     #[error("its URL {0}")]
     Refused(#[from] Refused),
     #[error("its URL or a header cannot be sent: {0}")]
@@ -67,7 +67,7 @@ pub enum NoClient {
 
 impl Client {
     /// `tls` can be had from [`tls`]; without it `https` is not spoken.
-    pub fn new(
+    pub(super) fn new(
         target: &PushTarget,
         guard: Guard,
         look_ups: LookUps,
@@ -102,7 +102,7 @@ impl Client {
     }
 
     /// Sends one envelope, and says what came of it.
-    pub async fn post(&self, dispatch_id: &str, body: Bytes, now_s: u64) -> Answered {
+    pub(super) async fn post(&self, dispatch_id: &str, body: Bytes, now_s: u64) -> Answered {
         let request = match self.request(dispatch_id, body, now_s) {
             Ok(request) => request,
             Err(error) => return unwell(error.to_string()),
@@ -135,7 +135,7 @@ impl Client {
 }
 
 /// What `https` needs: the certificates that this machine trusts. One for all targets.
-pub fn tls() -> ClientConfig {
+pub(super) fn tls() -> ClientConfig {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = match builder.with_safe_default_protocol_versions() {
         Ok(builder) => builder,

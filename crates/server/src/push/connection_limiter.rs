@@ -7,43 +7,43 @@ use tokio::sync::Notify;
 
 /// The connections of all targets together.
 #[derive(Debug)]
-pub struct ConnectionBudget {
+pub(super) struct ConnectionBudget {
     max: usize,
     targets: AtomicUsize,
 }
 
 impl ConnectionBudget {
-    pub fn new(max: usize) -> ConnectionBudget {
+    pub(super) fn new(max: usize) -> ConnectionBudget {
         ConnectionBudget { max, targets: AtomicUsize::new(0) }
     }
 
-    pub fn set_targets(&self, targets: usize) {
+    pub(super) fn set_targets(&self, targets: usize) {
         self.targets.store(targets, Ordering::Relaxed);
     }
 
     /// What one target may use. However many there are, each has one.
-    pub fn share(&self) -> usize {
+    pub(super) fn share(&self) -> usize {
         (self.max / self.targets.load(Ordering::Relaxed).max(1)).max(1)
     }
 }
 
 /// The limiter of one target.
 #[derive(Debug, Default)]
-pub struct ConnectionLimiter {
+pub(super) struct ConnectionLimiter {
     inside: AtomicUsize,
     left: Notify,
 }
 
 /// Leaves when it is dropped.
-pub struct ConnectionPermit<'a>(&'a ConnectionLimiter);
+pub(super) struct ConnectionPermit<'a>(&'a ConnectionLimiter);
 
 impl ConnectionLimiter {
     /// How many more could enter now.
-    pub fn room(&self, connections: &ConnectionBudget) -> usize {
+    pub(super) fn room(&self, connections: &ConnectionBudget) -> usize {
         connections.share().saturating_sub(self.inside.load(Ordering::Acquire))
     }
 
-    pub async fn enter(&self, connections: &ConnectionBudget) -> ConnectionPermit<'_> {
+    pub(super) async fn enter(&self, connections: &ConnectionBudget) -> ConnectionPermit<'_> {
         loop {
             let left = self.left.notified();
             let enter = |inside| (inside < connections.share()).then_some(inside + 1);

@@ -28,19 +28,19 @@ const MAX_TRIES: usize = 30;
 /// The code of an attempt that ended because its target did not take it.
 const UNACCEPTABLE: &str = "push_unacceptable";
 
-pub struct Dispatch {
+pub(super) struct Dispatch {
     dispatcher: Arc<TargetDispatcher>,
     lease: LeaseRef,
     grant: Grant,
 }
 
 impl Dispatch {
-    pub fn new(dispatcher: Arc<TargetDispatcher>, grant: Grant) -> Dispatch {
+    pub(super) fn new(dispatcher: Arc<TargetDispatcher>, grant: Grant) -> Dispatch {
         Dispatch { dispatcher, lease: grant.lease_ref(), grant }
     }
 
     /// Sends the task and sees it through. `answered` is dropped once it is known how the target is doing.
-    pub async fn run(self, answered: Option<oneshot::Sender<()>>) {
+    pub(super) async fn run(self, answered: Option<oneshot::Sender<()>>) {
         let accepted = self.deliver(Instant::now() + self.beat(), answered.is_some()).await;
         drop(answered);
         if accepted {
@@ -49,7 +49,7 @@ impl Dispatch {
     }
 
     /// The same for a lease that was held already.
-    pub async fn again(self, began: bool) {
+    pub(super) async fn again(self, began: bool) {
         // Nobody knows how much of the lease is left, so it is extended at once.
         if began || self.deliver(Instant::now(), false).await {
             self.see_through(!began).await;

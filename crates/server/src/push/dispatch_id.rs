@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 /// 130 bits of the hash.
 const CHARS: usize = 26;
 
-pub fn dispatch_id(run_id: &str, task_id: &str, task_key: &str, attempt: u32) -> String {
+pub(super) fn dispatch_id(run_id: &str, task_id: &str, task_key: &str, attempt: u32) -> String {
     let hash = Sha256::digest(format!("dispatch:{run_id}:{task_id}:{task_key}:{attempt}"));
     let text = BASE32_NOPAD.encode(&hash).to_ascii_lowercase();
     format!("d_{}", &text[..CHARS])

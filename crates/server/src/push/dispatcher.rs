@@ -20,7 +20,7 @@ use super::target_dispatcher::{PAUSE, TargetDispatcher, give_back_unstarted};
 use crate::app::App;
 
 /// Pushes tasks until the server stops. The leases of what was pushed stay.
-pub async fn run(app: App, listening: SocketAddr) {
+pub(crate) async fn run(app: App, listening: SocketAddr) {
     let dispatcher = Dispatcher {
         callback_base_url: app.push().options.callback_base_url(listening).into(),
         is_guessed: app.push().options.is_guessed(listening),

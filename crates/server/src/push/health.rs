@@ -14,7 +14,7 @@ const BACKOFF: Backoff =
 const MAX_PAUSE: Duration = Duration::from_millis(BACKOFF.max_ms);
 
 #[derive(Debug, Default)]
-pub struct Health(Mutex<Record>);
+pub(super) struct Health(Mutex<Record>);
 
 #[derive(Debug, Default)]
 struct Record {
@@ -27,15 +27,15 @@ struct Record {
 
 /// When a dispatch began, in terms of the failures before it.
 #[derive(Clone, Copy, Debug)]
-pub struct Began(u64);
+pub(super) struct Began(u64);
 
 impl Health {
-    pub fn begin(&self) -> Began {
+    pub(super) fn begin(&self) -> Began {
         Began(self.lock().generation)
     }
 
     /// The target took a task, or said that it never will. Answers whether it had failed before.
-    pub fn well(&self, began: Began) -> bool {
+    pub(super) fn well(&self, began: Began) -> bool {
         let mut record = self.lock();
         // An answer to something sent before the last failure says nothing about the time after it.
         let news = began.0 == record.generation && record.failures > 0;
@@ -48,7 +48,7 @@ impl Health {
 
     /// The target failed. Dispatches that were under way together fail together, and count once. Answers how many
     /// failures in a row there are, if this one counts.
-    pub fn failed(&self, began: Began, retry_after: Option<Duration>, draw: u32) -> Option<u32> {
+    pub(super) fn failed(&self, began: Began, retry_after: Option<Duration>, draw: u32) -> Option<u32> {
         let mut record = self.lock();
         if began.0 != record.generation {
             return None;
@@ -62,7 +62,7 @@ impl Health {
     }
 
     /// Until when the target is left alone, if it is to be tried with one task only.
-    pub fn unwell_until(&self) -> Option<Instant> {
+    pub(super) fn unwell_until(&self) -> Option<Instant> {
         self.lock().until
     }
 

@@ -17,7 +17,7 @@ mod resolver;
 mod signature;
 mod target_dispatcher;
 
-pub use dispatcher::run;
+pub(crate) use dispatcher::run;
 pub use envelope::task_envelope;
 pub use options::{PushOptions, fault_of_callback_url};
 
@@ -34,7 +34,7 @@ use resolver::LookUps;
 const MAX_WATCHES: usize = 10_000;
 
 /// The state that handlers and dispatchers share.
-pub struct Shared {
+pub(crate) struct Shared {
     options: PushOptions,
     guard: Guard,
     /// Somebody configured a queue.
@@ -45,10 +45,10 @@ pub struct Shared {
 }
 
 /// Wakes the dispatcher when it is dropped, so also when its request is given up half-way.
-pub struct WakeOnDrop(Arc<Notify>);
+pub(crate) struct WakeOnDrop(Arc<Notify>);
 
 impl Shared {
-    pub fn new(options: PushOptions) -> Shared {
+    pub(crate) fn new(options: PushOptions) -> Shared {
         Shared {
             guard: Guard::new(options.allow_private_targets),
             connections: ConnectionBudget::new(options.max_connections),
@@ -59,11 +59,11 @@ impl Shared {
         }
     }
 
-    pub fn guard(&self) -> Guard {
+    pub(crate) fn guard(&self) -> Guard {
         self.guard
     }
 
-    pub fn wake_on_drop(&self) -> WakeOnDrop {
+    pub(crate) fn wake_on_drop(&self) -> WakeOnDrop {
         WakeOnDrop(self.changed.clone())
     }
 }

@@ -26,7 +26,7 @@ const MAX_LOOKUPS: usize = 128;
 /// The look-ups of all targets. Each takes a thread until the name server answers or the system gives up, which nobody
 /// can hasten; so a turn ends with its look-up, and not with the patience of whoever asked.
 #[derive(Clone)]
-pub struct LookUps(Arc<Semaphore>);
+pub(super) struct LookUps(Arc<Semaphore>);
 
 impl Default for LookUps {
     fn default() -> LookUps {
@@ -36,14 +36,14 @@ impl Default for LookUps {
 
 /// One for each target, which has one look-up at a time: a name server that does not answer must not hold all threads.
 #[derive(Clone)]
-pub struct Resolver {
+pub(super) struct Resolver {
     guard: Guard,
     own_turn: Arc<Semaphore>,
     turns: LookUps,
 }
 
 impl Resolver {
-    pub fn new(guard: Guard, turns: LookUps) -> Resolver {
+    pub(super) fn new(guard: Guard, turns: LookUps) -> Resolver {
         Resolver { guard, own_turn: Arc::new(Semaphore::new(1)), turns }
     }
 

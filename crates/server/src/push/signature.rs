@@ -5,7 +5,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// The value of the header `lessor-signature`: the time in seconds, and the HMAC-SHA256 over it and the body.
-pub fn signature(secret: &str, unix_s: u64, body: &[u8]) -> String {
+pub(super) fn signature(secret: &str, unix_s: u64, body: &[u8]) -> String {
     // HMAC takes a key of any length.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return String::new() };
     mac.update(format!("{unix_s}.").as_bytes());

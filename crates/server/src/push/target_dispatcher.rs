@@ -25,9 +25,9 @@ use crate::app::App;
 /// How long one poll waits for a task; the next one follows at once.
 const POLL: Duration = Duration::from_secs(60);
 /// The pause after the coordinator had too much to do.
-pub const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-pub struct TargetDispatcher {
+pub(super) struct TargetDispatcher {
     pub app: App,
     pub queue: Arc<QueueKey>,
     pub holder: Arc<str>,
@@ -39,16 +39,16 @@ pub struct TargetDispatcher {
 }
 
 impl TargetDispatcher {
-    pub fn handle(&self) -> &Handle {
+    pub(super) fn handle(&self) -> &Handle {
         self.app.handle()
     }
 
-    pub fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &Shared {
         self.app.push()
     }
 
     /// Runs until the coordinator stops. Dropping it ends its dispatches; their leases stay.
-    pub async fn run(self: Arc<TargetDispatcher>) {
+    pub(super) async fn run(self: Arc<TargetDispatcher>) {
         let mut dispatches = JoinSet::new();
         while let Err(why) = self.adopt(&mut dispatches).await {
             if why == Unavailable::Stopped {
@@ -133,7 +133,7 @@ impl TargetDispatcher {
 }
 
 /// Gives back what was leased for a target that is no more, unless a worker has begun it.
-pub async fn give_back_unstarted(app: App, queue: Arc<QueueKey>) {
+pub(super) async fn give_back_unstarted(app: App, queue: Arc<QueueKey>) {
     let Ok(held) = held(&app, &queue).await else { return };
     for (lease, view) in held {
         if !has_begun(&view) {

@@ -5,7 +5,7 @@ use authority::{Backoff, Category, QueueConfig, QueueSettings, QueueView, Time};
 use crate::convert::push_target;
 use crate::convert::task_json::category_to_wire;
 
-pub fn queue(view: QueueView, now: Time) -> wire::Queue {
+pub(crate) fn queue(view: QueueView, now: Time) -> wire::Queue {
     wire::Queue {
         name: view.key.name.to_string(),
         config: settings(&view.settings),

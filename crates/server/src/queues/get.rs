@@ -24,7 +24,7 @@ use crate::edge::json::{InPath, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(app): State<App>,
     InScope(scope): InScope,
     InPath(name): InPath<String>,

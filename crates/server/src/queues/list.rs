@@ -17,7 +17,7 @@ use crate::edge::json::Out;
     tag = "Queues",
     responses((status = 200, body = QueueList), (status = 503, body = wire::Problem))
 )]
-pub async fn list(State(app): State<App>, InScope(scope): InScope) -> Result<Out<QueueList>, Problem> {
+pub(crate) async fn list(State(app): State<App>, InScope(scope): InScope) -> Result<Out<QueueList>, Problem> {
     let views = app.handle().queues(scope).await?;
     let now = app.handle().now();
     let queues = views.into_iter().map(|view| answer::queue(view, now)).collect();

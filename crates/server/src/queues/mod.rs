@@ -1,6 +1,6 @@
 //! The queues part of the contract. One endpoint to a file.
 
-pub mod answer;
-pub mod get;
-pub mod list;
-pub mod put;
+pub(crate) mod answer;
+pub(crate) mod get;
+pub(crate) mod list;
+pub(crate) mod put;

@@ -31,7 +31,7 @@ use crate::edge::json::{In, InPath, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn put(
+pub(crate) async fn put(
     State(app): State<App>,
     InScope(scope): InScope,
     InPath(name): InPath<String>,

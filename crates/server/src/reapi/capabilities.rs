@@ -13,9 +13,12 @@ use tonic::{Request, Status};
 use super::{MAX_BATCH_BYTES, Reapi, instance};
 
 /// The priorities of executions; a lower number runs sooner.
-pub const PRIORITIES: std::ops::RangeInclusive<i32> = -1_000_000..=1_000_000;
+pub(super) const PRIORITIES: std::ops::RangeInclusive<i32> = -1_000_000..=1_000_000;
 
-pub fn get(reapi: &Reapi, request: &Request<GetCapabilitiesRequest>) -> Result<ServerCapabilities, Status> {
+pub(super) fn get(
+    reapi: &Reapi,
+    request: &Request<GetCapabilitiesRequest>,
+) -> Result<ServerCapabilities, Status> {
     instance::scope(request.metadata(), &request.get_ref().instance_name)?;
     let functions: Vec<i32> = digest::FUNCTIONS.iter().map(|function| *function as i32).collect();
     let zstd = vec![compressor::Value::Zstd as i32];

@@ -3,14 +3,14 @@
 use blobs::{BlobReader, BoxFuture, Error, ZstdEncoder};
 use bytes::Bytes;
 
-pub struct Compressed {
+pub(super) struct Compressed {
     reader: Box<dyn BlobReader>,
     /// None once the stream has ended.
     encoder: Option<ZstdEncoder>,
 }
 
 impl Compressed {
-    pub fn new(reader: Box<dyn BlobReader>) -> Result<Compressed, Error> {
+    pub(super) fn new(reader: Box<dyn BlobReader>) -> Result<Compressed, Error> {
         Ok(Compressed { reader, encoder: Some(ZstdEncoder::new()?) })
     }
 }

@@ -14,14 +14,14 @@ use super::store::Store;
 const MAX_INLINED_BYTES: u64 = 1_024 * 1_024;
 
 #[derive(Clone, Debug, Default)]
-pub struct InlineOutputs {
+pub(super) struct InlineOutputs {
     stdout: bool,
     stderr: bool,
     files: HashSet<String>,
 }
 
 impl InlineOutputs {
-    pub fn of_execution(asked: &ExecuteRequest) -> InlineOutputs {
+    pub(super) fn of_execution(asked: &ExecuteRequest) -> InlineOutputs {
         InlineOutputs {
             stdout: asked.inline_stdout,
             stderr: asked.inline_stderr,
@@ -29,7 +29,7 @@ impl InlineOutputs {
         }
     }
 
-    pub fn of_lookup(asked: &GetActionResultRequest) -> InlineOutputs {
+    pub(super) fn of_lookup(asked: &GetActionResultRequest) -> InlineOutputs {
         InlineOutputs {
             stdout: asked.inline_stdout,
             stderr: asked.inline_stderr,
@@ -38,7 +38,7 @@ impl InlineOutputs {
     }
 
     /// Inlines the requested contents, as far as they fit.
-    pub async fn fill(
+    pub(super) async fn fill(
         &self,
         store: &Store,
         mut result: ActionResult,

@@ -10,12 +10,12 @@ use tonic::metadata::MetadataMap;
 use crate::convert::scope::{self, fault_of_scope_name};
 
 /// The keywords of resource names, which cannot be part of an instance name (R9, I20).
-pub const RESERVED: [&str; 7] =
+pub(super) const RESERVED: [&str; 7] =
     ["blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs"];
 /// Longest instance name.
-pub const MAX_INSTANCE_BYTES: usize = 128;
+pub(super) const MAX_INSTANCE_BYTES: usize = 128;
 
-pub fn scope(metadata: &MetadataMap, instance: &str) -> Result<Scope, Status> {
+pub(super) fn scope(metadata: &MetadataMap, instance: &str) -> Result<Scope, Status> {
     let scope = scope::of(metadata.as_ref())?;
     if instance.is_empty() {
         return Ok(scope);

@@ -8,7 +8,7 @@ use tonic::metadata::MetadataMap;
 const HEADER: &str = "build.bazel.remote.execution.v2.requestmetadata-bin";
 
 /// An empty origin when the metadata is missing or malformed.
-pub fn origin(metadata: &MetadataMap) -> Origin {
+pub(super) fn origin(metadata: &MetadataMap) -> Origin {
     let bytes = metadata.get_bin(HEADER).and_then(|value| value.to_bytes().ok());
     let decoded = bytes.and_then(|bytes| RequestMetadata::decode(bytes).ok());
     decoded.as_ref().map(Origin::from_proto).unwrap_or_default()

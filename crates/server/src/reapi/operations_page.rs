@@ -18,7 +18,7 @@ const SKIP_SEPARATOR: char = '.';
 
 /// Where a page begins.
 #[derive(Default)]
-pub struct Start {
+pub(super) struct Start {
     pub after: Option<(Arc<str>, Position)>,
     /// How many operations of the first task earlier pages listed.
     skipped: usize,
@@ -26,7 +26,7 @@ pub struct Start {
 
 impl Start {
     /// None for a token of another list.
-    pub fn parse(token: &str, tokens: &PageTokens, list: List<'_>) -> Option<Start> {
+    pub(super) fn parse(token: &str, tokens: &PageTokens, list: List<'_>) -> Option<Start> {
         let (offset, skipped) = match token.split_once(SKIP_SEPARATOR) {
             Some((offset, skipped)) => (offset, skipped.parse().ok()?),
             None => (token, 0),
@@ -42,7 +42,7 @@ impl Start {
 }
 
 /// The operations of these tasks from the start on, and the start of the next page if not all of them fit.
-pub fn operations(tasks: &[TaskView], start: &Start) -> (Vec<Operation>, Option<Start>) {
+pub(super) fn operations(tasks: &[TaskView], start: &Start) -> (Vec<Operation>, Option<Start>) {
     let mut page = Vec::new();
     let mut bytes = 0;
     for TaskView { task, .. } in tasks {
@@ -66,7 +66,7 @@ pub fn operations(tasks: &[TaskView], start: &Start) -> (Vec<Operation>, Option<
 }
 
 /// The token of the page with this start.
-pub fn token(start: &Start, tokens: &PageTokens, list: List<'_>) -> String {
+pub(super) fn token(start: &Start, tokens: &PageTokens, list: List<'_>) -> String {
     match &start.after {
         None => String::new(),
         Some(after) if start.skipped == 0 => tokens.make(list, after),

@@ -17,20 +17,20 @@ const HEADER: &str = "build.bazel.remote.execution.v2.resource-name";
 
 /// Compression on the wire. Stored content is never compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
+pub(super) enum Compression {
     None,
     Zstd,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReadName {
+pub(super) struct ReadName {
     pub instance: String,
     pub compression: Compression,
     pub digest: Digest,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WriteName {
+pub(super) struct WriteName {
     pub instance: String,
     pub upload: String,
     pub compression: Compression,
@@ -38,7 +38,7 @@ pub struct WriteName {
 }
 
 /// `{instance/}(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}`
-pub fn parse_read(name: &str) -> Result<ReadName, Status> {
+pub(super) fn parse_read(name: &str) -> Result<ReadName, Status> {
     let segments = segments(name)?;
     let blobs = segments.iter().position(|segment| is_blobs(segment)).ok_or_else(|| not_a_name(name))?;
     let (compression, digest, rest) = blob(name, &segments[blobs..])?;
@@ -50,7 +50,7 @@ pub fn parse_read(name: &str) -> Result<ReadName, Status> {
 }
 
 /// `{instance/}uploads/{id}/(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}{/anything}`
-pub fn parse_write(name: &str) -> Result<WriteName, Status> {
+pub(super) fn parse_write(name: &str) -> Result<WriteName, Status> {
     let segments = segments(name)?;
     let uploads =
         segments.iter().position(|segment| *segment == "uploads").ok_or_else(|| not_a_name(name))?;
@@ -66,7 +66,7 @@ pub fn parse_write(name: &str) -> Result<WriteName, Status> {
 }
 
 /// Checks that a resource name in the metadata is that of the message (R11), because the call may have been routed by it.
-pub fn check_header(metadata: &MetadataMap, name: &str) -> Result<(), Status> {
+pub(super) fn check_header(metadata: &MetadataMap, name: &str) -> Result<(), Status> {
     match metadata.get(HEADER) {
         Some(sent) if sent.as_encoded_bytes() != name.as_bytes() => Err(Status::invalid_argument(format!(
             "the metadata {HEADER} must be the resource name of the message, {name:?}"

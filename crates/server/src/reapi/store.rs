@@ -52,7 +52,7 @@ impl Store {
 }
 
 /// Splits digests into batches that can be read at once. A blob that is too large for a batch is a batch by itself.
-pub fn batches(digests: &[Digest]) -> impl Iterator<Item = &[Digest]> {
+pub(super) fn batches(digests: &[Digest]) -> impl Iterator<Item = &[Digest]> {
     let mut rest = digests;
     std::iter::from_fn(move || {
         let mut bytes = 0_u64;
@@ -75,7 +75,7 @@ fn present<T>(got: Result<T, Error>) -> Result<Option<T>, Status> {
     }
 }
 
-pub fn status(error: &Error) -> Status {
+pub(super) fn status(error: &Error) -> Status {
     let message = error.to_string();
     match error {
         Error::NotFound(_) => Status::not_found(message),

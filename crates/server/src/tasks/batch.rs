@@ -18,7 +18,7 @@ use crate::edge::json::{In, MAX_BATCH_BODY_BYTES, Out, parse_checked};
 /// The batch with its tasks still unread, so that one bad task does not spoil the others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Batch {
+pub(crate) struct Batch {
     tasks: Vec<wire::Json>,
 }
 
@@ -35,7 +35,7 @@ pub struct Batch {
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn submit_batch(
+pub(crate) async fn submit_batch(
     State(app): State<App>,
     InScope(scope): InScope,
     In(batch): In<Batch, MAX_BATCH_BODY_BYTES>,

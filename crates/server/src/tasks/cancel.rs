@@ -29,7 +29,7 @@ const DEFAULT_REASON: &str = "user_requested";
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn cancel(
+pub(crate) async fn cancel(
     State(app): State<App>,
     InScope(scope): InScope,
     InPath(task_id): InPath<String>,

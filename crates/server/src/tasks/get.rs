@@ -27,7 +27,7 @@ use crate::edge::json::{InPath, InQuery, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn get(
+pub(crate) async fn get(
     State(app): State<App>,
     InScope(scope): InScope,
     InPath(task_id): InPath<String>,

@@ -27,7 +27,7 @@ use crate::edge::json::{InPath, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn history(
+pub(crate) async fn history(
     State(app): State<App>,
     InScope(scope): InScope,
     InPath(task_id): InPath<String>,

@@ -25,7 +25,7 @@ const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
     params(ListTasks),
     responses((status = 200, body = TaskList), (status = 400, body = wire::Problem), (status = 503, body = wire::Problem))
 )]
-pub async fn list(
+pub(crate) async fn list(
     State(app): State<App>,
     InScope(scope): InScope,
     InQuery(query): InQuery<ListTasks>,

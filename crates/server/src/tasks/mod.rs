@@ -1,9 +1,9 @@
 //! The tasks part of the contract, for people and services. One endpoint to a file.
 
-pub mod batch;
-pub mod cancel;
-pub mod get;
-pub mod history;
-pub mod list;
-pub mod redrive;
-pub mod submit;
+pub(crate) mod batch;
+pub(crate) mod cancel;
+pub(crate) mod get;
+pub(crate) mod history;
+pub(crate) mod list;
+pub(crate) mod redrive;
+pub(crate) mod submit;

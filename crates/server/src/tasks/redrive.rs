@@ -15,7 +15,7 @@ use crate::edge::json::{InOrDefault, InPath, Out};
 /// There is nothing to say but the task.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Nothing {}
+pub(crate) struct Nothing {}
 
 /// Redrive a FAILED or DEAD task.
 #[utoipa::path(
@@ -32,7 +32,7 @@ pub struct Nothing {}
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn redrive(
+pub(crate) async fn redrive(
     State(app): State<App>,
     InScope(scope): InScope,
     InPath(task_id): InPath<String>,

@@ -30,7 +30,7 @@ use crate::edge::json::{In, Out};
         (status = 503, body = wire::Problem)
     )
 )]
-pub async fn submit(
+pub(crate) async fn submit(
     State(app): State<App>,
     InScope(scope): InScope,
     In(task): In<wire::SubmitTask>,
@@ -47,11 +47,11 @@ pub async fn submit(
     }
 }
 
-pub fn submitted(task: TaskId) -> wire::Submitted {
+pub(crate) fn submitted(task: TaskId) -> wire::Submitted {
     wire::Submitted { task_id: task.to_string(), state: task_json::state_to_wire(TaskState::Waiting) }
 }
 
 /// The state of a task that was found by its dedup key.
-pub fn found(view: &TaskView) -> wire::Submitted {
+pub(crate) fn found(view: &TaskView) -> wire::Submitted {
     wire::Submitted { task_id: view.task.id.to_string(), state: task_json::state_to_wire(view.task.state()) }
 }

@@ -12,7 +12,7 @@ use server::{Limits, Receiving};
 use crate::support::Served;
 
 /// Long enough for a byte to arrive on a busy machine, short enough to be outlasted.
-pub const RECEIVING: Receiving = Receiving {
+pub(crate) const RECEIVING: Receiving = Receiving {
     max_pause: Duration::from_millis(1_000),
     max_body: Duration::from_millis(1_500),
     max_call: Duration::from_millis(2_000),
@@ -21,7 +21,7 @@ pub const RECEIVING: Receiving = Receiving {
 const MAX_HEADER_READ: Duration = Duration::from_millis(1_000);
 
 #[derive(Clone, Debug)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     pub method: String,
     pub path: String,
     pub takes_body: bool,
@@ -32,19 +32,19 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// The head of a request up to its empty line, with these further lines.
-    pub fn head(&self, lines: &str) -> Vec<u8> {
+    pub(crate) fn head(&self, lines: &str) -> Vec<u8> {
         let (method, path, token) = (&self.method, &self.path, &self.token);
         format!("{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n{lines}\r\n")
             .into_bytes()
     }
 
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
 }
 
 /// A server with little patience, which also executes; its content is gone with it.
-pub struct Impatient {
+pub(crate) struct Impatient {
     served: Served,
     _content: tempfile::TempDir,
 }
@@ -57,11 +57,11 @@ impl Deref for Impatient {
     }
 }
 
-pub async fn impatient() -> Impatient {
+pub(crate) async fn impatient() -> Impatient {
     impatient_with(RECEIVING).await
 }
 
-pub async fn impatient_with(receiving: Receiving) -> Impatient {
+pub(crate) async fn impatient_with(receiving: Receiving) -> Impatient {
     let limits = Limits { max_header_read: MAX_HEADER_READ, ..Limits::default() };
     let directory = tempfile::tempdir().unwrap();
     let content = Some(content(directory.path()));
@@ -82,7 +82,7 @@ fn content(directory: &Path) -> Content {
 }
 
 /// The routes of the cache, which the document does not name.
-pub fn cache_routes() -> Vec<Endpoint> {
+pub(crate) fn cache_routes() -> Vec<Endpoint> {
     let hash = "0123456789abcdef".repeat(4);
     let paths = ["/ac", "/cas", "/some/ac", "/some/cas"].map(|place| format!("{place}/{hash}"));
     let route = |method: &str, path: &str| Endpoint {
@@ -97,7 +97,7 @@ pub fn cache_routes() -> Vec<Endpoint> {
 }
 
 /// All of them, about a task that is leased and pushed.
-pub async fn endpoints(served: &Served) -> Vec<Endpoint> {
+pub(crate) async fn endpoints(served: &Served) -> Vec<Endpoint> {
     let pushed = served.push("pushed").await;
     served.submit("q").await;
     let lease = served.lease("w", "q").await;

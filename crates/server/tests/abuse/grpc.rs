@@ -66,7 +66,7 @@ fn call(served: &Served, path: &str) -> hyper::http::request::Builder {
 }
 
 /// A message as gRPC frames it, with the length that it says it has.
-pub fn framed(length: usize, message: &[u8]) -> Bytes {
+pub(crate) fn framed(length: usize, message: &[u8]) -> Bytes {
     let mut bytes = BytesMut::new();
     bytes.put_u8(0);
     bytes.put_u32(length as u32);
@@ -83,7 +83,7 @@ async fn ended(response: hyper::Response<hyper::body::Incoming>) -> Code {
     status(&trailers).or_else(|| status(&head.headers)).expect("a status")
 }
 
-pub async fn send(served: &Served, path: &str, body: Bytes) -> Code {
+pub(crate) async fn send(served: &Served, path: &str, body: Bytes) -> Code {
     let request = call(served, path).body(Full::new(body).boxed()).unwrap();
     ended(in_time(connect(served).await.send_request(request)).await.unwrap()).await
 }

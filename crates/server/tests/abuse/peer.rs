@@ -13,25 +13,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two bytes of a slow peer.
 const TICK: Duration = Duration::from_millis(50);
 
-pub struct Peer(TcpStream);
+pub(crate) struct Peer(TcpStream);
 
 impl Peer {
-    pub async fn connect(served: &Served) -> Peer {
+    pub(crate) async fn connect(served: &Served) -> Peer {
         Peer(TcpStream::connect(served.address).await.unwrap())
     }
 
     /// Sends it all. A server that has closed already is no error here.
-    pub async fn send(&mut self, bytes: &[u8]) {
+    pub(crate) async fn send(&mut self, bytes: &[u8]) {
         let _ = timeout(PATIENCE, self.0.write_all(bytes)).await.expect("it took no more");
     }
 
     /// Says that nothing more will come.
-    pub async fn half_close(&mut self) {
+    pub(crate) async fn half_close(&mut self) {
         let _ = self.0.shutdown().await;
     }
 
     /// Sends byte after byte until the server says something or closes, and hears it to the end.
-    pub async fn trickle(&mut self, bytes: &[u8]) -> String {
+    pub(crate) async fn trickle(&mut self, bytes: &[u8]) -> String {
         let mut answer = vec![0; 1];
         for byte in bytes {
             match timeout(TICK, self.0.read_exact(&mut answer)).await {
@@ -45,7 +45,7 @@ impl Peer {
     }
 
     /// What the server says until it closes.
-    pub async fn hear(&mut self) -> String {
+    pub(crate) async fn hear(&mut self) -> String {
         self.hear_after(Vec::new()).await
     }
 

@@ -14,7 +14,7 @@ use crate::grpc::{framed, send};
 const EXECUTION: &str = "build.bazel.remote.execution.v2";
 
 /// Every call that is served, by the trait that has it.
-pub const CALLS: &[(&str, &str, &[&str])] = &[
+pub(crate) const CALLS: &[(&str, &str, &[&str])] = &[
     ("Capabilities", EXECUTION, &["GetCapabilities"]),
     (
         "ContentAddressableStorage",
@@ -32,7 +32,7 @@ pub const CALLS: &[(&str, &str, &[&str])] = &[
 ];
 
 /// The paths of the calls.
-pub fn calls() -> Vec<String> {
+pub(crate) fn calls() -> Vec<String> {
     let paths = CALLS.iter().flat_map(|(service, package, calls)| {
         calls.iter().map(move |call| format!("{package}.{service}/{call}"))
     });

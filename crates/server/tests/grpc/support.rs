@@ -25,12 +25,12 @@ use wire::grpc::{
     UpdateTaskStatusRequest,
 };
 
-pub type Client = WorkerSchedulerClient<Channel>;
+pub(crate) type Client = WorkerSchedulerClient<Channel>;
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Served {
+pub(crate) struct Served {
     pub address: SocketAddr,
     pub running: Running,
     http: reqwest::Client,
@@ -40,16 +40,16 @@ pub struct Served {
 }
 
 impl Served {
-    pub async fn start() -> Served {
+    pub(crate) async fn start() -> Served {
         Served::start_with(Scheduler::default()).await
     }
 
-    pub async fn start_with(scheduler: Scheduler) -> Served {
+    pub(crate) async fn start_with(scheduler: Scheduler) -> Served {
         Served::start_in(tempfile::tempdir().unwrap(), scheduler).await
     }
 
     /// Stops in good order and starts again on the same ledger.
-    pub async fn restart(self) -> Served {
+    pub(crate) async fn restart(self) -> Served {
         Served::start_in(self.stop().await, Scheduler::default()).await
     }
 
@@ -74,65 +74,65 @@ impl Served {
     }
 
     /// Tells the server to stop, without waiting.
-    pub fn begin_stop(&mut self) {
+    pub(crate) fn begin_stop(&mut self) {
         self.stop.take().map(|stop| stop.send(()));
     }
 
-    pub async fn stop(mut self) -> TempDir {
+    pub(crate) async fn stop(mut self) -> TempDir {
         self.begin_stop();
         in_time(self.serving).await.unwrap();
         self.running.stop().await.unwrap();
         self.directory
     }
 
-    pub async fn channel(&self) -> Channel {
+    pub(crate) async fn channel(&self) -> Channel {
         Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
     }
 
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         WorkerSchedulerClient::new(self.channel().await)
     }
 
     /// A client of a worker that is registered.
-    pub async fn worker(&self, worker: &str) -> Client {
+    pub(crate) async fn worker(&self, worker: &str) -> Client {
         let mut client = self.client().await;
         client.register_worker(registration(worker)).await.unwrap();
         client
     }
 
-    pub async fn submit(&self, queue: &str) -> String {
+    pub(crate) async fn submit(&self, queue: &str) -> String {
         submit(&mut self.client().await, task(queue)).await
     }
 
-    pub async fn get(&self, path: &str) -> Value {
+    pub(crate) async fn get(&self, path: &str) -> Value {
         let response = self.http.get(format!("http://{}{path}", self.address)).send().await.unwrap();
         serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
     }
 
-    pub async fn send(&self, method: &str, path: &str, body: Value) -> Value {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: Value) -> Value {
         let method = method.parse().unwrap();
         let request = self.http.request(method, format!("http://{}{path}", self.address)).json(&body);
         serde_json::from_slice(&request.send().await.unwrap().bytes().await.unwrap()).unwrap()
     }
 
-    pub async fn task(&self, task_id: &str) -> Value {
+    pub(crate) async fn task(&self, task_id: &str) -> Value {
         self.get(&format!("/v1/tasks/{task_id}")).await
     }
 
     /// What the server says of a worker; null when it never heard of it.
-    pub async fn known(&self, worker: &str) -> Value {
+    pub(crate) async fn known(&self, worker: &str) -> Value {
         let list = self.get("/v1/workers").await;
         let mut workers = list["workers"].as_array().unwrap().iter();
         workers.find(|known| known["workerId"] == worker).cloned().unwrap_or_default()
     }
 
     /// The newest record's place: it stands still while nothing changes.
-    pub async fn position(&self) -> u64 {
+    pub(crate) async fn position(&self) -> u64 {
         self.running.handle.status().await.unwrap().position.0
     }
 
     /// Waits until as many polls wait for tasks.
-    pub async fn polls(&self, wanted: usize) {
+    pub(crate) async fn polls(&self, wanted: usize) {
         in_time(async {
             while self.running.handle.status().await.unwrap().polls != wanted {
                 tokio::task::yield_now().await;
@@ -142,20 +142,20 @@ impl Served {
     }
 }
 
-pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it is stuck")
 }
 
 /// Where calls belong that name neither tenant nor workspace.
-pub fn scope() -> Scope {
+pub(crate) fn scope() -> Scope {
     Scope { tenant: DEFAULT_SCOPE_NAME.into(), workspace: DEFAULT_SCOPE_NAME.into() }
 }
 
-pub fn registration(worker: &str) -> RegisterWorkerRequest {
+pub(crate) fn registration(worker: &str) -> RegisterWorkerRequest {
     RegisterWorkerRequest { worker_id: worker.to_owned(), ..RegisterWorkerRequest::default() }
 }
 
-pub fn task(queue: &str) -> SubmitTask {
+pub(crate) fn task(queue: &str) -> SubmitTask {
     SubmitTask {
         queue: queue.to_owned(),
         payload: Bytes::from_static(br#"{"n":1}"#),
@@ -163,14 +163,14 @@ pub fn task(queue: &str) -> SubmitTask {
     }
 }
 
-pub async fn submit(client: &mut Client, task: SubmitTask) -> String {
+pub(crate) async fn submit(client: &mut Client, task: SubmitTask) -> String {
     let answer = client.submit_tasks(SubmitTasksRequest { tasks: vec![task] }).await.unwrap().into_inner();
     assert_eq!(answer.tasks[0].problem, None);
     answer.tasks[0].task_id.clone()
 }
 
 /// Asks for one task of a queue, without waiting.
-pub fn ask(worker: &str, queue: &str) -> LeaseTaskRequest {
+pub(crate) fn ask(worker: &str, queue: &str) -> LeaseTaskRequest {
     LeaseTaskRequest {
         worker_id: worker.to_owned(),
         max_tasks: 1,
@@ -180,13 +180,13 @@ pub fn ask(worker: &str, queue: &str) -> LeaseTaskRequest {
 }
 
 /// Leases one task, which must be there.
-pub async fn lease(client: &mut Client, worker: &str, queue: &str) -> LeasedTask {
+pub(crate) async fn lease(client: &mut Client, worker: &str, queue: &str) -> LeasedTask {
     let answer = client.lease_task(ask(worker, queue)).await.unwrap().into_inner();
     assert_eq!(answer.tasks.len(), 1);
     answer.tasks.into_iter().next().unwrap()
 }
 
-pub fn update(worker: &str, task: &LeasedTask, status: TaskStatus) -> UpdateTaskStatusRequest {
+pub(crate) fn update(worker: &str, task: &LeasedTask, status: TaskStatus) -> UpdateTaskStatusRequest {
     UpdateTaskStatusRequest {
         task_id: task.task_id.clone(),
         worker_id: worker.to_owned(),
@@ -196,20 +196,20 @@ pub fn update(worker: &str, task: &LeasedTask, status: TaskStatus) -> UpdateTask
     }
 }
 
-pub fn completed(worker: &str, task: &LeasedTask, result: &'static str) -> UpdateTaskStatusRequest {
+pub(crate) fn completed(worker: &str, task: &LeasedTask, result: &'static str) -> UpdateTaskStatusRequest {
     UpdateTaskStatusRequest {
         result_json: Bytes::from_static(result.as_bytes()),
         ..update(worker, task, TaskStatus::Completed)
     }
 }
 
-pub fn failed(worker: &str, task: &LeasedTask, message: &str) -> UpdateTaskStatusRequest {
+pub(crate) fn failed(worker: &str, task: &LeasedTask, message: &str) -> UpdateTaskStatusRequest {
     UpdateTaskStatusRequest { error_message: message.to_owned(), ..update(worker, task, TaskStatus::Failed) }
 }
 
 /// Asserts that a call was refused, with a code and a reason for programs.
 #[track_caller]
-pub fn is_refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, reason: &str) {
+pub(crate) fn is_refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, reason: &str) {
     let status = answer.expect_err("it must be refused");
     assert_eq!(status.code(), code, "{status:?}");
     let details = status.get_error_details();
@@ -218,7 +218,7 @@ pub fn is_refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, rea
 
 /// As [`is_refused`], for a report that is thereby rejected.
 #[track_caller]
-pub fn is_rejected<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, reason: &str) {
+pub(crate) fn is_rejected<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code, reason: &str) {
     if let Err(status) = &answer {
         let details = status.get_error_details();
         let verdict = details.error_info().and_then(|info| info.metadata.get("verdict").cloned());

@@ -24,7 +24,7 @@ fn registration(worker: &str) -> RegisterWorkerRequest {
     RegisterWorkerRequest { worker_id: worker.to_owned(), ..RegisterWorkerRequest::default() }
 }
 
-pub async fn lease(served: &Served, worker: &str) -> LeasedTask {
+pub(crate) async fn lease(served: &Served, worker: &str) -> LeasedTask {
     let mut client = client(served).await;
     client.register_worker(registration(worker)).await.unwrap();
     let ask = LeaseTaskRequest {
@@ -36,12 +36,12 @@ pub async fn lease(served: &Served, worker: &str) -> LeasedTask {
     client.lease_task(ask).await.unwrap().into_inner().tasks.remove(0)
 }
 
-pub async fn lease_by_stream(served: &Served, worker: &str) -> LeasedTask {
+pub(crate) async fn lease_by_stream(served: &Served, worker: &str) -> LeasedTask {
     let mut heard = stream(served, worker, None, WorkRequest { credit: 1, ..WorkRequest::default() }).await;
     heard.iter_mut().find_map(|message| message.tasks.pop()).expect("a task")
 }
 
-pub async fn say(served: &Served, held: &Held, say: Say) -> String {
+pub(crate) async fn say(served: &Served, held: &Held, say: Say) -> String {
     let mut client = client(served).await;
     let Some(report) = report(held, &say) else {
         let worker_id = held.worker.clone();
@@ -61,7 +61,7 @@ pub async fn say(served: &Served, held: &Held, say: Say) -> String {
     }
 }
 
-pub async fn say_by_stream(served: &Served, held: &Held, say: Say) -> String {
+pub(crate) async fn say_by_stream(served: &Served, held: &Held, say: Say) -> String {
     let message = match report(held, &say) {
         Some(report) => WorkRequest { reports: vec![report], ..WorkRequest::default() },
         None => WorkRequest { heartbeats: vec![beat(held)], ..WorkRequest::default() },

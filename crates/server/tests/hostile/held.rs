@@ -12,7 +12,7 @@ use crate::support::callback::HOLDER;
 use crate::support::{Served, Told, send};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contract {
+pub(crate) enum Contract {
     Native,
     Claim,
     Callback,
@@ -20,12 +20,12 @@ pub enum Contract {
     Stream,
 }
 
-pub const CONTRACTS: [Contract; 5] =
+pub(crate) const CONTRACTS: [Contract; 5] =
     [Contract::Native, Contract::Claim, Contract::Callback, Contract::Grpc, Contract::Stream];
 
 /// What a worker says.
 #[derive(Clone, Debug)]
-pub enum Say {
+pub(crate) enum Say {
     Beat,
     Complete(Value),
     /// A failure, and whether another attempt may help.
@@ -34,7 +34,7 @@ pub enum Say {
 
 /// A lease as its worker knows it; a hostile one changes parts of it.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub(crate) struct Held {
     pub task: String,
     /// What the report calls its attempt.
     pub attempt: u32,
@@ -53,12 +53,12 @@ pub struct Held {
 
 impl Contract {
     /// Who holds leases in this contract: a worker, or the queue that pushes to it.
-    pub fn holder(self) -> &'static str {
+    pub(crate) fn holder(self) -> &'static str {
         if self == Contract::Callback { HOLDER } else { "w" }
     }
 
     /// Leases the next task of the queue `q`.
-    pub async fn lease(self, served: &Served) -> Held {
+    pub(crate) async fn lease(self, served: &Served) -> Held {
         let (holder, text) = (self.holder(), |value: &Value| value.as_str().unwrap_or_default().to_owned());
         let number = |value: &Value| value.as_u64().unwrap();
         match self {
@@ -89,7 +89,7 @@ impl Contract {
     }
 
     /// Says it, and gives the answer in short.
-    pub async fn say(self, served: &Served, held: &Held, say: Say) -> String {
+    pub(crate) async fn say(self, served: &Served, held: &Held, say: Say) -> String {
         match self {
             Contract::Native => short(&native(served, held, say).await, "verdict"),
             Contract::Claim => {
@@ -112,12 +112,12 @@ impl Held {
     }
 
     /// The same, by a proof that was tampered with.
-    pub fn forged(&self, tamper: fn(&str) -> String) -> Held {
+    pub(crate) fn forged(&self, tamper: fn(&str) -> String) -> Held {
         Held { lease_id: tamper(&self.lease_id), token: tamper(&self.token), ..self.clone() }
     }
 
     /// The lease is given back behind the worker's back.
-    pub async fn release(&self, served: &Served) {
+    pub(crate) async fn release(&self, served: &Served) {
         let lease = LeaseRef {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
             worker: Arc::from(self.holder),

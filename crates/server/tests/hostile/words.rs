@@ -4,7 +4,7 @@ use crate::held::Contract;
 
 /// What an answer comes down to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Accepted, now or earlier.
     Committed,
     /// The attempt has no authority any more.
@@ -123,7 +123,7 @@ const WORDS: [(Kind, [&str; 5]); 11] = [
     ),
 ];
 
-pub fn words(kind: Kind, contract: Contract) -> &'static str {
+pub(crate) fn words(kind: Kind, contract: Contract) -> &'static str {
     let (_, words) = WORDS.iter().find(|(of, _)| *of == kind).expect("every kind has its words");
     words[contract as usize]
 }

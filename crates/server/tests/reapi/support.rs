@@ -37,7 +37,7 @@ const SHORT_WAIT: Duration = Duration::from_millis(50);
 
 /// How a server is set up; everything stays so over a restart.
 #[derive(Clone, Default)]
-pub struct Setup {
+pub(crate) struct Setup {
     pub settings: Settings,
     pub store: blobs::Options,
     pub receiving: server::Receiving,
@@ -47,7 +47,7 @@ pub struct Setup {
     pub content: Option<std::path::PathBuf>,
 }
 
-pub struct Served {
+pub(crate) struct Served {
     pub address: SocketAddr,
     pub running: Running,
     pub blobs: Arc<blobs::Local>,
@@ -58,25 +58,25 @@ pub struct Served {
 }
 
 impl Served {
-    pub async fn start() -> Served {
+    pub(crate) async fn start() -> Served {
         Served::start_with(Settings::default()).await
     }
 
-    pub async fn start_with(settings: Settings) -> Served {
+    pub(crate) async fn start_with(settings: Settings) -> Served {
         Served::set_up(Setup { settings, ..Setup::default() }).await
     }
 
-    pub async fn set_up(setup: Setup) -> Served {
+    pub(crate) async fn set_up(setup: Setup) -> Served {
         Served::start_in(tempfile::tempdir().unwrap(), setup).await
     }
 
     /// Stops in good order and starts again on the same directory.
-    pub async fn restart(self) -> Served {
+    pub(crate) async fn restart(self) -> Served {
         let setup = self.setup.clone();
         Served::start_in(self.stop().await, setup).await
     }
 
-    pub async fn stop(self) -> TempDir {
+    pub(crate) async fn stop(self) -> TempDir {
         let _ = self.stop.send(());
         in_time(self.serving).await.unwrap();
         self.running.stop().await.unwrap();
@@ -132,31 +132,31 @@ impl Served {
     }
 
     /// Where the content is.
-    pub fn content_path(&self) -> std::path::PathBuf {
+    pub(crate) fn content_path(&self) -> std::path::PathBuf {
         self.setup.content.clone().unwrap_or_else(|| self.directory.path().join("content"))
     }
 
     /// Waits until what executions need is pinned.
-    pub async fn pinned_again(&self) {
+    pub(crate) async fn pinned_again(&self) {
         while self.blobs.store().usage().pinned == 0 {
             tokio::task::yield_now().await;
         }
     }
 
-    pub async fn channel(&self) -> Channel {
+    pub(crate) async fn channel(&self) -> Channel {
         Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
     }
 
-    pub async fn cas(&self) -> ContentAddressableStorageClient<Channel> {
+    pub(crate) async fn cas(&self) -> ContentAddressableStorageClient<Channel> {
         ContentAddressableStorageClient::new(self.channel().await)
     }
 
-    pub async fn operations(&self) -> OperationsClient<Channel> {
+    pub(crate) async fn operations(&self) -> OperationsClient<Channel> {
         OperationsClient::new(self.channel().await)
     }
 
     /// Uploads blobs and gives their digests.
-    pub async fn upload(&self, blobs: &[&[u8]]) -> Vec<Digest> {
+    pub(crate) async fn upload(&self, blobs: &[&[u8]]) -> Vec<Digest> {
         let digests: Vec<Digest> = blobs.iter().map(|bytes| digest(bytes)).collect();
         let requests = digests.iter().zip(blobs).map(|(digest, bytes)| Blob {
             digest: Some(digest.clone()),
@@ -170,12 +170,12 @@ impl Served {
     }
 
     /// Uploads an action of this command with an empty input root.
-    pub async fn action(&self, command: &[&str]) -> Digest {
+    pub(crate) async fn action(&self, command: &[&str]) -> Digest {
         self.action_with(command, |_| {}).await
     }
 
     /// Uploads an action of this command with these files as its inputs, but not the files.
-    pub async fn action_on(&self, command: &[&str], files: &[(&str, &[u8])]) -> Digest {
+    pub(crate) async fn action_on(&self, command: &[&str], files: &[(&str, &[u8])]) -> Digest {
         let file = |(name, content): &(&str, &[u8])| FileNode {
             name: (*name).to_owned(),
             digest: Some(digest(content)),
@@ -187,7 +187,7 @@ impl Served {
         self.action_with(command, |action| action.input_root_digest = Some(digest(&root))).await
     }
 
-    pub async fn action_with(&self, command: &[&str], change: impl Fn(&mut Action)) -> Digest {
+    pub(crate) async fn action_with(&self, command: &[&str], change: impl Fn(&mut Action)) -> Digest {
         let command = Command {
             arguments: command.iter().map(|word| (*word).to_owned()).collect(),
             ..Command::default()
@@ -203,13 +203,13 @@ impl Served {
         self.upload(&[&command, &root, &action]).await.pop().unwrap()
     }
 
-    pub async fn execute(&self, request: ExecuteRequest) -> Result<Waiting, Status> {
+    pub(crate) async fn execute(&self, request: ExecuteRequest) -> Result<Waiting, Status> {
         let stream = ExecutionClient::new(self.channel().await).execute(request).await?.into_inner();
         Ok(Waiting { stream })
     }
 
     /// Waits again for an operation that is known by its name.
-    pub async fn wait_execution(&self, name: &str) -> Result<Waiting, Status> {
+    pub(crate) async fn wait_execution(&self, name: &str) -> Result<Waiting, Status> {
         let request = bazel_remote_apis::build::bazel::remote::execution::v2::WaitExecutionRequest {
             name: name.to_owned(),
         };
@@ -217,7 +217,7 @@ impl Served {
         Ok(Waiting { stream })
     }
 
-    pub async fn cached(&self, action: &Digest) -> Result<ActionResult, Status> {
+    pub(crate) async fn cached(&self, action: &Digest) -> Result<ActionResult, Status> {
         let request = GetActionResultRequest { action_digest: Some(action.clone()), ..Default::default() };
         ActionCacheClient::new(self.channel().await)
             .get_action_result(request)
@@ -225,11 +225,11 @@ impl Served {
             .map(|told| told.into_inner())
     }
 
-    pub async fn worker(&self, worker: &str) -> Worker {
+    pub(crate) async fn worker(&self, worker: &str) -> Worker {
         self.worker_offering(worker, &[]).await
     }
 
-    pub async fn worker_offering(&self, worker: &str, properties: &[(&str, &str)]) -> Worker {
+    pub(crate) async fn worker_offering(&self, worker: &str, properties: &[(&str, &str)]) -> Worker {
         let mut client = WorkerSchedulerClient::new(self.channel().await);
         let offered = properties.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let registration = RegisterWorkerRequest {
@@ -242,29 +242,29 @@ impl Served {
     }
 
     /// How many tasks the queue of executions ever had, in any state.
-    pub async fn tasks(&self) -> usize {
+    pub(crate) async fn tasks(&self) -> usize {
         let scope = authority::Scope { tenant: Arc::from("default"), workspace: Arc::from("default") };
         self.running.handle.list(scope, Some(Arc::from("exec")), None, None, 1_000).await.unwrap().tasks.len()
     }
 }
 
 /// A client that waits for an operation.
-pub struct Waiting {
+pub(crate) struct Waiting {
     stream: Streaming<Operation>,
 }
 
 impl Waiting {
-    pub async fn next(&mut self) -> Operation {
+    pub(crate) async fn next(&mut self) -> Operation {
         in_time(self.stream.message()).await.unwrap().expect("the stream has ended")
     }
 
     /// The operation's name, from its first message.
-    pub async fn name(&mut self) -> String {
+    pub(crate) async fn name(&mut self) -> String {
         self.next().await.name
     }
 
     /// Waits for the end and gives what was answered.
-    pub async fn response(mut self) -> ExecuteResponse {
+    pub(crate) async fn response(mut self) -> ExecuteResponse {
         loop {
             let operation = self.next().await;
             if operation.done {
@@ -275,7 +275,7 @@ impl Waiting {
     }
 }
 
-pub fn response(operation: &Operation) -> ExecuteResponse {
+pub(crate) fn response(operation: &Operation) -> ExecuteResponse {
     match operation.result.as_ref().expect("it is over") {
         operation::Result::Response(any) => ExecuteResponse::decode(&any.value[..]).unwrap(),
         operation::Result::Error(error) => panic!("Operation.error must never be set: {error:?}"),
@@ -283,7 +283,7 @@ pub fn response(operation: &Operation) -> ExecuteResponse {
 }
 
 /// The blobs that a status says are missing.
-pub fn subjects(status: &bazel_remote_apis::google::rpc::Status) -> std::collections::HashSet<String> {
+pub(crate) fn subjects(status: &bazel_remote_apis::google::rpc::Status) -> std::collections::HashSet<String> {
     let detailed = Status::with_details(tonic::Code::Unknown, "", status.encode_to_vec().into());
     let details = detailed.get_error_details();
     let violations = &details.precondition_failure().expect("a precondition failure").violations;
@@ -292,13 +292,13 @@ pub fn subjects(status: &bazel_remote_apis::google::rpc::Status) -> std::collect
 }
 
 /// A worker whose every step a test decides.
-pub struct Worker {
+pub(crate) struct Worker {
     name: String,
     client: WorkerSchedulerClient<Channel>,
 }
 
 impl Worker {
-    pub async fn lease(&mut self) -> LeasedTask {
+    pub(crate) async fn lease(&mut self) -> LeasedTask {
         let request = LeaseTaskRequest {
             worker_id: self.name.clone(),
             max_tasks: 1,
@@ -308,7 +308,7 @@ impl Worker {
         in_time(self.client.lease_task(request)).await.unwrap().into_inner().tasks.pop().expect("a task")
     }
 
-    pub async fn complete(&mut self, task: &LeasedTask, result: ActionResult) {
+    pub(crate) async fn complete(&mut self, task: &LeasedTask, result: ActionResult) {
         self.report(task, |report| {
             report.status = TaskStatus::Completed.into();
             report.result = Some(result.clone());
@@ -316,7 +316,7 @@ impl Worker {
         .await;
     }
 
-    pub async fn report(&mut self, task: &LeasedTask, change: impl Fn(&mut UpdateTaskStatusRequest)) {
+    pub(crate) async fn report(&mut self, task: &LeasedTask, change: impl Fn(&mut UpdateTaskStatusRequest)) {
         let mut report = UpdateTaskStatusRequest {
             task_id: task.task_id.clone(),
             worker_id: self.name.clone(),
@@ -329,15 +329,15 @@ impl Worker {
 }
 
 /// What a test asks to be executed.
-pub fn ask(action: &Digest) -> ExecuteRequest {
+pub(crate) fn ask(action: &Digest) -> ExecuteRequest {
     ExecuteRequest { action_digest: Some(action.clone()), ..ExecuteRequest::default() }
 }
 
-pub fn digest(bytes: &[u8]) -> Digest {
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
     let digest = blobs::Digest::of(blobs::DigestFunction::Sha256, bytes);
     Digest { hash: digest.hash.to_string(), size_bytes: bytes.len() as i64 }
 }
 
-pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it is stuck")
 }

@@ -17,7 +17,7 @@ const TURN: u64 = 0;
 /// Tasks that are probably under way.
 const RECENT_TASKS: usize = 5;
 
-pub struct Client {
+pub(crate) struct Client {
     number: u64,
     scope: Scope,
     next: u64,
@@ -34,7 +34,7 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn new(number: u64, scope: Scope, pace_ms: u64, features: &Features) -> Client {
+    pub(crate) fn new(number: u64, scope: Scope, pace_ms: u64, features: &Features) -> Client {
         let (tasks, calls) = (Vec::new(), BTreeMap::new());
         let (requires, short_retention) = (features.requirements, features.short_memory);
         let (next, old, configured) = (0, None, 0);
@@ -207,5 +207,5 @@ impl Actor for Client {
 
 impl Client {
     /// The timer by which a client takes its turn.
-    pub const TURN: u64 = TURN;
+    pub(crate) const TURN: u64 = TURN;
 }

@@ -13,14 +13,14 @@ use super::{Actor, Out, digest, scope};
 /// The most items of one batch.
 const MAX_ITEMS: u64 = 3;
 
-pub struct Hostile {
+pub(crate) struct Hostile {
     next: u64,
     /// The items of the next batch.
     items: Batch,
 }
 
 impl Hostile {
-    pub fn new() -> Hostile {
+    pub(crate) fn new() -> Hostile {
         Hostile { next: 0, items: Batch::new() }
     }
 

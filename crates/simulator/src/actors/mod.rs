@@ -6,10 +6,10 @@ mod hostile;
 mod operator;
 mod worker;
 
-pub use client::Client;
-pub use hostile::Hostile;
-pub use operator::Operator;
-pub use worker::Worker;
+pub(crate) use client::Client;
+pub(crate) use hostile::Hostile;
+pub(crate) use operator::Operator;
+pub(crate) use worker::Worker;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use coordinator::{Reply, Request};
 
 use crate::prng::Prng;
 
-pub trait Actor {
+pub(crate) trait Actor {
     fn wake(&mut self, timer: u64, out: &mut Out);
     fn answered(&mut self, call: u64, reply: Reply, out: &mut Out);
     /// No answer came in time; whether anything happened is unknown.
@@ -27,7 +27,7 @@ pub trait Actor {
 }
 
 /// What an actor sees, and where it puts what it does.
-pub struct Out<'a> {
+pub(crate) struct Out<'a> {
     pub now: u64,
     pub rng: &'a mut Prng,
     /// Faults are over: no new work, and everybody behaves.
@@ -41,20 +41,20 @@ pub struct Out<'a> {
 }
 
 /// The tenant that an actor with this number belongs to.
-pub fn scope(number: u64) -> Scope {
+pub(crate) fn scope(number: u64) -> Scope {
     let tenant = if number.is_multiple_of(2) { "acme" } else { "umbrella" };
     Scope { tenant: Arc::from(tenant), workspace: Arc::from("main") }
 }
 
-pub const QUEUES: [&str; 2] = ["mail", "build"];
+pub(crate) const QUEUES: [&str; 2] = ["mail", "build"];
 
 /// What some tasks require and some workers offer.
-pub fn linux() -> Arc<Properties> {
+pub(crate) fn linux() -> Arc<Properties> {
     Arc::new(Properties::new([(Arc::from("os"), Arc::from("linux"))]))
 }
 
 /// The digest of a small content.
-pub fn digest(kind: u8, number: u64) -> Digest {
+pub(crate) fn digest(kind: u8, number: u64) -> Digest {
     let mut bytes = [kind; 16];
     bytes[8..].copy_from_slice(&number.to_be_bytes());
     Digest(bytes)

@@ -18,7 +18,7 @@ use super::{Actor, Out, QUEUES};
 /// How many listed tasks the operator remembers.
 const MAX_KNOWN: usize = 40;
 
-pub struct Operator {
+pub(crate) struct Operator {
     scope: Scope,
     next: u64,
     /// Tasks of lists, with their newest record.
@@ -30,7 +30,7 @@ pub struct Operator {
 }
 
 impl Operator {
-    pub fn new(scope: Scope) -> Operator {
+    pub(crate) fn new(scope: Scope) -> Operator {
         Operator { scope, next: 0, known: Vec::new(), after: None, calls: BTreeMap::new(), keys: 0 }
     }
 

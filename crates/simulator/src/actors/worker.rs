@@ -20,7 +20,7 @@ const FINISH: u64 = 2;
 /// Timers of a job are its number times this, plus what is to be done.
 const TIMERS: u64 = 4;
 
-pub struct Worker {
+pub(crate) struct Worker {
     scope: Scope,
     name: Arc<str>,
     session: Option<u64>,
@@ -59,7 +59,7 @@ enum Call {
 }
 
 impl Worker {
-    pub fn new(scope: Scope, name: &str, rng: &mut crate::prng::Prng, drifts: bool) -> Worker {
+    pub(crate) fn new(scope: Scope, name: &str, rng: &mut crate::prng::Prng, drifts: bool) -> Worker {
         Worker {
             scope,
             name: Arc::from(name),

@@ -7,23 +7,23 @@ use authority::Time;
 use crate::env::Env;
 
 #[derive(Default)]
-pub struct DriverDelay {
+pub(super) struct DriverDelay {
     stalled_until: u64,
 }
 
 impl DriverDelay {
     /// How late the driver looks at the clock, beyond its usual lag.
-    pub fn tick_ms(env: &Env) -> u64 {
+    pub(super) fn tick_ms(env: &Env) -> u64 {
         if env.faults { env.config.late_ms } else { 0 }
     }
 
     /// Whether it is time for a tick that is due.
-    pub fn ticks(due: Time, horizon: Time, env: &Env) -> bool {
+    pub(super) fn ticks(due: Time, horizon: Time, env: &Env) -> bool {
         due.plus_ms(DriverDelay::tick_ms(env)) <= horizon
     }
 
     /// How many requests the driver takes now.
-    pub fn takes(&mut self, env: &mut Env) -> u64 {
+    pub(super) fn takes(&mut self, env: &mut Env) -> u64 {
         if env.config.late_ms > 0 && env.strikes(true, 30) {
             self.stalled_until = env.now + env.rng.between(20, 2 * env.config.late_ms);
         }
@@ -32,7 +32,7 @@ impl DriverDelay {
     }
 
     /// How long the driver still stands still.
-    pub fn left_ms(&self, env: &Env) -> u64 {
+    pub(super) fn left_ms(&self, env: &Env) -> u64 {
         self.stalled_until.saturating_sub(env.now)
     }
 }

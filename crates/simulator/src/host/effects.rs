@@ -16,7 +16,7 @@ use auditor::history::Entry;
 /// As in production: the first pause after a failure.
 const RETRY_MS: u64 = 100;
 
-pub struct Effects {
+pub(super) struct Effects {
     follower: ProjectionRunner,
     consumer: Arc<Mutex<Consumer>>,
     disk: FakeDisk,
@@ -58,7 +58,7 @@ impl Projection for Shared {
 }
 
 impl Effects {
-    pub fn open(disk: &FakeDisk, reader: FileReader, life: u64) -> Result<Effects, String> {
+    pub(super) fn open(disk: &FakeDisk, reader: FileReader, life: u64) -> Result<Effects, String> {
         let consumer = Arc::new(Mutex::new(Consumer::default()));
         let offsets = Arc::new(OffsetFiles::new(Arc::new(disk.clone())));
         let follower = ProjectionRunner::open(Box::new(Shared(consumer.clone())), offsets, Arc::new(reader))
@@ -67,12 +67,12 @@ impl Effects {
         Ok(Effects { follower, consumer, disk, life, is_planned: false, behind: true, down_until: 0 })
     }
 
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         !self.behind
     }
 
     /// There is more to follow.
-    pub fn notice(&mut self, env: &mut Env) {
+    pub(super) fn notice(&mut self, env: &mut Env) {
         self.behind = true;
         if !self.is_planned {
             let delay = env.rng.between(0, 150);
@@ -81,7 +81,7 @@ impl Effects {
     }
 
     /// What the follower's thread does in one go.
-    pub fn follow(&mut self, durable: Position, env: &mut Env) -> Result<(), Stop> {
+    pub(super) fn follow(&mut self, durable: Position, env: &mut Env) -> Result<(), Stop> {
         self.is_planned = false;
         if env.strikes(true, 120) {
             let after = env.rng.below(6);
@@ -124,7 +124,7 @@ impl Effects {
     }
 
     /// The coordinator has ended in good order: what is durable is made true, and the place is saved.
-    pub fn finish(&mut self, durable: Position, env: &mut Env) -> Result<(), String> {
+    pub(super) fn finish(&mut self, durable: Position, env: &mut Env) -> Result<(), String> {
         if let Err(Stop::Wrong(what)) = self.follow(durable, env) {
             return Err(what);
         }

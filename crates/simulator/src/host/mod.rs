@@ -22,11 +22,11 @@ use ledger::record;
 use crate::env::{Env, SimEvent, Ticket};
 use auditor::Covered;
 use auditor::history::{Entry, Recorded};
-pub use coordinator::engine::SnapshotStep as Step;
+pub(crate) use coordinator::engine::SnapshotStep as Step;
 use process::Process;
 
 /// What happens to the process with this life; one that has died since does not see it.
-pub enum HostEvent {
+pub(crate) enum HostEvent {
     /// Planned for this time; an earlier wake-up takes its place.
     Wake {
         life: u64,
@@ -53,7 +53,7 @@ pub enum HostEvent {
 }
 
 /// Why a step of the process did not end well.
-pub enum Stop {
+pub(crate) enum Stop {
     /// The process is gone in the middle of it.
     Crash(Covered),
     /// The ledger failed, and the coordinator ends itself.
@@ -68,7 +68,7 @@ impl From<String> for Stop {
     }
 }
 
-pub struct Host {
+pub(crate) struct Host {
     pub disk: FakeDisk,
     /// Where effects remember their places.
     effects_disk: FakeDisk,
@@ -87,7 +87,7 @@ pub struct Host {
 }
 
 impl Host {
-    pub fn new() -> Host {
+    pub(crate) fn new() -> Host {
         Host {
             disk: FakeDisk::new(),
             effects_disk: FakeDisk::new(),
@@ -103,22 +103,27 @@ impl Host {
     }
 
     /// Whether nothing is on its way to the disk and nothing waits to be decided.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.process.as_ref().is_some_and(|process| process.serving && process.is_idle())
     }
 
-    pub fn suspend(&mut self, env: &mut Env, span_ms: u64) {
+    pub(crate) fn suspend(&mut self, env: &mut Env, span_ms: u64) {
         env.coverage.bump(Covered::Suspend);
         env.note(&[3, span_ms], || format!("the machine stands still for {span_ms} ms"));
         // Never shorter than before: what waits for the end of the first must not be overtaken.
         self.suspended_until = self.suspended_until.max(env.now + span_ms);
     }
 
-    pub fn suspended_until(&self) -> u64 {
+    pub(crate) fn suspended_until(&self) -> u64 {
         self.suspended_until
     }
 
-    pub fn arrive(&mut self, mut ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
+    pub(crate) fn arrive(
+        &mut self,
+        mut ticket: Ticket,
+        request: Request,
+        env: &mut Env,
+    ) -> Result<(), String> {
         if env.now < self.suspended_until {
             env.at(self.suspended_until, SimEvent::Arrive { ticket, request });
             return Ok(());
@@ -139,7 +144,7 @@ impl Host {
         Ok(())
     }
 
-    pub fn event(&mut self, event: HostEvent, env: &mut Env) -> Result<(), String> {
+    pub(crate) fn event(&mut self, event: HostEvent, env: &mut Env) -> Result<(), String> {
         if env.now < self.suspended_until {
             env.at(self.suspended_until, SimEvent::Host(event));
             return Ok(());
@@ -164,7 +169,7 @@ impl Host {
     }
 
     /// Asks the process to end, as an operator would.
-    pub fn begin_stop(&mut self, env: &mut Env) {
+    pub(crate) fn begin_stop(&mut self, env: &mut Env) {
         if let Some(process) = self.process.as_mut().filter(|process| process.serving) {
             env.note(&[9], || "an operator stops the coordinator".into());
             process.begin_stop(env);
@@ -187,7 +192,7 @@ impl Host {
     }
 
     /// Kills the process, and the machine with it where the seed says so.
-    pub fn crash(&mut self, env: &mut Env) {
+    pub(crate) fn crash(&mut self, env: &mut Env) {
         let Some(process) = self.process.take() else { return };
         self.open = process.into_open();
         self.disk.heal();
@@ -251,7 +256,7 @@ impl Host {
     }
 
     /// The state that all known records give.
-    pub fn replayed(&self) -> Result<State, String> {
+    pub(crate) fn replayed(&self) -> Result<State, String> {
         let mut state = State::new();
         for (index, bytes) in self.known.iter().enumerate() {
             let record = record::decode(bytes).map_err(|error| format!("record {}: {error}", index + 1))?;
@@ -261,7 +266,7 @@ impl Host {
     }
 
     /// Stops as an operator would, and judges that what is on disk is what was in memory.
-    pub fn stop(&mut self, env: &mut Env) -> Result<(), String> {
+    pub(crate) fn stop(&mut self, env: &mut Env) -> Result<(), String> {
         let Some(process) = self.process.take() else { return Ok(()) };
         let live = ledger::digest::state_digest(process.engine.state());
         let at = process.engine.state().position();

@@ -32,7 +32,7 @@ const RETRY_SPACE_MS: u64 = 1_000;
 /// What a record takes in a small world, or seldom more. A batch is full when so many records fill a segment.
 const MAX_RECORD_BYTES: u64 = 800;
 
-pub struct Process {
+pub(super) struct Process {
     pub engine: Engine<Ticket>,
     pub serving: bool,
     pub effects: Option<Effects>,
@@ -63,7 +63,7 @@ pub struct Process {
 }
 
 impl Process {
-    pub fn new(
+    pub(super) fn new(
         engine: Engine<Ticket>,
         ledger: FileLedger,
         disk: FakeDisk,
@@ -97,7 +97,7 @@ impl Process {
         }
     }
 
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let followed = self.effects.as_ref().is_none_or(Effects::is_idle);
         self.in_flight.is_none() && self.inbox.is_empty() && self.waiting_records() == 0 && followed
     }
@@ -108,20 +108,20 @@ impl Process {
         decided.saturating_sub(self.open.len() as u64)
     }
 
-    pub fn take_durable(&mut self) -> Vec<Vec<u8>> {
+    pub(super) fn take_durable(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.durable)
     }
 
-    pub fn into_open(self) -> Vec<Vec<u8>> {
+    pub(super) fn into_open(self) -> Vec<Vec<u8>> {
         self.open
     }
 
-    pub fn reader(&self) -> FileReader {
+    pub(super) fn reader(&self) -> FileReader {
         self.ledger.reader()
     }
 
     /// Stamps a request and puts it into the inbox.
-    pub fn accept(&mut self, ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
+    pub(super) fn accept(&mut self, ticket: Ticket, request: Request, env: &mut Env) -> Result<(), String> {
         let now = self.now(env);
         env.auditor.read(&Entry::Received { ask: ticket.ask, at: now })?;
         env.note(&[10, ticket.ask], || format!("{} is received at {now}", ticket.ask));
@@ -143,7 +143,7 @@ impl Process {
     }
 
     /// One turn of the driver's loop.
-    pub fn wake(&mut self, planned: u64, env: &mut Env) -> Result<(), Stop> {
+    pub(super) fn wake(&mut self, planned: u64, env: &mut Env) -> Result<(), Stop> {
         if planned != self.next_wake {
             return Ok(());
         }
@@ -166,7 +166,7 @@ impl Process {
     }
 
     /// What follows: ticks, a batch for the disk, answers, a slice of a snapshot.
-    pub fn step(&mut self, env: &mut Env) -> Result<(), Stop> {
+    pub(super) fn step(&mut self, env: &mut Env) -> Result<(), Stop> {
         let horizon = self.horizon(env);
         if DriverDelay::ticks(self.engine.next_due(), horizon, env) {
             self.engine.tick(horizon);
@@ -202,7 +202,7 @@ impl Process {
     }
 
     /// The disk has done the append, or not.
-    pub fn append(&mut self, env: &mut Env) -> Result<(), Stop> {
+    pub(super) fn append(&mut self, env: &mut Env) -> Result<(), Stop> {
         let Some(batch) = self.in_flight.take() else { return Ok(()) };
         // A batch that fills several sectors can be torn.
         let sectors = 1 + batch.body_bytes() / SECTOR_BYTES;
@@ -279,12 +279,12 @@ impl Process {
     }
 
     /// The thread that follows the ledger takes its turn.
-    pub fn follow(&mut self, env: &mut Env) -> Result<(), Stop> {
+    pub(super) fn follow(&mut self, env: &mut Env) -> Result<(), Stop> {
         let durable = self.engine.durable();
         self.effects.as_mut().map_or(Ok(()), |effects| effects.follow(durable, env))
     }
 
-    pub fn snapshot(&mut self, step: Step, env: &mut Env) -> Result<(), Stop> {
+    pub(super) fn snapshot(&mut self, step: Step, env: &mut Env) -> Result<(), Stop> {
         let records = self.engine.state().position();
         self.snapshots.perform(
             step,
@@ -334,7 +334,7 @@ impl Process {
         if env.strikes(true, env.config.crash_permille) { Err(Stop::Crash(point)) } else { Ok(()) }
     }
 
-    pub fn now(&self, env: &Env) -> Time {
+    pub(super) fn now(&self, env: &Env) -> Time {
         clock(self.base, self.zero, env.now)
     }
 

@@ -12,7 +12,7 @@ use super::Host;
 
 impl Host {
     /// Every retained record, and the position of the first.
-    pub fn read_history(&self) -> Result<(Position, Vec<HistoryRecord>), String> {
+    pub(crate) fn read_history(&self) -> Result<(Position, Vec<HistoryRecord>), String> {
         let inspection = Inspection::open(Arc::new(self.disk.clone()))
             .map_err(|error| format!("the ledger cannot be inspected: {error}"))?;
         let (first, mut records) = (inspection.first(), Vec::new());

@@ -10,7 +10,7 @@ use crate::bug::Bug;
 use crate::env::{Env, SimEvent, Ticket};
 use auditor::Covered;
 
-pub struct Snapshots {
+pub(super) struct Snapshots {
     plan: SnapshotPlan,
     writer: Option<SnapshotWriter>,
     bytes: u64,
@@ -23,7 +23,7 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    pub fn new(after_bytes: u64, replayed_bytes: u64) -> Snapshots {
+    pub(super) fn new(after_bytes: u64, replayed_bytes: u64) -> Snapshots {
         Snapshots {
             plan: SnapshotPlan::new(after_bytes, replayed_bytes),
             writer: None,
@@ -36,11 +36,11 @@ impl Snapshots {
         }
     }
 
-    pub fn note_appended(&mut self, bytes: usize) {
+    pub(super) fn note_appended(&mut self, bytes: usize) {
         self.plan.note_appended(bytes);
     }
 
-    pub fn step(&mut self, engine: &mut Engine<Ticket>, life: u64, env: &mut Env) {
+    pub(super) fn step(&mut self, engine: &mut Engine<Ticket>, life: u64, env: &mut Env) {
         let Some(step) = self.plan.step(engine) else { return };
         let position = engine.state().position();
         match &step {
@@ -59,7 +59,7 @@ impl Snapshots {
     }
 
     /// Everything up to here is durable.
-    pub fn durable(&mut self, position: Position, life: u64, env: &mut Env) {
+    pub(super) fn durable(&mut self, position: Position, life: u64, env: &mut Env) {
         if let Some(step) = self.plan.durable(position) {
             self.send(step, life, env);
         }
@@ -72,7 +72,7 @@ impl Snapshots {
     }
 
     /// Does what the writer's thread would do, and what the driver makes of it.
-    pub fn perform(
+    pub(super) fn perform(
         &mut self,
         step: Step,
         engine: &mut Engine<Ticket>,

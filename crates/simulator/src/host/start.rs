@@ -192,7 +192,7 @@ impl Host {
     }
 
     /// Walks a task's records back from the newest, as far as history is retained.
-    pub fn walk_back(&self, newest: Position) -> Result<(Vec<Position>, bool), String> {
+    pub(crate) fn walk_back(&self, newest: Position) -> Result<(Vec<Position>, bool), String> {
         let Some(process) = &self.process else { return Ok((Vec::new(), true)) };
         let reader = process.reader();
         let (mut positions, mut next) = (Vec::new(), Some(newest));

@@ -7,7 +7,7 @@ use authority::Position;
 use ledger::file::FileLedger;
 use ledger::{AppendError, Batch, Error, Ledger, Reader, Refusal, SnapshotError, SnapshotSink, Visit};
 
-pub struct TruncatedLedger<'a>(pub &'a FileLedger);
+pub(super) struct TruncatedLedger<'a>(pub &'a FileLedger);
 
 impl Ledger for TruncatedLedger<'_> {
     fn next(&self) -> Position {

@@ -16,7 +16,7 @@ use crate::work_dir::{Trash, WorkDir, WorkDirs};
 use execution::digest;
 
 #[derive(Debug)]
-pub struct Site {
+pub(crate) struct Site {
     pub root: PathBuf,
     /// Without names, so that no command can swap them.
     pub stdout: File,
@@ -27,7 +27,7 @@ pub struct Site {
 
 impl Site {
     /// Makes everything ready for the command, or says which inputs are not in the cache any more. Blocking.
-    pub fn make(
+    pub(crate) fn make(
         dirs: &Arc<WorkDirs>,
         inputs: &Fetched,
         expected: &Expected,
@@ -54,7 +54,7 @@ impl Site {
     }
 
     /// A place with nothing in it. Blocking.
-    pub fn empty(dirs: &Arc<WorkDirs>) -> Result<Site, Failure> {
+    pub(crate) fn empty(dirs: &Arc<WorkDirs>) -> Result<Site, Failure> {
         dirs.make().and_then(Site::within).map_err(broken)
     }
 
@@ -64,7 +64,7 @@ impl Site {
     }
 
     /// An empty place that stays, with its output in files that can be looked at. Blocking.
-    pub fn permanent(root: &Path, stdout: &Path, stderr: &Path) -> Result<Site, Failure> {
+    pub(crate) fn permanent(root: &Path, stdout: &Path, stderr: &Path) -> Result<Site, Failure> {
         let make = || {
             std::fs::create_dir(root)?;
             let capture = |path| File::options().create_new(true).read(true).append(true).open(path);
@@ -74,7 +74,7 @@ impl Site {
     }
 
     /// Reads what the command left behind. It counts only if the inputs are found to be what they were. Blocking.
-    pub fn collect(
+    pub(crate) fn collect(
         &self,
         inputs: &Fetched,
         expected: &Expected,
@@ -101,7 +101,7 @@ impl Site {
     }
 
     /// Finds out whether the inputs are what they were, and leaves the directory to later attempts. Blocking.
-    pub fn close(self, dirs: &Arc<WorkDirs>, inputs: &Fetched) -> Result<(), Failure> {
+    pub(crate) fn close(self, dirs: &Arc<WorkDirs>, inputs: &Fetched) -> Result<(), Failure> {
         match self.dir {
             Some(dir) => inputs.check_and_keep(dir, &mut Trash::new(dirs)),
             None => inputs.check(),

@@ -10,13 +10,13 @@ use wire::grpc::ResourceUsage;
 use crate::executors::{Ran, Usage};
 
 #[derive(Debug)]
-pub struct Times {
+pub(super) struct Times {
     metadata: ExecutedActionMetadata,
 }
 
 impl Times {
     /// The worker has the action, and begins to fetch.
-    pub fn begin() -> Times {
+    pub(super) fn begin() -> Times {
         let now = timestamp(SystemTime::now());
         Times {
             metadata: ExecutedActionMetadata {
@@ -27,12 +27,12 @@ impl Times {
         }
     }
 
-    pub fn inputs_fetched(&mut self) {
+    pub(super) fn inputs_fetched(&mut self) {
         self.metadata.input_fetch_completed_timestamp = timestamp(SystemTime::now());
     }
 
     /// The command has ended, and its outputs are collected from now on.
-    pub fn ran(&mut self, ran: &Ran) {
+    pub(super) fn ran(&mut self, ran: &Ran) {
         self.metadata.execution_start_timestamp = timestamp(ran.started_at);
         self.metadata.execution_completed_timestamp = timestamp(ran.ended_at);
         self.metadata.virtual_execution_duration = Some(Duration {
@@ -43,7 +43,7 @@ impl Times {
         self.metadata.output_upload_start_timestamp = timestamp(SystemTime::now());
     }
 
-    pub fn finish(mut self, worker: &str) -> ExecutedActionMetadata {
+    pub(super) fn finish(mut self, worker: &str) -> ExecutedActionMetadata {
         let now = timestamp(SystemTime::now());
         self.metadata.worker = worker.to_owned();
         self.metadata.output_upload_completed_timestamp = now;
@@ -63,7 +63,7 @@ fn used(usage: &Usage) -> Any {
     any::pack("lessor.worker.v1.ResourceUsage", &usage)
 }
 
-pub fn timestamp(time: SystemTime) -> Option<Timestamp> {
+pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     Some(Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),

@@ -14,25 +14,25 @@ use super::pool::{PoolHandle, SlotGuard};
 use super::resources::Resources;
 use crate::Failure;
 
-pub struct Capacity {
+pub(super) struct Capacity {
     pool: PoolHandle,
     /// Why the worker takes no tasks.
     unfit: Option<String>,
 }
 
-pub enum Fit {
+pub(super) enum Fit {
     Now(SlotGuard),
     Later,
     Never(Failure),
 }
 
 impl Capacity {
-    pub fn new(pool: PoolHandle) -> Capacity {
+    pub(super) fn new(pool: PoolHandle) -> Capacity {
         Capacity { pool, unfit: None }
     }
 
     /// Sets the result of the last health check.
-    pub fn set_fitness(&mut self, fitness: Result<(), String>) {
+    pub(super) fn set_fitness(&mut self, fitness: Result<(), String>) {
         match (&self.unfit, &fitness) {
             (None, Err(why)) => tracing::warn!(why, "the worker is unfit and takes no more tasks"),
             (Some(_), Ok(())) => tracing::info!("the worker is fit and takes tasks again"),
@@ -41,26 +41,26 @@ impl Capacity {
         self.unfit = fitness.err();
     }
 
-    pub fn is_fit(&self) -> bool {
+    pub(super) fn is_fit(&self) -> bool {
         self.unfit.is_none()
     }
 
     /// How many more tasks to ask for.
-    pub fn free_slots(&self, now: Duration) -> usize {
+    pub(super) fn free_slots(&self, now: Duration) -> usize {
         if self.is_fit() { self.pool.free_slots(now) } else { 0 }
     }
 
     /// When a reservation ends.
-    pub fn next_due(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
         self.pool.next_due(now)
     }
 
-    pub fn watch(&self) -> watch::Receiver<()> {
+    pub(super) fn watch(&self) -> watch::Receiver<()> {
         self.pool.watch()
     }
 
     /// Whether a task fits beside the running ones.
-    pub fn fit(&self, asks: &Resources, now: Duration) -> Fit {
+    pub(super) fn fit(&self, asks: &Resources, now: Duration) -> Fit {
         if let Some(lacking) = self.pool.lacking(asks) {
             let message = format!("the task requests more than this worker has: {lacking}");
             let failure = Failure::new(Failure::NOT_ENOUGH_RESOURCES, ErrorCategory::Infrastructure, message);

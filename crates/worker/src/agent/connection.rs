@@ -31,13 +31,13 @@ const OUTBOX_MESSAGES: usize = 1;
 
 /// Connects with the same configuration any number of times.
 #[derive(Clone)]
-pub struct Connector {
+pub(super) struct Connector {
     endpoint: Endpoint,
     hello: WorkHello,
     scope: Vec<(&'static str, MetadataValue<Ascii>)>,
 }
 
-pub struct Connection {
+pub(super) struct Connection {
     pub to: mpsc::Sender<WorkRequest>,
     pub from: Streaming<WorkResponse>,
     pub welcome: RegisterWorkerResponse,
@@ -46,7 +46,7 @@ pub struct Connection {
 }
 
 #[derive(Debug)]
-pub enum ConnectError {
+pub(super) enum ConnectError {
     /// A later try may succeed.
     Transient(String),
     /// No later try will succeed.
@@ -54,7 +54,7 @@ pub enum ConnectError {
 }
 
 impl Connector {
-    pub fn new(config: &Config) -> Result<Connector, Error> {
+    pub(super) fn new(config: &Config) -> Result<Connector, Error> {
         let url = &config.server_url;
         let endpoint = Endpoint::from_shared(url.clone())
             .map_err(|error| Error::Setup(format!("server URL {url}: {error}")))?
@@ -93,7 +93,7 @@ impl Connector {
 
     /// Opens a stream and waits for the welcome. On a reconnect it first asks the coordinator which leases this session
     /// holds, because tasks may have been in flight.
-    pub async fn connect(self, is_reconnect: bool) -> Result<Connection, ConnectError> {
+    pub(super) async fn connect(self, is_reconnect: bool) -> Result<Connection, ConnectError> {
         let mut client = self.client().await?;
         let mut held = Vec::new();
         if is_reconnect {
@@ -116,7 +116,7 @@ impl Connector {
     }
 
     /// Ends the session. The coordinator takes back the leases that it still holds.
-    pub async fn unregister(self) -> Result<(), ConnectError> {
+    pub(super) async fn unregister(self) -> Result<(), ConnectError> {
         let worker = self.hello.worker.clone().unwrap_or_default();
         let leave = UnregisterWorkerRequest { worker_id: worker.worker_id, session_id: worker.session_id };
         let mut client = self.client().await?;
@@ -124,7 +124,7 @@ impl Connector {
     }
 
     /// Checks that a coordinator would accept this worker, without registering.
-    pub async fn probe(&self) -> Result<(), ConnectError> {
+    pub(super) async fn probe(&self) -> Result<(), ConnectError> {
         let worker = self.hello.worker.clone().unwrap_or_default();
         // A poll for no tasks under an unregistered name, which only the real service refuses in this way.
         let nothing = LeaseTaskRequest { worker_id: worker.session_id, ..LeaseTaskRequest::default() };
@@ -166,7 +166,7 @@ impl Connector {
     }
 
     /// Tells a refusal from a lost connection.
-    pub fn classify_end(&self, status: &Status) -> ConnectError {
+    pub(super) fn classify_end(&self, status: &Status) -> ConnectError {
         let details = status.get_error_details();
         let reason = details.error_info().map(|info| info.reason.as_str());
         let why = format!("{:?}: {}", status.code(), status.message());
@@ -180,7 +180,7 @@ impl Connector {
         }
     }
 
-    pub fn superseded(&self) -> Error {
+    pub(super) fn superseded(&self) -> Error {
         let worker_id = self.hello.worker.as_ref().map(|worker| worker.worker_id.clone()).unwrap_or_default();
         Error::Superseded { worker_id }
     }

@@ -11,7 +11,7 @@ use crate::Performer;
 /// The time between two checks: a full disk is noticed within it, and so is one with free space again.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-pub struct Health {
+pub(super) struct Health {
     performer: Arc<dyn Performer>,
     state: State,
 }
@@ -23,19 +23,19 @@ enum State {
 }
 
 impl Health {
-    pub fn new(performer: Arc<dyn Performer>) -> Health {
+    pub(super) fn new(performer: Arc<dyn Performer>) -> Health {
         Health { performer, state: State::Due(Instant::now()) }
     }
 
     /// Makes the next check due now.
-    pub fn check_now(&mut self) {
+    pub(super) fn check_now(&mut self) {
         if let State::Due(due) = &mut self.state {
             *due = Instant::now();
         }
     }
 
     /// Waits for the next check and returns its result. Cancel-safe.
-    pub async fn next_check(&mut self) -> Result<(), String> {
+    pub(super) async fn next_check(&mut self) -> Result<(), String> {
         loop {
             match &mut self.state {
                 State::Due(due) => {

@@ -20,7 +20,7 @@ const MAX_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 /// Largest report. The coordinator takes results of at most this size, and errors are far smaller.
 const MAX_REPORT_BYTES: usize = 1024 * 1024;
 
-pub struct HeldLease {
+pub(super) struct HeldLease {
     pub task_id: String,
     pub clock: LeaseClock,
     pub heartbeat_interval: Duration,
@@ -34,7 +34,7 @@ pub struct HeldLease {
 
 /// The state of a message that needs an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SendState {
+pub(super) enum SendState {
     /// To be sent then.
     DueAt(Duration),
     InFlight,
@@ -42,27 +42,27 @@ pub enum SendState {
 }
 
 impl SendState {
-    pub const NOW: SendState = SendState::DueAt(Duration::ZERO);
+    pub(super) const NOW: SendState = SendState::DueAt(Duration::ZERO);
 
-    pub fn is_due(self, now: Duration) -> bool {
+    pub(super) fn is_due(self, now: Duration) -> bool {
         matches!(self, SendState::DueAt(at) if at <= now)
     }
 
     /// The connection is lost, and the answer with it.
-    pub fn resend(&mut self) {
+    pub(super) fn resend(&mut self) {
         if *self == SendState::InFlight {
             *self = SendState::NOW;
         }
     }
 
     /// The answer decided nothing.
-    pub fn retry_later(&mut self, now: Duration) {
+    pub(super) fn retry_later(&mut self, now: Duration) {
         *self = SendState::DueAt(now + RESEND_DELAY);
     }
 }
 
 impl HeldLease {
-    pub fn new(
+    pub(super) fn new(
         task: &LeasedTask,
         slot: Option<SlotGuard>,
         now: Duration,
@@ -83,7 +83,7 @@ impl HeldLease {
     }
 
     /// Builds the report of the attempt's end.
-    pub fn on_attempt_end(&mut self, lease_id: &str, outcome: Outcome) {
+    pub(super) fn on_attempt_end(&mut self, lease_id: &str, outcome: Outcome) {
         let report = UpdateTaskStatusRequest {
             lease_id: lease_id.to_owned(),
             task_id: self.task_id.clone(),

@@ -23,12 +23,12 @@ use super::resources::Resources;
 use crate::{Config, Outcome, Permit};
 
 /// Most leases at a time. One heartbeat message can name as many.
-pub const MAX_LEASES: usize = 1_000;
+pub(super) const MAX_LEASES: usize = 1_000;
 /// Most bytes of reports in one message, of the 4 MiB that a message may have. A single report is smaller: a result has
 /// at most 1 MiB.
 const MAX_REPORT_BYTES: usize = 2 * 1024 * 1024;
 
-pub struct LeaseTable {
+pub(super) struct LeaseTable {
     capacity: Capacity,
     held: BTreeMap<Arc<str>, HeldLease>,
     /// Leases to be released.
@@ -58,7 +58,7 @@ enum SentKind {
 }
 
 impl LeaseTable {
-    pub fn new(config: &Config, pool: PoolHandle) -> LeaseTable {
+    pub(super) fn new(config: &Config, pool: PoolHandle) -> LeaseTable {
         LeaseTable {
             capacity: Capacity::new(pool),
             held: BTreeMap::new(),
@@ -78,7 +78,7 @@ impl LeaseTable {
 
     /// Resends every message that the last connection left unanswered, and sends a heartbeat for every lease at once.
     /// Releases the leases that the coordinator knows of and the worker does not.
-    pub fn on_connected(&mut self, welcome: &RegisterWorkerResponse, known: Vec<LeaseStatus>) {
+    pub(super) fn on_connected(&mut self, welcome: &RegisterWorkerResponse, known: Vec<LeaseStatus>) {
         let interval = welcome.heartbeat_interval.and_then(|interval| Duration::try_from(interval).ok());
         let interval = interval.filter(|interval| !interval.is_zero());
         self.interval = interval.unwrap_or(self.max_interval).min(self.max_interval);
@@ -103,7 +103,7 @@ impl LeaseTable {
     }
 
     /// Applies a message of the coordinator. Returns the tasks to begin.
-    pub fn on_message(&mut self, message: WorkResponse, now: Duration) -> Vec<(Arc<str>, LeasedTask)> {
+    pub(super) fn on_message(&mut self, message: WorkResponse, now: Duration) -> Vec<(Arc<str>, LeasedTask)> {
         for answer in message.reports {
             if let Some((lease_id, sent, sent_at)) = self.sent.pop_front() {
                 self.on_report_answer(&lease_id, sent, sent_at, &answer, now);
@@ -128,28 +128,28 @@ impl LeaseTable {
         begun
     }
 
-    pub fn set_fitness(&mut self, fitness: Result<(), String>) {
+    pub(super) fn set_fitness(&mut self, fitness: Result<(), String>) {
         self.capacity.set_fitness(fitness);
     }
 
     /// Notifies of slots and resources that other agents have freed.
-    pub fn watch_pool(&self) -> watch::Receiver<()> {
+    pub(super) fn watch_pool(&self) -> watch::Receiver<()> {
         self.capacity.watch()
     }
 
-    pub fn permit_of(&self, lease_id: &str) -> Option<Permit> {
+    pub(super) fn permit_of(&self, lease_id: &str) -> Option<Permit> {
         self.held.get(lease_id).map(|held| held.permit.clone())
     }
 
     /// Ignores attempts whose lease was lost meanwhile.
-    pub fn on_attempt_end(&mut self, lease_id: &str, outcome: Outcome) {
+    pub(super) fn on_attempt_end(&mut self, lease_id: &str, outcome: Outcome) {
         if let Some(held) = self.held.get_mut(lease_id) {
             held.on_attempt_end(lease_id, outcome);
         }
     }
 
     /// Cancels attempts whose lease is over by the worker's own clock.
-    pub fn expire(&mut self, now: Duration) {
+    pub(super) fn expire(&mut self, now: Duration) {
         let over: Vec<_> = self
             .held
             .iter()
@@ -162,12 +162,12 @@ impl LeaseTable {
     }
 
     /// Takes no more tasks.
-    pub fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
         self.is_draining = true;
     }
 
     /// Cancels all attempts that have not ended and releases their leases.
-    pub fn release_all(&mut self) {
+    pub(super) fn release_all(&mut self) {
         let releases = &mut self.releases;
         self.held.retain(|lease_id, held| {
             let is_reporting = held.report.is_some();
@@ -180,19 +180,19 @@ impl LeaseTable {
     }
 
     /// Cancels all attempts without a report.
-    pub fn lose_all(&mut self) {
+    pub(super) fn lose_all(&mut self) {
         self.held.values().for_each(|held| held.permit.cancel());
         self.held.clear();
         self.releases.clear();
     }
 
     /// Whether there is no lease and nothing to send.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.releases.is_empty()
     }
 
     /// The next time after `now` when something becomes due. What is due already waits for the connection.
-    pub fn next_due(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
         let due_at = |state: &SendState| match state {
             SendState::DueAt(at) => Some(*at),
             _ => None,
@@ -208,11 +208,11 @@ impl LeaseTable {
     }
 
     /// Whether a heartbeat has been unanswered for `patience`.
-    pub fn is_heartbeat_overdue(&self, now: Duration, patience: Duration) -> bool {
+    pub(super) fn is_heartbeat_overdue(&self, now: Duration, patience: Duration) -> bool {
         self.unanswered_heartbeats.front().is_some_and(|sent_at| *sent_at + patience <= now)
     }
 
-    pub fn has_message_due(&self, now: Duration) -> bool {
+    pub(super) fn has_message_due(&self, now: Duration) -> bool {
         let is_due = |held: &HeldLease| match &held.report {
             Some((_, state)) => state.is_due(now),
             None => held.start.is_due(now),
@@ -225,7 +225,7 @@ impl LeaseTable {
     }
 
     /// Takes everything that is due now, as one message.
-    pub fn next_message(&mut self, now: Duration) -> WorkRequest {
+    pub(super) fn next_message(&mut self, now: Duration) -> WorkRequest {
         let credit = self.new_credit(now);
         self.credit += credit;
         self.is_draining_announced = self.wants_no_tasks();

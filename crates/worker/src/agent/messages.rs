@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use wire::grpc::{LeaseHeartbeat, TaskStatus, UpdateTaskStatusRequest};
 
-pub fn heartbeat(lease_id: &Arc<str>) -> LeaseHeartbeat {
+pub(super) fn heartbeat(lease_id: &Arc<str>) -> LeaseHeartbeat {
     LeaseHeartbeat { lease_id: lease_id.to_string(), ..LeaseHeartbeat::default() }
 }
 
-pub fn start(lease_id: &Arc<str>, task_id: &str) -> UpdateTaskStatusRequest {
+pub(super) fn start(lease_id: &Arc<str>, task_id: &str) -> UpdateTaskStatusRequest {
     UpdateTaskStatusRequest {
         lease_id: lease_id.to_string(),
         task_id: task_id.to_owned(),
@@ -17,6 +17,6 @@ pub fn start(lease_id: &Arc<str>, task_id: &str) -> UpdateTaskStatusRequest {
     }
 }
 
-pub fn release(lease_id: &Arc<str>) -> UpdateTaskStatusRequest {
+pub(super) fn release(lease_id: &Arc<str>) -> UpdateTaskStatusRequest {
     UpdateTaskStatusRequest { lease_id: lease_id.to_string(), release: true, ..Default::default() }
 }

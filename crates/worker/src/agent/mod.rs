@@ -229,7 +229,7 @@ impl Agent {
 }
 
 /// Checks that a worker with this configuration reaches its coordinator.
-pub async fn probe(config: &Config) -> Result<String, String> {
+pub(crate) async fn probe(config: &Config) -> Result<String, String> {
     let connector = Connector::new(config).map_err(|error| error.to_string())?;
     let url = &config.server_url;
     match connector.probe().await {

@@ -50,14 +50,14 @@ struct Waiter {
 }
 
 /// One agent's access to the pool.
-pub struct PoolHandle {
+pub(super) struct PoolHandle {
     pool: Arc<Pool>,
     id: u64,
 }
 
 /// The slot and the resources of one attempt, until the guard is dropped.
 #[derive(Debug)]
-pub struct SlotGuard {
+pub(crate) struct SlotGuard {
     pool: Arc<Pool>,
     id: u64,
 }
@@ -96,7 +96,7 @@ impl Pool {
 
 impl PoolHandle {
     /// How many more tasks the agent may ask for.
-    pub fn free_slots(&self, now: Duration) -> usize {
+    pub(super) fn free_slots(&self, now: Duration) -> usize {
         let mut state = self.pool.state();
         state.update_reservation(now);
         match state.waiters.front() {
@@ -106,7 +106,7 @@ impl PoolHandle {
     }
 
     /// Takes a slot and the resources that a task requests. If they are not free, this handle becomes a waiter.
-    pub fn take(&self, asks: &Resources, now: Duration) -> Option<SlotGuard> {
+    pub(super) fn take(&self, asks: &Resources, now: Duration) -> Option<SlotGuard> {
         let mut state = self.pool.state();
         state.update_reservation(now);
         let reserved_for = state
@@ -129,12 +129,12 @@ impl PoolHandle {
     }
 
     /// Describes a resource of which the pool will never have enough.
-    pub fn lacking(&self, asks: &Resources) -> Option<String> {
+    pub(super) fn lacking(&self, asks: &Resources) -> Option<String> {
         asks.lacking(&self.pool.state().total)
     }
 
     /// When the current reservation ends.
-    pub fn next_due(&self, now: Duration) -> Option<Duration> {
+    pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
         let mut state = self.pool.state();
         state.update_reservation(now);
         state
@@ -145,7 +145,7 @@ impl PoolHandle {
     }
 
     /// Notifies of every change.
-    pub fn watch(&self) -> watch::Receiver<()> {
+    pub(super) fn watch(&self) -> watch::Receiver<()> {
         self.pool.changed.subscribe()
     }
 }
@@ -158,7 +158,7 @@ impl Drop for PoolHandle {
 
 impl SlotGuard {
     /// Frees the slot after the command has ended. The disk space of its outputs stays in use.
-    pub fn free_slot(&self) {
+    pub(crate) fn free_slot(&self) {
         self.pool.change(|state| {
             if let Some(guard) = state.in_use.get_mut(&self.id) {
                 guard.has_slot = false;

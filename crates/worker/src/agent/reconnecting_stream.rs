@@ -11,7 +11,7 @@ use wire::grpc::{WorkRequest, WorkResponse};
 use super::connection::{ConnectError, Connection, Connector};
 use crate::Error;
 
-pub struct ReconnectingStream {
+pub(super) struct ReconnectingStream {
     connector: Connector,
     state: State,
     /// Never ends: a worker without a coordinator has nothing better to do than to come back.
@@ -25,7 +25,7 @@ enum State {
     Connected(Box<Connection>),
 }
 
-pub enum ConnectionEvent {
+pub(super) enum ConnectionEvent {
     /// The connection holds the welcome and the leases that the coordinator knows of.
     Connected,
     Message(Box<WorkResponse>),
@@ -35,12 +35,12 @@ pub enum ConnectionEvent {
 }
 
 impl ReconnectingStream {
-    pub fn new(connector: Connector) -> ReconnectingStream {
+    pub(super) fn new(connector: Connector) -> ReconnectingStream {
         let state = State::Disconnected { retry_at: Instant::now() };
         ReconnectingStream { connector, state, backoff: Backoff::unlimited(), was_connected: false }
     }
 
-    pub fn connection(&mut self) -> Option<&mut Connection> {
+    pub(super) fn connection(&mut self) -> Option<&mut Connection> {
         match &mut self.state {
             State::Connected(connection) => Some(connection),
             _ => None,
@@ -48,7 +48,7 @@ impl ReconnectingStream {
     }
 
     /// The sending half, while there is a connection.
-    pub fn sender(&self) -> Option<mpsc::Sender<WorkRequest>> {
+    pub(super) fn sender(&self) -> Option<mpsc::Sender<WorkRequest>> {
         match &self.state {
             State::Connected(connection) => Some(connection.to.clone()),
             _ => None,
@@ -56,7 +56,7 @@ impl ReconnectingStream {
     }
 
     /// Waits for the next event. Cancel-safe.
-    pub async fn next_event(&mut self) -> ConnectionEvent {
+    pub(super) async fn next_event(&mut self) -> ConnectionEvent {
         loop {
             match &mut self.state {
                 State::Disconnected { retry_at } => {
@@ -94,7 +94,7 @@ impl ReconnectingStream {
     }
 
     /// Drops the connection; the next event makes another one.
-    pub fn disconnect(&mut self, why: &str) -> ConnectionEvent {
+    pub(super) fn disconnect(&mut self, why: &str) -> ConnectionEvent {
         self.schedule_retry(why);
         ConnectionEvent::Disconnected
     }

@@ -7,7 +7,7 @@ use crate::Failure;
 /// Zero means that a task does not request the resource, or that a worker does not limit it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Resources {
+pub(super) struct Resources {
     pub cpu_cores: f64,
     pub memory_bytes: u64,
     pub disk_bytes: u64,
@@ -15,7 +15,7 @@ pub struct Resources {
 
 impl Resources {
     /// Parses a task's `resources`. Unknown fields are for others.
-    pub fn parse(json: &[u8]) -> Result<Resources, Failure> {
+    pub(super) fn parse(json: &[u8]) -> Result<Resources, Failure> {
         if json.is_empty() {
             return Ok(Resources::default());
         }
@@ -25,7 +25,7 @@ impl Resources {
         if asked.cpu_cores >= 0.0 { Ok(asked) } else { Err(bad(format!("cpuCores is {}", asked.cpu_cores))) }
     }
 
-    pub fn plus(&self, other: &Resources) -> Resources {
+    pub(super) fn plus(&self, other: &Resources) -> Resources {
         Resources {
             cpu_cores: self.cpu_cores + other.cpu_cores,
             memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
@@ -35,7 +35,7 @@ impl Resources {
 
     /// Describes the first resource of which `has` is less than this. A resource that the worker does not limit is always
     /// enough.
-    pub fn lacking(&self, has: &Resources) -> Option<String> {
+    pub(super) fn lacking(&self, has: &Resources) -> Option<String> {
         // Sums of fractions of a core are inexact.
         const ROUNDING: f64 = 1e-6;
         let bytes = |name: &str, asked: u64, has: u64| {

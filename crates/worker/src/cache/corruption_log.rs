@@ -10,10 +10,10 @@ const MAX_FOUND: usize = 10_000;
 
 /// A point in the order in which damage was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Generation(u64);
+pub(crate) struct Generation(u64);
 
 #[derive(Debug, Default)]
-pub struct CorruptionLog {
+pub(super) struct CorruptionLog {
     last: Generation,
     found: HashMap<Key, Generation>,
     /// Everything may have been damaged up to then.
@@ -21,11 +21,11 @@ pub struct CorruptionLog {
 }
 
 impl CorruptionLog {
-    pub fn now(&self) -> Generation {
+    pub(super) fn now(&self) -> Generation {
         self.last
     }
 
-    pub fn found(&mut self, key: Key) {
+    pub(super) fn found(&mut self, key: Key) {
         self.last.0 += 1;
         if self.found.len() >= MAX_FOUND {
             self.found.clear();
@@ -35,7 +35,7 @@ impl CorruptionLog {
     }
 
     /// Whether a content was found to be damaged after a moment, or may have been.
-    pub fn is_found(&self, key: &Key, since: Generation) -> bool {
+    pub(super) fn is_found(&self, key: &Key, since: Generation) -> bool {
         self.all_until > since || self.found.get(key).is_some_and(|found| *found > since)
     }
 }

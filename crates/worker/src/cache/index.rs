@@ -13,13 +13,13 @@ use super::{Key, Stamp, discard, stamp_of};
 const KEPT_TENTHS: u64 = 9;
 
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub(super) struct Entry {
     pub stamp: Stamp,
     pub is_verified: bool,
 }
 
 #[derive(Debug)]
-pub struct Index {
+pub(super) struct Index {
     entries: HashMap<Key, (Entry, u64)>,
     bytes: u64,
     max_bytes: u64,
@@ -28,7 +28,7 @@ pub struct Index {
 
 impl Index {
     /// Learns what is in the directory. Files that are none of ours are removed: the directory is the cache's alone.
-    pub fn scan(directory: &Path, max_bytes: u64) -> io::Result<Index> {
+    pub(super) fn scan(directory: &Path, max_bytes: u64) -> io::Result<Index> {
         let mut index = Index { entries: HashMap::new(), bytes: 0, max_bytes, uses: 0 };
         for shard in 0..=u8::MAX {
             for file in fs::read_dir(directory.join(format!("{shard:02x}")))? {
@@ -46,7 +46,7 @@ impl Index {
     }
 
     /// Adds or replaces an entry. Gives the entries that had to go, whose files are to be removed.
-    pub fn add(&mut self, key: Key, entry: Entry) -> Vec<(Key, Stamp)> {
+    pub(super) fn add(&mut self, key: Key, entry: Entry) -> Vec<(Key, Stamp)> {
         self.remove(&key);
         self.uses += 1;
         self.bytes += key.digest.size;
@@ -60,7 +60,7 @@ impl Index {
 
     /// Gives up what was not used for longest, but for one, until no more than so many bytes are left. Gives the entries
     /// that had to go, whose files are to be removed.
-    pub fn shrink(&mut self, to_bytes: u64, but: Option<Key>) -> Vec<(Key, Stamp)> {
+    pub(super) fn shrink(&mut self, to_bytes: u64, but: Option<Key>) -> Vec<(Key, Stamp)> {
         let mut by_use: Vec<_> = self
             .entries
             .iter()
@@ -79,18 +79,18 @@ impl Index {
         gone
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub fn remove(&mut self, key: &Key) {
+    pub(super) fn remove(&mut self, key: &Key) {
         if self.entries.remove(key).is_some() {
             self.bytes -= key.digest.size;
         }
     }
 
     /// Looks for an entry that is about to be used.
-    pub fn touch(&mut self, key: &Key) -> Option<Entry> {
+    pub(super) fn touch(&mut self, key: &Key) -> Option<Entry> {
         let (entry, used) = self.entries.get_mut(key)?;
         self.uses += 1;
         *used = self.uses;
@@ -98,16 +98,16 @@ impl Index {
     }
 
     /// How a file that can be handed out was left.
-    pub fn stamp(&mut self, key: &Key) -> Option<Stamp> {
+    pub(super) fn stamp(&mut self, key: &Key) -> Option<Stamp> {
         self.touch(key).filter(|entry| entry.is_verified).map(|entry| entry.stamp)
     }
 
     /// The same without using it.
-    pub fn peek(&self, key: &Key) -> Option<Stamp> {
+    pub(super) fn peek(&self, key: &Key) -> Option<Stamp> {
         self.entries.get(key).map(|(entry, _)| entry.stamp)
     }
 
-    pub fn verified(&mut self, key: &Key) {
+    pub(super) fn verified(&mut self, key: &Key) {
         if let Some((entry, _)) = self.entries.get_mut(key) {
             entry.is_verified = true;
         }
@@ -115,7 +115,7 @@ impl Index {
 }
 
 /// Where a content is, below the cache's directory.
-pub fn file_name(key: &Key) -> String {
+pub(super) fn file_name(key: &Key) -> String {
     let Digest { function, hash, size } = &key.digest;
     let variant = if key.is_executable { "x" } else { "r" };
     format!("{:02x}/{hash}.{size}.{}.{variant}", hash.0[0], function.name())

@@ -7,7 +7,7 @@
 
 mod corruption_log;
 mod index;
-pub mod verify;
+pub(crate) mod verify;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -26,19 +26,19 @@ use rustix::io::Errno;
 use crate::Error;
 use crate::executors::let_starts_pass;
 use corruption_log::CorruptionLog;
-pub use corruption_log::Generation;
+pub(crate) use corruption_log::Generation;
 use index::{Entry, Index};
 
 /// A content and whether it can be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key {
+pub(crate) struct Key {
     pub digest: Digest,
     pub is_executable: bool,
 }
 
 /// Which file it is, and how it was left; a change of its content changes this too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
@@ -48,7 +48,7 @@ pub struct Stamp {
 }
 
 #[derive(Debug)]
-pub struct Cache {
+pub(crate) struct Cache {
     directory: PathBuf,
     index: Mutex<Index>,
     corruption: Mutex<CorruptionLog>,
@@ -62,11 +62,11 @@ pub struct Cache {
 /// Bytes that came under a digest are not those that it names.
 #[derive(Debug, thiserror::Error)]
 #[error("the content is not what its digest says")]
-pub struct WrongContent;
+pub(crate) struct WrongContent;
 
 impl Cache {
     /// Opens the directory, which is this cache's alone, and learns what is there. Blocking.
-    pub fn open(directory: &Path, max_bytes: u64) -> Result<Cache, Error> {
+    pub(crate) fn open(directory: &Path, max_bytes: u64) -> Result<Cache, Error> {
         let failed = |error| Error::io(format!("the cache {}", directory.display()), error);
         fs::create_dir_all(directory).map_err(failed)?;
         let directory = directory.canonicalize().map_err(failed)?;
@@ -107,19 +107,19 @@ impl Cache {
     }
 
     /// Whether all of the contents are here for sure. Not blocking; what is unsure has to be looked at.
-    pub fn has_all(&self, keys: &[Key]) -> bool {
+    pub(crate) fn has_all(&self, keys: &[Key]) -> bool {
         let mut index = self.index();
         keys.iter().all(|key| index.stamp(key).is_some())
     }
 
     /// Whether none of the contents had to go. Not blocking, and uses none of them.
-    pub fn holds_all(&self, keys: &[Key]) -> bool {
+    pub(crate) fn holds_all(&self, keys: &[Key]) -> bool {
         let index = self.index();
         keys.iter().all(|key| index.peek(key).is_some())
     }
 
     /// Those of the contents that are not here. One that is here in its other variant is copied. Blocking.
-    pub fn missing(&self, keys: &[Key]) -> io::Result<Vec<Key>> {
+    pub(crate) fn missing(&self, keys: &[Key]) -> io::Result<Vec<Key>> {
         let mut missing = Vec::new();
         for key in keys {
             if !self.is_there(key) && !self.copy_variant(key)? {
@@ -130,7 +130,7 @@ impl Cache {
     }
 
     /// Adds a content that is in memory. Blocking.
-    pub fn add_bytes(&self, key: &Key, content: &[u8]) -> io::Result<()> {
+    pub(crate) fn add_bytes(&self, key: &Key, content: &[u8]) -> io::Result<()> {
         if Digest::of(key.digest.function, content) != key.digest {
             return Err(io::Error::other(WrongContent));
         }
@@ -139,14 +139,14 @@ impl Cache {
     }
 
     /// A new, empty file that may become a content.
-    pub fn temporary(&self) -> io::Result<(File, PathBuf)> {
+    pub(crate) fn temporary(&self) -> io::Result<(File, PathBuf)> {
         let path = self.temporary_path();
         let file = File::options().create_new(true).read(true).write(true).mode(0o600).open(&path)?;
         Ok((file, path))
     }
 
     /// Adds a content that was written into a temporary file, once it is found to be right. Blocking.
-    pub fn add_file(&self, key: &Key, path: &Path) -> io::Result<()> {
+    pub(crate) fn add_file(&self, key: &Key, path: &Path) -> io::Result<()> {
         let add = || {
             let file = File::open(path)?;
             if verify::is_right(&file, &key.digest)? {
@@ -159,7 +159,7 @@ impl Cache {
     }
 
     /// Links a content into a directory. Says whether it is still here and unchanged. Blocking.
-    pub fn link(&self, key: &Key, into: impl AsFd, name: &str) -> io::Result<bool> {
+    pub(crate) fn link(&self, key: &Key, into: impl AsFd, name: &str) -> io::Result<bool> {
         let path = self.path(key);
         let Some(stamp) = self.index().stamp(key) else { return Ok(false) };
         if stamp_of(&path).ok() != Some(stamp) {
@@ -178,13 +178,13 @@ impl Cache {
 
     /// Whether a file that was found somewhere is the very file that would be linked there, and unchanged. It is about to
     /// be used.
-    pub fn is_linked(&self, key: &Key, found: &Stat) -> bool {
+    pub(crate) fn is_linked(&self, key: &Key, found: &Stat) -> bool {
         self.index().stamp(key) == Some(Stamp::of(found))
     }
 
     /// Copies a content into a directory, for a file that has to differ from others. Says whether it is still here.
     /// Blocking.
-    pub fn copy(&self, key: &Key, into: impl AsFd, name: &str, mode: u32) -> io::Result<bool> {
+    pub(crate) fn copy(&self, key: &Key, into: impl AsFd, name: &str, mode: u32) -> io::Result<bool> {
         let mut from = match File::open(self.path(key)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Otherwise nobody would fetch it again.
@@ -206,13 +206,13 @@ impl Cache {
     }
 
     /// From when on whoever uses contents wants to hear of damage to them.
-    pub fn now(&self) -> Generation {
+    pub(crate) fn now(&self) -> Generation {
         self.corruption().now()
     }
 
     /// Those of the contents that were changed and not found to be before that moment, by this look or by another; they
     /// are thrown away. Blocking.
-    pub fn changed(&self, keys: &[Key], since: Generation) -> Vec<Key> {
+    pub(crate) fn changed(&self, keys: &[Key], since: Generation) -> Vec<Key> {
         for key in keys {
             let stamp = self.index().peek(key);
             if let Some(stamp) = stamp.filter(|stamp| stamp_of(&self.path(key)).ok() != Some(*stamp)) {
@@ -224,13 +224,13 @@ impl Cache {
     }
 
     /// Changes when contents had to go.
-    pub fn evictions(&self) -> u64 {
+    pub(crate) fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
 
     /// Gives up so many bytes of what was not used for longest, as far as there are as many. What is linked elsewhere
     /// takes up its space until it is gone there too. Blocking.
-    pub fn make_room(&self, bytes: u64) {
+    pub(crate) fn make_room(&self, bytes: u64) {
         let gone = {
             let mut index = self.index();
             let to_bytes = index.bytes().saturating_sub(bytes);
@@ -364,7 +364,7 @@ impl Cache {
 const TEMPORARY: &str = "temporary";
 const LOCK: &str = "lock";
 
-pub fn is_wrong_content(error: &io::Error) -> bool {
+pub(crate) fn is_wrong_content(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<WrongContent>())
 }
 

@@ -8,7 +8,7 @@ use blobs::{Digest, Hasher};
 const PIECE_BYTES: usize = 128 * 1024;
 
 /// Reads the file from its beginning.
-pub fn is_right(file: &File, digest: &Digest) -> io::Result<bool> {
+pub(crate) fn is_right(file: &File, digest: &Digest) -> io::Result<bool> {
     if file.metadata()?.len() != digest.size {
         return Ok(false);
     }

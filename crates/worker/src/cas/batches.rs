@@ -4,7 +4,7 @@
 const BLOB_OVERHEAD_BYTES: u64 = 128;
 
 /// Splits into runs that fit into one batch each. What fits into none is a batch of its own, for the store to judge.
-pub fn batches<T>(blobs: &[T], size: impl Fn(&T) -> u64, max_bytes: u64) -> Vec<&[T]> {
+pub(super) fn batches<T>(blobs: &[T], size: impl Fn(&T) -> u64, max_bytes: u64) -> Vec<&[T]> {
     let mut batches = Vec::new();
     let (mut begin, mut bytes) = (0, 0);
     for (n, blob) in blobs.iter().enumerate() {

@@ -23,19 +23,19 @@ use payload::Payload;
 
 pub use output::MAX_INLINE_BYTES;
 
-pub struct Commands {
+pub(crate) struct Commands {
     context: Arc<WorkerContext>,
     /// The instance of the content store that large outputs go to.
     instance: String,
 }
 
 impl Commands {
-    pub fn new(context: Arc<WorkerContext>, instance: impl Into<String>) -> Commands {
+    pub(crate) fn new(context: Arc<WorkerContext>, instance: impl Into<String>) -> Commands {
         Commands { context, instance: instance.into() }
     }
 
     /// Runs one command; its result is JSON.
-    pub async fn run(&self, task: &Task, permit: &Permit) -> Result<Bytes, Failure> {
+    pub(crate) async fn run(&self, task: &Task, permit: &Permit) -> Result<Bytes, Failure> {
         let payload = Payload::decode(&task.payload)?;
         let context = self.context.clone();
         let make = move || context.check_disk().and_then(|()| Site::empty(&context.dirs));

@@ -20,7 +20,7 @@ pub const MAX_INLINE_BYTES: u64 = 64 * 1024;
 const TAIL_BYTES: u64 = 4 * 1024;
 
 /// Adds one output to the result: as `name`, as `nameBase64` if it is no text, or as `nameDigest` if it is large.
-pub async fn add(
+pub(super) async fn add(
     to: &Destination<'_>,
     name: &str,
     file: &File,
@@ -42,7 +42,7 @@ pub async fn add(
 }
 
 /// The last of an output, for people, and whether that is all of it.
-pub async fn tail(file: &File) -> Result<(String, bool), Failure> {
+pub(super) async fn tail(file: &File) -> Result<(String, bool), Failure> {
     let file = clone(file)?;
     let begin = file.metadata().map_err(failed)?.len().saturating_sub(TAIL_BYTES);
     let bytes = blocking(move || read(file, begin)).await?;
@@ -50,7 +50,7 @@ pub async fn tail(file: &File) -> Result<(String, bool), Failure> {
 }
 
 /// Brings a whole output to the store.
-pub async fn upload(to: &Destination<'_>, file: File) -> Result<Digest, Failure> {
+pub(super) async fn upload(to: &Destination<'_>, file: File) -> Result<Digest, Failure> {
     let named = blocking(move || {
         (&file).rewind().map_err(failed)?;
         let digest = verify::digest_of(&file, DigestFunction::Sha256).map_err(failed)?;

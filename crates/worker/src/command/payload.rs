@@ -13,7 +13,7 @@ const EXAMPLE: &str = r#"{"command":["cc","-c","a.c"],"env":{"LANG":"C"},"timeou
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Payload {
+pub(super) struct Payload {
     /// The program and its arguments; no shell is between.
     pub command: Vec<String>,
     #[serde(default)]
@@ -26,7 +26,7 @@ pub struct Payload {
 }
 
 impl Payload {
-    pub fn decode(json: &[u8]) -> Result<Payload, Failure> {
+    pub(super) fn decode(json: &[u8]) -> Result<Payload, Failure> {
         let bad = |what: String| Failure::invalid_payload(format!("the payload is no command: {what}"));
         let payload: Payload = serde_json::from_slice(json)
             .map_err(|error| bad(format!("{error}; it is an object such as {EXAMPLE}")))?;
@@ -45,7 +45,7 @@ impl Payload {
         Ok(payload)
     }
 
-    pub fn timeout(&self) -> Option<Duration> {
+    pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout_ms.map(Duration::from_millis)
     }
 }

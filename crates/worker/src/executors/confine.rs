@@ -17,7 +17,7 @@ const NOT_JOINED: i32 = 125;
 const SHELL: &str = "/bin/sh";
 
 #[derive(Debug)]
-pub struct Confine {
+pub(super) struct Confine {
     user: Option<User>,
     limits: Limits,
     cgroups: Option<Cgroups>,
@@ -28,7 +28,7 @@ pub struct Confine {
 
 /// For one command.
 #[derive(Debug, Default)]
-pub struct Confined {
+pub(super) struct Confined {
     /// The command line goes behind it.
     pub chain: Vec<OsString>,
     group: Option<Cgroup>,
@@ -36,7 +36,7 @@ pub struct Confined {
 
 impl Confine {
     /// Nothing at all.
-    pub fn none() -> Confine {
+    pub(super) fn none() -> Confine {
         Confine {
             user: None,
             limits: Limits::default(),
@@ -46,28 +46,28 @@ impl Confine {
         }
     }
 
-    pub fn open(options: &ExecutorOptions) -> Result<Confine, Error> {
+    pub(super) fn open(options: &ExecutorOptions) -> Result<Confine, Error> {
         let (user, (work_dir, key)) = (options.user()?, options.place()?);
         let cgroups = Some(Cgroups::open(&key, &options.limits));
         Ok(Confine { user, limits: options.limits, cgroups, work_dir, key })
     }
 
     /// What of the limits does not hold here.
-    pub fn lacks(&self) -> Vec<&'static str> {
+    pub(super) fn lacks(&self) -> Vec<&'static str> {
         match &self.cgroups {
             None => Vec::new(),
             Some(cgroups) => cgroups.lacks(&self.limits).into_iter().map(|one| one.name()).collect(),
         }
     }
 
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         if let Some(cgroups) = &self.cgroups {
             cgroups.clear();
         }
     }
 
     /// Makes ready for one command.
-    pub async fn prepare(&self, run: &Run) -> Result<Confined, Failure> {
+    pub(super) async fn prepare(&self, run: &Run) -> Result<Confined, Failure> {
         let mut confined = Confined::default();
         if let Some(cgroups) = self.cgroups.as_ref().filter(|_| !self.limits.is_none()) {
             let group = cgroups.make(&self.limits);
@@ -99,7 +99,7 @@ impl Confine {
 
 impl Confined {
     /// What the end of a command means, given what held it.
-    pub fn end(&self, end: End, run: &Run) -> Result<End, Failure> {
+    pub(super) fn end(&self, end: End, run: &Run) -> Result<End, Failure> {
         let End::Exited(code) = end else { return Ok(end) };
         let Some(group) = self.group.as_ref().filter(|_| code != 0) else { return Ok(end) };
         if code == NOT_JOINED {

@@ -49,13 +49,18 @@ impl Host {
     }
 }
 
-pub fn allowed_environment<'a>(allowed: impl IntoIterator<Item = &'a str>) -> BTreeMap<OsString, OsString> {
+pub(super) fn allowed_environment<'a>(
+    allowed: impl IntoIterator<Item = &'a str>,
+) -> BTreeMap<OsString, OsString> {
     let value = |name: &str| Some((name.into(), std::env::var_os(name)?));
     allowed.into_iter().filter_map(value).collect()
 }
 
 /// What a command sees: its own variables win over those that it is allowed.
-pub fn environment_of(allowed: &BTreeMap<OsString, OsString>, run: &Run) -> BTreeMap<OsString, OsString> {
+pub(super) fn environment_of(
+    allowed: &BTreeMap<OsString, OsString>,
+    run: &Run,
+) -> BTreeMap<OsString, OsString> {
     let own = run.environment.iter().map(|(name, value)| (name.into(), value.into()));
     allowed.clone().into_iter().chain(own).collect()
 }

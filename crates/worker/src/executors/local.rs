@@ -22,22 +22,22 @@ const MAX_BEGINNING_BYTES: usize = 4096;
 
 /// When a run began, by both clocks.
 #[derive(Clone, Copy, Debug)]
-pub struct Begin {
+pub(super) struct Begin {
     at: SystemTime,
     clock: Instant,
 }
 
 impl Begin {
-    pub fn now() -> Begin {
+    pub(super) fn now() -> Begin {
         Begin { at: SystemTime::now(), clock: Instant::now() }
     }
 
-    pub fn ran(&self, end: End, usage: Option<Usage>) -> Ran {
+    pub(super) fn ran(&self, end: End, usage: Option<Usage>) -> Ran {
         Ran { end, started_at: self.at, ended_at: SystemTime::now(), run_time: self.clock.elapsed(), usage }
     }
 
     /// Ends when the command has had its time.
-    pub async fn timed_out(&self, run: &Run) {
+    pub(super) async fn timed_out(&self, run: &Run) {
         match run.timeout.and_then(|timeout| self.clock.checked_add(timeout)) {
             Some(at) => sleep_until(at).await,
             None => std::future::pending().await,
@@ -46,7 +46,7 @@ impl Begin {
 }
 
 /// Nothing to read, and both outputs into the run's files.
-pub fn connect(command: &mut Command, run: &Run) -> Result<(), Failure> {
+pub(super) fn connect(command: &mut Command, run: &Run) -> Result<(), Failure> {
     let broken = |error| Failure::io("the command's output could not be captured", error);
     command
         .stdin(Stdio::null())
@@ -56,19 +56,23 @@ pub fn connect(command: &mut Command, run: &Run) -> Result<(), Failure> {
 }
 
 /// Tells that a command cannot be run, as a shell tells it.
-pub fn not_runnable(run: &Run, begin: Begin, why: &NotRunnable) -> Result<Ran, Failure> {
+pub(super) fn not_runnable(run: &Run, begin: Begin, why: &NotRunnable) -> Result<Ran, Failure> {
     writeln!(&run.stderr, "{}", why.why).map_err(|error| Failure::io("standard error", error))?;
     Ok(begin.ran(End::Exited(why.exit_code), None))
 }
 
 /// Whether the machine has no room for a process, so that nothing is wrong with the command.
-pub fn is_exhausted(error: &std::io::Error) -> bool {
+pub(super) fn is_exhausted(error: &std::io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
 }
 
 /// Waits for the end of what was started, or ends it.
-pub async fn until_over(started: Started, run: &Run, begin: Begin) -> Result<(End, Option<Usage>), Failure> {
+pub(super) async fn until_over(
+    started: Started,
+    run: &Run,
+    begin: Begin,
+) -> Result<(End, Option<Usage>), Failure> {
     let broken = |error| Failure::io("a process could not be waited for", error);
     let group = ProcessGroup::new(started).map_err(broken)?;
     let why = tokio::select! {
@@ -91,7 +95,7 @@ pub async fn until_over(started: Started, run: &Run, begin: Begin) -> Result<(En
 }
 
 /// The first words that a command wrote, for those who have to tell its own from those of what it is wrapped in.
-pub fn beginning(output: &File) -> String {
+pub(super) fn beginning(output: &File) -> String {
     let mut buffer = [0; MAX_BEGINNING_BYTES];
     let read = output.read_at(&mut buffer, 0).unwrap_or(0);
     String::from_utf8_lossy(&buffer[..read]).into_owned()

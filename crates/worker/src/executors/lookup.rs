@@ -10,18 +10,18 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// As a shell says it: the exit code and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotRunnable {
+pub(super) struct NotRunnable {
     pub exit_code: i32,
     pub why: String,
 }
 
 impl NotRunnable {
-    pub fn not_found(name: &str) -> NotRunnable {
+    pub(super) fn not_found(name: &str) -> NotRunnable {
         NotRunnable { exit_code: 127, why: format!("{name}: command not found") }
     }
 
     /// From the operating system's refusal to start what was found.
-    pub fn refused(name: &str, error: &std::io::Error) -> NotRunnable {
+    pub(super) fn refused(name: &str, error: &std::io::Error) -> NotRunnable {
         match error.kind() {
             std::io::ErrorKind::NotFound => NotRunnable { exit_code: 127, why: format!("{name}: {error}") },
             _ => NotRunnable { exit_code: 126, why: format!("{name}: {error}") },
@@ -30,7 +30,7 @@ impl NotRunnable {
 }
 
 /// The program's absolute path. Whether it can be started is for the operating system to say.
-pub fn program(
+pub(super) fn program(
     name: &str,
     working_directory: &Path,
     search_path: Option<&str>,

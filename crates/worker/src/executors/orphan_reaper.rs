@@ -33,12 +33,12 @@ struct Running {
 
 /// One command that runs, until this is dropped.
 #[derive(Debug)]
-pub struct Watched {
+pub(super) struct Watched {
     leader: Pid,
 }
 
 /// To be called before starts are let pass the next time.
-pub fn watch(leader: Pid) -> Watched {
+pub(super) fn watch(leader: Pid) -> Watched {
     let started_ticks = proc::stat(leader).map_or(0, |stat| stat.starttime);
     running().push(Running { leader, started_ticks });
     Watched { leader }
@@ -51,7 +51,7 @@ impl Drop for Watched {
 }
 
 /// Makes orphans fall to this process. Where that is refused, they fall to the init process and are not found.
-pub fn adopt() {
+pub(super) fn adopt() {
     ADOPTING.call_once(|| {
         if let Err(error) = set_child_subreaper(Some(getpid())) {
             tracing::warn!(%error, "processes that leave their command's group will not be found");
@@ -61,7 +61,7 @@ pub fn adopt() {
 
 /// Children of this process in one group.
 #[derive(Clone, Copy, Debug)]
-pub struct Group {
+pub(super) struct Group {
     pub is_one_reaped: bool,
     pub is_alive: bool,
     /// Of those that were reaped.
@@ -69,7 +69,7 @@ pub struct Group {
 }
 
 /// Reaps the dead of a group, each looked at before, while it can still be read what it used up.
-pub fn reap_group(group: Pid) -> Group {
+pub(super) fn reap_group(group: Pid) -> Group {
     let group = nix::unistd::Pid::from_raw(group.as_raw_nonzero().get());
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let mut group_state = Group { is_one_reaped: false, is_alive: false, usage: Usage::default() };
@@ -92,7 +92,7 @@ pub fn reap_group(group: Pid) -> Group {
 
 /// Kills what no running command can have started and what is busy in the directory of one that has ended, and reaps
 /// the dead. Says whether somebody was killed and may have left others.
-pub fn sweep(ended: &Path) -> bool {
+pub(super) fn sweep(ended: &Path) -> bool {
     let orphans = orphans();
     if orphans.is_empty() {
         return false;

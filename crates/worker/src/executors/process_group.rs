@@ -20,7 +20,7 @@ use super::Usage;
 use super::orphan_reaper::{self, Watched};
 
 /// How long a command may take to end itself once it is told to.
-pub const TERM_GRACE: Duration = Duration::from_secs(1);
+pub(super) const TERM_GRACE: Duration = Duration::from_secs(1);
 /// How long the killed may take to vanish; only a process that is stuck in the kernel takes longer.
 const MAX_VANISH: Duration = Duration::from_secs(2);
 const VANISH_PAUSE: Duration = Duration::from_millis(1);
@@ -36,13 +36,13 @@ static IS_SOMEBODY_LEFT: AtomicBool = AtomicBool::new(false);
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// Waits until no process holds files that were closed here before. To be called after an executable was written.
-pub fn let_starts_pass() {
+pub(crate) fn let_starts_pass() {
     drop(STARTING.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
 }
 
 /// What keeps the processes of a command together, apart from their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bond {
+pub(super) enum Bond {
     /// Nothing: any of them can leave the group.
     None,
     /// They are in a process namespace, which dies with its first process. That one is the leader's only child, and
@@ -52,7 +52,7 @@ pub enum Bond {
 
 /// A command that was started as the leader of a group of its own. When this is dropped, all of it is killed.
 #[derive(Debug)]
-pub struct Started {
+pub(super) struct Started {
     id: Pid,
     bond: Bond,
     /// Where the command works.
@@ -62,7 +62,7 @@ pub struct Started {
 }
 
 impl Started {
-    pub fn new(command: &mut Command, work_dir: &Path, bond: Bond) -> io::Result<Started> {
+    pub(super) fn new(command: &mut Command, work_dir: &Path, bond: Bond) -> io::Result<Started> {
         orphan_reaper::adopt();
         command.process_group(0);
         let _starting = STARTING.read().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -95,32 +95,32 @@ impl Drop for Started {
 }
 
 #[derive(Debug)]
-pub struct ProcessGroup {
+pub(super) struct ProcessGroup {
     started: Started,
     /// Readable when the leader has ended.
     handle: AsyncFd<OwnedFd>,
 }
 
 impl ProcessGroup {
-    pub fn new(started: Started) -> io::Result<ProcessGroup> {
+    pub(super) fn new(started: Started) -> io::Result<ProcessGroup> {
         let handle = pidfd_open(started.id, PidfdFlags::NONBLOCK)?;
         Ok(ProcessGroup { started, handle: readable_at_end(handle)? })
     }
 
     /// Waits for the leader's end.
-    pub async fn ends(&self) {
+    pub(super) async fn ends(&self) {
         drop(self.handle.readable().await);
     }
 
     /// Asks the group to end, and waits for a while that its leader does.
-    pub async fn terminate(&self) {
+    pub(super) async fn terminate(&self) {
         let _ = kill_process_group(self.started.id, Signal::TERM);
         let _ = tokio::time::timeout(TERM_GRACE, self.ends()).await;
     }
 
     /// Kills all that is left, whether it is in the group or has left it, and waits until nothing of it is there. What was
     /// used up is told if it is known.
-    pub async fn reap(mut self) -> io::Result<(ExitStatus, Option<Usage>)> {
+    pub(super) async fn reap(mut self) -> io::Result<(ExitStatus, Option<Usage>)> {
         // The number of the group is its leader's, who is not yet reaped: nobody else can have it.
         let _ = kill_process_group(self.started.id, Signal::KILL);
         self.ends().await;
@@ -236,6 +236,6 @@ fn own_memory(max_rss_bytes: u64) -> u64 {
 }
 
 /// The exit code as a shell tells it: 128 and the signal's number for a command that a signal ended (R53).
-pub fn exit_code(status: ExitStatus) -> i32 {
+pub(super) fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }

@@ -23,8 +23,8 @@ use system::System;
 pub const INPUT_ROOT: &str = "/build";
 /// The platform property that asks for the network, with [`NETWORK_HOST`] or [`NETWORK_NONE`].
 pub const NETWORK_PROPERTY: &str = "network";
-pub const NETWORK_HOST: &str = "host";
-pub const NETWORK_NONE: &str = "none";
+pub(super) const NETWORK_HOST: &str = "host";
+pub(super) const NETWORK_NONE: &str = "none";
 /// What fits into a command's /tmp, which is in memory.
 const TMP_BYTES: u64 = 1 << 30;
 
@@ -140,7 +140,7 @@ fn told(end: End, run: &Run) -> Result<End, Failure> {
 }
 
 /// The working directory as the command sees it.
-pub fn inside(run: &Run) -> PathBuf {
+pub(super) fn inside(run: &Run) -> PathBuf {
     let below = run.working_directory.strip_prefix(&run.input_root).unwrap_or(Path::new(""));
     Path::new(INPUT_ROOT).components().chain(below.components()).collect()
 }

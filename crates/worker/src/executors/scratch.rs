@@ -8,12 +8,12 @@ use std::path::Path;
 use tempfile::TempDir;
 
 /// `key` is of this worker alone.
-pub fn make(work_dir: &Path, key: &str) -> io::Result<TempDir> {
+pub(super) fn make(work_dir: &Path, key: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(&prefix(key)).tempdir_in(work_dir)
 }
 
 /// Removes what dead processes of the same worker left, but for what is in use.
-pub fn clear(work_dir: &Path, key: &str, used: Option<&Path>) {
+pub(super) fn clear(work_dir: &Path, key: &str, used: Option<&Path>) {
     let Ok(entries) = fs::read_dir(work_dir) else { return };
     for entry in entries.flatten().filter(|entry| Some(&*entry.path()) != used) {
         if entry.file_name().to_string_lossy().starts_with(&prefix(key)) {

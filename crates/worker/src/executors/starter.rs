@@ -21,7 +21,7 @@ struct Order {
 static ORDERS: OnceLock<Sender<Order>> = OnceLock::new();
 
 /// There are never more orders under way than commands.
-pub async fn start(command: Command, work_dir: PathBuf, bond: Bond) -> io::Result<Started> {
+pub(super) async fn start(command: Command, work_dir: PathBuf, bond: Bond) -> io::Result<Started> {
     let (started, answer) = oneshot::channel();
     let gone = |_| io::Error::other("the thread that starts processes is gone");
     orders().send(Order { command, work_dir, bond, started }).map_err(|_| gone(()))?;

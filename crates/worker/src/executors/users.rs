@@ -11,14 +11,14 @@ use crate::Failure;
 use crate::inputs::blocking;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct User {
+pub(super) struct User {
     pub id: u32,
     pub group: u32,
 }
 
 impl User {
     /// By name, or by number with an optional group (`1000`, `1000:100`).
-    pub fn find(named: &str) -> Result<User, String> {
+    pub(super) fn find(named: &str) -> Result<User, String> {
         let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
         User::parse(named, &users).ok_or_else(|| {
             format!("there is no user {named:?} in /etc/passwd: add it, or give a number as USER:GROUP")
@@ -67,7 +67,7 @@ impl User {
     }
 
     /// The same for a command's inputs, where it holds up nobody else.
-    pub async fn take(self, run: &Run, work_dir: &Path) -> Result<(), Failure> {
+    pub(super) async fn take(self, run: &Run, work_dir: &Path) -> Result<(), Failure> {
         let (input_root, work_dir) = (run.input_root.clone(), work_dir.to_owned());
         blocking(move || {
             let taken = self.take_over(&input_root, &work_dir);

@@ -21,7 +21,7 @@ enum Location {
     Symlink(usize),
 }
 
-pub struct Compared {
+pub(super) struct Compared {
     /// For each entry of the node, in its order, whether it is there and right. Of directories, what is in them is not
     /// looked at.
     pub files: Vec<bool>,
@@ -33,7 +33,7 @@ pub struct Compared {
 
 impl Compared {
     /// What a directory with nothing in it is.
-    pub fn empty(node: &Node) -> Compared {
+    pub(super) fn empty(node: &Node) -> Compared {
         Compared {
             files: vec![false; node.files.len()],
             directories: vec![false; node.directories.len()],
@@ -44,7 +44,7 @@ impl Compared {
 }
 
 /// Blocking.
-pub fn compare(directory: &Directory, node: &Node, cache: &Cache) -> Result<Compared> {
+pub(super) fn compare(directory: &Directory, node: &Node, cache: &Cache) -> Result<Compared> {
     let mut compared = Compared::empty(node);
     for name in directory.names()? {
         let is_right = match find(node, &name) {

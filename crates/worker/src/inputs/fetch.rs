@@ -20,19 +20,23 @@ const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
 /// Most blobs that one call asks for.
 const MAX_CALL_BLOBS: usize = 4_000;
 
-pub struct Fetch {
+pub(super) struct Fetch {
     cas: Arc<dyn Cas>,
     cache: Arc<Cache>,
     calls: Arc<Semaphore>,
 }
 
 impl Fetch {
-    pub fn new(cas: Arc<dyn Cas>, cache: Arc<Cache>) -> Fetch {
+    pub(super) fn new(cas: Arc<dyn Cas>, cache: Arc<Cache>) -> Fetch {
         Fetch { cas, cache, calls: Arc::new(Semaphore::new(MAX_CALLS)) }
     }
 
     /// Whole blobs that are no files; nothing where there is none. What comes is right.
-    pub async fn whole(&self, instance: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, Failure> {
+    pub(super) async fn whole(
+        &self,
+        instance: &str,
+        digests: &[Digest],
+    ) -> Result<Vec<Option<Bytes>>, Failure> {
         let small: Vec<Digest> =
             digests.iter().filter(|digest| digest.size <= MAX_SMALL_BYTES).copied().collect();
         let mut small = if small.is_empty() {
@@ -73,7 +77,7 @@ impl Fetch {
     }
 
     /// Makes contents available in the cache. Gives all that are in neither place.
-    pub async fn contents(&self, instance: &str, keys: &[Key]) -> Result<Vec<Digest>, Failure> {
+    pub(super) async fn contents(&self, instance: &str, keys: &[Key]) -> Result<Vec<Digest>, Failure> {
         // To look into the index takes no disk.
         if self.cache.has_all(keys) {
             return Ok(Vec::new());
@@ -167,7 +171,7 @@ fn failed(digest: &Digest, error: &std::io::Error) -> Failure {
 }
 
 /// Splits small contents into what one call brings.
-pub fn parts<T>(small: Vec<T>, size: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
+pub(super) fn parts<T>(small: Vec<T>, size: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
     let mut parts: Vec<Vec<T>> = Vec::new();
     let mut bytes = 0_u64;
     for one in small {

@@ -16,7 +16,12 @@ use crate::work_dir::Trash;
 use execution::{Directory as Node, FileNode};
 
 /// Blocking. Gives the contents that were not in the cache any more; then the layout is not complete.
-pub fn lay_out(tree: &Tree, cache: &Cache, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
+pub(super) fn lay_out(
+    tree: &Tree,
+    cache: &Cache,
+    into: &Path,
+    trash: &mut Trash,
+) -> Result<Vec<Key>, Failure> {
     let mut layout = Layout { cache, trash, gone: Vec::new() };
     let Some(node) = tree.root() else { return Ok(layout.gone) };
     let root = Rc::new(Directory::open(into).map_err(failed)?);

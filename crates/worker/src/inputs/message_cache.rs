@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use blobs::Digest;
 
-pub struct MessageCache<T> {
+pub(crate) struct MessageCache<T> {
     /// Most bytes, as they came over the network, in each of two generations.
     max_generation_bytes: usize,
     known: Mutex<Generations<T>>,
@@ -23,12 +23,12 @@ struct Generations<T> {
 type Known<T> = (Arc<T>, usize);
 
 impl<T> MessageCache<T> {
-    pub fn new(max_generation_bytes: usize) -> MessageCache<T> {
+    pub(crate) fn new(max_generation_bytes: usize) -> MessageCache<T> {
         let known = Generations { young: HashMap::new(), young_bytes: 0, old: HashMap::new() };
         MessageCache { max_generation_bytes, known: Mutex::new(known) }
     }
 
-    pub fn get(&self, digest: &Digest) -> Option<Arc<T>> {
+    pub(crate) fn get(&self, digest: &Digest) -> Option<Arc<T>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((message, _)) = known.young.get(digest) {
             return Some(message.clone());
@@ -39,7 +39,7 @@ impl<T> MessageCache<T> {
     }
 
     /// What was read from content that is what its digest says.
-    pub fn add(&self, digest: Digest, message: T, bytes: usize) -> Arc<T> {
+    pub(crate) fn add(&self, digest: Digest, message: T, bytes: usize) -> Arc<T> {
         let message = Arc::new(message);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.add(digest, message.clone(), bytes, self.max_generation_bytes);

@@ -6,7 +6,7 @@
 mod compare;
 mod fetch;
 mod layout;
-pub mod message_cache;
+pub(crate) mod message_cache;
 mod survey;
 mod tree;
 mod workspace_cache;
@@ -34,7 +34,7 @@ type DirectoryCache = MessageCache<Directory>;
 /// Of directories that are remembered, in each of two generations.
 const MAX_DIRECTORY_BYTES: usize = 32 * 1024 * 1024;
 
-pub struct Inputs {
+pub(crate) struct Inputs {
     cache: Arc<Cache>,
     directories: DirectoryCache,
     fetch: Fetch,
@@ -44,7 +44,7 @@ pub struct Inputs {
 
 /// A tree whose contents were in the cache a moment ago.
 #[derive(Clone, Debug)]
-pub struct Fetched {
+pub(crate) struct Fetched {
     tree: Arc<Tree>,
     cache: Arc<Cache>,
     workspaces: Arc<WorkspaceCache>,
@@ -54,35 +54,35 @@ pub struct Fetched {
 
 impl Fetched {
     /// The directory of an earlier attempt, in which much of the tree is laid out already. Blocking.
-    pub fn reusable_workspace(&self) -> Option<WorkDir> {
+    pub(crate) fn reusable_workspace(&self) -> Option<WorkDir> {
         self.workspaces.take(&self.tree, &self.cache)
     }
 
     /// Lays the tree out in a directory, whatever is there. Gives the contents that were not in the cache any more; then
     /// the directory is of no use. Blocking.
-    pub fn lay_out(&self, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
+    pub(crate) fn lay_out(&self, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
         *self.laid_out.lock().unwrap_or_else(PoisonError::into_inner) = self.cache.now();
         layout::lay_out(&self.tree, &self.cache, into, trash)
     }
 
     /// How many different contents the tree's files have.
-    pub fn file_count(&self) -> usize {
+    pub(crate) fn file_count(&self) -> usize {
         self.tree.files().len()
     }
 
     /// Whether there is anything to lay out.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tree.entries() == 0
     }
 
     /// Finds out whether the inputs are what they were before the command ran. Blocking.
-    pub fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         self.check_only(self.tree.files())
     }
 
     /// As [`Fetched::check`], where nothing of the attempt is needed any more: its directory is kept if it can be used
     /// again. Blocking.
-    pub fn check_and_keep(&self, dir: WorkDir, trash: &mut Trash) -> Result<(), Failure> {
+    pub(crate) fn check_and_keep(&self, dir: WorkDir, trash: &mut Trash) -> Result<(), Failure> {
         if !dir.is_renewable() {
             return self.check();
         }
@@ -110,7 +110,7 @@ impl Fetched {
 }
 
 impl Inputs {
-    pub fn new(cache: Arc<Cache>, cas: Arc<dyn Cas>, allow_absolute_symlinks: bool) -> Inputs {
+    pub(crate) fn new(cache: Arc<Cache>, cas: Arc<dyn Cas>, allow_absolute_symlinks: bool) -> Inputs {
         Inputs {
             fetch: Fetch::new(cas, cache.clone()),
             directories: DirectoryCache::new(MAX_DIRECTORY_BYTES),
@@ -121,30 +121,34 @@ impl Inputs {
     }
 
     /// Gives up so many bytes of what was kept for later. Blocking.
-    pub fn make_room(&self, bytes: u64) {
+    pub(crate) fn make_room(&self, bytes: u64) {
         // Contents take up their room for as long as a directory has them.
         self.workspaces.remove_all();
         self.cache.make_room(bytes);
     }
 
     /// Removes the directories that are kept. Blocking.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.workspaces.remove_all();
     }
 
     /// Blobs that are messages of the protocol; nothing where there is none.
-    pub async fn messages(&self, instance: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, Failure> {
+    pub(crate) async fn messages(
+        &self,
+        instance: &str,
+        digests: &[Digest],
+    ) -> Result<Vec<Option<Bytes>>, Failure> {
         self.fetch.whole(instance, digests).await
     }
 
     /// Whether this directory was read before.
-    pub fn knows(&self, directory: &Digest) -> bool {
+    pub(crate) fn knows(&self, directory: &Digest) -> bool {
         self.directories.get(directory).is_some()
     }
 
     /// Finds out the tree below a root and makes its contents available. `root` is the root's own content if it is
     /// known already; `missing` is what the action is found to lack, to which this adds.
-    pub async fn fetch(
+    pub(crate) async fn fetch(
         &self,
         instance: &str,
         root: Digest,
@@ -166,7 +170,7 @@ impl Inputs {
     }
 
     /// Brings back contents that have left the cache.
-    pub async fn fetch_again(&self, instance: &str, keys: &[Key]) -> Result<(), Failure> {
+    pub(crate) async fn fetch_again(&self, instance: &str, keys: &[Key]) -> Result<(), Failure> {
         match &self.fetch.contents(instance, keys).await?[..] {
             [] => Ok(()),
             missing => Err(Failure::missing_inputs(missing)),
@@ -210,14 +214,14 @@ impl From<&FileNode> for Key {
 }
 
 /// Runs what waits for the disk where it holds up nobody else.
-pub async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     joined(tokio::task::spawn_blocking(work)).await
 }
 
 /// The end of work that was begun somewhere else.
-pub async fn joined<T>(work: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
+pub(crate) async fn joined<T>(work: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
     match work.await {
         Ok(done) => done,
         Err(error) => Err(Failure::broken(format!("the worker failed at this task: {error}"))),

@@ -16,7 +16,12 @@ use crate::work_dir::Trash;
 /// Gives the contents that were not found in the tree as they were laid out, so that it takes a look at the cache to tell
 /// whether they are unchanged. Moves all else out that is not as it was laid out; a directory for which this fails is
 /// of no use any more. Blocking.
-pub fn survey(tree: &Tree, cache: &Cache, root: &Path, trash: &mut Trash) -> std::io::Result<Vec<Key>> {
+pub(super) fn survey(
+    tree: &Tree,
+    cache: &Cache,
+    root: &Path,
+    trash: &mut Trash,
+) -> std::io::Result<Vec<Key>> {
     let mut unproven = Vec::new();
     let Some(node) = tree.root() else { return Ok(unproven) };
     let mut rest = Vec::new();

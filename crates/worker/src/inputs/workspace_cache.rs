@@ -17,7 +17,7 @@ const MAX_WORKSPACES: usize = 32;
 const MAX_WORKSPACE_ENTRIES: u64 = 200_000;
 
 #[derive(Debug, Default)]
-pub struct WorkspaceCache(Mutex<Pool>);
+pub(super) struct WorkspaceCache(Mutex<Pool>);
 
 #[derive(Debug, Default)]
 struct Pool {
@@ -29,7 +29,7 @@ struct Pool {
 
 impl WorkspaceCache {
     /// Keeps a directory in which nothing is but what was laid out, unless there is no use for it.
-    pub fn keep(&self, dir: WorkDir, tree: Arc<Tree>) {
+    pub(super) fn keep(&self, dir: WorkDir, tree: Arc<Tree>) {
         if tree.entries() == 0 {
             return;
         }
@@ -50,7 +50,7 @@ impl WorkspaceCache {
     }
 
     /// The directory that has most in common with a tree, if any has enough. Blocking.
-    pub fn take(&self, tree: &Tree, cache: &Cache) -> Option<WorkDir> {
+    pub(super) fn take(&self, tree: &Tree, cache: &Cache) -> Option<WorkDir> {
         let mut pool = self.pool();
         let gone = pool.without_evicted(cache);
         let worth = pool.dirs.iter().map(|(_, kept)| worth(kept, tree));
@@ -66,7 +66,7 @@ impl WorkspaceCache {
     }
 
     /// Removes all of them at once. Blocking.
-    pub fn remove_all(&self) {
+    pub(super) fn remove_all(&self) {
         let dirs = std::mem::take(&mut self.pool().dirs);
         dirs.into_iter().for_each(|(dir, _)| dir.remove());
     }

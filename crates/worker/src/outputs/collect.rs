@@ -22,7 +22,7 @@ use crate::cas::MAX_SMALL_BYTES;
 use crate::dirfd::{Directory, kind};
 use execution::{RelativePath, digest, stays_within};
 
-pub struct Collector<'a> {
+pub(super) struct Collector<'a> {
     pub expected: &'a Expected,
     root: &'a Directory,
     pub function: DigestFunction,
@@ -31,11 +31,15 @@ pub struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    pub fn new(expected: &'a Expected, root: &'a Directory, function: DigestFunction) -> Collector<'a> {
+    pub(super) fn new(
+        expected: &'a Expected,
+        root: &'a Directory,
+        function: DigestFunction,
+    ) -> Collector<'a> {
         Collector { expected, root, function, found: Found::default(), result: ActionResult::default() }
     }
 
-    pub fn collect(mut self) -> Result<Collected, Failure> {
+    pub(super) fn collect(mut self) -> Result<Collected, Failure> {
         for output in &self.expected.outputs {
             self.output(output)?;
         }
@@ -153,7 +157,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Where a link points, if that may be told (R49). Whether there is anything does not matter.
-    pub fn target(&self, directory: &Directory, name: &str, depth: usize) -> Result<String, Failure> {
+    pub(super) fn target(&self, directory: &Directory, name: &str, depth: usize) -> Result<String, Failure> {
         let target =
             directory.link_target(name).map_err(|error| Failure::io(format!("the link {name:?}"), error))?;
         let target = text(target, "the target of the symbolic link", name)?;
@@ -167,7 +171,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Reads a file and names it by what was read.
-    pub fn read(
+    pub(super) fn read(
         &mut self,
         directory: &Directory,
         name: &str,
@@ -215,23 +219,23 @@ impl<'a> Collector<'a> {
 }
 
 /// A name or a target as the protocol can tell it.
-pub fn text(text: std::ffi::OsString, what: &str, of: &str) -> Result<String, Failure> {
+pub(super) fn text(text: std::ffi::OsString, what: &str, of: &str) -> Result<String, Failure> {
     text.into_string()
         .map_err(|text| Failure::invalid_output(format!("{what} {of:?} is not UTF-8: {}", text.display())))
 }
 
-pub fn special(name: &str) -> Failure {
+pub(super) fn special(name: &str) -> Failure {
     Failure::invalid_output(format!(
         "the output {name:?} is neither a file nor a directory nor a symbolic link"
     ))
 }
 
-pub fn is_executable(stat: &Stat) -> bool {
+pub(super) fn is_executable(stat: &Stat) -> bool {
     stat.st_mode & 0o111 != 0
 }
 
 /// Permission bits only: who a program runs as is not for outputs to say (X12).
-pub fn properties(wanted: Properties, stat: &Stat) -> Option<NodeProperties> {
+pub(super) fn properties(wanted: Properties, stat: &Stat) -> Option<NodeProperties> {
     if wanted == Properties::default() {
         return None;
     }

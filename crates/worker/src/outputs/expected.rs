@@ -7,7 +7,7 @@ use crate::Failure;
 use execution::RelativePath;
 
 #[derive(Clone, Debug)]
-pub struct Expected {
+pub(crate) struct Expected {
     pub working_directory: RelativePath,
     pub outputs: Vec<Output>,
     pub format: OutputDirectoryFormat,
@@ -16,7 +16,7 @@ pub struct Expected {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Output {
+pub(crate) struct Output {
     /// As the client wrote it, which is how it is told.
     pub text: String,
     pub path: RelativePath,
@@ -24,7 +24,7 @@ pub struct Output {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Any,
     File,
     Directory,
@@ -32,14 +32,17 @@ pub enum Kind {
 
 /// The properties of files that the client wants to be told (R51).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Properties {
+pub(crate) struct Properties {
     pub modified: bool,
     pub unix_mode: bool,
 }
 
 impl Expected {
     #[allow(deprecated, reason = "clients of version 2.0 know only these fields")]
-    pub fn from_command(command: &Command, allow_absolute_symlinks: bool) -> Result<Expected, Failure> {
+    pub(crate) fn from_command(
+        command: &Command,
+        allow_absolute_symlinks: bool,
+    ) -> Result<Expected, Failure> {
         let working_directory = path("working directory", &command.working_directory)?;
         let mut outputs = Vec::new();
         if command.output_paths.is_empty() {
@@ -55,7 +58,7 @@ impl Expected {
         Ok(Expected { working_directory, outputs, format, properties, allow_absolute_symlinks })
     }
 
-    pub fn paths(&self) -> impl Iterator<Item = &RelativePath> {
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &RelativePath> {
         self.outputs.iter().map(|output| &output.path)
     }
 }

@@ -11,12 +11,12 @@ use execution::RelativePath;
 const MAX_KEPT_BYTES: u64 = 16 * 1024 * 1024;
 
 #[derive(Default)]
-pub struct Found {
+pub(crate) struct Found {
     contents: HashMap<Digest, Source>,
     kept_bytes: u64,
 }
 
-pub enum Source {
+pub(crate) enum Source {
     Bytes(Bytes),
     /// A file below the input root.
     File(RelativePath),
@@ -26,7 +26,7 @@ pub enum Source {
 
 impl Found {
     /// Adds a content that is nowhere else.
-    pub fn add_bytes(&mut self, function: DigestFunction, content: Vec<u8>) -> Digest {
+    pub(crate) fn add_bytes(&mut self, function: DigestFunction, content: Vec<u8>) -> Digest {
         let digest = Digest::of(function, &content);
         self.kept_bytes += digest.size;
         self.contents.entry(digest).or_insert_with(|| Source::Bytes(content.into()));
@@ -34,7 +34,12 @@ impl Found {
     }
 
     /// Adds a file, whose content is kept if there is room.
-    pub fn add_file(&mut self, digest: Digest, content: Option<Bytes>, path: impl FnOnce() -> RelativePath) {
+    pub(crate) fn add_file(
+        &mut self,
+        digest: Digest,
+        content: Option<Bytes>,
+        path: impl FnOnce() -> RelativePath,
+    ) {
         let source = match content {
             Some(content) if self.has_room_for(digest.size) => {
                 self.kept_bytes += digest.size;
@@ -45,23 +50,23 @@ impl Found {
         self.contents.entry(digest).or_insert(source);
     }
 
-    pub fn add_own(&mut self, digest: Digest, file: std::fs::File) {
+    pub(crate) fn add_own(&mut self, digest: Digest, file: std::fs::File) {
         self.contents.entry(digest).or_insert(Source::Own(file));
     }
 
-    pub fn has_room_for(&self, bytes: u64) -> bool {
+    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
         self.kept_bytes + bytes <= MAX_KEPT_BYTES
     }
 
     /// What has to be in the store. The empty content always is.
-    pub fn digests(&self) -> Vec<Digest> {
+    pub(crate) fn digests(&self) -> Vec<Digest> {
         let mut digests: Vec<Digest> =
             self.contents.keys().filter(|digest| digest.size > 0).copied().collect();
         digests.sort_unstable();
         digests
     }
 
-    pub fn take(&mut self, digest: &Digest) -> Option<Source> {
+    pub(crate) fn take(&mut self, digest: &Digest) -> Option<Source> {
         self.contents.remove(digest)
     }
 }

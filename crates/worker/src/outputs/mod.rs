@@ -19,12 +19,12 @@ use crate::dirfd::Directory;
 use crate::{Cas, Failure};
 use collect::Collector;
 use execution::RelativePath;
-pub use expected::Expected;
+pub(crate) use expected::Expected;
 use found::Found;
-pub use upload::upload;
+pub(crate) use upload::upload;
 
 /// Everything that a command left behind, read and named. It is not in the store yet.
-pub struct Collected {
+pub(crate) struct Collected {
     /// Without exit code and metadata.
     pub result: ActionResult,
     pub found: Found,
@@ -32,7 +32,7 @@ pub struct Collected {
 
 impl Expected {
     /// Makes the directories that outputs are written into, before the command runs (R47). Blocking.
-    pub fn prepare(&self, input_root: &Path) -> Result<(), Failure> {
+    pub(crate) fn prepare(&self, input_root: &Path) -> Result<(), Failure> {
         let failed = |path: &RelativePath, error| {
             let path = path.to_string();
             Failure::invalid_action(format!("the directory {path:?} of an output cannot be made: {error}"))
@@ -53,14 +53,14 @@ impl Expected {
     }
 
     /// Finds and reads what the command left behind. Blocking.
-    pub fn collect(&self, input_root: &Path, function: DigestFunction) -> Result<Collected, Failure> {
+    pub(crate) fn collect(&self, input_root: &Path, function: DigestFunction) -> Result<Collected, Failure> {
         let root = Directory::open(input_root).map_err(|error| Failure::io("the input root", error))?;
         Collector::new(self, &root, function).collect()
     }
 }
 
 /// The store that outputs go to.
-pub struct Destination<'a> {
+pub(crate) struct Destination<'a> {
     pub cas: &'a dyn Cas,
     pub instance: &'a str,
 }

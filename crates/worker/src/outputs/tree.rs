@@ -16,7 +16,7 @@ use crate::Failure;
 use crate::dirfd::{Directory, kind};
 use execution::{RelativePath, digest};
 
-pub struct Tree {
+pub(super) struct Tree {
     pub root: Digest,
     /// Encoded, the root first, each before those in it.
     pub directories: Vec<Vec<u8>>,
@@ -25,7 +25,7 @@ pub struct Tree {
 impl Tree {
     /// As the message `Tree`. It is written by hand, because what a consumer of a sorted tree relies on is just this
     /// sequence of records, and the directories are encoded already.
-    pub fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         const ROOT: u32 = 1;
         const CHILD: u32 = 2;
         let bytes = self.directories.iter().map(|directory| directory.len() + 8).sum();
@@ -40,7 +40,7 @@ impl Tree {
     }
 }
 
-pub fn read(
+pub(super) fn read(
     collector: &mut Collector<'_>,
     directory: &Directory,
     path: &RelativePath,

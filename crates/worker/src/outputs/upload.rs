@@ -18,7 +18,7 @@ use execution::RelativePath;
 /// Content that one call brings.
 const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
 
-pub async fn upload(to: Destination<'_>, mut found: Found, input_root: &Path) -> Result<(), Failure> {
+pub(crate) async fn upload(to: Destination<'_>, mut found: Found, input_root: &Path) -> Result<(), Failure> {
     let digests = found.digests();
     if digests.is_empty() {
         return Ok(());

@@ -7,22 +7,22 @@ use std::time::Duration;
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
-pub struct Clearing {
+pub(super) struct Clearing {
     count: Mutex<usize>,
     changed: Condvar,
 }
 
 /// Something that is being cleared until this is dropped.
-pub struct Begun(Arc<Clearing>);
+pub(super) struct Begun(Arc<Clearing>);
 
 impl Clearing {
-    pub fn begin(self: &Arc<Clearing>) -> Begun {
+    pub(super) fn begin(self: &Arc<Clearing>) -> Begun {
         *self.count() += 1;
         Begun(self.clone())
     }
 
     /// Waits until nothing is being cleared. Blocking.
-    pub fn wait(&self) {
+    pub(super) fn wait(&self) {
         let waited = self.changed.wait_timeout_while(self.count(), MAX_WAIT, |count| *count > 0);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }

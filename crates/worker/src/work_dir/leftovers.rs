@@ -8,7 +8,7 @@ use crate::proc;
 
 /// Kills every process that works in the worker's own directory or has a file open there. A process that went elsewhere
 /// is not found, because nothing says whose it is. A person's shell at a terminal of its own is spared.
-pub fn kill_processes(own: &Path, dead_session: Option<i32>) {
+pub(super) fn kill_processes(own: &Path, dead_session: Option<i32>) {
     let this = rustix::process::getpid();
     for id in proc::all().into_iter().filter(|id| *id != this) {
         if proc::is_busy_in(id, own) && is_left_over(id, dead_session) {
@@ -26,6 +26,6 @@ fn is_left_over(id: Pid, dead_session: Option<i32>) -> bool {
 }
 
 /// The session of this process; 0 if the session began outside of the container.
-pub fn own_session() -> Option<i32> {
+pub(super) fn own_session() -> Option<i32> {
     proc::own_stat().map(|stat| stat.session)
 }

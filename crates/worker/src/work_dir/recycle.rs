@@ -17,11 +17,11 @@ const ROOT: &str = "root";
 /// What both are made with.
 const MODE: u32 = 0o755;
 
-pub fn root(path: &Path) -> PathBuf {
+pub(super) fn root(path: &Path) -> PathBuf {
     path.join(ROOT)
 }
 
-pub fn make(path: &Path) -> io::Result<()> {
+pub(super) fn make(path: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.mode(MODE);
     builder.create(path)?;
@@ -29,7 +29,7 @@ pub fn make(path: &Path) -> io::Result<()> {
 }
 
 /// Makes sure that a directory is not used again, given its root: somebody may still write there.
-pub fn spoil(root: &Path) {
+pub(crate) fn spoil(root: &Path) {
     if let Some(path) = root.parent()
         && let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(0o700))
     {
@@ -38,7 +38,7 @@ pub fn spoil(root: &Path) {
 }
 
 /// Clears a directory, and says whether it can be used as a new one. Blocking.
-pub fn is_as_new(path: &Path) -> bool {
+pub(super) fn is_as_new(path: &Path) -> bool {
     let check = || -> io::Result<bool> {
         let root = root(path);
         if !is_as_new_around_its_root(path)? {
@@ -54,7 +54,7 @@ pub fn is_as_new(path: &Path) -> bool {
 }
 
 /// Whether a directory can be used as a new one but for what is in its root.
-pub fn is_as_new_around_its_root(path: &Path) -> io::Result<bool> {
+pub(super) fn is_as_new_around_its_root(path: &Path) -> io::Result<bool> {
     if !is_untouched(path)? || !is_untouched(&root(path))? {
         return Ok(false);
     }

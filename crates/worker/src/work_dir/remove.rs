@@ -9,7 +9,7 @@ use std::path::Path;
 const MAX_TRIES: u32 = 5;
 
 /// Links are removed and never followed. That there is nothing is fine.
-pub fn remove(path: &Path) -> io::Result<()> {
+pub(super) fn remove(path: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
         let error = match fs::remove_dir_all(path) {

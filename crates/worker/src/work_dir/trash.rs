@@ -12,19 +12,19 @@ use crate::dirfd::Directory;
 
 /// A heap that is made when something comes upon it, beside the attempts' directories, and removed when this is dropped.
 #[derive(Debug)]
-pub struct Trash {
+pub(crate) struct Trash {
     dirs: Arc<WorkDirs>,
     heap: Option<(PathBuf, Directory)>,
     next: u64,
 }
 
 impl Trash {
-    pub fn new(dirs: &Arc<WorkDirs>) -> Trash {
+    pub(crate) fn new(dirs: &Arc<WorkDirs>) -> Trash {
         Trash { dirs: dirs.clone(), heap: None, next: 0 }
     }
 
     /// Moves out what there is under a name, whatever it is. Blocking.
-    pub fn take(&mut self, from: &Directory, name: &OsStr) -> io::Result<()> {
+    pub(crate) fn take(&mut self, from: &Directory, name: &OsStr) -> io::Result<()> {
         let heap = match &mut self.heap {
             Some((_, heap)) => heap,
             none => {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::names::task_id;
 use crate::api::Call;
 
-pub enum ClientRequest {
+pub(super) enum ClientRequest {
     Submit(Box<wire::SubmitTask>),
     Batch(Vec<wire::SubmitTask>),
     Read(TaskId),
@@ -18,7 +18,7 @@ pub enum ClientRequest {
 
 impl ClientRequest {
     /// None when it is nonsense, or asks for what is no request to the coordinator, like a history.
-    pub fn parse(call: &Call) -> Option<ClientRequest> {
+    pub(super) fn parse(call: &Call) -> Option<ClientRequest> {
         let (path, _query) = call.path.split_once('?').unwrap_or((&call.path, ""));
         let parts: Vec<&str> = path.trim_start_matches("/v1/").split('/').collect();
         let body = &call.body;

@@ -14,7 +14,7 @@ use client_request::ClientRequest;
 
 /// Translates the calls of clients, in the order in which they were sent. Also returns the
 /// answers that no contract allows.
-pub fn exchanges(names: &mut Names, calls: &[&Call]) -> (Vec<Exchange>, Vec<String>) {
+pub(super) fn exchanges(names: &mut Names, calls: &[&Call]) -> (Vec<Exchange>, Vec<String>) {
     let calls: Vec<(&Call, ClientRequest)> = calls
         .iter()
         .filter_map(|call| ClientRequest::parse(call).map(|client_request| (*call, client_request)))

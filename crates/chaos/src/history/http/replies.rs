@@ -15,7 +15,7 @@ use super::super::names::{Names, task_id, text, time};
 use super::super::refusals::unavailable;
 use super::client_request::ClientRequest;
 
-pub fn reply(
+pub(super) fn reply(
     names: &Names,
     client_request: &ClientRequest,
     request: &Request,

@@ -11,7 +11,7 @@ use super::client_request::ClientRequest;
 use crate::api::{Answer, Call};
 
 /// The requests of one call, in order: a cancel also reads the task that it shows.
-pub fn requests(names: &mut Names, call: &Call, client_request: &ClientRequest) -> Vec<Request> {
+pub(super) fn requests(names: &mut Names, call: &Call, client_request: &ClientRequest) -> Vec<Request> {
     let is_undecided = call.answer.status().is_none_or(|status| status >= 500);
     match client_request {
         ClientRequest::Submit(task) => {

@@ -42,23 +42,23 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub fn fail_at(&mut self, at: u64, errno: Errno) {
+    pub(super) fn fail_at(&mut self, at: u64, errno: Errno) {
         self.at = Some((self.calls() + at, errno));
     }
 
-    pub fn fail_from(&mut self, at: u64, errno: Errno) {
+    pub(super) fn fail_from(&mut self, at: u64, errno: Errno) {
         self.from = Some((self.calls() + at, errno));
     }
 
-    pub fn calls(&self) -> u64 {
+    pub(super) fn calls(&self) -> u64 {
         self.changes.len() as u64
     }
 
-    pub fn call_changes(&self, at: u64) -> bool {
+    pub(super) fn call_changes(&self, at: u64) -> bool {
         self.changes.get(at as usize).copied().unwrap_or(false)
     }
 
-    pub fn count(&mut self, call: Call) -> io::Result<()> {
+    pub(super) fn count(&mut self, call: Call) -> io::Result<()> {
         match self.next(call) {
             None | Some(Errno::Short) => Ok(()),
             Some(errno) => Err(errno.error()),
@@ -66,7 +66,7 @@ impl Faults {
     }
 
     /// Whether the write is to be short.
-    pub fn count_write(&mut self) -> io::Result<bool> {
+    pub(super) fn count_write(&mut self) -> io::Result<bool> {
         match self.next(Call::Change) {
             None => Ok(false),
             Some(Errno::Short) => Ok(true),

@@ -75,7 +75,7 @@ struct Walk<'a, 'v> {
     end: End,
 }
 
-pub fn walk(
+pub(super) fn walk(
     inspection: &Inspection,
     from: Position,
     visit: &mut dyn FnMut(Seen<'_>) -> ControlFlow<()>,

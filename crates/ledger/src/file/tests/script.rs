@@ -3,7 +3,7 @@
 use std::{convert::Infallible, sync::Arc};
 
 use super::super::*;
-pub use crate::{
+pub(super) use crate::{
     AppendError, Batch, BatchBuilder, ClusterId, DiskSpace, Refusal, SnapshotError, SnapshotInfo,
 };
 use crate::{
@@ -11,25 +11,25 @@ use crate::{
     disk::{Disk, fake::FakeDisk},
 };
 
-pub const CLUSTER: ClusterId = ClusterId(*b"a test's cluster");
+pub(super) const CLUSTER: ClusterId = ClusterId(*b"a test's cluster");
 
 /// Segments with room for six sectors of frames.
-pub const SEGMENT_BYTES: u64 = 8 * SECTOR_BYTES as u64;
+pub(super) const SEGMENT_BYTES: u64 = 8 * SECTOR_BYTES as u64;
 
-pub fn options() -> Options {
+pub(super) fn options() -> Options {
     Options { segment_bytes: SEGMENT_BYTES, create: Some(CLUSTER), min_free_bytes: 0, ..Options::default() }
 }
 
-pub fn open(disk: &FakeDisk) -> Result<(FileLedger, OpenReport), Error> {
+pub(super) fn open(disk: &FakeDisk) -> Result<(FileLedger, OpenReport), Error> {
     open_with(disk, options())
 }
 
-pub fn open_with(disk: &FakeDisk, options: Options) -> Result<(FileLedger, OpenReport), Error> {
+pub(super) fn open_with(disk: &FakeDisk, options: Options) -> Result<(FileLedger, OpenReport), Error> {
     FileLedger::open(Arc::new(disk.clone()) as Arc<dyn Disk>, options)
 }
 
 /// The record that every test writes at a position: its length and its content follow from it.
-pub fn record(position: u64) -> Vec<u8> {
+pub(super) fn record(position: u64) -> Vec<u8> {
     let length = [20, 700, 3, 0, 460, 1200][position as usize % 6];
     let mut bytes = format!("record {position} ").into_bytes();
     // Long runs of zeros inside a record must not be taken for sectors that were never written.
@@ -38,7 +38,7 @@ pub fn record(position: u64) -> Vec<u8> {
     bytes
 }
 
-pub fn batch(first: Position, count: u64) -> Batch {
+pub(super) fn batch(first: Position, count: u64) -> Batch {
     let mut builder = BatchBuilder::new(first);
     for position in first.0..first.0 + count {
         builder.push(&record(position)).expect("small records fit");
@@ -46,16 +46,16 @@ pub fn batch(first: Position, count: u64) -> Batch {
     builder.finish(first.0 * 1000)
 }
 
-pub fn append(ledger: &mut FileLedger, count: u64) -> Result<(), AppendError> {
+pub(super) fn append(ledger: &mut FileLedger, count: u64) -> Result<(), AppendError> {
     ledger.append(&batch(ledger.next(), count))
 }
 
 /// Appends a batch and fails the test when that fails.
-pub fn must_append(ledger: &mut FileLedger, count: u64) {
+pub(super) fn must_append(ledger: &mut FileLedger, count: u64) {
     append(ledger, count).expect("nothing is wrong with the disk");
 }
 
-pub fn reserve(ledger: &mut FileLedger) {
+pub(super) fn reserve(ledger: &mut FileLedger) {
     if let Some(job) = ledger.reserve_job() {
         // The ledger knows whether it failed.
         let _ = job.run();
@@ -63,7 +63,7 @@ pub fn reserve(ledger: &mut FileLedger) {
 }
 
 /// Stores a snapshot whose blocks are the records up to the end.
-pub fn snapshot(ledger: &FileLedger) -> Result<SnapshotInfo, SnapshotError> {
+pub(super) fn snapshot(ledger: &FileLedger) -> Result<SnapshotInfo, SnapshotError> {
     let end = Position(ledger.next().0 - 1);
     let mut writer = ledger.begin_snapshot(end)?;
     for position in 1..=end.0 {
@@ -73,7 +73,7 @@ pub fn snapshot(ledger: &FileLedger) -> Result<SnapshotInfo, SnapshotError> {
 }
 
 /// The records that snapshot and log give together, checked to be the right ones; the number of them.
-pub fn restore(ledger: &FileLedger) -> Result<u64, Error> {
+pub(super) fn restore(ledger: &FileLedger) -> Result<u64, Error> {
     let mut count = 0;
     if let Some(mut reader) = ledger.load_snapshot()? {
         let mut block = Vec::new();
@@ -99,14 +99,14 @@ pub fn restore(ledger: &FileLedger) -> Result<u64, Error> {
 }
 
 /// Opens and restores: the number of records, or the refusal.
-pub fn recover(disk: &FakeDisk) -> Result<u64, Error> {
+pub(super) fn recover(disk: &FakeDisk) -> Result<u64, Error> {
     let (ledger, report) = open(disk)?;
     assert_eq!(ledger.next(), report.next);
     restore(&ledger)
 }
 
 /// A disk on which `batches` were appended, one record more in each batch than in the one before, from 1.
-pub fn written(batches: u64) -> FakeDisk {
+pub(super) fn written(batches: u64) -> FakeDisk {
     let disk = FakeDisk::new();
     let (mut ledger, _) = open(&disk).expect("a new directory");
     for count in 1..=batches {
@@ -115,12 +115,12 @@ pub fn written(batches: u64) -> FakeDisk {
     disk
 }
 
-pub fn segments(disk: &FakeDisk) -> Vec<String> {
+pub(super) fn segments(disk: &FakeDisk) -> Vec<String> {
     disk.names().into_iter().filter(|name| name.starts_with("segment-")).collect()
 }
 
 /// Changes a file in place, durably.
-pub fn edit(disk: &FakeDisk, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn edit(disk: &FakeDisk, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = disk.content(name).expect("the file exists");
     change(&mut bytes);
     disk.put(name, bytes);

@@ -12,7 +12,7 @@ use crate::record::error::{DecodeError, need};
 use crate::record::value::QueueKey;
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Entry {
+pub(super) struct Entry {
     #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5")]
     pub kind: Option<Kind>,
 }

@@ -5,7 +5,7 @@ use authority::{CancelCause, Category, DeadReason};
 
 use crate::record::error::DecodeError;
 
-pub trait Enumeration: Copy {
+pub(crate) trait Enumeration: Copy {
     fn number(self) -> u32;
 
     fn from_number(number: u32) -> Result<Self, DecodeError>;

@@ -2,7 +2,7 @@
 
 mod enumeration;
 mod id;
-pub mod properties;
+pub(super) mod properties;
 mod push_target;
 mod queue_key;
 mod task_error;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 
 use prost::bytes::Bytes;
 
-pub use enumeration::Enumeration;
-pub use id::Id;
-pub use properties::Property;
-pub use push_target::PushTarget;
-pub use queue_key::QueueKey;
-pub use task_error::{Categories, TaskError};
+pub(super) use enumeration::Enumeration;
+pub(super) use id::Id;
+pub(super) use properties::Property;
+pub(super) use push_target::PushTarget;
+pub(super) use queue_key::QueueKey;
+pub(super) use task_error::{Categories, TaskError};
 
 /// Content for a message, without a copy: a payload may be a megabyte.
-pub fn shared(content: &Arc<[u8]>) -> Bytes {
+pub(super) fn shared(content: &Arc<[u8]>) -> Bytes {
     Bytes::from_owner(content.clone())
 }

@@ -17,17 +17,17 @@ pub struct Property {
 /// Most tasks require nothing; ten million of them share this.
 static NOTHING: LazyLock<Arc<Properties>> = LazyLock::new(Arc::default);
 
-pub fn pairs(properties: &Properties) -> Vec<Property> {
+pub(crate) fn pairs(properties: &Properties) -> Vec<Property> {
     let pair =
         |(name, value): (&Arc<str>, &Arc<str>)| Property { name: name.to_string(), value: value.to_string() };
     properties.iter().map(pair).collect()
 }
 
-pub fn nothing() -> Arc<Properties> {
+pub(crate) fn nothing() -> Arc<Properties> {
     NOTHING.clone()
 }
 
-pub fn from_pairs(pairs: Vec<Property>) -> Result<Arc<Properties>, DecodeError> {
+pub(crate) fn from_pairs(pairs: Vec<Property>) -> Result<Arc<Properties>, DecodeError> {
     if pairs.is_empty() {
         return Ok(nothing());
     }

@@ -17,7 +17,7 @@ pub struct TaskError {
 
 /// The categories of a queue's retry policy.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Categories {
+pub(crate) struct Categories {
     #[prost(uint32, repeated, tag = "1")]
     pub numbers: Vec<u32>,
 }

@@ -11,12 +11,12 @@ use crate::client::show::Output;
 #[command(after_help = "\
 Example:
   lessor queue get mail")]
-pub struct Options {
+pub(super) struct Options {
     /// The queue's name
     name: String,
 }
 
-pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["queues", &options.name], &()).await?;
     if json {
         return Output::new().line(answer.text());

@@ -10,9 +10,9 @@ use crate::client::show::{Cell, Output, Table, time};
 #[command(after_help = "\
 Example:
   lessor queue list --json | jq '.queues[] | {name, counts}'")]
-pub struct Options {}
+pub(super) struct Options {}
 
-pub async fn run(client: &Client, json: bool) -> Result<()> {
+pub(super) async fn run(client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["queues"], &()).await?;
     if json {
         return Output::new().line(answer.text());

@@ -15,7 +15,7 @@ use super::http::Client;
 
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(subcommand)]
     command: Command,
 
@@ -33,7 +33,7 @@ enum Command {
     Set(Box<set::Options>),
 }
 
-pub async fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     let client = Client::new(&options.connection)?;
     let json = options.connection.json;
     match &options.command {

@@ -8,7 +8,7 @@ use wire::PushTarget;
 use crate::client::Error;
 
 #[derive(clap::Args)]
-pub struct PushOptions {
+pub(super) struct PushOptions {
     /// Push the queue's tasks to this address instead of having workers lease them
     #[arg(long, value_name = "URL", conflicts_with = "no_push")]
     push_url: Option<String>,
@@ -31,7 +31,7 @@ pub struct PushOptions {
 }
 
 impl PushOptions {
-    pub fn is_given(&self) -> bool {
+    pub(super) fn is_given(&self) -> bool {
         self.no_push
             || self.push_url.is_some()
             || self.push_concurrency.is_some()
@@ -40,7 +40,7 @@ impl PushOptions {
     }
 
     /// What is given replaces what was there. Values that the server hides stay as they are.
-    pub fn over(&self, before: Option<PushTarget>) -> Result<Option<PushTarget>, Error> {
+    pub(super) fn over(&self, before: Option<PushTarget>) -> Result<Option<PushTarget>, Error> {
         if self.no_push {
             return Ok(None);
         }

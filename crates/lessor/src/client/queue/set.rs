@@ -23,7 +23,7 @@ Examples:
   lessor queue set mail --retry-on INFRASTRUCTURE,TIMEOUT
   lessor queue set mail --push-url https://mail.example/tasks --push-secret-file secret.txt
   lessor queue set mail --reset")]
-pub struct Options {
+pub(super) struct Options {
     /// The queue's name
     name: String,
 
@@ -66,7 +66,7 @@ pub struct Options {
     push: PushOptions,
 }
 
-pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let nothing = || Ok::<_, Error>(options.over(QueueConfig::default())? == QueueConfig::default());
     if !options.reset && !options.push.is_given() && nothing()? {
         return Err(

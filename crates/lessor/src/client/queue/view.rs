@@ -5,7 +5,7 @@ use wire::Queue;
 use crate::client::show::time::{exact, rough};
 use crate::client::show::{Record, category};
 
-pub fn full(queue: &Queue) -> String {
+pub(super) fn full(queue: &Queue) -> String {
     let (now, given, counts) = (&queue.config, &queue.configured, &queue.counts);
     let mut record = Record::new("queue", &queue.name);
     record.field("waiting", format!("{}, of which {} not yet ready", counts.waiting, counts.delayed));

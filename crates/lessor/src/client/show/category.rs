@@ -2,7 +2,7 @@
 
 use wire::ErrorCategory;
 
-pub const ALL: [ErrorCategory; 6] = [
+pub(crate) const ALL: [ErrorCategory; 6] = [
     ErrorCategory::UserCode,
     ErrorCategory::DataQuality,
     ErrorCategory::Infrastructure,
@@ -12,7 +12,7 @@ pub const ALL: [ErrorCategory; 6] = [
 ];
 
 /// The category's name on the wire.
-pub fn name(category: ErrorCategory) -> &'static str {
+pub(crate) fn name(category: ErrorCategory) -> &'static str {
     match category {
         ErrorCategory::UserCode => "USER_CODE",
         ErrorCategory::DataQuality => "DATA_QUALITY",
@@ -23,7 +23,7 @@ pub fn name(category: ErrorCategory) -> &'static str {
     }
 }
 
-pub fn from_name(text: &str) -> Option<ErrorCategory> {
+pub(crate) fn from_name(text: &str) -> Option<ErrorCategory> {
     ALL.into_iter().find(|category| name(*category) == text)
 }
 

@@ -1,13 +1,13 @@
 //! How answers look to people: tables, times, colours. Scripts use `--json`, which passes none of this.
 
-pub mod category;
+pub(crate) mod category;
 mod output;
 mod record;
-pub mod state;
+pub(crate) mod state;
 mod table;
-pub mod text;
-pub mod time;
+pub(crate) mod text;
+pub(crate) mod time;
 
-pub use output::{Output, note};
-pub use record::Record;
-pub use table::{Cell, Table};
+pub(crate) use output::{Output, note};
+pub(crate) use record::Record;
+pub(crate) use table::{Cell, Table};

@@ -5,23 +5,23 @@ use std::io::{ErrorKind, Write};
 
 use anyhow::{Context, Result};
 
-pub struct Output {
+pub(crate) struct Output {
     to: anstream::AutoStream<std::io::Stdout>,
     /// Whether the reader has gone, as `head` does once it has seen enough.
     is_closed: bool,
 }
 
 impl Output {
-    pub fn new() -> Output {
+    pub(crate) fn new() -> Output {
         Output { to: anstream::stdout(), is_closed: false }
     }
 
-    pub fn line(&mut self, line: impl Display) -> Result<()> {
+    pub(crate) fn line(&mut self, line: impl Display) -> Result<()> {
         self.print(format_args!("{line}\n"))
     }
 
     /// A reader that has gone needs nothing more: this is no error.
-    pub fn print(&mut self, text: impl Display) -> Result<()> {
+    pub(crate) fn print(&mut self, text: impl Display) -> Result<()> {
         match write!(self.to, "{text}").and_then(|()| self.to.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 self.is_closed = true;
@@ -31,13 +31,13 @@ impl Output {
         }
     }
 
-    pub fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.is_closed
     }
 }
 
 /// Says something beside the output, for people only.
-pub fn note(text: impl Display) {
+pub(crate) fn note(text: impl Display) {
     // Nothing depends on it: without standard error there is nobody to tell.
     let _ = writeln!(anstream::stderr(), "{text}");
 }

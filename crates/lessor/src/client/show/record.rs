@@ -8,29 +8,29 @@ use super::Cell;
 use super::table::Table;
 
 /// Fields without a value are left out: what is not shown is not set.
-pub struct Record {
+pub(crate) struct Record {
     table: Table,
 }
 
 impl Record {
     /// Begins with what the thing is called.
-    pub fn new(kind: &str, name: &str) -> Record {
+    pub(crate) fn new(kind: &str, name: &str) -> Record {
         let mut record = Record { table: Table::bare() };
         record.cell(kind, Cell::styled(name, Style::new().bold()));
         record
     }
 
-    pub fn field(&mut self, name: &str, value: impl AsRef<str>) {
+    pub(crate) fn field(&mut self, name: &str, value: impl AsRef<str>) {
         self.cell(name, Cell::text(value));
     }
 
-    pub fn optional(&mut self, name: &str, value: Option<impl AsRef<str>>) {
+    pub(crate) fn optional(&mut self, name: &str, value: Option<impl AsRef<str>>) {
         if let Some(value) = value {
             self.field(name, value);
         }
     }
 
-    pub fn cell(&mut self, name: &str, value: Cell) {
+    pub(crate) fn cell(&mut self, name: &str, value: Cell) {
         self.table.row([Cell::styled(name, Style::new().dimmed()), value]);
     }
 }

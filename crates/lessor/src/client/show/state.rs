@@ -8,7 +8,7 @@ use super::text::clean;
 use super::time::relative;
 use super::{Cell, text};
 
-pub fn style(state: TaskState) -> Style {
+pub(crate) fn style(state: TaskState) -> Style {
     match state {
         TaskState::Waiting => Style::new(),
         TaskState::Leased => AnsiColor::Cyan.on_default(),
@@ -17,12 +17,12 @@ pub fn style(state: TaskState) -> Style {
     }
 }
 
-pub fn cell(state: TaskState) -> Cell {
+pub(crate) fn cell(state: TaskState) -> Cell {
     Cell::styled(state.name(), style(state))
 }
 
 /// Who works on the task, when it is tried again, or why it ended.
-pub fn detail(task: &Task, now: Timestamp) -> String {
+pub(crate) fn detail(task: &Task, now: Timestamp) -> String {
     match task.state {
         TaskState::Waiting => match task.not_before.filter(|time| *time > now) {
             Some(time) => format!("ready {}", relative(time, now)),
@@ -39,7 +39,7 @@ pub fn detail(task: &Task, now: Timestamp) -> String {
 }
 
 /// Why a task is FAILED or DEAD, in one line.
-pub fn why(task: &Task) -> String {
+pub(crate) fn why(task: &Task) -> String {
     let reason = task.reason.as_deref().unwrap_or("no reason given");
     let words = match (&task.reason_detail, &task.error) {
         (Some(detail), _) => Some(detail.as_str()),

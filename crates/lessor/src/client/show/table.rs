@@ -5,27 +5,27 @@ use std::fmt;
 use anstyle::Style;
 
 /// A text and how it looks. It is made safe to show here, so that no command can forget it.
-pub struct Cell {
+pub(crate) struct Cell {
     text: String,
     style: Style,
     is_number: bool,
 }
 
-pub struct Table {
+pub(crate) struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
 impl Cell {
-    pub fn text(text: impl AsRef<str>) -> Cell {
+    pub(crate) fn text(text: impl AsRef<str>) -> Cell {
         Cell::styled(text, Style::new())
     }
 
     /// Aligned to the right.
-    pub fn number(number: impl ToString) -> Cell {
+    pub(crate) fn number(number: impl ToString) -> Cell {
         Cell { is_number: true, ..Cell::text(number.to_string()) }
     }
 
-    pub fn styled(text: impl AsRef<str>, style: Style) -> Cell {
+    pub(crate) fn styled(text: impl AsRef<str>, style: Style) -> Cell {
         Cell { text: super::text::clean(text.as_ref()), style, is_number: false }
     }
 
@@ -36,17 +36,17 @@ impl Cell {
 
 impl Table {
     /// The headings stand as the cells below them do.
-    pub fn new(headings: &[&str]) -> Table {
+    pub(crate) fn new(headings: &[&str]) -> Table {
         let bold = Style::new().bold();
         Table { rows: vec![headings.iter().map(|heading| Cell::styled(heading, bold)).collect()] }
     }
 
-    pub fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().collect());
     }
 
     /// A table without headings.
-    pub fn bare() -> Table {
+    pub(crate) fn bare() -> Table {
         Table { rows: Vec::new() }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// The text with every control character spelt out.
-pub fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut clean, c| {
         if c.is_control() {
             let _ = write!(clean, "{}", c.escape_default());
@@ -15,7 +15,7 @@ pub fn clean(text: &str) -> String {
 }
 
 /// The text in one line of at most so many characters.
-pub fn short(text: &str, max_chars: usize) -> String {
+pub(crate) fn short(text: &str, max_chars: usize) -> String {
     let clean = clean(text);
     match clean.char_indices().nth(max_chars) {
         None => clean,
@@ -27,7 +27,7 @@ pub fn short(text: &str, max_chars: usize) -> String {
 }
 
 /// JSON with line breaks, where it is JSON.
-pub fn pretty(json: &wire::Json) -> String {
+pub(crate) fn pretty(json: &wire::Json) -> String {
     let value = json.read::<serde_json::Value>().and_then(|value| serde_json::to_string_pretty(&value));
     let text = value.unwrap_or_else(|_| json.to_string());
     text.lines().map(clean).collect::<Vec<_>>().join("\n")

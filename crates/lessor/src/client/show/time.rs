@@ -8,7 +8,7 @@ const HOUR_MS: u64 = 60 * MINUTE_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// How long ago a time was, or how far off it is.
-pub fn relative(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn relative(time: Timestamp, now: Timestamp) -> String {
     let ms = now.as_millisecond() - time.as_millisecond();
     match u64::try_from(ms) {
         Ok(ms) if ms < SECOND_MS => "just now".to_owned(),
@@ -18,12 +18,12 @@ pub fn relative(time: Timestamp, now: Timestamp) -> String {
 }
 
 /// The time itself, to the millisecond, and how long ago it was.
-pub fn full(time: Timestamp, now: Timestamp) -> String {
+pub(crate) fn full(time: Timestamp, now: Timestamp) -> String {
     format!("{time:.3} ({})", relative(time, now))
 }
 
 /// A duration in its largest whole unit: for ages, where the rest does not matter.
-pub fn rough(ms: u64) -> String {
+pub(crate) fn rough(ms: u64) -> String {
     let units = [(DAY_MS, 2, "d"), (HOUR_MS, 2, "h"), (MINUTE_MS, 2, "min"), (SECOND_MS, 1, "s")];
     match units.into_iter().find(|(unit, least, _)| ms >= unit * least) {
         Some((unit, _, name)) => format!("{} {name}", ms / unit),
@@ -32,7 +32,7 @@ pub fn rough(ms: u64) -> String {
 }
 
 /// A duration to the millisecond, as it may be given on the command line: for settings.
-pub fn exact(ms: u64) -> String {
+pub(crate) fn exact(ms: u64) -> String {
     if ms == 0 {
         return "0s".to_owned();
     }

@@ -22,7 +22,7 @@ use crate::exit;
 /// a request that no server takes.
 const MAX_REQUEST_BYTES: usize = 4 * 1024 * 1024;
 
-pub async fn run(source: &str, connection: &Connection) -> Result<ExitCode> {
+pub(super) async fn run(source: &str, connection: &Connection) -> Result<ExitCode> {
     let mut lines = Lines::open(source)?;
     let mut progress = Progress::new(connection.json);
     let client = Client::new(connection)?;

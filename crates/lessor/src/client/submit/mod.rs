@@ -38,7 +38,7 @@ Examples:
   jq -c '{queue:\"mail\",payload:.}' letters.json | lessor submit --batch -
 
 Exit codes: 0 submitted (with --wait: COMPLETED), 1 refused or no answer, 2 wrong usage, 5 with --wait: FAILED or DEAD.")]
-pub struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     task: TaskOptions,
 
@@ -117,7 +117,7 @@ struct TaskOptions {
     resources: Option<Json>,
 }
 
-pub async fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     if let Some(source) = &options.batch {
         return batch::run(source, &options.connection).await;
     }

@@ -8,7 +8,7 @@ use wire::Json;
 use crate::client::Error;
 
 #[derive(Clone, Debug)]
-pub enum Payload {
+pub(super) enum Payload {
     Inline(Json),
     StandardInput,
     File(PathBuf),
@@ -16,7 +16,7 @@ pub enum Payload {
 
 impl Payload {
     /// Refuses what is not JSON before anything is sent, and shows how to write it.
-    pub fn parse(text: &str) -> Result<Payload, String> {
+    pub(super) fn parse(text: &str) -> Result<Payload, String> {
         match text.strip_prefix('@') {
             Some("") => Err("@ is followed by the name of a file".to_owned()),
             Some(path) => Ok(Payload::File(path.into())),
@@ -25,7 +25,7 @@ impl Payload {
         }
     }
 
-    pub fn read(&self) -> Result<Json, Error> {
+    pub(super) fn read(&self) -> Result<Json, Error> {
         let (name, text) = match self {
             Payload::Inline(json) => return Ok(json.clone()),
             Payload::StandardInput => {

@@ -16,7 +16,7 @@ const POLL: Duration = Duration::from_secs(25);
 const LATE: Duration = Duration::from_secs(3);
 
 /// The final task, and the answer that told it.
-pub async fn until_final(client: &Client, task_id: &str) -> Result<(Task, Answer), Error> {
+pub(super) async fn until_final(client: &Client, task_id: &str) -> Result<(Task, Answer), Error> {
     let mut poll = LATE;
     loop {
         let query = WaitTask { wait_ms: Some(poll.as_millis() as u64) };

@@ -14,7 +14,7 @@ task until its grace period is over. Cancelling a task again, or a final one, ch
 
 Example:
   lessor task cancel 019a8a3c-5b1e-7000-8000-0000000000aa --reason 'wrong address'")]
-pub struct Options {
+pub(super) struct Options {
     /// The task's id
     #[arg(value_name = "ID")]
     task_id: String,
@@ -24,7 +24,7 @@ pub struct Options {
     reason: Option<String>,
 }
 
-pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let body = CancelTask { reason: options.reason.clone() };
     let answer = client.post(&["tasks", &options.task_id, "cancel"], &body).await?;
     if json {

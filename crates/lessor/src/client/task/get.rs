@@ -13,13 +13,13 @@ use crate::client::show::Output;
 Examples:
   lessor task get 019a8a3c-5b1e-7000-8000-0000000000aa
   lessor task get 019a8a3c-5b1e-7000-8000-0000000000aa --json | jq .result")]
-pub struct Options {
+pub(super) struct Options {
     /// The task's id
     #[arg(value_name = "ID")]
     task_id: String,
 }
 
-pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["tasks", &options.task_id], &()).await?;
     if json {
         return Output::new().line(answer.text());

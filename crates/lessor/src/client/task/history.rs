@@ -20,7 +20,7 @@ Each line is one record of the ledger, with its position. Old history may no lon
 
 Example:
   lessor task history 019a8a3c-5b1e-7000-8000-0000000000aa")]
-pub struct Options {
+pub(super) struct Options {
     /// The task's id
     #[arg(value_name = "ID")]
     task_id: String,
@@ -42,7 +42,7 @@ struct Event {
     details: Map<String, Value>,
 }
 
-pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["tasks", &options.task_id, "history"], &()).await?;
     if json {
         return Output::new().line(answer.text());

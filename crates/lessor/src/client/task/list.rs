@@ -21,7 +21,7 @@ const MAX_DETAIL_CHARS: usize = 80;
 Examples:
   lessor task list --queue mail --state waiting
   lessor task list --state dead --all --json | jq -r '.tasks[].taskId'")]
-pub struct Options {
+pub(super) struct Options {
     /// Only tasks of this queue
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
@@ -46,7 +46,7 @@ struct Page {
     next_page_token: Option<String>,
 }
 
-pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let mut view = if json { View::json() } else { View::table() };
     let mut remaining =
         if options.all { usize::MAX } else { usize::try_from(options.limit).unwrap_or(usize::MAX) };

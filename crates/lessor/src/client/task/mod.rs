@@ -5,7 +5,7 @@ mod get;
 mod history;
 mod list;
 mod redrive;
-pub mod view;
+pub(crate) mod view;
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ use super::http::Client;
 
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(subcommand)]
     command: Command,
 
@@ -38,7 +38,7 @@ enum Command {
     History(history::Options),
 }
 
-pub async fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     let client = Client::new(&options.connection)?;
     let json = options.connection.json;
     match &options.command {

@@ -13,13 +13,13 @@ stays as it is. Redriving a task again gives the same new task.
 
 Example:
   lessor task redrive 019a8a3c-5b1e-7000-8000-0000000000aa")]
-pub struct Options {
+pub(super) struct Options {
     /// The id of a FAILED or DEAD task
     #[arg(value_name = "ID")]
     task_id: String,
 }
 
-pub async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
+pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.post(&["tasks", &options.task_id, "redrive"], &serde_json::json!({})).await?;
     if json {
         return Output::new().line(answer.text());

@@ -6,7 +6,7 @@ use wire::Task;
 use crate::client::show::time::{exact, full as at, relative};
 use crate::client::show::{Record, category, state, text};
 
-pub fn full(task: &Task, now: Timestamp) -> String {
+pub(crate) fn full(task: &Task, now: Timestamp) -> String {
     let mut record = Record::new("task", &task.task_id);
     record.field("queue", &task.queue);
     record.cell("state", state::cell(task.state));

@@ -8,7 +8,7 @@ use wire::grpc::ActionResult;
 /// One output, as far as its path and content go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Produced {
+pub(super) struct Produced {
     pub kind: &'static str,
     pub path: String,
     /// The digest of a file or of a directory's tree; where a link points.
@@ -16,7 +16,7 @@ pub struct Produced {
 }
 
 /// Everything that a result names, in order of its paths.
-pub fn list(result: &ActionResult) -> Vec<Produced> {
+pub(super) fn list(result: &ActionResult) -> Vec<Produced> {
     let produced = |kind, path: &str, content| Produced { kind, path: path.to_owned(), content };
     let unknown = || "?".to_owned();
     let mut list = Vec::new();
@@ -46,7 +46,7 @@ fn to_text(digest: &wire::grpc::Digest) -> String {
 }
 
 /// A line for each thing in which a result differs from another that was kept before. Times are no difference.
-pub fn differences(ours: &ActionResult, kept: &ActionResult) -> Vec<String> {
+pub(super) fn differences(ours: &ActionResult, kept: &ActionResult) -> Vec<String> {
     let mut lines = Vec::new();
     if ours.exit_code != kept.exit_code {
         lines.push(format!("exit code: here {}, kept {}", ours.exit_code, kept.exit_code));

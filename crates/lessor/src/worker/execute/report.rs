@@ -16,7 +16,7 @@ use crate::run::counted;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Report {
+pub(super) struct Report {
     action_digest: String,
     input_root: PathBuf,
     input_files: usize,
@@ -54,7 +54,7 @@ struct Used {
 }
 
 impl Report {
-    pub fn new(action: &Digest, once: &Once, kept: Option<&ActionResult>) -> Report {
+    pub(super) fn new(action: &Digest, once: &Once, kept: Option<&ActionResult>) -> Report {
         let result = once.ended.as_ref().ok();
         let environment = once.command.environment_variables.iter();
         Report {

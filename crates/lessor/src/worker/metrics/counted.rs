@@ -12,7 +12,7 @@ use worker::{Cas, Failure};
 
 use super::Metrics;
 
-pub struct CountedExecutor {
+pub(super) struct CountedExecutor {
     pub inner: Arc<dyn Executor>,
     pub metrics: Arc<Metrics>,
 }
@@ -67,7 +67,7 @@ impl Drop for Running<'_> {
     }
 }
 
-pub struct CountedCas {
+pub(super) struct CountedCas {
     pub inner: Arc<dyn Cas>,
     pub metrics: Arc<Metrics>,
 }

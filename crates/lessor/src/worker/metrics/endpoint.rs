@@ -27,7 +27,7 @@ const MAX_CONNECTION: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves until it is dropped.
-pub async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
+pub(crate) async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
     let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok(place) = places.clone().acquire_owned().await else { return };

@@ -13,12 +13,12 @@ use prometheus::{
 use worker::{Cas, Executor};
 
 use counted::{CountedCas, CountedExecutor};
-pub use endpoint::serve;
+pub(super) use endpoint::serve;
 
 /// How a command can end.
 const ENDS: [&str; 5] = ["success", "failure", "timeout", "cancelled", "other"];
 
-pub struct Metrics {
+pub(super) struct Metrics {
     registry: Registry,
     running: IntGauge,
     commands: IntCounterVec,
@@ -30,7 +30,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    pub fn new(slots: usize) -> Result<Arc<Metrics>> {
+    pub(super) fn new(slots: usize) -> Result<Arc<Metrics>> {
         let registry = Registry::new();
         // From a millisecond to about nine hours.
         let buckets = exponential_buckets(0.001, 4.0, 13)?;
@@ -85,12 +85,12 @@ impl Metrics {
     }
 
     /// The same executor, with its commands counted.
-    pub fn executor(self: &Arc<Metrics>, inner: Arc<dyn Executor>) -> Arc<dyn Executor> {
+    pub(super) fn executor(self: &Arc<Metrics>, inner: Arc<dyn Executor>) -> Arc<dyn Executor> {
         Arc::new(CountedExecutor { inner, metrics: self.clone() })
     }
 
     /// The same store, with its bytes counted.
-    pub fn cas(self: &Arc<Metrics>, inner: Arc<dyn Cas>) -> Arc<dyn Cas> {
+    pub(super) fn cas(self: &Arc<Metrics>, inner: Arc<dyn Cas>) -> Arc<dyn Cas> {
         Arc::new(CountedCas { inner, metrics: self.clone() })
     }
 

@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 /// Longest token that is looked at. The names in it are bounded, so none of ours is nearly as long.
-pub const MAX_TOKEN_BYTES: usize = 8 * 1_024;
+pub(super) const MAX_TOKEN_BYTES: usize = 8 * 1_024;
 
 const ALGORITHM: &str = "HS256";
 const TYPE: &str = "JWT";
 /// The block length of SHA-256.
 const BLOCK_BYTES: usize = 64;
 
-pub type Key = [u8; 32];
+pub(super) type Key = [u8; 32];
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +26,7 @@ struct Header<'a> {
 }
 
 /// A token whose signature has not been looked at yet.
-pub struct Unverified<'a> {
+pub(super) struct Unverified<'a> {
     kid: String,
     /// The part that is signed.
     signed: &'a str,
@@ -34,7 +34,7 @@ pub struct Unverified<'a> {
     signature: Vec<u8>,
 }
 
-pub fn sign(kid: &str, key: &Key, payload: &[u8]) -> String {
+pub(super) fn sign(kid: &str, key: &Key, payload: &[u8]) -> String {
     let header = serde_json::to_vec(&Header { alg: ALGORITHM, typ: TYPE, kid }).unwrap_or_default();
     let mut token = URL_SAFE_NO_PAD.encode(header);
     token.push('.');
@@ -47,7 +47,7 @@ pub fn sign(kid: &str, key: &Key, payload: &[u8]) -> String {
 
 impl<'a> Unverified<'a> {
     /// Parses a token without checking its signature; none if the token has another form.
-    pub fn parse(token: &'a str) -> Option<Unverified<'a>> {
+    pub(super) fn parse(token: &'a str) -> Option<Unverified<'a>> {
         if token.len() > MAX_TOKEN_BYTES {
             return None;
         }
@@ -62,12 +62,12 @@ impl<'a> Unverified<'a> {
         Some(Unverified { kid: header.kid.to_owned(), signed, payload, signature })
     }
 
-    pub fn kid(&self) -> &str {
+    pub(super) fn kid(&self) -> &str {
         &self.kid
     }
 
     /// The payload, if the token was signed with this key. The comparison takes the same time wherever they differ.
-    pub fn verify(&self, key: &Key) -> Option<Vec<u8>> {
+    pub(super) fn verify(&self, key: &Key) -> Option<Vec<u8>> {
         mac(key, self.signed).verify_slice(&self.signature).ok()?;
         URL_SAFE_NO_PAD.decode(self.payload).ok()
     }

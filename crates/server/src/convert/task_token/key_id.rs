@@ -9,34 +9,34 @@ use std::fmt;
 use super::jwt::Key;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyId {
+pub(crate) struct KeyId {
     number: u64,
     /// The oldest key whose tokens are taken.
     oldest: u64,
 }
 
 impl KeyId {
-    pub const FIRST: KeyId = KeyId { number: 1, oldest: 1 };
+    pub(crate) const FIRST: KeyId = KeyId { number: 1, oldest: 1 };
 
     /// Reads a name as it is written, and no other spelling of it.
-    pub fn parse(text: &str) -> Option<KeyId> {
+    pub(crate) fn parse(text: &str) -> Option<KeyId> {
         let (number, oldest) = text.strip_prefix('k')?.split_once('.')?;
         let id = KeyId { number: number.parse().ok()?, oldest: oldest.parse().ok()? };
         (id.to_string() == text && (1..=id.number).contains(&id.oldest)).then_some(id)
     }
 
     /// The key after this one.
-    pub fn next(self, retire_old: bool) -> KeyId {
+    pub(crate) fn next(self, retire_old: bool) -> KeyId {
         let number = self.number.saturating_add(1);
         KeyId { number, oldest: if retire_old { number } else { self.number } }
     }
 
     /// Whether a token of that key is taken while this one is the newest.
-    pub fn accepts(self, other: KeyId) -> bool {
+    pub(crate) fn accepts(self, other: KeyId) -> bool {
         other == self || (self.oldest..self.number).contains(&other.number)
     }
 
-    pub fn key(self, secret: &[u8; 32]) -> Key {
+    pub(crate) fn key(self, secret: &[u8; 32]) -> Key {
         *blake3::keyed_hash(secret, self.to_string().as_bytes()).as_bytes()
     }
 }

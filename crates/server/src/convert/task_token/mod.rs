@@ -28,7 +28,7 @@ const _: () = assert!(2 * MAX_PUSH_INTERVAL_MS <= DEFAULT_TTL_MS);
 /// How far the clock that made a token and the one that checks it may differ. Leases know no such leeway.
 const LEEWAY_S: u64 = 5;
 
-pub struct TaskTokens {
+pub(crate) struct TaskTokens {
     secret: [u8; 32],
     /// The newest key, while it is known. Every rotation goes through here, so it is not asked for each time.
     current: RwLock<Option<KeyId>>,
@@ -40,7 +40,7 @@ pub struct TaskTokens {
 /// What a token says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Claims {
+pub(crate) struct Claims {
     pub tenant_id: String,
     pub workspace_id: String,
     pub run_id: String,
@@ -56,19 +56,19 @@ pub struct Claims {
 }
 
 /// The keys that are good now: one signs, and perhaps the one before it is still believed.
-pub struct KeyRing<'a> {
+pub(crate) struct KeyRing<'a> {
     secret: &'a [u8; 32],
     current: KeyId,
 }
 
 #[derive(Debug)]
-pub struct Issued {
+pub(crate) struct Issued {
     pub token: String,
     pub expires_at: Time,
 }
 
 impl TaskTokens {
-    pub fn new(secret: &[u8; 32]) -> TaskTokens {
+    pub(crate) fn new(secret: &[u8; 32]) -> TaskTokens {
         TaskTokens {
             secret: blake3::derive_key("lessor 2026 task token", secret),
             current: RwLock::new(None),
@@ -77,7 +77,7 @@ impl TaskTokens {
     }
 
     /// The keys to sign with. The first one is made when it is first needed.
-    pub async fn key_ring(&self, handle: &Handle) -> Result<KeyRing<'_>, Unavailable> {
+    pub(crate) async fn key_ring(&self, handle: &Handle) -> Result<KeyRing<'_>, Unavailable> {
         let current = match self.look_up(handle).await? {
             Some(current) => current,
             None => self.begin(handle).await?,
@@ -86,13 +86,13 @@ impl TaskTokens {
     }
 
     /// The keys to check with; none while nothing was ever signed, so that a made-up token records nothing.
-    pub async fn key_ring_if_any(&self, handle: &Handle) -> Result<Option<KeyRing<'_>>, Unavailable> {
+    pub(crate) async fn key_ring_if_any(&self, handle: &Handle) -> Result<Option<KeyRing<'_>>, Unavailable> {
         let current = self.look_up(handle).await?;
         Ok(current.map(|current| KeyRing { secret: &self.secret, current }))
     }
 
     /// From now on another key signs.
-    pub async fn rotate(&self, handle: &Handle, retire_old: bool) -> Result<KeyId, Unavailable> {
+    pub(crate) async fn rotate(&self, handle: &Handle, retire_old: bool) -> Result<KeyId, Unavailable> {
         let _alone = self.changing.lock().await;
         let next = recorded(handle).await?.map_or(KeyId::FIRST, |current| current.next(retire_old));
         // Whoever asked may hang up before the answer; then the next one to need the key looks it up.
@@ -146,7 +146,7 @@ async fn recorded(handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
 
 impl KeyRing<'_> {
     /// A token for one attempt. It covers the task's deadline and the grace after it as far as it may.
-    pub fn issue(
+    pub(crate) fn issue(
         &self,
         lease: &LeaseRef,
         run_id: &str,
@@ -177,7 +177,7 @@ impl KeyRing<'_> {
     }
 
     /// What the token says, and whether its key is the newest; nothing if it was not made here or not for now.
-    pub fn verify(&self, token: &str, now: Time) -> Option<(Claims, bool)> {
+    pub(crate) fn verify(&self, token: &str, now: Time) -> Option<(Claims, bool)> {
         let token = Unverified::parse(token)?;
         let id = KeyId::parse(token.kid()).filter(|id| self.current.accepts(*id))?;
         let payload = token.verify(&id.key(self.secret))?;
@@ -189,7 +189,7 @@ impl KeyRing<'_> {
 }
 
 impl Claims {
-    pub fn lease(&self) -> Option<LeaseRef> {
+    pub(crate) fn lease(&self) -> Option<LeaseRef> {
         let scope =
             Scope { tenant: self.tenant_id.as_str().into(), workspace: self.workspace_id.as_str().into() };
         Some(LeaseRef {
@@ -202,7 +202,7 @@ impl Claims {
     }
 
     /// Whether half of the token's life is over.
-    pub fn is_ageing(&self, now: Time) -> bool {
+    pub(crate) fn is_ageing(&self, now: Time) -> bool {
         now.0 / 1_000 >= self.iat + self.exp.saturating_sub(self.iat) / 2
     }
 }

@@ -20,14 +20,14 @@ use crate::convert::problem::Problem;
 const MAX_REPORTS: usize = 1_000;
 
 /// What one message asks for.
-pub struct Batch {
+pub(super) struct Batch {
     pub reports: Vec<UpdateTaskStatusRequest>,
     pub heartbeats: Vec<LeaseHeartbeat>,
 }
 
 impl Batch {
     /// Refused as a whole when it is too large; then nothing of it is decided.
-    pub fn check(&self) -> Result<(), Problem> {
+    pub(super) fn check(&self) -> Result<(), Problem> {
         heartbeat::check_count(self.heartbeats.len())?;
         if self.reports.len() > MAX_REPORTS {
             Err(Problem::field(
@@ -39,12 +39,12 @@ impl Batch {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.reports.is_empty() && self.heartbeats.is_empty()
     }
 
     /// Decides all of it. Each answer rests on durable records only.
-    pub async fn decide(self, app: App, scope: Scope, worker: Arc<str>) -> WorkResponse {
+    pub(super) async fn decide(self, app: App, scope: Scope, worker: Arc<str>) -> WorkResponse {
         let mut items = coordinator::Batch::with_capacity(self.reports.len());
         let parsed: Vec<_> =
             self.reports.iter().map(|report| parse(&app, &scope, &worker, report, &mut items)).collect();

@@ -26,7 +26,7 @@ use stream::Stream;
 const OUTBOX_MESSAGES: usize = 4;
 
 /// Begins a stream; all further is said in it.
-pub fn open(
+pub(super) fn open(
     app: &App,
     scope: Scope,
     mut request: Request<Streaming<WorkRequest>>,

@@ -10,28 +10,28 @@ use wire::grpc::WorkResponse;
 /// Longest time that a worker may take no message while there is one for it.
 const MAX_STALL: Duration = Duration::from_secs(30);
 
-pub struct Outbox(mpsc::Sender<Result<WorkResponse, Status>>);
+pub(super) struct Outbox(mpsc::Sender<Result<WorkResponse, Status>>);
 
 /// Nobody takes messages any more.
 #[derive(Debug)]
-pub struct Closed;
+pub(super) struct Closed;
 
 impl Outbox {
-    pub fn new(sender: mpsc::Sender<Result<WorkResponse, Status>>) -> Outbox {
+    pub(super) fn new(sender: mpsc::Sender<Result<WorkResponse, Status>>) -> Outbox {
         Outbox(sender)
     }
 
-    pub async fn send(&self, message: WorkResponse) -> Result<(), Closed> {
+    pub(super) async fn send(&self, message: WorkResponse) -> Result<(), Closed> {
         self.push(Ok(message)).await
     }
 
     /// The last word.
-    pub async fn end(&self, status: Status) {
+    pub(super) async fn end(&self, status: Status) {
         let _ = self.push(Err(status)).await;
     }
 
     /// Resolves when the worker is gone.
-    pub async fn closed(&self) {
+    pub(super) async fn closed(&self) {
         self.0.closed().await;
     }
 

@@ -70,7 +70,7 @@ enum Next {
     Silent,
 }
 
-pub struct Stream {
+pub(super) struct Stream {
     app: App,
     scope: Scope,
     outbox: Outbox,
@@ -88,7 +88,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub async fn run(
+    pub(super) async fn run(
         app: App,
         scope: Scope,
         mut incoming: Streaming<WorkRequest>,

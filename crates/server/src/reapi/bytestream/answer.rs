@@ -17,7 +17,7 @@ use super::read::{Pieces, read};
 use crate::reapi::Reapi;
 use crate::reapi::messages::bytestream::ReadRequest;
 
-pub const PATH: &str = "/google.bytestream.ByteStream/Read";
+pub(crate) const PATH: &str = "/google.bytestream.ByteStream/Read";
 /// A message comes after one byte that says whether it is compressed, and four of its length.
 const PREFIX_BYTES: usize = 5;
 /// Largest request: names of resources are short.
@@ -28,7 +28,7 @@ const DATA_FIELD: u32 = 10;
 const MAX_HEAD_BYTES: usize = PREFIX_BYTES + 1 + 5;
 
 /// Serves one call.
-pub async fn serve(reapi: Reapi, request: HttpRequest<Body>) -> HttpResponse<Body> {
+pub(crate) async fn serve(reapi: Reapi, request: HttpRequest<Body>) -> HttpResponse<Body> {
     let (parts, body) = request.into_parts();
     let answer = async {
         let message = message(body).await?;

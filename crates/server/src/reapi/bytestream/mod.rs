@@ -1,6 +1,6 @@
 //! ByteStream: reads and writes one blob of any size, in pieces (R20 to R25).
 
-pub mod answer;
+pub(super) mod answer;
 mod read;
 mod write;
 

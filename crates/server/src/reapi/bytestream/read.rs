@@ -15,9 +15,9 @@ use crate::reapi::{Reapi, instance, store};
 const ONE_MESSAGE_BYTES: u64 = 256 * 1_024;
 
 /// Content, piece by piece.
-pub type Pieces = BoxStream<'static, Result<Bytes, Status>>;
+pub(super) type Pieces = BoxStream<'static, Result<Bytes, Status>>;
 
-pub async fn read(reapi: &Reapi, request: &Request<ReadRequest>) -> Result<Pieces, Status> {
+pub(super) async fn read(reapi: &Reapi, request: &Request<ReadRequest>) -> Result<Pieces, Status> {
     let asked = request.get_ref();
     resource_name::check_header(request.metadata(), &asked.resource_name)?;
     let name = resource_name::parse_read(&asked.resource_name)?;

@@ -12,7 +12,7 @@ use crate::reapi::messages::bytestream::{WriteRequest, WriteResponse};
 use crate::reapi::resource_name::{self, Compression, WriteName};
 use crate::reapi::{Reapi, instance, store};
 
-pub async fn write(
+pub(super) async fn write(
     reapi: &Reapi,
     request: Request<Streaming<WriteRequest>>,
 ) -> Result<WriteResponse, Status> {

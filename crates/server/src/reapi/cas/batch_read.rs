@@ -11,7 +11,7 @@ use crate::reapi::{MAX_BATCH_BYTES, Reapi, instance, store};
 /// Below this a compressed blob is hardly smaller.
 const MIN_COMPRESSED_BYTES: usize = 512;
 
-pub async fn batch_read(
+pub(super) async fn batch_read(
     reapi: &Reapi,
     request: &Request<BatchReadBlobsRequest>,
 ) -> Result<BatchReadBlobsResponse, Status> {

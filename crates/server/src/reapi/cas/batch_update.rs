@@ -10,7 +10,7 @@ use crate::reapi::messages::batch_update_blobs_response::Response as BlobRespons
 use crate::reapi::messages::{self, BatchUpdateBlobsRequest, BatchUpdateBlobsResponse, compressor};
 use crate::reapi::{MAX_BATCH_BYTES, Reapi, instance, store};
 
-pub async fn batch_update(
+pub(super) async fn batch_update(
     reapi: &Reapi,
     request: Request<BatchUpdateBlobsRequest>,
 ) -> Result<BatchUpdateBlobsResponse, Status> {

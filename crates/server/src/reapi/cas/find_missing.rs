@@ -6,7 +6,7 @@ use tonic::{Request, Status};
 use crate::reapi::messages::{FindMissingBlobsRequest, FindMissingBlobsResponse};
 use crate::reapi::{Reapi, instance};
 
-pub async fn find_missing(
+pub(super) async fn find_missing(
     reapi: &Reapi,
     request: &Request<FindMissingBlobsRequest>,
 ) -> Result<FindMissingBlobsResponse, Status> {

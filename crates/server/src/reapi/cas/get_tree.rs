@@ -19,9 +19,9 @@ const PAGE: usize = 1_000;
 /// Most bytes of directories on a page, so that a client can read it.
 const PAGE_BYTES: u64 = 2 * 1_024 * 1_024;
 
-pub type TreeStream = BoxStream<'static, Result<GetTreeResponse, Status>>;
+pub(super) type TreeStream = BoxStream<'static, Result<GetTreeResponse, Status>>;
 
-pub async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Result<TreeStream, Status> {
+pub(super) async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -> Result<TreeStream, Status> {
     let asked = request.get_ref();
     let scope = instance::scope(request.metadata(), &asked.instance_name)?;
     let function = digest::function_from_proto(asked.digest_function)?;

@@ -18,7 +18,10 @@ use crate::reapi::messages::{Action, Command, ExecuteRequest};
 use crate::reapi::store::Store;
 use crate::reapi::{Reapi, instance, metadata};
 
-pub async fn execute(reapi: &Reapi, request: &Request<ExecuteRequest>) -> Result<OperationStream, Status> {
+pub(super) async fn execute(
+    reapi: &Reapi,
+    request: &Request<ExecuteRequest>,
+) -> Result<OperationStream, Status> {
     let asked = request.get_ref();
     if !reapi.settings().exec_enabled {
         return Err(Status::failed_precondition(

@@ -22,10 +22,10 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// Operations that are buffered for a client.
 const BUFFERED: usize = 4;
 
-pub type OperationStream = ReceiverStream<Result<Operation, Status>>;
+pub(crate) type OperationStream = ReceiverStream<Result<Operation, Status>>;
 
 /// A stream with one operation that is over.
-pub fn at_once(operation: Operation) -> OperationStream {
+pub(crate) fn at_once(operation: Operation) -> OperationStream {
     let (to_client, stream) = mpsc::channel(1);
     // The channel is new and has capacity.
     let _ = to_client.try_send(Ok(operation));
@@ -33,7 +33,7 @@ pub fn at_once(operation: Operation) -> OperationStream {
 }
 
 /// Follows the operation until it is over, the client is gone, or the server stops, within the bound on all waits.
-pub fn follow(
+pub(crate) fn follow(
     reapi: Reapi,
     scope: Scope,
     task: TaskId,
@@ -94,13 +94,13 @@ async fn send_updates(
     }
 }
 
-pub enum Now {
+pub(crate) enum Now {
     Running(Operation),
     Over(Operation),
 }
 
 /// The current state of an operation. An operation that its task no longer knows was canceled while others waited on.
-pub async fn now(
+pub(crate) async fn now(
     reapi: &Reapi,
     scope: &Scope,
     detail: &TaskDetail,
@@ -137,13 +137,13 @@ pub async fn now(
 }
 
 /// The task of an operation, or NOT_FOUND.
-pub fn found(
+pub(crate) fn found(
     task: Result<Option<Box<TaskDetail>>, coordinator::Unavailable>,
     name: &str,
 ) -> Result<Box<TaskDetail>, Status> {
     task.map_err(Problem::from)?.ok_or_else(|| unknown(name))
 }
 
-pub fn unknown(name: &str) -> Status {
+pub(crate) fn unknown(name: &str) -> Status {
     Status::not_found(format!("there is no operation {name:?}: it is long over, or it never was"))
 }

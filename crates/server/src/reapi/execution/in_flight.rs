@@ -35,7 +35,7 @@ type Key = (Scope, Digest);
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct InFlightExecutions(Arc<Inner>);
+pub(crate) struct InFlightExecutions(Arc<Inner>);
 
 struct Inner {
     handle: Handle,
@@ -51,7 +51,7 @@ struct Inner {
 
 impl InFlightExecutions {
     /// `instances` receives the scope of every execution.
-    pub fn new(
+    pub(crate) fn new(
         handle: Handle,
         pins: Pins,
         worker_grace: Duration,
@@ -70,13 +70,13 @@ impl InFlightExecutions {
     }
 
     /// Held while an execution of an action is joined, submitted or canceled, so that equal executions are merged.
-    pub async fn dedup_lock(&self, scope: &Scope, digest: &Digest) -> tokio::sync::MutexGuard<'_, ()> {
+    pub(crate) async fn dedup_lock(&self, scope: &Scope, digest: &Digest) -> tokio::sync::MutexGuard<'_, ()> {
         let number = self.0.hasher.hash_one((scope, digest)) as usize % DEDUP_LOCKS;
         self.0.dedup_locks[number].lock().await
     }
 
     /// Attaches a new operation to an equal execution in flight, if there is one. `name` names the operation.
-    pub async fn join(
+    pub(crate) async fn join(
         &self,
         scope: &Scope,
         digest: &Digest,
@@ -101,7 +101,7 @@ impl InFlightExecutions {
     }
 
     /// Submits an execution. Later clients may join it when `digest` is given.
-    pub async fn begin(
+    pub(crate) async fn begin(
         &self,
         submit: SubmitTask,
         digest: Option<Digest>,
@@ -208,7 +208,7 @@ impl InFlightExecutions {
     }
 
     /// Loads the executions of every instance that were in flight before this process started.
-    pub async fn load_all(&self) -> Result<(), Status> {
+    pub(crate) async fn load_all(&self) -> Result<(), Status> {
         for scope in self.0.handle.scopes_with(Arc::from(EXECUTION_QUEUE)).await.map_err(Problem::from)? {
             self.load(&scope).await?;
         }

@@ -22,14 +22,14 @@ const MAX_NAMED: usize = 30_000;
 const MAX_HEADER_DETAIL_BYTES: usize = 5 * 1_024;
 
 /// The blobs of a tree, each once, whether they are present or missing.
-pub struct Tree {
+pub(crate) struct Tree {
     pub directories: Vec<Digest>,
     pub files: Vec<Digest>,
 }
 
 /// Everything below `root`, as far as its directories are present. At most one batch of directories is in memory at a
 /// time.
-pub async fn tree(store: &Store, _permit: &Permit, root: &Digest) -> Result<Tree, Status> {
+pub(crate) async fn tree(store: &Store, _permit: &Permit, root: &Digest) -> Result<Tree, Status> {
     let mut reader = TreeReader::new(*root);
     let mut files = HashSet::new();
     while let Some((_, level)) = reader.next_level()? {
@@ -47,14 +47,14 @@ pub async fn tree(store: &Store, _permit: &Permit, root: &Digest) -> Result<Tree
 }
 
 /// Decodes a directory whose entries must be sorted.
-pub fn decode_sorted(digest: &Digest, bytes: &[u8]) -> Result<messages::Directory, Status> {
+pub(crate) fn decode_sorted(digest: &Digest, bytes: &[u8]) -> Result<messages::Directory, Status> {
     let directory = decode_proto(digest, bytes, limits::MAX_DIRECTORY_ENTRIES)?;
     check_sorted(digest, &directory)?;
     Ok(directory)
 }
 
 /// The action and all of its inputs, present or missing.
-pub async fn needed(store: &Store, permit: &Permit, action: &Digest) -> Result<Vec<Digest>, Status> {
+pub(crate) async fn needed(store: &Store, permit: &Permit, action: &Digest) -> Result<Vec<Digest>, Status> {
     let Some(read) = message::<Action>(store, action, "an action").await? else { return Ok(vec![*action]) };
     let command = digest::from_proto(read.command_digest.as_ref(), action.function, "command_digest")?;
     let root = digest::from_proto(read.input_root_digest.as_ref(), action.function, "input_root_digest")?;
@@ -63,18 +63,18 @@ pub async fn needed(store: &Store, permit: &Permit, action: &Digest) -> Result<V
 }
 
 /// The missing inputs of an action that a worker could not run because of them.
-pub async fn missing_of_action(store: &Store, action: &Digest) -> Result<Vec<Digest>, Status> {
+pub(crate) async fn missing_of_action(store: &Store, action: &Digest) -> Result<Vec<Digest>, Status> {
     let permit = store.limits.walk().await?;
     store.missing(&needed(store, &permit, action).await?).await
 }
 
 /// The bytes of a batch of directories, in order; none for a missing directory.
-pub async fn directories(store: &Store, batch: &[Digest]) -> Result<Vec<Option<Bytes>>, Status> {
+pub(crate) async fn directories(store: &Store, batch: &[Digest]) -> Result<Vec<Option<Bytes>>, Status> {
     store.get_batch(batch, MAX_MESSAGE_BYTES).await
 }
 
 /// The status that names the missing blobs.
-pub fn refusal(missing: &[Digest]) -> Status {
+pub(crate) fn refusal(missing: &[Digest]) -> Status {
     let violations = missing.iter().take(MAX_NAMED).map(|digest| PreconditionViolation {
         r#type: "MISSING".to_owned(),
         subject: format!("blobs/{}", digest::resource_path(digest)),
@@ -91,12 +91,12 @@ pub fn refusal(missing: &[Digest]) -> Status {
 }
 
 /// Whether a status is small enough for the headers of a call. A larger one is sent in a message.
-pub fn fits_headers(status: &Status) -> bool {
+pub(crate) fn fits_headers(status: &Status) -> bool {
     status.details().len() <= MAX_HEADER_DETAIL_BYTES
 }
 
 /// None for a missing message; an error for one that cannot be decoded.
-pub async fn message<M: Message + Default>(
+pub(crate) async fn message<M: Message + Default>(
     store: &Store,
     digest: &Digest,
     what: &str,

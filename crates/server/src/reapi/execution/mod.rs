@@ -1,18 +1,18 @@
 //! Execution: turns actions into tasks, and tasks into operations.
 
 mod execute;
-pub mod follow;
+pub(super) mod follow;
 mod in_flight;
-pub mod inputs;
+pub(super) mod inputs;
 mod no_worker_timer;
-pub mod operation;
-pub mod operation_name;
-pub mod outputs;
+pub(super) mod operation;
+pub(super) mod operation_name;
+pub(super) mod outputs;
 mod pins;
 mod platform;
 
-pub use in_flight::InFlightExecutions;
-pub use pins::Pins;
+pub(super) use in_flight::InFlightExecutions;
+pub(super) use pins::Pins;
 
 use std::sync::Arc;
 

@@ -9,19 +9,19 @@ use authority::Time;
 /// The first check is early, so that the grace period counts almost from the start; most executions have begun by then.
 const FIRST_CHECK: Duration = Duration::from_secs(1);
 
-pub struct NoWorkerTimer {
+pub(super) struct NoWorkerTimer {
     grace: Duration,
     since: Option<Time>,
     has_checked: bool,
 }
 
 impl NoWorkerTimer {
-    pub fn new(grace: Duration) -> NoWorkerTimer {
+    pub(super) fn new(grace: Duration) -> NoWorkerTimer {
         NoWorkerTimer { grace, since: None, has_checked: false }
     }
 
     /// Records whether a registered worker could run the execution now. True after a whole grace period without one.
-    pub fn observe(&mut self, nobody_fits: bool, now: Time) -> bool {
+    pub(super) fn observe(&mut self, nobody_fits: bool, now: Time) -> bool {
         self.has_checked = true;
         if nobody_fits {
             now.since_ms(*self.since.get_or_insert(now)) >= self.grace.as_millis() as u64
@@ -32,12 +32,12 @@ impl NoWorkerTimer {
     }
 
     /// Whether the execution waits without a worker that could run it.
-    pub fn is_running(&self) -> bool {
+    pub(super) fn is_running(&self) -> bool {
         self.since.is_some()
     }
 
     /// The time until the next check.
-    pub fn next_check(&self, now: Time) -> Duration {
+    pub(super) fn next_check(&self, now: Time) -> Duration {
         match self.since {
             Some(since) => self.grace.saturating_sub(Duration::from_millis(now.since_ms(since))),
             None if self.has_checked => self.grace,

@@ -12,10 +12,10 @@ use crate::reapi::messages::{
 };
 
 /// A result, or the status that says why there is none.
-pub type Outcome = Result<ActionResult, Status>;
+pub(crate) type Outcome = Result<ActionResult, Status>;
 
 /// None while the task is not over.
-pub fn outcome(task: &Task) -> Option<Outcome> {
+pub(crate) fn outcome(task: &Task) -> Option<Outcome> {
     match &task.phase {
         Phase::Waiting { .. } | Phase::Leased(_) => None,
         Phase::Completed { result, .. } => Some(result_of(result, task.created_at)),
@@ -25,7 +25,7 @@ pub fn outcome(task: &Task) -> Option<Outcome> {
 }
 
 /// Decodes the recorded result.
-pub fn result_of(result: &[u8], queued_at: Time) -> Outcome {
+pub(crate) fn result_of(result: &[u8], queued_at: Time) -> Outcome {
     let mut decoded = result::decode(result)
         .map_err(|_| Status::internal("the worker reported a result that is not the result of an action"))?;
     set_queued_at(&mut decoded, queued_at);
@@ -33,7 +33,7 @@ pub fn result_of(result: &[u8], queued_at: Time) -> Outcome {
 }
 
 /// The server knows when the execution was queued; what the worker reports does not count (R52).
-pub fn set_queued_at(result: &mut ActionResult, queued_at: Time) {
+pub(crate) fn set_queued_at(result: &mut ActionResult, queued_at: Time) {
     if let Some(metadata) = &mut result.execution_metadata {
         metadata.queued_timestamp = Some(messages::timestamp(queued_at));
     }
@@ -66,7 +66,7 @@ fn dead(reason: DeadReason, detail: Option<&str>) -> Status {
 }
 
 /// Whether the execution failed because inputs were missing when a worker fetched them.
-pub fn lacks_inputs(task: &Task) -> bool {
+pub(crate) fn lacks_inputs(task: &Task) -> bool {
     matches!(task.phase, Phase::Failed { .. })
         && task
             .last_error
@@ -75,7 +75,7 @@ pub fn lacks_inputs(task: &Task) -> bool {
 }
 
 /// An operation that waits for its task.
-pub fn running(name: &str, payload: &ExecutionPayload, task: &Task) -> Operation {
+pub(crate) fn running(name: &str, payload: &ExecutionPayload, task: &Task) -> Operation {
     let stage = match &task.phase {
         Phase::Leased(_) => Stage::Executing,
         _ => Stage::Queued,
@@ -93,7 +93,7 @@ pub fn running(name: &str, payload: &ExecutionPayload, task: &Task) -> Operation
 }
 
 /// An operation that is over.
-pub fn done(name: &str, digest: Option<&blobs::Digest>, response: &ExecuteResponse) -> Operation {
+pub(crate) fn done(name: &str, digest: Option<&blobs::Digest>, response: &ExecuteResponse) -> Operation {
     Operation {
         name: name.to_owned(),
         metadata: Some(metadata(Stage::Completed, digest, None)),
@@ -105,7 +105,7 @@ pub fn done(name: &str, digest: Option<&blobs::Digest>, response: &ExecuteRespon
     }
 }
 
-pub fn response(outcome: Outcome, cached_result: bool) -> ExecuteResponse {
+pub(crate) fn response(outcome: Outcome, cached_result: bool) -> ExecuteResponse {
     match outcome {
         Ok(result) => ExecuteResponse {
             result: Some(result),

@@ -11,20 +11,20 @@ use crate::convert::ids;
 const COLLECTION: &str = "operations/";
 
 /// A new name of an operation that waits for the task.
-pub fn make(instance: &str, task: TaskId) -> Result<Arc<str>, Status> {
+pub(crate) fn make(instance: &str, task: TaskId) -> Result<Arc<str>, Status> {
     let secret = secret()?;
     let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
     Ok(Arc::from(format!("{prefix}{COLLECTION}{task}-{secret}")))
 }
 
 /// The name of an operation that is over at once, because its result was cached, and has no task.
-pub fn of_cached(instance: &str) -> Result<String, Status> {
+pub(crate) fn of_cached(instance: &str) -> Result<String, Status> {
     let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
     Ok(format!("{prefix}{COLLECTION}cached-{}", secret()?))
 }
 
 /// The instance and the task of a name.
-pub fn parse(name: &str) -> Option<(&str, TaskId)> {
+pub(crate) fn parse(name: &str) -> Option<(&str, TaskId)> {
     let at = name.rfind(COLLECTION)?;
     let (instance, rest) = name.split_at(at);
     let instance = match instance.strip_suffix('/') {

@@ -11,7 +11,7 @@ use crate::reapi::messages::ActionResult;
 use crate::reapi::store::Store;
 
 /// Whether an output is missing. A result with more outputs than a tree may have is refused.
-pub async fn is_any_missing(
+pub(crate) async fn is_any_missing(
     store: &Store,
     result: &ActionResult,
     function: DigestFunction,

@@ -22,7 +22,7 @@ const MAX_READ_AGAIN: usize = 4;
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Pins {
+pub(crate) struct Pins {
     blobs: Arc<dyn Blobs>,
     room: Arc<Semaphore>,
     reading: Arc<Semaphore>,
@@ -30,19 +30,19 @@ pub struct Pins {
 }
 
 /// Pins the inputs of one execution until it is dropped.
-pub struct PinGuard {
+pub(crate) struct PinGuard {
     _pinned: Pinned,
     _room: OwnedSemaphorePermit,
 }
 
 impl Pins {
-    pub fn new(blobs: Arc<dyn Blobs>, limits: ConcurrencyLimits) -> Pins {
+    pub(crate) fn new(blobs: Arc<dyn Blobs>, limits: ConcurrencyLimits) -> Pins {
         let reading = Arc::new(Semaphore::new(MAX_READ_AGAIN));
         Pins { blobs, room: Arc::new(Semaphore::new(MAX_PINNED)), reading, limits }
     }
 
     /// None when too many digests are pinned already.
-    pub fn pin(&self, store: &Store, needed: &[Digest]) -> Option<PinGuard> {
+    pub(crate) fn pin(&self, store: &Store, needed: &[Digest]) -> Option<PinGuard> {
         let room = u32::try_from(needed.len()).ok();
         let Some(room) = room.and_then(|count| self.room.clone().try_acquire_many_owned(count).ok()) else {
             tracing::warn!(digests = needed.len(), "what an execution needs may be evicted before it is run");
@@ -52,7 +52,7 @@ impl Pins {
     }
 
     /// Pins the inputs of an action that was accepted before this process started.
-    pub async fn again(&self, scope: &Scope, action: &Digest) -> Option<PinGuard> {
+    pub(crate) async fn again(&self, scope: &Scope, action: &Digest) -> Option<PinGuard> {
         let _permit = self.reading.acquire().await.ok()?;
         let needed = async {
             let (tenant, limits) = (tenant(scope)?, self.limits.clone());

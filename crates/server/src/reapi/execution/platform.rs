@@ -10,7 +10,7 @@ use tonic::Status;
 use crate::convert::names;
 use crate::reapi::messages::{Action, Command};
 
-pub fn requirements(action: &Action, command: &Command) -> Result<Arc<Properties>, Status> {
+pub(super) fn requirements(action: &Action, command: &Command) -> Result<Arc<Properties>, Status> {
     let mut pairs = BTreeMap::new();
     let platform = action::platform(action, command);
     for property in platform.map(|platform| &platform.properties).into_iter().flatten() {
@@ -26,7 +26,7 @@ pub fn requirements(action: &Action, command: &Command) -> Result<Arc<Properties
 }
 
 /// Explains to people why no registered worker offers the required properties.
-pub fn explain(required: &Properties, offered: &[Arc<Properties>]) -> String {
+pub(super) fn explain(required: &Properties, offered: &[Arc<Properties>]) -> String {
     let nobody_offers: Vec<String> = required
         .iter()
         .filter(|(name, value)| {

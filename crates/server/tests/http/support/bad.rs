@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Served;
 
 /// One call that must be refused.
-pub struct Bad {
+pub(crate) struct Bad {
     pub why: String,
     pub method: &'static str,
     pub path: String,
@@ -16,7 +16,7 @@ pub struct Bad {
     pub field: Option<&'static str>,
 }
 
-pub fn bad(
+pub(crate) fn bad(
     why: &str,
     method: &'static str,
     path: &str,
@@ -28,7 +28,13 @@ pub fn bad(
 }
 
 /// A field that is set to a value which will not do, in a body that is fine otherwise.
-pub fn bad_field(method: &'static str, path: &str, good: &Value, field: &'static str, value: &str) -> Bad {
+pub(crate) fn bad_field(
+    method: &'static str,
+    path: &str,
+    good: &Value,
+    field: &'static str,
+    value: &str,
+) -> Bad {
     let mut body = good.clone();
     body.as_object_mut().unwrap().remove(field);
     let rest = body.to_string();
@@ -39,7 +45,7 @@ pub fn bad_field(method: &'static str, path: &str, good: &Value, field: &'static
 }
 
 /// What is wrong with any body, whatever the endpoint.
-pub fn bad_bodies(method: &'static str, path: &str, good: &Value, may_be_empty: bool) -> Vec<Bad> {
+pub(crate) fn bad_bodies(method: &'static str, path: &str, good: &Value, may_be_empty: bool) -> Vec<Bad> {
     let good_text = good.to_string();
     let inside = &good_text[1..good_text.len() - 1];
     let comma = if inside.is_empty() { "" } else { "," };
@@ -115,7 +121,7 @@ fn values(good: &Value) -> String {
     json!(good.as_object().unwrap().values().collect::<Vec<_>>()).to_string()
 }
 
-pub async fn refuse_all(served: &Served, list: Vec<Bad>, report: bool) {
+pub(crate) async fn refuse_all(served: &Served, list: Vec<Bad>, report: bool) {
     assert!(!list.is_empty());
     for bad in list {
         let position = served.position().await;
@@ -142,7 +148,7 @@ const BAD_NAMES: [&str; 8] = ["\"\"", "1", "null", "[]", "{}", "true", "\"a\\u00
 /// Values that no count or span may have.
 const BAD_COUNTS: [&str; 6] = ["-1", "1.5", "\"1\"", "[]", "true", "99999999999999999999999"];
 
-pub fn bad_names(
+pub(crate) fn bad_names(
     method: &'static str,
     path: &str,
     good: &Value,
@@ -160,13 +166,18 @@ pub fn bad_names(
 }
 
 /// The same for a name in a report, which is missing when it is empty.
-pub fn bad_reported_names(method: &'static str, path: &str, good: &Value, field: &'static str) -> Vec<Bad> {
+pub(crate) fn bad_reported_names(
+    method: &'static str,
+    path: &str,
+    good: &Value,
+    field: &'static str,
+) -> Vec<Bad> {
     let empty = bad_field(method, path, good, field, "\"\"").body;
     let mut list = bad_names(method, path, good, field, true);
     list.retain(|bad| bad.body != empty);
     list
 }
 
-pub fn bad_counts(method: &'static str, path: &str, good: &Value, field: &'static str) -> Vec<Bad> {
+pub(crate) fn bad_counts(method: &'static str, path: &str, good: &Value, field: &'static str) -> Vec<Bad> {
     BAD_COUNTS.iter().map(|value| bad_field(method, path, good, field, value)).collect()
 }

@@ -16,10 +16,10 @@ use super::bad::Bad;
 use super::{KEY, Served, Told, send};
 
 /// Who holds the lease of a task that was pushed.
-pub const HOLDER: &str = "push:q";
+pub(crate) const HOLDER: &str = "push:q";
 
 /// A task that was pushed to a worker.
-pub struct Pushed {
+pub(crate) struct Pushed {
     pub envelope: Value,
     pub task: String,
     pub token: String,
@@ -27,13 +27,13 @@ pub struct Pushed {
 
 impl Served {
     /// Submits a task and pushes it.
-    pub async fn push(&self, queue: &str) -> Pushed {
+    pub(crate) async fn push(&self, queue: &str) -> Pushed {
         self.submit(queue).await;
         self.push_next(queue).await
     }
 
     /// Pushes the next task of a queue, as soon as there is one.
-    pub async fn push_next(&self, queue: &str) -> Pushed {
+    pub(crate) async fn push_next(&self, queue: &str) -> Pushed {
         let command = LeaseTasks {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
             worker: HOLDER.into(),
@@ -53,7 +53,7 @@ impl Served {
     }
 
     /// The holder gives the lease of a task that was pushed back.
-    pub async fn give_back(&self, pushed: &Pushed) {
+    pub(crate) async fn give_back(&self, pushed: &Pushed) {
         let claims = pushed.claims();
         let lease = LeaseRef {
             scope: Scope { tenant: "default".into(), workspace: "default".into() },
@@ -68,34 +68,34 @@ impl Served {
     }
 
     /// Calls back about a task that was pushed, with its token.
-    pub async fn call(&self, pushed: &Pushed, what: &str, body: Value) -> Told {
+    pub(crate) async fn call(&self, pushed: &Pushed, what: &str, body: Value) -> Told {
         self.call_with(&pushed.task, &pushed.token, what, body).await
     }
 
-    pub async fn call_with(&self, task: &str, token: &str, what: &str, body: Value) -> Told {
+    pub(crate) async fn call_with(&self, task: &str, token: &str, what: &str, body: Value) -> Told {
         let call = self.request("POST", &format!("/v1/tasks/{task}/{what}")).bearer_auth(token);
         send(call.json(&body)).await
     }
 }
 
 impl Pushed {
-    pub fn attempt(&self) -> u64 {
+    pub(crate) fn attempt(&self) -> u64 {
         self.envelope["attempt"].as_u64().unwrap()
     }
 
-    pub fn started(&self) -> Value {
+    pub(crate) fn started(&self) -> Value {
         json!({"attempt": self.attempt(), "workerId": "worker-1", "startedAt": "2025-01-15T10:00:00Z"})
     }
 
-    pub fn beat(&self) -> Value {
+    pub(crate) fn beat(&self) -> Value {
         json!({"attempt": self.attempt(), "workerId": "worker-1"})
     }
 
-    pub fn succeeded(&self, output: Value) -> Value {
+    pub(crate) fn succeeded(&self, output: Value) -> Value {
         json!({"attempt": self.attempt(), "workerId": "worker-1", "outcome": "SUCCEEDED", "output": output})
     }
 
-    pub fn failed(&self, category: &str, retryable: Option<bool>) -> Value {
+    pub(crate) fn failed(&self, category: &str, retryable: Option<bool>) -> Value {
         let mut error = json!({"category": category, "message": "KeyError: 'missing_column'"});
         if let Some(retryable) = retryable {
             error["retryable"] = json!(retryable);
@@ -103,19 +103,19 @@ impl Pushed {
         json!({"attempt": self.attempt(), "workerId": "worker-1", "outcome": "FAILED", "error": error})
     }
 
-    pub fn cancelled(&self) -> Value {
+    pub(crate) fn cancelled(&self) -> Value {
         json!({"attempt": self.attempt(), "workerId": "worker-1", "outcome": "CANCELLED",
             "cancelledDuringPhase": "processing", "partialProgress": {"recordsProcessed": 500_000}})
     }
 
     /// What the token says.
-    pub fn claims(&self) -> Value {
+    pub(crate) fn claims(&self) -> Value {
         let payload = self.token.split('.').nth(1).unwrap();
         serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).unwrap()).unwrap()
     }
 
     /// The token with another claim in it, signed with the server's own key.
-    pub fn with_claim(&self, claim: &str, value: Value) -> String {
+    pub(crate) fn with_claim(&self, claim: &str, value: Value) -> String {
         let mut claims = self.claims();
         claims[claim] = value;
         sign("k1.1", &claims)
@@ -123,7 +123,7 @@ impl Pushed {
 }
 
 /// Signs as the server does, with what is known of it and its secret.
-pub fn sign(kid: &str, claims: &Value) -> String {
+pub(crate) fn sign(kid: &str, claims: &Value) -> String {
     let secret = blake3::derive_key("lessor 2026 task token", &KEY);
     let key = blake3::keyed_hash(&secret, kid.as_bytes());
     let header = json!({"alg": "HS256", "typ": "JWT", "kid": kid});
@@ -137,7 +137,7 @@ pub fn sign(kid: &str, claims: &Value) -> String {
 impl Told {
     /// Asserts that this is a refusal in the words of the callback contract.
     #[track_caller]
-    pub fn is_refused(&self, status: u16, error: &str) -> &Told {
+    pub(crate) fn is_refused(&self, status: u16, error: &str) -> &Told {
         assert_eq!((self.status, self.body["error"].as_str()), (status, Some(error)), "{self:?}");
         assert_eq!(self.content_type, "application/json", "{self:?}");
         assert!(self.body["message"].is_string() && self.body["code"].is_null(), "{self:?}");
@@ -145,20 +145,20 @@ impl Told {
     }
 
     #[track_caller]
-    pub fn is_mismatch(&self, expected: u64, received: u64) {
+    pub(crate) fn is_mismatch(&self, expected: u64, received: u64) {
         self.is_refused(409, "attempt_mismatch");
         assert_eq!(self.body["expectedAttempt"], expected, "{self:?}");
         assert_eq!(self.body["receivedAttempt"], received, "{self:?}");
     }
 
     #[track_caller]
-    pub fn is_terminal(&self, state: &str) {
+    pub(crate) fn is_terminal(&self, state: &str) {
         self.is_refused(409, "task_already_terminal");
         assert_eq!(self.body["state"], state, "{self:?}");
     }
 
     #[track_caller]
-    pub fn is_final(&self, state: &str) {
+    pub(crate) fn is_final(&self, state: &str) {
         assert_eq!(self.status, 200, "{self:?}");
         assert_eq!((&self.body["acknowledged"], &self.body["finalState"]), (&json!(true), &json!(state)));
         assert!(self.body["serverTime"].is_string(), "{self:?}");
@@ -166,7 +166,7 @@ impl Told {
 }
 
 /// Every one of these calls is refused as malformed and changes nothing.
-pub async fn refuse_callbacks(served: &Served, token: &str, list: Vec<Bad>) {
+pub(crate) async fn refuse_callbacks(served: &Served, token: &str, list: Vec<Bad>) {
     assert!(!list.is_empty());
     for bad in list {
         let position = served.position().await;

@@ -6,7 +6,7 @@ use super::{Served, Told};
 
 impl Served {
     /// Claims a job without waiting.
-    pub async fn claim(&self, worker: &str, streams: &[&str]) -> Value {
+    pub(crate) async fn claim(&self, worker: &str, streams: &[&str]) -> Value {
         let body = json!({"worker_id": worker, "streams": streams, "max_wait_ms": 0});
         let told = self.post("/internal/worker/claim", body).await;
         assert_eq!(told.status, 200, "{told:?}");
@@ -14,19 +14,19 @@ impl Served {
     }
 
     /// Submits a job and claims it.
-    pub async fn claimed(&self, worker: &str, stream: &str) -> Value {
+    pub(crate) async fn claimed(&self, worker: &str, stream: &str) -> Value {
         self.submit(stream).await;
         let job = self.claim(worker, &[stream]).await;
         assert_eq!(job["claimed"], true, "{job}");
         job
     }
 
-    pub async fn worker_call(&self, what: &str, body: Value) -> Told {
+    pub(crate) async fn worker_call(&self, what: &str, body: Value) -> Told {
         self.post(&format!("/internal/worker/{what}"), body).await
     }
 }
 
-pub fn beat(job: &Value, worker: &str) -> Value {
+pub(crate) fn beat(job: &Value, worker: &str) -> Value {
     json!({"worker_id": worker, "job_id": job["job_id"], "lease_token": job["lease_token"]})
 }
 
@@ -38,13 +38,13 @@ fn report(job: &Value, worker: &str) -> Value {
     body
 }
 
-pub fn done(job: &Value, worker: &str, result: Value) -> Value {
+pub(crate) fn done(job: &Value, worker: &str, result: Value) -> Value {
     let mut body = report(job, worker);
     body["result"] = result;
     body
 }
 
-pub fn broken(job: &Value, worker: &str, retryable: bool) -> Value {
+pub(crate) fn broken(job: &Value, worker: &str, retryable: bool) -> Value {
     let mut body = report(job, worker);
     body["error"] =
         json!({"code": "E1", "message": "bad luck", "stack": "at line 1", "retryable": retryable});
@@ -54,7 +54,7 @@ pub fn broken(job: &Value, worker: &str, retryable: bool) -> Value {
 impl Told {
     /// Asserts that a claim call was refused, and whether its message may be acknowledged all the same.
     #[track_caller]
-    pub fn is_unclaimed(&self, status: u16, code: &str, ack: bool) -> &Told {
+    pub(crate) fn is_unclaimed(&self, status: u16, code: &str, ack: bool) -> &Told {
         self.is_problem(status, code);
         assert_eq!((&self.body["ok"], &self.body["ack"]), (&json!(false), &json!(ack)), "{self:?}");
         self

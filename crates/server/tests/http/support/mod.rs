@@ -2,10 +2,10 @@
 
 #![allow(dead_code)]
 
-pub mod bad;
-pub mod callback;
-pub mod claim;
-pub mod target;
+pub(crate) mod bad;
+pub(crate) mod callback;
+pub(crate) mod claim;
+pub(crate) mod target;
 
 use std::net::SocketAddr;
 
@@ -20,9 +20,9 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// The secret of every server in the tests.
-pub const KEY: [u8; 32] = [7; 32];
+pub(crate) const KEY: [u8; 32] = [7; 32];
 
-pub struct Served {
+pub(crate) struct Served {
     pub address: SocketAddr,
     pub client: reqwest::Client,
     pub running: Running,
@@ -35,7 +35,7 @@ pub struct Served {
 
 /// An answer, read.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub(crate) struct Told {
     pub status: u16,
     pub content_type: String,
     pub headers: reqwest::header::HeaderMap,
@@ -43,24 +43,24 @@ pub struct Told {
 }
 
 impl Served {
-    pub async fn start() -> Served {
+    pub(crate) async fn start() -> Served {
         Served::start_with(Limits::default()).await
     }
 
-    pub async fn start_with(limits: Limits) -> Served {
+    pub(crate) async fn start_with(limits: Limits) -> Served {
         Served::start_in(tempfile::tempdir().unwrap(), limits, server::Options::default()).await
     }
 
-    pub async fn start_with_options(limits: Limits, options: server::Options) -> Served {
+    pub(crate) async fn start_with_options(limits: Limits, options: server::Options) -> Served {
         Served::start_in(tempfile::tempdir().unwrap(), limits, options).await
     }
 
     /// A server that pushes to targets on this machine.
-    pub async fn start_pushing() -> Served {
+    pub(crate) async fn start_pushing() -> Served {
         Served::start_pushing_with(PushOptions::default()).await
     }
 
-    pub async fn start_pushing_with(push: PushOptions) -> Served {
+    pub(crate) async fn start_pushing_with(push: PushOptions) -> Served {
         let push = PushOptions { allow_private_targets: true, ..push };
         let options = server::Options { push, ..server::Options::default() };
         Served::start_in(tempfile::tempdir().unwrap(), Limits::default(), options).await
@@ -83,37 +83,37 @@ impl Served {
         Served { address, client, running, app, stop: Some(stop), serving, directory, options }
     }
 
-    pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
+    pub(crate) fn request(&self, method: &str, path: &str) -> RequestBuilder {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         self.client.request(method, format!("http://{}{path}", self.address))
     }
 
-    pub async fn get(&self, path: &str) -> Told {
+    pub(crate) async fn get(&self, path: &str) -> Told {
         send(self.request("GET", path)).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Told {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Told {
         send(self.request("POST", path).json(&body)).await
     }
 
-    pub async fn put(&self, path: &str, body: Value) -> Told {
+    pub(crate) async fn put(&self, path: &str, body: Value) -> Told {
         send(self.request("PUT", path).json(&body)).await
     }
 
     /// The body as it is, with the header that says it is JSON.
-    pub async fn raw(&self, method: &str, path: &str, body: impl Into<reqwest::Body>) -> Told {
+    pub(crate) async fn raw(&self, method: &str, path: &str, body: impl Into<reqwest::Body>) -> Told {
         send(self.request(method, path).header("content-type", "application/json").body(body)).await
     }
 
     /// Submits a task and gives its id.
-    pub async fn submit(&self, queue: &str) -> String {
+    pub(crate) async fn submit(&self, queue: &str) -> String {
         let told = self.post("/v1/tasks", json!({"queue": queue, "payload": {"n": 1}})).await;
         assert_eq!(told.status, 201, "{told:?}");
         told.text("taskId")
     }
 
     /// Leases one task, which must be there.
-    pub async fn lease(&self, worker: &str, queue: &str) -> Value {
+    pub(crate) async fn lease(&self, worker: &str, queue: &str) -> Value {
         let body = json!({"workerId": worker, "queues": [queue], "waitMs": 0});
         let told = self.post("/v1/leases", body).await;
         assert_eq!((told.status, told.body["leases"].as_array().map(Vec::len)), (200, Some(1)), "{told:?}");
@@ -121,46 +121,46 @@ impl Served {
     }
 
     /// Reports under a lease.
-    pub async fn report(&self, lease: &Value, what: &str, body: Value) -> Told {
+    pub(crate) async fn report(&self, lease: &Value, what: &str, body: Value) -> Told {
         self.post(&path(lease, what), body).await
     }
 
     /// A task as it is shown.
-    pub async fn task(&self, task: &str) -> Value {
+    pub(crate) async fn task(&self, task: &str) -> Value {
         self.get(&format!("/v1/tasks/{task}")).await.body
     }
 
     /// The task once it is final.
-    pub async fn ended(&self, task: &str) -> Value {
+    pub(crate) async fn ended(&self, task: &str) -> Value {
         self.get(&format!("/v1/tasks/{task}?waitMs=60000")).await.body
     }
 
     /// The newest record's place: it stands still while nothing changes.
-    pub async fn position(&self) -> u64 {
+    pub(crate) async fn position(&self) -> u64 {
         self.running.handle.status().await.unwrap().position.0
     }
 
     /// Tells the server to stop, without waiting.
-    pub fn begin_stop(&mut self) {
+    pub(crate) fn begin_stop(&mut self) {
         self.stop.take().map(|stop| stop.send(()));
     }
 
     /// Drops the server where it stands.
-    pub fn abort(&self) {
+    pub(crate) fn abort(&self) {
         self.serving.abort();
     }
 
-    pub async fn stopped(self) -> Drained {
+    pub(crate) async fn stopped(self) -> Drained {
         self.stopped_with_directory().await.0
     }
 
     /// Stops, and starts again on the same directory.
-    pub async fn restarted(self) -> Served {
+    pub(crate) async fn restarted(self) -> Served {
         let options = self.options.clone();
         self.restarted_with(options).await
     }
 
-    pub async fn restarted_with(self, options: server::Options) -> Served {
+    pub(crate) async fn restarted_with(self, options: server::Options) -> Served {
         let (_, directory) = self.stopped_with_directory().await;
         Served::start_in(directory, Limits::default(), options).await
     }
@@ -174,13 +174,13 @@ impl Served {
 }
 
 impl Told {
-    pub fn text(&self, field: &str) -> String {
+    pub(crate) fn text(&self, field: &str) -> String {
         self.body[field].as_str().unwrap_or_else(|| panic!("no {field} in {self:?}")).to_owned()
     }
 
     /// Asserts that this is a problem with a status and a code.
     #[track_caller]
-    pub fn is_problem(&self, status: u16, code: &str) -> &Told {
+    pub(crate) fn is_problem(&self, status: u16, code: &str) -> &Told {
         assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{self:?}");
         assert_eq!(self.content_type, "application/problem+json", "{self:?}");
         assert_eq!(self.body["status"], status, "{self:?}");
@@ -190,11 +190,11 @@ impl Told {
     }
 }
 
-pub fn path(lease: &Value, what: &str) -> String {
+pub(crate) fn path(lease: &Value, what: &str) -> String {
     format!("/v1/leases/{}/{what}", lease["leaseId"].as_str().unwrap())
 }
 
-pub async fn send(request: RequestBuilder) -> Told {
+pub(crate) async fn send(request: RequestBuilder) -> Told {
     let response = request.send().await.unwrap();
     let status = response.status().as_u16();
     let headers = response.headers().clone();

@@ -20,14 +20,14 @@ use super::callback::Pushed;
 /// A test that waits longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Target {
+pub(crate) struct Target {
     pub address: SocketAddr,
     arrived: mpsc::UnboundedReceiver<Arrived>,
     serving: JoinHandle<()>,
 }
 
 /// A dispatch that waits for its answer. Dropped, it is accepted; kept, it hangs.
-pub struct Arrived {
+pub(crate) struct Arrived {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub pushed: Pushed,
@@ -35,11 +35,11 @@ pub struct Arrived {
 }
 
 impl Target {
-    pub async fn start() -> Target {
+    pub(crate) async fn start() -> Target {
         Target::start_at(TcpListener::bind("127.0.0.1:0").await.unwrap())
     }
 
-    pub fn start_at(listener: TcpListener) -> Target {
+    pub(crate) fn start_at(listener: TcpListener) -> Target {
         let address = listener.local_addr().unwrap();
         let (send, arrived) = mpsc::unbounded_channel();
         let router = Router::new().fallback(receive).with_state(send);
@@ -47,17 +47,17 @@ impl Target {
         Target { address, arrived, serving }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://{}/hook?a=b", self.address)
     }
 
     /// The next dispatch.
-    pub async fn next(&mut self) -> Arrived {
+    pub(crate) async fn next(&mut self) -> Arrived {
         timeout(PATIENCE, self.arrived.recv()).await.expect("nothing arrived").unwrap()
     }
 
     /// Whether everything that was sent has been looked at.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.arrived.is_empty()
     }
 }
@@ -82,25 +82,25 @@ async fn receive(
 }
 
 impl Arrived {
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers[name].to_str().unwrap()
     }
 
-    pub fn dispatch_id(&self) -> &str {
+    pub(crate) fn dispatch_id(&self) -> &str {
         self.pushed.envelope["dispatchId"].as_str().unwrap()
     }
 
-    pub fn accept(self) -> Pushed {
+    pub(crate) fn accept(self) -> Pushed {
         self.answer(StatusCode::ACCEPTED)
     }
 
-    pub fn answer(self, answer: impl IntoResponse) -> Pushed {
+    pub(crate) fn answer(self, answer: impl IntoResponse) -> Pushed {
         let _ = self.answer.send(answer.into_response());
         self.pushed
     }
 
     /// Accepts with an answer that never ends.
-    pub fn answer_without_end(self) -> Pushed {
+    pub(crate) fn answer_without_end(self) -> Pushed {
         let endless = tokio_stream::iter(std::iter::repeat_with(|| {
             Ok::<_, std::io::Error>(Bytes::from(vec![0; 8_192]))
         }));
@@ -110,7 +110,7 @@ impl Arrived {
 
 impl Served {
     /// Gives a queue a push target, with further settings.
-    pub async fn push_to(&self, queue: &str, target: &Target, mut settings: Value) {
+    pub(crate) async fn push_to(&self, queue: &str, target: &Target, mut settings: Value) {
         let mut push = settings["push"].take();
         if push.is_null() {
             push = json!({});
@@ -122,13 +122,13 @@ impl Served {
     }
 
     /// Begins a pushed task as a worker does, and ends it well.
-    pub async fn work_off(&self, pushed: &Pushed) {
+    pub(crate) async fn work_off(&self, pushed: &Pushed) {
         assert_eq!(self.call(pushed, "started", pushed.started()).await.status, 200);
         self.call(pushed, "completed", pushed.succeeded(json!(1))).await.is_final("SUCCEEDED");
     }
 
     /// What the ledger says of a task, by kind.
-    pub async fn kinds(&self, task: &str) -> Vec<String> {
+    pub(crate) async fn kinds(&self, task: &str) -> Vec<String> {
         let told = self.get(&format!("/v1/tasks/{task}/history")).await;
         let events = told.body["events"].as_array().unwrap().iter();
         events.map(|event| event["type"].as_str().unwrap().to_owned()).collect()

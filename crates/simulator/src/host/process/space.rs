@@ -9,7 +9,7 @@ use auditor::Covered;
 
 impl Process {
     /// Prepares the next segment, or tries again to find space for it.
-    pub fn reserve(&mut self, env: &mut Env) -> Result<(), Stop> {
+    pub(crate) fn reserve(&mut self, env: &mut Env) -> Result<(), Stop> {
         self.reserve_asked = false;
         let mut failed = false;
         if let Some(job) = self.ledger.reserve_job() {
@@ -45,7 +45,7 @@ impl Process {
         env.after(delay, SimEvent::Host(HostEvent::Reserve { life: self.life }));
     }
 
-    pub fn trim(&mut self, env: &mut Env) -> Result<(), Stop> {
+    pub(crate) fn trim(&mut self, env: &mut Env) -> Result<(), Stop> {
         let Some(job) = self.ledger.trim_job(self.engine.state().time().0) else { return Ok(()) };
         let crash = env.strikes(true, env.config.crash_permille * 3);
         if crash {

@@ -7,7 +7,7 @@ use crate::env::{Env, Ticket};
 use auditor::Covered;
 
 impl Process {
-    pub fn begin_stop(&mut self, env: &mut Env) {
+    pub(crate) fn begin_stop(&mut self, env: &mut Env) {
         if self.stopping {
             return;
         }
@@ -21,20 +21,20 @@ impl Process {
     }
 
     /// Whether everything is durable and answered, or will not be because there is no space for it.
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stopping
             && self.inbox.is_empty()
             && (self.held || (self.in_flight.is_none() && self.waiting_records() == 0))
     }
 
     /// The last answers, in the order in which they were asked for.
-    pub fn last_answers(&mut self) -> Vec<(Ticket, Reply)> {
+    pub(crate) fn last_answers(&mut self) -> Vec<(Ticket, Reply)> {
         let mut waiting = self.engine.take_all_waiting();
         waiting.sort_by_key(|(ticket, _)| ticket.ask);
         waiting
     }
 
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.held
     }
 }

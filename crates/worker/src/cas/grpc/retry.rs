@@ -14,7 +14,7 @@ const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
     .without_max_times();
 
 /// Makes a call until it is answered, or has failed for so long that the store is taken for gone.
-pub async fn retried<T, F>(patience: Duration, call: impl Fn() -> F) -> Result<T, CasError>
+pub(super) async fn retried<T, F>(patience: Duration, call: impl Fn() -> F) -> Result<T, CasError>
 where
     F: Future<Output = Result<T, Status>>,
 {
@@ -27,7 +27,7 @@ where
         .map_err(|status| to_cas_error(&status))
 }
 
-pub fn to_cas_error(status: &Status) -> CasError {
+pub(super) fn to_cas_error(status: &Status) -> CasError {
     let why = format!("{:?}: {}", status.code(), status.message());
     if is_transient(status.code()) { CasError::Unavailable(why) } else { CasError::Refused(why) }
 }

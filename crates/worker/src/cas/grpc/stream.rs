@@ -25,7 +25,7 @@ const PIECES_AHEAD: usize = 4;
 /// Longest pause within a stream.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-pub async fn read(
+pub(super) async fn read(
     client: impl Fn() -> ByteStreamClient<Scoped>,
     instance: &str,
     digest: &Digest,
@@ -70,7 +70,7 @@ pub async fn read(
     retried(patience, call).await?.map_err(|error| CasError::File(error.to_string()))
 }
 
-pub async fn upload(
+pub(super) async fn upload(
     client: impl Fn() -> ByteStreamClient<Scoped>,
     instance: &str,
     digest: &Digest,

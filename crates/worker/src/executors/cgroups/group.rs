@@ -21,7 +21,7 @@ const LEAVE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Ended and removed when it is dropped.
 #[derive(Debug, Default)]
-pub struct Cgroup {
+pub(crate) struct Cgroup {
     /// One for each hierarchy.
     directories: Vec<PathBuf>,
     /// The file that counts processes which were killed for want of memory.
@@ -29,7 +29,7 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         controller: Controller,
         version: Version,
@@ -75,12 +75,12 @@ impl Cgroup {
     }
 
     /// A process that writes 0 to these is in the group.
-    pub fn join_files(&self) -> Vec<PathBuf> {
+    pub(crate) fn join_files(&self) -> Vec<PathBuf> {
         self.directories.iter().map(|directory| directory.join("cgroup.procs")).collect()
     }
 
     /// Whether a process of the group was killed for want of memory.
-    pub fn ran_out_of_memory(&self) -> bool {
+    pub(crate) fn ran_out_of_memory(&self) -> bool {
         let counter = self.oom_counter.as_ref().and_then(|file| fs::read_to_string(file).ok());
         counter.is_some_and(|counter| oom_kills(&counter) > 0)
     }
@@ -101,7 +101,7 @@ impl Drop for Cgroup {
 }
 
 /// Kills everything in a group and removes it. Blocking, as long as the killed take to leave.
-pub fn end(directory: &Path) {
+pub(super) fn end(directory: &Path) {
     let give_up = Instant::now() + MAX_LEAVE;
     while let Err(error) = fs::remove_dir(directory) {
         if error.kind() == io::ErrorKind::NotFound {

@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Limits;
-pub use group::Cgroup;
+pub(super) use group::Cgroup;
 use mounts::Mounts;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Controller {
+pub(super) enum Controller {
     Memory,
     Cpu,
     Pids,
@@ -25,7 +25,7 @@ pub enum Controller {
 impl Controller {
     const ALL: [Controller; 3] = [Controller::Memory, Controller::Cpu, Controller::Pids];
 
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Controller::Memory => "memory",
             Controller::Cpu => "cpu",
@@ -43,7 +43,7 @@ impl Controller {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub(super) enum Version {
     V1,
     V2,
 }
@@ -70,7 +70,7 @@ impl ControllerDir {
 
 /// The groups of one worker.
 #[derive(Debug)]
-pub struct Cgroups {
+pub(super) struct Cgroups {
     controllers: Vec<ControllerDir>,
     next: AtomicU64,
 }
@@ -78,7 +78,7 @@ pub struct Cgroups {
 impl Cgroups {
     /// What can be used of the machine's controllers, as far as the limits ask for it; none is an answer too. `key` is of
     /// this worker alone.
-    pub fn open(key: &str, limits: &Limits) -> Cgroups {
+    pub(super) fn open(key: &str, limits: &Limits) -> Cgroups {
         let mounts = Mounts::read().unwrap_or_default();
         let directory = |controller| Cgroups::controller_dir(&mounts, controller, key, limits);
         Cgroups {
@@ -109,7 +109,7 @@ impl Cgroups {
     }
 
     /// The limits that cannot be held to here.
-    pub fn lacks(&self, limits: &Limits) -> Vec<Controller> {
+    pub(super) fn lacks(&self, limits: &Limits) -> Vec<Controller> {
         let has = |controller| self.controllers.iter().any(|directory| directory.controller == controller);
         Controller::ALL.into_iter().filter(|one| one.is_wanted(limits) && !has(*one)).collect()
     }
@@ -117,7 +117,7 @@ impl Cgroups {
     /// A group for one command, as far as there are controllers for the limits. A name that is taken is passed over: by
     /// what a dead process left and nobody has cleared yet, or by a living one while this one only looks whether it could
     /// work here.
-    pub fn make(&self, limits: &Limits) -> io::Result<Cgroup> {
+    pub(super) fn make(&self, limits: &Limits) -> io::Result<Cgroup> {
         let mut is_restored = false;
         loop {
             match self.make_next(limits) {
@@ -142,7 +142,7 @@ impl Cgroups {
     }
 
     /// Ends and removes the groups that a dead process of this worker left.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         for directory in &self.controllers {
             let Ok(entries) = fs::read_dir(&directory.parent) else { continue };
             for entry in entries.flatten().filter(|entry| entry.path().is_dir()) {

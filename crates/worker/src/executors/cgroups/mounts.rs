@@ -10,13 +10,13 @@ use procfs::{FromRead, ProcessCGroup, ProcessCGroups};
 use super::Version;
 
 #[derive(Clone, Debug, Default)]
-pub struct Mounts {
+pub(super) struct Mounts {
     mounts: Vec<MountInfo>,
     groups: Vec<ProcessCGroup>,
 }
 
 impl Mounts {
-    pub fn read() -> io::Result<Mounts> {
+    pub(super) fn read() -> io::Result<Mounts> {
         let [mounts, groups] = ["/proc/self/mountinfo", "/proc/self/cgroup"].map(fs::read_to_string);
         Ok(Mounts::parse(&mounts?, &groups?))
     }
@@ -28,7 +28,7 @@ impl Mounts {
     }
 
     /// The directory of this process's group in the hierarchy that has the controller.
-    pub fn of(&self, controller: &str) -> Option<(Version, PathBuf)> {
+    pub(super) fn of(&self, controller: &str) -> Option<(Version, PathBuf)> {
         self.v1(controller).or_else(|| self.v2(controller))
     }
 
@@ -64,7 +64,7 @@ fn within(root: &str, mount: &Path, own: &str) -> PathBuf {
 
 /// Enables a controller for the children of a cgroup v2. A group with processes of its own cannot do so; if this process
 /// is the only one, it moves into a child group.
-pub fn enable(group: &Path, controller: &str) -> io::Result<()> {
+pub(super) fn enable(group: &Path, controller: &str) -> io::Result<()> {
     let control = group.join("cgroup.subtree_control");
     let enable = || fs::write(&control, format!("+{controller}"));
     let Err(error) = enable() else { return Ok(()) };

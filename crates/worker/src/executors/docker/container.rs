@@ -30,10 +30,10 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(100);
 /// Programs may be made and run there, as on any machine.
 const TMP_OPTIONS: &str = "rw,exec,nosuid,nodev,mode=1777,size=1073741824";
 
-pub type Attached = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
+pub(super) type Attached = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
 
 /// The command. What the image would run by itself does not matter.
-pub fn body(run: &Run, image: &str, user: String) -> ContainerCreateBody {
+pub(super) fn body(run: &Run, image: &str, user: String) -> ContainerCreateBody {
     let variable = |(name, value): &(String, String)| format!("{name}={value}");
     ContainerCreateBody {
         image: Some(image.to_owned()),
@@ -49,7 +49,7 @@ pub fn body(run: &Run, image: &str, user: String) -> ContainerCreateBody {
 }
 
 /// What it may do.
-pub fn host_config(run: &Run, options: &DockerOptions, limits: &Limits) -> HostConfig {
+pub(super) fn host_config(run: &Run, options: &DockerOptions, limits: &Limits) -> HostConfig {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let ulimit = |(name, soft, hard): &(String, i64, i64)| ResourcesUlimits {
         name: Some(name.clone()),
@@ -81,7 +81,7 @@ pub fn host_config(run: &Run, options: &DockerOptions, limits: &Limits) -> HostC
 }
 
 /// Whether the engine refused a start because of the command; then as a shell would tell it.
-pub fn not_runnable(name: &str, error: &Error) -> Option<NotRunnable> {
+pub(super) fn not_runnable(name: &str, error: &Error) -> Option<NotRunnable> {
     let (Some(_), message) = (status(error), error.to_string()) else { return None };
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
     if says(&["executable file not found", "no such file or directory"]) {
@@ -93,30 +93,30 @@ pub fn not_runnable(name: &str, error: &Error) -> Option<NotRunnable> {
     }
 }
 
-pub struct Container {
+pub(super) struct Container {
     engine: Engine,
     /// Empty once it is removed.
     id: String,
 }
 
 impl Container {
-    pub fn new(engine: Engine, id: String) -> Container {
+    pub(super) fn new(engine: Engine, id: String) -> Container {
         Container { engine, id }
     }
 
     /// To be called before the start, so that nothing is missed.
-    pub async fn attach(&self) -> Result<Attached, Error> {
+    pub(super) async fn attach(&self) -> Result<Attached, Error> {
         let options =
             AttachContainerOptions { stream: true, stdout: true, stderr: true, ..Default::default() };
         Ok(self.engine.waiting.attach_container(&self.id, Some(options)).await?.output)
     }
 
-    pub async fn start(&self) -> Result<(), Error> {
+    pub(super) async fn start(&self) -> Result<(), Error> {
         self.engine.docker.start_container(&self.id, None::<StartContainerOptions>).await
     }
 
     /// Waits for the end and gives the exit code. The library tells any code but 0 as an error.
-    pub async fn ended(&self) -> Result<i32, Error> {
+    pub(super) async fn ended(&self) -> Result<i32, Error> {
         let code = |code: i64| i32::try_from(code).unwrap_or(-1);
         let mut ends = Box::pin(self.engine.waiting.wait_container(&self.id, None::<WaitContainerOptions>));
         match ends.next().await {
@@ -131,14 +131,14 @@ impl Container {
         }
     }
 
-    pub async fn ran_out_of_memory(&self) -> bool {
+    pub(super) async fn ran_out_of_memory(&self) -> bool {
         let about = self.engine.docker.inspect_container(&self.id, None::<InspectContainerOptions>).await;
         about.ok().and_then(|about| about.state).and_then(|state| state.oom_killed).unwrap_or(false)
     }
 
     /// Whether it runs or not. Says whether it is gone; if it is not, it is still being removed, and what it may write to
     /// until then is used by nobody else.
-    pub async fn remove(mut self, run: &Run) -> bool {
+    pub(super) async fn remove(mut self, run: &Run) -> bool {
         let is_gone = timeout(MAX_REMOVAL, remove(&self.engine, &self.id)).await.is_ok();
         if is_gone {
             self.id.clear()

@@ -16,7 +16,7 @@ const USUAL_SOCKETS: [&str; 3] =
     ["/var/run/docker.sock", "/run/podman/podman.sock", "/var/run/podman/podman.sock"];
 
 #[derive(Clone, Debug)]
-pub struct Engine {
+pub(super) struct Engine {
     pub docker: Docker,
     /// The same, for answers that take as long as a command.
     pub waiting: Docker,
@@ -24,7 +24,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub async fn connect(host: Option<&str>) -> Result<Engine, String> {
+    pub(super) async fn connect(host: Option<&str>) -> Result<Engine, String> {
         let socket = socket(host)?;
         let wrong = |error: Error| {
             format!(
@@ -45,11 +45,11 @@ impl Engine {
     }
 
     /// Gives the new container's id.
-    pub async fn create(&self, body: ContainerCreateBody) -> Result<String, Error> {
+    pub(super) async fn create(&self, body: ContainerCreateBody) -> Result<String, Error> {
         Ok(self.docker.create_container(None, body).await?.id)
     }
 
-    pub async fn pull(&self, image: &str) -> Result<(), Error> {
+    pub(super) async fn pull(&self, image: &str) -> Result<(), Error> {
         let options = CreateImageOptions { from_image: Some(image.to_owned()), ..Default::default() };
         let mut progress = Box::pin(self.waiting.create_image(Some(options), None, None));
         while let Some(step) = progress.next().await {
@@ -60,7 +60,7 @@ impl Engine {
 }
 
 /// The status of an engine's no.
-pub fn status(error: &Error) -> Option<u16> {
+pub(super) fn status(error: &Error) -> Option<u16> {
     match error {
         Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
         _ => None,

@@ -17,7 +17,7 @@ use crate::executors::Run;
 const MAX_LAST_WORDS: Duration = Duration::from_secs(10);
 
 /// It ends with the container's output, with its bound, or when it is dropped.
-pub struct Output {
+pub(super) struct Output {
     taking: JoinHandle<()>,
     state: watch::Receiver<State>,
 }
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Output {
-    pub fn new(mut attached: Attached, run: &Run) -> Output {
+    pub(super) fn new(mut attached: Attached, run: &Run) -> Output {
         let (told, state) = watch::channel(State::default());
         let files = run.stdout.try_clone().and_then(|stdout| Ok((stdout, run.stderr.try_clone()?)));
         let max_bytes = run.max_output_bytes;
@@ -58,22 +58,22 @@ impl Output {
     }
 
     /// Ends when there is more than is kept.
-    pub async fn is_too_much(&mut self) {
+    pub(super) async fn is_too_much(&mut self) {
         if self.state.wait_for(|state| state.is_too_much).await.is_err() {
             std::future::pending().await
         }
     }
 
-    pub fn exceeds(&self) -> bool {
+    pub(super) fn exceeds(&self) -> bool {
         self.state.borrow().is_too_much
     }
 
     /// Waits for the rest, once the container has ended.
-    pub async fn finish(&mut self) {
+    pub(super) async fn finish(&mut self) {
         let _ = tokio::time::timeout(MAX_LAST_WORDS, &mut self.taking).await;
     }
 
-    pub fn check(&self) -> Result<(), Failure> {
+    pub(super) fn check(&self) -> Result<(), Failure> {
         match &self.state.borrow().failed {
             None => Ok(()),
             Some(why) => Err(Failure::broken(format!("the command's output could not be kept: {why}"))),

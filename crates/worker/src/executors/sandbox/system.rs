@@ -34,12 +34,12 @@ const RESOLVER: &str = "resolv.conf";
 /// Copies of the settings in a directory of their own, because showing each of them by itself takes a sandbox several
 /// times as long to make. Removed when it is dropped.
 #[derive(Debug)]
-pub struct System {
+pub(super) struct System {
     settings: TempDir,
 }
 
 impl System {
-    pub fn new(work_dir: &Path, key: &str) -> io::Result<System> {
+    pub(super) fn new(work_dir: &Path, key: &str) -> io::Result<System> {
         let settings = scratch::make(work_dir, key)?;
         fs::set_permissions(settings.path(), fs::Permissions::from_mode(0o755))?;
         for name in SETTINGS {
@@ -54,12 +54,12 @@ impl System {
     }
 
     /// Where the copies are.
-    pub fn settings(&self) -> &Path {
+    pub(super) fn settings(&self) -> &Path {
         self.settings.path()
     }
 
     /// As arguments of bubblewrap.
-    pub fn shown(&self) -> Vec<OsString> {
+    pub(super) fn shown(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         for place in PROGRAMS.into_iter().filter(|place| Path::new(place).exists()) {
             match fs::read_link(place) {

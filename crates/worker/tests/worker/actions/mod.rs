@@ -6,4 +6,4 @@ mod inputs;
 mod limits;
 mod outputs;
 mod reuse;
-pub mod support;
+pub(crate) mod support;

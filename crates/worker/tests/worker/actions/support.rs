@@ -20,41 +20,41 @@ use worker::cas::CasError;
 use worker::executors::Host;
 use worker::{ActionOptions, Actions, Cas, Executor, Failure};
 
-pub const FUNCTION: DigestFunction = DigestFunction::Sha256;
+pub(crate) const FUNCTION: DigestFunction = DigestFunction::Sha256;
 
 #[derive(Default)]
-pub struct MemoryCas {
+pub(crate) struct MemoryCas {
     blobs: Mutex<HashMap<Digest, Bytes>>,
     calls: Mutex<Vec<&'static str>>,
     uploaded: Mutex<Vec<Digest>>,
 }
 
 impl MemoryCas {
-    pub fn put(&self, content: impl Into<Bytes>) -> Digest {
+    pub(crate) fn put(&self, content: impl Into<Bytes>) -> Digest {
         self.put_as(FUNCTION, content)
     }
 
-    pub fn put_as(&self, function: DigestFunction, content: impl Into<Bytes>) -> Digest {
+    pub(crate) fn put_as(&self, function: DigestFunction, content: impl Into<Bytes>) -> Digest {
         let content = content.into();
         let digest = Digest::of(function, &content);
         self.blobs.lock().unwrap().insert(digest, content);
         digest
     }
 
-    pub fn get(&self, digest: &Digest) -> Option<Bytes> {
+    pub(crate) fn get(&self, digest: &Digest) -> Option<Bytes> {
         self.blobs.lock().unwrap().get(digest).cloned()
     }
 
-    pub fn forget(&self, digest: &Digest) {
+    pub(crate) fn forget(&self, digest: &Digest) {
         self.blobs.lock().unwrap().remove(digest);
     }
 
     /// The calls since this was last asked.
-    pub fn take_calls(&self) -> Vec<&'static str> {
+    pub(crate) fn take_calls(&self) -> Vec<&'static str> {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
 
-    pub fn take_uploaded(&self) -> Vec<Digest> {
+    pub(crate) fn take_uploaded(&self) -> Vec<Digest> {
         std::mem::take(&mut self.uploaded.lock().unwrap())
     }
 
@@ -101,34 +101,34 @@ impl Cas for MemoryCas {
     }
 }
 
-pub fn wire(digest: &Digest) -> WireDigest {
+pub(crate) fn wire(digest: &Digest) -> WireDigest {
     WireDigest { hash: digest.hash.to_string(), size_bytes: digest.size as i64 }
 }
 
 /// An input tree, by the paths of what is in it.
 #[derive(Default)]
-pub struct Tree {
+pub(crate) struct Tree {
     below: BTreeMap<String, Tree>,
     pub node: Directory,
 }
 
 impl Tree {
-    pub fn file(self, cas: &MemoryCas, path: &str, content: &str) -> Tree {
+    pub(crate) fn file(self, cas: &MemoryCas, path: &str, content: &str) -> Tree {
         self.add(cas, path, content, false)
     }
 
-    pub fn tool(self, cas: &MemoryCas, path: &str, content: &str) -> Tree {
+    pub(crate) fn tool(self, cas: &MemoryCas, path: &str, content: &str) -> Tree {
         self.add(cas, path, content, true)
     }
 
-    pub fn link(mut self, path: &str, target: &str) -> Tree {
+    pub(crate) fn link(mut self, path: &str, target: &str) -> Tree {
         let (directory, name) = self.at(path);
         let link = SymlinkNode { name, target: target.to_owned(), ..SymlinkNode::default() };
         directory.node.symlinks.push(link);
         self
     }
 
-    pub fn directory(mut self, path: &str) -> Tree {
+    pub(crate) fn directory(mut self, path: &str) -> Tree {
         self.at(&format!("{path}/x"));
         self
     }
@@ -147,7 +147,7 @@ impl Tree {
         }
     }
 
-    pub fn store(&self, cas: &MemoryCas) -> Digest {
+    pub(crate) fn store(&self, cas: &MemoryCas) -> Digest {
         let mut node = self.node.clone();
         for (name, tree) in &self.below {
             let digest = Some(wire(&tree.store(cas)));
@@ -158,23 +158,23 @@ impl Tree {
 }
 
 /// A worker that runs actions, without a coordinator.
-pub struct Stage {
+pub(crate) struct Stage {
     pub dir: TempDir,
     pub cas: Arc<MemoryCas>,
     pub actions: Arc<Actions>,
 }
 
 impl Stage {
-    pub async fn new() -> Stage {
+    pub(crate) async fn new() -> Stage {
         Stage::with(|_| {}).await
     }
 
-    pub async fn with(change: impl FnOnce(&mut ActionOptions)) -> Stage {
+    pub(crate) async fn with(change: impl FnOnce(&mut ActionOptions)) -> Stage {
         Stage::by(tempfile::tempdir().unwrap(), Arc::new(Host::new(["PATH"])), change).await
     }
 
     /// With everything below a directory, through an executor.
-    pub async fn by(
+    pub(crate) async fn by(
         dir: TempDir,
         executor: Arc<dyn Executor>,
         change: impl FnOnce(&mut ActionOptions),
@@ -186,15 +186,15 @@ impl Stage {
         Stage { dir, cas, actions: Arc::new(actions) }
     }
 
-    pub async fn run(&self, command: Command, inputs: Tree) -> Result<ActionResult, Failure> {
+    pub(crate) async fn run(&self, command: Command, inputs: Tree) -> Result<ActionResult, Failure> {
         self.run_action(self.action(command, &inputs, None)).await
     }
 
-    pub async fn run_action(&self, action: Digest) -> Result<ActionResult, Failure> {
+    pub(crate) async fn run_action(&self, action: Digest) -> Result<ActionResult, Failure> {
         self.actions.run("", action, &CancellationToken::new(), || {}).await
     }
 
-    pub fn action(&self, command: Command, inputs: &Tree, timeout: Option<Duration>) -> Digest {
+    pub(crate) fn action(&self, command: Command, inputs: &Tree, timeout: Option<Duration>) -> Digest {
         let timeout = timeout.map(|timeout| bazel_remote_apis::google::protobuf::Duration {
             seconds: timeout.as_secs() as i64,
             nanos: timeout.subsec_nanos() as i32,
@@ -208,30 +208,30 @@ impl Stage {
         self.cas.put(action.encode_to_vec())
     }
 
-    pub fn content(&self, digest: Option<&WireDigest>) -> Vec<u8> {
+    pub(crate) fn content(&self, digest: Option<&WireDigest>) -> Vec<u8> {
         let Some(digest) = digest else { return Vec::new() };
         let digest = Digest::new(FUNCTION, &digest.hash, digest.size_bytes).unwrap();
         self.cas.get(&digest).expect("what a result names is in the store").to_vec()
     }
 
-    pub fn text(&self, digest: Option<&WireDigest>) -> String {
+    pub(crate) fn text(&self, digest: Option<&WireDigest>) -> String {
         String::from_utf8(self.content(digest)).unwrap()
     }
 
-    pub fn stdout(&self, result: &ActionResult) -> String {
+    pub(crate) fn stdout(&self, result: &ActionResult) -> String {
         self.text(result.stdout_digest.as_ref())
     }
 
-    pub fn stderr(&self, result: &ActionResult) -> String {
+    pub(crate) fn stderr(&self, result: &ActionResult) -> String {
         self.text(result.stderr_digest.as_ref())
     }
 
-    pub fn message<M: Message + Default>(&self, digest: Option<&WireDigest>) -> M {
+    pub(crate) fn message<M: Message + Default>(&self, digest: Option<&WireDigest>) -> M {
         M::decode(&self.content(digest)[..]).unwrap()
     }
 
     /// Where attempts run.
-    pub fn work(&self) -> PathBuf {
+    pub(crate) fn work(&self) -> PathBuf {
         let work = self.dir.path().join("work");
         let is_own = |name: &std::ffi::OsStr| name.to_str().unwrap().starts_with("w-");
         let mut dirs = work.read_dir().unwrap().flatten().filter(|entry| entry.path().is_dir());
@@ -239,7 +239,7 @@ impl Stage {
     }
 
     /// Asserts that nothing of any attempt is left on disk.
-    pub async fn is_clean(&self) {
+    pub(crate) async fn is_clean(&self) {
         worker::Performer::settle(&*self.actions).await;
         let left: Vec<_> = self.work().read_dir().unwrap().flatten().map(|entry| entry.path()).collect();
         assert!(left.is_empty(), "{left:?}");
@@ -247,24 +247,24 @@ impl Stage {
 }
 
 /// A shell script as a command.
-pub fn sh(script: &str) -> Command {
+pub(crate) fn sh(script: &str) -> Command {
     command(&["/bin/sh", "-c", script])
 }
 
-pub fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command(arguments: &[&str]) -> Command {
     Command { arguments: strings(arguments), ..Command::default() }
 }
 
-pub fn strings(texts: &[&str]) -> Vec<String> {
+pub(crate) fn strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-pub fn variable(name: &str, value: &str) -> EnvironmentVariable {
+pub(crate) fn variable(name: &str, value: &str) -> EnvironmentVariable {
     EnvironmentVariable { name: name.to_owned(), value: value.to_owned() }
 }
 
 /// Whether a process runs; one that is dead and not reaped does not.
-pub fn runs(pid: &str) -> bool {
+pub(crate) fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
     stat.is_ok_and(|stat| !stat.rsplit_once(')').unwrap().1.trim_start().starts_with('Z'))
 }

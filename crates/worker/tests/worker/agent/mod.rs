@@ -4,4 +4,4 @@ mod contract;
 mod drain;
 mod outage;
 mod sharing;
-pub mod support;
+pub(crate) mod support;

@@ -26,11 +26,11 @@ use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, P
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
+pub(crate) async fn in_time<T>(work: impl Future<Output = T>) -> T {
     timeout(PATIENCE, work).await.expect("it is stuck")
 }
 
-pub struct Served {
+pub(crate) struct Served {
     pub address: SocketAddr,
     running: Running,
     stop: oneshot::Sender<()>,
@@ -39,34 +39,34 @@ pub struct Served {
 }
 
 /// A server that is not there at the moment.
-pub struct Down {
+pub(crate) struct Down {
     pub address: SocketAddr,
     directory: TempDir,
 }
 
 impl Served {
-    pub async fn start() -> Served {
+    pub(crate) async fn start() -> Served {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         Down { address, directory: tempfile::tempdir().unwrap() }.up().await
     }
 
-    pub async fn down(self) -> Down {
+    pub(crate) async fn down(self) -> Down {
         let _ = self.stop.send(());
         in_time(self.serving).await.unwrap();
         self.running.stop().await.unwrap();
         Down { address: self.address, directory: self.directory }
     }
 
-    pub async fn client(&self) -> WorkerSchedulerClient<Channel> {
+    pub(crate) async fn client(&self) -> WorkerSchedulerClient<Channel> {
         let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
         WorkerSchedulerClient::new(endpoint.connect().await.unwrap())
     }
 
-    pub async fn submit(&self, task: SubmitTask) -> String {
+    pub(crate) async fn submit(&self, task: SubmitTask) -> String {
         self.submit_to("default", task).await
     }
 
-    pub async fn submit_to(&self, workspace: &str, task: SubmitTask) -> String {
+    pub(crate) async fn submit_to(&self, workspace: &str, task: SubmitTask) -> String {
         let mut request = Request::new(SubmitTasksRequest { tasks: vec![task] });
         request.metadata_mut().insert("lessor-workspace", workspace.parse().unwrap());
         let answer = self.client().await.submit_tasks(request).await.unwrap().into_inner();
@@ -75,7 +75,7 @@ impl Served {
     }
 
     /// What the server answers to one request over HTTP.
-    pub async fn http(&self, method: &str, path: &str, body: &str) -> Value {
+    pub(crate) async fn http(&self, method: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -88,16 +88,16 @@ impl Served {
         serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
     }
 
-    pub async fn task(&self, task_id: &str) -> Value {
+    pub(crate) async fn task(&self, task_id: &str) -> Value {
         self.http("GET", &format!("/v1/tasks/{task_id}"), "").await
     }
 
-    pub async fn cancel(&self, task_id: &str) {
+    pub(crate) async fn cancel(&self, task_id: &str) {
         self.http("POST", &format!("/v1/tasks/{task_id}/cancel"), r#"{"reason":"enough"}"#).await;
     }
 
     /// Waits until a task is as it should be.
-    pub async fn until(&self, task_id: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn until(&self, task_id: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         in_time(async {
             loop {
                 let task = self.task(task_id).await;
@@ -111,7 +111,7 @@ impl Served {
     }
 
     /// What the server says of a worker's registration; null when there is none.
-    pub async fn known(&self, worker: &str) -> Value {
+    pub(crate) async fn known(&self, worker: &str) -> Value {
         let list = self.http("GET", "/v1/workers", "").await;
         let mut workers = list["workers"].as_array().unwrap().iter();
         let known = workers.find(|known| known["workerId"] == worker).cloned().unwrap_or_default();
@@ -120,7 +120,7 @@ impl Served {
 }
 
 impl Down {
-    pub async fn up(self) -> Served {
+    pub(crate) async fn up(self) -> Served {
         let running = in_time(started(self.directory.path())).await;
         let listener = TcpListener::bind(self.address).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -153,22 +153,22 @@ async fn started(directory: &Path) -> Running {
 }
 
 /// An attempt that waits for the test to say how it ends.
-pub struct Begun {
+pub(crate) struct Begun {
     pub task: Task,
     pub permit: Permit,
     end: oneshot::Sender<Outcome>,
 }
 
 impl Begun {
-    pub fn end(self, outcome: Outcome) {
+    pub(crate) fn end(self, outcome: Outcome) {
         let _ = self.end.send(outcome);
     }
 
-    pub fn done(self) {
+    pub(crate) fn done(self) {
         self.end(Outcome::Json(Bytes::from_static(b"{\"n\":1}")));
     }
 
-    pub async fn cancelled(&self) {
+    pub(crate) async fn cancelled(&self) {
         in_time(self.permit.cancelled().cancelled()).await;
     }
 }
@@ -189,18 +189,18 @@ impl Performer for Puppet {
 }
 
 /// An agent `w` of the queue `q`.
-pub struct Worker {
+pub(crate) struct Worker {
     begun: mpsc::UnboundedReceiver<Begun>,
     pub stop: Stopper,
     agent: JoinHandle<Result<(), Error>>,
 }
 
 impl Worker {
-    pub fn start(served: &Served, slots: usize) -> Worker {
+    pub(crate) fn start(served: &Served, slots: usize) -> Worker {
         Worker::at(served.address, slots, Duration::from_secs(300))
     }
 
-    pub fn at(address: SocketAddr, slots: usize, drain_timeout: Duration) -> Worker {
+    pub(crate) fn at(address: SocketAddr, slots: usize, drain_timeout: Duration) -> Worker {
         let config = Config { drain_timeout, ..config(address, slots) };
         let (sender, begun) = mpsc::unbounded_channel();
         let stop = Stopper::new();
@@ -208,22 +208,22 @@ impl Worker {
         Worker { begun, stop, agent }
     }
 
-    pub async fn next(&mut self) -> Begun {
+    pub(crate) async fn next(&mut self) -> Begun {
         in_time(self.begun.recv()).await.expect("the agent lives")
     }
 
     /// Whether nothing has begun that was not looked at.
-    pub fn is_idle(&mut self) -> bool {
+    pub(crate) fn is_idle(&mut self) -> bool {
         self.begun.try_recv().is_err()
     }
 
-    pub async fn ended(self) -> Result<(), Error> {
+    pub(crate) async fn ended(self) -> Result<(), Error> {
         in_time(self.agent).await.unwrap()
     }
 }
 
 /// One agent for each of these workspaces, which have their slots in common.
-pub fn sharing(served: &Served, slots: usize, workspaces: &[&str]) -> mpsc::UnboundedReceiver<Begun> {
+pub(crate) fn sharing(served: &Served, slots: usize, workspaces: &[&str]) -> mpsc::UnboundedReceiver<Begun> {
     let pool = Pool::new(&config(served.address, slots));
     let (sender, begun) = mpsc::unbounded_channel();
     for workspace in workspaces {
@@ -243,10 +243,10 @@ fn config(address: SocketAddr, slots: usize) -> Config {
     }
 }
 
-pub fn task() -> SubmitTask {
+pub(crate) fn task() -> SubmitTask {
     SubmitTask { queue: "q".to_owned(), payload: Bytes::from_static(b"{}"), ..SubmitTask::default() }
 }
 
-pub fn short_lease(lease_ms: u64) -> SubmitTask {
+pub(crate) fn short_lease(lease_ms: u64) -> SubmitTask {
     SubmitTask { lease_ms, ..task() }
 }

@@ -19,7 +19,7 @@ async fn s3_47_the_sandbox_does_what_every_backend_must() {
     everything(&stage(Backend::Sandbox).await).await;
 }
 
-pub async fn everything(stage: &Stage) {
+pub(super) async fn everything(stage: &Stage) {
     ends_are_told(stage).await;
     what_cannot_be_run_is_told_as_a_shell_tells_it(stage).await;
     inputs_and_outputs_and_the_environment_are_the_commands(stage).await;

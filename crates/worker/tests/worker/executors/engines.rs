@@ -15,7 +15,7 @@ fn use_engine(options: &mut ExecutorOptions, engine: &Engine) {
 }
 
 /// Podman has no right to raise limits on machines like this, so that it has to be given some.
-pub fn use_socket(options: &mut ExecutorOptions, socket: &Path) {
+pub(super) fn use_socket(options: &mut ExecutorOptions, socket: &Path) {
     options.docker.host = Some(format!("unix://{}", socket.display()));
     options.docker.image = Some(IMAGE.to_owned());
     let ulimit = |name: &str| (name.to_owned(), 1024, 1024);

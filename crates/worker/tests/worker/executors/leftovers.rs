@@ -109,7 +109,7 @@ async fn a_test_in_a_process_of_its_own() {
     w12_are_cleared_by_the_next_worker_and_nothing_else_is(backend.parse().unwrap(), None).await;
 }
 
-pub async fn w12_are_cleared_by_the_next_worker_and_nothing_else_is(
+pub(super) async fn w12_are_cleared_by_the_next_worker_and_nothing_else_is(
     backend: Backend,
     engine: Option<&Engine>,
 ) {
