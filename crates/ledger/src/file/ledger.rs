@@ -188,8 +188,12 @@ impl FileLedger {
                     Ok(file) => (file, names::SEGMENT_TEMP),
                     Err(fault) if is_full(&fault.source) => {
                         let mut reserve = self.reserve();
-                        (reserve.failed, reserve.batch_refused) = (true, true);
-                        return Err(Refusal::NoSpace.into());
+                        // The job that prepares the reserve may have taken the last space and ended meanwhile.
+                        let Some(file) = reserve.ready.take() else {
+                            (reserve.failed, reserve.batch_refused) = (true, true);
+                            return Err(Refusal::NoSpace.into());
+                        };
+                        (file, names::RESERVE)
                     }
                     Err(fault) => return Err(self.poison(fault)),
                 }

@@ -6,5 +6,6 @@ mod decoders;
 mod faults;
 mod inspect;
 mod random;
+mod reserve_race;
 mod script;
 mod sweep;

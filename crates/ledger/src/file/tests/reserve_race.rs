@@ -1,0 +1,72 @@
+//! A disk that is full for the batch because the job that prepares the reserve took the last space.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use super::{super::*, script::*};
+use crate::disk::{Disk, File, fake::FakeDisk};
+
+/// Has no space for another segment. The job that is under way ends while the disk says so.
+struct RacingDisk {
+    disk: FakeDisk,
+    job: Mutex<Option<reserve::ReserveJob>>,
+}
+
+impl Disk for RacingDisk {
+    fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        if name != names::SEGMENT_TEMP {
+            return self.disk.create(name);
+        }
+        let job = self.job.lock().unwrap().take();
+        job.map_or(Ok(()), reserve::ReserveJob::run).expect("the job has the space");
+        Err(io::ErrorKind::StorageFull.into())
+    }
+
+    fn lock(&self) -> io::Result<Box<dyn Send + Sync>> {
+        self.disk.lock()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        self.disk.open(name)
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+
+    fn exists(&self, name: &str) -> io::Result<bool> {
+        self.disk.exists(name)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        self.disk.sync_dir()
+    }
+}
+
+/// The reserve became ready between the batch's look at it and the refusal of the batch. The refusal stayed, although
+/// nothing would ever lift it.
+#[test]
+fn d4_a_batch_without_space_uses_the_reserve_that_became_ready_meanwhile() {
+    let fake = FakeDisk::new();
+    drop(open(&fake).expect("a new directory"));
+    let disk = Arc::new(RacingDisk { disk: fake.clone(), job: Mutex::default() });
+    let (mut ledger, _) = FileLedger::open(disk.clone(), options()).expect("reopen");
+    *disk.job.lock().unwrap() = ledger.reserve_job();
+    while segments(&fake).len() < 2 {
+        must_append(&mut ledger, 1);
+    }
+    assert_eq!(ledger.space(), DiskSpace::Plenty);
+    let count = ledger.next().0 - 1;
+    drop(ledger);
+    assert_eq!(recover(&fake).expect("reopen"), count);
+}
