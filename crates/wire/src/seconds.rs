@@ -21,10 +21,11 @@ impl Serialize for Seconds {
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Seconds, D::Error> {
         let seconds = f64::deserialize(from)?;
-        match seconds >= 0.0 {
+        if seconds >= 0.0 {
             // A span beyond what fits is as long as it can be.
-            true => Ok(Seconds { ms: (seconds * 1_000.0).round() as u64 }),
-            false => Err(D::Error::custom("a span must not be negative")),
+            Ok(Seconds { ms: (seconds * 1_000.0).round() as u64 })
+        } else {
+            Err(D::Error::custom("a span must not be negative"))
         }
     }
 }

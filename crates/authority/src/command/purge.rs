@@ -30,9 +30,10 @@ impl Purge {
             }
         }
         let more = tasks.len() == MAX_TICK_TASKS;
-        match tasks.is_empty() {
-            true => Decision::only(false),
-            false => Decision::with(Event::TasksPurged(TasksPurged { tasks }), more),
+        if tasks.is_empty() {
+            Decision::only(false)
+        } else {
+            Decision::with(Event::TasksPurged(TasksPurged { tasks }), more)
         }
     }
 }

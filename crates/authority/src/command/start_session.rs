@@ -30,9 +30,10 @@ impl StartSession {
             if events.len() >= MAX_TICK_TASKS {
                 return Decision { events, answer: true };
             }
-            match lease.is_over(now) {
-                true => events.extend(expire(state, slot, now)),
-                false => events.push(release(task, ReleaseCause::Session).0),
+            if lease.is_over(now) {
+                events.extend(expire(state, slot, now));
+            } else {
+                events.push(release(task, ReleaseCause::Session).0);
             }
         }
         Decision { events, answer: false }

@@ -56,9 +56,10 @@ impl SubmitTask {
         {
             let existing = state.task_at(slot);
             let same = existing.options.as_ref().is_some_and(|options| options.dedup.as_ref() == Some(dedup));
-            return Decision::only(match same {
-                true => SubmitAnswer::Existing(Box::new(state.view_at(slot))),
-                false => SubmitAnswer::DedupConflict(existing.id),
+            return Decision::only(if same {
+                SubmitAnswer::Existing(Box::new(state.view_at(slot)))
+            } else {
+                SubmitAnswer::DedupConflict(existing.id)
             });
         }
         if state.slot_of(self.id).is_some() {

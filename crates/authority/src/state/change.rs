@@ -99,9 +99,10 @@ impl State {
         if let Some(position) = keys.ended {
             // Events come in order, so the newest end goes to the back. Only a snapshot brings them unordered, and
             // `Restore::finish` sorts them; the records of its window end some tasks before others in it.
-            let at = match self.position < self.window_end {
-                true => queue.ended.partition_point(|ended| *ended < (position, slot)),
-                false => queue.ended.len(),
+            let at = if self.position < self.window_end {
+                queue.ended.partition_point(|ended| *ended < (position, slot))
+            } else {
+                queue.ended.len()
             };
             queue.ended.insert(at, (position, slot));
         }

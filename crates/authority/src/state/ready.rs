@@ -175,7 +175,7 @@ impl ReadyIndex {
     }
 }
 
-/// ReadyIndex tasks in their order.
+/// Ready tasks in their order.
 pub(crate) enum ReadyEntries<'a> {
     One(Option<std::collections::btree_set::Iter<'a, QueueEntry>>),
     Merged(Merge<'a>),

@@ -120,7 +120,8 @@ pub fn start(storage: Storage, options: Options) -> Result<Running, StartError> 
     let hold = purge_hold(&state);
     let tasks = state.len();
 
-    // Not bounded by itself: one batch, one snapshot step and one reserve are in work at a time, and each answers once.
+    // Not bounded by itself: one batch, one snapshot step and one job of each kind are in work at a time, and each
+    // answers once.
     let (events_sender, events) = mpsc::unbounded_channel();
     let (snapshots, snapshot_thread) = SnapshotThread::spawn(events_sender.clone())?;
     let (ledger, ledger_thread) = ledger_thread::spawn(ledger, events_sender, snapshots.clone())?;

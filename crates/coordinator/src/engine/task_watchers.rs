@@ -99,7 +99,7 @@ impl<T: ReplyTo> TaskWatchers<T> {
         self.parked.insert(id, Parked { scope, task, condition, until, reply_to });
     }
 
-    /// Those for whom the task is now meets their condition; all of them when it is gone.
+    /// Takes the watchers whose condition the task now meets; all watchers when the task is gone.
     pub(super) fn take_met(&mut self, id: TaskId, task: Option<&Task>) -> Vec<T> {
         let Some(waiting) = self.by_task.get(&id) else { return Vec::new() };
         let met =

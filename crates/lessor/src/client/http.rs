@@ -89,7 +89,7 @@ impl Client {
 
     async fn try_once(&self, request: &Request, timeout: Duration) -> Result<Answer, Failed> {
         let tried = self.transport.try_once(request, timeout).await;
-        if tried.as_ref().map_or_else(|fault| !fault.is_connect, |_| true) {
+        if tried.as_ref().map_or_else(|fault| fault.answer.is_some(), |_| true) {
             self.was_reached.set(true);
         }
         match tried {

@@ -73,7 +73,10 @@ fn event(record: HistoryRecord) -> HistoryEvent {
     put("at", json!(to_timestamp(record.at)));
     put("type", json!(record.event.name()));
     // The names and types are those of the authority's table; a test reads every event.
-    serde_json::from_value(Value::Object(fields)).unwrap_or_default()
+    serde_json::from_value(Value::Object(fields)).unwrap_or_else(|error| {
+        tracing::error!(position = record.position.0, %error, "a record does not fit the history's fields");
+        HistoryEvent::default()
+    })
 }
 
 #[cfg(test)]
