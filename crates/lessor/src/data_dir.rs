@@ -89,7 +89,7 @@ impl DataDir {
 
     /// The id of the embedded worker, created at first use.
     pub(crate) fn worker_id(&self) -> Result<String> {
-        worker_id::kept(&self.path, "worker")
+        worker_id::load_or_create(&self.path, "worker")
     }
 
     /// Writes the listen address, for scripts that started the server on a free port.

@@ -36,14 +36,14 @@ pub(super) async fn run(options: Options) -> Result<ExitCode> {
     let is_well = checks.iter().all(|check| check.result.is_ok());
     let mut output = Output::new();
     if options.json {
-        output.line(told(&checks, is_well))?
+        output.line(to_json(&checks, is_well))?
     } else {
         output.print(table(&checks))?
     }
     Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) })
 }
 
-fn told(checks: &[Check], is_well: bool) -> serde_json::Value {
+fn to_json(checks: &[Check], is_well: bool) -> serde_json::Value {
     let check = |check: &Check| {
         let (Ok(detail) | Err(detail)) = &check.result;
         json!({"name": check.name, "ok": check.result.is_ok(), "detail": detail})

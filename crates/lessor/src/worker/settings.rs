@@ -117,7 +117,7 @@ impl Settings {
         check_place(&directory)?;
         let id = match &worker.worker_id {
             Some(id) => id.clone(),
-            None => worker_id::kept(&directory, &worker_id::host_name())?,
+            None => worker_id::load_or_create(&directory, &worker_id::host_name())?,
         };
         Settings::named(worker, id, &directory)
     }

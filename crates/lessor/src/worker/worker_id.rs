@@ -12,7 +12,7 @@ use crate::data_dir;
 pub(crate) const FILE: &str = "worker.id";
 
 /// The name that is kept in the directory, made at first use.
-pub(crate) fn kept(directory: &Path, prefix: &str) -> Result<String> {
+pub(crate) fn load_or_create(directory: &Path, prefix: &str) -> Result<String> {
     if let Some(id) = known(directory)? {
         return Ok(id);
     }

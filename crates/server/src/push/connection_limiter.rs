@@ -39,7 +39,7 @@ pub(super) struct ConnectionPermit<'a>(&'a ConnectionLimiter);
 
 impl ConnectionLimiter {
     /// How many more could enter now.
-    pub(super) fn room(&self, connections: &ConnectionBudget) -> usize {
+    pub(super) fn free_connections(&self, connections: &ConnectionBudget) -> usize {
         connections.share().saturating_sub(self.inside.load(Ordering::Acquire))
     }
 
@@ -71,7 +71,7 @@ mod tests {
         let (connections, limiter) = (ConnectionBudget::new(8), ConnectionLimiter::default());
         connections.set_targets(4);
         let (one, other) = (limiter.enter(&connections).await, limiter.enter(&connections).await);
-        assert_eq!(limiter.room(&connections), 0);
+        assert_eq!(limiter.free_connections(&connections), 0);
         let mut third = std::pin::pin!(limiter.enter(&connections));
         tokio::select! {
             biased;
@@ -81,7 +81,7 @@ mod tests {
         drop(one);
         let third = third.await;
         drop((other, third));
-        assert_eq!(limiter.room(&connections), 2);
+        assert_eq!(limiter.free_connections(&connections), 2);
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl TargetDispatcher {
             let done = match self.health.unwell_until() {
                 None => {
                     // What cannot be sent yet had better wait in the queue.
-                    let to_send = self.limiter.room(&self.shared().connections).max(1);
+                    let to_send = self.limiter.free_connections(&self.shared().connections).max(1);
                     self.lease(room.min(to_send).min(MAX_GRANTS), &mut dispatches).await
                 }
                 Some(until) => {

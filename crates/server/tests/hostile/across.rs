@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
+use crate::expected_messages::{Kind, expected_message};
 use crate::held::{CONTRACTS, Contract, Held, Say};
 use crate::support::Served;
 use crate::support::callback::{HOLDER, sign};
-use crate::words::{Kind, words};
 
 /// A server that has signed a token, so that its first key is recorded.
 async fn with_key() -> Served {
@@ -37,7 +37,7 @@ async fn held(served: &Served) -> Held {
 
 async fn says(served: &Served, held: &Held, contract: Contract, say: Say, kind: Kind) {
     let told = contract.say(served, held, say.clone()).await;
-    assert_eq!(told, words(kind, contract), "{contract:?} {say:?}");
+    assert_eq!(told, expected_message(kind, contract), "{contract:?} {say:?}");
 }
 
 #[tokio::test]
@@ -114,7 +114,7 @@ async fn a12_of_many_stories_at_once_one_is_accepted() {
         let (served, held, contract) = (served.clone(), held.clone(), CONTRACTS[n % CONTRACTS.len()]);
         stories.spawn(async move {
             let told = contract.say(&served, &held, Say::Complete(json!(n))).await;
-            let refused = words(Kind::ConflictingReport, contract);
+            let refused = expected_message(Kind::ConflictingReport, contract);
             assert!(told == "COMMITTED" || told == refused, "{contract:?}: {told}");
             told == "COMMITTED"
         });

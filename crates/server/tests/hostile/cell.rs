@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::expected_messages::{Kind, expected_message};
 use crate::held::{Contract, Held, Say};
 use crate::support::Served;
-use crate::words::{Kind, words};
 
 pub(crate) struct Cell {
     pub served: Served,
@@ -37,7 +37,7 @@ impl Cell {
     /// Says it, and expects an answer.
     pub(crate) async fn says(&self, held: &Held, say: Say, kind: Kind) {
         let told = self.contract.say(&self.served, held, say.clone()).await;
-        assert_eq!(told, words(kind, self.contract), "{:?}, {say:?}, {held:?}", self.contract);
+        assert_eq!(told, expected_message(kind, self.contract), "{:?}, {say:?}, {held:?}", self.contract);
     }
 
     /// The same, and nothing is recorded by it.

@@ -4,9 +4,9 @@
 
 mod across;
 mod cell;
+mod expected_messages;
 mod grpc;
 mod held;
 #[path = "../http/support/mod.rs"]
 mod support;
 mod table;
-mod words;

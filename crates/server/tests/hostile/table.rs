@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::cell::Cell;
+use crate::expected_messages::Kind;
 use crate::held::{Contract, Held, Say};
 use crate::support::Served;
-use crate::words::Kind;
 
 macro_rules! table {
     ($($row:ident),* $(,)?) => {
@@ -250,7 +250,7 @@ async fn conflicting_at_once(cell: Cell) {
     let mut accepted: Vec<_> = told.iter().filter(|(_, told)| told == "COMMITTED").collect();
     let (winner, _) = accepted.pop().expect("one is accepted");
     assert!(accepted.is_empty(), "{told:?}");
-    let refused = crate::words::words(Kind::ConflictingReport, cell.contract);
+    let refused = crate::expected_messages::expected_message(Kind::ConflictingReport, cell.contract);
     assert_eq!(told.iter().filter(|(_, told)| told == refused).count(), 19, "{told:?}");
     cell.ended(&held, "COMPLETED", json!(winner)).await;
 }

@@ -112,7 +112,7 @@ impl Executor for Sandbox {
         let started = starter::start(command, run.input_root.clone(), Bond::Namespace).await;
         let started = started.map_err(|error| Failure::io("the sandbox could not be started", error))?;
         let (end, usage) = local::until_over(started, &run, begin).await?;
-        Ok(begin.ran(told(confined.end(end, &run)?, &run)?, usage))
+        Ok(begin.ran(check_sandbox_end(confined.end(end, &run)?, &run)?, usage))
     }
 
     async fn clear(&self) -> Result<(), Failure> {
@@ -124,7 +124,7 @@ impl Executor for Sandbox {
 
 /// Bubblewrap ends with 1 and one line of its own when it cannot run the command. If that is because of the command, it
 /// is told as a shell tells it (126 or 127); anything else is the worker's fault.
-fn told(end: End, run: &Run) -> Result<End, Failure> {
+fn check_sandbox_end(end: End, run: &Run) -> Result<End, Failure> {
     if end != End::Exited(1) {
         return Ok(end);
     }
@@ -179,7 +179,7 @@ fn arguments(tmp_bytes: u64, system: &System) -> Vec<OsString> {
     if proc::own_stat().is_none_or(|stat| stat.tty_nr != 0) {
         add(&["--new-session"]);
     }
-    arguments.extend(system.shown());
+    arguments.extend(system.mount_arguments());
     arguments
 }
 

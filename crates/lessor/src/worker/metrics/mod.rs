@@ -37,36 +37,39 @@ impl Metrics {
         let time = "Time that commands ran.";
         let commands = Opts::new("lessor_worker_commands_total", "Commands that ended, by how.");
         let metrics = Metrics {
-            running: shown(&registry, IntGauge::new("lessor_worker_running_commands", "Commands that run."))?,
-            commands: shown(&registry, IntCounterVec::new(commands, &["end"]))?,
-            command_time: shown(
+            running: register(
+                &registry,
+                IntGauge::new("lessor_worker_running_commands", "Commands that run."),
+            )?,
+            commands: register(&registry, IntCounterVec::new(commands, &["end"]))?,
+            command_time: register(
                 &registry,
                 Histogram::with_opts(
                     HistogramOpts::new("lessor_worker_command_time_seconds", time).buckets(buckets),
                 ),
             )?,
-            executor_failures: shown(
+            executor_failures: register(
                 &registry,
                 IntCounter::new(
                     "lessor_worker_executor_failures_total",
                     "Commands that the worker itself could not run.",
                 ),
             )?,
-            downloaded: shown(
+            downloaded: register(
                 &registry,
                 IntCounter::new(
                     "lessor_worker_downloaded_bytes_total",
                     "Bytes of blobs that came from the content store.",
                 ),
             )?,
-            uploaded: shown(
+            uploaded: register(
                 &registry,
                 IntCounter::new(
                     "lessor_worker_uploaded_bytes_total",
                     "Bytes of blobs that went to the content store.",
                 ),
             )?,
-            content_failures: shown(
+            content_failures: register(
                 &registry,
                 IntCounter::new(
                     "lessor_worker_content_failures_total",
@@ -75,8 +78,10 @@ impl Metrics {
             )?,
             registry,
         };
-        let free =
-            shown(&metrics.registry, IntGauge::new("lessor_worker_slots", "Commands that may run at once."))?;
+        let free = register(
+            &metrics.registry,
+            IntGauge::new("lessor_worker_slots", "Commands that may run at once."),
+        )?;
         free.set(i64::try_from(slots).unwrap_or(i64::MAX));
         for end in ENDS {
             metrics.commands.with_label_values(&[end]);
@@ -101,7 +106,7 @@ impl Metrics {
     }
 }
 
-fn shown<M: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<M>) -> Result<M> {
+fn register<M: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<M>) -> Result<M> {
     let made = made?;
     registry.register(Box::new(made.clone()))?;
     Ok(made)

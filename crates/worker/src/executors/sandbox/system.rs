@@ -59,7 +59,7 @@ impl System {
     }
 
     /// As arguments of bubblewrap.
-    pub(super) fn shown(&self) -> Vec<OsString> {
+    pub(super) fn mount_arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         for place in PROGRAMS.into_iter().filter(|place| Path::new(place).exists()) {
             match fs::read_link(place) {

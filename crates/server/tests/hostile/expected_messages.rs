@@ -123,7 +123,7 @@ const WORDS: [(Kind, [&str; 5]); 11] = [
     ),
 ];
 
-pub(crate) fn words(kind: Kind, contract: Contract) -> &'static str {
+pub(crate) fn expected_message(kind: Kind, contract: Contract) -> &'static str {
     let (_, words) = WORDS.iter().find(|(of, _)| *of == kind).expect("every kind has its words");
     words[contract as usize]
 }
