@@ -33,7 +33,7 @@ use report::Report;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  lessor bench cycle\n  lessor bench cycle --transport http --clients 64 --json\n  \
-    lessor bench latency\n  lessor bench reapi --only execute\n  lessor bench backlog --tasks 10000,1000000\n\nUse a release build and an idle machine. \
+    lessor bench latency\n  lessor bench reapi --only execute\n  lessor bench backlog --tasks 10000,1000000\n\nUse a build of the profile `dist` (cargo build --profile dist) and an idle machine. \
     Data goes to a temporary directory in --dir."
 )]
 pub struct Options {

@@ -2,8 +2,11 @@
 
 use std::io::IsTerminal;
 
+use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The number of lines that may wait to be written. If nobody reads standard error, further lines are dropped: a full
 /// pipe must never block the work.
@@ -11,27 +14,28 @@ const MAX_WAITING_LINES: usize = 65_536;
 
 /// Starts logging to standard error, by default at this level. Dropping the guard writes the lines that still wait.
 #[must_use = "lines are lost when the guard is dropped too early"]
-pub(crate) fn start(default_level: &str) -> WorkerGuard {
-    let filter = filter(default_level);
+pub(crate) fn start(default_level: LevelFilter) -> WorkerGuard {
     let (writer, guard) = NonBlockingBuilder::default()
         .lossy(true)
         .buffered_lines_limit(MAX_WAITING_LINES)
         .finish(std::io::stderr());
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
+    let filtered = tracing_subscriber::registry().with(targets(default_level));
     if std::io::stderr().is_terminal() {
-        lines.init();
+        filtered.with(lines).init();
     } else {
-        lines.json().flatten_event(true).init();
+        filtered.with(lines.json().flatten_event(true)).init();
     }
     guard
 }
 
-fn filter(default_level: &str) -> EnvFilter {
-    let Some(wanted) = std::env::var("LESSOR_LOG").ok().filter(|wanted| !wanted.is_empty()) else {
-        return EnvFilter::new(default_level);
-    };
-    EnvFilter::try_new(&wanted).unwrap_or_else(|error| {
-        eprintln!("lessor: LESSOR_LOG={wanted} is not valid ({error}); logging at {default_level}");
-        EnvFilter::new(default_level)
-    })
+fn targets(default_level: LevelFilter) -> Targets {
+    let default = Targets::new().with_default(default_level);
+    match std::env::var("LESSOR_LOG") {
+        Ok(directives) if !directives.is_empty() => directives.parse().unwrap_or_else(|error| {
+            eprintln!("lessor: LESSOR_LOG={directives} is not valid ({error}); logging at {default_level}");
+            default
+        }),
+        _ => default,
+    }
 }

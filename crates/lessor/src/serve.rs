@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use tracing::level_filters::LevelFilter;
 
 use crate::config::Config;
 use crate::{logging, serving};
@@ -35,7 +36,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let config = Config::read(&options.config)?;
-    let _log = logging::start(if options.verbose { "debug" } else { "info" });
+    let _log = logging::start(if options.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO });
     config.warnings().for_each(|warning| tracing::warn!("{warning}"));
     serving::run(config.settings(options.init, options.drop_unverified_tail))
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use server::PushOptions;
+use tracing::level_filters::LevelFilter;
 
 use crate::content::{self, DEFAULT_CACHE_MIB};
 use crate::serving::{
@@ -84,7 +85,7 @@ fn parse_callback_url(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn run(options: Options) -> Result<()> {
-    let _log = logging::start("info");
+    let _log = logging::start(LevelFilter::INFO);
     let push = PushOptions {
         allow_private_targets: options.allow_private_push_targets,
         callback_url: options.callback_url,

@@ -1,6 +1,7 @@
 //! Runs the whole server on one listener: the routes, the accept loop and the push dispatcher.
 
 use std::future::Future;
+use std::pin::Pin;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -10,8 +11,10 @@ use crate::edge::listener::{self, Drained, Limits};
 use crate::push;
 use crate::router::router;
 
+type Shutdown<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// Serves until `shutdown` resolves and what was running is done. Dropping the future cuts everything at once.
-pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) -> Drained {
+pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()> + Send) -> Drained {
     serve_with(listener, app, Limits::default(), shutdown).await
 }
 
@@ -20,12 +23,24 @@ pub async fn serve_with(
     listener: TcpListener,
     app: App,
     limits: Limits,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send,
 ) -> Drained {
-    // Ends with this function, however that ends.
-    let mut dispatcher = JoinSet::new();
-    if let Ok(address) = listener.local_addr() {
-        dispatcher.spawn(push::run(app.clone(), address));
-    }
-    listener::run(listener, router(app.clone()), app, limits, shutdown).await
+    serve_until(listener, app, limits, Box::pin(shutdown)).await
+}
+
+/// Boxed, so that the server is compiled once, in this crate, and not in every crate that awaits it.
+fn serve_until<'a>(
+    listener: TcpListener,
+    app: App,
+    limits: Limits,
+    shutdown: Shutdown<'a>,
+) -> Pin<Box<dyn Future<Output = Drained> + Send + 'a>> {
+    Box::pin(async move {
+        // Ends with this function, however that ends.
+        let mut dispatcher = JoinSet::new();
+        if let Ok(address) = listener.local_addr() {
+            dispatcher.spawn(push::run(app.clone(), address));
+        }
+        listener::run(listener, router(app.clone()), app, limits, shutdown).await
+    })
 }

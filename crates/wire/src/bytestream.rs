@@ -5,5 +5,5 @@ pub use generated::*;
 
 #[allow(clippy::all)]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/google.bytestream.rs"));
+    include!("../generated/google.bytestream.rs");
 }

@@ -5,9 +5,9 @@ pub use generated::*;
 
 #[allow(clippy::all)]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/build.bazel.remote.execution.v2.ActionCache.rs"));
-    include!(concat!(env!("OUT_DIR"), "/build.bazel.remote.execution.v2.Capabilities.rs"));
-    include!(concat!(env!("OUT_DIR"), "/build.bazel.remote.execution.v2.ContentAddressableStorage.rs"));
-    include!(concat!(env!("OUT_DIR"), "/build.bazel.remote.execution.v2.Execution.rs"));
-    include!(concat!(env!("OUT_DIR"), "/google.longrunning.Operations.rs"));
+    include!("../generated/build.bazel.remote.execution.v2.ActionCache.rs");
+    include!("../generated/build.bazel.remote.execution.v2.Capabilities.rs");
+    include!("../generated/build.bazel.remote.execution.v2.ContentAddressableStorage.rs");
+    include!("../generated/build.bazel.remote.execution.v2.Execution.rs");
+    include!("../generated/google.longrunning.Operations.rs");
 }

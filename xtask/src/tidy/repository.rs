@@ -8,8 +8,8 @@ use serde::Deserialize;
 
 use crate::steps::{cargo, output};
 
-/// Directories without sources: build output, data of a local run, version control.
-const SKIPPED: &[&str] = &["target", ".git", ".lessor", "node_modules"];
+/// Directories without sources: build output, generated code, data of a local run, version control.
+const SKIPPED: &[&str] = &["target", "generated", ".git", ".lessor", "node_modules"];
 
 #[derive(Default)]
 pub(super) struct Repository {

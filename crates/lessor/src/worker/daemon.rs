@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use lessor_sdk::protocol::stop_on_signals;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tracing::level_filters::LevelFilter;
 use worker::executors::{self, Backend, Check, ExecutorOptions};
 use worker::{Agent, Cas, Executor, Stopper, Work};
 
@@ -35,7 +36,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(options: Options) -> Result<()> {
-    let _log = logging::start("info");
+    let _log = logging::start(LevelFilter::INFO);
     let settings = Settings::of(options.flags.worker()?)?;
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(serve(settings, options.metrics))

@@ -37,10 +37,7 @@ impl Instances {
     /// takes it back: anybody who reaches the server can register under it, and must not be able to end the work here.
     pub(crate) async fn serve(mut self, config: Config, work: Arc<Work>, stop: Stopper) -> Result<(), Error> {
         let pool = Pool::new(&config);
-        let serve = |config: Config| {
-            let (pool, work, stop) = (pool.clone(), work.clone(), stop.clone());
-            async move { Agent::serve_from(&pool, config, work, stop).await }
-        };
+        let serve = |config: Config| Agent::serve_from(&pool, config, work.clone(), stop.clone());
         let mut default = tokio::spawn(serve(config.clone()));
         let mut others = JoinSet::new();
         let mut known = HashSet::from([Arc::from(DEFAULT_SCOPE_NAME)]);

@@ -3,7 +3,7 @@
 pub mod codec;
 
 /// The files of the service and what they import, encoded, for reflection.
-pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/worker.bin"));
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("../../generated/worker.bin");
 
 /// The names under which the service is served: its own, and those that the remote execution plan leaves open.
 pub const SERVICE_NAMES: [&str; 3] = [
@@ -17,5 +17,5 @@ pub use generated::*;
 
 #[allow(clippy::all)]
 mod generated {
-    include!(concat!(env!("OUT_DIR"), "/lessor.worker.v1.rs"));
+    include!("../../generated/lessor.worker.v1.rs");
 }

@@ -22,6 +22,7 @@ use lessor_sdk::protocol::clock;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
+use tonic::codegen::BoxFuture;
 use wire::grpc::LeasedTask;
 
 use crate::{Config, Error, Failure, Outcome, Performer, Stopper, Task};
@@ -53,34 +54,38 @@ pub struct Agent {
 
 impl Agent {
     /// Works until it is stopped or refused.
-    pub async fn serve(config: Config, performer: Arc<dyn Performer>, stop: Stopper) -> Result<(), Error> {
+    pub fn serve(config: Config, performer: Arc<dyn Performer>, stop: Stopper) -> BoxFuture<(), Error> {
         let pool = Pool::new(&config);
-        Agent::serve_from(&pool, config, performer, stop).await
+        Agent::serve_from(&pool, config, performer, stop)
     }
 
-    /// The same for one of several agents that share a pool.
-    pub async fn serve_from(
+    /// The same for one of several agents that share a pool. Boxed, so that the agent is compiled in this crate and not in
+    /// every crate that awaits it.
+    pub fn serve_from(
         pool: &Arc<Pool>,
         config: Config,
         performer: Arc<dyn Performer>,
         stop: Stopper,
-    ) -> Result<(), Error> {
-        let connector = Connector::new(&config)?;
-        let mut leases = LeaseTable::new(&config, pool.join());
-        leases.set_fitness(performer.fitness().await);
-        let mut agent = Agent {
-            health: Health::new(performer.clone()),
-            performer,
-            connector: connector.clone(),
-            pool_changed: leases.watch_pool(),
-            leases,
-            stream: ReconnectingStream::new(connector),
-            running: JoinSet::new(),
-            attempts: HashMap::new(),
-        };
-        let ended = agent.until_drained(config.drain_timeout, &stop).await;
-        agent.leave().await;
-        ended
+    ) -> BoxFuture<(), Error> {
+        let pool = pool.clone();
+        Box::pin(async move {
+            let connector = Connector::new(&config)?;
+            let mut leases = LeaseTable::new(&config, pool.join());
+            leases.set_fitness(performer.fitness().await);
+            let mut agent = Agent {
+                health: Health::new(performer.clone()),
+                performer,
+                connector: connector.clone(),
+                pool_changed: leases.watch_pool(),
+                leases,
+                stream: ReconnectingStream::new(connector),
+                running: JoinSet::new(),
+                attempts: HashMap::new(),
+            };
+            let ended = agent.until_drained(config.drain_timeout, &stop).await;
+            agent.leave().await;
+            ended
+        })
     }
 
     async fn until_drained(&mut self, drain_timeout: Duration, stop: &Stopper) -> Result<(), Error> {

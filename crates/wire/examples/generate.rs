@@ -1,41 +1,35 @@
-//! Compiles the messages and stubs of the worker service and of ByteStream, and the stubs of the Remote Execution API.
-//! The compiler is a library, so that no protoc is needed.
+//! Compiles `proto/` into `generated/`: the messages and stubs of the worker service and of ByteStream, and the stubs of
+//! the Remote Execution API. The result is committed, so that a build needs neither protoc nor the compiler; a test
+//! compares it with `proto/`.
+
+use std::path::Path;
+
+use prost::Message;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo:rerun-if-changed=proto");
-    #[cfg(feature = "grpc")]
-    grpc()?;
-    Ok(())
+    generate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("generated"))
 }
 
-#[cfg(feature = "grpc")]
-fn grpc() -> Result<(), Box<dyn std::error::Error>> {
-    use prost::Message;
+pub fn generate(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
+    let compile = |file: &str| protox::compile([file], [&proto]);
+    let stubs = || {
+        let stubs = tonic_prost_build::configure().bytes(".").codec_path("crate::grpc::codec::Messages");
+        stubs.emit_rerun_if_changed(false).out_dir(out)
+    };
 
-    let files = protox::compile(["lessor/worker/v1/worker.proto"], ["proto"])?;
-    let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
+    let files = compile("lessor/worker/v1/worker.proto")?;
     // For reflection.
     std::fs::write(out.join("worker.bin"), files.encode_to_vec())?;
-    tonic_prost_build::configure()
-        .bytes(".")
-        .codec_path("crate::grpc::codec::Messages")
-        .extern_path(
-            ".build.bazel.remote.execution.v2",
-            "::bazel_remote_apis::build::bazel::remote::execution::v2",
-        )
-        .compile_fds(files)?;
-    let files = protox::compile(["google/bytestream/bytestream.proto"], ["proto"])?;
-    tonic_prost_build::configure()
-        .bytes(".")
-        .codec_path("crate::grpc::codec::Messages")
-        .compile_fds(files)?;
-    tonic_build::manual::Builder::new().build_client(false).compile(&reapi_services());
+    let reapi = "::bazel_remote_apis::build::bazel::remote::execution::v2";
+    stubs().extern_path(".build.bazel.remote.execution.v2", reapi).compile_fds(files)?;
+    stubs().compile_fds(compile("google/bytestream/bytestream.proto")?)?;
+    tonic_build::manual::Builder::new().build_client(false).out_dir(out).compile(&reapi_services());
     Ok(())
 }
 
 /// The services of the Remote Execution API with the codec of this crate: the stubs that come with the messages report
 /// bytes that are no message as a fault of the server.
-#[cfg(feature = "grpc")]
 fn reapi_services() -> [tonic_build::manual::Service; 5] {
     use tonic_build::manual::{Method, Service};
 

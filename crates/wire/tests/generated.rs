@@ -1,0 +1,27 @@
+//! The committed stubs are what the compiler makes of `proto/`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+#[path = "../examples/generate.rs"]
+#[allow(dead_code)]
+mod generate;
+
+const UPDATE: &str = "run: cargo run --package wire --features grpc --example generate";
+
+#[test]
+fn the_committed_stubs_are_those_of_the_proto_files() {
+    let fresh = tempfile::tempdir().unwrap();
+    generate::generate(fresh.path()).unwrap();
+    let (fresh, committed) =
+        (contents(fresh.path()), contents(&Path::new(env!("CARGO_MANIFEST_DIR")).join("generated")));
+    assert!(fresh.keys().eq(committed.keys()), "{UPDATE}");
+    for (name, content) in &fresh {
+        assert!(committed[name] == *content, "{name} differs; {UPDATE}");
+    }
+}
+
+fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let files = directory.read_dir().unwrap().map(Result::unwrap);
+    files.map(|file| (file.file_name().into_string().unwrap(), std::fs::read(file.path()).unwrap())).collect()
+}
