@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     generate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("generated"))
 }
 
-pub fn generate(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
+pub(crate) fn generate(out: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("proto");
     let compile = |file: &str| protox::compile([file], [&proto]);
     let stubs = || {
