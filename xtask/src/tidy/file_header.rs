@@ -1,14 +1,23 @@
-//! Checks that every Rust file starts with a `//!` comment that states its purpose.
+//! Checks that every Rust file starts with a `//!` comment that names what the file is.
 
 use super::Finding;
 use super::repository::Repository;
 
+/// A header that begins with one of these describes a question instead of naming a thing.
+const QUESTION_WORDS: &[&str] = &["What", "How", "Where", "Who", "Why"];
+
 pub(super) fn check(repository: &Repository) -> Vec<Finding> {
-    let missing = repository.rust_files().filter(|file| {
+    let findings = repository.rust_files().map(|file| {
         let first = file.text.lines().next().unwrap_or_default();
-        first.strip_prefix("//!").is_none_or(|words| words.trim().is_empty())
+        let Some(header) = first.strip_prefix("//!").map(str::trim).filter(|header| !header.is_empty()) else {
+            return Some(Finding::new(&file.path, 1, "does not start with a `//!` sentence"));
+        };
+        let word = header.split_whitespace().next().unwrap_or_default();
+        QUESTION_WORDS
+            .contains(&word)
+            .then(|| Finding::new(&file.path, 1, format!("the header begins with `{word}`: name the thing")))
     });
-    missing.map(|file| Finding::new(&file.path, 1, "does not start with a `//!` sentence")).collect()
+    findings.flatten().collect()
 }
 
 #[cfg(test)]
@@ -23,5 +32,11 @@ mod tests {
         }
         assert_eq!(check(&with_file("crates/a/src/a.rs", "//! Adds numbers.\n")), []);
         assert_eq!(check(&with_file("README.md", "# Lessor\n")), []);
+    }
+
+    #[test]
+    fn a_header_that_asks_a_question_is_found() {
+        assert_eq!(check(&with_file("crates/a/src/a.rs", "//! How numbers are added.\n")).len(), 1);
+        assert_eq!(check(&with_file("crates/a/src/a.rs", "//! Howitzers.\n")), []);
     }
 }
