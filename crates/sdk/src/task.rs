@@ -89,19 +89,19 @@ impl Task {
     }
 
     pub fn run_id(&self) -> Option<&str> {
-        self.0.assignment.run_id.as_deref()
+        self.0.assignment.context.run_id.as_deref()
     }
 
     pub fn asset_id(&self) -> Option<&str> {
-        self.0.assignment.asset_id.as_deref()
+        self.0.assignment.context.asset_id.as_deref()
     }
 
     pub fn task_key(&self) -> Option<&str> {
-        self.0.assignment.task_key.as_deref()
+        self.0.assignment.context.task_key.as_deref()
     }
 
     pub fn resources(&self) -> Option<&Json> {
-        self.0.assignment.resources.as_ref()
+        self.0.assignment.context.resources.as_ref()
     }
 
     /// Opaque. With the worker's id it gives the right to report on this attempt. For a pushed task it is the dispatch

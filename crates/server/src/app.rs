@@ -1,6 +1,7 @@
 //! The state that all handlers share: the handle of the coordinator, the signing keys and the limits.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use wire::MAX_WAIT_MS;
 
 use crate::convert::lease_id::LeaseIds;
 use crate::convert::page_token::PageTokens;
-use crate::convert::problem::{Code, Problem};
 use crate::convert::task_token::TaskTokens;
+use crate::convert::{Code, Problem};
 use crate::edge::bodies::Bodies;
 use crate::edge::receiving::Receiving;
 use crate::grpc;
@@ -27,18 +28,27 @@ const MAX_WAITING_REQUESTS: usize = 20_000;
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
 
-struct Inner {
-    handle: Handle,
-    lease_ids: LeaseIds,
-    page_tokens: PageTokens,
-    task_tokens: TaskTokens,
+/// What the app gives access to; it cannot be named outside.
+pub struct Inner {
+    pub(crate) handle: Handle,
+    pub(crate) lease_ids: LeaseIds,
+    pub(crate) page_tokens: PageTokens,
+    pub(crate) task_tokens: TaskTokens,
     waiting: Semaphore,
-    bodies: Bodies,
+    pub(crate) bodies: Bodies,
     phase: watch::Sender<Phase>,
-    grpc: grpc::Shared,
-    push: push::Shared,
-    content: Option<Content>,
-    metrics: Metrics,
+    pub(crate) grpc: grpc::Shared,
+    pub(crate) push: push::Shared,
+    pub(crate) content: Option<Content>,
+    pub(crate) metrics: Metrics,
+}
+
+impl Deref for App {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
 }
 
 /// How near a server is to its end.
@@ -93,42 +103,6 @@ impl App {
         }))
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.0.handle
-    }
-
-    pub(crate) fn lease_ids(&self) -> &LeaseIds {
-        &self.0.lease_ids
-    }
-
-    pub(crate) fn page_tokens(&self) -> &PageTokens {
-        &self.0.page_tokens
-    }
-
-    pub(crate) fn task_tokens(&self) -> &TaskTokens {
-        &self.0.task_tokens
-    }
-
-    pub(crate) fn bodies(&self) -> &Bodies {
-        &self.0.bodies
-    }
-
-    pub(crate) fn grpc(&self) -> &grpc::Shared {
-        &self.0.grpc
-    }
-
-    pub(crate) fn push(&self) -> &push::Shared {
-        &self.0.push
-    }
-
-    pub(crate) fn content(&self) -> Option<&Content> {
-        self.0.content.as_ref()
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.0.metrics
-    }
-
     /// Says that the server is about to stop, to whoever asks for its health. It serves until it does.
     pub fn leave(&self) {
         self.enter(Phase::Leaving);
@@ -140,7 +114,7 @@ impl App {
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
-        *self.0.phase.borrow() >= Phase::Leaving
+        *self.phase.borrow() >= Phase::Leaving
     }
 
     /// Resolves once the server is about to stop.
@@ -154,7 +128,7 @@ impl App {
     }
 
     fn enter(&self, phase: Phase) {
-        self.0.phase.send_if_modified(|now| {
+        self.phase.send_if_modified(|now| {
             let is_later = *now < phase;
             *now = phase.max(*now);
             is_later
@@ -163,14 +137,14 @@ impl App {
 
     async fn reached(&self, phase: Phase) {
         // The sender lives as long as the app, so this cannot fail.
-        let _ = self.0.phase.subscribe().wait_for(|now| *now >= phase).await;
+        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
     /// Leases tasks, waiting for them within the bounds on waits. There are none when the wait is over or the server
     /// began to stop.
     pub(crate) async fn poll(&self, command: LeaseTasks, wait_ms: u64) -> Result<Vec<Grant>, Problem> {
         let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS));
-        match self.waiting(wait, self.handle().lease(command, wait)).await? {
+        match self.waiting(wait, self.handle.lease(command, wait)).await? {
             Some(grants) => Ok(grants?),
             None => Ok(Vec::new()),
         }
@@ -185,7 +159,7 @@ impl App {
         if wait.is_zero() {
             return Ok(Some(work.await));
         }
-        let _place = self.0.waiting.try_acquire().map_err(|_| {
+        let _permit = self.waiting.try_acquire().map_err(|_| {
             Problem::new(Code::TooManyPolls, format!("more than {MAX_WAITING_REQUESTS} requests are waiting"))
         })?;
         tokio::select! {

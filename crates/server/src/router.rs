@@ -16,10 +16,8 @@ use crate::{cache, callbacks, claims, grpc, leases, metrics, queues, reapi, task
 pub fn router(app: App) -> Router {
     let (mut router, _) = described().split_for_parts();
     let mut services = wire::grpc::SERVICE_NAMES.to_vec();
-    if let Some(content) = app.content() {
-        let stores =
-            cache::Stores { blobs: content.blobs.clone(), action_cache: content.action_cache.clone() };
-        router = router.merge(reapi::routes(&app, content)).merge(cache::routes(stores));
+    if let Some(content) = &app.content {
+        router = router.merge(reapi::routes(&app, content)).merge(cache::routes());
         services.extend(reapi::SERVICE_NAMES);
     }
     router

@@ -28,7 +28,7 @@ use crate::router::document;
         (name = "Workers", description = "Who was heard of lately."),
         (name = "Health", description = "For load balancers and monitors.")
     ),
-    components(schemas(wire::Problem, wire::TaskEnvelope))
+    components(schemas(wire::CallbackProblem, wire::ClaimProblem, wire::Problem, wire::TaskEnvelope))
 )]
 struct Header;
 

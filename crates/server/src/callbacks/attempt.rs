@@ -10,7 +10,6 @@ use coordinator::TaskDetail;
 
 use super::caller::Caller;
 use super::refusal::{Refusal, final_state};
-use crate::app::App;
 
 /// A caller that may speak of its attempt.
 pub(super) struct Admitted {
@@ -20,13 +19,8 @@ pub(super) struct Admitted {
 }
 
 /// Whether the caller may speak of this attempt as this worker. The first worker that began it binds it.
-pub(super) async fn admit(
-    app: &App,
-    caller: &Caller,
-    attempt: u32,
-    worker: &Arc<str>,
-) -> Result<Admitted, Refusal> {
-    let detail = read(app, caller).await?;
+pub(super) async fn admit(caller: &Caller, attempt: u32, worker: &Arc<str>) -> Result<Admitted, Refusal> {
+    let detail = read(caller).await?;
     let task = &detail.view.task;
     if attempt != caller.lease.attempt {
         // One of the two is not the expected one, and that one is named.
@@ -44,8 +38,8 @@ pub(super) async fn admit(
 }
 
 /// What an attempt without authority is told when it begins or ends.
-pub(super) async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
-    let detail = read(app, caller).await?;
+pub(super) async fn lost(caller: &Caller) -> Result<Refusal, Refusal> {
+    let detail = read(caller).await?;
     let task = &detail.view.task;
     Ok(match final_state(task) {
         Some(state) if task.attempt == caller.lease.attempt => {
@@ -56,8 +50,8 @@ pub(super) async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal>
 }
 
 /// What an attempt without authority is told when it beats.
-pub(super) async fn gone(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
-    let detail = read(app, caller).await?;
+pub(super) async fn gone(caller: &Caller) -> Result<Refusal, Refusal> {
+    let detail = read(caller).await?;
     let task = &detail.view.task;
     Ok(if task.attempt == caller.lease.attempt {
         Refusal::expired()
@@ -66,8 +60,8 @@ pub(super) async fn gone(app: &App, caller: &Caller) -> Result<Refusal, Refusal>
     })
 }
 
-async fn read(app: &App, caller: &Caller) -> Result<Box<TaskDetail>, Refusal> {
-    let task = app.handle().task(caller.lease.scope.clone(), caller.lease.task).await?;
+async fn read(caller: &Caller) -> Result<Box<TaskDetail>, Refusal> {
+    let task = caller.app.handle.task(caller.lease.scope.clone(), caller.lease.task).await?;
     task.ok_or_else(Refusal::task_not_found)
 }
 

@@ -6,7 +6,8 @@ use axum::response::{IntoResponse, Response};
 use coordinator::Unavailable;
 use wire::{CallbackProblem, CallbackState};
 
-use crate::convert::problem::{Problem, refusal, shortened};
+use crate::convert::Problem;
+use crate::convert::problem::{refusal, shortened};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {

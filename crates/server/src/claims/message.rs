@@ -7,7 +7,7 @@ use authority::{Event, Position};
 use coordinator::HistoryRecord;
 
 use crate::app::App;
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 
 /// The id in the form that streams use. None when a claim was repeated and history does not reach back far enough.
 pub(super) async fn id(app: &App, grant: &Grant) -> Result<Option<String>, Problem> {
@@ -15,7 +15,7 @@ pub(super) async fn id(app: &App, grant: &Grant) -> Result<Option<String>, Probl
         Some(since) => Some(since),
         // A lease that is told again no longer knows, but the ledger does.
         None => {
-            let history = app.handle().history(grant.queue.scope.clone(), grant.task).await?;
+            let history = app.handle.history(grant.queue.scope.clone(), grant.task).await?;
             history.and_then(|history| waited_since(&history.records, grant.fencing_token))
         }
     };

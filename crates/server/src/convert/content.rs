@@ -4,8 +4,7 @@
 //! through another contract is still a repeat.
 
 use authority::{Digest, Properties, TaskError};
-
-use crate::edge::strict_json::{Fault, canonical};
+use wire::strict_json::{Fault, canonical};
 
 /// Of a completion with its result.
 pub(crate) fn completion(result: &[u8]) -> Result<Digest, Fault> {

@@ -11,7 +11,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use wire::{Verdict, grpc};
 
-use crate::convert::problem::{self, Problem};
+use crate::convert::{Problem, problem};
 
 /// Who says so, in the ErrorInfo of a status.
 const DOMAIN: &str = "lessor";

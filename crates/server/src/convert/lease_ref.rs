@@ -3,9 +3,8 @@
 use authority::{LeaseRef, Scope};
 
 use crate::app::App;
-use crate::convert::ids::parse_task_id;
 use crate::convert::names::name;
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem, parse_task_id};
 
 /// The lease that the id names, if it was granted to this worker and, where the worker says, for this task.
 pub(crate) fn reference(
@@ -16,7 +15,7 @@ pub(crate) fn reference(
     task_id: Option<&str>,
 ) -> Result<LeaseRef, Problem> {
     let worker = name("workerId", worker_id)?;
-    let lease = app.lease_ids().verify(lease_id, scope, &worker).ok_or_else(|| {
+    let lease = app.lease_ids.verify(lease_id, scope, &worker).ok_or_else(|| {
         Problem::new(Code::BadLeaseId, "the lease id is damaged, made up, or belongs to another worker")
     })?;
     match task_id {

@@ -12,6 +12,12 @@ pub(crate) mod push_target;
 pub(crate) mod report;
 pub(crate) mod scope;
 pub(crate) mod submission;
+pub(crate) mod task_context;
 pub(crate) mod task_json;
 pub(crate) mod task_token;
 pub(crate) mod time;
+
+pub(crate) use ids::parse_task_id;
+pub(crate) use problem::{Code, Problem, ReportProblem};
+pub(crate) use scope::Scoped;
+pub(crate) use time::to_timestamp;

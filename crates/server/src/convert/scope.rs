@@ -8,22 +8,26 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER, WORKSPACE_HEADER};
 
+use crate::app::App;
 use crate::convert::names::fault_of_name;
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 /// Longest name of a tenant or a workspace.
 const MAX_SCOPE_NAME_BYTES: usize = 128;
 
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(DEFAULT_SCOPE_NAME));
 
-/// The scope of the request at hand.
-pub(crate) struct InScope(pub Scope);
+/// The server, and the scope of the request at hand: what most calls begin with.
+pub(crate) struct Scoped {
+    pub app: App,
+    pub scope: Scope,
+}
 
-impl<S: Sync> FromRequestParts<S> for InScope {
+impl FromRequestParts<App> for Scoped {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<InScope, Problem> {
-        of(&parts.headers).map(InScope)
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Scoped, Problem> {
+        Ok(Scoped { app: app.clone(), scope: of(&parts.headers)? })
     }
 }
 

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use authority::command::SubmitTask;
-use authority::limits::{
-    MAX_ATTEMPTS, MAX_INLINE_BYTES, MAX_LEASE_MS, MAX_RESOURCES_BYTES, MAX_SPAN_MS, MIN_LEASE_MS,
-};
+use authority::limits::{MAX_ATTEMPTS, MAX_INLINE_BYTES, MAX_LEASE_MS, MAX_SPAN_MS, MIN_LEASE_MS};
 use authority::{Backoff, Dedup, QueueKey, Scope, TaskId, TaskOptions};
 
 use super::names::{name, optional_name, optional_within, properties, within};
 use super::problem::{Code, Problem};
-use super::{content, ids, time};
+use super::{content, ids, task_context, time};
 use crate::app::App;
 
 /// The command that a submit asks for, checked.
-pub(crate) fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Result<SubmitTask, Problem> {
+pub(crate) fn command(app: &App, scope: &Scope, mut task: wire::SubmitTask) -> Result<SubmitTask, Problem> {
     let queue = Arc::new(QueueKey { scope: scope.clone(), name: name("queue", &task.queue)? });
     let payload = inline("payload", &task.payload)?;
     let delay_ms = within("delayMs", task.delay_ms.unwrap_or(0), 0..=MAX_SPAN_MS)?;
@@ -34,14 +32,10 @@ pub(crate) fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Resu
         lease_ms: optional_within("leaseMs", task.lease_ms, MIN_LEASE_MS..=MAX_LEASE_MS)?,
         max_attempts: optional_within("maxAttempts", task.max_attempts, 1..=MAX_ATTEMPTS)?,
         backoff: task.backoff.as_ref().map(backoff).transpose()?,
-        run_id: optional_name("runId", task.run_id.as_deref())?,
-        asset_id: optional_name("assetId", task.asset_id.as_deref())?,
-        task_key: optional_name("taskKey", task.task_key.as_deref())?,
-        resources: task.resources.as_ref().map(resources).transpose()?,
-        redrive_of: None,
+        ..task_context::parse(&task.take_context())?
     };
     Ok(SubmitTask {
-        id: ids::new_task_id(app.handle().now())?,
+        id: ids::new_task_id(app.handle.now())?,
         queue,
         payload,
         priority: task.priority.unwrap_or(0),
@@ -75,18 +69,6 @@ pub(crate) fn backoff(backoff: &wire::Backoff) -> Result<Backoff, Problem> {
         max_ms: optional_within("backoff.maxMs", backoff.max_ms, 0..=MAX_SPAN_MS)?.unwrap_or(default.max_ms),
         jitter_permille: jitter.map_or(default.jitter_permille, permille),
     })
-}
-
-fn resources(json: &wire::Json) -> Result<Arc<[u8]>, Problem> {
-    let text = json.as_text();
-    if !text.starts_with('{') {
-        return Err(Problem::field("resources", "must be a JSON object"));
-    }
-    if text.len() > MAX_RESOURCES_BYTES {
-        let what = format!("must have at most {MAX_RESOURCES_BYTES} bytes, but has {}", text.len());
-        return Err(Problem::field("resources", what));
-    }
-    Ok(Arc::from(text.as_bytes()))
 }
 
 /// The dedup key belongs to a task with other content.

@@ -3,7 +3,7 @@
 use authority::Time;
 use jiff::Timestamp;
 
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 
 /// A time for the wire; one that no calendar holds is shown as the last one that it does.
 pub fn to_timestamp(time: Time) -> Timestamp {

@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 /// gRPC's code for a service or method that is not there.
 const GRPC_UNIMPLEMENTED: &str = "12";

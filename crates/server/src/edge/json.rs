@@ -7,10 +7,10 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use wire::strict_json::{self, MAX_JSON_DEPTH};
 
 use crate::app::App;
-use crate::convert::problem::{Code, Problem};
-use crate::edge::strict_json;
+use crate::convert::{Code, Problem};
 
 /// Largest body of a request about one task: a payload or result of 1 MiB, and room for all else.
 pub(crate) const MAX_BODY_BYTES: usize = authority::limits::MAX_INLINE_BYTES + 256 * 1_024;
@@ -75,6 +75,12 @@ impl<T: DeserializeOwned + Send, S: Sync + Send> FromRequestParts<S> for InPath<
     }
 }
 
+impl<T> Out<T> {
+    pub(crate) fn ok(answer: T) -> Out<T> {
+        Out(StatusCode::OK, answer)
+    }
+}
+
 impl<T: Serialize> IntoResponse for Out<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.1) {
@@ -97,7 +103,7 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     if body.is_empty() {
         return Err(Problem::new(Code::MalformedJson, "the body is empty"));
     }
-    strict_json::check(body).map_err(|fault| malformed(&fault))?;
+    strict_json::check(body, MAX_JSON_DEPTH).map_err(|fault| malformed(&fault))?;
     parse_checked(body, "")
 }
 
@@ -145,7 +151,7 @@ fn malformed(fault: &strict_json::Fault) -> Problem {
 async fn receive(request: Request, app: &App, max_bytes: usize) -> Result<Vec<u8>, Problem> {
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
-    app.bodies().receive(&parts.headers, body, max_bytes).await
+    app.bodies.receive(&parts.headers, body, max_bytes).await
 }
 
 /// The type that curl gives to a body when it is told none.

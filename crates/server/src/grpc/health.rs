@@ -62,7 +62,7 @@ struct Serving {
 impl Serving {
     /// How a service does, as far as is known here; none when there is no such service.
     fn status(&self, service: &str) -> Option<ServingStatus> {
-        let handle = self.app.handle();
+        let handle = &self.app.handle;
         let is_up = !self.app.is_leaving() && handle.is_serving();
         let serves = match service {
             SCHEDULER => is_up && *handle.takes_work().borrow(),
@@ -76,13 +76,13 @@ impl Serving {
 
     /// Whether the coordinator answers, and says that it takes work.
     async fn answers(&self) -> bool {
-        let status = timeout(MAX_WAIT, self.app.handle().status()).await;
+        let status = timeout(MAX_WAIT, self.app.handle.status()).await;
         matches!(status, Ok(Ok(status)) if status.disk_space == DiskSpace::Plenty)
     }
 
     /// Waits until the registered workers have been silent for too long, should they say nothing more.
     async fn all_silent(&self) {
-        let handle = self.app.handle();
+        let handle = &self.app.handle;
         let now = handle.now();
         match handle.registry().registered_until(now) {
             // They are forgotten the moment after.
@@ -116,16 +116,16 @@ impl Health for Serving {
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let place = self.app.grpc().stream()?;
+        let permit = self.app.grpc.stream()?;
         let (sender, receiver) = mpsc::channel(2);
         let serving = self.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let service = request.into_inner().service;
             let mut sent = None;
             // From before the first look, so that no change falls in between.
-            let mut takes_work = serving.app.handle().takes_work();
-            let mut workers = serving.app.handle().registry().watch();
+            let mut takes_work = serving.app.handle.takes_work();
+            let mut workers = serving.app.handle.registry().watch();
             loop {
                 let is_last = serving.app.is_leaving() || takes_work.has_changed().is_err();
                 let status = serving.status(&service).unwrap_or(ServingStatus::ServiceUnknown);

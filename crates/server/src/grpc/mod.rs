@@ -6,12 +6,12 @@ mod health;
 mod heartbeat;
 mod lease;
 mod leased_task;
-mod queues;
 mod reference;
 mod register;
 mod report;
 mod scheduler;
 mod service;
+mod session;
 mod submit;
 mod update;
 mod values;
@@ -50,7 +50,7 @@ pub(crate) fn routes(app: &App, services: Vec<&'static str>) -> Router<App> {
             (format!("/{name}/{{*call}}"), MAX_BODY_BYTES),
         ];
         for (path, max_bytes) in calls {
-            let service = WorkerSchedulerServer::new(Service::new(app.clone()))
+            let service = WorkerSchedulerServer::new(Service { app: app.clone() })
                 .max_decoding_message_size(max_bytes)
                 .max_encoding_message_size(MAX_SENT_MESSAGE_BYTES);
             router = router

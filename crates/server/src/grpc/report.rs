@@ -15,9 +15,8 @@ use wire::grpc::{TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatu
 
 use super::values::{cancel_reason, category, optional_name, state, timestamp};
 use crate::convert::names::reported_message;
-use crate::convert::problem::{Code, Problem};
-use crate::convert::{content, report};
-use crate::edge::strict_json;
+use crate::convert::task_json::not_json;
+use crate::convert::{Code, Problem, content, report};
 
 /// What was asked, and so how its answers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,9 +161,4 @@ fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFail
         message: reported_message(&said.error_message),
     };
     report::failure(lease, error, said.retryable)
-}
-
-pub(super) fn not_json(field: &str, fault: &strict_json::Fault) -> Problem {
-    let place = if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
-    Problem::field(field, format!("{place}{}", fault.what))
 }

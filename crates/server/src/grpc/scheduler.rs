@@ -7,7 +7,7 @@ use std::time::Duration;
 use authority::Scope;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 /// Most streams of workers at one time.
 const MAX_WORK_STREAMS: usize = 10_000;
@@ -67,7 +67,7 @@ impl Shared {
         self.turns[number].lock().await
     }
 
-    /// A place for one more stream.
+    /// A permit for one more stream.
     pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
         self.streams.clone().try_acquire_owned().map_err(|_| {
             Problem::new(Code::TooManyPolls, format!("more than {MAX_WORK_STREAMS} workers are connected"))

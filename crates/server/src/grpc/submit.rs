@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 use authority::Scope;
 use authority::command::{SubmitAnswer, SubmitTask};
 use axum::http::StatusCode;
-use bytes::Bytes;
 use tonic::Status;
+use wire::MAX_BATCH_TASKS;
 use wire::grpc::{self, SubmitTasksRequest, SubmitTasksResponse, SubmittedTask};
-use wire::{Json, MAX_BATCH_TASKS};
 
-use super::report::not_json;
-use super::values::{given, nonzero, parse_timestamp, state};
+use super::values::{nonzero, parse_timestamp, state};
 use crate::app::App;
-use crate::convert::grpc_status;
-use crate::convert::problem::{Code, Problem};
 use crate::convert::submission::{command, conflict};
-use crate::edge::strict_json;
+use crate::convert::task_json::parse_json;
+use crate::convert::{Code, Problem, grpc_status, task_context};
 
 pub(super) async fn submit(
     app: &App,
@@ -36,7 +33,7 @@ pub(super) async fn submit(
     let answers = if commands.is_empty() {
         Vec::new()
     } else {
-        app.handle().submit_batch(commands).await.map_err(Problem::from)?
+        app.handle.submit_batch(commands).await.map_err(Problem::from)?
     };
     let mut answers = answers.into_iter();
     let tasks: Vec<_> = parsed
@@ -54,42 +51,32 @@ pub(super) async fn submit(
     Ok(SubmitTasksResponse { tasks: tasks.into_iter().map(item).collect() })
 }
 
-fn parse(app: &App, scope: &Scope, task: grpc::SubmitTask) -> Result<SubmitTask, Problem> {
-    let owned = |text: String| given(&text).map(str::to_owned);
+fn parse(app: &App, scope: &Scope, mut task: grpc::SubmitTask) -> Result<SubmitTask, Problem> {
+    let payload = parse_json("payload", &task.payload)?.unwrap_or_default();
+    let context = task_context::from_proto(&mut task)?;
     let pairs: BTreeMap<_, _> = task.properties.into_iter().collect();
-    let task = wire::SubmitTask {
-        queue: task.queue,
-        payload: json("payload", &task.payload)?.unwrap_or_else(Json::null),
-        priority: nonzero(task.priority),
-        delay_ms: nonzero(task.delay_ms),
-        dedup_key: owned(task.dedup_key),
-        max_attempts: nonzero(task.max_attempts),
-        backoff: task.backoff.map(|backoff| wire::Backoff {
-            initial_ms: backoff.initial_ms,
-            factor: backoff.factor,
-            max_ms: backoff.max_ms,
-            jitter: backoff.jitter,
-        }),
-        properties: Some(pairs).filter(|pairs| !pairs.is_empty()),
-        deadline: task.deadline.map(|deadline| parse_timestamp("deadline", deadline)).transpose()?,
-        timeout_ms: nonzero(task.timeout_ms),
-        lease_ms: nonzero(task.lease_ms),
-        run_id: owned(task.run_id),
-        asset_id: owned(task.asset_id),
-        task_key: owned(task.task_key),
-        resources: json("resources_json", &task.resources_json)?,
-    };
-    command(app, scope, &task)
-}
-
-/// A JSON text, held to the same rules as a request over HTTP.
-fn json(field: &str, text: &Bytes) -> Result<Option<Json>, Problem> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    strict_json::check(text).map_err(|fault| not_json(field, &fault))?;
-    let parsed = std::str::from_utf8(text).ok().and_then(|text| Json::from_text(text).ok());
-    parsed.map(Some).ok_or_else(|| Problem::field(field, "is not JSON"))
+    let task = wire::in_task_context!(
+        context,
+        wire::SubmitTask {
+            queue: task.queue,
+            payload,
+            priority: nonzero(task.priority),
+            delay_ms: nonzero(task.delay_ms),
+            dedup_key: nonzero(task.dedup_key),
+            max_attempts: nonzero(task.max_attempts),
+            backoff: task.backoff.map(|backoff| wire::Backoff {
+                initial_ms: backoff.initial_ms,
+                factor: backoff.factor,
+                max_ms: backoff.max_ms,
+                jitter: backoff.jitter,
+            }),
+            properties: Some(pairs).filter(|pairs| !pairs.is_empty()),
+            deadline: task.deadline.map(|deadline| parse_timestamp("deadline", deadline)).transpose()?,
+            timeout_ms: nonzero(task.timeout_ms),
+            lease_ms: nonzero(task.lease_ms),
+        }
+    );
+    command(app, scope, task)
 }
 
 fn accepted(answer: SubmitAnswer) -> Result<SubmittedTask, Problem> {

@@ -7,7 +7,7 @@ use wire::grpc::{UpdateTaskStatusRequest, UpdateTaskStatusResponse};
 
 use super::{reference, report};
 use crate::app::App;
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 
 pub(super) async fn update(
     app: &App,
@@ -22,7 +22,7 @@ pub(super) async fn update(
     let decided = async {
         let mut items = Batch::new();
         let asked = report::items(lease, request, &mut items)?;
-        let answers = app.handle().decide(items).await?;
+        let answers = app.handle.decide(items).await?;
         report::answer(asked, &mut answers.into_iter())
     };
     Ok(decided.await.map_err(Problem::on_report)?)

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use authority::limits::MAX_POLL_QUEUES;
 use authority::{Category, Scope, TaskState, Time};
 use coordinator::{Activity, WorkerStatus};
 use tonic::metadata::MetadataMap;
 use wire::grpc;
 
-use crate::convert::names::name;
-use crate::convert::problem::{Problem, shortened};
-use crate::convert::scope;
+use crate::convert::names::{name, name_list};
+use crate::convert::problem::shortened;
+use crate::convert::{Problem, scope};
 
-/// Whom a call belongs to.
+/// The queue of a worker that names none, which is what the workers of the remote execution plan do.
+const DEFAULT_QUEUE: &str = execution::EXECUTION_QUEUE;
+
+/// The scope of a call.
 pub(super) fn scope(metadata: &MetadataMap) -> Result<Scope, Problem> {
     scope::of(metadata.as_ref())
 }
@@ -32,9 +36,17 @@ pub(super) fn cancel_reason(reason: Option<Arc<str>>) -> String {
     reason.map(|reason| shortened(&reason).to_owned()).unwrap_or_default()
 }
 
-/// A number that is missing when it is zero.
+/// A value that is missing when it is zero or empty.
 pub(super) fn nonzero<N: Default + PartialEq>(value: N) -> Option<N> {
     Some(value).filter(|value| *value != N::default())
+}
+
+/// The queues that a worker polls.
+pub(super) fn parse_queues(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
+    if queues.is_empty() {
+        return Ok(vec![Arc::from(DEFAULT_QUEUE)]);
+    }
+    name_list("queues", queues, MAX_POLL_QUEUES)
 }
 
 pub(super) fn timestamp(time: Time) -> prost_types::Timestamp {

@@ -2,14 +2,11 @@
 
 use authority::command::Verdict;
 use authority::{Outcome, TaskState};
-use axum::http::StatusCode;
 use wire::ReportAnswer;
 
-use crate::convert::problem::Problem;
-use crate::convert::report;
 use crate::convert::task_json::state_to_wire;
-use crate::convert::time::to_timestamp;
-use crate::edge::json::Out;
+use crate::convert::{Problem, report, to_timestamp};
+use crate::edge::Out;
 
 pub(crate) fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
     let outcome = report::committed(verdict)?;
@@ -19,7 +16,7 @@ pub(crate) fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
     };
     let became = state_to_wire(outcome.state().unwrap_or(TaskState::Completed));
     let answer = ReportAnswer { verdict: wire::Verdict::Committed, state: became, retry_at };
-    Ok(Out(StatusCode::OK, answer))
+    Ok(Out::ok(answer))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{Metrics, OTHERS};
 use crate::app::App;
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 /// How long the coordinator may take to say what waits and runs.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -20,15 +20,15 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// Everything that is counted, in the text format of Prometheus. Whoever scrapes must not take figures of a coordinator
 /// that does not answer for true, so there are none then.
 pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
-    let metrics = app.metrics();
+    let metrics = &app.metrics;
     let ask = async {
-        let depths = app.handle().depths(metrics.0.named.clone()).await?;
-        Ok::<_, Problem>((depths, app.handle().status().await?))
+        let depths = app.handle.depths(metrics.0.named.clone()).await?;
+        Ok::<_, Problem>((depths, app.handle.status().await?))
     };
     let silent = |_| Problem::new(Code::NotServing, "the coordinator does not answer");
     let (depths, status) = timeout(MAX_WAIT, ask).await.map_err(silent)??;
-    let now = app.handle().now();
-    let registered = app.handle().registry().registered_count(now);
+    let now = app.handle.now();
+    let registered = app.handle.registry().registered_count(now);
     metrics.note(&status, &depths, registered, now);
     let encoder = TextEncoder::new();
     let mut text = Vec::new();
@@ -42,22 +42,22 @@ pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
 
 impl Metrics {
     fn note(&self, status: &Status, depths: &[Depth], registered: usize, time: authority::Time) {
-        let now = &self.0.now;
+        let scraped = &self.0.scraped;
         let sum = |count: fn(&Depth) -> u64| whole(depths.iter().map(count).sum::<u64>());
-        now.queue_length.set(sum(|depth| depth.waiting));
-        now.active_tasks.set(sum(|depth| depth.leased));
-        now.registered_workers.set(whole(registered as u64));
-        now.tasks.set(whole(status.tasks as u64));
-        now.state_bytes.set(whole(status.state_bytes as u64));
-        now.max_state_bytes.set(whole(status.max_state_bytes as u64));
-        now.polls.set(whole(status.polls as u64));
-        now.position.set(whole(status.position.0));
-        now.disk_full.set(i64::from(status.disk_space != DiskSpace::Plenty));
+        scraped.queue_length.set(sum(|depth| depth.waiting));
+        scraped.active_tasks.set(sum(|depth| depth.leased));
+        scraped.registered_workers.set(whole(registered as u64));
+        scraped.tasks.set(whole(status.tasks as u64));
+        scraped.state_bytes.set(whole(status.state_bytes as u64));
+        scraped.max_state_bytes.set(whole(status.max_state_bytes as u64));
+        scraped.polls.set(whole(status.polls as u64));
+        scraped.position.set(whole(status.position.0));
+        scraped.disk_full.set(i64::from(status.disk_space != DiskSpace::Plenty));
         let names = self.0.named.iter().map(String::as_str).chain([OTHERS]);
         for (name, depth) in names.zip(depths) {
             let age_ms = depth.oldest_waiting.map_or(0, |oldest| time.since_ms(oldest));
-            now.depth.with_label_values(&[name]).set(whole(depth.waiting));
-            now.oldest_age.with_label_values(&[name]).set(Duration::from_millis(age_ms).as_secs_f64());
+            scraped.depth.with_label_values(&[name]).set(whole(depth.waiting));
+            scraped.oldest_age.with_label_values(&[name]).set(Duration::from_millis(age_ms).as_secs_f64());
         }
     }
 }

@@ -22,8 +22,8 @@ use crate::app::App;
 /// Pushes tasks until the server stops. The leases of what was pushed stay.
 pub(crate) async fn run(app: App, listening: SocketAddr) {
     let dispatcher = Dispatcher {
-        callback_base_url: app.push().options.callback_base_url(listening).into(),
-        is_guessed: app.push().options.is_guessed(listening),
+        callback_base_url: app.push.options.callback_base_url(listening).into(),
+        is_guessed: app.push.options.is_guessed(listening),
         tls: None,
         targets: HashMap::new(),
         chores: JoinSet::new(),
@@ -63,7 +63,7 @@ impl Drop for AbortOnDrop {
 impl Dispatcher {
     async fn run(mut self) {
         loop {
-            match self.app.handle().push_targets().await {
+            match self.app.handle.push_targets().await {
                 Ok(targets) => self.follow(targets).await,
                 Err(Unavailable::Stopped) => return,
                 Err(_) => {
@@ -72,7 +72,7 @@ impl Dispatcher {
                 }
             }
             while self.chores.try_join_next().is_some() {}
-            self.app.push().changed.notified().await;
+            self.app.push.changed.notified().await;
         }
     }
 
@@ -86,7 +86,7 @@ impl Dispatcher {
                 self.chores.spawn(give_back_unstarted(self.app.clone(), key));
             }
         }
-        self.app.push().connections.set_targets(wanted.len());
+        self.app.push.connections.set_targets(wanted.len());
         for (key, target) in wanted {
             if !self.targets.contains_key(&key) {
                 let task = self.begin(&key, &target);
@@ -112,7 +112,7 @@ impl Dispatcher {
             );
         }
         let tls = self.tls.get_or_insert_with(client::tls).clone();
-        let shared = self.app.push();
+        let shared = &self.app.push;
         let client = match Client::new(target, shared.guard(), shared.look_ups.clone(), tls) {
             Ok(client) => client,
             Err(why) => {

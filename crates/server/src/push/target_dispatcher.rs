@@ -40,11 +40,11 @@ pub(super) struct TargetDispatcher {
 
 impl TargetDispatcher {
     pub(super) fn handle(&self) -> &Handle {
-        self.app.handle()
+        &self.app.handle
     }
 
     pub(super) fn shared(&self) -> &Shared {
-        self.app.push()
+        &self.app.push
     }
 
     /// Runs until the coordinator stops. Dropping it ends its dispatches; their leases stay.
@@ -137,7 +137,7 @@ pub(super) async fn give_back_unstarted(app: App, queue: Arc<QueueKey>) {
     let Ok(held) = held(&app, &queue).await else { return };
     for (lease, view) in held {
         if !has_begun(&view) {
-            let _ = app.handle().release(ReleaseLease { lease, cause: ReleaseCause::Undelivered }).await;
+            let _ = app.handle.release(ReleaseLease { lease, cause: ReleaseCause::Undelivered }).await;
         }
     }
 }
@@ -145,10 +145,10 @@ pub(super) async fn give_back_unstarted(app: App, queue: Arc<QueueKey>) {
 /// What is leased to the target of a queue.
 async fn held(app: &App, queue: &Arc<QueueKey>) -> Result<Vec<(LeaseRef, TaskView)>, Unavailable> {
     let scope = &queue.scope;
-    let leases = app.handle().leases(scope.clone(), holder(&queue.name)).await?;
+    let leases = app.handle.leases(scope.clone(), holder(&queue.name)).await?;
     let mut held = Vec::with_capacity(leases.len());
     for one in leases {
-        let Some(detail) = app.handle().task(scope.clone(), one.lease.task).await? else { continue };
+        let Some(detail) = app.handle.task(scope.clone(), one.lease.task).await? else { continue };
         let current =
             detail.view.task.lease().is_some_and(|lease| lease.fencing_token == one.lease.fencing_token);
         if current && detail.view.queue == *queue {

@@ -25,7 +25,7 @@ pub(super) fn get(
     let cache = CacheCapabilities {
         digest_functions: functions.clone(),
         action_cache_update_capabilities: Some(ActionCacheUpdateCapabilities {
-            update_enabled: reapi.settings().allow_uploads,
+            update_enabled: reapi.content.settings.allow_uploads,
         }),
         max_cas_blob_size_bytes: i64::try_from(reapi.content.blobs.max_blob_bytes()).unwrap_or(i64::MAX),
         max_batch_total_size_bytes: MAX_BATCH_BYTES as i64,
@@ -36,7 +36,7 @@ pub(super) fn get(
     };
     let execution = ExecutionCapabilities {
         digest_function: functions[0],
-        exec_enabled: reapi.settings().exec_enabled,
+        exec_enabled: reapi.content.settings.exec_enabled,
         execution_priority_capabilities: Some(PriorityCapabilities {
             priorities: vec![PriorityRange {
                 min_priority: *PRIORITIES.start(),

@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::Status;
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 /// Most trees that are sent at the same time. Each may hold 200,000 digests while its client reads.
 const MAX_TREES: usize = 128;

@@ -33,7 +33,6 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use blobs::{Blobs, Tenant};
-use coordinator::Handle;
 use tokio::sync::mpsc;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
@@ -127,32 +126,8 @@ impl Reapi {
         let pins = Pins::new(content.blobs.clone(), limits.clone());
         let grace = content.settings.worker_grace;
         let in_flight =
-            InFlightExecutions::new(app.handle().clone(), pins.clone(), grace, content.instances.clone());
+            InFlightExecutions::new(app.handle.clone(), pins.clone(), grace, content.instances.clone());
         Reapi { app, content, in_flight, pins, limits }
-    }
-
-    fn app(&self) -> &App {
-        &self.app
-    }
-
-    fn handle(&self) -> &Handle {
-        self.app.handle()
-    }
-
-    fn settings(&self) -> &Settings {
-        &self.content.settings
-    }
-
-    fn results(&self) -> &Results {
-        &self.content.results
-    }
-
-    fn in_flight(&self) -> &InFlightExecutions {
-        &self.in_flight
-    }
-
-    fn pins(&self) -> &Pins {
-        &self.pins
     }
 
     /// The content that belongs to the tenant of a call.
@@ -179,7 +154,7 @@ impl Capabilities for Reapi {
 /// The routes of all services, with the guard of all gRPC calls.
 pub fn routes(app: &App, content: &Content) -> Router<App> {
     let reapi = Reapi::new(app.clone(), content.clone());
-    let in_flight = reapi.in_flight().clone();
+    let in_flight = reapi.in_flight.clone();
     tokio::spawn(async move {
         if let Err(why) = in_flight.load_all().await {
             tracing::warn!(why = why.message(), "what was on its way before is found when it is asked for");

@@ -88,7 +88,7 @@ impl Results {
         serve: Serve,
     ) -> Result<Option<ActionResult>, Status> {
         let entry = self.cache.get_result(&store.tenant, &key(scope, action), serve).await;
-        let entry = entry.map_err(|error| store::status(&error))?;
+        let entry = entry.map_err(store::status)?;
         let Some((_, result)) = entry.and_then(|entry| read(&entry.bytes)) else { return Ok(None) };
         match outputs::is_any_missing(store, &result, action.function).await {
             Ok(false) => Ok(Some(result)),
@@ -109,7 +109,7 @@ impl Results {
         self.cache
             .put_result(&store.tenant, &key(scope, action), Origin::Uploaded, entry)
             .await
-            .map_err(|error| store::status(&error))
+            .map_err(store::status)
     }
 
     /// Writes the result of a completed execution, if it may be cached (R28, R35). Idempotent.
@@ -138,15 +138,12 @@ impl Results {
         let key = key(scope, &action);
         let _writing = self.writing.lock().await;
         let before = self.cache.get_result(&tenant, &key, Serve::Committed).await;
-        let before = before.map_err(|error| store::status(&error))?.and_then(|entry| read(&entry.bytes));
+        let before = before.map_err(store::status)?.and_then(|entry| read(&entry.bytes));
         if before.is_some_and(|(position, _)| position >= at) {
             return Ok(());
         }
         let entry = entry(at, &result);
-        self.cache
-            .put_result(&tenant, &key, Origin::Committed, entry)
-            .await
-            .map_err(|error| store::status(&error))
+        self.cache.put_result(&tenant, &key, Origin::Committed, entry).await.map_err(store::status)
     }
 }
 

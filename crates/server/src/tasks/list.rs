@@ -1,18 +1,13 @@
 //! GET /v1/tasks: a page of tasks.
 
 use authority::{ListPage, Phase, Task};
-use axum::extract::State;
-use axum::http::StatusCode;
 use coordinator::TaskDetail;
 use wire::{DEFAULT_PAGE_TASKS, ListTasks, MAX_PAGE_TASKS, TaskList};
 
-use crate::app::App;
 use crate::convert::names::{optional_name, within};
 use crate::convert::page_token::List;
-use crate::convert::problem::{Code, Problem};
-use crate::convert::scope::InScope;
-use crate::convert::task_json;
-use crate::edge::json::{InQuery, Out};
+use crate::convert::{Code, Problem, Scoped, task_json};
+use crate::edge::{InQuery, Out};
 
 /// How much payload and result a page carries before it ends early. One task more than that may be on it.
 const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
@@ -26,8 +21,7 @@ const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
     responses((status = 200, body = TaskList), (status = 400, body = wire::Problem), (status = 503, body = wire::Problem))
 )]
 pub(crate) async fn list(
-    State(app): State<App>,
-    InScope(scope): InScope,
+    Scoped { app, scope }: Scoped,
     InQuery(query): InQuery<ListTasks>,
 ) -> Result<Out<TaskList>, Problem> {
     let queue = optional_name("queue", query.queue.as_deref())?;
@@ -36,13 +30,13 @@ pub(crate) async fn list(
     let list = List { scope: &scope, queue: queue.as_deref(), state };
     let after = match &query.page_token {
         None => None,
-        Some(token) => Some(app.page_tokens().verify(list, token).ok_or_else(foreign_token)?),
+        Some(token) => Some(app.page_tokens.verify(list, token).ok_or_else(foreign_token)?),
     };
-    let page = shortened(app.handle().list(scope.clone(), queue.clone(), state, after, limit).await?);
+    let page = shortened(app.handle.list(scope.clone(), queue.clone(), state, after, limit).await?);
     let to_wire = |view| task_json::to_wire(TaskDetail { view, progress: None });
     let tasks = page.tasks.into_iter().map(to_wire).collect();
-    let next_page_token = page.next.as_ref().map(|next| app.page_tokens().make(list, next));
-    Ok(Out(StatusCode::OK, TaskList { tasks, next_page_token }))
+    let next_page_token = page.next.as_ref().map(|next| app.page_tokens.make(list, next));
+    Ok(Out::ok(TaskList { tasks, next_page_token }))
 }
 
 /// Cuts a page whose tasks are large; the next one begins where it ends.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, MutableMapping, Optional, 
 
 from ._clock import LeaseClock, now, parse_time
 from ._failures import Cancelled, LeaseLost, text
+from ._models import TaskContext
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -34,13 +35,14 @@ class TaskLog(_Adapter):
         return f"{self._prefix}: {msg}", kwargs
 
 
-class Task:
+class Task(TaskContext):
     """One attempt at a task, and the lease that allows it.
 
     `fencing_token` is higher for every later lease: hand it to systems that can refuse an older one.
     """
 
     def __init__(self, lease: Mapping[str, Any], clock: LeaseClock) -> None:
+        super().__init__(lease)
         self.id: str = lease["taskId"]
         self.queue: str = lease["queue"]
         self.payload: Any = lease["payload"]
@@ -48,10 +50,6 @@ class Task:
         self.fencing_token: int = lease["fencingToken"]
         self.deadline: Optional[datetime] = parse_time(lease["deadline"]) if lease.get("deadline") else None
         self.timeout_ms: Optional[int] = lease.get("timeoutMs")
-        self.run_id: Optional[str] = lease.get("runId")
-        self.asset_id: Optional[str] = lease.get("assetId")
-        self.task_key: Optional[str] = lease.get("taskKey")
-        self.resources: Any = lease.get("resources")
         # Opaque; whoever has it and the worker's id may report on this attempt. A task that was pushed has the id of
         # its dispatch here, which only names it.
         self.lease_id: str = lease["leaseId"]

@@ -16,7 +16,7 @@ use coordinator::{Handle, Unavailable};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use crate::convert::ids::parse_task_id;
+use crate::convert::parse_task_id;
 use jwt::Unverified;
 use key_id::KeyId;
 

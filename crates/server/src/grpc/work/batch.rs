@@ -13,8 +13,7 @@ use super::super::reference;
 use super::super::report::{self, Asked};
 use super::super::values::given;
 use crate::app::App;
-use crate::convert::grpc_status;
-use crate::convert::problem::Problem;
+use crate::convert::{Problem, grpc_status};
 
 /// Most reports in one message.
 const MAX_REPORTS: usize = 1_000;
@@ -48,7 +47,7 @@ impl Batch {
         let mut items = coordinator::Batch::with_capacity(self.reports.len());
         let parsed: Vec<_> =
             self.reports.iter().map(|report| parse(&app, &scope, &worker, report, &mut items)).collect();
-        let decided = if items.is_empty() { Ok(Answers::new()) } else { app.handle().decide(items).await };
+        let decided = if items.is_empty() { Ok(Answers::new()) } else { app.handle.decide(items).await };
         let reports = self.reports.into_iter().zip(parsed);
         let reports = match decided {
             Ok(answers) => {

@@ -23,7 +23,7 @@ pub(super) async fn execute(
     request: &Request<ExecuteRequest>,
 ) -> Result<OperationStream, Status> {
     let asked = request.get_ref();
-    if !reapi.settings().exec_enabled {
+    if !reapi.content.settings.exec_enabled {
         return Err(Status::failed_precondition(
             "this server is a cache only: capabilities.exec_enabled is false",
         ));
@@ -42,7 +42,7 @@ pub(super) async fn execute(
     let wanted = InlineOutputs::of_execution(asked);
     let store = reapi.store(&scope)?;
     if !asked.skip_cache_lookup
-        && let Some(result) = reapi.results().committed(&store, &scope, &action_digest).await?
+        && let Some(result) = reapi.content.results.committed(&store, &scope, &action_digest).await?
     {
         let result = wanted.fill(&store, result, action_digest.function).await?;
         let operation = operation_name::of_cached(&asked.instance_name)?;
@@ -104,7 +104,7 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
     let needed: Vec<Digest> =
         [*digest, command_digest].into_iter().chain(tree.directories).chain(tree.files).collect();
     // Pinned before the lookup, so that inputs that are found stay.
-    let held = reapi.pins().pin(store, &needed);
+    let held = reapi.pins.pin(store, &needed);
     let missing = store.missing(&needed).await?;
     match command {
         Some(command) if missing.is_empty() => {
@@ -118,7 +118,7 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
 }
 
 fn check_timeout(reapi: &Reapi, action: &Action) -> Result<(), Status> {
-    let max = reapi.settings().max_action_timeout;
+    let max = reapi.content.settings.max_action_timeout;
     match action::timeout(action)? {
         Some(timeout) if timeout > max => Err(Status::invalid_argument(format!(
             "the action's timeout must be at most {} s, but is {} s",
@@ -139,13 +139,13 @@ async fn begin(
     let asked = request.get_ref();
     let Execution { scope, digest, action, command, priority } = execution;
     let properties = platform::requirements(action, command)?;
-    let _dedup_lock = reapi.in_flight().dedup_lock(scope, digest).await;
+    let _dedup_lock = reapi.in_flight.dedup_lock(scope, digest).await;
     let may_join = !asked.skip_cache_lookup && !action.do_not_cache;
     let named = |task| operation_name::make(&asked.instance_name, task);
-    if may_join && let Some(joined) = reapi.in_flight().join(scope, digest, named).await? {
+    if may_join && let Some(joined) = reapi.in_flight.join(scope, digest, named).await? {
         return Ok(joined);
     }
-    let task = ids::new_task_id(reapi.handle().now())?;
+    let task = ids::new_task_id(reapi.app.handle.now())?;
     let operation = named(task)?;
     let payload = ExecutionPayload {
         operation_name: operation.to_string(),
@@ -167,6 +167,6 @@ async fn begin(
         options: None,
         operation: Some(operation.clone()),
     };
-    reapi.in_flight().begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
+    reapi.in_flight.begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
     Ok((task, operation))
 }
