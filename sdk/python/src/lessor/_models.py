@@ -1,4 +1,4 @@
-"""Tasks as the coordinator shows them, and as they are submitted."""
+"""The JSON types of tasks: as submitted, and as the coordinator shows them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TaskState(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long a failed task waits before its next attempt. What is missing follows the defaults."""
+    """How long a failed task waits before its next attempt. Missing fields follow the defaults."""
 
     initial_ms: Optional[int] = None
     factor: Optional[float] = None
@@ -95,13 +95,13 @@ class TaskContext:
 class Submitted:
     task_id: str
     state: TaskState
-    # False when the dedup key found a task that was there before.
+    # False if the dedup key found an existing task.
     is_new: bool
 
 
 @dataclass(frozen=True)
 class TaskError:
-    """How an attempt failed, in the worker's words."""
+    """The failure of an attempt, as its worker reported it."""
 
     category: Category
     message: str
@@ -136,12 +136,12 @@ class TaskInfo:
     dedup_key: Optional[str]
     created_at: datetime
     finished_at: Optional[datetime]
-    # Who works on it, while it is LEASED.
+    # The worker, while the task is LEASED.
     worker_id: Optional[str]
     cancel_reason: Optional[str]
     redrive_of: Optional[str]
     progress: Optional[Progress]
-    # The answer as it came, with whatever a newer coordinator adds.
+    # The whole answer, including fields of a newer coordinator.
     raw: Mapping[str, Any] = field(repr=False)
 
     @classmethod
