@@ -41,7 +41,6 @@ impl Stopper {
 }
 
 /// Calls `stop` for every SIGTERM and SIGINT. The future never ends.
-#[cfg(unix)]
 pub fn stop_on_signals(stopper: Stopper) -> Result<impl Future<Output = ()>, Error> {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,16 +54,5 @@ pub fn stop_on_signals(stopper: Stopper) -> Result<impl Future<Output = ()>, Err
                 _ = interrupt.recv() => stopper.stop(),
             }
         }
-    })
-}
-
-/// Calls `stop` for every Ctrl-C. The future never ends.
-#[cfg(not(unix))]
-pub fn stop_on_signals(stopper: Stopper) -> Result<impl Future<Output = ()>, Error> {
-    Ok(async move {
-        while tokio::signal::ctrl_c().await.is_ok() {
-            stopper.stop();
-        }
-        std::future::pending().await
     })
 }

@@ -4,7 +4,6 @@ pub(crate) mod content;
 pub(crate) mod grpc_status;
 pub(crate) mod ids;
 pub(crate) mod lease_id;
-pub(crate) mod lease_ref;
 pub(crate) mod names;
 pub(crate) mod page_token;
 pub(crate) mod problem;

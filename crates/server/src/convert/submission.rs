@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use authority::command::SubmitTask;
+use authority::command::{SubmitAnswer, SubmitTask};
 use authority::limits::{MAX_ATTEMPTS, MAX_INLINE_BYTES, MAX_LEASE_MS, MAX_SPAN_MS, MIN_LEASE_MS};
-use authority::{Backoff, Dedup, QueueKey, Scope, TaskId, TaskOptions};
+use authority::{Backoff, Dedup, QueueKey, Scope, TaskId, TaskOptions, TaskState};
+use coordinator::Unavailable;
 
 use super::names::{name, optional_name, optional_within, properties, within};
 use super::problem::{Code, Problem};
@@ -71,6 +72,29 @@ pub(crate) fn backoff(backoff: &wire::Backoff) -> Result<Backoff, Problem> {
     })
 }
 
+/// Submits the tasks that were parsed, in one go. Each has an answer in its place: the task and its state, or a problem.
+pub(crate) async fn submit_all(
+    app: &App,
+    tasks: impl Iterator<Item = Result<SubmitTask, Problem>>,
+) -> Result<Vec<Result<(TaskId, TaskState), Problem>>, Unavailable> {
+    let mut commands = Vec::with_capacity(tasks.size_hint().0);
+    let parsed: Vec<_> = tasks.map(|task| task.map(|command| commands.push(command))).collect();
+    let answers = if commands.is_empty() { Vec::new() } else { app.handle.submit_batch(commands).await? };
+    let mut answers = answers.into_iter();
+    // The coordinator answers each submit; fewer answers would be a bug in it.
+    let unanswered = || Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer for this task");
+    let answer = |parsed: Result<(), Problem>| {
+        parsed?;
+        match answers.next().ok_or_else(unanswered)? {
+            SubmitAnswer::Created(task) => Ok((task, TaskState::Waiting)),
+            SubmitAnswer::Existing(view) => Ok((view.task.id, view.task.state())),
+            SubmitAnswer::DedupConflict(existing) => Err(conflict(existing)),
+            SubmitAnswer::Refused(why) => Err(why.into()),
+        }
+    };
+    Ok(parsed.into_iter().map(answer).collect())
+}
+
 /// The dedup key belongs to a task with other content.
 pub(crate) fn conflict(existing: TaskId) -> Problem {
     let detail = format!("dedupKey: belongs to task {existing}, whose payload or properties differ");
@@ -102,11 +126,5 @@ mod tests {
         let json = |bytes: usize| wire::Json::from_value(&"x".repeat(bytes - 2)).unwrap();
         assert!(inline("payload", &json(MAX_INLINE_BYTES)).is_ok());
         assert_eq!(inline("payload", &json(MAX_INLINE_BYTES + 1)).unwrap_err().code, Code::PayloadTooLarge);
-    }
-
-    #[test]
-    fn resources_are_an_object() {
-        assert!(resources(&wire::Json::from_text("{\"cpu\":2}").unwrap()).is_ok());
-        assert!(resources(&wire::Json::from_text("[]").unwrap()).is_err());
     }
 }

@@ -64,3 +64,14 @@ fn resources(json: &Json) -> Result<Arc<[u8]>, Problem> {
     }
     Ok(Arc::from(text.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn resources_are_an_object() {
+        assert!(resources(&wire::Json::from_text("{\"cpu\":2}").unwrap()).is_ok());
+        assert!(resources(&wire::Json::from_text("[]").unwrap()).is_err());
+    }
+}

@@ -13,7 +13,7 @@ use super::MAX_SENT_MESSAGE_BYTES;
 use super::session::Session;
 use super::values::{cancel_reason, given, timestamp, worker_status};
 use crate::app::App;
-use crate::convert::lease_ref::reference;
+use crate::convert::lease_id::reference;
 use crate::convert::{Code, Problem, grpc_status, report};
 
 /// Most leases that one message may name, and that are decided in one go.

@@ -13,7 +13,6 @@ mod scheduler;
 mod service;
 mod session;
 mod submit;
-mod update;
 mod values;
 mod work;
 

@@ -9,7 +9,7 @@ use wire::grpc::UpdateTaskStatusRequest;
 
 use super::values::given;
 use crate::app::App;
-use crate::convert::lease_ref::reference;
+use crate::convert::lease_id::reference;
 use crate::convert::names::name;
 use crate::convert::{Code, Problem, grpc_status, parse_task_id};
 

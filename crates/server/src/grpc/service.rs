@@ -5,7 +5,7 @@ use tonic::{Request, Response, Status, Streaming};
 use wire::grpc::worker_scheduler_server::WorkerScheduler;
 use wire::grpc::*;
 
-use super::{heartbeat, lease, register, submit, update, values, work};
+use super::{heartbeat, lease, register, report, submit, values, work};
 use crate::app::App;
 
 pub(super) struct Service {
@@ -33,7 +33,7 @@ calls! {
     lease_task(LeaseTaskRequest) -> LeaseTaskResponse =
         |app, scope, request| lease::lease(app, scope, &request).await;
     update_task_status(UpdateTaskStatusRequest) -> UpdateTaskStatusResponse =
-        |app, scope, request| update::update(app, &scope, request.get_ref()).await;
+        |app, scope, request| report::update(app, &scope, request.get_ref()).await;
     report_heartbeat(HeartbeatRequest) -> HeartbeatResponse =
         |app, scope, request| heartbeat::heartbeat(app, scope, request.get_ref()).await;
     unregister_worker(UnregisterWorkerRequest) -> UnregisterWorkerResponse =

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use authority::Scope;
-use authority::command::{SubmitAnswer, SubmitTask};
+use authority::command::SubmitTask;
+use authority::{Scope, TaskId, TaskState};
 use axum::http::StatusCode;
 use tonic::Status;
 use wire::MAX_BATCH_TASKS;
@@ -11,7 +11,7 @@ use wire::grpc::{self, SubmitTasksRequest, SubmitTasksResponse, SubmittedTask};
 
 use super::values::{nonzero, parse_timestamp, state};
 use crate::app::App;
-use crate::convert::submission::{command, conflict};
+use crate::convert::submission::{command, submit_all};
 use crate::convert::task_json::parse_json;
 use crate::convert::{Code, Problem, grpc_status, task_context};
 
@@ -24,22 +24,8 @@ pub(super) async fn submit(
         let detail = format!("tasks: must be at most {MAX_BATCH_TASKS}, but are {}", request.tasks.len());
         return Err(Problem::new(Code::TooManyTasks, detail).into());
     }
-    let mut commands = Vec::with_capacity(request.tasks.len());
-    let parsed: Vec<_> = request
-        .tasks
-        .into_iter()
-        .map(|task| parse(app, scope, task).map(|command| commands.push(command)))
-        .collect();
-    let answers = if commands.is_empty() {
-        Vec::new()
-    } else {
-        app.handle.submit_batch(commands).await.map_err(Problem::from)?
-    };
-    let mut answers = answers.into_iter();
-    let tasks: Vec<_> = parsed
-        .into_iter()
-        .map(|parsed| parsed.and_then(|()| answers.next().map_or_else(|| Err(unanswered()), accepted)))
-        .collect();
+    let parsed = request.tasks.into_iter().map(|task| parse(app, scope, task));
+    let tasks = submit_all(app, parsed).await.map_err(Problem::from)?;
     // When nothing was accepted for lack of room, the call as a whole may be repeated later.
     let full = tasks
         .iter()
@@ -47,7 +33,14 @@ pub(super) async fn submit(
     if full && let Some(Err(problem)) = tasks.first() {
         return Err(problem.clone().into());
     }
-    let item = |task: Result<SubmittedTask, Problem>| task.unwrap_or_else(refused);
+    let item = |answer: Result<(TaskId, TaskState), Problem>| match answer {
+        Ok((task, after)) => {
+            SubmittedTask { task_id: task.to_string(), state: state(after).into(), problem: None }
+        }
+        Err(problem) => {
+            SubmittedTask { problem: Some(grpc_status::item(problem)), ..SubmittedTask::default() }
+        }
+    };
     Ok(SubmitTasksResponse { tasks: tasks.into_iter().map(item).collect() })
 }
 
@@ -77,25 +70,4 @@ fn parse(app: &App, scope: &Scope, mut task: grpc::SubmitTask) -> Result<SubmitT
         }
     );
     command(app, scope, task)
-}
-
-fn accepted(answer: SubmitAnswer) -> Result<SubmittedTask, Problem> {
-    let accepted = |task_id: String, state: grpc::TaskState| {
-        Ok(SubmittedTask { task_id, state: state.into(), problem: None })
-    };
-    match answer {
-        SubmitAnswer::Created(task) => accepted(task.to_string(), grpc::TaskState::Waiting),
-        SubmitAnswer::Existing(view) => accepted(view.task.id.to_string(), state(view.task.state())),
-        SubmitAnswer::DedupConflict(existing) => Err(conflict(existing)),
-        SubmitAnswer::Refused(why) => Err(why.into()),
-    }
-}
-
-fn refused(problem: Problem) -> SubmittedTask {
-    SubmittedTask { problem: Some(grpc_status::item(problem)), ..SubmittedTask::default() }
-}
-
-/// The coordinator answers each submit; fewer answers would be a bug in it.
-fn unanswered() -> Problem {
-    Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer for this task")
 }

@@ -2,8 +2,7 @@
 
 use wire::ReportAnswer;
 
-use super::call::{LeaseCall, ReportFails};
-use super::verdict::answer;
+use super::call::{LeaseCall, ReportFails, answer};
 use crate::convert::{Problem, ReportProblem, report};
 use crate::edge::{In, Out};
 

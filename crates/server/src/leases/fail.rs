@@ -3,8 +3,7 @@
 use authority::{Category, TaskError};
 use wire::ReportAnswer;
 
-use super::call::{LeaseCall, ReportFails};
-use super::verdict::answer;
+use super::call::{LeaseCall, ReportFails, answer};
 use crate::convert::names::{reported_message, reported_name};
 use crate::convert::task_json::category_from_wire;
 use crate::convert::{Problem, ReportProblem, report};

@@ -6,4 +6,3 @@ pub(crate) mod fail;
 pub(crate) mod heartbeat;
 pub(crate) mod lease;
 pub(crate) mod release;
-pub(crate) mod verdict;

@@ -34,7 +34,10 @@ struct Inner {
     registry: Registry,
     /// The queues that have a label.
     named: Arc<[String]>,
-    scraped: Scraped,
+    /// [`scrape::GAUGES`], in their order.
+    gauges: Vec<IntGauge>,
+    depth: IntGaugeVec,
+    oldest_age: GaugeVec,
     connections: IntGauge,
     accepted: IntCounter,
     received: IntCounter,
@@ -44,22 +47,6 @@ struct Inner {
     content_written: IntCounter,
     action_cache_lookups: IntCounterVec,
     http_cache_lookups: IntCounterVec,
-}
-
-/// Gauges of the coordinator's state, which are set with each scrape.
-#[derive(Debug)]
-struct Scraped {
-    queue_length: IntGauge,
-    active_tasks: IntGauge,
-    registered_workers: IntGauge,
-    tasks: IntGauge,
-    state_bytes: IntGauge,
-    max_state_bytes: IntGauge,
-    polls: IntGauge,
-    position: IntGauge,
-    disk_full: IntGauge,
-    depth: IntGaugeVec,
-    oldest_age: GaugeVec,
 }
 
 impl Default for Metrics {
@@ -90,22 +77,11 @@ impl Metrics {
             "lessor_queue_oldest_age_seconds",
             "Age of the oldest task that could be leased, by queue; 0 without one.",
         );
-        let scraped = Scraped {
-            queue_length: gauge("lessor_queue_length", "Tasks that wait, over all queues."),
-            active_tasks: gauge("lessor_active_tasks", "Tasks that are leased, over all queues."),
-            registered_workers: gauge("lessor_registered_workers", "Workers that are registered."),
-            tasks: gauge("lessor_kept_tasks", "Tasks that are kept, also those that are over."),
-            state_bytes: gauge("lessor_state_bytes", "Memory for tasks in use."),
-            max_state_bytes: gauge("lessor_state_limit_bytes", "Memory that tasks may use."),
-            polls: gauge("lessor_waiting_polls", "Polls that wait for work."),
-            position: gauge("lessor_ledger_position", "Number of the newest record."),
-            disk_full: gauge("lessor_disk_full", "1 while new work is refused for lack of disk space."),
-            depth: registered(&registry, IntGaugeVec::new(depth, &["queue"])),
-            oldest_age: registered(&registry, GaugeVec::new(oldest_age, &["queue"])),
-        };
         Metrics(Arc::new(Inner {
             named: named.into(),
-            scraped,
+            gauges: scrape::GAUGES.iter().map(|(name, help, _)| gauge(name, help)).collect(),
+            depth: registered(&registry, IntGaugeVec::new(depth, &["queue"])),
+            oldest_age: registered(&registry, GaugeVec::new(oldest_age, &["queue"])),
             connections: gauge("lessor_connections", "Open connections."),
             accepted: counter("lessor_accepted_connections_total", "Connections that were accepted."),
             received: counter("lessor_received_bytes_total", "Bytes that came over connections."),

@@ -17,9 +17,10 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use rustls::crypto::ring;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::resolver::{LookUps, Resolver};
+use super::resolver::Resolver;
 use super::signature::signature;
 use crate::edge::address_guard::{Guard, Refused};
 
@@ -70,7 +71,7 @@ impl Client {
     pub(super) fn new(
         target: &PushTarget,
         guard: Guard,
-        look_ups: LookUps,
+        look_ups: Arc<Semaphore>,
         tls: ClientConfig,
     ) -> Result<Client, NoClient> {
         let url = guard.url(&target.url)?;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use authority::{PushTarget, QueueKey};
 use coordinator::Unavailable;
 use rustls::ClientConfig;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{self, Client};
 use super::connection_limiter::ConnectionLimiter;
@@ -49,15 +50,7 @@ struct Dispatcher {
 struct RunningTarget {
     target: Arc<PushTarget>,
     /// None for a target that must not be called.
-    task: Option<AbortOnDrop>,
-}
-
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    task: Option<AbortOnDropHandle<()>>,
 }
 
 impl Dispatcher {
@@ -97,13 +90,13 @@ impl Dispatcher {
 
     /// The dispatcher has ended when this returns, so that its successor finds every lease that it left.
     async fn end(&mut self, key: &QueueKey) {
-        if let Some(RunningTarget { task: Some(mut task), .. }) = self.targets.remove(key) {
-            task.0.abort();
-            let _ = (&mut task.0).await;
+        if let Some(RunningTarget { task: Some(task), .. }) = self.targets.remove(key) {
+            task.abort();
+            let _ = task.await;
         }
     }
 
-    fn begin(&mut self, key: &Arc<QueueKey>, target: &Arc<PushTarget>) -> Option<AbortOnDrop> {
+    fn begin(&mut self, key: &Arc<QueueKey>, target: &Arc<PushTarget>) -> Option<AbortOnDropHandle<()>> {
         if std::mem::take(&mut self.is_guessed) {
             tracing::warn!(
                 callback_url = %self.callback_base_url,
@@ -130,6 +123,6 @@ impl Dispatcher {
             health: Health::default(),
             limiter: ConnectionLimiter::default(),
         };
-        Some(AbortOnDrop(tokio::spawn(Arc::new(dispatcher).run())))
+        Some(AbortOnDropHandle::new(tokio::spawn(Arc::new(dispatcher).run())))
     }
 }

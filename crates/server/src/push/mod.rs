@@ -27,7 +27,6 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::edge::address_guard::Guard;
 use connection_limiter::ConnectionBudget;
-use resolver::LookUps;
 
 /// Most outstanding dispatches that the coordinator is asked to watch at one time; others take turns. Clients wait for
 /// tasks in the same place, and half of it stays theirs.
@@ -41,7 +40,7 @@ pub(crate) struct Shared {
     changed: Arc<Notify>,
     watches: Semaphore,
     connections: ConnectionBudget,
-    look_ups: LookUps,
+    look_ups: Arc<Semaphore>,
 }
 
 /// Wakes the dispatcher when it is dropped, so also when its request is given up half-way.
@@ -55,7 +54,7 @@ impl Shared {
             options,
             changed: Arc::default(),
             watches: Semaphore::new(MAX_WATCHES),
-            look_ups: LookUps::default(),
+            look_ups: resolver::look_ups(),
         }
     }
 

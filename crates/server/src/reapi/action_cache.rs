@@ -1,5 +1,6 @@
 //! ActionCache: results by the digest of their action (R26, R27).
 
+use blobs::Serve;
 use execution::digest;
 use tonic::{Request, Response, Status};
 use wire::reapi::action_cache_server::ActionCache;
@@ -19,10 +20,13 @@ impl ActionCache for Reapi {
         let function = digest::function_from_proto(asked.digest_function)?;
         let action = digest::from_proto(asked.action_digest.as_ref(), function, "action_digest")?;
         let store = self.store(&scope)?;
-        let Some(result) = self.content.results.any(&store, &scope, &action).await? else {
+        let Some(result) = self.content.results.get(&store, &scope, &action, Serve::Any).await? else {
             return Err(Status::not_found(format!("no result of action {action} is known")));
         };
-        InlineOutputs::of_lookup(asked).fill(&store, result, action.function).await.map(Response::new)
+        InlineOutputs::new(asked.inline_stdout, asked.inline_stderr, &asked.inline_output_files)
+            .fill(&store, result, action.function)
+            .await
+            .map(Response::new)
     }
 
     async fn update_action_result(

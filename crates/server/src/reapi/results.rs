@@ -46,41 +46,8 @@ impl Results {
         Results { cache, writing: Arc::default(), metrics }
     }
 
-    /// A committed result whose outputs are all present. Execute may serve it.
-    pub async fn committed(
-        &self,
-        store: &Store,
-        scope: &Scope,
-        action: &Digest,
-    ) -> Result<Option<ActionResult>, Status> {
-        self.served(store, scope, action, Serve::Committed).await
-    }
-
-    /// A committed or uploaded result whose outputs are all present.
-    pub async fn any(
-        &self,
-        store: &Store,
-        scope: &Scope,
-        action: &Digest,
-    ) -> Result<Option<ActionResult>, Status> {
-        self.served(store, scope, action, Serve::Any).await
-    }
-
-    async fn served(
-        &self,
-        store: &Store,
-        scope: &Scope,
-        action: &Digest,
-        serve: Serve,
-    ) -> Result<Option<ActionResult>, Status> {
-        let found = self.whole(store, scope, action, serve).await;
-        if let Ok(found) = &found {
-            self.metrics.action_looked(found.is_some());
-        }
-        found
-    }
-
-    async fn whole(
+    /// A result whose outputs are all present.
+    pub async fn get(
         &self,
         store: &Store,
         scope: &Scope,
@@ -88,13 +55,15 @@ impl Results {
         serve: Serve,
     ) -> Result<Option<ActionResult>, Status> {
         let entry = self.cache.get_result(&store.tenant, &key(scope, action), serve).await;
-        let entry = entry.map_err(store::status)?;
-        let Some((_, result)) = entry.and_then(|entry| read(&entry.bytes)) else { return Ok(None) };
-        match outputs::is_any_missing(store, &result, action.function).await {
-            Ok(false) => Ok(Some(result)),
+        let mut result = entry.map_err(store::status)?.and_then(|entry| read(&entry.bytes));
+        if let Some((_, found)) = &result
             // An entry whose outputs cannot be checked is useless.
-            Ok(true) | Err(_) => Ok(None),
+            && outputs::is_any_missing(store, found, action.function).await.unwrap_or(true)
+        {
+            result = None;
         }
+        self.metrics.action_looked(result.is_some());
+        Ok(result.map(|(_, result)| result))
     }
 
     /// Stores a result that a client uploads.

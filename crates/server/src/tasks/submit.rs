@@ -1,7 +1,6 @@
 //! POST /v1/tasks: accept a task, once for each dedup key.
 
 use authority::command::SubmitAnswer;
-use authority::{TaskId, TaskState, TaskView};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use coordinator::TaskDetail;
@@ -29,7 +28,11 @@ pub(crate) async fn submit(
 ) -> Result<Response, Problem> {
     let command = command(&app, &scope, task)?;
     match app.handle.submit(command).await? {
-        SubmitAnswer::Created(task) => Ok(Out(StatusCode::CREATED, submitted(task)).into_response()),
+        SubmitAnswer::Created(task) => {
+            let state = wire::TaskState::Waiting;
+            let submitted = wire::Submitted { task_id: task.to_string(), state };
+            Ok(Out(StatusCode::CREATED, submitted).into_response())
+        }
         SubmitAnswer::Existing(view) => {
             let existing = task_json::to_wire(TaskDetail { view: *view, progress: None });
             Ok(Out::ok(existing).into_response())
@@ -37,13 +40,4 @@ pub(crate) async fn submit(
         SubmitAnswer::DedupConflict(existing) => Err(conflict(existing)),
         SubmitAnswer::Refused(why) => Err(why.into()),
     }
-}
-
-pub(crate) fn submitted(task: TaskId) -> wire::Submitted {
-    wire::Submitted { task_id: task.to_string(), state: task_json::state_to_wire(TaskState::Waiting) }
-}
-
-/// The state of a task that was found by its dedup key.
-pub(crate) fn found(view: &TaskView) -> wire::Submitted {
-    wire::Submitted { task_id: view.task.id.to_string(), state: task_json::state_to_wire(view.task.state()) }
 }

@@ -114,24 +114,17 @@ impl Upload {
     async fn take(&mut self, piece: Bytes) -> Result<Progress, Status> {
         self.expected += piece.len() as u64;
         match &mut self.decompressor {
-            None => self.store(piece).await,
+            None => write_piece(&mut *self.writer, piece).await,
             Some(decompressor) => {
                 decompressor.feed(piece);
                 while let Some(piece) = decompressor.next_piece().map_err(store::status)? {
-                    let offset = self.writer.committed();
-                    let written = self.writer.write(offset, piece).await;
-                    if written.map_err(store::status)? == Progress::Present {
+                    if write_piece(&mut *self.writer, piece).await? == Progress::Present {
                         return Ok(Progress::Present);
                     }
                 }
                 Ok(Progress::More)
             }
         }
-    }
-
-    async fn store(&mut self, piece: Bytes) -> Result<Progress, Status> {
-        let offset = self.writer.committed();
-        self.writer.write(offset, piece).await.map_err(store::status)
     }
 
     async fn finish(self, name: &WriteName) -> Result<WriteResponse, Status> {
@@ -144,4 +137,9 @@ impl Upload {
             Compression::Zstd => WriteResponse { committed_size: size(self.expected) },
         })
     }
+}
+
+async fn write_piece(writer: &mut dyn BlobWriter, piece: Bytes) -> Result<Progress, Status> {
+    let offset = writer.committed();
+    writer.write(offset, piece).await.map_err(store::status)
 }

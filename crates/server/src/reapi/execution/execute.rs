@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use authority::command::SubmitTask;
 use authority::{QueueKey, Scope};
-use blobs::Digest;
+use blobs::{Digest, Serve};
 use execution::{EXECUTION_QUEUE, ExecutionPayload, action, command, digest};
 use tonic::{Request, Status};
 
@@ -39,10 +39,11 @@ pub(super) async fn execute(
             PRIORITIES.end()
         )));
     }
-    let wanted = InlineOutputs::of_execution(asked);
+    let wanted = InlineOutputs::new(asked.inline_stdout, asked.inline_stderr, &asked.inline_output_files);
     let store = reapi.store(&scope)?;
     if !asked.skip_cache_lookup
-        && let Some(result) = reapi.content.results.committed(&store, &scope, &action_digest).await?
+        && let Some(result) =
+            reapi.content.results.get(&store, &scope, &action_digest, Serve::Committed).await?
     {
         let result = wanted.fill(&store, result, action_digest.function).await?;
         let operation = operation_name::of_cached(&asked.instance_name)?;
