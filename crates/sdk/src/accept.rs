@@ -39,23 +39,11 @@ impl Accept {
         Accept::refused(400, why)
     }
 
-    pub(crate) fn too_large(limit_bytes: usize) -> Accept {
-        Accept::refused(413, format!("an envelope has at most {limit_bytes} bytes"))
-    }
-
     pub(crate) fn unsigned(why: &str) -> Accept {
         Accept::refused(401, why)
     }
 
-    pub(crate) fn full() -> Accept {
-        Accept::refused(429, "the target runs as many tasks as it may")
-    }
-
-    pub(crate) fn stopping() -> Accept {
-        Accept::refused(503, "the worker is stopping")
-    }
-
-    fn refused(status: u16, why: impl Into<String>) -> Accept {
+    pub(crate) fn refused(status: u16, why: impl Into<String>) -> Accept {
         let retry_after = matches!(status, 429 | 503).then_some(RETRY_AFTER);
         Accept::Refused { status, retry_after, why: why.into() }
     }

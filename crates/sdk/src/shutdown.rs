@@ -5,18 +5,12 @@ use tokio::sync::watch;
 use crate::Error;
 
 /// Stops a worker from anywhere; a clone stops the same worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Stopper(watch::Sender<u32>);
-
-impl Default for Stopper {
-    fn default() -> Stopper {
-        Stopper::new()
-    }
-}
 
 impl Stopper {
     pub fn new() -> Stopper {
-        Stopper(watch::Sender::new(0))
+        Stopper::default()
     }
 
     /// Makes the worker drain; a second call ends the grace period.

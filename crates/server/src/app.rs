@@ -24,7 +24,6 @@ use crate::reapi::Content;
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
 
@@ -51,28 +50,24 @@ impl Deref for App {
     }
 }
 
-/// How near a server is to its end.
+/// The phases of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// It serves everybody, but whoever can choose should go elsewhere.
+    /// Everything is served, but health checks fail.
     Leaving,
-    /// What waits is ended, and nobody new is served.
+    /// Waits are ended, and nothing new is served.
     Draining,
 }
 
-/// What an operator may say about the server.
+/// The settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How the worker service over gRPC treats workers.
     pub scheduler: grpc::Scheduler,
-    /// How tasks are pushed.
     pub push: push::PushOptions,
-    /// How long requests may take to arrive.
     pub receiving: Receiving,
     /// What remote execution needs; it is not served without.
     pub content: Option<Content>,
-    /// Where everything is counted.
     pub metrics: Metrics,
 }
 
@@ -103,7 +98,7 @@ impl App {
         }))
     }
 
-    /// Says that the server is about to stop, to whoever asks for its health. It serves until it does.
+    /// Makes health checks fail, because the server is about to stop. It serves until it does.
     pub fn leave(&self) {
         self.enter(Phase::Leaving);
     }
@@ -140,8 +135,7 @@ impl App {
         let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
-    /// Leases tasks, waiting for them within the bounds on waits. There are none when the wait is over or the server
-    /// began to stop.
+    /// Leases tasks within the bound on waits. There are none when the wait is over or the server stops.
     pub(crate) async fn poll(&self, command: LeaseTasks, wait_ms: u64) -> Result<Vec<Grant>, Problem> {
         let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS));
         match self.waiting(wait, self.handle.lease(command, wait)).await? {

@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// Deepest nesting of arrays and objects in a request.
@@ -158,7 +159,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         self.write(b'{', &[]);
         let begin = self.form.as_ref().map_or(0, |form| form.len());
         let mut entries: Vec<Entry<'de>> = Vec::new();
-        while let Some(key) = map.next_key_seed(Key)? {
+        while let Some(Key(key)) = map.next_key()? {
             let start = self.form.as_ref().map_or(0, |form| form.len());
             self.write_text(&key);
             map.next_value_seed(self.inner()?)?;
@@ -190,32 +191,10 @@ struct Entry<'de> {
     end: usize,
 }
 
-/// Reads a key, borrowed where it has no escapes.
-struct Key;
-
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cow<'de, str>, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Key {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Borrowed(key))
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Owned(key.to_owned()))
-    }
-}
+/// A key, borrowed where it has no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {

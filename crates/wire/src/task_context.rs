@@ -67,10 +67,10 @@ macro_rules! with_task_context {
 }
 pub(crate) use with_task_context;
 
-/// A value whose type ends with the fields of a context: `in_task_context!(context, Lease { lease_id, attempt: 1 })`.
+/// A value whose type ends with the fields of a context: `in_task_context!(Lease { lease_id, attempt: 1, ..context })`.
 #[macro_export]
 macro_rules! in_task_context {
-    ($context:expr, $Name:path { $($field:ident $(: $value:expr)?),* $(,)? }) => {{
+    ($Name:path { $($field:ident $(: $value:expr)?,)* ..$context:expr }) => {{
         let context = $context;
         $Name {
             $($field $(: $value)?,)*

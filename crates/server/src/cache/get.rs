@@ -45,7 +45,7 @@ async fn answer(call: &Call, digest: Digest, method: &Method) -> Result<Response
             if digest.size <= ONE_PIECE_BYTES {
                 Body::from_stream(pieces)
             } else {
-                Body::from_stream(at_pace(pieces, call.app.bodies.receiving().max_stall, too_slow))
+                Body::from_stream(at_pace(pieces, call.app.bodies.receiving.max_stall, too_slow))
             }
         }
     };

@@ -1,6 +1,5 @@
-//! The cache over plain HTTP, as Bazel, ccache and moon use it: `/cas/{hash}` holds content by its SHA-256, `/ac/{hash}`
-//! holds whatever its client put there. Both may stand below a prefix. What is under `/ac/` is never read as a result of
-//! an action: clients keep their own formats there.
+//! The cache over plain HTTP, as Bazel, ccache and moon use it: `/cas/{hash}` holds blobs by their SHA-256, `/ac/{hash}`
+//! holds entries in the format of the client, which are never read as results. Both may stand below a prefix.
 
 mod get;
 mod put;
@@ -12,7 +11,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::routing::get as at;
 use blobs::{ActionCache, Blobs, Hash, RawKey, Tenant};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::convert::{Code, Problem, scope};
@@ -20,7 +19,6 @@ use crate::edge::{InPath, Out};
 
 /// First parts of paths that are served for other things, and cannot be prefixes.
 const RESERVED_PREFIXES: [&str; 2] = ["v1", "internal"];
-/// Longest prefix.
 const MAX_PREFIX_BYTES: usize = 256;
 
 pub(crate) fn routes() -> Router<App> {
@@ -34,14 +32,9 @@ pub(crate) fn routes() -> Router<App> {
         .route("/{prefix}/cas/{hash}", blob())
 }
 
-#[derive(Serialize)]
-struct Status {
-    status: &'static str,
-}
-
 /// Clients ask this before they trust a cache.
-async fn status() -> Out<Status> {
-    Out::ok(Status { status: "ok" })
+async fn status() -> Out<Value> {
+    Out::ok(json!({ "status": "ok" }))
 }
 
 /// The parts of a path: a hash, perhaps below a prefix.

@@ -36,7 +36,7 @@ async fn receive(call: &Call, expect: Expect, mut body: Body) -> Result<Option<D
         Begun::Present => None,
         Begun::Writer(writer) => Some(writer),
     };
-    let mut throughput = MinThroughput::new(call.app.bodies.receiving());
+    let mut throughput = MinThroughput::new(call.app.bodies.receiving);
     loop {
         let asked_at = Instant::now();
         let frame = match timeout(throughput.next_timeout(), body.frame()).await {

@@ -1,7 +1,6 @@
-//! The attempt guard: whether a callback speaks of the attempt that its task is at, and what it is told if not.
-//!
-//! It decides nothing about the task. A report goes to the authority whenever the token and the body agree, so that a
-//! repeat of an accepted one is told the same again, however far the task has come since.
+//! The attempt guard: checks that a callback is about the current attempt of its task, and makes the refusal if not. It
+//! decides nothing: a report goes to the authority whenever token and body agree, so that a repeat of an accepted report
+//! gets the same answer, whatever the state of the task.
 
 use std::sync::Arc;
 
@@ -31,13 +30,13 @@ pub(super) async fn admit(caller: &Caller, attempt: u32, worker: &Arc<str>) -> R
     let current = task.lease().filter(|lease| lease.fencing_token == caller.lease.fencing_token);
     let first = current.and_then(|lease| lease.started_by.as_ref());
     if first.is_some_and(|first| first != worker) {
-        Err(Refusal::already_started())
+        Err(Refusal::attempt_already_started())
     } else {
         Ok(Admitted { began: first.is_some(), detail })
     }
 }
 
-/// What an attempt without authority is told when it begins or ends.
+/// The refusal of a start or a report without authority.
 pub(super) async fn lost(caller: &Caller) -> Result<Refusal, Refusal> {
     let detail = read(caller).await?;
     let task = &detail.view.task;
@@ -49,12 +48,12 @@ pub(super) async fn lost(caller: &Caller) -> Result<Refusal, Refusal> {
     })
 }
 
-/// What an attempt without authority is told when it beats.
+/// The refusal of a heartbeat without authority.
 pub(super) async fn gone(caller: &Caller) -> Result<Refusal, Refusal> {
     let detail = read(caller).await?;
     let task = &detail.view.task;
     Ok(if task.attempt == caller.lease.attempt {
-        Refusal::expired()
+        Refusal::task_expired()
     } else {
         mismatch(caller, expected(task), caller.lease.attempt)
     })

@@ -15,9 +15,7 @@ use crate::edge::{InPath, failures};
 pub(crate) struct Caller {
     pub app: App,
     pub claims: Claims,
-    /// The lease that the token was made for.
     pub lease: LeaseRef,
-    /// Whether the token was signed with the newest key.
     pub newest_key: bool,
 }
 
@@ -51,7 +49,6 @@ failures!(CallbackFails: wire::CallbackProblem {
     400 "`invalid_argument`", 401 "`invalid_token`", 404 "`task_not_found`", 503 ""
 });
 
-/// The one bearer token of a request.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?.to_str().ok()?;

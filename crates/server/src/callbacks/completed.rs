@@ -84,7 +84,6 @@ enum Report {
     Failure(ReportFailure),
 }
 
-/// The command that the report asks for, checked.
 fn command(lease: LeaseRef, body: TaskCompleted) -> Result<Report, Problem> {
     let (error, retryable) = match (body.outcome, body.error) {
         (CallbackOutcome::Succeeded, _) => {

@@ -41,7 +41,7 @@ pub(crate) async fn started(
             let server_time = to_timestamp(caller.app.handle.now());
             Ok(Out::ok(StartAcknowledged { acknowledged: true, server_time }))
         }
-        StartAnswer::AlreadyStarted(_) => Err(Refusal::already_started()),
+        StartAnswer::AlreadyStarted(_) => Err(Refusal::attempt_already_started()),
         StartAnswer::Lost => Err(attempt::lost(&caller).await?),
         StartAnswer::Rejected(why) => Err(why.into()),
     }

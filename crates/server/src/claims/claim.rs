@@ -1,6 +1,5 @@
 //! POST /internal/worker/claim: a worker asks for a job, and waits for it.
 
-use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::MAX_POLL_QUEUES;
 use wire::{ClaimJob, ClaimProblem, ClaimedJob, DEFAULT_CLAIM_WAIT_MS, Seconds};
@@ -30,28 +29,24 @@ pub(crate) async fn claim(
     body: Result<In<ClaimJob>, Problem>,
 ) -> Result<Out<ClaimedJob>, Refusal> {
     let (Scoped { app, scope }, In(request)) = (call?, body?);
-    let command = command(&scope, &request)?;
-    let grants = app.poll(command, request.max_wait_ms.unwrap_or(DEFAULT_CLAIM_WAIT_MS)).await?;
-    let claimed = match grants.into_iter().next() {
-        Some(grant) => claimed(&app, grant).await?,
-        None => ClaimedJob::default(),
-    };
-    Ok(Out::ok(claimed))
-}
-
-fn command(scope: &Scope, request: &ClaimJob) -> Result<LeaseTasks, Problem> {
     let worker = name("worker_id", &request.worker_id)?;
     let queues = name_list("streams", &request.streams, MAX_POLL_QUEUES)?;
     let request_id = optional_name("request_id", request.request_id.as_deref())?;
-    Ok(LeaseTasks {
-        scope: scope.clone(),
+    let command = LeaseTasks {
+        scope,
         worker,
         session: None,
         queues,
         properties: properties("properties", request.properties.as_ref())?,
         max_tasks: 1,
         request: request_id.map(|request_id| content::request(&request_id)),
-    })
+    };
+    let grants = app.poll(command, request.max_wait_ms.unwrap_or(DEFAULT_CLAIM_WAIT_MS)).await?;
+    let claimed = match grants.into_iter().next() {
+        Some(grant) => claimed(&app, grant).await?,
+        None => ClaimedJob::default(),
+    };
+    Ok(Out::ok(claimed))
 }
 
 async fn claimed(app: &App, grant: Grant) -> Result<ClaimedJob, Problem> {

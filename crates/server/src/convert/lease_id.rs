@@ -1,8 +1,8 @@
-//! The lease id that workers hold: opaque to them, and a proof to us that it was granted once.
+//! Lease ids: opaque to workers, and a proof that the lease was granted.
 //!
-//! It carries a version, the task, the attempt and the lease's number, and a 128-bit MAC over these and the tenant,
-//! workspace and worker. An id that verifies was made here for this worker, so old leases need no storage to be told
-//! from forged ones. Whether the lease still lives is the authority's to say.
+//! An id contains a version, the task, the attempt and the lease's number, and a 128-bit MAC over these and the tenant,
+//! workspace and worker. So forged ids are recognized without stored leases; whether a lease is valid is decided by the
+//! authority.
 
 use std::sync::Arc;
 
@@ -104,8 +104,7 @@ pub(crate) fn hash_parts<'a>(
     hash
 }
 
-/// Whether two MACs are the same, in a time that does not depend on where they differ: the comparison of whole
-/// hashes is made so.
+/// Compares two MACs in constant time, as whole hashes are compared.
 pub(crate) fn same(ours: &[u8; MAC_BYTES], theirs: &[u8]) -> bool {
     let padded = |mac: &[u8]| {
         let mut bytes = [0; 32];

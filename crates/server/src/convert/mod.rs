@@ -18,5 +18,5 @@ pub(crate) mod time;
 
 pub(crate) use ids::parse_task_id;
 pub(crate) use problem::{Code, Problem, ReportProblem};
-pub(crate) use scope::Scoped;
+pub(crate) use scope::{Scoped, ScopedPath};
 pub(crate) use time::to_timestamp;

@@ -1,7 +1,5 @@
-//! Converts refusals, rejections and faults to HTTP problems.
-//!
-//! Each kind has a stable code, one status and one title. What is told to outsiders is said here or by the check
-//! that found the mistake; what only operators should know goes to the log.
+//! Converts refusals, rejections and faults to HTTP problems. Each kind has a stable code, one status and one title; details
+//! for operators go to the log only.
 
 use authority::Rejection;
 use authority::command::Refusal;
@@ -111,12 +109,7 @@ impl Problem {
         Problem::new(Code::UnknownQueue, format!("there is no queue {} here", shortened(queue)))
     }
 
-    pub fn naming_task(self, task: impl ToString) -> Problem {
-        Problem { task_id: Some(task.to_string()), ..self }
-    }
-
-    /// The same problem as the answer to a report: what is the worker's fault is REJECTED. What may go well when it
-    /// is tried again has no verdict, because nothing was decided.
+    /// The answer to a report: a fault of the worker is REJECTED. A transient problem decides nothing: it has no verdict.
     pub fn on_report(self) -> Problem {
         let status = self.code.status();
         let transient = matches!(self.code, Code::RequestTimeout) || status == StatusCode::TOO_MANY_REQUESTS;
@@ -235,15 +228,13 @@ impl IntoResponse for ReportProblem {
     }
 }
 
-/// The answer to a request that is not done, in the words of its contract. Where another try may go better, it says
-/// when.
+/// The response to a request that is not done, with Retry-After where another try may succeed.
 pub(crate) fn refusal(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Response {
     let body = serde_json::to_vec(body).unwrap_or_default();
-    let mut response = (status, body).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let content_type = HeaderValue::from_static(content_type);
+    let mut response = (status, [(header::CONTENT_TYPE, content_type)], body).into_response();
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
     }
     response
 }

@@ -23,7 +23,6 @@ pub(crate) fn completion(
     Ok(ReportCompletion { lease, digest, result })
 }
 
-/// The attempt failed.
 pub(crate) fn failure(
     lease: LeaseRef,
     error: TaskError,

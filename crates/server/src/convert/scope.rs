@@ -11,8 +11,8 @@ use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER, WORKSPACE_HEADER};
 use crate::app::App;
 use crate::convert::names::fault_of_name;
 use crate::convert::{Code, Problem};
+use crate::edge::InPath;
 
-/// Longest name of a tenant or a workspace.
 const MAX_SCOPE_NAME_BYTES: usize = 128;
 
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(DEFAULT_SCOPE_NAME));
@@ -31,7 +31,23 @@ impl FromRequestParts<App> for Scoped {
     }
 }
 
-/// The scope that headers name.
+/// The same, with the id or the name in the path.
+pub(crate) struct ScopedPath {
+    pub app: App,
+    pub scope: Scope,
+    pub id: String,
+}
+
+impl FromRequestParts<App> for ScopedPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<ScopedPath, Problem> {
+        let scope = of(&parts.headers)?;
+        let InPath(id) = InPath::from_request_parts(parts, app).await?;
+        Ok(ScopedPath { app: app.clone(), scope, id })
+    }
+}
+
 pub(crate) fn of(headers: &HeaderMap) -> Result<Scope, Problem> {
     Ok(Scope { tenant: named(headers, TENANT_HEADER)?, workspace: named(headers, WORKSPACE_HEADER)? })
 }

@@ -12,7 +12,6 @@ use super::problem::{Code, Problem};
 use super::{content, ids, task_context, time};
 use crate::app::App;
 
-/// The command that a submit asks for, checked.
 pub(crate) fn command(app: &App, scope: &Scope, mut task: wire::SubmitTask) -> Result<SubmitTask, Problem> {
     let queue = Arc::new(QueueKey { scope: scope.clone(), name: name("queue", &task.queue)? });
     let payload = inline("payload", &task.payload)?;
@@ -98,8 +97,8 @@ pub(crate) async fn submit_all(
 /// The dedup key belongs to a task with other content.
 pub(crate) fn conflict(existing: TaskId) -> Problem {
     let detail = format!("dedupKey: belongs to task {existing}, whose payload or properties differ");
-    Problem { field: Some("dedupKey".to_owned()), ..Problem::new(Code::DedupConflict, detail) }
-        .naming_task(existing)
+    let (field, task_id) = (Some("dedupKey".to_owned()), Some(existing.to_string()));
+    Problem { field, task_id, ..Problem::new(Code::DedupConflict, detail) }
 }
 
 #[cfg(test)]

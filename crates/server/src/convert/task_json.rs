@@ -27,57 +27,55 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
         }),
         _ => (None, None),
     };
-    wire::in_task_context!(
-        task_context::to_wire(options),
-        wire::Task {
-            task_id: task.id.to_string(),
-            queue: view.queue.name.to_string(),
-            state: state_to_wire(task.state()),
-            reason,
-            reason_detail,
+    wire::in_task_context!(wire::Task {
+        task_id: task.id.to_string(),
+        queue: view.queue.name.to_string(),
+        state: state_to_wire(task.state()),
+        reason,
+        reason_detail,
+        attempt: task.attempt,
+        max_attempts: view.settings.max_attempts,
+        priority: task.priority,
+        payload: to_json(&task.payload),
+        result: match &task.phase {
+            Phase::Completed { result, .. } => Some(to_json(result)),
+            _ => None,
+        },
+        error: error.filter(|_| task.state() != TaskState::Completed),
+        properties: task
+            .properties
+            .iter()
+            .map(|(name, value)| (name.to_string(), value.to_string()))
+            .collect(),
+        dedup_key: options.and_then(|options| options.dedup.as_ref()).map(|dedup| dedup.key.to_string()),
+        created_at: to_timestamp(task.created_at),
+        not_before: match task.phase {
+            Phase::Waiting { not_before, .. } => not_before.map(to_timestamp),
+            _ => None,
+        },
+        deadline: options.and_then(|options| options.deadline).map(to_timestamp),
+        timeout_ms: options.and_then(|options| options.timeout_ms),
+        finished_at: task.ended().map(|(at, _)| to_timestamp(at)),
+        lease: task.lease().map(|lease| wire::TaskLease {
+            worker_id: lease.worker.to_string(),
             attempt: task.attempt,
-            max_attempts: view.settings.max_attempts,
-            priority: task.priority,
-            payload: to_json(&task.payload),
-            result: match &task.phase {
-                Phase::Completed { result, .. } => Some(to_json(result)),
-                _ => None,
-            },
-            error: error.filter(|_| task.state() != TaskState::Completed),
-            properties: task
-                .properties
-                .iter()
-                .map(|(name, value)| (name.to_string(), value.to_string()))
-                .collect(),
-            dedup_key: options.and_then(|options| options.dedup.as_ref()).map(|dedup| dedup.key.to_string()),
-            created_at: to_timestamp(task.created_at),
-            not_before: match task.phase {
-                Phase::Waiting { not_before, .. } => not_before.map(to_timestamp),
-                _ => None,
-            },
-            deadline: options.and_then(|options| options.deadline).map(to_timestamp),
-            timeout_ms: options.and_then(|options| options.timeout_ms),
-            finished_at: task.ended().map(|(at, _)| to_timestamp(at)),
-            lease: task.lease().map(|lease| wire::TaskLease {
-                worker_id: lease.worker.to_string(),
-                attempt: task.attempt,
-                granted_at: to_timestamp(lease.granted_at),
-                expires_at: to_timestamp(lease.expires_at),
-                started_by: to_text(&lease.started_by),
-            }),
-            cancel_requested: task.cancel.as_ref().map(|cancel| wire::CancelRequested {
-                reason: cancel.reason.to_string(),
-                at: to_timestamp(cancel.requested_at),
-                grace_until: to_timestamp(cancel.grace_until),
-            }),
-            redrive_of: options.and_then(|options| options.redrive_of).map(|task| task.to_string()),
-            progress: progress.map(|progress| wire::Progress {
-                progress_pct: progress.percent,
-                message: to_text(&progress.message),
-                at: to_timestamp(progress.at),
-            }),
-        }
-    )
+            granted_at: to_timestamp(lease.granted_at),
+            expires_at: to_timestamp(lease.expires_at),
+            started_by: to_text(&lease.started_by),
+        }),
+        cancel_requested: task.cancel.as_ref().map(|cancel| wire::CancelRequested {
+            reason: cancel.reason.to_string(),
+            at: to_timestamp(cancel.requested_at),
+            grace_until: to_timestamp(cancel.grace_until),
+        }),
+        redrive_of: options.and_then(|options| options.redrive_of).map(|task| task.to_string()),
+        progress: progress.map(|progress| wire::Progress {
+            progress_pct: progress.percent,
+            message: to_text(&progress.message),
+            at: to_timestamp(progress.at),
+        }),
+        ..task_context::to_wire(options)
+    })
 }
 
 pub(crate) fn error_to_wire(error: &authority::TaskError) -> wire::TaskError {

@@ -21,17 +21,12 @@ const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct Bodies {
     capacity: Semaphore,
-    receiving: Receiving,
+    pub(crate) receiving: Receiving,
 }
 
 impl Bodies {
     pub(crate) fn new(receiving: Receiving) -> Bodies {
         Bodies { capacity: Semaphore::new(MAX_BODIES_KIB), receiving }
-    }
-
-    /// How long requests may take to arrive.
-    pub(crate) fn receiving(&self) -> Receiving {
-        self.receiving
     }
 
     /// Takes capacity for more bytes of a body; false when there is none. It must be given back.
@@ -85,7 +80,8 @@ impl Bodies {
                 return Err((too_large(max_bytes), body));
             }
             let Ok(more) = self.capacity.try_acquire_many(more_kib(received.len(), data.len())) else {
-                return Err((too_many(), body));
+                let detail = "too many large requests are being received at once";
+                return Err((Problem::new(Code::Overloaded, detail), body));
             };
             match &mut permit {
                 Some(permit) => permit.merge(more),
@@ -101,8 +97,7 @@ fn kib(bytes: usize) -> u32 {
     bytes.div_ceil(1_024) as u32
 }
 
-/// The capacity that a body takes beyond what it has. Only the whole is rounded up: a body in tiny pieces takes no more
-/// than one in large ones.
+/// The capacity that a body takes beyond what it has. Only the sum is rounded up, so tiny pieces cost no more.
 fn more_kib(held_bytes: usize, more_bytes: usize) -> u32 {
     kib(held_bytes + more_bytes) - kib(held_bytes)
 }
@@ -123,10 +118,6 @@ fn too_large(max_bytes: usize) -> Problem {
 
 pub(crate) fn too_slow() -> Problem {
     Problem::new(Code::RequestTimeout, "the body came too slowly")
-}
-
-fn too_many() -> Problem {
-    Problem::new(Code::Overloaded, "too many large requests are being received at once")
 }
 
 pub(crate) fn broken_off(error: &axum::Error) -> Problem {

@@ -30,12 +30,6 @@ const MAX_TIMEOUT_DIGITS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(pub Instant);
 
-impl Deadline {
-    pub(crate) fn left(&self) -> Duration {
-        self.0.saturating_duration_since(Instant::now())
-    }
-}
-
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let given = match timeout_of(request.headers()) {
         Ok(given) => given,
@@ -44,7 +38,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     if let Some(deadline) = given.and_then(|given| Instant::now().checked_add(given)) {
         request.extensions_mut().insert(Deadline(deadline));
     }
-    let receiving = app.bodies.receiving();
+    let receiving = app.bodies.receiving;
     let budget = Arc::new(BodyBudget { app, held_bytes: Mutex::new(0) });
     let path = request.uri().path();
     let mut max_call = given.unwrap_or(receiving.max_call).min(receiving.max_call);
@@ -95,7 +89,7 @@ fn timeout_of(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
 /// The memory that one call's request takes of what there is for all.
 pub(crate) struct BodyBudget {
     app: App,
-    /// Locked while room is taken or given back, so that it always says what is held.
+    /// Locked while capacity is taken or given back, so that it always says what is held.
     held_bytes: Mutex<usize>,
 }
 

@@ -14,7 +14,6 @@ use crate::convert::{Code, Problem};
 
 /// Largest body of a request about one task: a payload or result of 1 MiB, and room for all else.
 pub(crate) const MAX_BODY_BYTES: usize = authority::limits::MAX_INLINE_BYTES + 256 * 1_024;
-/// Largest body of a batch.
 pub(crate) const MAX_BATCH_BODY_BYTES: usize = 16 * 1_024 * 1_024;
 
 /// A request's body, which must be there.
@@ -23,13 +22,10 @@ pub(crate) struct In<T, const MAX_BYTES: usize = MAX_BODY_BYTES>(pub T);
 /// A request's body, which may be empty.
 pub(crate) struct InOrDefault<T>(pub T);
 
-/// A query string.
 pub(crate) struct InQuery<T>(pub T);
 
-/// The parts of a path.
 pub(crate) struct InPath<T>(pub T);
 
-/// An answer with its status.
 pub(crate) struct Out<T>(pub StatusCode, pub T);
 
 impl<T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<App> for In<T, MAX_BYTES> {
@@ -85,10 +81,8 @@ impl<T: Serialize> IntoResponse for Out<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.1) {
             Ok(body) => {
-                let mut response = (self.0, body).into_response();
                 let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(header::CONTENT_TYPE, json);
-                response
+                (self.0, [(header::CONTENT_TYPE, json)], body).into_response()
             }
             Err(error) => {
                 tracing::error!(%error, "an answer could not be written");

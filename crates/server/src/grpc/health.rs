@@ -45,9 +45,9 @@ pub(super) fn routes(router: Router<App>, app: &App, services: Vec<&'static str>
     }
 }
 
-/// Whether new work is taken: the coordinator answers, and the disk has room (S3-60).
+/// Whether new work is accepted: the coordinator answers, and the disk has space (S3-60).
 const SCHEDULER: &str = "lessor.Scheduler";
-/// Whether anybody is there to do work: some worker is registered (S3-60).
+/// Whether a worker is registered (S3-60).
 const WORKERS: &str = "lessor.Workers";
 /// How long the coordinator may take to say where it is.
 const MAX_WAIT: Duration = Duration::from_secs(2);
@@ -55,7 +55,6 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 struct Serving {
     app: App,
-    /// The services that are served, by name.
     services: Arc<[&'static str]>,
 }
 
@@ -92,10 +91,6 @@ impl Serving {
     }
 }
 
-fn answer(status: ServingStatus) -> HealthCheckResponse {
-    HealthCheckResponse { status: status.into() }
-}
-
 #[tonic::async_trait]
 impl Health for Serving {
     async fn check(
@@ -105,13 +100,13 @@ impl Health for Serving {
         let service = request.get_ref().service.as_str();
         let status = self.status(service).ok_or_else(|| Status::not_found("no such service"))?;
         let is_up = status == ServingStatus::Serving && (service != SCHEDULER || self.answers().await);
-        Ok(Response::new(answer(if is_up { status } else { ServingStatus::NotServing })))
+        let status = if is_up { status } else { ServingStatus::NotServing };
+        Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }
 
     type WatchStream = ReceiverStream<Result<HealthCheckResponse, Status>>;
 
-    /// Tells the status now, and again whenever it has changed, until the server is about to stop. Nobody looks
-    /// meanwhile: whatever changes a status says so.
+    /// Sends the status now and after each change, until the server is about to stop.
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,
@@ -129,10 +124,9 @@ impl Health for Serving {
             loop {
                 let is_last = serving.app.is_leaving() || takes_work.has_changed().is_err();
                 let status = serving.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
-                if sent.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
-                    return;
-                }
-                if is_last {
+                let answer = HealthCheckResponse { status: status.into() };
+                let is_gone = sent.replace(status) != Some(status) && sender.send(Ok(answer)).await.is_err();
+                if is_last || is_gone {
                     return;
                 }
                 tokio::select! {

@@ -18,7 +18,7 @@ use crate::convert::{Code, Problem, grpc_status, report};
 
 /// Most leases that one message may name, and that are decided in one go.
 pub(super) const MAX_NAMED_LEASES: usize = 1_000;
-/// Most bytes of an answer that are about leases; the rest is room for all else in it.
+/// Most bytes of an answer that are about leases; the rest is for its other fields.
 const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
 
 pub(super) async fn heartbeat(
@@ -74,7 +74,7 @@ pub(super) fn echo(lease_id: String) -> String {
     if lease_id.len() <= MAX_ECHO_BYTES { lease_id } else { String::new() }
 }
 
-/// What is told of leases when nothing was decided about them.
+/// The statuses of leases about which nothing was decided.
 pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
     let status = |beat: LeaseHeartbeat| LeaseStatus {
         lease_id: echo(beat.lease_id),
@@ -84,8 +84,7 @@ pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<Le
     beats.into_iter().map(status).collect()
 }
 
-/// Extends all that the worker holds: a worker that knows no lease ids keeps its leases by being alive (C8). Of more
-/// than fit into a message it is told of those first that should stop.
+/// Extends all leases of the worker (C8). If their statuses do not fit into a message, those that should stop come first.
 async fn extend_all(session: &Session) -> Result<Vec<LeaseStatus>, Problem> {
     let (app, held) = (&session.app, session.held().await?);
     let beat = |lease: &LeaseRef| BatchItem::Heartbeat {

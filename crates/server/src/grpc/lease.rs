@@ -7,6 +7,7 @@ use authority::event::ReleaseCause;
 use authority::limits::MAX_GRANTS;
 use authority::{Command, Scope};
 use coordinator::{Activity, BatchItem, Registered};
+use tokio::time::Instant;
 use tonic::{Request, Status};
 use wire::grpc::{LeaseTaskRequest, LeaseTaskResponse};
 
@@ -67,8 +68,10 @@ pub(super) async fn lease(
 fn wait(app: &App, timeout_seconds: i64, deadline: Option<&Deadline>) -> Result<Duration, Problem> {
     let asked = u64::try_from(timeout_seconds)
         .map_err(|_| Problem::field("timeout_seconds", "must not be negative"))?;
-    let wait = Duration::from_secs(asked).min(app.grpc.settings().long_poll_timeout);
-    Ok(deadline.map_or(wait, |deadline| wait.min(deadline.left().saturating_sub(ANSWER_TIME))))
+    let wait = Duration::from_secs(asked).min(app.grpc.settings.long_poll_timeout);
+    Ok(deadline.map_or(wait, |deadline| {
+        wait.min(deadline.0.saturating_duration_since(Instant::now() + ANSWER_TIME))
+    }))
 }
 
 /// Gives back leases that cannot be delivered.

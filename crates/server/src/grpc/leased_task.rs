@@ -35,8 +35,7 @@ pub(super) fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
     }
 }
 
-/// How many of these make a message that clients can read. At least one: a payload and its resources are smaller than
-/// a message may be.
+/// How many fit into a message that clients can read. At least one: a payload with its resources always fits.
 pub(super) fn how_many_fit(grants: &[Grant]) -> usize {
     let mut message_bytes = 0;
     let fit = grants.iter().take_while(|grant| {

@@ -1,6 +1,5 @@
-//! The worker service over gRPC, on the same port as everything else (HTTP/2 with prior knowledge), with reflection and
-//! the standard health service. One call to a file; each translates into commands for the coordinator and decides
-//! nothing.
+//! The worker service over gRPC (HTTP/2 with prior knowledge), with reflection and the standard health service. One call to
+//! a file; each translates into commands for the coordinator and decides nothing.
 
 mod health;
 mod heartbeat;

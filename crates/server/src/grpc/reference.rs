@@ -13,7 +13,6 @@ use crate::convert::lease_id::reference;
 use crate::convert::names::name;
 use crate::convert::{Code, Problem, grpc_status, parse_task_id};
 
-/// The lease that a report names by its id.
 pub(super) fn by_lease_id(
     app: &App,
     scope: &Scope,

@@ -56,9 +56,9 @@ pub(super) async fn unregister(
     Ok(UnregisterWorkerResponse { released_leases })
 }
 
-/// What a worker is told when it registers.
+/// The answer to a registration.
 pub(super) fn configuration(app: &App) -> RegisterWorkerResponse {
-    let settings = app.grpc.settings();
+    let settings = app.grpc.settings;
     RegisterWorkerResponse {
         heartbeat_interval: Some(span(app.grpc.heartbeat_interval())),
         heartbeat_timeout: Some(span(settings.heartbeat_timeout)),

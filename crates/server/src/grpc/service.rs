@@ -5,8 +5,9 @@ use tonic::{Request, Response, Status, Streaming};
 use wire::grpc::worker_scheduler_server::WorkerScheduler;
 use wire::grpc::*;
 
-use super::{heartbeat, lease, register, report, submit, values, work};
+use super::{heartbeat, lease, register, report, submit, work};
 use crate::app::App;
+use crate::convert::scope;
 
 pub(super) struct Service {
     pub app: App,
@@ -20,7 +21,7 @@ macro_rules! calls {
             type WorkStream = ReceiverStream<Result<WorkResponse, Status>>;
 
             $(async fn $call(&self, $request: Request<$Request>) -> Result<Response<$Response>, Status> {
-                let ($app, $scope) = (&self.app, values::scope($request.metadata())?);
+                let ($app, $scope) = (&self.app, scope::of($request.metadata().as_ref())?);
                 $answer.map(Response::new)
             })*
         }

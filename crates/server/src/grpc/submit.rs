@@ -48,26 +48,24 @@ fn parse(app: &App, scope: &Scope, mut task: grpc::SubmitTask) -> Result<SubmitT
     let payload = parse_json("payload", &task.payload)?.unwrap_or_default();
     let context = task_context::from_proto(&mut task)?;
     let pairs: BTreeMap<_, _> = task.properties.into_iter().collect();
-    let task = wire::in_task_context!(
-        context,
-        wire::SubmitTask {
-            queue: task.queue,
-            payload,
-            priority: nonzero(task.priority),
-            delay_ms: nonzero(task.delay_ms),
-            dedup_key: nonzero(task.dedup_key),
-            max_attempts: nonzero(task.max_attempts),
-            backoff: task.backoff.map(|backoff| wire::Backoff {
-                initial_ms: backoff.initial_ms,
-                factor: backoff.factor,
-                max_ms: backoff.max_ms,
-                jitter: backoff.jitter,
-            }),
-            properties: Some(pairs).filter(|pairs| !pairs.is_empty()),
-            deadline: task.deadline.map(|deadline| parse_timestamp("deadline", deadline)).transpose()?,
-            timeout_ms: nonzero(task.timeout_ms),
-            lease_ms: nonzero(task.lease_ms),
-        }
-    );
+    let task = wire::in_task_context!(wire::SubmitTask {
+        queue: task.queue,
+        payload,
+        priority: nonzero(task.priority),
+        delay_ms: nonzero(task.delay_ms),
+        dedup_key: nonzero(task.dedup_key),
+        max_attempts: nonzero(task.max_attempts),
+        backoff: task.backoff.map(|backoff| wire::Backoff {
+            initial_ms: backoff.initial_ms,
+            factor: backoff.factor,
+            max_ms: backoff.max_ms,
+            jitter: backoff.jitter,
+        }),
+        properties: Some(pairs).filter(|pairs| !pairs.is_empty()),
+        deadline: task.deadline.map(|deadline| parse_timestamp("deadline", deadline)).transpose()?,
+        timeout_ms: nonzero(task.timeout_ms),
+        lease_ms: nonzero(task.lease_ms),
+        ..context
+    });
     command(app, scope, task)
 }

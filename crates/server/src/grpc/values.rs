@@ -4,22 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use authority::limits::MAX_POLL_QUEUES;
-use authority::{Category, Scope, TaskState, Time};
+use authority::{Category, TaskState, Time};
 use coordinator::{Activity, WorkerStatus};
-use tonic::metadata::MetadataMap;
 use wire::grpc;
 
+use crate::convert::Problem;
 use crate::convert::names::{name, name_list};
 use crate::convert::problem::shortened;
-use crate::convert::{Problem, scope};
 
 /// The queue of a worker that names none, which is what the workers of the remote execution plan do.
 const DEFAULT_QUEUE: &str = execution::EXECUTION_QUEUE;
-
-/// The scope of a call.
-pub(super) fn scope(metadata: &MetadataMap) -> Result<Scope, Problem> {
-    scope::of(metadata.as_ref())
-}
 
 /// A text that is missing when it is empty, as protobuf has it.
 pub(super) fn given(text: &str) -> Option<&str> {
@@ -41,7 +35,6 @@ pub(super) fn nonzero<N: Default + PartialEq>(value: N) -> Option<N> {
     Some(value).filter(|value| *value != N::default())
 }
 
-/// The queues that a worker polls.
 pub(super) fn parse_queues(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
     if queues.is_empty() {
         return Ok(vec![Arc::from(DEFAULT_QUEUE)]);
@@ -97,7 +90,7 @@ pub(super) fn category(category: i32) -> Result<Category, Problem> {
     })
 }
 
-/// A worker's words on itself. A state that this version does not know is taken as BUSY: it decides nothing.
+/// The status that a worker reports. An unknown state is taken as BUSY: it decides nothing.
 pub(super) fn worker_status(state: i32, stats: Option<&grpc::WorkerStats>) -> WorkerStatus {
     let activity = match grpc::WorkerState::try_from(state) {
         Ok(grpc::WorkerState::Idle) => Activity::Idle,

@@ -1,37 +1,18 @@
-//! A call about one lease, which its path names, and the answer to a report.
+//! Calls about one lease, which the path names, and the answer to a report.
 
 use authority::command::Verdict;
-use authority::{LeaseRef, Outcome, Scope, TaskState};
-use axum::extract::FromRequestParts;
-use axum::http::request::Parts;
+use authority::{LeaseRef, Outcome, TaskState};
 use wire::ReportAnswer;
 
-use crate::app::App;
 use crate::convert::lease_id::reference;
 use crate::convert::task_json::state_to_wire;
-use crate::convert::{Problem, report, scope, to_timestamp};
-use crate::edge::{InPath, Out, failures};
+use crate::convert::{Problem, ScopedPath, report, to_timestamp};
+use crate::edge::{Out, failures};
 
-pub(crate) struct LeaseCall {
-    pub app: App,
-    scope: Scope,
-    lease_id: String,
-}
-
-impl FromRequestParts<App> for LeaseCall {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<LeaseCall, Problem> {
-        let scope = scope::of(&parts.headers)?;
-        let InPath(lease_id) = InPath::from_request_parts(parts, app).await?;
-        Ok(LeaseCall { app: app.clone(), scope, lease_id })
-    }
-}
-
-impl LeaseCall {
+impl ScopedPath {
     /// The lease, if it is this worker's and, where the worker says, this task's.
     pub(super) fn lease(&self, worker_id: &str, task_id: Option<&str>) -> Result<LeaseRef, Problem> {
-        reference(&self.app, &self.scope, &self.lease_id, worker_id, task_id)
+        reference(&self.app, &self.scope, &self.id, worker_id, task_id)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use wire::ReportAnswer;
 
-use super::call::{LeaseCall, ReportFails, answer};
-use crate::convert::{Problem, ReportProblem, report};
+use super::call::{ReportFails, answer};
+use crate::convert::{Problem, ReportProblem, ScopedPath, report};
 use crate::edge::{In, Out};
 
 /// Report that an attempt is done.
@@ -21,7 +21,7 @@ use crate::edge::{In, Out};
     )
 )]
 pub(crate) async fn complete(
-    call: Result<LeaseCall, Problem>,
+    call: Result<ScopedPath, Problem>,
     body: Result<In<wire::ReportCompletion>, Problem>,
 ) -> Result<Out<ReportAnswer>, ReportProblem> {
     let (call, In(body)) = (call?, body?);

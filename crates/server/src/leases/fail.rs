@@ -3,10 +3,10 @@
 use authority::{Category, TaskError};
 use wire::ReportAnswer;
 
-use super::call::{LeaseCall, ReportFails, answer};
+use super::call::{ReportFails, answer};
 use crate::convert::names::{reported_message, reported_name};
 use crate::convert::task_json::category_from_wire;
-use crate::convert::{Problem, ReportProblem, report};
+use crate::convert::{Problem, ReportProblem, ScopedPath, report};
 use crate::edge::{In, Out};
 
 /// Report that an attempt failed.
@@ -23,7 +23,7 @@ use crate::edge::{In, Out};
     )
 )]
 pub(crate) async fn fail(
-    call: Result<LeaseCall, Problem>,
+    call: Result<ScopedPath, Problem>,
     body: Result<In<wire::ReportFailure>, Problem>,
 ) -> Result<Out<ReportAnswer>, ReportProblem> {
     let (call, In(body)) = (call?, body?);

@@ -4,8 +4,7 @@ use authority::Rejection;
 use authority::command::{ExtendAnswer, ExtendLease};
 use wire::HeartbeatAnswer;
 
-use super::call::LeaseCall;
-use crate::convert::{Code, Problem, report, to_timestamp};
+use crate::convert::{Code, Problem, ScopedPath, report, to_timestamp};
 use crate::edge::{Fails, In, Out};
 
 /// Keep a lease alive.
@@ -22,7 +21,7 @@ use crate::edge::{Fails, In, Out};
     )
 )]
 pub(crate) async fn heartbeat(
-    call: LeaseCall,
+    call: ScopedPath,
     In(body): In<wire::Heartbeat>,
 ) -> Result<Out<HeartbeatAnswer>, Problem> {
     let lease = call.lease(&body.worker_id, body.task_id.as_deref())?;

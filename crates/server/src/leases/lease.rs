@@ -56,22 +56,20 @@ fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Prob
 
 fn to_wire(app: &App, grant: &Grant) -> Lease {
     let options = grant.options.as_deref();
-    wire::in_task_context!(
-        task_context::to_wire(options),
-        Lease {
-            lease_id: app.lease_ids.make(&grant.lease_ref()),
-            task_id: grant.task.to_string(),
-            attempt: grant.attempt,
-            queue: grant.queue.name.to_string(),
-            payload: to_json(&grant.payload),
-            granted_at: to_timestamp(grant.granted_at),
-            expires_at: to_timestamp(grant.expires_at),
-            heartbeat_interval_ms: grant.heartbeat_interval_ms,
-            fencing_token: grant.fencing_token.0,
-            deadline: options.and_then(|options| options.deadline).map(to_timestamp),
-            timeout_ms: options.and_then(|options| options.timeout_ms),
-        }
-    )
+    wire::in_task_context!(Lease {
+        lease_id: app.lease_ids.make(&grant.lease_ref()),
+        task_id: grant.task.to_string(),
+        attempt: grant.attempt,
+        queue: grant.queue.name.to_string(),
+        payload: to_json(&grant.payload),
+        granted_at: to_timestamp(grant.granted_at),
+        expires_at: to_timestamp(grant.expires_at),
+        heartbeat_interval_ms: grant.heartbeat_interval_ms,
+        fencing_token: grant.fencing_token.0,
+        deadline: options.and_then(|options| options.deadline).map(to_timestamp),
+        timeout_ms: options.and_then(|options| options.timeout_ms),
+        ..task_context::to_wire(options)
+    })
 }
 
 #[cfg(test)]

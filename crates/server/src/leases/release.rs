@@ -4,9 +4,9 @@ use authority::command::{ReleaseAnswer, ReleaseLease};
 use authority::event::ReleaseCause;
 use wire::Released;
 
-use super::call::{LeaseCall, ReportFails};
+use super::call::ReportFails;
 use crate::convert::task_json::state_to_wire;
-use crate::convert::{Problem, ReportProblem};
+use crate::convert::{Problem, ReportProblem, ScopedPath};
 use crate::edge::{In, Out};
 
 /// Give a lease back.
@@ -19,7 +19,7 @@ use crate::edge::{In, Out};
     responses((status = 200, description = "The lease is over", body = Released), ReportFails)
 )]
 pub(crate) async fn release(
-    call: Result<LeaseCall, Problem>,
+    call: Result<ScopedPath, Problem>,
     body: Result<In<wire::ReleaseLease>, Problem>,
 ) -> Result<Out<Released>, ReportProblem> {
     let (call, In(body)) = (call?, body?);

@@ -41,7 +41,9 @@ impl Blobs for CountedBlobs {
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Result<Vec<Digest>>> {
         let missing = self.inner.find_missing(tenant, digests);
-        missing.inspect_ok(|missing| self.looked(digests.len() - missing.len(), missing.len())).boxed()
+        missing
+            .inspect_ok(|missing| self.looked(digests.len().saturating_sub(missing.len()), missing.len()))
+            .boxed()
     }
 
     fn find<'a>(

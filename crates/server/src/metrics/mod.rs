@@ -1,8 +1,7 @@
-//! Figures for whoever watches the server, as Prometheus reads them (S3-57, S3-58).
+//! The metrics of the server, for Prometheus (S3-57, S3-58).
 //!
-//! Counting costs an atomic where something happens anyway; what waits and runs is asked of the coordinator when somebody
-//! looks. Labels come from fixed sets: names of queues are strangers' words, so only those that the operator names become
-//! labels, and all other queues are one (X20).
+//! Counting costs an atomic; the state of the coordinator is read at a scrape. Labels come from fixed sets: clients choose
+//! the names of queues, so only those that the operator names become labels, and all other queues share one (X20).
 
 mod counted_blobs;
 mod scrape;

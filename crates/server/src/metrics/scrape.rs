@@ -18,8 +18,7 @@ use crate::convert::{Code, Problem};
 /// How long the coordinator may take to say what waits and runs.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Everything that is counted, in the text format of Prometheus. Whoever scrapes must not take figures of a coordinator
-/// that does not answer for true, so there are none then.
+/// All metrics in the text format of Prometheus; an error while the coordinator does not answer, never old figures.
 pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
     let metrics = &app.metrics;
     let ask = async {
@@ -54,8 +53,11 @@ impl Snapshot {
     }
 }
 
-/// The gauges of the coordinator's state, which are set with each scrape: name, help and value.
-pub(super) const GAUGES: [(&str, &str, fn(&Snapshot) -> u64); 9] = [
+/// A name, a help text and the value.
+type Gauge = (&'static str, &'static str, fn(&Snapshot) -> u64);
+
+/// The gauges of the coordinator's state, which are set with each scrape.
+pub(super) const GAUGES: [Gauge; 9] = [
     ("lessor_queue_length", "Tasks that wait, over all queues.", |at| at.sum(|depth| depth.waiting)),
     ("lessor_active_tasks", "Tasks that are leased, over all queues.", |at| at.sum(|depth| depth.leased)),
     ("lessor_registered_workers", "Workers that are registered.", |at| at.registered as u64),

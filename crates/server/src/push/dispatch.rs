@@ -16,14 +16,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::client::Answered;
-use super::dispatch_id::dispatch_id;
-use super::envelope::task_envelope;
+use super::envelope::{dispatch_id, task_envelope};
 use super::target_dispatcher::{PAUSE, TargetDispatcher};
 use crate::convert::{ids, report};
 
 /// How long one watch lasts; the next one follows at once.
 const WATCH: Duration = Duration::from_secs(60);
-/// How often the coordinator is told again what it had no time or room to take. Then the lease runs out by itself.
+/// How often a request is repeated that the coordinator had no capacity for. Then the lease expires.
 const MAX_TRIES: usize = 30;
 /// The code of an attempt that ended because its target did not take it.
 const UNACCEPTABLE: &str = "push_unacceptable";

@@ -1,6 +1,4 @@
-//! Runs one target dispatcher for each queue with a push target.
-//!
-//! There are never more dispatchers than queues, of which the authority has a limit.
+//! Runs one target dispatcher for each queue with a push target; the authority limits the number of queues.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -39,7 +37,7 @@ pub(crate) async fn run(app: App, listening: SocketAddr) {
 struct Dispatcher {
     app: App,
     callback_base_url: Arc<str>,
-    /// Whether nobody said where targets call back, and it cannot be known.
+    /// Whether the callback URL is not configured and cannot be known.
     is_guessed: bool,
     /// Made for the first target: reading the certificates takes a while.
     tls: Option<ClientConfig>,
@@ -106,7 +104,7 @@ impl Dispatcher {
         }
         let tls = self.tls.get_or_insert_with(client::tls).clone();
         let shared = &self.app.push;
-        let client = match Client::new(target, shared.guard(), shared.look_ups.clone(), tls) {
+        let client = match Client::new(target, shared.guard, shared.look_ups.clone(), tls) {
             Ok(client) => client,
             Err(why) => {
                 tracing::warn!(queue = %key.name, %why, "nothing is pushed from a queue: its target must not be called");

@@ -1,20 +1,17 @@
-//! Push dispatch: tasks of a queue with a push target are leased to the target and sent to it, one POST each. What
-//! becomes of them the target's worker says through the callback contract.
+//! Push dispatch: tasks of a queue with a push target are leased to the target and sent to it, one POST each. The target's
+//! worker reports through the callback contract.
 //!
-//! Nothing is shared between two targets but the coordinator and the threads that look up names: each has its own dispatcher,
-//! connections and bounds, so a slow or dead one holds up nobody else. Nothing here is remembered over a restart: which
-//! tasks a target has, the ledger knows.
+//! Targets share only the coordinator and the threads that look up names: each has its own dispatcher, connections and
+//! bounds, so a slow target delays no other. Nothing here is remembered over a restart: the ledger knows the leases.
 
 mod client;
 mod connection_limiter;
 mod dispatch;
-mod dispatch_id;
 mod dispatcher;
 mod envelope;
 mod health;
 mod options;
 mod resolver;
-mod signature;
 mod target_dispatcher;
 
 pub(crate) use dispatcher::run;
@@ -35,7 +32,7 @@ const MAX_WATCHES: usize = 10_000;
 /// The state that handlers and dispatchers share.
 pub(crate) struct Shared {
     options: PushOptions,
-    guard: Guard,
+    pub(crate) guard: Guard,
     /// Somebody configured a queue.
     changed: Arc<Notify>,
     watches: Semaphore,
@@ -56,10 +53,6 @@ impl Shared {
             watches: Semaphore::new(MAX_WATCHES),
             look_ups: resolver::look_ups(),
         }
-    }
-
-    pub(crate) fn guard(&self) -> Guard {
-        self.guard
     }
 
     pub(crate) fn wake_on_drop(&self) -> WakeOnDrop {

@@ -1,6 +1,5 @@
-//! Looks up the name of a push target, and gives out addresses only when each of them may be called. What connects gets
-//! these and looks nothing up itself, so that a name cannot mean one thing when it is checked and another when it is
-//! called.
+//! Looks up the names of push targets and returns addresses only if each of them may be called. The connector uses these
+//! addresses and looks nothing up itself, so that a name cannot change its meaning between the check and the call.
 
 use std::future::Future;
 use std::io;

@@ -3,8 +3,8 @@
 use authority::QueueKey;
 
 use super::answer;
-use crate::convert::{Problem, Scoped, names};
-use crate::edge::{Fails, InPath, Out};
+use crate::convert::{Problem, ScopedPath, names};
+use crate::edge::{Fails, Out};
 
 /// Look at a queue.
 #[utoipa::path(
@@ -15,8 +15,7 @@ use crate::edge::{Fails, InPath, Out};
     responses((status = 200, body = wire::Queue), Fails<400>, Fails<404>, Fails<503>)
 )]
 pub(crate) async fn get(
-    Scoped { app, scope }: Scoped,
-    InPath(name): InPath<String>,
+    ScopedPath { app, scope, id: name }: ScopedPath,
 ) -> Result<Out<wire::Queue>, Problem> {
     let key = QueueKey { scope, name: names::name("name", &name)? };
     let view = app.handle.queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;

@@ -9,8 +9,8 @@ use super::answer;
 use crate::app::App;
 use crate::convert::submission::backoff;
 use crate::convert::task_json::category_from_wire;
-use crate::convert::{Code, Problem, Scoped, names, push_target};
-use crate::edge::{Fails, In, InPath, Out};
+use crate::convert::{Code, Problem, ScopedPath, names, push_target};
+use crate::edge::{Fails, In, Out};
 
 /// Configure a queue.
 #[utoipa::path(
@@ -22,8 +22,7 @@ use crate::edge::{Fails, In, InPath, Out};
     responses((status = 200, body = wire::Queue), Fails<400>, Fails<429>, Fails<503>)
 )]
 pub(crate) async fn put(
-    Scoped { app, scope }: Scoped,
-    InPath(name): InPath<String>,
+    ScopedPath { app, scope, id: name }: ScopedPath,
     In(config): In<wire::QueueConfig>,
 ) -> Result<Out<wire::Queue>, Problem> {
     let key = QueueKey { scope, name: names::name("name", &name)? };
@@ -39,7 +38,11 @@ pub(crate) async fn put(
             let view = app.handle.queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;
             Ok(Out::ok(answer::queue(*view, app.handle.now())))
         }
-        ConfigureAnswer::Invalid(what) => Err(invalid(what)),
+        ConfigureAnswer::Invalid(what) => {
+            // The message begins with the name of the setting.
+            let field = what.split(' ').next().map(str::to_owned);
+            Err(Problem { field, ..Problem::new(Code::InvalidField, what) })
+        }
         ConfigureAnswer::Refused(why) => Err(why.into()),
     }
 }
@@ -54,7 +57,7 @@ async fn parse_push_target(
     } else {
         None
     };
-    push_target::parse(asked, present.as_deref(), app.push.guard())
+    push_target::parse(asked, present.as_deref(), app.push.guard)
 }
 
 /// All but the push target, which the server's own settings have a say in.
@@ -83,12 +86,6 @@ fn parse(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
         retention_ms: config.retention_ms,
         push: None,
     })
-}
-
-/// The authority's words begin with the setting's name.
-fn invalid(what: String) -> Problem {
-    let field = what.split(' ').next().map(str::to_owned);
-    Problem { field, ..Problem::new(Code::InvalidField, what) }
 }
 
 #[cfg(test)]

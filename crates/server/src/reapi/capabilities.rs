@@ -46,15 +46,12 @@ pub(super) fn get(
         digest_functions: functions,
         supported_node_properties: NODE_PROPERTIES.map(str::to_owned).to_vec(),
     };
+    let version = |minor| Some(SemVer { major: 2, minor, ..SemVer::default() });
     Ok(ServerCapabilities {
         cache_capabilities: Some(cache),
         execution_capabilities: Some(execution),
         deprecated_api_version: None,
-        low_api_version: Some(version(2, 0)),
-        high_api_version: Some(version(2, 3)),
+        low_api_version: version(0),
+        high_api_version: version(3),
     })
-}
-
-fn version(major: i32, minor: i32) -> SemVer {
-    SemVer { major, minor, ..SemVer::default() }
 }

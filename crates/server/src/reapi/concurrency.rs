@@ -17,7 +17,6 @@ const MAX_WALKS: usize = 8;
 /// Most uploads that are decompressed at the same time. Each may hold a window of 8 MiB while its client sends.
 const MAX_DECOMPRESSORS: usize = 64;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct ConcurrencyLimits {
     trees: Arc<Semaphore>,

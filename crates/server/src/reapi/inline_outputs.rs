@@ -10,7 +10,6 @@ use tonic::Status;
 use super::messages::ActionResult;
 use super::store::Store;
 
-/// Most bytes that are inlined into one result.
 const MAX_INLINED_BYTES: u64 = 1_024 * 1_024;
 
 #[derive(Clone, Debug, Default)]

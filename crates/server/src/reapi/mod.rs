@@ -52,8 +52,7 @@ use store::Store;
 
 /// Most bytes of blobs in one batch call.
 const MAX_BATCH_BYTES: usize = blobs::MAX_BATCH_BYTES as usize;
-/// Largest message of a client: about 50,000 digests. A decoded message may need many times its encoded size, so this
-/// also bounds memory.
+/// Largest message of a client: about 50,000 digests. Decoded, a message may need many times its encoded size.
 const MAX_REQUEST_BYTES: usize = 4 * 1_024 * 1_024;
 /// Largest batch of blobs: its content, and room for the digests of many small ones.
 const MAX_BATCH_REQUEST_BYTES: usize = 2 * MAX_BATCH_BYTES;
@@ -69,7 +68,6 @@ pub const SERVICE_NAMES: [&str; 6] = [
     OperationsServer::<Reapi>::NAME,
 ];
 
-/// The configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether actions are executed, and not only cached.
@@ -110,7 +108,6 @@ impl fmt::Debug for Content {
     }
 }
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct Reapi {
     app: App,
@@ -130,7 +127,6 @@ impl Reapi {
         Reapi { app, content, in_flight, pins, limits }
     }
 
-    /// The content that belongs to the tenant of a call.
     fn store(&self, scope: &Scope) -> Result<Store, Status> {
         let (tenant, limits) = (tenant(scope)?, self.limits.clone());
         Ok(Store { blobs: self.content.blobs.clone(), tenant, limits })

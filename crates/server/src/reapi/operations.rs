@@ -24,13 +24,11 @@ use crate::convert::Problem;
 use crate::convert::page_token::List;
 use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
-/// Longest wait for an operation in one call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Most tasks on a page of the list, and the default.
 const PAGE: usize = 100;
 const CANCEL_REASON: &str = "CancelOperation";
 
-/// An operation, and the task that it waits for.
 pub struct Known {
     pub scope: Scope,
     pub task: TaskId,
@@ -168,7 +166,6 @@ impl Operations for Reapi {
     }
 }
 
-/// The list that the pages belong to.
 fn list(scope: &Scope) -> List<'_> {
     List { scope, queue: Some(EXECUTION_QUEUE), state: None }
 }

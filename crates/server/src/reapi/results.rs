@@ -20,20 +20,12 @@ use execution::ExecutionPayload;
 /// An entry begins with the position of its commit, or with zero if a client uploaded it.
 const POSITION_BYTES: usize = 8;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct Results {
     cache: Arc<dyn ActionCache>,
     /// Held while an entry is compared and written, so that an older entry never replaces a newer one.
     writing: Arc<Mutex<()>>,
     metrics: Metrics,
-}
-
-/// The result of a completed execution.
-pub struct Commit {
-    pub result: ActionResult,
-    /// The position of the record of the completion.
-    pub at: Position,
 }
 
 impl Results {
@@ -66,7 +58,6 @@ impl Results {
         Ok(result.map(|(_, result)| result))
     }
 
-    /// Stores a result that a client uploads.
     pub async fn upload(
         &self,
         store: &Store,
@@ -86,19 +77,19 @@ impl Results {
         let Phase::Completed { result, ended, .. } = &task.phase else { return Ok(()) };
         let payload = ExecutionPayload::decode(&task.payload).ok().filter(|_| !task.operations.is_empty());
         match (payload, operation::result_of(result, task.created_at)) {
-            (Some(payload), Ok(result)) => self.commit(scope, &payload, Commit { result, at: *ended }).await,
+            (Some(payload), Ok(result)) => self.commit(scope, &payload, &result, *ended).await,
             _ => Ok(()),
         }
     }
 
-    /// Writes the result of a commit, unless the entry is of a later one.
+    /// Writes the result of the completion that was recorded at a position, unless the entry is of a later one.
     pub async fn commit(
         &self,
         scope: &Scope,
         payload: &ExecutionPayload,
-        committed: Commit,
+        result: &ActionResult,
+        at: Position,
     ) -> Result<(), Status> {
-        let Commit { result, at } = committed;
         let Ok(action) = payload.action() else { return Ok(()) };
         if payload.do_not_cache || result.exit_code != 0 {
             return Ok(());
@@ -111,7 +102,7 @@ impl Results {
         if before.is_some_and(|(position, _)| position >= at) {
             return Ok(());
         }
-        let entry = entry(at, &result);
+        let entry = entry(at, result);
         self.cache.put_result(&tenant, &key, Origin::Committed, entry).await.map_err(store::status)
     }
 }

@@ -3,9 +3,8 @@
 
 use authority::command::{CancelTask, EndAnswer};
 
-use super::call::TaskCall;
-use crate::convert::Problem;
 use crate::convert::names::message;
+use crate::convert::{Problem, ScopedPath};
 use crate::edge::{Fails, InOrDefault, Out};
 
 const DEFAULT_REASON: &str = "user_requested";
@@ -23,7 +22,7 @@ const DEFAULT_REASON: &str = "user_requested";
     )
 )]
 pub(crate) async fn cancel(
-    call: TaskCall,
+    call: ScopedPath,
     InOrDefault(body): InOrDefault<wire::CancelTask>,
 ) -> Result<Out<wire::Task>, Problem> {
     let task = call.task()?;

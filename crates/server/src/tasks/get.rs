@@ -5,8 +5,7 @@ use std::time::Duration;
 use coordinator::WaitCondition;
 use wire::MAX_WAIT_MS;
 
-use super::call::TaskCall;
-use crate::convert::{Problem, task_json};
+use crate::convert::{Problem, ScopedPath, task_json};
 use crate::edge::{Fails, InQuery, Out};
 
 /// Look at a task, or wait for its end.
@@ -18,7 +17,7 @@ use crate::edge::{Fails, InQuery, Out};
     responses((status = 200, body = wire::Task), Fails<400>, Fails<404>, Fails<503>)
 )]
 pub(crate) async fn get(
-    call: TaskCall,
+    call: ScopedPath,
     InQuery(query): InQuery<wire::WaitTask>,
 ) -> Result<Out<wire::Task>, Problem> {
     let task = call.task()?;

@@ -5,8 +5,7 @@ use coordinator::HistoryRecord;
 use serde_json::{Map, Value, json};
 use wire::{HistoryEvent, TaskHistory};
 
-use super::call::TaskCall;
-use crate::convert::{Problem, task_json, to_timestamp};
+use crate::convert::{Problem, ScopedPath, task_json, to_timestamp};
 use crate::edge::{Fails, Out};
 
 /// A task's history from the ledger, oldest first.
@@ -17,7 +16,7 @@ use crate::edge::{Fails, Out};
     params(("taskId" = String, Path)),
     responses((status = 200, body = TaskHistory), Fails<404>, Fails<503>)
 )]
-pub(crate) async fn history(call: TaskCall) -> Result<Out<TaskHistory>, Problem> {
+pub(crate) async fn history(call: ScopedPath) -> Result<Out<TaskHistory>, Problem> {
     let history = call.app.handle.history(call.scope.clone(), call.task()?).await?;
     let history = history.ok_or_else(|| call.unknown())?;
     let events = history.records.into_iter().map(event).collect();

@@ -1,6 +1,6 @@
 //! GET /v1/tasks: a page of tasks.
 
-use authority::{ListPage, Phase, Task};
+use authority::{ListPage, Phase};
 use coordinator::TaskDetail;
 use wire::{DEFAULT_PAGE_TASKS, ListTasks, MAX_PAGE_TASKS, TaskList};
 
@@ -30,7 +30,10 @@ pub(crate) async fn list(
     let list = List { scope: &scope, queue: queue.as_deref(), state };
     let after = match &query.page_token {
         None => None,
-        Some(token) => Some(app.page_tokens.verify(list, token).ok_or_else(foreign_token)?),
+        Some(token) => Some(app.page_tokens.verify(list, token).ok_or_else(|| {
+            let detail = "pageToken: was not made for this list; begin again without it";
+            Problem { field: Some("pageToken".to_owned()), ..Problem::new(Code::InvalidPageToken, detail) }
+        })?),
     };
     let page = shortened(app.handle.list(scope.clone(), queue.clone(), state, after, limit).await?);
     let to_wire = |view| task_json::to_wire(TaskDetail { view, progress: None });
@@ -43,7 +46,11 @@ pub(crate) async fn list(
 fn shortened(mut page: ListPage) -> ListPage {
     let mut bytes = 0;
     let last = page.tasks.iter().position(|view| {
-        bytes += content_bytes(&view.task);
+        let result = match &view.task.phase {
+            Phase::Completed { result, .. } => result.len(),
+            _ => 0,
+        };
+        bytes += view.task.payload.len() + result;
         bytes >= MAX_PAGE_BYTES
     });
     if let Some(last) = last.filter(|last| last + 1 < page.tasks.len()) {
@@ -51,17 +58,4 @@ fn shortened(mut page: ListPage) -> ListPage {
         page.next = page.tasks.last().map(|view| (view.queue.name.clone(), view.task.created));
     }
     page
-}
-
-fn content_bytes(task: &Task) -> usize {
-    let result = match &task.phase {
-        Phase::Completed { result, .. } => result.len(),
-        _ => 0,
-    };
-    task.payload.len() + result
-}
-
-fn foreign_token() -> Problem {
-    let detail = "pageToken: was not made for this list; begin again without it";
-    Problem { field: Some("pageToken".to_owned()), ..Problem::new(Code::InvalidPageToken, detail) }
 }

@@ -4,9 +4,8 @@ use authority::command::{RedriveAnswer, RedriveTask};
 use axum::http::StatusCode;
 use serde::Deserialize;
 
-use super::call::TaskCall;
 use crate::convert::ids::new_task_id;
-use crate::convert::{Code, Problem, task_json};
+use crate::convert::{Code, Problem, ScopedPath, task_json};
 use crate::edge::{Fails, InOrDefault, Out};
 
 /// There is nothing to say but the task.
@@ -28,7 +27,7 @@ pub(crate) struct Nothing {}
     )
 )]
 pub(crate) async fn redrive(
-    call: TaskCall,
+    call: ScopedPath,
     InOrDefault(Nothing {}): InOrDefault<Nothing>,
 ) -> Result<Out<wire::Task>, Problem> {
     let task = call.task()?;

@@ -173,22 +173,20 @@ impl TaskOptions {
             }
         }
         let context = self.context.to_wire();
-        Ok(wire::in_task_context!(
-            context,
-            SubmitTask {
-                queue: self.queue.clone().unwrap_or_default(),
-                payload,
-                priority: self.priority,
-                delay_ms: self.delay,
-                dedup_key: self.dedup_key.clone(),
-                max_attempts: self.max_attempts,
-                backoff: None,
-                properties: (!properties.is_empty()).then_some(properties),
-                deadline: self.deadline,
-                timeout_ms: self.timeout,
-                lease_ms: self.lease,
-            }
-        ))
+        Ok(wire::in_task_context!(SubmitTask {
+            queue: self.queue.clone().unwrap_or_default(),
+            payload,
+            priority: self.priority,
+            delay_ms: self.delay,
+            dedup_key: self.dedup_key.clone(),
+            max_attempts: self.max_attempts,
+            backoff: None,
+            properties: (!properties.is_empty()).then_some(properties),
+            deadline: self.deadline,
+            timeout_ms: self.timeout,
+            lease_ms: self.lease,
+            ..context
+        }))
     }
 }
 

@@ -1,8 +1,7 @@
 //! Task tokens: they authorize a worker to report about one attempt of one task.
 //!
-//! A token names tenant, workspace, run, task and attempt, and the lease and its holder, so that a callback finds its
-//! lease without anything being stored. A token that verifies was made here. Whether the lease still lives is the
-//! authority's to say.
+//! A token names scope, run, task, attempt, lease and holder, so that a callback finds its lease without anything being
+//! stored. A token that verifies was made here; whether the lease is valid is decided by the authority.
 
 mod jwt;
 mod key_id;
@@ -28,12 +27,10 @@ const LEEWAY_S: u64 = 5;
 
 pub(crate) struct TaskTokens {
     secret: [u8; 32],
-    /// The newest key, once it is known: every rotation goes through here. The lock is held over the coordinator's answer,
-    /// so that a look-up that began before a rotation is not remembered after it.
+    /// The newest key, once it is known. Held during look-ups and rotations, so that no old key is remembered.
     current: Mutex<Option<KeyId>>,
 }
 
-/// What a token says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Claims {

@@ -22,7 +22,6 @@ use crate::edge::grpc_guard::{BodyBudget, Deadline};
 use outbox::Outbox;
 use stream::Stream;
 
-/// Messages that wait to be sent.
 const OUTBOX_MESSAGES: usize = 4;
 
 /// Begins a stream; all further is said in it.

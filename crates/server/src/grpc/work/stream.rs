@@ -11,7 +11,7 @@ use authority::limits::MAX_GRANTS;
 use coordinator::{Activity, Liveness, Unavailable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::{Status, Streaming};
-use wire::grpc::{WorkRequest, WorkResponse};
+use wire::grpc::{RegisterWorkerResponse, WorkRequest, WorkResponse};
 
 use super::batch::Batch;
 use super::outbox::{Closed, Outbox};
@@ -30,7 +30,6 @@ const MIN_WAIT: Duration = Duration::from_secs(1);
 /// Longest time from the beginning of a stream to its hello.
 const MAX_HELLO: Duration = Duration::from_secs(10);
 
-/// Why a stream ends.
 enum End {
     /// The worker said all it had to say, or is gone.
     Quietly,
@@ -58,7 +57,6 @@ impl From<Closed> for End {
 type Deciding = Pin<Box<dyn Future<Output = WorkResponse> + Send>>;
 type Polling = Pin<Box<dyn Future<Output = Result<Vec<Grant>, Unavailable>> + Send>>;
 
-/// What happened first.
 enum Next {
     Decided(WorkResponse),
     Leased(Result<Vec<Grant>, Unavailable>),
@@ -100,63 +98,18 @@ impl Stream {
             Ok(Err(status)) => return outbox.end(status).await,
             Err(_) => return outbox.end(Status::deadline_exceeded("the hello came too slowly")).await,
         };
-        let mut stream = match Stream::begin(app, scope, &hello, outbox).await {
-            Ok(stream) => stream,
-            Err((outbox, status)) => return outbox.end(status).await,
-        };
-        if let Err(End::With(status)) = stream.serve(incoming, hello, budget, deadline).await {
-            stream.outbox.end(status).await;
-        }
-    }
-
-    /// Registers the worker and welcomes it.
-    async fn begin(
-        app: App,
-        scope: Scope,
-        first: &WorkRequest,
-        outbox: Outbox,
-    ) -> Result<Stream, (Outbox, Status)> {
-        let register = async {
-            let hello = first
-                .hello
-                .as_ref()
-                .ok_or_else(|| Problem::field("hello", "is missing in the first message"))?;
-            let said = hello.worker.clone().unwrap_or_default();
-            let queues = parse_queues(&hello.queues)?;
-            let worker = name("hello.worker.worker_id", &said.worker_id)?;
-            let welcome = register::register(&app, &scope, &said).await?;
-            // Another session may have come in between, whose registration is not this one's.
-            let id = optional_name("hello.worker.session_id", &said.session_id)?;
-            let session = Session { app, scope, worker, id };
-            let registered = session.registered()?.registration;
-            Ok::<_, Status>((session, queues, registered, welcome))
-        };
-        let (session, queues, registered, welcome) = match register.await {
+        let (session, poll, welcome) = match register(app, scope, &hello).await {
             Ok(registered) => registered,
-            Err(status) => return Err((outbox, status)),
+            Err(status) => return outbox.end(status).await,
         };
         // When nobody takes the welcome, the first look at the outbox ends the stream.
         let _ = outbox.send(WorkResponse { welcome: Some(welcome), ..WorkResponse::default() }).await;
-        let poll = LeaseTasks {
-            scope: session.scope.clone(),
-            worker: session.worker.clone(),
-            session: registered.session.clone(),
-            queues,
-            properties: registered.properties.clone(),
-            max_tasks: 0,
-            request: None,
-        };
-        let session = Session { id: registered.session.clone(), ..session };
-        Ok(Stream {
-            session,
-            outbox,
-            poll,
-            credit: 0,
-            draining: false,
-            deciding: None,
-            polling: None,
-            heard_at: Instant::now(),
-        })
+        let (draining, deciding, polling) = (false, None, None);
+        let heard_at = Instant::now();
+        let mut stream = Stream { session, outbox, poll, credit: 0, draining, deciding, polling, heard_at };
+        if let Err(End::With(status)) = stream.serve(incoming, hello, budget, deadline).await {
+            stream.outbox.end(status).await;
+        }
     }
 
     async fn serve(
@@ -168,7 +121,7 @@ impl Stream {
     ) -> Result<(), End> {
         let app = self.session.app.clone();
         let mut server_stops = Box::pin(app.draining());
-        let silence = app.grpc.settings().heartbeat_timeout;
+        let silence = app.grpc.settings.heartbeat_timeout;
         let mut silent = Box::pin(sleep_until(self.heard_at + silence));
         let late = async {
             if let Some(at) = deadline { sleep_until(at).await } else { std::future::pending().await }
@@ -274,7 +227,7 @@ impl Stream {
         self.session.registered()?;
         let lease = LeaseTasks { max_tasks: self.credit.min(MAX_GRANTS), ..self.poll.clone() };
         let app = &self.session.app;
-        let (handle, wait) = (app.handle.clone(), app.grpc.settings().long_poll_timeout.max(MIN_WAIT));
+        let (handle, wait) = (app.handle.clone(), app.grpc.settings.long_poll_timeout.max(MIN_WAIT));
         self.polling = Some(Box::pin(async move { handle.lease(lease, wait).await }));
         Ok(())
     }
@@ -311,7 +264,35 @@ impl Stream {
     }
 }
 
-/// Waits for a future if there is one.
+/// Registers the worker, and makes the command of its polls.
+async fn register(
+    app: App,
+    scope: Scope,
+    first: &WorkRequest,
+) -> Result<(Session, LeaseTasks, RegisterWorkerResponse), Status> {
+    let missing = || Problem::field("hello", "is missing in the first message");
+    let hello = first.hello.as_ref().ok_or_else(missing)?;
+    let said = hello.worker.clone().unwrap_or_default();
+    let queues = parse_queues(&hello.queues)?;
+    let worker = name("hello.worker.worker_id", &said.worker_id)?;
+    let welcome = register::register(&app, &scope, &said).await?;
+    let id = optional_name("hello.worker.session_id", &said.session_id)?;
+    let mut session = Session { app, scope, worker, id };
+    // Another session may have come in between, whose registration is not this one's.
+    let registered = session.registered()?.registration;
+    session.id = registered.session.clone();
+    let poll = LeaseTasks {
+        scope: session.scope.clone(),
+        worker: session.worker.clone(),
+        session: registered.session.clone(),
+        queues,
+        properties: registered.properties.clone(),
+        max_tasks: 0,
+        request: None,
+    };
+    Ok((session, poll, welcome))
+}
+
 async fn ready<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     match future {
         Some(future) => future.await,

@@ -46,6 +46,6 @@ pub(super) async fn read(reapi: &Reapi, request: &Request<ReadRequest>) -> Resul
     if name.digest.size <= ONE_MESSAGE_BYTES {
         return Ok(pieces.boxed());
     }
-    let max_stall = reapi.app.bodies.receiving().max_stall;
+    let max_stall = reapi.app.bodies.receiving.max_stall;
     Ok(at_pace(pieces, max_stall, || Status::deadline_exceeded("the blob was taken too slowly")))
 }

@@ -31,7 +31,7 @@ pub(super) async fn write(
         Compression::None => UploadRequest::named(name.digest, &name.upload, offset),
         Compression::Zstd => UploadRequest::new(blobs::Expect::Digest(name.digest)),
     };
-    let patience = reapi.app.bodies.receiving().max_pause;
+    let patience = reapi.app.bodies.receiving.max_pause;
     let _permit = match name.compression {
         Compression::None => None,
         Compression::Zstd => Some(store.limits.decompressor(patience).await?),

@@ -50,32 +50,22 @@ pub(super) async fn execute(
         let response = operation::response(Ok(result), true);
         return Ok(follow::at_once(operation::done(&operation, Some(&action_digest), &response)));
     }
-    let Accepted { action, command, held } = match read(reapi, &store, &action_digest).await? {
+    let accepted = match read(reapi, &store, &action_digest).await? {
         Read::Accepted(accepted) => *accepted,
         Read::Lacks(missing) => return lacks(&asked.instance_name, &action_digest, &missing),
     };
-    let execution =
-        Execution { scope: &scope, digest: action_digest, action: &action, command: &command, priority };
-    let (task, operation) = begin(reapi, request, &execution, held).await?;
+    let (task, operation) = begin(reapi, request, &scope, &action_digest, accepted, priority).await?;
     Ok(follow::follow(reapi.clone(), scope, task, operation, wanted))
 }
 
 /// Names all missing blobs: in the status of the call if it is small enough, or else in an operation that is over at once.
 fn lacks(instance: &str, action: &Digest, missing: &[Digest]) -> Result<OperationStream, Status> {
     let status = inputs::refusal(missing);
-    if inputs::fits_headers(&status) {
+    if status.details().len() <= inputs::MAX_HEADER_DETAIL_BYTES {
         return Err(status);
     }
     let response = operation::response(Err(status), false);
     Ok(follow::at_once(operation::done(&operation_name::of_cached(instance)?, Some(action), &response)))
-}
-
-struct Execution<'a> {
-    scope: &'a Scope,
-    digest: Digest,
-    action: &'a Action,
-    command: &'a Command,
-    priority: i32,
 }
 
 enum Read {
@@ -134,12 +124,14 @@ fn check_timeout(reapi: &Reapi, action: &Action) -> Result<(), Status> {
 async fn begin(
     reapi: &Reapi,
     request: &Request<ExecuteRequest>,
-    execution: &Execution<'_>,
-    held: Option<PinGuard>,
+    scope: &Scope,
+    digest: &Digest,
+    accepted: Accepted,
+    priority: i32,
 ) -> Result<(authority::TaskId, Arc<str>), Status> {
     let asked = request.get_ref();
-    let Execution { scope, digest, action, command, priority } = execution;
-    let properties = platform::requirements(action, command)?;
+    let Accepted { action, command, held } = accepted;
+    let properties = platform::requirements(&action, &command)?;
     let _dedup_lock = reapi.in_flight.dedup_lock(scope, digest).await;
     let may_join = !asked.skip_cache_lookup && !action.do_not_cache;
     let named = |task| operation_name::make(&asked.instance_name, task);
@@ -160,9 +152,9 @@ async fn begin(
     let payload = payload.encode()?;
     let submit = SubmitTask {
         id: task,
-        queue: Arc::new(QueueKey { scope: (*scope).clone(), name: Arc::from(EXECUTION_QUEUE) }),
+        queue: Arc::new(QueueKey { scope: scope.clone(), name: Arc::from(EXECUTION_QUEUE) }),
         payload: Arc::from(payload),
-        priority: *priority,
+        priority,
         delay_ms: 0,
         properties,
         options: None,

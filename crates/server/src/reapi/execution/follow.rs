@@ -123,11 +123,10 @@ pub(crate) async fn state(
         if let Err(why) = reapi.content.results.keep(scope, task).await {
             tracing::warn!(task = %task.id, why = why.message(), "a result is not in the action cache yet");
         }
-        if let (Ok(result), Some(digest)) = (outcome, &digest) {
-            outcome = wanted.fill(&store, result, digest.function).await;
-        } else {
-            outcome = operation::outcome(task).unwrap_or_else(|| Err(unknown(name)));
-        }
+        outcome = match (outcome, &digest) {
+            (Ok(result), Some(digest)) => wanted.fill(&store, result, digest.function).await,
+            (outcome, _) => outcome,
+        };
     } else if operation::lacks_inputs(task)
         && let Some(digest) = &digest
     {

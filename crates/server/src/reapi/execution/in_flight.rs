@@ -34,7 +34,6 @@ const DEDUP_LOCKS: usize = 256;
 
 type Key = (Scope, Digest);
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct InFlightExecutions(Arc<Inner>);
 
@@ -217,7 +216,6 @@ impl InFlightExecutions {
         Ok(())
     }
 
-    /// Loads the executions of one instance.
     async fn load(&self, scope: &Scope) -> Result<(), Status> {
         let mut loaded = self.0.loaded.lock().await;
         let queue = QueueKey { scope: scope.clone(), name: Arc::from(EXECUTION_QUEUE) };

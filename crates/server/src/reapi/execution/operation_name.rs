@@ -21,7 +21,6 @@ pub(crate) fn of_cached(instance: &str) -> Result<String, Status> {
     named(instance, "cached")
 }
 
-/// The instance and the task of a name.
 pub(crate) fn parse(name: &str) -> Option<(&str, TaskId)> {
     let at = name.rfind(COLLECTION)?;
     let (instance, rest) = name.split_at(at);

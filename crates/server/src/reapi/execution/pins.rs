@@ -20,7 +20,6 @@ const MAX_PINNED: usize = 4_000_000;
 /// Actions that are read again at the same time after a restart, so that permits are left for new ones.
 const MAX_READ_AGAIN: usize = 4;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Pins {
     blobs: Arc<dyn Blobs>,
