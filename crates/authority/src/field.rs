@@ -34,17 +34,34 @@ pub enum FieldValue<'a> {
     Options(&'a TaskOptions),
 }
 
+/// Adds up the memory of fields beyond their own size; a fair estimate.
+#[derive(Default)]
+pub(crate) struct HeapBytes(pub usize);
+
+impl<'a> Extend<NamedField<'a>> for HeapBytes {
+    fn extend<T: IntoIterator<Item = NamedField<'a>>>(&mut self, fields: T) {
+        for (_, value) in fields {
+            self.0 += match value {
+                FieldValue::Text(text) => text.len() + 16,
+                FieldValue::Content(bytes) => bytes.len() + 16,
+                FieldValue::Digest(_) => 16,
+                _ => 0,
+            };
+        }
+    }
+}
+
 /// Adds a field's value under its name. A few types stand for several fields and name each of them.
 pub(crate) trait Describe {
-    fn describe<'a>(&'a self, name: &'static str, fields: &mut Vec<NamedField<'a>>);
+    fn describe<'a>(&'a self, name: &'static str, fields: &mut impl Extend<NamedField<'a>>);
 }
 
 macro_rules! describe {
     ($($type:ty: $value:ident => $field:expr;)*) => {
         $(impl Describe for $type {
-            fn describe<'a>(&'a self, name: &'static str, fields: &mut Vec<NamedField<'a>>) {
+            fn describe<'a>(&'a self, name: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
                 let $value = self;
-                fields.push((name, $field));
+                fields.extend([(name, $field)]);
             }
         })*
     };
@@ -76,7 +93,7 @@ describe! {
 }
 
 impl<T: Describe> Describe for Option<T> {
-    fn describe<'a>(&'a self, name: &'static str, fields: &mut Vec<NamedField<'a>>) {
+    fn describe<'a>(&'a self, name: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
         if let Some(value) = self {
             value.describe(name, fields);
         }
@@ -84,31 +101,33 @@ impl<T: Describe> Describe for Option<T> {
 }
 
 impl Describe for Arc<Properties> {
-    fn describe<'a>(&'a self, name: &'static str, fields: &mut Vec<NamedField<'a>>) {
+    fn describe<'a>(&'a self, name: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
         if !self.is_empty() {
-            fields.push((name, FieldValue::Properties(self)));
+            fields.extend([(name, FieldValue::Properties(self))]);
         }
     }
 }
 
 impl Describe for NextStep {
-    fn describe<'a>(&'a self, name: &'static str, fields: &mut Vec<NamedField<'a>>) {
-        fields.push(match self {
+    fn describe<'a>(&'a self, name: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
+        fields.extend([match self {
             NextStep::RetryAt(time) => (name, FieldValue::Time(*time)),
             NextStep::Final => ("final", FieldValue::Flag(true)),
-        });
+        }]);
     }
 }
 
 impl Describe for Dedup {
-    fn describe<'a>(&'a self, _: &'static str, fields: &mut Vec<NamedField<'a>>) {
-        fields.push(("dedupKey", FieldValue::Text(&self.key)));
-        fields.push(("contentDigest", FieldValue::Digest(self.content)));
+    fn describe<'a>(&'a self, _: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
+        fields.extend([
+            ("dedupKey", FieldValue::Text(&self.key)),
+            ("contentDigest", FieldValue::Digest(self.content)),
+        ]);
     }
 }
 
 impl Describe for DeadReport {
-    fn describe<'a>(&'a self, _: &'static str, fields: &mut Vec<NamedField<'a>>) {
+    fn describe<'a>(&'a self, _: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
         fields.extend(self.fields());
     }
 }

@@ -188,7 +188,11 @@ macro_rules! define_messages {
             impl $Name {
                 /// The fields that are set, by their names in JSON.
                 pub fn fields(&self) -> Vec<NamedField<'_>> {
-                    let mut fields = Vec::new();
+                    self.collect_fields()
+                }
+
+                pub(crate) fn collect_fields<'a, C: Default + Extend<NamedField<'a>>>(&'a self) -> C {
+                    let mut fields = C::default();
                     $(self.$field.describe($json, &mut fields);)*
                     fields
                 }

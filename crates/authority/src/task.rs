@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::field::HeapBytes;
 use crate::{
     Backoff, Digest, LeaseRef, Position, Properties, QueueKey, QueueSettings, TaskError, TaskId, TaskOptions,
     Time,
@@ -287,12 +288,8 @@ impl Task {
             Phase::Dead { detail: Some(detail), .. } => detail.len() + 16,
             _ => 0,
         };
-        let options = self.options.as_ref().map_or(0, |options| {
-            let texts = [&options.run_id, &options.asset_id, &options.task_key];
-            288 + texts.into_iter().flatten().map(|text| text.len() + 16).sum::<usize>()
-                + options.dedup.as_ref().map_or(0, |dedup| dedup.key.len() + 32)
-                + options.resources.as_ref().map_or(0, |json| json.len() + 16)
-        });
+        let options =
+            self.options.as_ref().map_or(0, |options| 288 + options.collect_fields::<HeapBytes>().0);
         FIXED_BYTES
             + self.payload.len()
             + phase

@@ -63,7 +63,7 @@ pub(crate) fn open(data: &DataDir, options: ContentOptions) -> Result<(Content, 
     let results = Results::counted(results as Arc<dyn ActionCache>, metrics.clone());
     let keeper = ActionCacheWriter::new(results.clone(), tokio::runtime::Handle::current());
     let blobs = metrics.blobs(Arc::new(ReadLimiter::new(local.clone())) as Arc<dyn Blobs>);
-    let action_cache = metrics.action_cache(local as Arc<dyn ActionCache>);
+    let action_cache = local as Arc<dyn ActionCache>;
     let (settings, instances) = (options.settings, options.instances);
     Ok((Content { blobs, action_cache, results, settings, instances }, keeper))
 }

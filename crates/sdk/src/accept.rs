@@ -36,25 +36,15 @@ impl Accept {
 
     /// No retry of this envelope will be accepted.
     pub(crate) fn bad(why: impl Into<String>) -> Accept {
-        Accept::Refused { status: 400, retry_after: None, why: why.into() }
-    }
-
-    pub(crate) fn too_large(limit_bytes: usize) -> Accept {
-        let why = format!("an envelope has at most {limit_bytes} bytes");
-        Accept::Refused { status: 413, retry_after: None, why }
+        Accept::refused(400, why)
     }
 
     pub(crate) fn unsigned(why: &str) -> Accept {
-        Accept::Refused { status: 401, retry_after: None, why: why.to_owned() }
+        Accept::refused(401, why)
     }
 
-    pub(crate) fn full() -> Accept {
-        let why = "the target runs as many tasks as it may".to_owned();
-        Accept::Refused { status: 429, retry_after: Some(RETRY_AFTER), why }
-    }
-
-    pub(crate) fn stopping() -> Accept {
-        let why = "the worker is stopping".to_owned();
-        Accept::Refused { status: 503, retry_after: Some(RETRY_AFTER), why }
+    pub(crate) fn refused(status: u16, why: impl Into<String>) -> Accept {
+        let retry_after = matches!(status, 429 | 503).then_some(RETRY_AFTER);
+        Accept::Refused { status, retry_after, why: why.into() }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use wire::{Json, Lease, TaskEnvelope};
+use wire::{Json, Lease, TaskContext, TaskEnvelope};
 
 /// Heartbeats are not sent more often than this, whatever an envelope says.
 const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(10);
@@ -19,15 +19,13 @@ pub(crate) struct Assignment {
     pub fencing_token: u64,
     pub deadline: Option<Timestamp>,
     pub timeout: Option<Duration>,
-    pub run_id: Option<String>,
-    pub asset_id: Option<String>,
-    pub task_key: Option<String>,
-    pub resources: Option<Json>,
+    pub context: TaskContext,
 }
 
 impl From<Lease> for Assignment {
-    fn from(lease: Lease) -> Assignment {
+    fn from(mut lease: Lease) -> Assignment {
         Assignment {
+            context: lease.take_context(),
             lease_id: lease.lease_id,
             task_id: lease.task_id,
             queue: lease.queue,
@@ -37,31 +35,25 @@ impl From<Lease> for Assignment {
             fencing_token: lease.fencing_token,
             deadline: lease.deadline,
             timeout: lease.timeout_ms.map(Duration::from_millis),
-            run_id: lease.run_id,
-            asset_id: lease.asset_id,
-            task_key: lease.task_key,
-            resources: lease.resources,
         }
     }
 }
 
 impl From<TaskEnvelope> for Assignment {
-    fn from(envelope: TaskEnvelope) -> Assignment {
+    fn from(mut envelope: TaskEnvelope) -> Assignment {
         let interval = Duration::from_millis(envelope.heartbeat_interval_ms);
+        let context = envelope.take_context();
         Assignment {
             lease_id: envelope.dispatch_id,
             task_id: envelope.task_id,
-            queue: envelope.queue.unwrap_or_else(|| envelope.task_key.clone()),
+            queue: envelope.queue.or_else(|| context.task_key.clone()).unwrap_or_default(),
             attempt: envelope.attempt,
             payload: envelope.payload,
             heartbeat_interval: interval.max(MIN_HEARTBEAT_INTERVAL),
             fencing_token: envelope.fencing_token,
             deadline: envelope.deadline,
             timeout: None,
-            run_id: Some(envelope.run_id),
-            asset_id: envelope.asset_id,
-            task_key: Some(envelope.task_key),
-            resources: Some(envelope.resources),
+            context,
         }
     }
 }

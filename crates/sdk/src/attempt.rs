@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio::task::{JoinError, JoinSet};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 use wire::Json;
 
@@ -132,12 +133,13 @@ impl Attempt {
     async fn execute(&self, handler: &Handler, heartbeater: &Heartbeater<'_>) -> RunEnd {
         self.has_begun.store(true, Ordering::Release);
         let running = handler(self.task.clone()).in_current_span();
-        let mut running = AbortOnDrop(tokio::spawn(running));
+        // Ends the handler with the attempt that waits for it.
+        let mut running = AbortOnDropHandle::new(tokio::spawn(running));
         tokio::select! {
             biased;
-            ended = &mut running.0 => RunEnd::Returned(ended.unwrap_or_else(|error| Err(panicked(error)))),
+            ended = &mut running => RunEnd::Returned(ended.unwrap_or_else(|error| Err(panicked(error)))),
             () = heartbeater.run() => {
-                let _ = tokio::time::timeout(STOP_GRACE, &mut running.0).await;
+                let _ = tokio::time::timeout(STOP_GRACE, &mut running).await;
                 RunEnd::LeaseLost
             }
         }
@@ -206,15 +208,6 @@ pub(crate) async fn release_all(attempts: impl IntoIterator<Item = Arc<Attempt>>
         });
     }
     releases.join_all().await;
-}
-
-/// Ends the handler with the attempt that waits for it.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 fn panicked(error: JoinError) -> Failure {

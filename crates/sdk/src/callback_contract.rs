@@ -147,17 +147,8 @@ fn is_authority_lost(problem: &Problem) -> bool {
 fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
     match answer.parse_body::<CallbackProblem>() {
         Ok(problem) if !answer.is_success() && is_code(&problem.error) => {
-            Err(Error::Refused(Box::new(Problem {
-                kind: String::new(),
-                title: String::new(),
-                status: answer.status,
-                detail: problem.message,
-                code: problem.error,
-                field: None,
-                task_id: None,
-                verdict: None,
-                instance: None,
-            })))
+            let (status, detail, code) = (answer.status, problem.message, problem.error);
+            Err(Error::Refused(Box::new(Problem { status, detail, code, ..Problem::default() })))
         }
         _ => answer.parse(),
     }

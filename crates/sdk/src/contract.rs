@@ -15,9 +15,13 @@ pub(crate) trait Contract: Send + Sync {
     fn transport(&self) -> &Transport;
 
     /// The request that the coordinator must accept before the work may begin, if the contract has one.
-    fn start(&self) -> Result<Option<Request>, Error>;
+    fn start(&self) -> Result<Option<Request>, Error> {
+        Ok(None)
+    }
 
-    fn parse_start_answer(&self, answer: &Answer) -> Result<(), Error>;
+    fn parse_start_answer(&self, _answer: &Answer) -> Result<(), Error> {
+        Ok(())
+    }
 
     fn heartbeat(&self, progress: Option<Progress>) -> Result<Request, Error>;
 

@@ -16,39 +16,33 @@ pub struct Failure {
     retryable: Option<bool>,
 }
 
+macro_rules! constructors {
+    ($($(#[$doc:meta])* $name:ident: $Category:ident;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(reason: impl Display) -> Failure {
+            Failure::new(Category::$Category, reason)
+        }
+    )*};
+}
+
 impl Failure {
     pub fn new(category: Category, reason: impl Display) -> Failure {
         Failure { category, reason: reason.to_string(), code: None, retryable: None }
     }
 
-    /// The handler's own code is at fault.
-    pub fn user_code(reason: impl Display) -> Failure {
-        Failure::new(Category::UserCode, reason)
-    }
-
-    /// The payload, or the data that it names, is invalid.
-    pub fn data_quality(reason: impl Display) -> Failure {
-        Failure::new(Category::DataQuality, reason)
-    }
-
-    /// A machine, a network or another service is at fault.
-    pub fn infrastructure(reason: impl Display) -> Failure {
-        Failure::new(Category::Infrastructure, reason)
-    }
-
-    /// Someone must correct a setting first.
-    pub fn configuration(reason: impl Display) -> Failure {
-        Failure::new(Category::Configuration, reason)
-    }
-
-    /// Something took too long.
-    pub fn timeout(reason: impl Display) -> Failure {
-        Failure::new(Category::Timeout, reason)
-    }
-
-    /// The handler stopped because it was asked to.
-    pub fn cancelled(reason: impl Display) -> Failure {
-        Failure::new(Category::Cancelled, reason)
+    constructors! {
+        /// The handler's own code is at fault.
+        user_code: UserCode;
+        /// The payload, or the data that it names, is invalid.
+        data_quality: DataQuality;
+        /// A machine, a network or another service is at fault.
+        infrastructure: Infrastructure;
+        /// Someone must correct a setting first.
+        configuration: Configuration;
+        /// Something took too long.
+        timeout: Timeout;
+        /// The handler stopped because it was asked to.
+        cancelled: Cancelled;
     }
 
     /// Whether another attempt may help. Without it the category decides.

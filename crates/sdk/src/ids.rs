@@ -1,5 +1,7 @@
 //! Random identifiers.
 
+use std::sync::Arc;
+
 use crate::Error;
 
 /// 128 random bits in hexadecimal.
@@ -10,9 +12,12 @@ pub fn random_id() -> Result<String, Error> {
     Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
-/// A random worker id that begins with the host name, for people who look for a worker.
-pub(crate) fn worker_id() -> Result<String, Error> {
+/// The given worker id, or a random one that begins with the host name, for people who look for a worker.
+pub(crate) fn worker_id(given: &Option<String>) -> Result<Arc<str>, Error> {
+    if let Some(given) = given {
+        return Ok(given.as_str().into());
+    }
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host = if host.is_empty() { "worker".to_owned() } else { host };
-    Ok(format!("{host}-{}", random_id()?))
+    Ok(format!("{host}-{}", random_id()?).into())
 }

@@ -1,4 +1,4 @@
-//! How long a lease is certainly valid, by the worker's own clock.
+//! The time for which a lease is certainly valid, by the worker's own clock.
 //!
 //! A worker must stop before its lease ends, not after, and it cannot read the coordinator's clock. So every duration is
 //! counted from a time before the coordinator can have begun to count: when the request was sent, not when its answer

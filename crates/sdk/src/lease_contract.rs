@@ -23,14 +23,6 @@ impl Contract for LeaseContract {
         &self.transport
     }
 
-    fn start(&self) -> Result<Option<Request>, Error> {
-        Ok(None)
-    }
-
-    fn parse_start_answer(&self, _: &Answer) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn heartbeat(&self, progress: Option<Progress>) -> Result<Request, Error> {
         let (progress_pct, message) =
             progress.map_or((None, None), |progress| (progress.pct, progress.message));

@@ -5,18 +5,12 @@ use tokio::sync::watch;
 use crate::Error;
 
 /// Stops a worker from anywhere; a clone stops the same worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Stopper(watch::Sender<u32>);
-
-impl Default for Stopper {
-    fn default() -> Stopper {
-        Stopper::new()
-    }
-}
 
 impl Stopper {
     pub fn new() -> Stopper {
-        Stopper(watch::Sender::new(0))
+        Stopper::default()
     }
 
     /// Makes the worker drain; a second call ends the grace period.
@@ -41,7 +35,6 @@ impl Stopper {
 }
 
 /// Calls `stop` for every SIGTERM and SIGINT. The future never ends.
-#[cfg(unix)]
 pub fn stop_on_signals(stopper: Stopper) -> Result<impl Future<Output = ()>, Error> {
     use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,16 +48,5 @@ pub fn stop_on_signals(stopper: Stopper) -> Result<impl Future<Output = ()>, Err
                 _ = interrupt.recv() => stopper.stop(),
             }
         }
-    })
-}
-
-/// Calls `stop` for every Ctrl-C. The future never ends.
-#[cfg(not(unix))]
-pub fn stop_on_signals(stopper: Stopper) -> Result<impl Future<Output = ()>, Error> {
-    Ok(async move {
-        while tokio::signal::ctrl_c().await.is_ok() {
-            stopper.stop();
-        }
-        std::future::pending().await
     })
 }

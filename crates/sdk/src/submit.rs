@@ -6,95 +6,57 @@ use jiff::Timestamp;
 use serde::Serialize;
 use wire::{Backoff, Json, SubmitTask};
 
+use crate::setters::setters;
 use crate::{Error, ids};
 
 /// Only the queue and the payload are required.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a task is submitted by a client"]
-pub struct Submit(SubmitTask);
+pub struct Submit {
+    task: SubmitTask,
+}
 
 impl Submit {
     pub fn new(queue: impl Into<String>, payload: &impl Serialize) -> Result<Submit, Error> {
-        Ok(Submit(SubmitTask::new(queue, Json::from_value(payload)?)))
+        Ok(Submit { task: SubmitTask::new(queue, Json::from_value(payload)?) })
     }
 
-    /// Lower is sooner.
-    pub fn priority(mut self, priority: i32) -> Submit {
-        self.0.priority = Some(priority);
-        self
-    }
-
-    /// How long the task waits before it may be leased.
-    pub fn delay(mut self, delay: Duration) -> Submit {
-        self.0.delay_ms = Some(ms(delay));
-        self
-    }
-
-    /// The same key with the same payload and properties finds the same task; with others it is a conflict.
-    pub fn dedup_key(mut self, key: impl Into<String>) -> Submit {
-        self.0.dedup_key = Some(key.into());
-        self
-    }
-
-    pub fn max_attempts(mut self, attempts: u32) -> Submit {
-        self.0.max_attempts = Some(attempts);
-        self
-    }
-
-    pub fn backoff(mut self, backoff: Backoff) -> Submit {
-        self.0.backoff = Some(backoff);
-        self
+    setters! {
+        /// Lower is sooner.
+        priority(priority: i32): task.priority = Some(priority);
+        /// How long the task waits before it may be leased.
+        delay(delay: Duration): task.delay_ms = Some(ms(delay));
+        /// The same key with the same payload and properties finds the same task; with others it is a conflict.
+        dedup_key(key: impl Into<String>): task.dedup_key = Some(key.into());
+        max_attempts(attempts: u32): task.max_attempts = Some(attempts);
+        backoff(backoff: Backoff): task.backoff = Some(backoff);
+        /// When the task is dead, or canceled if it is leased, unless it is done.
+        deadline(deadline: Timestamp): task.deadline = Some(deadline);
+        /// How long one attempt may take.
+        timeout(timeout: Duration): task.timeout_ms = Some(ms(timeout));
+        /// How long a lease is valid without a heartbeat.
+        lease(lease: Duration): task.lease_ms = Some(ms(lease));
+        run_id(run_id: impl Into<String>): task.run_id = Some(run_id.into());
+        asset_id(asset_id: impl Into<String>): task.asset_id = Some(asset_id.into());
+        task_key(task_key: impl Into<String>): task.task_key = Some(task_key.into());
     }
 
     /// What a worker must offer to get the task.
     pub fn property(mut self, name: impl Into<String>, value: impl Into<String>) -> Submit {
-        self.0.properties.get_or_insert_default().insert(name.into(), value.into());
-        self
-    }
-
-    /// When the task is dead, or canceled if it is leased, unless it is done.
-    pub fn deadline(mut self, deadline: Timestamp) -> Submit {
-        self.0.deadline = Some(deadline);
-        self
-    }
-
-    /// How long one attempt may take.
-    pub fn timeout(mut self, timeout: Duration) -> Submit {
-        self.0.timeout_ms = Some(ms(timeout));
-        self
-    }
-
-    /// How long a lease is valid without a heartbeat.
-    pub fn lease(mut self, lease: Duration) -> Submit {
-        self.0.lease_ms = Some(ms(lease));
-        self
-    }
-
-    pub fn run_id(mut self, run_id: impl Into<String>) -> Submit {
-        self.0.run_id = Some(run_id.into());
-        self
-    }
-
-    pub fn asset_id(mut self, asset_id: impl Into<String>) -> Submit {
-        self.0.asset_id = Some(asset_id.into());
-        self
-    }
-
-    pub fn task_key(mut self, task_key: impl Into<String>) -> Submit {
-        self.0.task_key = Some(task_key.into());
+        self.task.properties.get_or_insert_default().insert(name.into(), value.into());
         self
     }
 
     /// A JSON object for the worker.
     pub fn resources(mut self, resources: &impl Serialize) -> Result<Submit, Error> {
-        self.0.resources = Some(Json::from_value(resources)?);
+        self.task.resources = Some(Json::from_value(resources)?);
         Ok(self)
     }
 
     /// Converts to the wire type, with a generated dedup key if there is none: a submit whose answer is lost is sent
     /// again, and without a key there would be two tasks.
     pub(crate) fn into_wire(self) -> Result<SubmitTask, Error> {
-        let mut task = self.0;
+        let mut task = self.task;
         if task.dedup_key.is_none() {
             task.dedup_key = Some(format!("sdk-{}", ids::random_id()?));
         }

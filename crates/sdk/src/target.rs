@@ -66,16 +66,13 @@ impl Target {
             Some(url) => unscoped.to(url)?,
             None => unscoped,
         };
-        let worker_id = match &options.worker_id {
-            Some(worker_id) => worker_id.clone(),
-            None => ids::worker_id()?,
-        };
+        let worker_id = ids::worker_id(&options.worker_id)?;
         let runtime = Handle::try_current()
             .map_err(|_| Error::Setup("a target is opened inside a tokio runtime".to_owned()))?;
         let state = State { dispatches: Dispatches::new(), is_draining: false };
         Ok(Target(Arc::new(Inner {
             options,
-            worker_id: worker_id.into(),
+            worker_id,
             transport,
             runtime,
             state: Mutex::new(state),
@@ -90,7 +87,10 @@ impl Target {
         N: AsRef<str>,
         V: AsRef<[u8]>,
     {
-        self.try_accept(headers, body).unwrap_or_else(|refused| {
+        let is_signature =
+            |(name, _): &(N, V)| name.as_ref().eq_ignore_ascii_case(signature::SIGNATURE_HEADER);
+        let signatures = headers.into_iter().filter(is_signature).map(|(_, value)| value.as_ref().to_vec());
+        self.try_accept(&signatures.collect::<Vec<_>>(), body).unwrap_or_else(|refused| {
             tracing::warn!(?refused, "a dispatch was refused");
             refused
         })
@@ -115,19 +115,11 @@ impl Target {
         self.0.options.stopper.clone()
     }
 
-    fn try_accept<N, V>(
-        &self,
-        headers: impl IntoIterator<Item = (N, V)>,
-        body: &[u8],
-    ) -> Result<Accept, Accept>
-    where
-        N: AsRef<str>,
-        V: AsRef<[u8]>,
-    {
+    fn try_accept(&self, signatures: &[Vec<u8>], body: &[u8]) -> Result<Accept, Accept> {
         if body.len() > MAX_ENVELOPE_BYTES {
-            return Err(Accept::too_large(MAX_ENVELOPE_BYTES));
+            return Err(Accept::refused(413, format!("an envelope has at most {MAX_ENVELOPE_BYTES} bytes")));
         }
-        self.check_signature(headers, body)?;
+        self.check_signature(signatures, body)?;
         let envelope: TaskEnvelope = serde_json::from_slice(body)
             .map_err(|error| Accept::bad(format!("the envelope is invalid: {error}")))?;
         if envelope.dispatch_id.is_empty() || envelope.dispatch_id.len() > MAX_DISPATCH_ID_BYTES {
@@ -144,25 +136,12 @@ impl Target {
         self.begin(transport, envelope)
     }
 
-    fn check_signature<N, V>(
-        &self,
-        headers: impl IntoIterator<Item = (N, V)>,
-        body: &[u8],
-    ) -> Result<(), Accept>
-    where
-        N: AsRef<str>,
-        V: AsRef<[u8]>,
-    {
-        if self.0.options.secrets.is_empty() {
-            return Ok(());
+    fn check_signature(&self, signatures: &[Vec<u8>], body: &[u8]) -> Result<(), Accept> {
+        match signatures {
+            _ if self.0.options.secrets.is_empty() => Ok(()),
+            [one] => signature::verify(&self.0.options.secrets, one, body).map_err(Accept::unsigned),
+            _ => Err(Accept::unsigned("a dispatch has exactly one signature")),
         }
-        let is_signature =
-            |(name, _): &(N, V)| name.as_ref().eq_ignore_ascii_case(signature::SIGNATURE_HEADER);
-        let mut signatures = headers.into_iter().filter(is_signature);
-        let (Some((_, value)), None) = (signatures.next(), signatures.next()) else {
-            return Err(Accept::unsigned("a dispatch has exactly one signature"));
-        };
-        signature::verify(&self.0.options.secrets, value.as_ref(), body).map_err(Accept::unsigned)
     }
 
     fn begin(&self, transport: Transport, envelope: TaskEnvelope) -> Result<Accept, Accept> {
@@ -171,8 +150,8 @@ impl Target {
         let mut state = inner.state();
         match state.dispatches.arrival(&id, inner.options.concurrency) {
             Arrival::Repeat => return Ok(Accept::Accepted),
-            _ if state.is_draining => return Err(Accept::stopping()),
-            Arrival::Full => return Err(Accept::full()),
+            _ if state.is_draining => return Err(Accept::refused(503, "the worker is stopping")),
+            Arrival::Full => return Err(Accept::refused(429, "the target runs as many tasks as it may")),
             Arrival::New => {}
         }
         let contract = CallbackContract::new(transport, inner.worker_id.clone(), &envelope);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::handler::{Handler, OnOutcome};
+use crate::setters::setters;
 use crate::shutdown::Stopper;
 use crate::{Error, Outcome, Target, Task};
 
@@ -44,39 +45,22 @@ impl TargetOptions {
         self
     }
 
-    /// How many handlers run at a time; 10 by default, like a queue's.
-    pub fn concurrency(mut self, concurrency: usize) -> TargetOptions {
-        self.concurrency = concurrency;
-        self
-    }
-
-    /// How long running handlers may take to end when the target stops.
-    pub fn grace(mut self, grace: Duration) -> TargetOptions {
-        self.grace = grace;
-        self
-    }
-
-    /// A unique id; random by default.
-    pub fn worker_id(mut self, worker_id: impl Into<String>) -> TargetOptions {
-        self.worker_id = Some(worker_id.into());
-        self
-    }
-
-    /// The coordinator's URL for callbacks, instead of the one in the envelopes.
-    pub fn callback_url(mut self, url: impl Into<String>) -> TargetOptions {
-        self.callback_url = Some(url.into());
-        self
+    setters! {
+        /// How many handlers run at a time; 10 by default, like a queue's.
+        concurrency(concurrency: usize): concurrency = concurrency;
+        /// How long running handlers may take to end when the target stops.
+        grace(grace: Duration): grace = grace;
+        /// A unique id; random by default.
+        worker_id(worker_id: impl Into<String>): worker_id = Some(worker_id.into());
+        /// The coordinator's URL for callbacks, instead of the one in the envelopes.
+        callback_url(url: impl Into<String>): callback_url = Some(url.into());
+        /// Calls a hook with the outcome of each attempt.
+        on_outcome(hook: impl Fn(&Task, &Outcome) + Send + Sync + 'static): on_outcome = Some(Arc::new(hook));
     }
 
     /// Leaves signals to the program, which stops the target by its stopper.
     pub fn without_signals(mut self) -> TargetOptions {
         self.handles_signals = false;
-        self
-    }
-
-    /// Calls a hook with the outcome of each attempt.
-    pub fn on_outcome(mut self, hook: impl Fn(&Task, &Outcome) + Send + Sync + 'static) -> TargetOptions {
-        self.on_outcome = Some(Arc::new(hook));
         self
     }
 

@@ -43,6 +43,17 @@ pub(crate) struct Progress {
     pub message: Option<String>,
 }
 
+/// Defines methods that return a field of the assignment.
+macro_rules! getters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = |$task:ident| $field:expr;)*) => {$(
+        $(#[$doc])*
+        pub fn $name(&self) -> $type {
+            let $task = &self.0.assignment;
+            $field
+        }
+    )*};
+}
+
 impl Task {
     pub(crate) fn new(assignment: Assignment, clock: LeaseClock) -> Task {
         let state = Live { clock, reason: None, is_lost: false, progress: None, metrics: None };
@@ -51,63 +62,30 @@ impl Task {
         Task(Arc::new(Shared { assignment, cancellation, state, progressed }))
     }
 
-    pub fn id(&self) -> &str {
-        &self.0.assignment.task_id
-    }
-
-    pub fn queue(&self) -> &str {
-        &self.0.assignment.queue
-    }
-
-    /// Which attempt this is, from 1.
-    pub fn attempt(&self) -> u32 {
-        self.0.assignment.attempt
+    getters! {
+        id: &str = |task| &task.task_id;
+        queue: &str = |task| &task.queue;
+        /// Which attempt this is, from 1.
+        attempt: u32 = |task| task.attempt;
+        payload_json: &Json = |task| &task.payload;
+        /// Higher for every later lease: hand it to systems that can refuse an older one.
+        fencing_token: u64 = |task| task.fencing_token;
+        deadline: Option<Timestamp> = |task| task.deadline;
+        /// How long this attempt may take. Pushed tasks do not say.
+        timeout: Option<Duration> = |task| task.timeout;
+        run_id: Option<&str> = |task| task.context.run_id.as_deref();
+        asset_id: Option<&str> = |task| task.context.asset_id.as_deref();
+        task_key: Option<&str> = |task| task.context.task_key.as_deref();
+        resources: Option<&Json> = |task| task.context.resources.as_ref();
+        /// Opaque. With the worker's id it gives the right to report on this attempt. For a pushed task it is the dispatch
+        /// id, which gives no right.
+        lease_id: &str = |task| &task.lease_id;
     }
 
     /// Parses the payload into a type. A payload that does not fit is a failure of category DATA_QUALITY.
     pub fn payload<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let parsed = self.0.assignment.payload.read();
         parsed.map_err(|error| Failure::data_quality(format!("the payload is not as it should be: {error}")))
-    }
-
-    pub fn payload_json(&self) -> &Json {
-        &self.0.assignment.payload
-    }
-
-    /// Higher for every later lease: hand it to systems that can refuse an older one.
-    pub fn fencing_token(&self) -> u64 {
-        self.0.assignment.fencing_token
-    }
-
-    pub fn deadline(&self) -> Option<Timestamp> {
-        self.0.assignment.deadline
-    }
-
-    /// How long this attempt may take. Pushed tasks do not say.
-    pub fn timeout(&self) -> Option<Duration> {
-        self.0.assignment.timeout
-    }
-
-    pub fn run_id(&self) -> Option<&str> {
-        self.0.assignment.run_id.as_deref()
-    }
-
-    pub fn asset_id(&self) -> Option<&str> {
-        self.0.assignment.asset_id.as_deref()
-    }
-
-    pub fn task_key(&self) -> Option<&str> {
-        self.0.assignment.task_key.as_deref()
-    }
-
-    pub fn resources(&self) -> Option<&Json> {
-        self.0.assignment.resources.as_ref()
-    }
-
-    /// Opaque. With the worker's id it gives the right to report on this attempt. For a pushed task it is the dispatch
-    /// id, which gives no right.
-    pub fn lease_id(&self) -> &str {
-        &self.0.assignment.lease_id
     }
 
     /// Whether the handler should stop: the task was canceled, the lease is lost, or the worker stops.

@@ -45,12 +45,9 @@ impl WorkLoop {
         if worker.concurrency == 0 {
             return Err(Error::Setup("a worker runs at least one handler at a time".to_owned()));
         }
-        let worker_id = match &worker.worker_id {
-            Some(worker_id) => worker_id.clone(),
-            None => ids::worker_id()?,
-        };
+        let worker_id = ids::worker_id(&worker.worker_id)?;
         let poll = Poll::new(LeaseTasks {
-            worker_id: worker_id.clone(),
+            worker_id: worker_id.to_string(),
             queues,
             wait_ms: Some(worker.wait.as_millis() as u64),
             properties: (!worker.properties.is_empty()).then(|| worker.properties.clone()),
@@ -59,7 +56,7 @@ impl WorkLoop {
         Ok(WorkLoop {
             worker,
             transport,
-            worker_id: worker_id.into(),
+            worker_id,
             handlers,
             poll,
             backoff: Backoff::limited(),

@@ -12,6 +12,7 @@ use serde::Serialize;
 use wire::{DEFAULT_WAIT_MS, MAX_WAIT_MS};
 
 use crate::handler::{Handler, OnOutcome, boxed};
+use crate::setters::setters;
 use crate::shutdown::{Stopper, stop_on_signals};
 use crate::transport::{Address, Transport};
 use crate::work_loop::WorkLoop;
@@ -67,31 +68,20 @@ impl Worker {
         self
     }
 
-    pub fn url(mut self, url: impl Into<String>) -> Worker {
-        self.address.url = Some(url.into());
-        self
-    }
-
-    pub fn tenant(mut self, tenant: impl Into<String>) -> Worker {
-        self.address.tenant = Some(tenant.into());
-        self
-    }
-
-    pub fn workspace(mut self, workspace: impl Into<String>) -> Worker {
-        self.address.workspace = Some(workspace.into());
-        self
-    }
-
-    /// A unique id; random by default.
-    pub fn worker_id(mut self, worker_id: impl Into<String>) -> Worker {
-        self.worker_id = Some(worker_id.into());
-        self
-    }
-
-    /// How many handlers run at a time; 1 by default.
-    pub fn concurrency(mut self, concurrency: usize) -> Worker {
-        self.concurrency = concurrency;
-        self
+    setters! {
+        url(url: impl Into<String>): address.url = Some(url.into());
+        tenant(tenant: impl Into<String>): address.tenant = Some(tenant.into());
+        workspace(workspace: impl Into<String>): address.workspace = Some(workspace.into());
+        /// A unique id; random by default.
+        worker_id(worker_id: impl Into<String>): worker_id = Some(worker_id.into());
+        /// How many handlers run at a time; 1 by default.
+        concurrency(concurrency: usize): concurrency = concurrency;
+        /// How long one poll waits for tasks.
+        wait(wait: Duration): wait = wait.min(Duration::from_millis(MAX_WAIT_MS));
+        /// How long running handlers may take to end when the worker stops.
+        grace(grace: Duration): grace = grace;
+        /// Calls a hook with the outcome of each attempt.
+        on_outcome(hook: impl Fn(&Task, &Outcome) + Send + Sync + 'static): on_outcome = Some(Arc::new(hook));
     }
 
     /// A property that tasks may require.
@@ -100,27 +90,9 @@ impl Worker {
         self
     }
 
-    /// How long one poll waits for tasks.
-    pub fn wait(mut self, wait: Duration) -> Worker {
-        self.wait = wait.min(Duration::from_millis(MAX_WAIT_MS));
-        self
-    }
-
-    /// How long running handlers may take to end when the worker stops.
-    pub fn grace(mut self, grace: Duration) -> Worker {
-        self.grace = grace;
-        self
-    }
-
     /// Leaves signals to the program, which stops the worker by its stopper.
     pub fn without_signals(mut self) -> Worker {
         self.handles_signals = false;
-        self
-    }
-
-    /// Calls a hook with the outcome of each attempt.
-    pub fn on_outcome(mut self, hook: impl Fn(&Task, &Outcome) + Send + Sync + 'static) -> Worker {
-        self.on_outcome = Some(Arc::new(hook));
         self
     }
 

@@ -1,6 +1,7 @@
 //! The state that all handlers share: the handle of the coordinator, the signing keys and the limits.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use wire::MAX_WAIT_MS;
 
 use crate::convert::lease_id::LeaseIds;
 use crate::convert::page_token::PageTokens;
-use crate::convert::problem::{Code, Problem};
 use crate::convert::task_token::TaskTokens;
+use crate::convert::{Code, Problem};
 use crate::edge::bodies::Bodies;
 use crate::edge::receiving::Receiving;
 use crate::grpc;
@@ -23,46 +24,50 @@ use crate::reapi::Content;
 /// Most requests that wait for a task at one time, whatever they wait for.
 const MAX_WAITING_REQUESTS: usize = 20_000;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
 
-struct Inner {
-    handle: Handle,
-    lease_ids: LeaseIds,
-    page_tokens: PageTokens,
-    task_tokens: TaskTokens,
+/// What the app gives access to; it cannot be named outside.
+pub struct Inner {
+    pub(crate) handle: Handle,
+    pub(crate) lease_ids: LeaseIds,
+    pub(crate) page_tokens: PageTokens,
+    pub(crate) task_tokens: TaskTokens,
     waiting: Semaphore,
-    bodies: Bodies,
+    pub(crate) bodies: Bodies,
     phase: watch::Sender<Phase>,
-    grpc: grpc::Shared,
-    push: push::Shared,
-    content: Option<Content>,
-    metrics: Metrics,
+    pub(crate) grpc: grpc::Shared,
+    pub(crate) push: push::Shared,
+    pub(crate) content: Option<Content>,
+    pub(crate) metrics: Metrics,
 }
 
-/// How near a server is to its end.
+impl Deref for App {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// The phases of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// It serves everybody, but whoever can choose should go elsewhere.
+    /// Everything is served, but health checks fail.
     Leaving,
-    /// What waits is ended, and nobody new is served.
+    /// Waits are ended, and nothing new is served.
     Draining,
 }
 
-/// What an operator may say about the server.
+/// The settings of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How the worker service over gRPC treats workers.
     pub scheduler: grpc::Scheduler,
-    /// How tasks are pushed.
     pub push: push::PushOptions,
-    /// How long requests may take to arrive.
     pub receiving: Receiving,
     /// What remote execution needs; it is not served without.
     pub content: Option<Content>,
-    /// Where everything is counted.
     pub metrics: Metrics,
 }
 
@@ -93,43 +98,7 @@ impl App {
         }))
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.0.handle
-    }
-
-    pub(crate) fn lease_ids(&self) -> &LeaseIds {
-        &self.0.lease_ids
-    }
-
-    pub(crate) fn page_tokens(&self) -> &PageTokens {
-        &self.0.page_tokens
-    }
-
-    pub(crate) fn task_tokens(&self) -> &TaskTokens {
-        &self.0.task_tokens
-    }
-
-    pub(crate) fn bodies(&self) -> &Bodies {
-        &self.0.bodies
-    }
-
-    pub(crate) fn grpc(&self) -> &grpc::Shared {
-        &self.0.grpc
-    }
-
-    pub(crate) fn push(&self) -> &push::Shared {
-        &self.0.push
-    }
-
-    pub(crate) fn content(&self) -> Option<&Content> {
-        self.0.content.as_ref()
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.0.metrics
-    }
-
-    /// Says that the server is about to stop, to whoever asks for its health. It serves until it does.
+    /// Makes health checks fail, because the server is about to stop. It serves until it does.
     pub fn leave(&self) {
         self.enter(Phase::Leaving);
     }
@@ -140,7 +109,7 @@ impl App {
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
-        *self.0.phase.borrow() >= Phase::Leaving
+        *self.phase.borrow() >= Phase::Leaving
     }
 
     /// Resolves once the server is about to stop.
@@ -154,7 +123,7 @@ impl App {
     }
 
     fn enter(&self, phase: Phase) {
-        self.0.phase.send_if_modified(|now| {
+        self.phase.send_if_modified(|now| {
             let is_later = *now < phase;
             *now = phase.max(*now);
             is_later
@@ -163,14 +132,13 @@ impl App {
 
     async fn reached(&self, phase: Phase) {
         // The sender lives as long as the app, so this cannot fail.
-        let _ = self.0.phase.subscribe().wait_for(|now| *now >= phase).await;
+        let _ = self.phase.subscribe().wait_for(|now| *now >= phase).await;
     }
 
-    /// Leases tasks, waiting for them within the bounds on waits. There are none when the wait is over or the server
-    /// began to stop.
+    /// Leases tasks within the bound on waits. There are none when the wait is over or the server stops.
     pub(crate) async fn poll(&self, command: LeaseTasks, wait_ms: u64) -> Result<Vec<Grant>, Problem> {
         let wait = Duration::from_millis(wait_ms.min(MAX_WAIT_MS));
-        match self.waiting(wait, self.handle().lease(command, wait)).await? {
+        match self.waiting(wait, self.handle.lease(command, wait)).await? {
             Some(grants) => Ok(grants?),
             None => Ok(Vec::new()),
         }
@@ -185,7 +153,7 @@ impl App {
         if wait.is_zero() {
             return Ok(Some(work.await));
         }
-        let _place = self.0.waiting.try_acquire().map_err(|_| {
+        let _permit = self.waiting.try_acquire().map_err(|_| {
             Problem::new(Code::TooManyPolls, format!("more than {MAX_WAITING_REQUESTS} requests are waiting"))
         })?;
         tokio::select! {

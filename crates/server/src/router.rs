@@ -12,14 +12,11 @@ use crate::app::App;
 use crate::edge::{fallback, origin, panics};
 use crate::{cache, callbacks, claims, grpc, leases, metrics, queues, reapi, tasks};
 
-/// The whole of what is served over HTTP.
 pub fn router(app: App) -> Router {
     let (mut router, _) = described().split_for_parts();
     let mut services = wire::grpc::SERVICE_NAMES.to_vec();
-    if let Some(content) = app.content() {
-        let stores =
-            cache::Stores { blobs: content.blobs.clone(), action_cache: content.action_cache.clone() };
-        router = router.merge(reapi::routes(&app, content)).merge(cache::routes(stores));
+    if let Some(content) = &app.content {
+        router = router.merge(reapi::routes(&app, content)).merge(cache::routes());
         services.extend(reapi::SERVICE_NAMES);
     }
     router
@@ -32,7 +29,6 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// The description of what is served.
 pub fn document() -> OpenApi {
     described().split_for_parts().1
 }

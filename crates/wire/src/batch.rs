@@ -22,14 +22,12 @@ pub struct SubmittedBatch {
 }
 
 /// Either a task, created now or found by its dedup key, or why there is none.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct BatchItem {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<TaskState>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{ErrorCategory, Json, object};
 
 /// The worker began.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -15,8 +16,7 @@ pub struct TaskStarted {
     #[serde(alias = "worker_id")]
     pub worker_id: String,
     /// By the worker's clock; it decides nothing.
-    #[serde(default, alias = "started_at", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[serde(alias = "started_at")]
     pub started_at: Option<Timestamp>,
 }
 
@@ -25,11 +25,11 @@ pub struct TaskStarted {
 #[serde(rename_all = "camelCase")]
 pub struct StartAcknowledged {
     pub acknowledged: bool,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub server_time: Timestamp,
 }
 
 /// The worker is still at it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -38,17 +38,16 @@ pub struct TaskHeartbeat {
     #[serde(alias = "worker_id")]
     pub worker_id: String,
     /// By the worker's clock; it decides nothing. The time of receipt counts.
-    #[serde(default, alias = "heartbeat_at", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[serde(alias = "heartbeat_at")]
     pub heartbeat_at: Option<Timestamp>,
     /// From 0 to 100. For people; it decides nothing.
-    #[serde(default, alias = "progress_pct", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "progress_pct")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100))]
     pub progress_pct: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -56,19 +55,15 @@ pub struct HeartbeatAcknowledged {
     pub acknowledged: bool,
     /// Whether the worker should stop and report.
     pub should_cancel: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel_reason: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub server_time: Timestamp,
     /// A token to use from now on, given when the task may outlive the one at hand.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_token: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub token_expires_at: Option<Timestamp>,
 }
 
 /// The worker finished, one way or another.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -78,23 +73,21 @@ pub struct TaskCompleted {
     pub worker_id: String,
     pub outcome: CallbackOutcome,
     /// By the worker's clock; it decides nothing.
-    #[serde(default, alias = "completed_at", skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
+    #[serde(alias = "completed_at")]
     pub completed_at: Option<Timestamp>,
     /// With SUCCEEDED: the task's result, any JSON, at most 1 MiB; null when missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Json>,
     /// With FAILED it must be there, with SUCCEEDED it must not.
-    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::optional")]
     pub error: Option<CallbackError>,
     /// For the server's log; they are not kept with the task.
-    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::optional")]
     pub metrics: Option<CallbackMetrics>,
     /// With CANCELLED. For the server's log; it is not kept with the task.
-    #[serde(default, alias = "cancelled_during_phase", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "cancelled_during_phase")]
     pub cancelled_during_phase: Option<String>,
     /// With CANCELLED. For the server's log; it is not kept with the task.
-    #[serde(default, alias = "partial_progress", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "partial_progress")]
     pub partial_progress: Option<Json>,
 }
 
@@ -107,6 +100,7 @@ pub enum CallbackOutcome {
     Cancelled,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -115,41 +109,38 @@ pub struct CallbackError {
     /// What went wrong, for people.
     pub message: String,
     /// What went wrong, for programs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// For the server's log; it is not kept with the task.
-    #[serde(default, alias = "stack_trace", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "stack_trace")]
     pub stack_trace: Option<String>,
     /// Whether the worker thinks that another attempt may help. Without it the category decides.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retryable: Option<bool>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CallbackMetrics {
-    #[serde(default, alias = "cpu_time_ms", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "cpu_time_ms")]
     pub cpu_time_ms: Option<u64>,
-    #[serde(default, alias = "peak_memory_bytes", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "peak_memory_bytes")]
     pub peak_memory_bytes: Option<u64>,
-    #[serde(default, alias = "io_read_bytes", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "io_read_bytes")]
     pub io_read_bytes: Option<u64>,
-    #[serde(default, alias = "io_write_bytes", skip_serializing_if = "Option::is_none")]
+    #[serde(alias = "io_write_bytes")]
     pub io_write_bytes: Option<u64>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct CompletionAcknowledged {
     pub acknowledged: bool,
     pub final_state: CallbackState,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub server_time: Timestamp,
     /// When the next attempt may begin, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
     pub retry_at: Option<Timestamp>,
 }
 
@@ -166,6 +157,7 @@ pub enum CallbackState {
 }
 
 /// Why a callback was not accepted.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -173,12 +165,9 @@ pub struct CallbackProblem {
     /// A stable name, for programs.
     pub error: String,
     /// With `task_already_terminal`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<CallbackState>,
     /// With `attempt_mismatch`: the attempt that the task is at, or the next one when none is running.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_attempt: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_attempt: Option<u32>,
     pub message: String,
 }

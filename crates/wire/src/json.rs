@@ -5,8 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Opaque JSON. Two values compare equal when their texts do, white space included.
-#[derive(Clone, Serialize, Deserialize)]
+/// Opaque JSON, `null` by default. Two values compare equal when their texts do, white space included.
+#[derive(Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Json(Box<RawValue>);
 
@@ -22,7 +22,12 @@ impl Json {
     }
 
     pub fn null() -> Json {
-        Json(RawValue::NULL.to_owned())
+        Json::default()
+    }
+
+    /// `{}`.
+    pub fn empty_object() -> Json {
+        Json::from_text("{}").unwrap_or_default()
     }
 
     pub fn as_text(&self) -> &str {

@@ -6,8 +6,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::Json;
+use crate::task_context::with_task_context;
 
 /// A worker asks for work.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -16,18 +18,14 @@ pub struct LeaseTasks {
     /// Tried in this order; at least one, at most 100.
     pub queues: Vec<String>,
     /// At least 1; more than 100 is taken as 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(default = 1))]
     pub max_tasks: Option<u64>,
     /// How long to wait for a task; more than 60,000 is taken as 60,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(default = 10000))]
     pub wait_ms: Option<u64>,
     /// What the worker offers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub properties: Option<BTreeMap<String, String>>,
     /// The worker's own name for this request. Repeating it gives the same leases again while they live.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }
 
@@ -39,55 +37,43 @@ pub struct Leases {
     pub leases: Vec<Lease>,
 }
 
-/// The right to report on one attempt until a time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Lease {
-    /// Opaque; to be given back with every call about this attempt.
-    pub lease_id: String,
-    pub task_id: String,
-    pub attempt: u32,
-    pub queue: String,
-    pub payload: Json,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub granted_at: Timestamp,
-    /// The lease is over when this time has passed without a heartbeat.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub expires_at: Timestamp,
-    /// How often the worker should send a heartbeat.
-    pub heartbeat_interval_ms: u64,
-    /// Higher for every later lease, so that other systems can tell an old worker from a new one.
-    pub fencing_token: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub deadline: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub asset_id: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub task_key: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Json>,
+with_task_context! {
+    /// The right to report on one attempt until a time.
+    #[serde_with::skip_serializing_none]
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    #[serde(rename_all = "camelCase")]
+    pub struct Lease {
+        /// Opaque; to be given back with every call about this attempt.
+        pub lease_id: String,
+        pub task_id: String,
+        pub attempt: u32,
+        pub queue: String,
+        pub payload: Json,
+        pub granted_at: Timestamp,
+        /// The lease is over when this time has passed without a heartbeat.
+        pub expires_at: Timestamp,
+        /// How often the worker should send a heartbeat.
+        pub heartbeat_interval_ms: u64,
+        /// Higher for every later lease, so that other systems can tell an old worker from a new one.
+        pub fencing_token: u64,
+        pub deadline: Option<Timestamp>,
+        pub timeout_ms: Option<u64>,
+    }
 }
 
 /// The worker is still at it.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Heartbeat {
     pub worker_id: String,
     /// Checked against the lease when given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
     /// From 0 to 100. For people; it decides nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(minimum = 0, maximum = 100))]
     pub progress_pct: Option<f64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
@@ -95,7 +81,6 @@ pub struct Heartbeat {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatAnswer {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     /// Whether the worker should stop and report.
     pub should_cancel: bool,

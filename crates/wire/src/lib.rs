@@ -28,8 +28,10 @@ mod queue;
 pub mod reapi;
 mod report;
 mod seconds;
+pub mod strict_json;
 mod submit;
 mod task;
+mod task_context;
 mod token_key;
 mod worker;
 
@@ -72,5 +74,6 @@ pub use report::{ReleaseLease, Released, ReportAnswer, ReportCompletion, ReportF
 pub use seconds::Seconds;
 pub use submit::{Backoff, SubmitTask, Submitted};
 pub use task::{CancelRequested, ErrorCategory, Progress, Task, TaskError, TaskLease, TaskState};
+pub use task_context::{EnvelopeContext, TaskContext};
 pub use token_key::{RotateTokenKey, TokenKeyRotated};
 pub use worker::{Worker, WorkerList, WorkerRegistration, WorkerState};

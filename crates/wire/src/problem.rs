@@ -8,7 +8,8 @@ use crate::Verdict;
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Why a request was not done.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
@@ -24,15 +25,11 @@ pub struct Problem {
     /// A stable name of the kind of problem, for programs.
     pub code: String,
     /// The field that is wrong, as a path from the root of the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
     /// The task that stands in the way.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
     /// On answers to reports: CANCELLED or REJECTED. Missing when nothing was decided.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
     /// A URI that names this occurrence.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
 }

@@ -12,6 +12,7 @@ pub const DEFAULT_PUSH_CONCURRENCY: u32 = 10;
 
 /// A push target. Each task is leased to it and sent as a POST with a TaskEnvelope; its worker reports through the
 /// callback contract.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -19,7 +20,6 @@ pub struct PushTarget {
     /// Where each task is sent. `https`, and `http` where private targets are allowed.
     pub url: String,
     /// The most tasks that the target may have at one time, 1 to 1,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(default = 10))]
     pub concurrency: Option<u32>,
     /// Sent with each task, at most 32. In answers every value is `***`; sent back so, the present value is kept while
@@ -27,7 +27,6 @@ pub struct PushTarget {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Signs each task in the header `lessor-signature`, 16 to 256 bytes. In answers `***`, as with headers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
 

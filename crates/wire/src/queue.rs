@@ -5,41 +5,34 @@ use serde::{Deserialize, Serialize};
 use crate::{Backoff, ErrorCategory, PushTarget, object};
 
 /// A queue's configuration, which replaces the one before. What is left out follows the defaults.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueConfig {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(default = 3))]
     pub max_attempts: Option<u32>,
     /// How long a lease lives without a heartbeat; one setting with `heartbeatTimeoutMs`. Default 60,000, with a
     /// push target 90,000, for the queue `exec` 300,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_ms: Option<u64>,
     /// Default 20,000, with a push target and for the queue `exec` 30,000, but at most a third of the lease. At most half of the lease.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_interval_ms: Option<u64>,
     /// Another name of `leaseMs`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heartbeat_timeout_ms: Option<u64>,
     /// How long a worker that is asked to stop may take.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(default = 30000))]
     pub cancel_grace_period_ms: Option<u64>,
-    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::optional")]
     pub backoff: Option<Backoff>,
     /// When given, only these categories are tried again, whatever the worker says.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_on: Option<Vec<ErrorCategory>>,
     /// Most waiting and leased tasks. No limit when missing, for the queue `exec` 10,000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_queue_size: Option<u64>,
     /// How long final tasks are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(default = 86400000))]
     pub retention_ms: Option<u64>,
     /// Where tasks are pushed to. Without it workers lease them.
-    #[serde(default, deserialize_with = "object::optional", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "object::optional")]
     pub push: Option<PushTarget>,
 }
 

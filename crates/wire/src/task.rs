@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::Json;
+use crate::task_context::with_task_context;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -55,52 +56,46 @@ pub enum ErrorCategory {
     Cancelled,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct Task {
-    pub task_id: String,
-    pub queue: String,
-    pub state: TaskState,
-    /// Why the task is DEAD (CANCELLED, CANCEL_TIMEOUT, HEARTBEAT_TIMEOUT, DEADLINE, KILLED) or, when it is FAILED,
-    /// the category of its error.
-    pub reason: Option<String>,
-    /// In the words of whoever asked for the end, or of the worker that failed.
-    pub reason_detail: Option<String>,
-    /// How often the task was leased.
-    pub attempt: u32,
-    /// How many attempts it has, not counting those that were given back.
-    pub max_attempts: u32,
-    pub priority: i32,
-    pub payload: Json,
-    /// What the worker reported with its completion.
-    pub result: Option<Json>,
-    /// How the newest failed attempt failed; nothing once the task is COMPLETED.
-    pub error: Option<TaskError>,
-    pub properties: BTreeMap<String, String>,
-    pub dedup_key: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
-    pub created_at: Timestamp,
-    /// A waiting task is not leased before this time.
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub not_before: Option<Timestamp>,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub deadline: Option<Timestamp>,
-    pub timeout_ms: Option<u64>,
-    #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = DateTime))]
-    pub finished_at: Option<Timestamp>,
-    /// Who works on it, while it is LEASED.
-    pub lease: Option<TaskLease>,
-    /// Set once the task was asked to stop.
-    pub cancel_requested: Option<CancelRequested>,
-    pub run_id: Option<String>,
-    pub asset_id: Option<String>,
-    pub task_key: Option<String>,
-    pub resources: Option<Json>,
-    /// The dead letter that this task does again.
-    pub redrive_of: Option<String>,
-    /// What its worker said last. It is not recorded and does not outlive a restart.
-    pub progress: Option<Progress>,
+with_task_context! {
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+    #[serde(rename_all = "camelCase")]
+    pub struct Task {
+        pub task_id: String,
+        pub queue: String,
+        pub state: TaskState,
+        /// Why the task is DEAD (CANCELLED, CANCEL_TIMEOUT, HEARTBEAT_TIMEOUT, DEADLINE, KILLED) or, when it is FAILED,
+        /// the category of its error.
+        pub reason: Option<String>,
+        /// In the words of whoever asked for the end, or of the worker that failed.
+        pub reason_detail: Option<String>,
+        /// How often the task was leased.
+        pub attempt: u32,
+        /// How many attempts it has, not counting those that were given back.
+        pub max_attempts: u32,
+        pub priority: i32,
+        pub payload: Json,
+        /// What the worker reported with its completion.
+        pub result: Option<Json>,
+        /// How the newest failed attempt failed; nothing once the task is COMPLETED.
+        pub error: Option<TaskError>,
+        pub properties: BTreeMap<String, String>,
+        pub dedup_key: Option<String>,
+        pub created_at: Timestamp,
+        /// A waiting task is not leased before this time.
+        pub not_before: Option<Timestamp>,
+        pub deadline: Option<Timestamp>,
+        pub timeout_ms: Option<u64>,
+        pub finished_at: Option<Timestamp>,
+        /// Who works on it, while it is LEASED.
+        pub lease: Option<TaskLease>,
+        /// Set once the task was asked to stop.
+        pub cancel_requested: Option<CancelRequested>,
+        /// The dead letter that this task does again.
+        pub redrive_of: Option<String>,
+        /// What its worker said last. It is not recorded and does not outlive a restart.
+        pub progress: Option<Progress>,
+    }
 }
 
 /// How an attempt failed, in the worker's words.
@@ -120,9 +115,7 @@ pub struct TaskError {
 pub struct TaskLease {
     pub worker_id: String,
     pub attempt: u32,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub granted_at: Timestamp,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub expires_at: Timestamp,
     /// Who really began the attempt, where a contract says so.
     pub started_by: Option<String>,
@@ -133,10 +126,8 @@ pub struct TaskLease {
 #[serde(rename_all = "camelCase")]
 pub struct CancelRequested {
     pub reason: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
     /// When the task is dead, whatever its worker does.
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub grace_until: Timestamp,
 }
 
@@ -146,7 +137,6 @@ pub struct CancelRequested {
 pub struct Progress {
     pub progress_pct: Option<f64>,
     pub message: Option<String>,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub at: Timestamp,
 }
 

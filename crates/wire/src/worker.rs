@@ -6,26 +6,24 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// Advisory: it is not recorded and decides nothing.
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Worker {
     pub worker_id: String,
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub last_heartbeat_at: Timestamp,
     pub active_leases: usize,
     /// What the worker said of itself, if it is registered with the worker service over gRPC.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<WorkerRegistration>,
 }
 
+#[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerRegistration {
-    #[cfg_attr(feature = "openapi", schema(value_type = String, format = DateTime))]
     pub registered_at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// What the worker offers.
     pub properties: BTreeMap<String, String>,

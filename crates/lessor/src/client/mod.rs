@@ -10,6 +10,7 @@ pub(crate) mod queue;
 pub(crate) mod show;
 pub(crate) mod submit;
 pub(crate) mod task;
+mod task_context;
 
 use std::process::ExitCode;
 

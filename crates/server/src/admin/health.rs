@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use coordinator::Unavailable;
 use coordinator::engine::DiskSpace;
 use serde::Serialize;
@@ -11,8 +10,8 @@ use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use crate::app::App;
-use crate::convert::problem::{Code, Problem};
-use crate::edge::json::Out;
+use crate::convert::{Code, Problem};
+use crate::edge::Out;
 
 /// How long the coordinator may take to say where it is before it counts as not ready.
 const MAX_READY_WAIT: Duration = Duration::from_secs(2);
@@ -39,7 +38,7 @@ pub(crate) struct Readiness {
 /// The process lives.
 #[utoipa::path(get, path = "/healthz", tag = "Health", responses((status = 200, body = Health)))]
 pub(crate) async fn live() -> Out<Health> {
-    Out(StatusCode::OK, Health { status: "ok" })
+    Out::ok(Health { status: "ok" })
 }
 
 /// The coordinator answers.
@@ -53,7 +52,7 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Out<Readiness>, Prob
     if app.is_leaving() {
         return Err(Problem::new(Code::NotServing, "the server is about to stop"));
     }
-    let status = timeout(MAX_READY_WAIT, app.handle().status()).await;
+    let status = timeout(MAX_READY_WAIT, app.handle.status()).await;
     let status = status.map_err(|_| Problem::new(Code::NotServing, "the coordinator does not answer"))??;
     let status_name = match status.disk_space {
         DiskSpace::Plenty => "ready",
@@ -68,5 +67,5 @@ pub(crate) async fn ready(State(app): State<App>) -> Result<Out<Readiness>, Prob
         max_state_bytes: status.max_state_bytes,
         polls: status.polls,
     };
-    Ok(Out(StatusCode::OK, ready))
+    Ok(Out::ok(ready))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use axum::http::{HeaderValue, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 
@@ -28,7 +28,7 @@ use crate::router::document;
         (name = "Workers", description = "Who was heard of lately."),
         (name = "Health", description = "For load balancers and monitors.")
     ),
-    components(schemas(wire::Problem, wire::TaskEnvelope))
+    components(schemas(wire::CallbackProblem, wire::ClaimProblem, wire::Problem, wire::TaskEnvelope))
 )]
 struct Header;
 
@@ -54,7 +54,5 @@ pub fn text() -> &'static str {
     responses((status = 200, description = "The OpenAPI document", content_type = "application/json"))
 )]
 pub async fn serve() -> Response {
-    let mut response = text().into_response();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    response
+    ([(header::CONTENT_TYPE, "application/json")], text()).into_response()
 }

@@ -1,23 +1,15 @@
 //! GET /v1/workers: the workers that were seen since the coordinator started.
 
-use axum::extract::State;
-use axum::http::StatusCode;
 use coordinator::{Activity, Registered};
 use wire::{Worker, WorkerList, WorkerRegistration, WorkerState};
 
-use crate::app::App;
-use crate::convert::problem::Problem;
-use crate::convert::scope::InScope;
-use crate::convert::time::to_timestamp;
-use crate::edge::json::Out;
+use crate::convert::{Problem, Scoped, to_timestamp};
+use crate::edge::Out;
 
 /// List the workers.
 #[utoipa::path(get, path = "/v1/workers", tag = "Workers", responses((status = 200, body = WorkerList)))]
-pub(crate) async fn list(
-    State(app): State<App>,
-    InScope(scope): InScope,
-) -> Result<Out<WorkerList>, Problem> {
-    let workers = app.handle().workers(scope).await?;
+pub(crate) async fn list(Scoped { app, scope }: Scoped) -> Result<Out<WorkerList>, Problem> {
+    let workers = app.handle.workers(scope).await?;
     let workers = workers
         .into_iter()
         .map(|view| Worker {
@@ -27,7 +19,7 @@ pub(crate) async fn list(
             registration: view.registered.as_ref().map(registration),
         })
         .collect();
-    Ok(Out(StatusCode::OK, WorkerList { workers }))
+    Ok(Out::ok(WorkerList { workers }))
 }
 
 fn registration(registered: &Registered) -> WorkerRegistration {

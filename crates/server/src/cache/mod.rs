@@ -1,6 +1,5 @@
-//! The cache over plain HTTP, as Bazel, ccache and moon use it: `/cas/{hash}` holds content by its SHA-256, `/ac/{hash}`
-//! holds whatever its client put there. Both may stand below a prefix. What is under `/ac/` is never read as a result of
-//! an action: clients keep their own formats there.
+//! The cache over plain HTTP, as Bazel, ccache and moon use it: `/cas/{hash}` holds blobs by their SHA-256, `/ac/{hash}`
+//! holds entries in the format of the client, which are never read as results. Both may stand below a prefix.
 
 mod get;
 mod put;
@@ -8,29 +7,21 @@ mod put;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
 use axum::routing::get as at;
-use blobs::{ActionCache, Blobs, Hash, Tenant};
-use serde::Serialize;
+use blobs::{ActionCache, Blobs, Hash, RawKey, Tenant};
+use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::convert::problem::{Code, Problem};
-use crate::convert::scope;
-use crate::edge::json::Out;
+use crate::convert::{Code, Problem, scope};
+use crate::edge::{InPath, Out};
 
 /// First parts of paths that are served for other things, and cannot be prefixes.
 const RESERVED_PREFIXES: [&str; 2] = ["v1", "internal"];
-/// Longest prefix.
 const MAX_PREFIX_BYTES: usize = 256;
 
-/// The stores that back the cache.
-#[derive(Clone)]
-pub(crate) struct Stores {
-    pub blobs: Arc<dyn Blobs>,
-    pub action_cache: Arc<dyn ActionCache>,
-}
-
-pub(crate) fn routes(stores: Stores) -> Router<App> {
+pub(crate) fn routes() -> Router<App> {
     let raw = || at(get::raw).head(get::raw).put(put::raw);
     let blob = || at(get::blob).head(get::blob).put(put::blob);
     Router::new()
@@ -39,17 +30,11 @@ pub(crate) fn routes(stores: Stores) -> Router<App> {
         .route("/cas/{hash}", blob())
         .route("/{prefix}/ac/{hash}", raw())
         .route("/{prefix}/cas/{hash}", blob())
-        .layer(axum::Extension(stores))
-}
-
-#[derive(Serialize)]
-struct Status {
-    status: &'static str,
 }
 
 /// Clients ask this before they trust a cache.
-async fn status() -> Out<Status> {
-    Out(StatusCode::OK, Status { status: "ok" })
+async fn status() -> Out<Value> {
+    Out::ok(json!({ "status": "ok" }))
 }
 
 /// The parts of a path: a hash, perhaps below a prefix.
@@ -60,26 +45,43 @@ struct Location {
     hash: String,
 }
 
-impl Location {
-    fn hash(&self) -> Result<Hash, Problem> {
-        let reserved = RESERVED_PREFIXES.contains(&self.prefix.as_str());
-        if reserved || self.prefix.len() > MAX_PREFIX_BYTES {
-            return Err(Problem::new(Code::NotFound, format!("no cache is served below /{}", self.prefix)));
-        }
-        Hash::parse(&self.hash)
-            .map_err(|fault| Problem::new(Code::InvalidField, format!("in the path: {fault}")))
+/// A call about a blob or an entry of a tenant.
+struct Call {
+    app: App,
+    blobs: Arc<dyn Blobs>,
+    action_cache: Arc<dyn ActionCache>,
+    tenant: Tenant,
+    /// The name of an entry; its key alone is the hash of a blob.
+    raw: RawKey,
+}
+
+impl FromRequestParts<App> for Call {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Call, Problem> {
+        let InPath(Location { prefix, hash }) = InPath::from_request_parts(parts, app).await?;
+        let tenant = Tenant::new(&scope::of(&parts.headers)?.tenant)
+            .map_err(|fault| Problem::new(Code::InvalidScope, fault.to_string()))?;
+        let is_reserved = RESERVED_PREFIXES.contains(&&*prefix) || prefix.len() > MAX_PREFIX_BYTES;
+        let Some(content) = app.content.as_ref().filter(|_| !is_reserved) else {
+            return Err(Problem::new(Code::NotFound, format!("no cache is served below /{prefix}")));
+        };
+        let key = Hash::parse(&hash)
+            .map_err(|fault| Problem::new(Code::InvalidField, format!("in the path: {fault}")))?;
+        Ok(Call {
+            app: app.clone(),
+            blobs: content.blobs.clone(),
+            action_cache: content.action_cache.clone(),
+            tenant,
+            raw: RawKey { prefix: prefix.into(), key },
+        })
     }
 }
 
-fn tenant(headers: &HeaderMap) -> Result<Tenant, Problem> {
-    let scope = scope::of(headers)?;
-    Tenant::new(&scope.tenant).map_err(|fault| Problem::new(Code::InvalidScope, fault.to_string()))
-}
-
-fn problem(error: &blobs::Error) -> Problem {
+fn problem(error: blobs::Error) -> Problem {
     use blobs::Error;
     let detail = error.to_string();
-    match error {
+    match &error {
         Error::NotFound(_) | Error::Damaged(_) => Problem::new(Code::NotFound, detail),
         Error::Full { .. } | Error::DiskFull => Problem::new(Code::NoSpace, detail),
         Error::TooManyUploads { .. } | Error::TooManyReads { .. } | Error::TakenOver => {

@@ -1,67 +1,42 @@
 //! PUT: stores content under its hash, which is checked, or any bytes under a key.
 
-use axum::Extension;
 use axum::body::Body;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use blobs::{Begun, Digest, DigestFunction, Expect, Progress, RawKey, Tenant, UploadRequest};
+use axum::http::StatusCode;
+use blobs::{Begun, Digest, DigestFunction, Expect, Progress, UploadRequest};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::{Instant, timeout};
 
-use super::{Location, Stores, problem, tenant};
-use crate::app::App;
-use crate::convert::problem::{Code, Problem};
+use super::{Call, problem};
+use crate::convert::{Code, Problem};
 use crate::edge::bodies;
-use crate::edge::json::InPath;
 use crate::edge::receiving::MinThroughput;
 
-pub(super) async fn blob(
-    State(app): State<App>,
-    Extension(stores): Extension<Stores>,
-    headers: HeaderMap,
-    InPath(location): InPath<Location>,
-    body: Body,
-) -> Result<StatusCode, Problem> {
-    let (tenant, hash) = (tenant(&headers)?, location.hash()?);
-    receive(&app, &stores, &tenant, Expect::Hash(DigestFunction::Sha256, hash), body).await?;
+pub(super) async fn blob(call: Call, body: Body) -> Result<StatusCode, Problem> {
+    receive(&call, Expect::Hash(DigestFunction::Sha256, call.raw.key), body).await?;
     Ok(StatusCode::OK)
 }
 
-pub(super) async fn raw(
-    State(app): State<App>,
-    Extension(stores): Extension<Stores>,
-    headers: HeaderMap,
-    InPath(location): InPath<Location>,
-    body: Body,
-) -> Result<StatusCode, Problem> {
-    let (tenant, key) = (tenant(&headers)?, location.hash()?);
-    let stored = receive(&app, &stores, &tenant, Expect::Anything(DigestFunction::Sha256), body).await?;
+pub(super) async fn raw(call: Call, body: Body) -> Result<StatusCode, Problem> {
+    let stored = receive(&call, Expect::Anything(DigestFunction::Sha256), body).await?;
     let Some(digest) = stored else { return Err(Problem::new(Code::Internal, "the body has no digest")) };
-    let raw = RawKey { prefix: location.prefix.as_str().into(), key };
-    stores.action_cache.put_raw(&tenant, &raw, digest).await.map_err(|error| problem(&error))?;
+    call.action_cache.put_raw(&call.tenant, &call.raw, digest).await.map_err(problem)?;
     Ok(StatusCode::OK)
 }
 
 /// Streams a body into the store. None when the store had it already and did not look at it.
-async fn receive(
-    app: &App,
-    stores: &Stores,
-    tenant: &Tenant,
-    expect: Expect,
-    mut body: Body,
-) -> Result<Option<Digest>, Problem> {
+async fn receive(call: &Call, expect: Expect, mut body: Body) -> Result<Option<Digest>, Problem> {
     let announced = body.size_hint().exact();
-    let max_bytes = stores.blobs.max_blob_bytes();
+    let max_bytes = call.blobs.max_blob_bytes();
     if announced.is_some_and(|bytes| bytes > max_bytes) {
         return Err(Problem::new(Code::PayloadTooLarge, format!("a blob has at most {max_bytes} bytes")));
     }
-    let begun = stores.blobs.write(tenant, UploadRequest::new(expect)).await;
-    let mut writer = match begun.map_err(|error| problem(&error))? {
+    let begun = call.blobs.write(&call.tenant, UploadRequest::new(expect)).await;
+    let mut writer = match begun.map_err(problem)? {
         Begun::Present => None,
         Begun::Writer(writer) => Some(writer),
     };
-    let mut throughput = MinThroughput::new(app.bodies().receiving());
+    let mut throughput = MinThroughput::new(call.app.bodies.receiving);
     loop {
         let asked_at = Instant::now();
         let frame = match timeout(throughput.next_timeout(), body.frame()).await {
@@ -75,13 +50,13 @@ async fn receive(
         // What is here already is still received to its end, because many clients read no answer before that.
         if let Some(open) = &mut writer {
             let offset = open.committed();
-            if open.write(offset, data).await.map_err(|error| problem(&error))? == Progress::Present {
+            if open.write(offset, data).await.map_err(problem)? == Progress::Present {
                 writer = None;
             }
         }
     }
     match writer {
-        Some(writer) => writer.finish().await.map(Some).map_err(|error| problem(&error)),
+        Some(writer) => writer.finish().await.map(Some).map_err(problem),
         None => Ok(None),
     }
 }

@@ -1,7 +1,6 @@
-//! The attempt guard: whether a callback speaks of the attempt that its task is at, and what it is told if not.
-//!
-//! It decides nothing about the task. A report goes to the authority whenever the token and the body agree, so that a
-//! repeat of an accepted one is told the same again, however far the task has come since.
+//! The attempt guard: checks that a callback is about the current attempt of its task, and makes the refusal if not. It
+//! decides nothing: a report goes to the authority whenever token and body agree, so that a repeat of an accepted report
+//! gets the same answer, whatever the state of the task.
 
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use coordinator::TaskDetail;
 
 use super::caller::Caller;
 use super::refusal::{Refusal, final_state};
-use crate::app::App;
 
 /// A caller that may speak of its attempt.
 pub(super) struct Admitted {
@@ -20,13 +18,8 @@ pub(super) struct Admitted {
 }
 
 /// Whether the caller may speak of this attempt as this worker. The first worker that began it binds it.
-pub(super) async fn admit(
-    app: &App,
-    caller: &Caller,
-    attempt: u32,
-    worker: &Arc<str>,
-) -> Result<Admitted, Refusal> {
-    let detail = read(app, caller).await?;
+pub(super) async fn admit(caller: &Caller, attempt: u32, worker: &Arc<str>) -> Result<Admitted, Refusal> {
+    let detail = read(caller).await?;
     let task = &detail.view.task;
     if attempt != caller.lease.attempt {
         // One of the two is not the expected one, and that one is named.
@@ -37,15 +30,15 @@ pub(super) async fn admit(
     let current = task.lease().filter(|lease| lease.fencing_token == caller.lease.fencing_token);
     let first = current.and_then(|lease| lease.started_by.as_ref());
     if first.is_some_and(|first| first != worker) {
-        Err(Refusal::already_started())
+        Err(Refusal::attempt_already_started())
     } else {
         Ok(Admitted { began: first.is_some(), detail })
     }
 }
 
-/// What an attempt without authority is told when it begins or ends.
-pub(super) async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
-    let detail = read(app, caller).await?;
+/// The refusal of a start or a report without authority.
+pub(super) async fn lost(caller: &Caller) -> Result<Refusal, Refusal> {
+    let detail = read(caller).await?;
     let task = &detail.view.task;
     Ok(match final_state(task) {
         Some(state) if task.attempt == caller.lease.attempt => {
@@ -55,19 +48,19 @@ pub(super) async fn lost(app: &App, caller: &Caller) -> Result<Refusal, Refusal>
     })
 }
 
-/// What an attempt without authority is told when it beats.
-pub(super) async fn gone(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
-    let detail = read(app, caller).await?;
+/// The refusal of a heartbeat without authority.
+pub(super) async fn gone(caller: &Caller) -> Result<Refusal, Refusal> {
+    let detail = read(caller).await?;
     let task = &detail.view.task;
     Ok(if task.attempt == caller.lease.attempt {
-        Refusal::expired()
+        Refusal::task_expired()
     } else {
         mismatch(caller, expected(task), caller.lease.attempt)
     })
 }
 
-async fn read(app: &App, caller: &Caller) -> Result<Box<TaskDetail>, Refusal> {
-    let task = app.handle().task(caller.lease.scope.clone(), caller.lease.task).await?;
+async fn read(caller: &Caller) -> Result<Box<TaskDetail>, Refusal> {
+    let task = caller.app.handle.task(caller.lease.scope.clone(), caller.lease.task).await?;
     task.ok_or_else(Refusal::task_not_found)
 }
 

@@ -8,15 +8,14 @@ use wire::{TENANT_HEADER, WORKSPACE_HEADER};
 
 use super::refusal::Refusal;
 use crate::app::App;
-use crate::convert::scope::InScope;
+use crate::convert::scope;
 use crate::convert::task_token::Claims;
-use crate::edge::json::InPath;
+use crate::edge::{InPath, failures};
 
 pub(crate) struct Caller {
+    pub app: App,
     pub claims: Claims,
-    /// The lease that the token was made for.
     pub lease: LeaseRef,
-    /// Whether the token was signed with the newest key.
     pub newest_key: bool,
 }
 
@@ -25,12 +24,12 @@ impl FromRequestParts<App> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Caller, Refusal> {
         let token = bearer(&parts.headers).ok_or_else(Refusal::invalid_token)?;
-        let key_ring = app.task_tokens().key_ring_if_any(app.handle()).await?;
-        let verified = key_ring.and_then(|key_ring| key_ring.verify(token, app.handle().now()));
+        let key_ring = app.task_tokens.key_ring_if_any(&app.handle).await?;
+        let verified = key_ring.and_then(|key_ring| key_ring.verify(token, app.handle.now()));
         let (claims, newest_key) = verified.ok_or_else(Refusal::invalid_token)?;
         let lease = claims.lease().ok_or_else(Refusal::invalid_token)?;
         let InPath(task_id) = InPath::<String>::from_request_parts(parts, app).await?;
-        let InScope(scope) = InScope::from_request_parts(parts, app).await?;
+        let scope = scope::of(&parts.headers)?;
         // The token says where the task lives; a request that names another place has the wrong token for it.
         let elsewhere = [
             (TENANT_HEADER, scope.tenant != lease.scope.tenant),
@@ -41,12 +40,15 @@ impl FromRequestParts<App> for Caller {
         if elsewhere || task_id != claims.task_id {
             Err(Refusal::invalid_token())
         } else {
-            Ok(Caller { claims, lease, newest_key })
+            Ok(Caller { app: app.clone(), claims, lease, newest_key })
         }
     }
 }
 
-/// The one bearer token of a request.
+failures!(CallbackFails: wire::CallbackProblem {
+    400 "`invalid_argument`", 401 "`invalid_token`", 404 "`task_not_found`", 503 ""
+});
+
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?.to_str().ok()?;

@@ -2,20 +2,16 @@
 
 use authority::command::{ReportCompletion, ReportFailure, Verdict};
 use authority::{Category, LeaseRef, Outcome, TaskError};
-use axum::extract::State;
-use axum::http::StatusCode;
-use wire::{CallbackOutcome, CallbackState, CompletionAcknowledged, TaskCompleted};
+use wire::{CallbackOutcome, CallbackProblem, CallbackState, CompletionAcknowledged, TaskCompleted};
 
 use super::attempt;
-use super::caller::Caller;
+use super::caller::{CallbackFails, Caller};
 use super::refusal::{Refusal, dead};
-use crate::app::App;
 use crate::convert::names::{name, reported_message, reported_name};
-use crate::convert::problem::{Problem, shortened};
-use crate::convert::report;
+use crate::convert::problem::shortened;
 use crate::convert::task_json::category_from_wire;
-use crate::convert::time::to_timestamp;
-use crate::edge::json::{In, Out};
+use crate::convert::{Problem, report, to_timestamp};
+use crate::edge::{In, Out};
 
 /// What a cancelled attempt is recorded with when it says no more. It is not the phase: that only this contract has.
 const CANCELLED_MESSAGE: &str = "cancelled";
@@ -29,17 +25,13 @@ const CANCELLED_MESSAGE: &str = "cancelled";
     request_body = TaskCompleted,
     responses(
         (status = 200, description = "Accepted, now or earlier", body = CompletionAcknowledged),
-        (status = 400, description = "`invalid_argument`", body = wire::CallbackProblem),
-        (status = 401, description = "`invalid_token`", body = wire::CallbackProblem),
-        (status = 404, description = "`task_not_found`", body = wire::CallbackProblem),
         (status = 409, description = "`attempt_mismatch`, `task_already_terminal`, `attempt_already_started` or \
-            `attempt_already_completed`: the report is ignored", body = wire::CallbackProblem),
-        (status = 413, description = "`payload_too_large`", body = wire::CallbackProblem),
-        (status = 503, body = wire::CallbackProblem)
+            `attempt_already_completed`: the report is ignored", body = CallbackProblem),
+        (status = 413, description = "`payload_too_large`", body = CallbackProblem),
+        CallbackFails
     )
 )]
 pub(crate) async fn completed(
-    State(app): State<App>,
     caller: Caller,
     body: Result<In<TaskCompleted>, Problem>,
 ) -> Result<Out<CompletionAcknowledged>, Refusal> {
@@ -49,25 +41,23 @@ pub(crate) async fn completed(
     remark(&caller.lease, &body);
     let attempt = body.attempt;
     let command = command(caller.lease.clone(), body)?;
-    attempt::admit(&app, &caller, attempt, &worker).await?;
+    attempt::admit(&caller, attempt, &worker).await?;
     let verdict = match command {
-        Report::Completion(report) => app.handle().complete(report).await?,
-        Report::Failure(report) => app.handle().fail(report).await?,
+        Report::Completion(report) => caller.app.handle.complete(report).await?,
+        Report::Failure(report) => caller.app.handle.fail(report).await?,
     };
     match verdict {
-        Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => {
-            Err(attempt::lost(&app, &caller).await?)
-        }
+        Verdict::Committed(Outcome::Discarded) | Verdict::Cancelled => Err(attempt::lost(&caller).await?),
         Verdict::Rejected(why) => Err(why.into()),
         Verdict::Committed(outcome) => {
             let (final_state, retry_at) = became(outcome);
             let answer = CompletionAcknowledged {
                 acknowledged: true,
                 final_state,
-                server_time: to_timestamp(app.handle().now()),
+                server_time: to_timestamp(caller.app.handle.now()),
                 retry_at,
             };
-            Ok(Out(StatusCode::OK, answer))
+            Ok(Out::ok(answer))
         }
     }
 }
@@ -94,7 +84,6 @@ enum Report {
     Failure(ReportFailure),
 }
 
-/// The command that the report asks for, checked.
 fn command(lease: LeaseRef, body: TaskCompleted) -> Result<Report, Problem> {
     let (error, retryable) = match (body.outcome, body.error) {
         (CallbackOutcome::Succeeded, _) => {

@@ -1,7 +1,5 @@
-//! The callback contract: a worker that a task was pushed to says that it began, that it is still at it, and how it
-//! ended, each time with the task token from its envelope. One endpoint to a file.
-//!
-//! The answers have the bodies of this contract, not problem documents.
+//! The callback contract: the worker of a pushed task reports its start, its heartbeats and its end with the task token of
+//! the envelope. The answers have the bodies of this contract, not problem documents. One endpoint to a file.
 
 mod attempt;
 mod caller;

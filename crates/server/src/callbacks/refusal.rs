@@ -6,7 +6,8 @@ use axum::response::{IntoResponse, Response};
 use coordinator::Unavailable;
 use wire::{CallbackProblem, CallbackState};
 
-use crate::convert::problem::{Problem, refusal, shortened};
+use crate::convert::Problem;
+use crate::convert::problem::{refusal, shortened};
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
@@ -19,16 +20,6 @@ impl Refusal {
         let message = shortened(message.as_ref()).to_owned();
         let body = CallbackProblem { error: error.to_owned(), message, ..CallbackProblem::default() };
         Refusal { status, body: Box::new(body) }
-    }
-
-    /// The same words for everything that may be wrong with a token: whoever made it up learns nothing.
-    pub(crate) fn invalid_token() -> Refusal {
-        Refusal::new(StatusCode::UNAUTHORIZED, "invalid_token", "The task token is not valid")
-    }
-
-    pub(crate) fn task_not_found() -> Refusal {
-        let message = "There is no such task; it may have been purged";
-        Refusal::new(StatusCode::NOT_FOUND, "task_not_found", message)
     }
 
     pub(crate) fn attempt_mismatch(expected: u32, received: u32) -> Refusal {
@@ -44,21 +35,27 @@ impl Refusal {
         refusal.body.state = Some(state);
         refusal
     }
+}
 
-    pub(crate) fn already_started() -> Refusal {
-        let message = "Another worker began this attempt";
-        Refusal::new(StatusCode::CONFLICT, "attempt_already_started", message)
-    }
+/// Defines refusals that are always the same, each named after its code.
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $code:ident $status:ident $message:literal;)*) => {
+        impl Refusal {$(
+            $(#[$doc])*
+            pub(crate) fn $code() -> Refusal {
+                Refusal::new(StatusCode::$status, stringify!($code), $message)
+            }
+        )*}
+    };
+}
 
-    pub(crate) fn already_completed() -> Refusal {
-        let message = "This attempt already reported something else, and the first report stands";
-        Refusal::new(StatusCode::CONFLICT, "attempt_already_completed", message)
-    }
-
-    pub(crate) fn expired() -> Refusal {
-        let message = "The attempt ended or exceeded its heartbeat timeout";
-        Refusal::new(StatusCode::GONE, "task_expired", message)
-    }
+refusals! {
+    /// The same message for every fault of a token, so that a forger learns nothing.
+    invalid_token UNAUTHORIZED "The task token is not valid";
+    task_not_found NOT_FOUND "There is no such task; it may have been purged";
+    attempt_already_started CONFLICT "Another worker began this attempt";
+    attempt_already_completed CONFLICT "This attempt already reported something else, and the first report stands";
+    task_expired GONE "The attempt ended or exceeded its heartbeat timeout";
 }
 
 /// What a final task is called in this contract; nothing for one that is not final.
@@ -104,7 +101,7 @@ impl From<Rejection> for Refusal {
         match why {
             Rejection::UnknownTask => Refusal::task_not_found(),
             Rejection::NeverGranted | Rejection::WrongWorker => Refusal::invalid_token(),
-            Rejection::ConflictingReport => Refusal::already_completed(),
+            Rejection::ConflictingReport => Refusal::attempt_already_completed(),
         }
     }
 }
@@ -134,9 +131,9 @@ mod tests {
             (Rejection::UnknownTask.into(), 404, "task_not_found"),
             (Rejection::ConflictingReport.into(), 409, "attempt_already_completed"),
             (Refusal::attempt_mismatch(2, 1), 409, "attempt_mismatch"),
-            (Refusal::already_started(), 409, "attempt_already_started"),
+            (Refusal::attempt_already_started(), 409, "attempt_already_started"),
             (Refusal::already_terminal(CallbackState::Failed, "x"), 409, "task_already_terminal"),
-            (Refusal::expired(), 410, "task_expired"),
+            (Refusal::task_expired(), 410, "task_expired"),
             (Problem::new(Code::MalformedJson, "x").into(), 400, "invalid_argument"),
             (Problem::new(Code::InvalidField, "x").into(), 400, "invalid_argument"),
             (Problem::new(Code::PayloadTooLarge, "x").into(), 413, "payload_too_large"),

@@ -1,12 +1,11 @@
 //! POST /v1/token-keys/rotate: task tokens are signed with another key from now on.
 
 use axum::extract::State;
-use axum::http::StatusCode;
 use wire::{RotateTokenKey, TokenKeyRotated};
 
 use crate::app::App;
-use crate::convert::problem::Problem;
-use crate::edge::json::{InOrDefault, Out};
+use crate::convert::Problem;
+use crate::edge::{Fails, InOrDefault, Out};
 
 /// Sign task tokens with a new key.
 #[utoipa::path(
@@ -14,17 +13,13 @@ use crate::edge::json::{InOrDefault, Out};
     path = "/v1/token-keys/rotate",
     tag = "Callbacks",
     request_body(content = Option<RotateTokenKey>),
-    responses(
-        (status = 200, body = TokenKeyRotated),
-        (status = 400, body = wire::Problem),
-        (status = 503, body = wire::Problem)
-    )
+    responses((status = 200, body = TokenKeyRotated), Fails<400>, Fails<503>)
 )]
 pub(crate) async fn rotate(
     State(app): State<App>,
     InOrDefault(body): InOrDefault<RotateTokenKey>,
 ) -> Result<Out<TokenKeyRotated>, Problem> {
-    let id = app.task_tokens().rotate(app.handle(), body.retire_old.unwrap_or(false)).await?;
+    let id = app.task_tokens.rotate(&app.handle, body.retire_old.unwrap_or(false)).await?;
     tracing::info!(key = %id, retire_old = body.retire_old, "task tokens are signed with another key");
-    Ok(Out(StatusCode::OK, TokenKeyRotated { key_id: id.to_string() }))
+    Ok(Out::ok(TokenKeyRotated { key_id: id.to_string() }))
 }

@@ -2,19 +2,14 @@
 
 use authority::Outcome;
 use authority::command::{ExtendLease, StartAnswer, StartAttempt, Verdict};
-use axum::extract::State;
-use axum::http::StatusCode;
-use wire::{StartAcknowledged, TaskStarted};
+use wire::{CallbackProblem, StartAcknowledged, TaskStarted};
 
-use super::caller::Caller;
+use super::caller::{CallbackFails, Caller};
 use super::refusal::{Refusal, dead};
 use super::{attempt, completed};
-use crate::app::App;
 use crate::convert::names::name;
-use crate::convert::problem::Problem;
-use crate::convert::report;
-use crate::convert::time::to_timestamp;
-use crate::edge::json::{In, Out};
+use crate::convert::{Problem, report, to_timestamp};
+use crate::edge::{In, Out};
 
 /// Say that an attempt began.
 #[utoipa::path(
@@ -25,47 +20,43 @@ use crate::edge::json::{In, Out};
     request_body = TaskStarted,
     responses(
         (status = 200, body = StartAcknowledged),
-        (status = 400, description = "`invalid_argument`", body = wire::CallbackProblem),
-        (status = 401, description = "`invalid_token`", body = wire::CallbackProblem),
-        (status = 404, description = "`task_not_found`", body = wire::CallbackProblem),
         (status = 409, description = "`task_already_terminal`, `attempt_mismatch` or `attempt_already_started`: do not begin",
-            body = wire::CallbackProblem),
-        (status = 503, body = wire::CallbackProblem)
+            body = CallbackProblem),
+        CallbackFails
     )
 )]
 pub(crate) async fn started(
-    State(app): State<App>,
     caller: Caller,
     body: Result<In<TaskStarted>, Problem>,
 ) -> Result<Out<StartAcknowledged>, Refusal> {
     let In(body) = body?;
     let started_by = name("workerId", &body.worker_id)?;
-    let began = attempt::admit(&app, &caller, body.attempt, &started_by).await?.began;
-    match app.handle().start(StartAttempt { lease: caller.lease.clone(), started_by }).await? {
+    let began = attempt::admit(&caller, body.attempt, &started_by).await?.began;
+    match caller.app.handle.start(StartAttempt { lease: caller.lease.clone(), started_by }).await? {
         // Who began before the cancel is told of it by the heartbeat, and has its grace.
-        StartAnswer::Cancelled(_) if !began => Err(cancelled(&app, &caller).await?),
+        StartAnswer::Cancelled(_) if !began => Err(cancelled(&caller).await?),
         StartAnswer::Started | StartAnswer::Cancelled(_) => {
             // It is a sign of life as well: from here on the next one is due within the heartbeat timeout.
-            app.handle().heartbeat(ExtendLease { lease: caller.lease }, None).await?;
-            let server_time = to_timestamp(app.handle().now());
-            Ok(Out(StatusCode::OK, StartAcknowledged { acknowledged: true, server_time }))
+            caller.app.handle.heartbeat(ExtendLease { lease: caller.lease.clone() }, None).await?;
+            let server_time = to_timestamp(caller.app.handle.now());
+            Ok(Out::ok(StartAcknowledged { acknowledged: true, server_time }))
         }
-        StartAnswer::AlreadyStarted(_) => Err(Refusal::already_started()),
-        StartAnswer::Lost => Err(attempt::lost(&app, &caller).await?),
+        StartAnswer::AlreadyStarted(_) => Err(Refusal::attempt_already_started()),
+        StartAnswer::Lost => Err(attempt::lost(&caller).await?),
         StartAnswer::Rejected(why) => Err(why.into()),
     }
 }
 
 /// Whoever is told that the task was cancelled must not begin, so nobody else will report its end: the refusal is the
 /// attempt's report, and what it says is true.
-async fn cancelled(app: &App, caller: &Caller) -> Result<Refusal, Refusal> {
+async fn cancelled(caller: &Caller) -> Result<Refusal, Refusal> {
     let error = completed::cancelled(None);
-    let verdict = app.handle().fail(report::failure(caller.lease.clone(), error, None)?).await?;
+    let verdict = caller.app.handle.fail(report::failure(caller.lease.clone(), error, None)?).await?;
     match verdict {
         Verdict::Committed(Outcome::Dead(reason)) => {
             Ok(Refusal::already_terminal(dead(reason), "Task was cancelled before worker started"))
         }
         Verdict::Rejected(why) => Err(why.into()),
-        Verdict::Committed(_) | Verdict::Cancelled => attempt::lost(app, caller).await,
+        Verdict::Committed(_) | Verdict::Cancelled => attempt::lost(caller).await,
     }
 }

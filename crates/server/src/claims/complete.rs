@@ -1,17 +1,11 @@
 //! POST /internal/worker/complete: a worker says that it finished its job.
 
-use axum::extract::State;
-use axum::http::StatusCode;
-use wire::{CompleteJob, JobCompleted};
+use wire::{ClaimProblem, CompleteJob, JobCompleted};
 
 use super::refusal::Refusal;
 use super::token;
-use crate::app::App;
-use crate::convert::names::reported_name;
-use crate::convert::problem::Problem;
-use crate::convert::report;
-use crate::convert::scope::InScope;
-use crate::edge::json::{In, Out};
+use crate::convert::{Problem, Scoped, report};
+use crate::edge::{Fails, In, Out};
 
 /// Report that a job is done.
 #[utoipa::path(
@@ -21,27 +15,21 @@ use crate::edge::json::{In, Out};
     request_body = CompleteJob,
     responses(
         (status = 200, description = "Accepted, now or earlier", body = JobCompleted),
-        (status = 400, body = wire::ClaimProblem),
-        (status = 403, description = "Not this worker's lease, job or attempt", body = wire::ClaimProblem),
-        (status = 404, description = "Unknown job", body = wire::ClaimProblem),
-        (status = 409, description = "The lease is over (`ack` is true); or a conflicting report", body = wire::ClaimProblem),
-        (status = 413, description = "The result is too large", body = wire::ClaimProblem),
-        (status = 503, body = wire::ClaimProblem)
+        (status = 403, description = "Not this worker's lease, job or attempt", body = ClaimProblem),
+        (status = 404, description = "Unknown job", body = ClaimProblem),
+        (status = 409, description = "The lease is over (`ack` is true); or a conflicting report", body = ClaimProblem),
+        (status = 413, description = "The result is too large", body = ClaimProblem),
+        Fails<400, ClaimProblem>, Fails<503, ClaimProblem>
     )
 )]
 pub(crate) async fn complete(
-    State(app): State<App>,
-    scope: Result<InScope, Problem>,
+    call: Result<Scoped, Problem>,
     body: Result<In<CompleteJob>, Problem>,
-) -> Result<Out<JobCompleted>, Refusal> {
-    let report = async {
-        let (InScope(scope), In(body)) = (scope?, body?);
-        let lease = token::lease(&app, &scope, &body.worker_id, &body.job_id, &body.lease_token)?;
-        let lease = token::attempt(lease, &body.attempt_id)?;
-        reported_name("stream", body.stream.as_deref())?;
-        reported_name("message_id", body.message_id.as_deref())?;
-        report::committed(app.handle().complete(report::completion(lease, "result", body.result)?).await?)?;
-        Ok(Out(StatusCode::OK, JobCompleted { ok: true, ack: true }))
-    };
-    report.await.map_err(Refusal::on_report)
+) -> Result<Out<JobCompleted>, Refusal<true>> {
+    let (call, In(body)) = (call?, body?);
+    let lease = token::lease(&call, &body.worker_id, &body.job_id, &body.lease_token)?;
+    token::check_report(&lease, &body.attempt_id, body.stream.as_deref(), body.message_id.as_deref())?;
+    let report = report::completion(lease, "result", body.result)?;
+    report::committed(call.app.handle.complete(report).await?)?;
+    Ok(Out::ok(JobCompleted { ok: true, ack: true }))
 }

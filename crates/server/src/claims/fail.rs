@@ -1,19 +1,14 @@
 //! POST /internal/worker/fail: a worker says that its job failed. What follows is the coordinator's matter.
 
 use authority::{Category, Outcome, TaskError};
-use axum::extract::State;
-use axum::http::StatusCode;
-use wire::{FailJob, JobFailed};
+use wire::{ClaimProblem, FailJob, JobFailed};
 
 use super::refusal::Refusal;
 use super::token;
-use crate::app::App;
 use crate::convert::names::{reported_message, reported_name};
-use crate::convert::problem::{Problem, shortened};
-use crate::convert::report;
-use crate::convert::scope::InScope;
-use crate::convert::time::to_timestamp;
-use crate::edge::json::{In, Out};
+use crate::convert::problem::shortened;
+use crate::convert::{Problem, Scoped, report, to_timestamp};
+use crate::edge::{Fails, In, Out};
 
 /// Report that a job failed.
 #[utoipa::path(
@@ -23,37 +18,31 @@ use crate::edge::json::{In, Out};
     request_body = FailJob,
     responses(
         (status = 200, description = "Accepted, now or earlier", body = JobFailed),
-        (status = 400, body = wire::ClaimProblem),
-        (status = 403, description = "Not this worker's lease, job or attempt", body = wire::ClaimProblem),
-        (status = 404, description = "Unknown job", body = wire::ClaimProblem),
-        (status = 409, description = "The lease is over (`ack` is true); or a conflicting report", body = wire::ClaimProblem),
-        (status = 503, body = wire::ClaimProblem)
+        (status = 403, description = "Not this worker's lease, job or attempt", body = ClaimProblem),
+        (status = 404, description = "Unknown job", body = ClaimProblem),
+        (status = 409, description = "The lease is over (`ack` is true); or a conflicting report", body = ClaimProblem),
+        Fails<400, ClaimProblem>, Fails<503, ClaimProblem>
     )
 )]
 pub(crate) async fn fail(
-    State(app): State<App>,
-    scope: Result<InScope, Problem>,
+    call: Result<Scoped, Problem>,
     body: Result<In<FailJob>, Problem>,
-) -> Result<Out<JobFailed>, Refusal> {
-    let report = async {
-        let (InScope(scope), In(body)) = (scope?, body?);
-        let lease = token::lease(&app, &scope, &body.worker_id, &body.job_id, &body.lease_token)?;
-        let lease = token::attempt(lease, &body.attempt_id)?;
-        reported_name("stream", body.stream.as_deref())?;
-        reported_name("message_id", body.message_id.as_deref())?;
-        // The contract knows no categories; this is the one that another attempt may help by default.
-        let error = TaskError {
-            category: Category::UserCode,
-            code: reported_name("error.code", body.error.code.as_deref())?,
-            message: reported_message(&body.error.message),
-        };
-        if let Some(stack) = &body.error.stack {
-            tracing::debug!(task = %lease.task, attempt = lease.attempt, stack = shortened(stack), "a job failed");
-        }
-        let verdict = app.handle().fail(report::failure(lease, error, body.error.retryable)?).await?;
-        Ok(Out(StatusCode::OK, failed(report::committed(verdict)?)))
+) -> Result<Out<JobFailed>, Refusal<true>> {
+    let (call, In(body)) = (call?, body?);
+    let lease = token::lease(&call, &body.worker_id, &body.job_id, &body.lease_token)?;
+    token::check_report(&lease, &body.attempt_id, body.stream.as_deref(), body.message_id.as_deref())?;
+    let error = &body.error;
+    if let Some(stack) = &error.stack {
+        tracing::debug!(task = %lease.task, attempt = lease.attempt, stack = shortened(stack), "a job failed");
+    }
+    // The contract knows no categories; this is the one that another attempt may help by default.
+    let task_error = TaskError {
+        category: Category::UserCode,
+        code: reported_name("error.code", error.code.as_deref())?,
+        message: reported_message(&error.message),
     };
-    report.await.map_err(Refusal::on_report)
+    let report = report::failure(lease, task_error, error.retryable)?;
+    Ok(Out::ok(failed(report::committed(call.app.handle.fail(report).await?)?)))
 }
 
 /// What became of the job, as it was recorded with the report.

@@ -1,13 +1,13 @@
 //! The message that put a job on its stream. Embedded, the ledger is the stream: a message is the record that made the
 //! task wait, so a job that waits again has another message, and no two have the same.
 
+use authority::Event;
 use authority::command::Grant;
 use authority::event::NextStep;
-use authority::{Event, Position};
 use coordinator::HistoryRecord;
 
 use crate::app::App;
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 
 /// The id in the form that streams use. None when a claim was repeated and history does not reach back far enough.
 pub(super) async fn id(app: &App, grant: &Grant) -> Result<Option<String>, Problem> {
@@ -15,17 +15,16 @@ pub(super) async fn id(app: &App, grant: &Grant) -> Result<Option<String>, Probl
         Some(since) => Some(since),
         // A lease that is told again no longer knows, but the ledger does.
         None => {
-            let history = app.handle().history(grant.queue.scope.clone(), grant.task).await?;
-            history.and_then(|history| waited_since(&history.records, grant.fencing_token))
+            let history = app.handle.history(grant.queue.scope.clone(), grant.task).await?;
+            // The last record before the grant that made the task wait.
+            let made_wait =
+                |record: &&HistoryRecord| record.position < grant.fencing_token && makes_wait(&record.event);
+            history.and_then(|history| {
+                history.records.iter().rev().find(made_wait).map(|record| record.position)
+            })
         }
     };
     Ok(since.map(|since| format!("{}-0", since.0)))
-}
-
-/// The record that made the task wait for a lease: the last such before its grant.
-fn waited_since(records: &[HistoryRecord], lease: Position) -> Option<Position> {
-    let before = records.iter().rev().skip_while(|record| record.position >= lease);
-    before.into_iter().find(|record| makes_wait(&record.event)).map(|record| record.position)
 }
 
 fn makes_wait(event: &Event) -> bool {

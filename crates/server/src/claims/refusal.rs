@@ -2,33 +2,25 @@
 //! the same. It is when the report came too late: the job has a newer message by then, or none because it is final.
 
 use axum::response::{IntoResponse, Response};
-use coordinator::Unavailable;
 use wire::{ClaimProblem, Verdict};
 
-use crate::convert::problem::{Problem, refusal};
+use crate::convert::Problem;
+use crate::convert::problem::refusal;
 
-pub(crate) struct Refusal(Problem);
+/// With `IS_REPORT`, the answer to a report, which has a verdict.
+pub(crate) struct Refusal<const IS_REPORT: bool = false>(Problem);
 
-impl From<Problem> for Refusal {
-    fn from(why: Problem) -> Refusal {
-        Refusal(why)
+impl<E, const IS_REPORT: bool> From<E> for Refusal<IS_REPORT>
+where
+    Problem: From<E>,
+{
+    fn from(why: E) -> Refusal<IS_REPORT> {
+        let problem = Problem::from(why);
+        Refusal(if IS_REPORT { problem.on_report() } else { problem })
     }
 }
 
-impl From<Unavailable> for Refusal {
-    fn from(why: Unavailable) -> Refusal {
-        Refusal(why.into())
-    }
-}
-
-impl Refusal {
-    /// The same as the answer to a report, which has a verdict.
-    pub(crate) fn on_report(self) -> Refusal {
-        Refusal(self.0.on_report())
-    }
-}
-
-impl IntoResponse for Refusal {
+impl<const IS_REPORT: bool> IntoResponse for Refusal<IS_REPORT> {
     fn into_response(self) -> Response {
         let Refusal(problem) = self;
         let status = problem.code.status();
@@ -43,10 +35,12 @@ mod tests {
     use http_body_util::BodyExt;
     use serde_json::{Value, json};
 
+    use coordinator::Unavailable;
+
     use super::*;
     use crate::convert::problem::Code;
 
-    async fn told(refusal: Refusal) -> (StatusCode, Value) {
+    async fn told(refusal: Refusal<true>) -> (StatusCode, Value) {
         let response = refusal.into_response();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -67,7 +61,7 @@ mod tests {
         ];
         for (problem, status, ack) in table {
             let code = problem.code;
-            let (told_status, body) = told(Refusal::from(problem).on_report()).await;
+            let (told_status, body) = told(Refusal::from(problem)).await;
             assert_eq!((told_status.as_u16(), &body["ok"]), (status, &json!(false)), "{body}");
             assert_eq!((&body["ack"], &body["code"]), (&json!(ack), &json!(code.name())), "{body}");
         }

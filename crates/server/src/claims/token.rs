@@ -1,27 +1,19 @@
 //! Verifies lease tokens: a token is valid for one worker, one job and, in a report, one attempt.
 
-use authority::{LeaseRef, Scope, TaskId};
+use authority::{LeaseRef, TaskId};
 
-use crate::app::App;
-use crate::convert::ids::parse_task_id;
-use crate::convert::names::name;
-use crate::convert::problem::{Code, Problem};
+use crate::convert::names::{name, reported_name};
+use crate::convert::{Code, Problem, Scoped, parse_task_id};
 
 /// The name of one attempt at a job.
 pub(super) fn attempt_id(task: TaskId, attempt: u32) -> String {
     format!("{task}:{attempt}")
 }
 
-/// The lease that the token stands for.
-pub(super) fn lease(
-    app: &App,
-    scope: &Scope,
-    worker_id: &str,
-    job_id: &str,
-    lease_token: &str,
-) -> Result<LeaseRef, Problem> {
+/// The lease that the token stands for, if it was given to this worker for this job.
+pub(super) fn lease(call: &Scoped, worker_id: &str, job_id: &str, token: &str) -> Result<LeaseRef, Problem> {
     let worker = name("worker_id", worker_id)?;
-    let lease = app.lease_ids().verify(lease_token, scope, &worker).ok_or_else(|| {
+    let lease = call.app.lease_ids.verify(token, &call.scope, &worker).ok_or_else(|| {
         let detail = "lease_token: is damaged, made up, or belongs to another worker";
         Problem::new(Code::BadLeaseId, detail)
     })?;
@@ -32,12 +24,18 @@ pub(super) fn lease(
     }
 }
 
-/// The lease that the token stands for, if it was given for this attempt.
-pub(super) fn attempt(lease: LeaseRef, attempt_id: &str) -> Result<LeaseRef, Problem> {
-    if attempt_id == self::attempt_id(lease.task, lease.attempt) {
-        Ok(lease)
-    } else {
+/// Checks what a report names besides its lease: the attempt, and the message that the worker acknowledges.
+pub(super) fn check_report(
+    lease: &LeaseRef,
+    attempt_id: &str,
+    stream: Option<&str>,
+    message_id: Option<&str>,
+) -> Result<(), Problem> {
+    if attempt_id != self::attempt_id(lease.task, lease.attempt) {
         let detail = "attempt_id: is not the attempt that the lease token was given for";
-        Err(Problem::new(Code::WrongAttempt, detail))
+        return Err(Problem::new(Code::WrongAttempt, detail));
     }
+    reported_name("stream", stream)?;
+    reported_name("message_id", message_id)?;
+    Ok(())
 }

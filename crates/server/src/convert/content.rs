@@ -4,64 +4,37 @@
 //! through another contract is still a repeat.
 
 use authority::{Digest, Properties, TaskError};
+use wire::strict_json::{Fault, canonical};
 
-use crate::edge::strict_json::{Fault, canonical};
+use super::lease_id::hash_parts;
 
 /// Of a completion with its result.
 pub(crate) fn completion(result: &[u8]) -> Result<Digest, Fault> {
-    let mut hash = Hash::new("completion");
-    hash.part(&canonical(result)?);
-    Ok(hash.end())
+    Ok(digest("completion", [&canonical(result)?[..]]))
 }
 
 /// Of a failure with its category, code and message.
 pub(crate) fn failure(error: &TaskError) -> Digest {
-    let mut hash = Hash::new("failure");
-    hash.part(error.category.name().as_bytes());
-    hash.part(&[u8::from(error.code.is_some())]);
-    hash.part(error.code.as_deref().unwrap_or("").as_bytes());
-    hash.part(error.message.as_bytes());
-    hash.end()
+    let code = error.code.as_deref();
+    let has_code = [u8::from(code.is_some())];
+    let texts = [code.unwrap_or(""), &error.message].map(str::as_bytes);
+    digest("failure", [error.category.name().as_bytes(), &has_code].into_iter().chain(texts))
 }
 
 /// Of what a dedup key stands for.
 pub(crate) fn submission(payload: &[u8], properties: &Properties) -> Result<Digest, Fault> {
-    let mut hash = Hash::new("submission");
-    hash.part(&canonical(payload)?);
-    for (name, value) in properties.iter() {
-        hash.part(name.as_bytes());
-        hash.part(value.as_bytes());
-    }
-    Ok(hash.end())
+    let payload = canonical(payload)?;
+    let properties = properties.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
+    Ok(digest("submission", [&payload[..]].into_iter().chain(properties)))
 }
 
 /// Of a worker's own name for a request.
 pub(crate) fn request(request_id: &str) -> Digest {
-    let mut hash = Hash::new("request");
-    hash.part(request_id.as_bytes());
-    hash.end()
+    digest("request", [request_id.as_bytes()])
 }
 
-/// A hash over parts, each with its length, so that they cannot run into one another.
-struct Hash(blake3::Hasher);
-
-impl Hash {
-    fn new(kind: &str) -> Hash {
-        let mut hash = Hash(blake3::Hasher::new());
-        hash.part(kind.as_bytes());
-        hash
-    }
-
-    fn part(&mut self, part: &[u8]) {
-        self.0.update(&(part.len() as u64).to_le_bytes());
-        self.0.update(part);
-    }
-
-    fn end(self) -> Digest {
-        let mut digest = [0; 16];
-        self.0.finalize_xof().fill(&mut digest);
-        Digest(digest)
-    }
+fn digest<'a>(kind: &'a str, parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+    Digest(hash_parts(blake3::Hasher::new(), [kind.as_bytes()].into_iter().chain(parts)))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
-//! Converts problems to gRPC statuses, and to the problems of single items in a batch.
-//!
-//! Each has a code by its kind, the stable name of the problem as the reason of its ErrorInfo, and a RetryInfo where
-//! coming back helps.
+//! Converts problems to gRPC statuses and to the problems of items in a batch: a code by the kind of problem, its stable
+//! name as the reason of the ErrorInfo, and a RetryInfo where a retry helps.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +9,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 use wire::{Verdict, grpc};
 
-use crate::convert::problem::{self, Problem};
+use crate::convert::{Problem, problem};
 
 /// Who says so, in the ErrorInfo of a status.
 const DOMAIN: &str = "lessor";

@@ -2,7 +2,7 @@
 
 use authority::{TaskId, Time};
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 /// The only shard of an embedded coordinator.
 const SHARD: u128 = 0;

@@ -1,14 +1,18 @@
-//! The lease id that workers hold: opaque to them, and a proof to us that it was granted once.
+//! Lease ids: opaque to workers, and a proof that the lease was granted.
 //!
-//! It carries a version, the task, the attempt and the lease's number, and a 128-bit MAC over these and the tenant,
-//! workspace and worker. An id that verifies was made here for this worker, so old leases need no storage to be told
-//! from forged ones. Whether the lease still lives is the authority's to say.
+//! An id contains a version, the task, the attempt and the lease's number, and a 128-bit MAC over these and the tenant,
+//! workspace and worker. So forged ids are recognized without stored leases; whether a lease is valid is decided by the
+//! authority.
 
 use std::sync::Arc;
 
 use authority::{LeaseRef, Position, Scope, TaskId};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::names::name;
+use super::{Code, Problem, parse_task_id};
+use crate::app::App;
 
 const VERSION: u8 = 1;
 const CLAIM_BYTES: usize = 1 + 16 + 4 + 8;
@@ -62,20 +66,45 @@ impl LeaseIds {
     }
 }
 
-/// A MAC over parts, each with its length, so that they cannot run into one another.
+/// The lease that the id names, if it was granted to this worker and, where the worker says, for this task.
+pub(crate) fn reference(
+    app: &App,
+    scope: &Scope,
+    lease_id: &str,
+    worker_id: &str,
+    task_id: Option<&str>,
+) -> Result<LeaseRef, Problem> {
+    let worker = name("workerId", worker_id)?;
+    let lease = app.lease_ids.verify(lease_id, scope, &worker).ok_or_else(|| {
+        Problem::new(Code::BadLeaseId, "the lease id is damaged, made up, or belongs to another worker")
+    })?;
+    match task_id {
+        Some(task_id) if parse_task_id(task_id) != Some(lease.task) => {
+            Err(Problem::new(Code::WrongTask, "taskId: is not the task that the lease was granted for"))
+        }
+        _ => Ok(lease),
+    }
+}
+
 pub(crate) fn mac<'a>(key: &[u8; 32], parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; MAC_BYTES] {
-    let mut hasher = blake3::Hasher::new_keyed(key);
+    hash_parts(blake3::Hasher::new_keyed(key), parts)
+}
+
+/// A hash over parts, each with its length, so that they cannot run into one another.
+pub(crate) fn hash_parts<'a>(
+    mut hasher: blake3::Hasher,
+    parts: impl IntoIterator<Item = &'a [u8]>,
+) -> [u8; MAC_BYTES] {
     for part in parts {
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    let mut mac = [0; MAC_BYTES];
-    hasher.finalize_xof().fill(&mut mac);
-    mac
+    let mut hash = [0; MAC_BYTES];
+    hasher.finalize_xof().fill(&mut hash);
+    hash
 }
 
-/// Whether two MACs are the same, in a time that does not depend on where they differ: the comparison of whole
-/// hashes is made so.
+/// Compares two MACs in constant time, as whole hashes are compared.
 pub(crate) fn same(ours: &[u8; MAC_BYTES], theirs: &[u8]) -> bool {
     let padded = |mac: &[u8]| {
         let mut bytes = [0; 32];

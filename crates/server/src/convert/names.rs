@@ -7,9 +7,8 @@ use std::sync::Arc;
 use authority::Properties;
 use authority::limits::{MAX_MESSAGE_BYTES, MAX_NAME_BYTES, MAX_PROPERTIES};
 
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 
-/// Longest text about a task's progress.
 const MAX_PROGRESS_BYTES: usize = 1_024;
 
 /// A name: not empty, not too long, without control characters.
@@ -18,18 +17,30 @@ pub(crate) fn name(field: &str, value: &str) -> Result<Arc<str>, Problem> {
         .map_or_else(|| Ok(Arc::from(value)), |what| Err(Problem::field(field, what)))
 }
 
-/// A name that may be missing.
 pub(crate) fn optional_name(field: &str, value: Option<&str>) -> Result<Option<Arc<str>>, Problem> {
     value.map(|value| name(field, value)).transpose()
 }
 
-/// A name in a report. Workers in some languages write an empty text where they have none, and no report is lost for
-/// that.
+/// A list of one to `max` names.
+pub(crate) fn name_list(field: &str, values: &[String], max: usize) -> Result<Vec<Arc<str>>, Problem> {
+    if !(1..=max).contains(&values.len()) {
+        let what = format!("must have between 1 and {max} entries, but has {}", values.len());
+        return Err(Problem::field(field, what));
+    }
+    let name = |(n, value): (usize, &String)| {
+        fault_of_name(value, MAX_NAME_BYTES).map_or_else(
+            || Ok(Arc::from(&**value)),
+            |what| Err(Problem::field(format!("{field}[{n}]"), what)),
+        )
+    };
+    values.iter().enumerate().map(name).collect()
+}
+
+/// A name in a report. Some workers send an empty text where they have none, and no report is lost for that.
 pub(crate) fn reported_name(field: &str, value: Option<&str>) -> Result<Option<Arc<str>>, Problem> {
     optional_name(field, value.filter(|value| !value.is_empty()))
 }
 
-/// What is wrong with a name.
 pub(crate) fn fault_of_name(value: &str, max_bytes: usize) -> Option<String> {
     if value.is_empty() {
         Some("must not be empty".to_owned())
@@ -90,7 +101,6 @@ pub(crate) fn properties(
     Ok(Arc::new(Properties::new(pairs)))
 }
 
-/// A whole number within its limits.
 pub(crate) fn within<N: PartialOrd + std::fmt::Display + Copy>(
     field: &str,
     value: N,
@@ -104,18 +114,6 @@ pub(crate) fn within<N: PartialOrd + std::fmt::Display + Copy>(
     }
 }
 
-/// How many a list has, within its limits.
-pub(crate) fn counted(field: &str, count: usize, range: RangeInclusive<usize>) -> Result<(), Problem> {
-    if range.contains(&count) {
-        Ok(())
-    } else {
-        let what =
-            format!("must have between {} and {} entries, but has {count}", range.start(), range.end());
-        Err(Problem::field(field, what))
-    }
-}
-
-/// A number that may be missing.
 pub(crate) fn optional_within<N: PartialOrd + std::fmt::Display + Copy>(
     field: &str,
     value: Option<N>,

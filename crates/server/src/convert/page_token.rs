@@ -19,7 +19,6 @@ pub(crate) struct PageTokens {
     key: [u8; 32],
 }
 
-/// The list that a token belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List<'a> {
     pub scope: &'a Scope,

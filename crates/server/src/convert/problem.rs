@@ -1,7 +1,5 @@
-//! Converts refusals, rejections and faults to HTTP problems.
-//!
-//! Each kind has a stable code, one status and one title. What is told to outsiders is said here or by the check
-//! that found the mistake; what only operators should know goes to the log.
+//! Converts refusals, rejections and faults to HTTP problems. Each kind has a stable code, one status and one title; details
+//! for operators go to the log only.
 
 use authority::Rejection;
 use authority::command::Refusal;
@@ -18,91 +16,60 @@ const RETRY_AFTER_S: u64 = 1;
 /// Longest text of a problem; what a client sent is quoted back only so far.
 const MAX_DETAIL_BYTES: usize = 1_024;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Code {
-    MalformedJson,
-    InvalidField,
-    InvalidScope,
-    InvalidPageToken,
-    NotSupported,
-    TooManyTasks,
-    BadLeaseId,
-    WrongWorker,
-    WrongTask,
-    WrongAttempt,
-    CrossOrigin,
-    NotFound,
-    UnknownTask,
-    UnknownQueue,
-    MethodNotAllowed,
-    RequestTimeout,
-    DedupConflict,
-    ConflictingReport,
-    LeaseLost,
-    NotADeadLetter,
-    LeaseGone,
-    PayloadTooLarge,
-    UnsupportedMediaType,
-    QueueFull,
-    StateFull,
-    TooManyQueues,
-    TooManyRequirements,
-    DiskFull,
-    TooManyPolls,
-    Overloaded,
-    Internal,
-    NotServing,
-    NoSpace,
-    OutcomeUnknown,
+/// Defines the codes, each with its status, its name and its title.
+macro_rules! codes {
+    ($($Code:ident $status:literal $name:literal $title:literal;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Code {
+            $($Code,)*
+        }
+
+        impl Code {
+            fn row(self) -> (&'static str, u16, &'static str) {
+                match self { $(Code::$Code => ($name, $status, $title),)* }
+            }
+        }
+    };
+}
+
+codes! {
+    MalformedJson 400 "malformed_json" "The body is not well-formed JSON";
+    InvalidField 400 "invalid_field" "A field is missing, unknown or has a bad value";
+    InvalidScope 400 "invalid_scope" "The tenant or workspace is not a valid name";
+    InvalidPageToken 400 "invalid_page_token" "The page token does not belong here";
+    NotSupported 400 "not_supported" "This is not supported yet";
+    TooManyTasks 400 "too_many_tasks" "The batch has too many tasks";
+    BadLeaseId 403 "bad_lease_id" "The lease id was not granted to this worker";
+    WrongWorker 403 "wrong_worker" "The lease belongs to another worker";
+    WrongTask 403 "wrong_task" "The lease belongs to another task";
+    WrongAttempt 403 "wrong_attempt" "The lease belongs to another attempt";
+    CrossOrigin 403 "cross_origin" "Web pages of another origin may not do this";
+    NotFound 404 "not_found" "There is nothing at this path";
+    UnknownTask 404 "unknown_task" "There is no such task";
+    UnknownQueue 404 "unknown_queue" "There is no such queue";
+    MethodNotAllowed 405 "method_not_allowed" "This path has other methods";
+    RequestTimeout 408 "request_timeout" "The body did not arrive in time";
+    DedupConflict 409 "dedup_conflict" "The dedup key belongs to a task with other content";
+    ConflictingReport 409 "conflicting_report" "The attempt already reported something else";
+    LeaseLost 409 "lease_lost" "The attempt has lost its authority";
+    NotADeadLetter 409 "not_a_dead_letter" "Only FAILED and DEAD tasks can be redriven";
+    LeaseGone 410 "lease_gone" "The lease is over";
+    PayloadTooLarge 413 "payload_too_large" "The request is too large";
+    UnsupportedMediaType 415 "unsupported_media_type" "The body must be JSON";
+    QueueFull 429 "queue_full" "The queue is full";
+    StateFull 429 "state_full" "The coordinator is full";
+    TooManyQueues 429 "too_many_queues" "There are too many queues";
+    TooManyRequirements 429 "too_many_requirements" "The queue has too many different requirements";
+    DiskFull 429 "disk_full" "The disk is full";
+    TooManyPolls 429 "too_many_polls" "Too many requests are waiting";
+    Overloaded 429 "overloaded" "The coordinator has too much to do";
+    Internal 500 "internal" "Something went wrong here";
+    NotServing 503 "not_serving" "The coordinator is not serving";
+    NoSpace 503 "no_space" "Nothing can be recorded until space is freed";
+    OutcomeUnknown 503 "outcome_unknown" "It is not known whether the request was done";
 }
 
 impl Code {
-    /// The code's name, status and title.
-    fn row(self) -> (&'static str, u16, &'static str) {
-        match self {
-            Code::MalformedJson => ("malformed_json", 400, "The body is not well-formed JSON"),
-            Code::InvalidField => ("invalid_field", 400, "A field is missing, unknown or has a bad value"),
-            Code::InvalidScope => ("invalid_scope", 400, "The tenant or workspace is not a valid name"),
-            Code::InvalidPageToken => ("invalid_page_token", 400, "The page token does not belong here"),
-            Code::NotSupported => ("not_supported", 400, "This is not supported yet"),
-            Code::TooManyTasks => ("too_many_tasks", 400, "The batch has too many tasks"),
-            Code::BadLeaseId => ("bad_lease_id", 403, "The lease id was not granted to this worker"),
-            Code::WrongWorker => ("wrong_worker", 403, "The lease belongs to another worker"),
-            Code::WrongTask => ("wrong_task", 403, "The lease belongs to another task"),
-            Code::WrongAttempt => ("wrong_attempt", 403, "The lease belongs to another attempt"),
-            Code::CrossOrigin => ("cross_origin", 403, "Web pages of another origin may not do this"),
-            Code::NotFound => ("not_found", 404, "There is nothing at this path"),
-            Code::UnknownTask => ("unknown_task", 404, "There is no such task"),
-            Code::UnknownQueue => ("unknown_queue", 404, "There is no such queue"),
-            Code::MethodNotAllowed => ("method_not_allowed", 405, "This path has other methods"),
-            Code::RequestTimeout => ("request_timeout", 408, "The body did not arrive in time"),
-            Code::DedupConflict => {
-                ("dedup_conflict", 409, "The dedup key belongs to a task with other content")
-            }
-            Code::ConflictingReport => {
-                ("conflicting_report", 409, "The attempt already reported something else")
-            }
-            Code::LeaseLost => ("lease_lost", 409, "The attempt has lost its authority"),
-            Code::NotADeadLetter => ("not_a_dead_letter", 409, "Only FAILED and DEAD tasks can be redriven"),
-            Code::LeaseGone => ("lease_gone", 410, "The lease is over"),
-            Code::PayloadTooLarge => ("payload_too_large", 413, "The request is too large"),
-            Code::UnsupportedMediaType => ("unsupported_media_type", 415, "The body must be JSON"),
-            Code::QueueFull => ("queue_full", 429, "The queue is full"),
-            Code::StateFull => ("state_full", 429, "The coordinator is full"),
-            Code::TooManyQueues => ("too_many_queues", 429, "There are too many queues"),
-            Code::TooManyRequirements => {
-                ("too_many_requirements", 429, "The queue has too many different requirements")
-            }
-            Code::DiskFull => ("disk_full", 429, "The disk is full"),
-            Code::TooManyPolls => ("too_many_polls", 429, "Too many requests are waiting"),
-            Code::Overloaded => ("overloaded", 429, "The coordinator has too much to do"),
-            Code::Internal => ("internal", 500, "Something went wrong here"),
-            Code::NotServing => ("not_serving", 503, "The coordinator is not serving"),
-            Code::NoSpace => ("no_space", 503, "Nothing can be recorded until space is freed"),
-            Code::OutcomeUnknown => ("outcome_unknown", 503, "It is not known whether the request was done"),
-        }
-    }
-
     pub fn name(self) -> &'static str {
         self.row().0
     }
@@ -142,12 +109,7 @@ impl Problem {
         Problem::new(Code::UnknownQueue, format!("there is no queue {} here", shortened(queue)))
     }
 
-    pub fn naming_task(self, task: impl ToString) -> Problem {
-        Problem { task_id: Some(task.to_string()), ..self }
-    }
-
-    /// The same problem as the answer to a report: what is the worker's fault is REJECTED. What may go well when it
-    /// is tried again has no verdict, because nothing was decided.
+    /// The answer to a report: a fault of the worker is REJECTED. A transient problem decides nothing: it has no verdict.
     pub fn on_report(self) -> Problem {
         let status = self.code.status();
         let transient = matches!(self.code, Code::RequestTimeout) || status == StatusCode::TOO_MANY_REQUESTS;
@@ -195,39 +157,37 @@ impl From<Unavailable> for Problem {
 
 impl From<Refusal> for Problem {
     fn from(why: Refusal) -> Problem {
-        match why {
-            Refusal::QueueFull { max } => Problem::new(
-                Code::QueueFull,
-                format!("the queue holds {max} unfinished tasks, which is as many as it may"),
-            ),
-            Refusal::StateFull => {
-                Problem::new(Code::StateFull, "the coordinator holds as much as its memory allows")
+        let (code, detail) = match why {
+            Refusal::QueueFull { max } => {
+                let detail = format!("the queue holds {max} unfinished tasks, which is as many as it may");
+                return Problem::new(Code::QueueFull, detail);
             }
-            Refusal::TooManyQueues => Problem::new(Code::TooManyQueues, "no further queue can be created"),
-            Refusal::TooManyRequirements => Problem::new(
+            Refusal::StateFull => (Code::StateFull, "the coordinator holds as much as its memory allows"),
+            Refusal::TooManyQueues => (Code::TooManyQueues, "no further queue can be created"),
+            Refusal::TooManyRequirements => (
                 Code::TooManyRequirements,
                 "the queue's waiting tasks have as many different properties as they may",
             ),
-            Refusal::NoSpace => Problem::new(Code::DiskFull, "no task is accepted until space is freed"),
-        }
+            Refusal::NoSpace => (Code::DiskFull, "no task is accepted until space is freed"),
+        };
+        Problem::new(code, detail)
     }
 }
 
 impl From<Rejection> for Problem {
     fn from(why: Rejection) -> Problem {
-        match why {
-            Rejection::UnknownTask => Problem::new(
-                Code::UnknownTask,
-                "there is no task with this lease here; it may have been purged",
-            ),
-            Rejection::NeverGranted => Problem::new(Code::BadLeaseId, "the task never granted this lease"),
-            Rejection::WrongWorker => Problem::new(Code::WrongWorker, "the lease belongs to another worker"),
-            Rejection::ConflictingReport => Problem::new(
+        let (code, detail) = match why {
+            Rejection::UnknownTask => {
+                (Code::UnknownTask, "there is no task with this lease here; it may have been purged")
+            }
+            Rejection::NeverGranted => (Code::BadLeaseId, "the task never granted this lease"),
+            Rejection::WrongWorker => (Code::WrongWorker, "the lease belongs to another worker"),
+            Rejection::ConflictingReport => (
                 Code::ConflictingReport,
                 "this attempt already reported something else, and the first report stands",
             ),
-        }
-        .on_report()
+        };
+        Problem::new(code, detail).on_report()
     }
 }
 
@@ -249,15 +209,32 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The answer to a request that is not done, in the words of its contract. Where another try may go better, it says
-/// when.
+/// A problem as the answer to a report; see [`Problem::on_report`].
+#[derive(Debug)]
+pub(crate) struct ReportProblem(Problem);
+
+impl<E> From<E> for ReportProblem
+where
+    Problem: From<E>,
+{
+    fn from(why: E) -> ReportProblem {
+        ReportProblem(Problem::from(why).on_report())
+    }
+}
+
+impl IntoResponse for ReportProblem {
+    fn into_response(self) -> Response {
+        self.0.into_response()
+    }
+}
+
+/// The response to a request that is not done, with Retry-After where another try may succeed.
 pub(crate) fn refusal(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Response {
     let body = serde_json::to_vec(body).unwrap_or_default();
-    let mut response = (status, body).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    let content_type = HeaderValue::from_static(content_type);
+    let mut response = (status, [(header::CONTENT_TYPE, content_type)], body).into_response();
     if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_S));
     }
     response
 }

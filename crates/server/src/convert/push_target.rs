@@ -8,7 +8,7 @@ use axum::http::{HeaderName, HeaderValue};
 use url::Url;
 use wire::{DEFAULT_PUSH_CONCURRENCY, HIDDEN};
 
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 use crate::edge::address_guard::Guard;
 
 /// Headers that are not the user's to set: what a connection needs, what says how the body is to be read.

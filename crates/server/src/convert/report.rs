@@ -3,10 +3,13 @@
 
 use authority::command::{ReportCompletion, ReportFailure, Verdict};
 use authority::{LeaseRef, Outcome, TaskError};
+use coordinator::Progress;
 use wire::Json;
 
+use super::names::{optional_within, progress_message};
 use super::{content, ids};
-use crate::convert::problem::Problem;
+use crate::app::App;
+use crate::convert::Problem;
 use crate::convert::submission::inline;
 
 /// The attempt is done; a missing result is null. `field` is the result's name in the contract.
@@ -20,7 +23,6 @@ pub(crate) fn completion(
     Ok(ReportCompletion { lease, digest, result })
 }
 
-/// The attempt failed.
 pub(crate) fn failure(
     lease: LeaseRef,
     error: TaskError,
@@ -28,6 +30,19 @@ pub(crate) fn failure(
 ) -> Result<ReportFailure, Problem> {
     let digest = content::failure(&error);
     Ok(ReportFailure { lease, digest, error, retryable, draw: ids::draw()? })
+}
+
+/// The progress that a heartbeat reports, if any. `field` is the percentage's name in the contract.
+pub(crate) fn progress(
+    app: &App,
+    field: &str,
+    percent: Option<f64>,
+    message: Option<&str>,
+) -> Result<Option<Progress>, Problem> {
+    let percent = optional_within(field, percent, 0.0..=100.0)?;
+    let message = message.map(progress_message);
+    let is_given = percent.is_some() || message.is_some();
+    Ok(is_given.then(|| Progress { percent, message, at: app.handle.now() }))
 }
 
 /// What a committed report led to; every other verdict is a problem that carries it.

@@ -8,26 +8,46 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER, WORKSPACE_HEADER};
 
+use crate::app::App;
 use crate::convert::names::fault_of_name;
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
+use crate::edge::InPath;
 
-/// Longest name of a tenant or a workspace.
 const MAX_SCOPE_NAME_BYTES: usize = 128;
 
 static DEFAULT: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from(DEFAULT_SCOPE_NAME));
 
-/// The scope of the request at hand.
-pub(crate) struct InScope(pub Scope);
+/// The server, and the scope of the request at hand: what most calls begin with.
+pub(crate) struct Scoped {
+    pub app: App,
+    pub scope: Scope,
+}
 
-impl<S: Sync> FromRequestParts<S> for InScope {
+impl FromRequestParts<App> for Scoped {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<InScope, Problem> {
-        of(&parts.headers).map(InScope)
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Scoped, Problem> {
+        Ok(Scoped { app: app.clone(), scope: of(&parts.headers)? })
     }
 }
 
-/// The scope that headers name.
+/// The same, with the id or the name in the path.
+pub(crate) struct ScopedPath {
+    pub app: App,
+    pub scope: Scope,
+    pub id: String,
+}
+
+impl FromRequestParts<App> for ScopedPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<ScopedPath, Problem> {
+        let scope = of(&parts.headers)?;
+        let InPath(id) = InPath::from_request_parts(parts, app).await?;
+        Ok(ScopedPath { app: app.clone(), scope, id })
+    }
+}
+
 pub(crate) fn of(headers: &HeaderMap) -> Result<Scope, Problem> {
     Ok(Scope { tenant: named(headers, TENANT_HEADER)?, workspace: named(headers, WORKSPACE_HEADER)? })
 }

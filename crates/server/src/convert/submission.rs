@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use authority::command::SubmitTask;
-use authority::limits::{
-    MAX_ATTEMPTS, MAX_INLINE_BYTES, MAX_LEASE_MS, MAX_RESOURCES_BYTES, MAX_SPAN_MS, MIN_LEASE_MS,
-};
-use authority::{Backoff, Dedup, QueueKey, Scope, TaskId, TaskOptions};
+use authority::command::{SubmitAnswer, SubmitTask};
+use authority::limits::{MAX_ATTEMPTS, MAX_INLINE_BYTES, MAX_LEASE_MS, MAX_SPAN_MS, MIN_LEASE_MS};
+use authority::{Backoff, Dedup, QueueKey, Scope, TaskId, TaskOptions, TaskState};
+use coordinator::Unavailable;
 
 use super::names::{name, optional_name, optional_within, properties, within};
 use super::problem::{Code, Problem};
-use super::{content, ids, time};
+use super::{content, ids, task_context, time};
 use crate::app::App;
 
-/// The command that a submit asks for, checked.
-pub(crate) fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Result<SubmitTask, Problem> {
+pub(crate) fn command(app: &App, scope: &Scope, mut task: wire::SubmitTask) -> Result<SubmitTask, Problem> {
     let queue = Arc::new(QueueKey { scope: scope.clone(), name: name("queue", &task.queue)? });
     let payload = inline("payload", &task.payload)?;
     let delay_ms = within("delayMs", task.delay_ms.unwrap_or(0), 0..=MAX_SPAN_MS)?;
@@ -34,14 +32,10 @@ pub(crate) fn command(app: &App, scope: &Scope, task: &wire::SubmitTask) -> Resu
         lease_ms: optional_within("leaseMs", task.lease_ms, MIN_LEASE_MS..=MAX_LEASE_MS)?,
         max_attempts: optional_within("maxAttempts", task.max_attempts, 1..=MAX_ATTEMPTS)?,
         backoff: task.backoff.as_ref().map(backoff).transpose()?,
-        run_id: optional_name("runId", task.run_id.as_deref())?,
-        asset_id: optional_name("assetId", task.asset_id.as_deref())?,
-        task_key: optional_name("taskKey", task.task_key.as_deref())?,
-        resources: task.resources.as_ref().map(resources).transpose()?,
-        redrive_of: None,
+        ..task_context::parse(&task.take_context())?
     };
     Ok(SubmitTask {
-        id: ids::new_task_id(app.handle().now())?,
+        id: ids::new_task_id(app.handle.now())?,
         queue,
         payload,
         priority: task.priority.unwrap_or(0),
@@ -77,23 +71,34 @@ pub(crate) fn backoff(backoff: &wire::Backoff) -> Result<Backoff, Problem> {
     })
 }
 
-fn resources(json: &wire::Json) -> Result<Arc<[u8]>, Problem> {
-    let text = json.as_text();
-    if !text.starts_with('{') {
-        return Err(Problem::field("resources", "must be a JSON object"));
-    }
-    if text.len() > MAX_RESOURCES_BYTES {
-        let what = format!("must have at most {MAX_RESOURCES_BYTES} bytes, but has {}", text.len());
-        return Err(Problem::field("resources", what));
-    }
-    Ok(Arc::from(text.as_bytes()))
+/// Submits the tasks that were parsed, in one go. Each has an answer in its place: the task and its state, or a problem.
+pub(crate) async fn submit_all(
+    app: &App,
+    tasks: impl Iterator<Item = Result<SubmitTask, Problem>>,
+) -> Result<Vec<Result<(TaskId, TaskState), Problem>>, Unavailable> {
+    let mut commands = Vec::with_capacity(tasks.size_hint().0);
+    let parsed: Vec<_> = tasks.map(|task| task.map(|command| commands.push(command))).collect();
+    let answers = if commands.is_empty() { Vec::new() } else { app.handle.submit_batch(commands).await? };
+    let mut answers = answers.into_iter();
+    // The coordinator answers each submit; fewer answers would be a bug in it.
+    let unanswered = || Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer for this task");
+    let answer = |parsed: Result<(), Problem>| {
+        parsed?;
+        match answers.next().ok_or_else(unanswered)? {
+            SubmitAnswer::Created(task) => Ok((task, TaskState::Waiting)),
+            SubmitAnswer::Existing(view) => Ok((view.task.id, view.task.state())),
+            SubmitAnswer::DedupConflict(existing) => Err(conflict(existing)),
+            SubmitAnswer::Refused(why) => Err(why.into()),
+        }
+    };
+    Ok(parsed.into_iter().map(answer).collect())
 }
 
 /// The dedup key belongs to a task with other content.
 pub(crate) fn conflict(existing: TaskId) -> Problem {
     let detail = format!("dedupKey: belongs to task {existing}, whose payload or properties differ");
-    Problem { field: Some("dedupKey".to_owned()), ..Problem::new(Code::DedupConflict, detail) }
-        .naming_task(existing)
+    let (field, task_id) = (Some("dedupKey".to_owned()), Some(existing.to_string()));
+    Problem { field, task_id, ..Problem::new(Code::DedupConflict, detail) }
 }
 
 #[cfg(test)]
@@ -120,11 +125,5 @@ mod tests {
         let json = |bytes: usize| wire::Json::from_value(&"x".repeat(bytes - 2)).unwrap();
         assert!(inline("payload", &json(MAX_INLINE_BYTES)).is_ok());
         assert_eq!(inline("payload", &json(MAX_INLINE_BYTES + 1)).unwrap_err().code, Code::PayloadTooLarge);
-    }
-
-    #[test]
-    fn resources_are_an_object() {
-        assert!(resources(&wire::Json::from_text("{\"cpu\":2}").unwrap()).is_ok());
-        assert!(resources(&wire::Json::from_text("[]").unwrap()).is_err());
     }
 }

@@ -6,14 +6,17 @@ use authority::{Category, Phase, TaskState};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use coordinator::TaskDetail;
+use wire::strict_json::{self, Fault, MAX_JSON_DEPTH};
 
+use super::problem::Problem;
+use super::task_context;
 use super::time::to_timestamp;
 
 /// A task with the settings in force for it.
 pub fn to_wire(detail: TaskDetail) -> wire::Task {
     let TaskDetail { view, progress } = detail;
     let task = view.task;
-    let options = task.options.as_deref().cloned().unwrap_or_default();
+    let options = task.options.as_deref();
     let error = task.last_error.as_deref().map(error_to_wire);
     let (reason, reason_detail) = match &task.phase {
         Phase::Dead { reason, detail, .. } => {
@@ -24,7 +27,7 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
         }),
         _ => (None, None),
     };
-    wire::Task {
+    wire::in_task_context!(wire::Task {
         task_id: task.id.to_string(),
         queue: view.queue.name.to_string(),
         state: state_to_wire(task.state()),
@@ -44,14 +47,14 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
             .iter()
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect(),
-        dedup_key: options.dedup.map(|dedup| dedup.key.to_string()),
+        dedup_key: options.and_then(|options| options.dedup.as_ref()).map(|dedup| dedup.key.to_string()),
         created_at: to_timestamp(task.created_at),
         not_before: match task.phase {
             Phase::Waiting { not_before, .. } => not_before.map(to_timestamp),
             _ => None,
         },
-        deadline: options.deadline.map(to_timestamp),
-        timeout_ms: options.timeout_ms,
+        deadline: options.and_then(|options| options.deadline).map(to_timestamp),
+        timeout_ms: options.and_then(|options| options.timeout_ms),
         finished_at: task.ended().map(|(at, _)| to_timestamp(at)),
         lease: task.lease().map(|lease| wire::TaskLease {
             worker_id: lease.worker.to_string(),
@@ -65,17 +68,14 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
             at: to_timestamp(cancel.requested_at),
             grace_until: to_timestamp(cancel.grace_until),
         }),
-        run_id: to_text(&options.run_id),
-        asset_id: to_text(&options.asset_id),
-        task_key: to_text(&options.task_key),
-        resources: options.resources.as_deref().map(to_json),
-        redrive_of: options.redrive_of.map(|task| task.to_string()),
+        redrive_of: options.and_then(|options| options.redrive_of).map(|task| task.to_string()),
         progress: progress.map(|progress| wire::Progress {
             progress_pct: progress.percent,
             message: to_text(&progress.message),
             at: to_timestamp(progress.at),
         }),
-    }
+        ..task_context::to_wire(options)
+    })
 }
 
 pub(crate) fn error_to_wire(error: &authority::TaskError) -> wire::TaskError {
@@ -98,47 +98,38 @@ pub(crate) fn to_text(text: &Option<Arc<str>>) -> Option<String> {
     text.as_ref().map(|text| text.to_string())
 }
 
-pub fn state_to_wire(state: TaskState) -> wire::TaskState {
-    match state {
-        TaskState::Waiting => wire::TaskState::Waiting,
-        TaskState::Leased => wire::TaskState::Leased,
-        TaskState::Completed => wire::TaskState::Completed,
-        TaskState::Failed => wire::TaskState::Failed,
-        TaskState::Dead => wire::TaskState::Dead,
+/// Reads a JSON text that came as bytes, held to the same rules as a request over HTTP; none when it is empty.
+pub(crate) fn parse_json(field: &str, text: &[u8]) -> Result<Option<wire::Json>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
     }
+    strict_json::check(text, MAX_JSON_DEPTH).map_err(|fault| not_json(field, &fault))?;
+    let parsed = std::str::from_utf8(text).ok().and_then(|text| wire::Json::from_text(text).ok());
+    parsed.map(Some).ok_or_else(|| Problem::field(field, "is not JSON"))
 }
 
-pub(crate) fn state_from_wire(state: wire::TaskState) -> TaskState {
-    match state {
-        wire::TaskState::Waiting => TaskState::Waiting,
-        wire::TaskState::Leased => TaskState::Leased,
-        wire::TaskState::Completed => TaskState::Completed,
-        wire::TaskState::Failed => TaskState::Failed,
-        wire::TaskState::Dead => TaskState::Dead,
-    }
+pub(crate) fn not_json(field: &str, fault: &Fault) -> Problem {
+    let place = if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
+    Problem::field(field, format!("{place}{}", fault.what))
 }
 
-pub(crate) fn category_to_wire(category: Category) -> wire::ErrorCategory {
-    match category {
-        Category::UserCode => wire::ErrorCategory::UserCode,
-        Category::DataQuality => wire::ErrorCategory::DataQuality,
-        Category::Infrastructure => wire::ErrorCategory::Infrastructure,
-        Category::Configuration => wire::ErrorCategory::Configuration,
-        Category::Timeout => wire::ErrorCategory::Timeout,
-        Category::Cancelled => wire::ErrorCategory::Cancelled,
-    }
+/// Converts between an enumeration of the authority and the one of the same variants on the wire.
+macro_rules! same_variants {
+    ($vis:vis $to:ident, $from:ident: $Ours:ident = wire::$Theirs:ident { $($Variant:ident),* }) => {
+        $vis fn $to(value: $Ours) -> wire::$Theirs {
+            match value { $($Ours::$Variant => wire::$Theirs::$Variant,)* }
+        }
+
+        pub(crate) fn $from(value: wire::$Theirs) -> $Ours {
+            match value { $(wire::$Theirs::$Variant => $Ours::$Variant,)* }
+        }
+    };
 }
 
-pub(crate) fn category_from_wire(category: wire::ErrorCategory) -> Category {
-    match category {
-        wire::ErrorCategory::UserCode => Category::UserCode,
-        wire::ErrorCategory::DataQuality => Category::DataQuality,
-        wire::ErrorCategory::Infrastructure => Category::Infrastructure,
-        wire::ErrorCategory::Configuration => Category::Configuration,
-        wire::ErrorCategory::Timeout => Category::Timeout,
-        wire::ErrorCategory::Cancelled => Category::Cancelled,
-    }
-}
+same_variants!(pub state_to_wire, state_from_wire:
+    TaskState = wire::TaskState { Waiting, Leased, Completed, Failed, Dead });
+same_variants!(pub(crate) category_to_wire, category_from_wire:
+    Category = wire::ErrorCategory { UserCode, DataQuality, Infrastructure, Configuration, Timeout, Cancelled });
 
 #[cfg(test)]
 mod tests {

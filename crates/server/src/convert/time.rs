@@ -3,14 +3,13 @@
 use authority::Time;
 use jiff::Timestamp;
 
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 
 /// A time for the wire; one that no calendar holds is shown as the last one that it does.
 pub fn to_timestamp(time: Time) -> Timestamp {
     i64::try_from(time.0).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or(Timestamp::MAX)
 }
 
-/// A time from the wire.
 pub(crate) fn from_timestamp(field: &str, timestamp: Timestamp) -> Result<Time, Problem> {
     u64::try_from(timestamp.as_millisecond())
         .map(Time)

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 use crate::edge::receiving::Receiving;
 
 /// Most memory for bodies that are being received, over all connections.
@@ -20,29 +20,23 @@ const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
 const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct Bodies {
-    room: Semaphore,
-    receiving: Receiving,
+    capacity: Semaphore,
+    pub(crate) receiving: Receiving,
 }
 
 impl Bodies {
     pub(crate) fn new(receiving: Receiving) -> Bodies {
-        Bodies { room: Semaphore::new(MAX_BODIES_KIB), receiving }
+        Bodies { capacity: Semaphore::new(MAX_BODIES_KIB), receiving }
     }
 
-    /// How long requests may take to arrive.
-    pub(crate) fn receiving(&self) -> Receiving {
-        self.receiving
-    }
-
-    /// Takes room for so many more bytes of a body of which so many are held; false when there is none. It must be
-    /// given back.
+    /// Takes capacity for more bytes of a body; false when there is none. It must be given back.
     pub(crate) fn take(&self, held_bytes: usize, more_bytes: usize) -> bool {
-        self.room.try_acquire_many(more_kib(held_bytes, more_bytes)).map(|room| room.forget()).is_ok()
+        self.capacity.try_acquire_many(more_kib(held_bytes, more_bytes)).map(|permit| permit.forget()).is_ok()
     }
 
-    /// Gives back the room of a body of which so many bytes are held.
+    /// Gives back the capacity of a body.
     pub(crate) fn give_back(&self, held_bytes: usize) {
-        self.room.add_permits(kib(held_bytes) as usize);
+        self.capacity.add_permits(kib(held_bytes) as usize);
     }
 
     pub(crate) async fn receive(
@@ -73,7 +67,7 @@ impl Bodies {
     /// The body, or what is wrong with it and the rest that was not read.
     async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Vec<u8>, (Problem, Body)> {
         let mut received = Vec::new();
-        let mut room: Option<SemaphorePermit<'_>> = None;
+        let mut permit: Option<SemaphorePermit<'_>> = None;
         loop {
             let frame = match timeout(self.receiving.max_pause, body.frame()).await {
                 Err(_) => return Err((too_slow(), body)),
@@ -85,25 +79,25 @@ impl Bodies {
             if received.len() + data.len() > max_bytes {
                 return Err((too_large(max_bytes), body));
             }
-            let Ok(more) = self.room.try_acquire_many(more_kib(received.len(), data.len())) else {
-                return Err((too_many(), body));
+            let Ok(more) = self.capacity.try_acquire_many(more_kib(received.len(), data.len())) else {
+                let detail = "too many large requests are being received at once";
+                return Err((Problem::new(Code::Overloaded, detail), body));
             };
-            match &mut room {
-                Some(room) => room.merge(more),
-                None => room = Some(more),
+            match &mut permit {
+                Some(permit) => permit.merge(more),
+                None => permit = Some(more),
             }
             received.extend_from_slice(&data);
         }
     }
 }
 
-/// The room that so many bytes of one body take.
+/// The capacity that one body takes.
 fn kib(bytes: usize) -> u32 {
     bytes.div_ceil(1_024) as u32
 }
 
-/// The room that a body takes beyond what it has. Only the whole is rounded up: a body in tiny pieces takes no more
-/// than one in large ones.
+/// The capacity that a body takes beyond what it has. Only the sum is rounded up, so tiny pieces cost no more.
 fn more_kib(held_bytes: usize, more_bytes: usize) -> u32 {
     kib(held_bytes + more_bytes) - kib(held_bytes)
 }
@@ -124,10 +118,6 @@ fn too_large(max_bytes: usize) -> Problem {
 
 pub(crate) fn too_slow() -> Problem {
     Problem::new(Code::RequestTimeout, "the body came too slowly")
-}
-
-fn too_many() -> Problem {
-    Problem::new(Code::Overloaded, "too many large requests are being received at once")
 }
 
 pub(crate) fn broken_off(error: &axum::Error) -> Problem {
@@ -230,10 +220,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_in_tiny_pieces_takes_no_more_room_than_its_bytes() {
         let bodies = Bodies::new(Receiving::default());
-        let _others = bodies.room.try_acquire_many(MAX_BODIES_KIB as u32 - 2).unwrap();
+        let _others = bodies.capacity.try_acquire_many(MAX_BODIES_KIB as u32 - 2).unwrap();
         let tiny = trickle(b"x", 2_048, Duration::from_millis(1));
         assert_eq!(bodies.receive(&HeaderMap::new(), tiny, 10_000).await.unwrap().len(), 2_048);
-        assert_eq!(bodies.room.available_permits(), 2, "the room is given back");
+        assert_eq!(bodies.capacity.available_permits(), 2, "the room is given back");
         let beyond = trickle(b"x", 2_049, Duration::from_millis(1));
         let refused = bodies.receive(&HeaderMap::new(), beyond, 10_000).await.unwrap_err();
         assert_eq!(refused.code, Code::Overloaded);
@@ -242,11 +232,11 @@ mod tests {
     #[tokio::test]
     async fn all_bodies_together_are_bounded() {
         let bodies = Bodies::new(Receiving::default());
-        let taken = bodies.room.try_acquire_many(MAX_BODIES_KIB as u32).unwrap();
+        let taken = bodies.capacity.try_acquire_many(MAX_BODIES_KIB as u32).unwrap();
         let refused = bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.unwrap_err();
         assert_eq!(refused.code, Code::Overloaded);
         drop(taken);
         assert!(bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.is_ok());
-        assert_eq!(bodies.room.available_permits(), MAX_BODIES_KIB, "the room is given back");
+        assert_eq!(bodies.capacity.available_permits(), MAX_BODIES_KIB, "the room is given back");
     }
 }

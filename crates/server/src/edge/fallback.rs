@@ -2,13 +2,11 @@
 //! served, whose clients understand no HTTP problem.
 
 use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
+use tonic::Status;
 
-use crate::convert::problem::{Code, Problem};
-
-/// gRPC's code for a service or method that is not there.
-const GRPC_UNIMPLEMENTED: &str = "12";
+use crate::convert::{Code, Problem};
 
 pub(crate) async fn not_found(request: Request) -> Response {
     if is_grpc(request.headers()) {
@@ -30,12 +28,6 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// An answer of headers alone, which is how gRPC says no.
 fn unimplemented() -> Response {
-    let mut response = StatusCode::OK.into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    headers.insert("grpc-status", HeaderValue::from_static(GRPC_UNIMPLEMENTED));
-    headers.insert("grpc-message", HeaderValue::from_static("this service is not served here"));
-    response
+    Status::unimplemented("this service is not served here").into_http()
 }

@@ -30,12 +30,6 @@ const MAX_TIMEOUT_DIGITS: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline(pub Instant);
 
-impl Deadline {
-    pub(crate) fn left(&self) -> Duration {
-        self.0.saturating_duration_since(Instant::now())
-    }
-}
-
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let given = match timeout_of(request.headers()) {
         Ok(given) => given,
@@ -44,7 +38,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     if let Some(deadline) = given.and_then(|given| Instant::now().checked_add(given)) {
         request.extensions_mut().insert(Deadline(deadline));
     }
-    let receiving = app.bodies().receiving();
+    let receiving = app.bodies.receiving;
     let budget = Arc::new(BodyBudget { app, held_bytes: Mutex::new(0) });
     let path = request.uri().path();
     let mut max_call = given.unwrap_or(receiving.max_call).min(receiving.max_call);
@@ -95,14 +89,14 @@ fn timeout_of(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
 /// The memory that one call's request takes of what there is for all.
 pub(crate) struct BodyBudget {
     app: App,
-    /// Locked while room is taken or given back, so that it always says what is held.
+    /// Locked while capacity is taken or given back, so that it always says what is held.
     held_bytes: Mutex<usize>,
 }
 
 impl BodyBudget {
     fn take(&self, bytes: usize) -> bool {
         let mut held_bytes = self.held();
-        let taken = self.app.bodies().take(*held_bytes, bytes);
+        let taken = self.app.bodies.take(*held_bytes, bytes);
         if taken {
             *held_bytes += bytes;
         }
@@ -111,7 +105,7 @@ impl BodyBudget {
 
     /// What arrived so far was read and is gone.
     pub(crate) fn give_back(&self) {
-        self.app.bodies().give_back(std::mem::take(&mut *self.held()));
+        self.app.bodies.give_back(std::mem::take(&mut *self.held()));
     }
 
     fn held(&self) -> MutexGuard<'_, usize> {
@@ -241,7 +235,7 @@ mod tests {
     async fn all_requests_together_are_bounded_and_give_their_room_back() {
         let (app, mut body) = budgeted(Silent(Some(Bytes::from_static(&[b'x'; 3_000]))));
         let all_but_three = (256 * 1_024 - 3) * 1_024;
-        assert!(app.bodies().take(0, all_but_three), "this much is there for all");
+        assert!(app.bodies.take(0, all_but_three), "this much is there for all");
         assert!(body.frame().await.unwrap().is_ok());
         let more = |piece: &'static [u8]| BudgetedBody {
             body: Body::new(Silent(Some(Bytes::from_static(piece)))),
@@ -256,7 +250,7 @@ mod tests {
         let status = more(b"y").frame().await.unwrap().unwrap_err();
         assert_eq!(status.code(), tonic::Code::ResourceExhausted);
         drop(body);
-        assert!(app.bodies().take(0, 3 * 1_024), "the room is given back");
+        assert!(app.bodies.take(0, 3 * 1_024), "the room is given back");
     }
 
     #[test]

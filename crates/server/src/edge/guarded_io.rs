@@ -1,6 +1,5 @@
-//! A connection with time limits. The library times the headers of HTTP/1 and the pings of HTTP/2; this
-//! guards what lies before and beside them: the first bytes, from which the protocol is told, and a peer that does
-//! not take its answers.
+//! A connection with the time limits that the library does not have: for the first bytes, from which the protocol is
+//! detected, and for a peer that does not read its answers.
 
 use std::future::Future;
 use std::io;

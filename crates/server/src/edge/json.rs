@@ -7,14 +7,13 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use wire::strict_json::{self, MAX_JSON_DEPTH};
 
 use crate::app::App;
-use crate::convert::problem::{Code, Problem};
-use crate::edge::strict_json;
+use crate::convert::{Code, Problem};
 
 /// Largest body of a request about one task: a payload or result of 1 MiB, and room for all else.
 pub(crate) const MAX_BODY_BYTES: usize = authority::limits::MAX_INLINE_BYTES + 256 * 1_024;
-/// Largest body of a batch.
 pub(crate) const MAX_BATCH_BODY_BYTES: usize = 16 * 1_024 * 1_024;
 
 /// A request's body, which must be there.
@@ -23,13 +22,10 @@ pub(crate) struct In<T, const MAX_BYTES: usize = MAX_BODY_BYTES>(pub T);
 /// A request's body, which may be empty.
 pub(crate) struct InOrDefault<T>(pub T);
 
-/// A query string.
 pub(crate) struct InQuery<T>(pub T);
 
-/// The parts of a path.
 pub(crate) struct InPath<T>(pub T);
 
-/// An answer with its status.
 pub(crate) struct Out<T>(pub StatusCode, pub T);
 
 impl<T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<App> for In<T, MAX_BYTES> {
@@ -75,14 +71,18 @@ impl<T: DeserializeOwned + Send, S: Sync + Send> FromRequestParts<S> for InPath<
     }
 }
 
+impl<T> Out<T> {
+    pub(crate) fn ok(answer: T) -> Out<T> {
+        Out(StatusCode::OK, answer)
+    }
+}
+
 impl<T: Serialize> IntoResponse for Out<T> {
     fn into_response(self) -> Response {
         match serde_json::to_vec(&self.1) {
             Ok(body) => {
-                let mut response = (self.0, body).into_response();
                 let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(header::CONTENT_TYPE, json);
-                response
+                (self.0, [(header::CONTENT_TYPE, json)], body).into_response()
             }
             Err(error) => {
                 tracing::error!(%error, "an answer could not be written");
@@ -97,7 +97,7 @@ pub(crate) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     if body.is_empty() {
         return Err(Problem::new(Code::MalformedJson, "the body is empty"));
     }
-    strict_json::check(body).map_err(|fault| malformed(&fault))?;
+    strict_json::check(body, MAX_JSON_DEPTH).map_err(|fault| malformed(&fault))?;
     parse_checked(body, "")
 }
 
@@ -145,7 +145,7 @@ fn malformed(fault: &strict_json::Fault) -> Problem {
 async fn receive(request: Request, app: &App, max_bytes: usize) -> Result<Vec<u8>, Problem> {
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
-    app.bodies().receive(&parts.headers, body, max_bytes).await
+    app.bodies.receive(&parts.headers, body, max_bytes).await
 }
 
 /// The type that curl gives to a body when it is told none.

@@ -90,15 +90,15 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()>,
 ) -> Drained {
     let mut shutdown = pin!(shutdown);
-    let places = Arc::new(Semaphore::new(limits.max_connections));
+    let permits = Arc::new(Semaphore::new(limits.max_connections));
     let server = Arc::new(Server { builder: builder(limits), router, app, limits });
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => {}
-            (stream, place) = accept(&listener, &places) => {
-                connections.spawn(server.clone().connection(stream, place));
+            (stream, permit) = accept(&listener, &permits) => {
+                connections.spawn(server.clone().connection(stream, permit));
             }
         }
     }
@@ -116,13 +116,13 @@ pub(crate) async fn run(
     drained
 }
 
-/// The next connection, once there is a place for it.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+/// The next connection, once there is a permit for it.
+async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
     loop {
-        // The semaphore is never closed, so there is always a place in the end.
-        let Ok(place) = places.clone().acquire_owned().await else { continue };
+        // The semaphore is never closed, so there is a permit in the end.
+        let Ok(permit) = permits.clone().acquire_owned().await else { continue };
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok((stream, _)) => return (stream, permit),
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "no connection can be accepted; trying again soon");
@@ -146,10 +146,10 @@ struct Server {
 }
 
 impl Server {
-    async fn connection(self: Arc<Self>, stream: TcpStream, _place: OwnedSemaphorePermit) {
+    async fn connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
         // Answers are small and waited for; a failure only makes them slower.
         let _ = stream.set_nodelay(true);
-        let stream = self.app.metrics().connection(stream);
+        let stream = self.app.metrics.connection(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
         let service = TowerToHyperService::new(self.router.clone());
         let mut connection = pin!(self.builder.serve_connection(io, service));

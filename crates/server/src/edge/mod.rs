@@ -12,4 +12,7 @@ pub(crate) mod origin;
 pub(crate) mod paced_stream;
 pub(crate) mod panics;
 pub(crate) mod receiving;
-pub(crate) mod strict_json;
+pub(crate) mod responses;
+
+pub(crate) use json::{In, InOrDefault, InPath, InQuery, Out};
+pub(crate) use responses::{Fails, failures};

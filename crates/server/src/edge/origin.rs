@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 pub(crate) async fn same_origin(request: Request, next: Next) -> Response {
     let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);

@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 pub(crate) async fn contain(request: Request, next: Next) -> Response {
     // The route and not the path, which may carry a lease id.

@@ -6,8 +6,7 @@ use std::time::Duration;
 const MAX_PAUSE: Duration = Duration::from_secs(10);
 /// Longest time for a whole body.
 const MAX_BODY: Duration = Duration::from_secs(60);
-/// Longest time of a gRPC call, from its head to its answer: the longest wait for a task, and room to receive the
-/// request.
+/// Longest gRPC call, from its head to its answer: the longest wait for a task, and time to receive the request.
 const MAX_CALL: Duration = Duration::from_secs(90);
 /// Longest time that a client may take nothing of an answer that comes in pieces.
 const MAX_STALL: Duration = Duration::from_secs(30);
@@ -30,8 +29,7 @@ impl Default for Receiving {
     }
 }
 
-/// The least throughput of a sender of a blob (A5). Only the time spent waiting for the sender counts, so a slow disk on
-/// this side does not count against the sender.
+/// The least throughput of the sender of a blob (A5). Only the time spent waiting for the sender counts.
 pub(crate) struct MinThroughput {
     receiving: Receiving,
     waited: Duration,

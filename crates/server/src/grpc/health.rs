@@ -45,9 +45,9 @@ pub(super) fn routes(router: Router<App>, app: &App, services: Vec<&'static str>
     }
 }
 
-/// Whether new work is taken: the coordinator answers, and the disk has room (S3-60).
+/// Whether new work is accepted: the coordinator answers, and the disk has space (S3-60).
 const SCHEDULER: &str = "lessor.Scheduler";
-/// Whether anybody is there to do work: some worker is registered (S3-60).
+/// Whether a worker is registered (S3-60).
 const WORKERS: &str = "lessor.Workers";
 /// How long the coordinator may take to say where it is.
 const MAX_WAIT: Duration = Duration::from_secs(2);
@@ -55,14 +55,13 @@ const MAX_WAIT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 struct Serving {
     app: App,
-    /// The services that are served, by name.
     services: Arc<[&'static str]>,
 }
 
 impl Serving {
     /// How a service does, as far as is known here; none when there is no such service.
     fn status(&self, service: &str) -> Option<ServingStatus> {
-        let handle = self.app.handle();
+        let handle = &self.app.handle;
         let is_up = !self.app.is_leaving() && handle.is_serving();
         let serves = match service {
             SCHEDULER => is_up && *handle.takes_work().borrow(),
@@ -76,13 +75,13 @@ impl Serving {
 
     /// Whether the coordinator answers, and says that it takes work.
     async fn answers(&self) -> bool {
-        let status = timeout(MAX_WAIT, self.app.handle().status()).await;
+        let status = timeout(MAX_WAIT, self.app.handle.status()).await;
         matches!(status, Ok(Ok(status)) if status.disk_space == DiskSpace::Plenty)
     }
 
     /// Waits until the registered workers have been silent for too long, should they say nothing more.
     async fn all_silent(&self) {
-        let handle = self.app.handle();
+        let handle = &self.app.handle;
         let now = handle.now();
         match handle.registry().registered_until(now) {
             // They are forgotten the moment after.
@@ -90,10 +89,6 @@ impl Serving {
             None => std::future::pending().await,
         }
     }
-}
-
-fn answer(status: ServingStatus) -> HealthCheckResponse {
-    HealthCheckResponse { status: status.into() }
 }
 
 #[tonic::async_trait]
@@ -105,34 +100,33 @@ impl Health for Serving {
         let service = request.get_ref().service.as_str();
         let status = self.status(service).ok_or_else(|| Status::not_found("no such service"))?;
         let is_up = status == ServingStatus::Serving && (service != SCHEDULER || self.answers().await);
-        Ok(Response::new(answer(if is_up { status } else { ServingStatus::NotServing })))
+        let status = if is_up { status } else { ServingStatus::NotServing };
+        Ok(Response::new(HealthCheckResponse { status: status.into() }))
     }
 
     type WatchStream = ReceiverStream<Result<HealthCheckResponse, Status>>;
 
-    /// Tells the status now, and again whenever it has changed, until the server is about to stop. Nobody looks
-    /// meanwhile: whatever changes a status says so.
+    /// Sends the status now and after each change, until the server is about to stop.
     async fn watch(
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        let place = self.app.grpc().stream()?;
+        let permit = self.app.grpc.stream()?;
         let (sender, receiver) = mpsc::channel(2);
         let serving = self.clone();
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let service = request.into_inner().service;
             let mut sent = None;
             // From before the first look, so that no change falls in between.
-            let mut takes_work = serving.app.handle().takes_work();
-            let mut workers = serving.app.handle().registry().watch();
+            let mut takes_work = serving.app.handle.takes_work();
+            let mut workers = serving.app.handle.registry().watch();
             loop {
                 let is_last = serving.app.is_leaving() || takes_work.has_changed().is_err();
                 let status = serving.status(&service).unwrap_or(ServingStatus::ServiceUnknown);
-                if sent.replace(status) != Some(status) && sender.send(Ok(answer(status))).await.is_err() {
-                    return;
-                }
-                if is_last {
+                let answer = HealthCheckResponse { status: status.into() };
+                let is_gone = sent.replace(status) != Some(status) && sender.send(Ok(answer)).await.is_err();
+                if is_last || is_gone {
                     return;
                 }
                 tokio::select! {

@@ -4,39 +4,37 @@ use std::sync::Arc;
 
 use authority::command::{ExtendAnswer, ExtendLease};
 use authority::{Answer, LeaseRef, Rejection, Scope};
-use coordinator::{Batch, BatchItem, Liveness, Progress};
+use coordinator::{Batch, BatchItem, Liveness};
 use prost::Message;
 use tonic::Status;
 use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatus};
 
-use super::values::{cancel_reason, given, optional_name, timestamp, worker_status};
-use super::{MAX_SENT_MESSAGE_BYTES, register};
+use super::MAX_SENT_MESSAGE_BYTES;
+use super::session::Session;
+use super::values::{cancel_reason, given, timestamp, worker_status};
 use crate::app::App;
-use crate::convert::grpc_status;
-use crate::convert::lease_ref::reference;
-use crate::convert::names::{name, optional_within, progress_message};
-use crate::convert::problem::{Code, Problem};
+use crate::convert::lease_id::reference;
+use crate::convert::{Code, Problem, grpc_status, report};
 
 /// Most leases that one message may name, and that are decided in one go.
 pub(super) const MAX_NAMED_LEASES: usize = 1_000;
-/// Most bytes of an answer that are about leases; the rest is room for all else in it.
+/// Most bytes of an answer that are about leases; the rest is for its other fields.
 const MAX_TOLD_BYTES: usize = MAX_SENT_MESSAGE_BYTES - 1_024;
 
 pub(super) async fn heartbeat(
     app: &App,
-    scope: &Scope,
+    scope: Scope,
     request: &HeartbeatRequest,
 ) -> Result<HeartbeatResponse, Status> {
-    let worker = name("worker_id", &request.worker_id)?;
-    let session = optional_name("session_id", &request.session_id)?;
+    let session = Session::parse(app, scope, &request.worker_id, &request.session_id)?;
     check_count(request.leases.len())?;
-    let said = worker_status(request.state, request.stats.as_ref());
-    let liveness =
-        app.handle().registry().record_status(scope, &worker, session.as_ref(), said, app.handle().now());
+    let (said, now) = (worker_status(request.state, request.stats.as_ref()), app.handle.now());
+    let registry = app.handle.registry();
+    let liveness = registry.record_status(&session.scope, &session.worker, session.id.as_ref(), said, now);
     let leases = if request.leases.is_empty() {
-        extend_all(app, scope, &worker, session.as_ref()).await?
+        extend_all(&session).await?
     } else {
-        extend(app, scope, &worker, &request.leases).await?
+        extend(app, &session.scope, &session.worker, &request.leases).await?
     };
     Ok(HeartbeatResponse {
         should_shutdown: liveness == Liveness::Superseded,
@@ -76,7 +74,7 @@ pub(super) fn echo(lease_id: String) -> String {
     if lease_id.len() <= MAX_ECHO_BYTES { lease_id } else { String::new() }
 }
 
-/// What is told of leases when nothing was decided about them.
+/// The statuses of leases about which nothing was decided.
 pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<LeaseStatus> {
     let status = |beat: LeaseHeartbeat| LeaseStatus {
         lease_id: echo(beat.lease_id),
@@ -86,22 +84,16 @@ pub(super) fn undecided(beats: Vec<LeaseHeartbeat>, problem: &Problem) -> Vec<Le
     beats.into_iter().map(status).collect()
 }
 
-/// Extends all that the worker holds: a worker that knows no lease ids keeps its leases by being alive (C8). Of more
-/// than fit into a message it is told of those first that should stop.
-async fn extend_all(
-    app: &App,
-    scope: &Scope,
-    worker: &Arc<str>,
-    session: Option<&Arc<str>>,
-) -> Result<Vec<LeaseStatus>, Problem> {
-    let held = register::held(app, scope, worker, session).await?;
+/// Extends all leases of the worker (C8). If their statuses do not fit into a message, those that should stop come first.
+async fn extend_all(session: &Session) -> Result<Vec<LeaseStatus>, Problem> {
+    let (app, held) = (&session.app, session.held().await?);
     let beat = |lease: &LeaseRef| BatchItem::Heartbeat {
         extend: ExtendLease { lease: lease.clone() },
         progress: None,
     };
     let mut answers = decide(app, held.iter().map(|held| beat(&held.lease)).collect()).await?.into_iter();
     let statuses =
-        held.iter().map(|held| to_proto(app.lease_ids().make(&held.lease), &held.lease, answers.next()));
+        held.iter().map(|held| to_proto(app.lease_ids.make(&held.lease), &held.lease, answers.next()));
     Ok(what_fits(statuses.collect()))
 }
 
@@ -135,7 +127,7 @@ pub(super) async fn decide(app: &App, items: Batch) -> Result<Vec<Answer>, Probl
     let mut items = items.into_iter();
     while items.len() > 0 {
         let some = items.by_ref().take(MAX_NAMED_LEASES).collect();
-        answers.extend(app.handle().decide(some).await?);
+        answers.extend(app.handle.decide(some).await?);
     }
     Ok(answers)
 }
@@ -148,10 +140,7 @@ fn parse(
     items: &mut Batch,
 ) -> Result<LeaseRef, Problem> {
     let lease = reference(app, scope, &beat.lease_id, worker, None)?;
-    let percent = optional_within("progress_pct", beat.progress_pct, 0.0..=100.0)?;
-    let text = given(&beat.message).map(progress_message);
-    let said = percent.is_some() || text.is_some();
-    let progress = said.then(|| Progress { percent, message: text, at: app.handle().now() });
+    let progress = report::progress(app, "progress_pct", beat.progress_pct, given(&beat.message))?;
     items.push(BatchItem::Heartbeat { extend: ExtendLease { lease: lease.clone() }, progress });
     Ok(lease)
 }

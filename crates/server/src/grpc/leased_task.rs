@@ -1,7 +1,5 @@
 //! Converts a granted lease to the message that a worker gets over gRPC.
 
-use std::sync::Arc;
-
 use authority::command::Grant;
 use bytes::Bytes;
 use execution::{EXECUTION_QUEUE, ExecutionPayload};
@@ -10,10 +8,10 @@ use wire::grpc::LeasedTask;
 use super::MAX_SENT_MESSAGE_BYTES;
 use super::values::{millis, timestamp};
 use crate::app::App;
+use crate::convert::task_context;
 
 pub(super) fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
     let options = grant.options.as_deref();
-    let text = |text: Option<&Arc<str>>| text.map(|text| text.to_string()).unwrap_or_default();
     let is_execution = &*grant.queue.name == EXECUTION_QUEUE;
     let execution = is_execution.then(|| ExecutionPayload::decode(&grant.payload).ok()).flatten();
     let (operation_name, action_digest) =
@@ -24,7 +22,7 @@ pub(super) fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
         action_digest,
         timeout: options.and_then(|options| options.timeout_ms).map(millis),
         lease_expires_at: Some(timestamp(grant.expires_at)),
-        lease_id: app.lease_ids().make(&grant.lease_ref()),
+        lease_id: app.lease_ids.make(&grant.lease_ref()),
         attempt: grant.attempt,
         queue: grant.queue.name.to_string(),
         payload: Bytes::copy_from_slice(&grant.payload),
@@ -32,19 +30,12 @@ pub(super) fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
         granted_at: Some(timestamp(grant.granted_at)),
         heartbeat_interval: Some(millis(grant.heartbeat_interval_ms)),
         deadline: options.and_then(|options| options.deadline).map(timestamp),
-        run_id: text(options.and_then(|options| options.run_id.as_ref())),
-        asset_id: text(options.and_then(|options| options.asset_id.as_ref())),
-        task_key: text(options.and_then(|options| options.task_key.as_ref())),
-        resources_json: options
-            .and_then(|options| options.resources.as_deref())
-            .map(Bytes::copy_from_slice)
-            .unwrap_or_default(),
         created_at: Some(timestamp(grant.created_at)),
+        ..task_context::to_proto(options)
     }
 }
 
-/// How many of these make a message that clients can read. At least one: a payload and its resources are smaller than
-/// a message may be.
+/// How many fit into a message that clients can read. At least one: a payload with its resources always fits.
 pub(super) fn how_many_fit(grants: &[Grant]) -> usize {
     let mut message_bytes = 0;
     let fit = grants.iter().take_while(|grant| {

@@ -1,19 +1,17 @@
-//! The worker service over gRPC, on the same port as everything else (HTTP/2 with prior knowledge), with reflection and
-//! the standard health service. One call to a file; each translates into commands for the coordinator and decides
-//! nothing.
+//! The worker service over gRPC (HTTP/2 with prior knowledge), with reflection and the standard health service. One call to
+//! a file; each translates into commands for the coordinator and decides nothing.
 
 mod health;
 mod heartbeat;
 mod lease;
 mod leased_task;
-mod queues;
 mod reference;
 mod register;
 mod report;
 mod scheduler;
 mod service;
+mod session;
 mod submit;
-mod update;
 mod values;
 mod work;
 
@@ -50,7 +48,7 @@ pub(crate) fn routes(app: &App, services: Vec<&'static str>) -> Router<App> {
             (format!("/{name}/{{*call}}"), MAX_BODY_BYTES),
         ];
         for (path, max_bytes) in calls {
-            let service = WorkerSchedulerServer::new(Service::new(app.clone()))
+            let service = WorkerSchedulerServer::new(Service { app: app.clone() })
                 .max_decoding_message_size(max_bytes)
                 .max_encoding_message_size(MAX_SENT_MESSAGE_BYTES);
             router = router

@@ -9,13 +9,10 @@ use wire::grpc::UpdateTaskStatusRequest;
 
 use super::values::given;
 use crate::app::App;
-use crate::convert::grpc_status;
-use crate::convert::ids::parse_task_id;
-use crate::convert::lease_ref::reference;
+use crate::convert::lease_id::reference;
 use crate::convert::names::name;
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem, grpc_status, parse_task_id};
 
-/// The lease that a report names by its id.
 pub(super) fn by_lease_id(
     app: &App,
     scope: &Scope,
@@ -41,7 +38,7 @@ pub(super) async fn by_grants(
     let worker = name("worker_id", &report.worker_id)?;
     let unknown = || Problem::unknown_task(&report.task_id).on_report();
     let task = parse_task_id(&report.task_id).ok_or_else(unknown)?;
-    let detail = app.handle().task(scope.clone(), task).await.map_err(Problem::from)?.ok_or_else(unknown)?;
+    let detail = app.handle.task(scope.clone(), task).await.map_err(Problem::from)?.ok_or_else(unknown)?;
     let reference = |(attempt, lease): (u32, Position)| LeaseRef {
         scope: scope.clone(),
         worker: worker.clone(),
@@ -75,7 +72,7 @@ async fn grants(
     worker: &Arc<str>,
     attempt: u32,
 ) -> Result<Vec<(u32, Position)>, Status> {
-    let history = app.handle().history(scope.clone(), task).await.map_err(Problem::from)?;
+    let history = app.handle.history(scope.clone(), task).await.map_err(Problem::from)?;
     let history = history.ok_or_else(|| Problem::unknown_task(&task.to_string()).on_report())?;
     if history.truncated {
         // There may have been others.

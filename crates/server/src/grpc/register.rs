@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use authority::command::{ReleaseLease, StartSession};
 use authority::event::ReleaseCause;
-use authority::{Command, HeldLease, Properties, Scope};
+use authority::{Command, Properties, Scope};
 use coordinator::{BatchItem, Registration};
 use tonic::Status;
 use wire::grpc::{
@@ -13,10 +13,11 @@ use wire::grpc::{
 };
 
 use super::heartbeat;
+use super::session::Session;
 use super::values::{optional_name, span};
 use crate::app::App;
+use crate::convert::Problem;
 use crate::convert::names::{self, name};
-use crate::convert::problem::Problem;
 
 /// Makes a worker known, and gives back what its earlier sessions held. In this order, so that those are leased nothing
 /// once it was given back, and one registration of a worker after the other, so that the last one keeps what it gets (W11).
@@ -28,11 +29,11 @@ pub(super) async fn register(
     let worker = name("worker_id", &request.worker_id)?;
     let registration = parse(app, request)?;
     let session = registration.session.clone();
-    let _turn = app.grpc().turn(scope, &worker).await;
-    app.handle().registry().register(scope, &worker, registration, app.handle().now());
+    let _turn = app.grpc.turn(scope, &worker).await;
+    app.handle.registry().register(scope, &worker, registration, app.handle.now());
     if let Some(session) = session {
         let start = StartSession { tenant: scope.tenant.clone(), worker: worker.clone(), session };
-        app.handle().start_session(start).await.map_err(Problem::from)?;
+        app.handle.start_session(start).await.map_err(Problem::from)?;
     }
     Ok(configuration(app))
 }
@@ -40,14 +41,13 @@ pub(super) async fn register(
 /// The worker leaves: what it holds is given back at no cost, and it is forgotten.
 pub(super) async fn unregister(
     app: &App,
-    scope: &Scope,
+    scope: Scope,
     request: &UnregisterWorkerRequest,
 ) -> Result<UnregisterWorkerResponse, Status> {
-    let worker = name("worker_id", &request.worker_id)?;
-    let session = optional_name("session_id", &request.session_id)?;
+    let session = Session::parse(app, scope, &request.worker_id, &request.session_id)?;
     // First, so that it is offered nothing between its last lease and its end.
-    app.handle().registry().unregister(scope, &worker, session.as_ref());
-    let held = held(app, scope, &worker, session.as_ref()).await?;
+    app.handle.registry().unregister(&session.scope, &session.worker, session.id.as_ref());
+    let held = session.held().await?;
     let released_leases = held.len() as u32;
     let releases =
         held.into_iter().map(|held| ReleaseLease { lease: held.lease, cause: ReleaseCause::Worker });
@@ -56,23 +56,11 @@ pub(super) async fn unregister(
     Ok(UnregisterWorkerResponse { released_leases })
 }
 
-/// What a worker holds: all of it, or what this session of it was granted.
-pub(super) async fn held(
-    app: &App,
-    scope: &Scope,
-    worker: &Arc<str>,
-    session: Option<&Arc<str>>,
-) -> Result<Vec<HeldLease>, Problem> {
-    let mut held = app.handle().leases(scope.clone(), worker.clone()).await?;
-    held.retain(|held| session.is_none() || held.session.as_ref() == session);
-    Ok(held)
-}
-
-/// What a worker is told when it registers.
+/// The answer to a registration.
 pub(super) fn configuration(app: &App) -> RegisterWorkerResponse {
-    let settings = app.grpc().settings();
+    let settings = app.grpc.settings;
     RegisterWorkerResponse {
-        heartbeat_interval: Some(span(app.grpc().heartbeat_interval())),
+        heartbeat_interval: Some(span(app.grpc.heartbeat_interval())),
         heartbeat_timeout: Some(span(settings.heartbeat_timeout)),
         long_poll_timeout: Some(span(settings.long_poll_timeout)),
     }
@@ -98,6 +86,6 @@ fn parse(app: &App, request: &RegisterWorkerRequest) -> Result<Registration, Pro
         cpu_cores,
         memory_bytes: bytes("capabilities.resources.memory_bytes", resources.memory_bytes)?,
         disk_bytes: bytes("capabilities.resources.disk_bytes", resources.disk_bytes)?,
-        registered_at: app.handle().now(),
+        registered_at: app.handle.now(),
     })
 }

@@ -1,5 +1,5 @@
-//! Converts a worker's report into batch items for the coordinator, and their answers into the response. The call and
-//! the stream share it.
+//! UpdateTaskStatus: a worker reports that it begins, is done or failed, or gives its lease back. The stream converts its
+//! reports here too.
 
 use std::sync::Arc;
 
@@ -9,15 +9,36 @@ use authority::command::{
 };
 use authority::event::ReleaseCause;
 use authority::limits::MAX_INLINE_BYTES;
-use authority::{Answer, Command, LeaseRef, Outcome, Rejection, TaskError};
+use authority::{Answer, Command, LeaseRef, Outcome, Rejection, Scope, TaskError};
 use coordinator::{Batch, BatchItem};
+use tonic::Status;
 use wire::grpc::{TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict};
 
+use super::reference;
 use super::values::{cancel_reason, category, optional_name, state, timestamp};
+use crate::app::App;
 use crate::convert::names::reported_message;
-use crate::convert::problem::{Code, Problem};
-use crate::convert::{content, report};
-use crate::edge::strict_json;
+use crate::convert::task_json::not_json;
+use crate::convert::{Code, Problem, content, report};
+
+pub(super) async fn update(
+    app: &App,
+    scope: &Scope,
+    request: &UpdateTaskStatusRequest,
+) -> Result<UpdateTaskStatusResponse, Status> {
+    let lease = if request.lease_id.is_empty() {
+        reference::by_grants(app, scope, request).await?
+    } else {
+        reference::by_lease_id(app, scope, &request.worker_id, request).map_err(Problem::on_report)?
+    };
+    let decided = async {
+        let mut batch = Batch::new();
+        let asked = items(lease, request, &mut batch)?;
+        let answers = app.handle.decide(batch).await?;
+        answer(asked, &mut answers.into_iter())
+    };
+    Ok(decided.await.map_err(Problem::on_report)?)
+}
 
 /// What was asked, and so how its answers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,9 +183,4 @@ fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFail
         message: reported_message(&said.error_message),
     };
     report::failure(lease, error, said.retryable)
-}
-
-pub(super) fn not_json(field: &str, fault: &strict_json::Fault) -> Problem {
-    let place = if fault.path.is_empty() { String::new() } else { format!("{}: ", fault.path) };
-    Problem::field(field, format!("{place}{}", fault.what))
 }

@@ -7,9 +7,8 @@ use std::time::Duration;
 use authority::Scope;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
-/// Most streams of workers at one time.
 const MAX_WORK_STREAMS: usize = 10_000;
 /// Locks that keep registrations of one worker apart; different workers seldom share one.
 const TURNS: usize = 256;
@@ -18,8 +17,7 @@ const MAX_LONG_POLL: Duration = Duration::from_millis(wire::MAX_WAIT_MS);
 /// How often a worker is told to send heartbeats, unless its registration ends sooner than three of them.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How the worker service treats workers (S3-30). How long a lease lasts and how many tasks may wait are settings of the
-/// queue.
+/// How the worker service treats workers (S3-30). Lease lengths and queue sizes are settings of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheduler {
     /// A worker that was silent for so long is offered nothing until it registers again.
@@ -35,7 +33,7 @@ impl Default for Scheduler {
 }
 
 pub(crate) struct Shared {
-    settings: Scheduler,
+    pub(crate) settings: Scheduler,
     streams: Arc<Semaphore>,
     turns: Vec<Mutex<()>>,
     hasher: RandomState,
@@ -52,10 +50,6 @@ impl Shared {
         }
     }
 
-    pub(crate) fn settings(&self) -> Scheduler {
-        self.settings
-    }
-
     pub(crate) fn heartbeat_interval(&self) -> Duration {
         HEARTBEAT_INTERVAL.min(self.settings.heartbeat_timeout / 3)
     }
@@ -67,7 +61,6 @@ impl Shared {
         self.turns[number].lock().await
     }
 
-    /// A place for one more stream.
     pub(crate) fn stream(&self) -> Result<OwnedSemaphorePermit, Problem> {
         self.streams.clone().try_acquire_owned().map_err(|_| {
             Problem::new(Code::TooManyPolls, format!("more than {MAX_WORK_STREAMS} workers are connected"))

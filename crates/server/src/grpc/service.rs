@@ -3,82 +3,44 @@
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 use wire::grpc::worker_scheduler_server::WorkerScheduler;
-use wire::grpc::{
-    HeartbeatRequest, HeartbeatResponse, LeaseTaskRequest, LeaseTaskResponse, RegisterWorkerRequest,
-    RegisterWorkerResponse, SubmitTasksRequest, SubmitTasksResponse, UnregisterWorkerRequest,
-    UnregisterWorkerResponse, UpdateTaskStatusRequest, UpdateTaskStatusResponse, WorkRequest, WorkResponse,
-};
+use wire::grpc::*;
 
-use super::{heartbeat, lease, register, submit, update, values, work};
+use super::{heartbeat, lease, register, report, submit, work};
 use crate::app::App;
+use crate::convert::scope;
 
 pub(super) struct Service {
-    app: App,
+    pub app: App,
 }
 
-impl Service {
-    pub(super) fn new(app: App) -> Service {
-        Service { app }
-    }
+/// Implements the service: each call finds its scope and is handed on.
+macro_rules! calls {
+    ($($call:ident($Request:ty) -> $Response:ty = |$app:ident, $scope:ident, $request:ident| $answer:expr;)*) => {
+        #[tonic::async_trait]
+        impl WorkerScheduler for Service {
+            type WorkStream = ReceiverStream<Result<WorkResponse, Status>>;
+
+            $(async fn $call(&self, $request: Request<$Request>) -> Result<Response<$Response>, Status> {
+                let ($app, $scope) = (&self.app, scope::of($request.metadata().as_ref())?);
+                $answer.map(Response::new)
+            })*
+        }
+    };
 }
 
-#[tonic::async_trait]
-impl WorkerScheduler for Service {
-    async fn register_worker(
-        &self,
-        request: Request<RegisterWorkerRequest>,
-    ) -> Result<Response<RegisterWorkerResponse>, Status> {
-        let scope = values::scope(request.metadata())?;
-        register::register(&self.app, &scope, request.get_ref()).await.map(Response::new)
-    }
-
-    async fn lease_task(
-        &self,
-        request: Request<LeaseTaskRequest>,
-    ) -> Result<Response<LeaseTaskResponse>, Status> {
-        let scope = values::scope(request.metadata())?;
-        lease::lease(&self.app, &scope, &request).await.map(Response::new)
-    }
-
-    async fn update_task_status(
-        &self,
-        request: Request<UpdateTaskStatusRequest>,
-    ) -> Result<Response<UpdateTaskStatusResponse>, Status> {
-        let scope = values::scope(request.metadata())?;
-        update::update(&self.app, &scope, request.get_ref()).await.map(Response::new)
-    }
-
-    async fn report_heartbeat(
-        &self,
-        request: Request<HeartbeatRequest>,
-    ) -> Result<Response<HeartbeatResponse>, Status> {
-        let scope = values::scope(request.metadata())?;
-        heartbeat::heartbeat(&self.app, &scope, request.get_ref()).await.map(Response::new)
-    }
-
-    async fn unregister_worker(
-        &self,
-        request: Request<UnregisterWorkerRequest>,
-    ) -> Result<Response<UnregisterWorkerResponse>, Status> {
-        let scope = values::scope(request.metadata())?;
-        register::unregister(&self.app, &scope, request.get_ref()).await.map(Response::new)
-    }
-
-    async fn submit_tasks(
-        &self,
-        request: Request<SubmitTasksRequest>,
-    ) -> Result<Response<SubmitTasksResponse>, Status> {
-        let scope = values::scope(request.metadata())?;
-        submit::submit(&self.app, &scope, request.into_inner()).await.map(Response::new)
-    }
-
-    type WorkStream = ReceiverStream<Result<WorkResponse, Status>>;
-
-    async fn work(
-        &self,
-        request: Request<Streaming<WorkRequest>>,
-    ) -> Result<Response<Self::WorkStream>, Status> {
-        let scope = values::scope(request.metadata())?;
-        work::open(&self.app, scope, request).map(Response::new)
-    }
+calls! {
+    register_worker(RegisterWorkerRequest) -> RegisterWorkerResponse =
+        |app, scope, request| register::register(app, &scope, request.get_ref()).await;
+    lease_task(LeaseTaskRequest) -> LeaseTaskResponse =
+        |app, scope, request| lease::lease(app, scope, &request).await;
+    update_task_status(UpdateTaskStatusRequest) -> UpdateTaskStatusResponse =
+        |app, scope, request| report::update(app, &scope, request.get_ref()).await;
+    report_heartbeat(HeartbeatRequest) -> HeartbeatResponse =
+        |app, scope, request| heartbeat::heartbeat(app, scope, request.get_ref()).await;
+    unregister_worker(UnregisterWorkerRequest) -> UnregisterWorkerResponse =
+        |app, scope, request| register::unregister(app, scope, request.get_ref()).await;
+    submit_tasks(SubmitTasksRequest) -> SubmitTasksResponse =
+        |app, scope, request| submit::submit(app, &scope, request.into_inner()).await;
+    work(Streaming<WorkRequest>) -> Self::WorkStream =
+        |app, scope, request| work::open(app, scope, request);
 }

@@ -3,19 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use authority::{Category, Scope, TaskState, Time};
+use authority::limits::MAX_POLL_QUEUES;
+use authority::{Category, TaskState, Time};
 use coordinator::{Activity, WorkerStatus};
-use tonic::metadata::MetadataMap;
 use wire::grpc;
 
-use crate::convert::names::name;
-use crate::convert::problem::{Problem, shortened};
-use crate::convert::scope;
+use crate::convert::Problem;
+use crate::convert::names::{name, name_list};
+use crate::convert::problem::shortened;
 
-/// Whom a call belongs to.
-pub(super) fn scope(metadata: &MetadataMap) -> Result<Scope, Problem> {
-    scope::of(metadata.as_ref())
-}
+/// The queue of a worker that names none, which is what the workers of the remote execution plan do.
+const DEFAULT_QUEUE: &str = execution::EXECUTION_QUEUE;
 
 /// A text that is missing when it is empty, as protobuf has it.
 pub(super) fn given(text: &str) -> Option<&str> {
@@ -32,9 +30,16 @@ pub(super) fn cancel_reason(reason: Option<Arc<str>>) -> String {
     reason.map(|reason| shortened(&reason).to_owned()).unwrap_or_default()
 }
 
-/// A number that is missing when it is zero.
+/// A value that is missing when it is zero or empty.
 pub(super) fn nonzero<N: Default + PartialEq>(value: N) -> Option<N> {
     Some(value).filter(|value| *value != N::default())
+}
+
+pub(super) fn parse_queues(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> {
+    if queues.is_empty() {
+        return Ok(vec![Arc::from(DEFAULT_QUEUE)]);
+    }
+    name_list("queues", queues, MAX_POLL_QUEUES)
 }
 
 pub(super) fn timestamp(time: Time) -> prost_types::Timestamp {
@@ -85,7 +90,7 @@ pub(super) fn category(category: i32) -> Result<Category, Problem> {
     })
 }
 
-/// A worker's words on itself. A state that this version does not know is taken as BUSY: it decides nothing.
+/// The status that a worker reports. An unknown state is taken as BUSY: it decides nothing.
 pub(super) fn worker_status(state: i32, stats: Option<&grpc::WorkerStats>) -> WorkerStatus {
     let activity = match grpc::WorkerState::try_from(state) {
         Ok(grpc::WorkerState::Idle) => Activity::Idle,

@@ -3,18 +3,13 @@
 use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::{MAX_GRANTS, MAX_POLL_QUEUES};
-use axum::extract::State;
-use axum::http::StatusCode;
 use wire::{DEFAULT_WAIT_MS, Lease, Leases};
 
 use crate::app::App;
-use crate::convert::content;
-use crate::convert::names::{counted, name, optional_name, properties};
-use crate::convert::problem::Problem;
-use crate::convert::scope::InScope;
-use crate::convert::task_json::{to_json, to_text};
-use crate::convert::time::to_timestamp;
-use crate::edge::json::{In, Out};
+use crate::convert::names::{name, name_list, optional_name, properties};
+use crate::convert::task_json::to_json;
+use crate::convert::{Problem, Scoped, content, task_context, to_timestamp};
+use crate::edge::{Fails, In, Out};
 
 /// Lease tasks, waiting for them if there are none.
 #[utoipa::path(
@@ -24,26 +19,22 @@ use crate::edge::json::{In, Out};
     request_body = wire::LeaseTasks,
     responses(
         (status = 200, description = "The leases, none when the wait is over", body = Leases),
-        (status = 400, body = wire::Problem),
-        (status = 429, body = wire::Problem),
-        (status = 503, body = wire::Problem)
+        Fails<400>, Fails<429>, Fails<503>
     )
 )]
 pub(crate) async fn lease(
-    State(app): State<App>,
-    InScope(scope): InScope,
+    Scoped { app, scope }: Scoped,
     In(request): In<wire::LeaseTasks>,
 ) -> Result<Out<Leases>, Problem> {
     let command = command(&scope, &request)?;
     let grants = app.poll(command, request.wait_ms.unwrap_or(DEFAULT_WAIT_MS)).await?;
     let leases = grants.iter().map(|grant| to_wire(&app, grant)).collect();
-    Ok(Out(StatusCode::OK, Leases { leases }))
+    Ok(Out::ok(Leases { leases }))
 }
 
 fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Problem> {
     let worker = name("workerId", &request.worker_id)?;
-    counted("queues", request.queues.len(), 1..=MAX_POLL_QUEUES)?;
-    let queues = request.queues.iter().enumerate().map(|(n, queue)| name(&format!("queues[{n}]"), queue));
+    let queues = name_list("queues", &request.queues, MAX_POLL_QUEUES)?;
     let max_tasks = match request.max_tasks {
         Some(0) => {
             let what = format!("must be at least 1, but is 0; at most {MAX_GRANTS} are given at one time");
@@ -56,7 +47,7 @@ fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Prob
         scope: scope.clone(),
         worker,
         session: None,
-        queues: queues.collect::<Result<_, _>>()?,
+        queues,
         properties: properties("properties", request.properties.as_ref())?,
         max_tasks: max_tasks.min(MAX_GRANTS as u64) as usize,
         request: request_id.map(|request_id| content::request(&request_id)),
@@ -65,8 +56,8 @@ fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Prob
 
 fn to_wire(app: &App, grant: &Grant) -> Lease {
     let options = grant.options.as_deref();
-    Lease {
-        lease_id: app.lease_ids().make(&grant.lease_ref()),
+    wire::in_task_context!(Lease {
+        lease_id: app.lease_ids.make(&grant.lease_ref()),
         task_id: grant.task.to_string(),
         attempt: grant.attempt,
         queue: grant.queue.name.to_string(),
@@ -77,11 +68,8 @@ fn to_wire(app: &App, grant: &Grant) -> Lease {
         fencing_token: grant.fencing_token.0,
         deadline: options.and_then(|options| options.deadline).map(to_timestamp),
         timeout_ms: options.and_then(|options| options.timeout_ms),
-        run_id: options.and_then(|options| to_text(&options.run_id)),
-        asset_id: options.and_then(|options| to_text(&options.asset_id)),
-        task_key: options.and_then(|options| to_text(&options.task_key)),
-        resources: options.and_then(|options| options.resources.as_deref()).map(to_json),
-    }
+        ..task_context::to_wire(options)
+    })
 }
 
 #[cfg(test)]

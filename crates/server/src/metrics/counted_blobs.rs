@@ -7,6 +7,7 @@ use blobs::{
     Result, Tenant, UploadRequest, WriteStatus,
 };
 use bytes::Bytes;
+use futures_util::{FutureExt, TryFutureExt};
 
 use super::{Metrics, looked};
 
@@ -39,11 +40,10 @@ impl Blobs for CountedBlobs {
         tenant: &'a Tenant,
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Result<Vec<Digest>>> {
-        Box::pin(async move {
-            let missing = self.inner.find_missing(tenant, digests).await?;
-            self.looked(digests.len().saturating_sub(missing.len()), missing.len());
-            Ok(missing)
-        })
+        let missing = self.inner.find_missing(tenant, digests);
+        missing
+            .inspect_ok(|missing| self.looked(digests.len().saturating_sub(missing.len()), missing.len()))
+            .boxed()
     }
 
     fn find<'a>(
@@ -53,11 +53,8 @@ impl Blobs for CountedBlobs {
         hash: Hash,
     ) -> BoxFuture<'a, Result<Option<Digest>>> {
         // Whoever finds a blob reads it next, and is counted then.
-        Box::pin(async move {
-            let found = self.inner.find(tenant, function, hash).await?;
-            self.looked(0, usize::from(found.is_none()));
-            Ok(found)
-        })
+        let found = self.inner.find(tenant, function, hash);
+        found.inspect_ok(|found| self.looked(0, usize::from(found.is_none()))).boxed()
     }
 
     fn get_many<'a>(
@@ -65,13 +62,10 @@ impl Blobs for CountedBlobs {
         tenant: &'a Tenant,
         digests: &'a [Digest],
     ) -> BoxFuture<'a, Vec<Result<Bytes>>> {
-        Box::pin(async move {
-            let answers = self.inner.get_many(tenant, digests).await;
-            for (digest, answer) in digests.iter().zip(&answers) {
-                self.read(answer, digest.size);
-            }
-            answers
-        })
+        let count = |answers: &Vec<Result<Bytes>>| {
+            digests.iter().zip(answers).for_each(|(digest, answer)| self.read(answer, digest.size));
+        };
+        self.inner.get_many(tenant, digests).inspect(count).boxed()
     }
 
     fn put_many<'a>(
@@ -79,13 +73,12 @@ impl Blobs for CountedBlobs {
         tenant: &'a Tenant,
         blobs: Vec<(Digest, Bytes)>,
     ) -> BoxFuture<'a, Vec<Result<()>>> {
-        Box::pin(async move {
-            let sizes: Vec<u64> = blobs.iter().map(|(digest, _)| digest.size).collect();
-            let answers = self.inner.put_many(tenant, blobs).await;
-            let stored = sizes.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
+        let sizes: Vec<u64> = blobs.iter().map(|(digest, _)| digest.size).collect();
+        let count = move |answers: &Vec<Result<()>>| {
+            let stored = sizes.iter().zip(answers).filter(|(_, answer)| answer.is_ok());
             self.metrics.0.content_written.inc_by(stored.map(|(size, _)| size).sum());
-            answers
-        })
+        };
+        self.inner.put_many(tenant, blobs).inspect(count).boxed()
     }
 
     fn read<'a>(
@@ -95,23 +88,19 @@ impl Blobs for CountedBlobs {
         offset: u64,
         limit: Option<u64>,
     ) -> BoxFuture<'a, Result<Box<dyn BlobReader>>> {
-        Box::pin(async move {
-            let reader = self.inner.read(tenant, digest, offset, limit).await;
-            let rest = digest.size.saturating_sub(offset);
-            self.read(&reader, limit.map_or(rest, |limit| limit.min(rest)));
-            reader
-        })
+        let rest = digest.size.saturating_sub(offset);
+        let bytes = limit.map_or(rest, |limit| limit.min(rest));
+        self.inner.read(tenant, digest, offset, limit).inspect(move |reader| self.read(reader, bytes)).boxed()
     }
 
     fn write<'a>(&'a self, tenant: &'a Tenant, upload: UploadRequest) -> BoxFuture<'a, Result<Begun>> {
-        Box::pin(async move {
-            Ok(match self.inner.write(tenant, upload).await? {
-                Begun::Present => Begun::Present,
-                Begun::Writer(inner) => {
-                    Begun::Writer(Box::new(CountedWriter { inner, metrics: self.metrics.clone() }))
-                }
-            })
-        })
+        let counted = |begun| match begun {
+            Begun::Present => Begun::Present,
+            Begun::Writer(inner) => {
+                Begun::Writer(Box::new(CountedWriter { inner, metrics: self.metrics.clone() }))
+            }
+        };
+        self.inner.write(tenant, upload).map_ok(counted).boxed()
     }
 
     fn write_status<'a>(
@@ -148,11 +137,8 @@ impl BlobWriter for CountedWriter {
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<Digest>> {
-        Box::pin(async move {
-            let digest = self.inner.finish().await?;
-            self.metrics.0.content_written.inc_by(digest.size);
-            Ok(digest)
-        })
+        let CountedWriter { inner, metrics } = *self;
+        inner.finish().inspect_ok(move |digest| metrics.0.content_written.inc_by(digest.size)).boxed()
     }
 
     fn leave(self: Box<Self>) -> BoxFuture<'static, Result<u64>> {

@@ -1,25 +1,21 @@
-//! Figures for whoever watches the server, as Prometheus reads them (S3-57, S3-58).
+//! The metrics of the server, for Prometheus (S3-57, S3-58).
 //!
-//! Counting costs an atomic where something happens anyway; what waits and runs is asked of the coordinator when somebody
-//! looks. Labels come from fixed sets: names of queues are strangers' words, so only those that the operator names become
-//! labels, and all other queues are one (X20).
+//! Counting costs an atomic; the state of the coordinator is read at a scrape. Labels come from fixed sets: clients choose
+//! the names of queues, so only those that the operator names become labels, and all other queues share one (X20).
 
 mod counted_blobs;
-mod counted_cache;
 mod scrape;
-mod traffic;
 
 use std::sync::Arc;
 
-use blobs::{ActionCache, Blobs};
-use prometheus::{
-    GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, core::Collector,
-};
+use blobs::Blobs;
+use prometheus::core::Collector;
+use prometheus::{GaugeVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::io::{InspectReader, InspectWriter};
 
 use counted_blobs::CountedBlobs;
-use counted_cache::CountedCache;
 pub(crate) use scrape::serve;
-pub(crate) use traffic::Counted;
 
 /// Most queues that an operator may name: each adds two series.
 pub const MAX_NAMED_QUEUES: usize = 100;
@@ -35,9 +31,12 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     registry: Registry,
-    /// The queues that are told apart.
+    /// The queues that have a label.
     named: Arc<[String]>,
-    now: Now,
+    /// [`scrape::GAUGES`], in their order.
+    gauges: Vec<IntGauge>,
+    depth: IntGaugeVec,
+    oldest_age: GaugeVec,
     connections: IntGauge,
     accepted: IntCounter,
     received: IntCounter,
@@ -47,22 +46,6 @@ struct Inner {
     content_written: IntCounter,
     action_cache_lookups: IntCounterVec,
     http_cache_lookups: IntCounterVec,
-}
-
-/// What is asked for when somebody looks.
-#[derive(Debug)]
-struct Now {
-    queue_length: IntGauge,
-    active_tasks: IntGauge,
-    registered_workers: IntGauge,
-    tasks: IntGauge,
-    state_bytes: IntGauge,
-    max_state_bytes: IntGauge,
-    polls: IntGauge,
-    position: IntGauge,
-    disk_full: IntGauge,
-    depth: IntGaugeVec,
-    oldest_age: GaugeVec,
 }
 
 impl Default for Metrics {
@@ -79,10 +62,25 @@ impl Metrics {
         named.sort_unstable();
         named.dedup();
         named.truncate(MAX_NAMED_QUEUES);
-        let inner = Inner {
-            registry: Registry::new(),
+        let registry = Registry::new();
+        let gauge = |name: &str, help: &str| registered(&registry, IntGauge::new(name, help));
+        let counter = |name: &str, help: &str| registered(&registry, IntCounter::new(name, help));
+        let lookups = |name: &str, help: &str| {
+            let lookups = registered(&registry, IntCounterVec::new(Opts::new(name, help), &["result"]));
+            // Both results begin at zero.
+            ["hit", "miss"].iter().for_each(|result| drop(lookups.with_label_values(&[result])));
+            lookups
+        };
+        let depth = Opts::new("lessor_queue_depth", "Tasks that wait, by queue.");
+        let oldest_age = Opts::new(
+            "lessor_queue_oldest_age_seconds",
+            "Age of the oldest task that could be leased, by queue; 0 without one.",
+        );
+        Metrics(Arc::new(Inner {
             named: named.into(),
-            now: Now::new(),
+            gauges: scrape::GAUGES.iter().map(|(name, help, _)| gauge(name, help)).collect(),
+            depth: registered(&registry, IntGaugeVec::new(depth, &["queue"])),
+            oldest_age: registered(&registry, GaugeVec::new(oldest_age, &["queue"])),
             connections: gauge("lessor_connections", "Open connections."),
             accepted: counter("lessor_accepted_connections_total", "Connections that were accepted."),
             received: counter("lessor_received_bytes_total", "Bytes that came over connections."),
@@ -104,10 +102,8 @@ impl Metrics {
                 "lessor_http_cache_lookups_total",
                 "Entries of the HTTP cache that were looked for, by result.",
             ),
-        };
-        let metrics = Metrics(Arc::new(inner));
-        metrics.0.register();
-        metrics
+            registry,
+        }))
     }
 
     /// Shows what the coordinator counts as well. Once, when the server is made.
@@ -133,91 +129,43 @@ impl Metrics {
         looked(&self.0.action_cache_lookups, usize::from(found), usize::from(!found));
     }
 
-    /// The same cache, with its lookups over HTTP counted.
-    pub fn action_cache(&self, inner: Arc<dyn ActionCache>) -> Arc<dyn ActionCache> {
-        Arc::new(CountedCache { inner, metrics: self.clone() })
+    /// An entry of the HTTP cache was looked for.
+    pub(crate) fn http_cache_looked(&self, found: bool) {
+        looked(&self.0.http_cache_lookups, usize::from(found), usize::from(!found));
     }
 
-    /// A connection, counted for as long as this lives.
-    pub(crate) fn connection<T>(&self, io: T) -> Counted<T> {
-        Counted::new(io, self.clone())
-    }
-}
-
-impl Inner {
-    fn register(&self) {
-        let now = &self.now;
-        let gauges = [
-            &self.connections,
-            &now.queue_length,
-            &now.active_tasks,
-            &now.registered_workers,
-            &now.tasks,
-            &now.state_bytes,
-            &now.max_state_bytes,
-            &now.polls,
-            &now.position,
-            &now.disk_full,
-        ];
-        let counters =
-            [&self.accepted, &self.received, &self.sent, &self.content_read, &self.content_written];
-        let lookups = [&self.content_lookups, &self.action_cache_lookups, &self.http_cache_lookups];
-        gauges.into_iter().for_each(|one| self.add(one.clone()));
-        counters.into_iter().for_each(|one| self.add(one.clone()));
-        lookups.into_iter().for_each(|one| self.add(one.clone()));
-        self.add(now.depth.clone());
-        self.add(now.oldest_age.clone());
-    }
-
-    fn add(&self, one: impl Collector + 'static) {
-        self.registry.register(Box::new(one)).expect("each name is written here once");
+    /// The connection, counted for as long as it lives, with its bytes counted.
+    pub(crate) fn connection<T: AsyncRead + AsyncWrite>(
+        &self,
+        io: T,
+    ) -> impl AsyncRead + AsyncWrite + use<T> {
+        self.0.accepted.inc();
+        let (open, metrics) = (OpenConnection::new(self.clone()), self.clone());
+        let io = InspectWriter::new(io, move |sent: &[u8]| metrics.0.sent.inc_by(sent.len() as u64));
+        InspectReader::new(io, move |received: &[u8]| open.0.0.received.inc_by(received.len() as u64))
     }
 }
 
-impl Now {
-    fn new() -> Now {
-        Now {
-            queue_length: gauge("lessor_queue_length", "Tasks that wait, over all queues."),
-            active_tasks: gauge("lessor_active_tasks", "Tasks that are leased, over all queues."),
-            registered_workers: gauge("lessor_registered_workers", "Workers that are registered."),
-            tasks: gauge("lessor_kept_tasks", "Tasks that are kept, also those that are over."),
-            state_bytes: gauge("lessor_state_bytes", "Memory for tasks in use."),
-            max_state_bytes: gauge("lessor_state_limit_bytes", "Memory that tasks may use."),
-            polls: gauge("lessor_waiting_polls", "Polls that wait for work."),
-            position: gauge("lessor_ledger_position", "Number of the newest record."),
-            disk_full: gauge("lessor_disk_full", "1 while new work is refused for lack of disk space."),
-            depth: IntGaugeVec::new(
-                Opts::new("lessor_queue_depth", "Tasks that wait, by queue."),
-                &["queue"],
-            )
-            .expect("the names are written here and are good ones"),
-            oldest_age: GaugeVec::new(
-                Opts::new(
-                    "lessor_queue_oldest_age_seconds",
-                    "Age of the oldest task that could be leased, by queue; 0 without one.",
-                ),
-                &["queue"],
-            )
-            .expect("the names are written here and are good ones"),
-        }
+/// Counts a connection until it is dropped.
+struct OpenConnection(Metrics);
+
+impl OpenConnection {
+    fn new(metrics: Metrics) -> OpenConnection {
+        metrics.0.connections.inc();
+        OpenConnection(metrics)
     }
 }
 
-fn gauge(name: &str, help: &str) -> IntGauge {
-    IntGauge::new(name, help).expect("the name is written here and is a good one")
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.0.connections.dec();
+    }
 }
 
-fn counter(name: &str, help: &str) -> IntCounter {
-    IntCounter::new(name, help).expect("the name is written here and is a good one")
-}
-
-/// Begins at zero for both results.
-fn lookups(name: &str, help: &str) -> IntCounterVec {
-    let vector = IntCounterVec::new(Opts::new(name, help), &["result"])
-        .expect("the names are written here and are good ones");
-    vector.with_label_values(&["hit"]);
-    vector.with_label_values(&["miss"]);
-    vector
+fn registered<M: Collector + Clone + 'static>(registry: &Registry, made: prometheus::Result<M>) -> M {
+    let metric = made.expect("the names are written here and are good ones");
+    registry.register(Box::new(metric.clone())).expect("each name is written here once");
+    metric
 }
 
 fn looked(counters: &IntCounterVec, hits: usize, misses: usize) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use authority::Time;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
@@ -12,24 +13,23 @@ use tokio::time::timeout;
 
 use super::{Metrics, OTHERS};
 use crate::app::App;
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 /// How long the coordinator may take to say what waits and runs.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// Everything that is counted, in the text format of Prometheus. Whoever scrapes must not take figures of a coordinator
-/// that does not answer for true, so there are none then.
+/// All metrics in the text format of Prometheus; an error while the coordinator does not answer, never old figures.
 pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
-    let metrics = app.metrics();
+    let metrics = &app.metrics;
     let ask = async {
-        let depths = app.handle().depths(metrics.0.named.clone()).await?;
-        Ok::<_, Problem>((depths, app.handle().status().await?))
+        let depths = app.handle.depths(metrics.0.named.clone()).await?;
+        Ok::<_, Problem>((depths, app.handle.status().await?))
     };
     let silent = |_| Problem::new(Code::NotServing, "the coordinator does not answer");
     let (depths, status) = timeout(MAX_WAIT, ask).await.map_err(silent)??;
-    let now = app.handle().now();
-    let registered = app.handle().registry().registered_count(now);
-    metrics.note(&status, &depths, registered, now);
+    let now = app.handle.now();
+    let registered = app.handle.registry().registered_count(now);
+    metrics.set(&Snapshot { status, depths, registered }, now);
     let encoder = TextEncoder::new();
     let mut text = Vec::new();
     let encoded = encoder.encode(&metrics.0.registry.gather(), &mut text);
@@ -40,24 +40,47 @@ pub(crate) async fn serve(State(app): State<App>) -> Result<Response, Problem> {
     Ok(([(CONTENT_TYPE, encoder.format_type().to_owned())], text).into_response())
 }
 
+/// The coordinator's state at a scrape.
+pub(super) struct Snapshot {
+    status: Status,
+    depths: Vec<Depth>,
+    registered: usize,
+}
+
+impl Snapshot {
+    fn sum(&self, count: fn(&Depth) -> u64) -> u64 {
+        self.depths.iter().map(count).sum()
+    }
+}
+
+/// A name, a help text and the value.
+type Gauge = (&'static str, &'static str, fn(&Snapshot) -> u64);
+
+/// The gauges of the coordinator's state, which are set with each scrape.
+pub(super) const GAUGES: [Gauge; 9] = [
+    ("lessor_queue_length", "Tasks that wait, over all queues.", |at| at.sum(|depth| depth.waiting)),
+    ("lessor_active_tasks", "Tasks that are leased, over all queues.", |at| at.sum(|depth| depth.leased)),
+    ("lessor_registered_workers", "Workers that are registered.", |at| at.registered as u64),
+    ("lessor_kept_tasks", "Tasks that are kept, also those that are over.", |at| at.status.tasks as u64),
+    ("lessor_state_bytes", "Memory for tasks in use.", |at| at.status.state_bytes as u64),
+    ("lessor_state_limit_bytes", "Memory that tasks may use.", |at| at.status.max_state_bytes as u64),
+    ("lessor_waiting_polls", "Polls that wait for work.", |at| at.status.polls as u64),
+    ("lessor_ledger_position", "Number of the newest record.", |at| at.status.position.0),
+    ("lessor_disk_full", "1 while new work is refused for lack of disk space.", |at| {
+        u64::from(at.status.disk_space != DiskSpace::Plenty)
+    }),
+];
+
 impl Metrics {
-    fn note(&self, status: &Status, depths: &[Depth], registered: usize, time: authority::Time) {
-        let now = &self.0.now;
-        let sum = |count: fn(&Depth) -> u64| whole(depths.iter().map(count).sum::<u64>());
-        now.queue_length.set(sum(|depth| depth.waiting));
-        now.active_tasks.set(sum(|depth| depth.leased));
-        now.registered_workers.set(whole(registered as u64));
-        now.tasks.set(whole(status.tasks as u64));
-        now.state_bytes.set(whole(status.state_bytes as u64));
-        now.max_state_bytes.set(whole(status.max_state_bytes as u64));
-        now.polls.set(whole(status.polls as u64));
-        now.position.set(whole(status.position.0));
-        now.disk_full.set(i64::from(status.disk_space != DiskSpace::Plenty));
+    fn set(&self, snapshot: &Snapshot, now: Time) {
+        for (gauge, (.., value)) in self.0.gauges.iter().zip(GAUGES) {
+            gauge.set(whole(value(snapshot)));
+        }
         let names = self.0.named.iter().map(String::as_str).chain([OTHERS]);
-        for (name, depth) in names.zip(depths) {
-            let age_ms = depth.oldest_waiting.map_or(0, |oldest| time.since_ms(oldest));
-            now.depth.with_label_values(&[name]).set(whole(depth.waiting));
-            now.oldest_age.with_label_values(&[name]).set(Duration::from_millis(age_ms).as_secs_f64());
+        for (name, depth) in names.zip(&snapshot.depths) {
+            let age_ms = depth.oldest_waiting.map_or(0, |oldest| now.since_ms(oldest));
+            self.0.depth.with_label_values(&[name]).set(whole(depth.waiting));
+            self.0.oldest_age.with_label_values(&[name]).set(Duration::from_millis(age_ms).as_secs_f64());
         }
     }
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 use authority::PushTarget;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use bytes::Bytes;
+use data_encoding::HEXLOWER;
+use hmac::{Hmac, KeyInit, Mac};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
@@ -17,10 +19,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use rustls::crypto::ring;
+use sha2::Sha256;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::resolver::{LookUps, Resolver};
-use super::signature::signature;
+use super::resolver::Resolver;
 use crate::edge::address_guard::{Guard, Refused};
 
 const MAX_CONNECT: Duration = Duration::from_secs(5);
@@ -30,7 +33,7 @@ const MAX_POST: Duration = Duration::from_secs(30);
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const MAX_ANSWER_READ: Duration = Duration::from_secs(1);
 const MAX_HEAD_BYTES: usize = 64 * 1024;
-/// ConnectionBudget that are kept for the next task, and for how long.
+/// Most idle connections of a target, and how long they stay open.
 const MAX_IDLE: usize = 32;
 const MAX_IDLE_AGE: Duration = Duration::from_secs(30);
 
@@ -48,12 +51,14 @@ pub(super) struct Client {
 /// What came of a POST.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answered {
-    /// The target has the task.
     Accepted,
     /// The target will never take this envelope.
     Unacceptable(StatusCode),
     /// The target cannot be reached or does not take tasks now.
-    Unwell { why: String, retry_after: Option<Duration> },
+    Unwell {
+        why: String,
+        retry_after: Option<Duration>,
+    },
 }
 
 /// Why there can be no client for a target.
@@ -70,7 +75,7 @@ impl Client {
     pub(super) fn new(
         target: &PushTarget,
         guard: Guard,
-        look_ups: LookUps,
+        look_ups: Arc<Semaphore>,
         tls: ClientConfig,
     ) -> Result<Client, NoClient> {
         let url = guard.url(&target.url)?;
@@ -193,4 +198,26 @@ fn unwell(why: String) -> Answered {
 fn with_causes(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     causes.map(|error| error.to_string()).collect::<Vec<_>>().join(": ")
+}
+
+/// The value of the header `lessor-signature`: the time in seconds, and the HMAC-SHA256 over it and the body.
+fn signature(secret: &str, unix_s: u64, body: &[u8]) -> String {
+    // HMAC takes a key of any length.
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return String::new() };
+    mac.update(format!("{unix_s}.").as_bytes());
+    mac.update(body);
+    let hex = HEXLOWER.encode(&mac.finalize().into_bytes());
+    format!("t={unix_s},v1={hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Computed with `printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac sixteen-byte-key`.
+    #[test]
+    fn the_signature_is_the_documented_one() {
+        let expected = "t=1700000000,v1=8ef7df12fdfbcf66dbc750a88e4a6d706f663ed4f609a11127682b67f5bf11bb";
+        assert_eq!(signature("sixteen-byte-key", 1_700_000_000, b"{\"a\":1}"), expected);
+    }
 }

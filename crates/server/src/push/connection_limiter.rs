@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// The connections of all targets together.
 #[derive(Debug)]
 pub(super) struct ConnectionBudget {
     max: usize,
@@ -27,7 +26,6 @@ impl ConnectionBudget {
     }
 }
 
-/// The limiter of one target.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionLimiter {
     inside: AtomicUsize,

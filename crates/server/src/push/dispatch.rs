@@ -16,14 +16,13 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::client::Answered;
-use super::dispatch_id::dispatch_id;
-use super::envelope::task_envelope;
+use super::envelope::{dispatch_id, task_envelope};
 use super::target_dispatcher::{PAUSE, TargetDispatcher};
 use crate::convert::{ids, report};
 
 /// How long one watch lasts; the next one follows at once.
 const WATCH: Duration = Duration::from_secs(60);
-/// How often the coordinator is told again what it had no time or room to take. Then the lease runs out by itself.
+/// How often a request is repeated that the coordinator had no capacity for. Then the lease expires.
 const MAX_TRIES: usize = 30;
 /// The code of an attempt that ended because its target did not take it.
 const UNACCEPTABLE: &str = "push_unacceptable";
@@ -59,18 +58,18 @@ impl Dispatch {
     /// Gives the task back at no cost.
     async fn give_back(&self) {
         let release = || ReleaseLease { lease: self.lease.clone(), cause: ReleaseCause::Undelivered };
-        insist(|| self.dispatcher.handle().release(release())).await;
+        insist(|| self.dispatcher.app.handle.release(release())).await;
     }
 
     /// Whether the target has the task. A target that fails is sent nothing but a probe.
     async fn deliver(&self, next_beat: Instant, is_probe: bool) -> bool {
         let sent = self.keeping_alive(next_beat, async {
-            let _inside = self.dispatcher.limiter.enter(&self.dispatcher.shared().connections).await;
+            let _inside = self.dispatcher.limiter.enter(&self.dispatcher.app.push.connections).await;
             if !is_probe && self.dispatcher.health.unwell_until().is_some() {
                 return None;
             }
             let began = self.dispatcher.health.begin();
-            let now_s = self.dispatcher.handle().now().0 / 1_000;
+            let now_s = self.dispatcher.app.handle.now().0 / 1_000;
             let answered = match self.envelope().await {
                 Ok((id, body)) => self.dispatcher.client.post(&id, body, now_s).await,
                 Err(why) => Answered::Unwell { why: why.to_string(), retry_after: None },
@@ -154,7 +153,7 @@ impl Dispatch {
     async fn see_through(&self, mut keep_alive: bool) {
         let length = Duration::from_millis(self.grant.length_ms);
         // The last extension lasts until a worker must have begun.
-        let last_beat = Instant::now() + length.max(self.dispatcher.shared().options.begin_within) - length;
+        let last_beat = Instant::now() + length.max(self.dispatcher.app.push.options.begin_within) - length;
         let mut ours = self.grant.expires_at;
         let mut next_beat = Instant::now();
         let mut seen = self.lease.fencing_token;
@@ -192,20 +191,20 @@ impl Dispatch {
         wait: Duration,
     ) -> Result<Option<(Position, Lease)>, Unavailable> {
         let turn_until = Instant::now() + wait;
-        let Ok(_turn) = timeout_at(turn_until, self.dispatcher.shared().watches.acquire()).await else {
+        let Ok(_turn) = timeout_at(turn_until, self.dispatcher.app.push.watches.acquire()).await else {
             // Too many are watched; what has changed meanwhile can be read all the same.
             return self.present().await;
         };
         let (scope, task) = (self.lease.scope.clone(), self.lease.task);
         let left = turn_until.saturating_duration_since(Instant::now());
         let detail =
-            self.dispatcher.handle().wait_task(scope, task, WaitCondition::ChangeAfter(seen), left).await?;
+            self.dispatcher.app.handle.wait_task(scope, task, WaitCondition::ChangeAfter(seen), left).await?;
         Ok(detail.and_then(|detail| self.own(&detail)))
     }
 
     /// The same at once.
     async fn present(&self) -> Result<Option<(Position, Lease)>, Unavailable> {
-        let detail = self.dispatcher.handle().task(self.lease.scope.clone(), self.lease.task).await?;
+        let detail = self.dispatcher.app.handle.task(self.lease.scope.clone(), self.lease.task).await?;
         Ok(detail.and_then(|detail| self.own(&detail)))
     }
 
@@ -227,12 +226,12 @@ impl Dispatch {
             message: format!("the push target answered {status}").into(),
         };
         if let Ok(failure) = report::failure(self.lease.clone(), error, Some(true)) {
-            insist(|| self.dispatcher.handle().fail(failure.clone())).await;
+            insist(|| self.dispatcher.app.handle.fail(failure.clone())).await;
         }
     }
 
     async fn extend(&self) -> Extended {
-        match self.dispatcher.handle().heartbeat(ExtendLease { lease: self.lease.clone() }, None).await {
+        match self.dispatcher.app.handle.heartbeat(ExtendLease { lease: self.lease.clone() }, None).await {
             Ok(ExtendAnswer::Extended { expires_at, .. }) => Extended::Until(expires_at),
             Ok(ExtendAnswer::Lost | ExtendAnswer::Rejected(_)) => Extended::Over,
             Err(_) => Extended::Unknown,

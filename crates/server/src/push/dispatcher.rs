@@ -1,6 +1,4 @@
-//! Runs one target dispatcher for each queue with a push target.
-//!
-//! There are never more dispatchers than queues, of which the authority has a limit.
+//! Runs one target dispatcher for each queue with a push target; the authority limits the number of queues.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,8 +7,9 @@ use std::sync::Arc;
 use authority::{PushTarget, QueueKey};
 use coordinator::Unavailable;
 use rustls::ClientConfig;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{self, Client};
 use super::connection_limiter::ConnectionLimiter;
@@ -22,8 +21,8 @@ use crate::app::App;
 /// Pushes tasks until the server stops. The leases of what was pushed stay.
 pub(crate) async fn run(app: App, listening: SocketAddr) {
     let dispatcher = Dispatcher {
-        callback_base_url: app.push().options.callback_base_url(listening).into(),
-        is_guessed: app.push().options.is_guessed(listening),
+        callback_base_url: app.push.options.callback_base_url(listening).into(),
+        is_guessed: app.push.options.is_guessed(listening),
         tls: None,
         targets: HashMap::new(),
         chores: JoinSet::new(),
@@ -38,7 +37,7 @@ pub(crate) async fn run(app: App, listening: SocketAddr) {
 struct Dispatcher {
     app: App,
     callback_base_url: Arc<str>,
-    /// Whether nobody said where targets call back, and it cannot be known.
+    /// Whether the callback URL is not configured and cannot be known.
     is_guessed: bool,
     /// Made for the first target: reading the certificates takes a while.
     tls: Option<ClientConfig>,
@@ -49,21 +48,13 @@ struct Dispatcher {
 struct RunningTarget {
     target: Arc<PushTarget>,
     /// None for a target that must not be called.
-    task: Option<AbortOnDrop>,
-}
-
-struct AbortOnDrop(JoinHandle<()>);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    task: Option<AbortOnDropHandle<()>>,
 }
 
 impl Dispatcher {
     async fn run(mut self) {
         loop {
-            match self.app.handle().push_targets().await {
+            match self.app.handle.push_targets().await {
                 Ok(targets) => self.follow(targets).await,
                 Err(Unavailable::Stopped) => return,
                 Err(_) => {
@@ -72,7 +63,7 @@ impl Dispatcher {
                 }
             }
             while self.chores.try_join_next().is_some() {}
-            self.app.push().changed.notified().await;
+            self.app.push.changed.notified().await;
         }
     }
 
@@ -86,7 +77,7 @@ impl Dispatcher {
                 self.chores.spawn(give_back_unstarted(self.app.clone(), key));
             }
         }
-        self.app.push().connections.set_targets(wanted.len());
+        self.app.push.connections.set_targets(wanted.len());
         for (key, target) in wanted {
             if !self.targets.contains_key(&key) {
                 let task = self.begin(&key, &target);
@@ -97,13 +88,13 @@ impl Dispatcher {
 
     /// The dispatcher has ended when this returns, so that its successor finds every lease that it left.
     async fn end(&mut self, key: &QueueKey) {
-        if let Some(RunningTarget { task: Some(mut task), .. }) = self.targets.remove(key) {
-            task.0.abort();
-            let _ = (&mut task.0).await;
+        if let Some(RunningTarget { task: Some(task), .. }) = self.targets.remove(key) {
+            task.abort();
+            let _ = task.await;
         }
     }
 
-    fn begin(&mut self, key: &Arc<QueueKey>, target: &Arc<PushTarget>) -> Option<AbortOnDrop> {
+    fn begin(&mut self, key: &Arc<QueueKey>, target: &Arc<PushTarget>) -> Option<AbortOnDropHandle<()>> {
         if std::mem::take(&mut self.is_guessed) {
             tracing::warn!(
                 callback_url = %self.callback_base_url,
@@ -112,8 +103,8 @@ impl Dispatcher {
             );
         }
         let tls = self.tls.get_or_insert_with(client::tls).clone();
-        let shared = self.app.push();
-        let client = match Client::new(target, shared.guard(), shared.look_ups.clone(), tls) {
+        let shared = &self.app.push;
+        let client = match Client::new(target, shared.guard, shared.look_ups.clone(), tls) {
             Ok(client) => client,
             Err(why) => {
                 tracing::warn!(queue = %key.name, %why, "nothing is pushed from a queue: its target must not be called");
@@ -130,6 +121,6 @@ impl Dispatcher {
             health: Health::default(),
             limiter: ConnectionLimiter::default(),
         };
-        Some(AbortOnDrop(tokio::spawn(Arc::new(dispatcher).run())))
+        Some(AbortOnDropHandle::new(tokio::spawn(Arc::new(dispatcher).run())))
     }
 }

@@ -1,20 +1,17 @@
-//! Push dispatch: tasks of a queue with a push target are leased to the target and sent to it, one POST each. What
-//! becomes of them the target's worker says through the callback contract.
+//! Push dispatch: tasks of a queue with a push target are leased to the target and sent to it, one POST each. The target's
+//! worker reports through the callback contract.
 //!
-//! Nothing is shared between two targets but the coordinator and the threads that look up names: each has its own dispatcher,
-//! connections and bounds, so a slow or dead one holds up nobody else. Nothing here is remembered over a restart: which
-//! tasks a target has, the ledger knows.
+//! Targets share only the coordinator and the threads that look up names: each has its own dispatcher, connections and
+//! bounds, so a slow target delays no other. Nothing here is remembered over a restart: the ledger knows the leases.
 
 mod client;
 mod connection_limiter;
 mod dispatch;
-mod dispatch_id;
 mod dispatcher;
 mod envelope;
 mod health;
 mod options;
 mod resolver;
-mod signature;
 mod target_dispatcher;
 
 pub(crate) use dispatcher::run;
@@ -27,7 +24,6 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::edge::address_guard::Guard;
 use connection_limiter::ConnectionBudget;
-use resolver::LookUps;
 
 /// Most outstanding dispatches that the coordinator is asked to watch at one time; others take turns. Clients wait for
 /// tasks in the same place, and half of it stays theirs.
@@ -36,12 +32,12 @@ const MAX_WATCHES: usize = 10_000;
 /// The state that handlers and dispatchers share.
 pub(crate) struct Shared {
     options: PushOptions,
-    guard: Guard,
+    pub(crate) guard: Guard,
     /// Somebody configured a queue.
     changed: Arc<Notify>,
     watches: Semaphore,
     connections: ConnectionBudget,
-    look_ups: LookUps,
+    look_ups: Arc<Semaphore>,
 }
 
 /// Wakes the dispatcher when it is dropped, so also when its request is given up half-way.
@@ -55,12 +51,8 @@ impl Shared {
             options,
             changed: Arc::default(),
             watches: Semaphore::new(MAX_WATCHES),
-            look_ups: LookUps::default(),
+            look_ups: resolver::look_ups(),
         }
-    }
-
-    pub(crate) fn guard(&self) -> Guard {
-        self.guard
     }
 
     pub(crate) fn wake_on_drop(&self) -> WakeOnDrop {

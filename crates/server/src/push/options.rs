@@ -8,7 +8,7 @@ use url::Url;
 /// How long a worker has to begin after its target took the task, unless the heartbeat timeout is longer.
 const BEGIN_WITHIN: Duration = Duration::from_secs(60);
 
-/// ConnectionBudget to all targets when nobody says how many there may be.
+/// Connections to all targets by default.
 const MAX_CONNECTIONS: usize = 1_024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,5 @@
-//! Looks up the name of a push target, and gives out addresses only when each of them may be called. What connects gets
-//! these and looks nothing up itself, so that a name cannot mean one thing when it is checked and another when it is
-//! called.
+//! Looks up the names of push targets and returns addresses only if each of them may be called. The connector uses these
+//! addresses and looks nothing up itself, so that a name cannot change its meaning between the check and the call.
 
 use std::future::Future;
 use std::io;
@@ -24,14 +23,9 @@ const MAX_LOOKUP: Duration = Duration::from_secs(5);
 const MAX_LOOKUPS: usize = 128;
 
 /// The look-ups of all targets. Each takes a thread until the name server answers or the system gives up, which nobody
-/// can hasten; so a turn ends with its look-up, and not with the patience of whoever asked.
-#[derive(Clone)]
-pub(super) struct LookUps(Arc<Semaphore>);
-
-impl Default for LookUps {
-    fn default() -> LookUps {
-        LookUps(Arc::new(Semaphore::new(MAX_LOOKUPS)))
-    }
+/// can hasten; so a permit is held until its look-up ends, however long its caller waits.
+pub(super) fn look_ups() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(MAX_LOOKUPS))
 }
 
 /// One for each target, which has one look-up at a time: a name server that does not answer must not hold all threads.
@@ -39,11 +33,11 @@ impl Default for LookUps {
 pub(super) struct Resolver {
     guard: Guard,
     own_turn: Arc<Semaphore>,
-    turns: LookUps,
+    turns: Arc<Semaphore>,
 }
 
 impl Resolver {
-    pub(super) fn new(guard: Guard, turns: LookUps) -> Resolver {
+    pub(super) fn new(guard: Guard, turns: Arc<Semaphore>) -> Resolver {
         Resolver { guard, own_turn: Arc::new(Semaphore::new(1)), turns }
     }
 
@@ -63,7 +57,7 @@ impl Resolver {
         look_up: impl Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     ) -> io::Result<Vec<SocketAddr>> {
         let own_turn = self.own_turn.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let turn = self.turns.0.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let turn = self.turns.clone().acquire_owned().await.map_err(io::Error::other)?;
         let found = tokio::spawn(async move {
             let _turns = (own_turn, turn);
             look_up.await
@@ -103,7 +97,7 @@ mod tests {
 
     fn checked(addresses: &[&str]) -> io::Result<Vec<SocketAddr>> {
         let addresses = addresses.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0)).collect();
-        Resolver::new(Guard::new(false), LookUps::default()).checked(addresses)
+        Resolver::new(Guard::new(false), look_ups()).checked(addresses)
     }
 
     #[test]
@@ -119,7 +113,7 @@ mod tests {
     async fn x5_a_name_that_means_this_machine_is_refused_when_it_is_looked_up() {
         let look_up = |allow| {
             let name: Name = "localhost".parse().unwrap();
-            Resolver::new(Guard::new(allow), LookUps::default()).call(name)
+            Resolver::new(Guard::new(allow), look_ups()).call(name)
         };
         assert!(look_up(false).await.is_err());
         assert!(look_up(true).await.unwrap().all(|address| address.ip().is_loopback()));
@@ -127,13 +121,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_look_up_that_hangs_keeps_its_turn_when_nobody_waits_for_it_any_longer() {
-        let (turns, (answer, answered)) = (LookUps::default(), oneshot::channel());
+        let (turns, (answer, answered)) = (look_ups(), oneshot::channel());
         let (dead, other) =
             (Resolver::new(Guard::new(true), turns.clone()), Resolver::new(Guard::new(true), turns.clone()));
         let hangs = async { answered.await.map_err(io::Error::other) };
         let error = dead.in_turn(hangs).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!((dead.own_turn.available_permits(), turns.0.available_permits()), (0, MAX_LOOKUPS - 1));
+        assert_eq!((dead.own_turn.available_permits(), turns.available_permits()), (0, MAX_LOOKUPS - 1));
         assert!(other.in_turn(async { Ok(Vec::new()) }).await.is_ok(), "another target has its own turn");
         answer.send(Vec::new()).unwrap();
         assert!(dead.in_turn(async { Ok(Vec::new()) }).await.is_ok(), "the turn ends with the look-up");
@@ -141,7 +135,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_names_are_looked_up_at_one_time_than_there_are_turns() {
-        let turns = LookUps::default();
+        let turns = look_ups();
         for _ in 0..MAX_LOOKUPS {
             let dead = Resolver::new(Guard::new(true), turns.clone());
             assert!(dead.in_turn(std::future::pending()).await.is_err());

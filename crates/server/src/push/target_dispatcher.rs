@@ -10,7 +10,7 @@ use authority::command::{Grant, LeaseTasks, ReleaseLease};
 use authority::event::ReleaseCause;
 use authority::limits::MAX_GRANTS;
 use authority::{LeaseRef, Properties, PushTarget, QueueKey, TaskView};
-use coordinator::{Handle, Unavailable};
+use coordinator::Unavailable;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
@@ -19,7 +19,7 @@ use super::client::Client;
 use super::connection_limiter::ConnectionLimiter;
 use super::dispatch::Dispatch;
 use super::health::Health;
-use super::{Shared, holder};
+use super::holder;
 use crate::app::App;
 
 /// How long one poll waits for a task; the next one follows at once.
@@ -39,14 +39,6 @@ pub(super) struct TargetDispatcher {
 }
 
 impl TargetDispatcher {
-    pub(super) fn handle(&self) -> &Handle {
-        self.app.handle()
-    }
-
-    pub(super) fn shared(&self) -> &Shared {
-        self.app.push()
-    }
-
     /// Runs until the coordinator stops. Dropping it ends its dispatches; their leases stay.
     pub(super) async fn run(self: Arc<TargetDispatcher>) {
         let mut dispatches = JoinSet::new();
@@ -66,7 +58,7 @@ impl TargetDispatcher {
             let done = match self.health.unwell_until() {
                 None => {
                     // What cannot be sent yet had better wait in the queue.
-                    let to_send = self.limiter.free_connections(&self.shared().connections).max(1);
+                    let to_send = self.limiter.free_connections(&self.app.push.connections).max(1);
                     self.lease(room.min(to_send).min(MAX_GRANTS), &mut dispatches).await
                 }
                 Some(until) => {
@@ -128,7 +120,7 @@ impl TargetDispatcher {
             max_tasks,
             request: None,
         };
-        self.handle().lease(command, POLL).await
+        self.app.handle.lease(command, POLL).await
     }
 }
 
@@ -137,7 +129,7 @@ pub(super) async fn give_back_unstarted(app: App, queue: Arc<QueueKey>) {
     let Ok(held) = held(&app, &queue).await else { return };
     for (lease, view) in held {
         if !has_begun(&view) {
-            let _ = app.handle().release(ReleaseLease { lease, cause: ReleaseCause::Undelivered }).await;
+            let _ = app.handle.release(ReleaseLease { lease, cause: ReleaseCause::Undelivered }).await;
         }
     }
 }
@@ -145,10 +137,10 @@ pub(super) async fn give_back_unstarted(app: App, queue: Arc<QueueKey>) {
 /// What is leased to the target of a queue.
 async fn held(app: &App, queue: &Arc<QueueKey>) -> Result<Vec<(LeaseRef, TaskView)>, Unavailable> {
     let scope = &queue.scope;
-    let leases = app.handle().leases(scope.clone(), holder(&queue.name)).await?;
+    let leases = app.handle.leases(scope.clone(), holder(&queue.name)).await?;
     let mut held = Vec::with_capacity(leases.len());
     for one in leases {
-        let Some(detail) = app.handle().task(scope.clone(), one.lease.task).await? else { continue };
+        let Some(detail) = app.handle.task(scope.clone(), one.lease.task).await? else { continue };
         let current =
             detail.view.task.lease().is_some_and(|lease| lease.fencing_token == one.lease.fencing_token);
         if current && detail.view.queue == *queue {

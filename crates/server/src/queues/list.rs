@@ -1,14 +1,10 @@
 //! GET /v1/queues: every queue of the workspace.
 
-use axum::extract::State;
-use axum::http::StatusCode;
 use wire::QueueList;
 
 use super::answer;
-use crate::app::App;
-use crate::convert::problem::Problem;
-use crate::convert::scope::InScope;
-use crate::edge::json::Out;
+use crate::convert::{Problem, Scoped};
+use crate::edge::Out;
 
 /// List the queues.
 #[utoipa::path(
@@ -17,9 +13,9 @@ use crate::edge::json::Out;
     tag = "Queues",
     responses((status = 200, body = QueueList), (status = 503, body = wire::Problem))
 )]
-pub(crate) async fn list(State(app): State<App>, InScope(scope): InScope) -> Result<Out<QueueList>, Problem> {
-    let views = app.handle().queues(scope).await?;
-    let now = app.handle().now();
+pub(crate) async fn list(Scoped { app, scope }: Scoped) -> Result<Out<QueueList>, Problem> {
+    let views = app.handle.queues(scope).await?;
+    let now = app.handle.now();
     let queues = views.into_iter().map(|view| answer::queue(view, now)).collect();
-    Ok(Out(StatusCode::OK, QueueList { queues }))
+    Ok(Out::ok(QueueList { queues }))
 }

@@ -4,18 +4,13 @@ use std::sync::Arc;
 
 use authority::command::{ConfigureAnswer, ConfigureQueue};
 use authority::{PushTarget, QueueConfig, QueueKey};
-use axum::extract::State;
-use axum::http::StatusCode;
 
 use super::answer;
 use crate::app::App;
-use crate::convert::names;
-use crate::convert::problem::{Code, Problem};
-use crate::convert::push_target;
-use crate::convert::scope::InScope;
 use crate::convert::submission::backoff;
 use crate::convert::task_json::category_from_wire;
-use crate::edge::json::{In, InPath, Out};
+use crate::convert::{Code, Problem, ScopedPath, names, push_target};
+use crate::edge::{Fails, In, Out};
 
 /// Configure a queue.
 #[utoipa::path(
@@ -24,17 +19,10 @@ use crate::edge::json::{In, InPath, Out};
     tag = "Queues",
     params(("name" = String, Path)),
     request_body = wire::QueueConfig,
-    responses(
-        (status = 200, body = wire::Queue),
-        (status = 400, body = wire::Problem),
-        (status = 429, body = wire::Problem),
-        (status = 503, body = wire::Problem)
-    )
+    responses((status = 200, body = wire::Queue), Fails<400>, Fails<429>, Fails<503>)
 )]
 pub(crate) async fn put(
-    State(app): State<App>,
-    InScope(scope): InScope,
-    InPath(name): InPath<String>,
+    ScopedPath { app, scope, id: name }: ScopedPath,
     In(config): In<wire::QueueConfig>,
 ) -> Result<Out<wire::Queue>, Problem> {
     let key = QueueKey { scope, name: names::name("name", &name)? };
@@ -44,13 +32,17 @@ pub(crate) async fn put(
     };
     let config = QueueConfig { push, ..parse(&config)? };
     let command = ConfigureQueue { queue: Arc::new(key.clone()), config };
-    let _woken = app.push().wake_on_drop();
-    match app.handle().configure(command).await? {
+    let _woken = app.push.wake_on_drop();
+    match app.handle.configure(command).await? {
         ConfigureAnswer::Configured => {
-            let view = app.handle().queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;
-            Ok(Out(StatusCode::OK, answer::queue(*view, app.handle().now())))
+            let view = app.handle.queue(key).await?.ok_or_else(|| Problem::unknown_queue(&name))?;
+            Ok(Out::ok(answer::queue(*view, app.handle.now())))
         }
-        ConfigureAnswer::Invalid(what) => Err(invalid(what)),
+        ConfigureAnswer::Invalid(what) => {
+            // The message begins with the name of the setting.
+            let field = what.split(' ').next().map(str::to_owned);
+            Err(Problem { field, ..Problem::new(Code::InvalidField, what) })
+        }
         ConfigureAnswer::Refused(why) => Err(why.into()),
     }
 }
@@ -61,11 +53,11 @@ async fn parse_push_target(
     asked: &wire::PushTarget,
 ) -> Result<Arc<PushTarget>, Problem> {
     let present = if push_target::keeps_something(asked) {
-        app.handle().queue(key.clone()).await?.and_then(|view| view.config.push)
+        app.handle.queue(key.clone()).await?.and_then(|view| view.config.push)
     } else {
         None
     };
-    push_target::parse(asked, present.as_deref(), app.push().guard())
+    push_target::parse(asked, present.as_deref(), app.push.guard)
 }
 
 /// All but the push target, which the server's own settings have a say in.
@@ -94,12 +86,6 @@ fn parse(config: &wire::QueueConfig) -> Result<QueueConfig, Problem> {
         retention_ms: config.retention_ms,
         push: None,
     })
-}
-
-/// The authority's words begin with the setting's name.
-fn invalid(what: String) -> Problem {
-    let field = what.split(' ').next().map(str::to_owned);
-    Problem { field, ..Problem::new(Code::InvalidField, what) }
 }
 
 #[cfg(test)]

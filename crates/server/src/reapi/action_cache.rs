@@ -1,5 +1,6 @@
 //! ActionCache: results by the digest of their action (R26, R27).
 
+use blobs::Serve;
 use execution::digest;
 use tonic::{Request, Response, Status};
 use wire::reapi::action_cache_server::ActionCache;
@@ -19,10 +20,13 @@ impl ActionCache for Reapi {
         let function = digest::function_from_proto(asked.digest_function)?;
         let action = digest::from_proto(asked.action_digest.as_ref(), function, "action_digest")?;
         let store = self.store(&scope)?;
-        let Some(result) = self.results().any(&store, &scope, &action).await? else {
+        let Some(result) = self.content.results.get(&store, &scope, &action, Serve::Any).await? else {
             return Err(Status::not_found(format!("no result of action {action} is known")));
         };
-        InlineOutputs::of_lookup(asked).fill(&store, result, action.function).await.map(Response::new)
+        InlineOutputs::new(asked.inline_stdout, asked.inline_stderr, &asked.inline_output_files)
+            .fill(&store, result, action.function)
+            .await
+            .map(Response::new)
     }
 
     async fn update_action_result(
@@ -33,7 +37,7 @@ impl ActionCache for Reapi {
         let scope = instance::scope(request.metadata(), &asked.instance_name)?;
         let function = digest::function_from_proto(asked.digest_function)?;
         let action = digest::from_proto(asked.action_digest.as_ref(), function, "action_digest")?;
-        if !self.settings().allow_uploads {
+        if !self.content.settings.allow_uploads {
             return Err(Status::permission_denied(
                 "results may not be uploaded to this server, as its capabilities say",
             ));
@@ -41,7 +45,7 @@ impl ActionCache for Reapi {
         let Some(result) = &asked.action_result else {
             return Err(Status::invalid_argument("action_result: is missing"));
         };
-        self.results().upload(&self.store(&scope)?, &scope, &action, result).await?;
+        self.content.results.upload(&self.store(&scope)?, &scope, &action, result).await?;
         Ok(Response::new(result.clone()))
     }
 }

@@ -8,7 +8,8 @@ use execution::{EXECUTION_QUEUE, ExecutionPayload, result};
 use tokio::runtime::Handle;
 
 use super::execution::operation::set_queued_at;
-use super::results::{Commit, Results};
+use super::messages::ActionResult;
+use super::results::Results;
 
 pub struct ActionCacheWriter {
     results: Results,
@@ -27,7 +28,7 @@ impl ActionCacheWriter {
         completed: &TaskCompleted,
         record: &HistoryRecord,
         past: &dyn HistoryReader,
-    ) -> Result<Option<(Scope, ExecutionPayload, Commit)>, String> {
+    ) -> Result<Option<(Scope, ExecutionPayload, ActionResult)>, String> {
         let Ok(mut result) = result::decode(&completed.result) else { return Ok(None) };
         let history = past.history(record.position).map_err(|error| error.to_string())?;
         let Some(first) = history.records.first() else { return Ok(None) };
@@ -35,8 +36,7 @@ impl ActionCacheWriter {
         let is_of_client = &*created.queue.name == EXECUTION_QUEUE && created.operation.is_some();
         let payload = ExecutionPayload::decode(&created.payload).ok().filter(|_| is_of_client);
         set_queued_at(&mut result, first.at);
-        let commit = Commit { result, at: record.position };
-        Ok(payload.map(|payload| (created.queue.scope.clone(), payload, commit)))
+        Ok(payload.map(|payload| (created.queue.scope.clone(), payload, result)))
     }
 }
 
@@ -47,14 +47,14 @@ impl Projection for ActionCacheWriter {
 
     fn apply(&mut self, record: &HistoryRecord, past: &dyn HistoryReader) -> Result<(), String> {
         let Event::TaskCompleted(completed) = &record.event else { return Ok(()) };
-        let Some((scope, payload, commit)) = ActionCacheWriter::execution(completed, record, past)? else {
+        let Some((scope, payload, result)) = ActionCacheWriter::execution(completed, record, past)? else {
             return Ok(());
         };
         let (done, is_done) = std::sync::mpsc::channel();
-        let results = self.results.clone();
+        let (results, at) = (self.results.clone(), record.position);
         self.runtime.spawn(async move {
             // The receiver is gone only if the thread of the projection is.
-            let _ = done.send(results.commit(&scope, &payload, commit).await);
+            let _ = done.send(results.commit(&scope, &payload, &result, at).await);
         });
         match is_done.recv() {
             Ok(committed) => committed.map_err(|status| status.message().to_owned()),

@@ -25,7 +25,7 @@ pub(super) fn get(
     let cache = CacheCapabilities {
         digest_functions: functions.clone(),
         action_cache_update_capabilities: Some(ActionCacheUpdateCapabilities {
-            update_enabled: reapi.settings().allow_uploads,
+            update_enabled: reapi.content.settings.allow_uploads,
         }),
         max_cas_blob_size_bytes: i64::try_from(reapi.content.blobs.max_blob_bytes()).unwrap_or(i64::MAX),
         max_batch_total_size_bytes: MAX_BATCH_BYTES as i64,
@@ -36,7 +36,7 @@ pub(super) fn get(
     };
     let execution = ExecutionCapabilities {
         digest_function: functions[0],
-        exec_enabled: reapi.settings().exec_enabled,
+        exec_enabled: reapi.content.settings.exec_enabled,
         execution_priority_capabilities: Some(PriorityCapabilities {
             priorities: vec![PriorityRange {
                 min_priority: *PRIORITIES.start(),
@@ -46,15 +46,12 @@ pub(super) fn get(
         digest_functions: functions,
         supported_node_properties: NODE_PROPERTIES.map(str::to_owned).to_vec(),
     };
+    let version = |minor| Some(SemVer { major: 2, minor, ..SemVer::default() });
     Ok(ServerCapabilities {
         cache_capabilities: Some(cache),
         execution_capabilities: Some(execution),
         deprecated_api_version: None,
-        low_api_version: Some(version(2, 0)),
-        high_api_version: Some(version(2, 3)),
+        low_api_version: version(0),
+        high_api_version: version(3),
     })
-}
-
-fn version(major: i32, minor: i32) -> SemVer {
-    SemVer { major, minor, ..SemVer::default() }
 }

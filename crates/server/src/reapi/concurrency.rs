@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tonic::Status;
 
-use crate::convert::problem::{Code, Problem};
+use crate::convert::{Code, Problem};
 
 /// Most trees that are sent at the same time. Each may hold 200,000 digests while its client reads.
 const MAX_TREES: usize = 128;
@@ -17,7 +17,6 @@ const MAX_WALKS: usize = 8;
 /// Most uploads that are decompressed at the same time. Each may hold a window of 8 MiB while its client sends.
 const MAX_DECOMPRESSORS: usize = 64;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct ConcurrencyLimits {
     trees: Arc<Semaphore>,
@@ -25,10 +24,7 @@ pub struct ConcurrencyLimits {
     decompressors: Arc<Semaphore>,
 }
 
-/// Released when it is dropped.
-pub struct Permit {
-    _permit: OwnedSemaphorePermit,
-}
+pub(super) type Permit = OwnedSemaphorePermit;
 
 impl Default for ConcurrencyLimits {
     fn default() -> ConcurrencyLimits {
@@ -43,23 +39,21 @@ impl Default for ConcurrencyLimits {
 impl ConcurrencyLimits {
     /// A permit to send a tree. Never waits, because the client decides how long sending takes.
     pub fn tree(&self) -> Result<Permit, Status> {
-        match self.trees.clone().try_acquire_owned() {
-            Ok(permit) => Ok(Permit { _permit: permit }),
-            Err(_) => Err(Status::resource_exhausted("too many trees are being read at once")),
-        }
+        let permit = self.trees.clone().try_acquire_owned();
+        permit.map_err(|_| Status::resource_exhausted("too many trees are being read at once"))
     }
 
     /// A permit to walk the trees of an action or a result. Waits as long as the call may last, because walks are short.
     pub async fn walk(&self) -> Result<Permit, Status> {
         let permit = self.walks.clone().acquire_owned().await;
-        permit.map(|permit| Permit { _permit: permit }).map_err(|_| Status::unavailable("the server stops"))
+        permit.map_err(|_| Status::unavailable("the server stops"))
     }
 
     /// A permit to decompress an upload. Holders must send at a minimum rate, so permits become free; after `patience` the
     /// client is asked to retry.
     pub async fn decompressor(&self, patience: Duration) -> Result<Permit, Status> {
         match timeout(patience, self.decompressors.clone().acquire_owned()).await {
-            Ok(Ok(permit)) => Ok(Permit { _permit: permit }),
+            Ok(Ok(permit)) => Ok(permit),
             _ => {
                 let detail = "too many compressed blobs are being received at once";
                 Err(Problem::new(Code::Overloaded, detail).into())

@@ -7,10 +7,9 @@ use blobs::DigestFunction;
 use execution::digest;
 use tonic::Status;
 
-use super::messages::{ActionResult, ExecuteRequest, GetActionResultRequest};
+use super::messages::ActionResult;
 use super::store::Store;
 
-/// Most bytes that are inlined into one result.
 const MAX_INLINED_BYTES: u64 = 1_024 * 1_024;
 
 #[derive(Clone, Debug, Default)]
@@ -21,20 +20,8 @@ pub(super) struct InlineOutputs {
 }
 
 impl InlineOutputs {
-    pub(super) fn of_execution(asked: &ExecuteRequest) -> InlineOutputs {
-        InlineOutputs {
-            stdout: asked.inline_stdout,
-            stderr: asked.inline_stderr,
-            files: asked.inline_output_files.iter().cloned().collect(),
-        }
-    }
-
-    pub(super) fn of_lookup(asked: &GetActionResultRequest) -> InlineOutputs {
-        InlineOutputs {
-            stdout: asked.inline_stdout,
-            stderr: asked.inline_stderr,
-            files: asked.inline_output_files.iter().cloned().collect(),
-        }
+    pub(super) fn new(stdout: bool, stderr: bool, files: &[String]) -> InlineOutputs {
+        InlineOutputs { stdout, stderr, files: files.iter().cloned().collect() }
     }
 
     /// Inlines the requested contents, as far as they fit.

@@ -12,7 +12,6 @@ use crate::convert::scope::{self, fault_of_scope_name};
 /// The keywords of resource names, which cannot be part of an instance name (R9, I20).
 pub(super) const RESERVED: [&str; 7] =
     ["blobs", "uploads", "actions", "actionResults", "operations", "capabilities", "compressed-blobs"];
-/// Longest instance name.
 pub(super) const MAX_INSTANCE_BYTES: usize = 128;
 
 pub(super) fn scope(metadata: &MetadataMap, instance: &str) -> Result<Scope, Status> {

@@ -33,7 +33,6 @@ use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use blobs::{Blobs, Tenant};
-use coordinator::Handle;
 use tokio::sync::mpsc;
 use tonic::server::NamedService;
 use tonic::{Request, Response, Status};
@@ -53,8 +52,7 @@ use store::Store;
 
 /// Most bytes of blobs in one batch call.
 const MAX_BATCH_BYTES: usize = blobs::MAX_BATCH_BYTES as usize;
-/// Largest message of a client: about 50,000 digests. A decoded message may need many times its encoded size, so this
-/// also bounds memory.
+/// Largest message of a client: about 50,000 digests. Decoded, a message may need many times its encoded size.
 const MAX_REQUEST_BYTES: usize = 4 * 1_024 * 1_024;
 /// Largest batch of blobs: its content, and room for the digests of many small ones.
 const MAX_BATCH_REQUEST_BYTES: usize = 2 * MAX_BATCH_BYTES;
@@ -70,7 +68,6 @@ pub const SERVICE_NAMES: [&str; 6] = [
     OperationsServer::<Reapi>::NAME,
 ];
 
-/// The configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether actions are executed, and not only cached.
@@ -111,7 +108,6 @@ impl fmt::Debug for Content {
     }
 }
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct Reapi {
     app: App,
@@ -127,35 +123,10 @@ impl Reapi {
         let pins = Pins::new(content.blobs.clone(), limits.clone());
         let grace = content.settings.worker_grace;
         let in_flight =
-            InFlightExecutions::new(app.handle().clone(), pins.clone(), grace, content.instances.clone());
+            InFlightExecutions::new(app.handle.clone(), pins.clone(), grace, content.instances.clone());
         Reapi { app, content, in_flight, pins, limits }
     }
 
-    fn app(&self) -> &App {
-        &self.app
-    }
-
-    fn handle(&self) -> &Handle {
-        self.app.handle()
-    }
-
-    fn settings(&self) -> &Settings {
-        &self.content.settings
-    }
-
-    fn results(&self) -> &Results {
-        &self.content.results
-    }
-
-    fn in_flight(&self) -> &InFlightExecutions {
-        &self.in_flight
-    }
-
-    fn pins(&self) -> &Pins {
-        &self.pins
-    }
-
-    /// The content that belongs to the tenant of a call.
     fn store(&self, scope: &Scope) -> Result<Store, Status> {
         let (tenant, limits) = (tenant(scope)?, self.limits.clone());
         Ok(Store { blobs: self.content.blobs.clone(), tenant, limits })
@@ -179,7 +150,7 @@ impl Capabilities for Reapi {
 /// The routes of all services, with the guard of all gRPC calls.
 pub fn routes(app: &App, content: &Content) -> Router<App> {
     let reapi = Reapi::new(app.clone(), content.clone());
-    let in_flight = reapi.in_flight().clone();
+    let in_flight = reapi.in_flight.clone();
     tokio::spawn(async move {
         if let Err(why) = in_flight.load_all().await {
             tracing::warn!(why = why.message(), "what was on its way before is found when it is asked for");

@@ -10,7 +10,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 use wire::reapi::operations_server::Operations;
 
-use super::execution::follow::{self, Now, found, unknown};
+use super::execution::follow::{self, OperationState, found, unknown};
 use super::execution::operation_name;
 use super::inline_outputs::InlineOutputs;
 use super::messages::Empty;
@@ -20,17 +20,15 @@ use super::messages::longrunning::{
 };
 use super::operations_page::{self, Start};
 use super::{Reapi, instance};
+use crate::convert::Problem;
 use crate::convert::page_token::List;
-use crate::convert::problem::Problem;
 use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
-/// Longest wait for an operation in one call.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Most tasks on a page of the list, and the default.
 const PAGE: usize = 100;
 const CANCEL_REASON: &str = "CancelOperation";
 
-/// An operation, and the task that it waits for.
 pub struct Known {
     pub scope: Scope,
     pub task: TaskId,
@@ -42,7 +40,7 @@ impl Reapi {
     pub async fn known(&self, metadata: &MetadataMap, operation: &str) -> Result<Known, Status> {
         let (instance, task) = operation_name::parse(operation).ok_or_else(|| unknown(operation))?;
         let scope = instance::scope(metadata, instance)?;
-        let detail = found(self.handle().task(scope.clone(), task).await, operation)?;
+        let detail = found(self.app.handle.task(scope.clone(), task).await, operation)?;
         if detail.view.task.operations.iter().any(|known| **known == *operation) {
             Ok(Known { scope, task, detail })
         } else {
@@ -51,10 +49,10 @@ impl Reapi {
     }
 
     async fn view(&self, known: &Known, operation: &str) -> Result<Operation, Status> {
-        let now =
-            follow::now(self, &known.scope, &known.detail, operation, &InlineOutputs::default()).await?;
-        Ok(match now {
-            Now::Running(operation) | Now::Over(operation) => operation,
+        let state =
+            follow::state(self, &known.scope, &known.detail, operation, &InlineOutputs::default()).await?;
+        Ok(match state {
+            OperationState::Running(operation) | OperationState::Over(operation) => operation,
         })
     }
 }
@@ -76,7 +74,7 @@ impl Operations for Reapi {
             Ok(size) => size.min(PAGE),
             Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
         };
-        let tokens = self.app().page_tokens();
+        let tokens = &self.app.page_tokens;
         let start = match asked.page_token.as_str() {
             "" => Start::default(),
             token => Start::parse(token, tokens, list(&scope))
@@ -84,7 +82,7 @@ impl Operations for Reapi {
         };
         let after = start.after.clone();
         let page =
-            self.handle().list(scope.clone(), Some(Arc::from(EXECUTION_QUEUE)), None, after, limit).await;
+            self.app.handle.list(scope.clone(), Some(Arc::from(EXECUTION_QUEUE)), None, after, limit).await;
         let page = page.map_err(Problem::from)?;
         let (operations, rest) = operations_page::operations(&page.tasks, &start);
         let next_page_token = match rest {
@@ -129,7 +127,7 @@ impl Operations for Reapi {
             .and_then(|payload| payload.action())
             .ok();
         let _dedup_lock = match &digest {
-            Some(digest) => Some(self.in_flight().dedup_lock(&known.scope, digest).await),
+            Some(digest) => Some(self.in_flight.dedup_lock(&known.scope, digest).await),
             None => None,
         };
         // Another client may have joined or left while this call waited for the lock.
@@ -141,7 +139,7 @@ impl Operations for Reapi {
                     task: known.task,
                     reason: Arc::from(CANCEL_REASON),
                 };
-                self.handle().cancel(cancel).await.map_err(Problem::from)?;
+                self.app.handle.cancel(cancel).await.map_err(Problem::from)?;
             }
             _ => self.detach(&known, operation).await?,
         }
@@ -159,8 +157,8 @@ impl Operations for Reapi {
             None => MAX_WAIT,
         };
         if known.detail.view.task.state() != TaskState::Completed {
-            let over = self.handle().wait_task(known.scope.clone(), known.task, Until::Final, wait);
-            if let Some(over) = self.app().waiting(wait, over).await? {
+            let over = self.app.handle.wait_task(known.scope.clone(), known.task, Until::Final, wait);
+            if let Some(over) = self.app.waiting(wait, over).await? {
                 known.detail = found(over, &asked.name)?;
             }
         }
@@ -168,7 +166,6 @@ impl Operations for Reapi {
     }
 }
 
-/// The list that the pages belong to.
 fn list(scope: &Scope) -> List<'_> {
     List { scope, queue: Some(EXECUTION_QUEUE), state: None }
 }
@@ -177,7 +174,7 @@ impl Reapi {
     async fn detach(&self, known: &Known, operation: &str) -> Result<(), Status> {
         let detach =
             DetachOperation { scope: known.scope.clone(), task: known.task, operation: Arc::from(operation) };
-        self.handle().detach(detach).await.map_err(Problem::from)?;
+        self.app.handle.detach(detach).await.map_err(Problem::from)?;
         Ok(())
     }
 }

@@ -16,7 +16,6 @@ const PAGE_BYTES: usize = 2 * 1_024 * 1_024;
 /// Separates the offset from the number of operations of the first task that earlier pages listed.
 const SKIP_SEPARATOR: char = '.';
 
-/// Where a page begins.
 #[derive(Default)]
 pub(super) struct Start {
     pub after: Option<(Arc<str>, Position)>,
@@ -65,7 +64,6 @@ pub(super) fn operations(tasks: &[TaskView], start: &Start) -> (Vec<Operation>, 
     (page, None)
 }
 
-/// The token of the page with this start.
 pub(super) fn token(start: &Start, tokens: &PageTokens, list: List<'_>) -> String {
     match &start.after {
         None => String::new(),

@@ -40,7 +40,10 @@ pub(super) struct WriteName {
 /// `{instance/}(blobs|compressed-blobs/{compressor})/{function/}{hash}/{size}`
 pub(super) fn parse_read(name: &str) -> Result<ReadName, Status> {
     let segments = segments(name)?;
-    let blobs = segments.iter().position(|segment| is_blobs(segment)).ok_or_else(|| not_a_name(name))?;
+    let blobs = segments
+        .iter()
+        .position(|segment| matches!(*segment, "blobs" | "compressed-blobs"))
+        .ok_or_else(|| not_a_name(name))?;
     let (compression, digest, rest) = blob(name, &segments[blobs..])?;
     if rest.is_empty() {
         Ok(ReadName { instance: instance(name, &segments[..blobs])?, compression, digest })
@@ -81,10 +84,6 @@ fn segments(name: &str) -> Result<Vec<&str>, Status> {
     } else {
         Ok(name.split('/').collect())
     }
-}
-
-fn is_blobs(segment: &str) -> bool {
-    matches!(segment, "blobs" | "compressed-blobs")
 }
 
 /// Parses the segments from `blobs` or `compressed-blobs` on. The last part is what follows the digest.

@@ -20,20 +20,12 @@ use execution::ExecutionPayload;
 /// An entry begins with the position of its commit, or with zero if a client uploaded it.
 const POSITION_BYTES: usize = 8;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub struct Results {
     cache: Arc<dyn ActionCache>,
     /// Held while an entry is compared and written, so that an older entry never replaces a newer one.
     writing: Arc<Mutex<()>>,
     metrics: Metrics,
-}
-
-/// The result of a completed execution.
-pub struct Commit {
-    pub result: ActionResult,
-    /// The position of the record of the completion.
-    pub at: Position,
 }
 
 impl Results {
@@ -46,41 +38,8 @@ impl Results {
         Results { cache, writing: Arc::default(), metrics }
     }
 
-    /// A committed result whose outputs are all present. Execute may serve it.
-    pub async fn committed(
-        &self,
-        store: &Store,
-        scope: &Scope,
-        action: &Digest,
-    ) -> Result<Option<ActionResult>, Status> {
-        self.served(store, scope, action, Serve::Committed).await
-    }
-
-    /// A committed or uploaded result whose outputs are all present.
-    pub async fn any(
-        &self,
-        store: &Store,
-        scope: &Scope,
-        action: &Digest,
-    ) -> Result<Option<ActionResult>, Status> {
-        self.served(store, scope, action, Serve::Any).await
-    }
-
-    async fn served(
-        &self,
-        store: &Store,
-        scope: &Scope,
-        action: &Digest,
-        serve: Serve,
-    ) -> Result<Option<ActionResult>, Status> {
-        let found = self.whole(store, scope, action, serve).await;
-        if let Ok(found) = &found {
-            self.metrics.action_looked(found.is_some());
-        }
-        found
-    }
-
-    async fn whole(
+    /// A result whose outputs are all present.
+    pub async fn get(
         &self,
         store: &Store,
         scope: &Scope,
@@ -88,16 +47,17 @@ impl Results {
         serve: Serve,
     ) -> Result<Option<ActionResult>, Status> {
         let entry = self.cache.get_result(&store.tenant, &key(scope, action), serve).await;
-        let entry = entry.map_err(|error| store::status(&error))?;
-        let Some((_, result)) = entry.and_then(|entry| read(&entry.bytes)) else { return Ok(None) };
-        match outputs::is_any_missing(store, &result, action.function).await {
-            Ok(false) => Ok(Some(result)),
+        let mut result = entry.map_err(store::status)?.and_then(|entry| read(&entry.bytes));
+        if let Some((_, found)) = &result
             // An entry whose outputs cannot be checked is useless.
-            Ok(true) | Err(_) => Ok(None),
+            && outputs::is_any_missing(store, found, action.function).await.unwrap_or(true)
+        {
+            result = None;
         }
+        self.metrics.action_looked(result.is_some());
+        Ok(result.map(|(_, result)| result))
     }
 
-    /// Stores a result that a client uploads.
     pub async fn upload(
         &self,
         store: &Store,
@@ -109,7 +69,7 @@ impl Results {
         self.cache
             .put_result(&store.tenant, &key(scope, action), Origin::Uploaded, entry)
             .await
-            .map_err(|error| store::status(&error))
+            .map_err(store::status)
     }
 
     /// Writes the result of a completed execution, if it may be cached (R28, R35). Idempotent.
@@ -117,19 +77,19 @@ impl Results {
         let Phase::Completed { result, ended, .. } = &task.phase else { return Ok(()) };
         let payload = ExecutionPayload::decode(&task.payload).ok().filter(|_| !task.operations.is_empty());
         match (payload, operation::result_of(result, task.created_at)) {
-            (Some(payload), Ok(result)) => self.commit(scope, &payload, Commit { result, at: *ended }).await,
+            (Some(payload), Ok(result)) => self.commit(scope, &payload, &result, *ended).await,
             _ => Ok(()),
         }
     }
 
-    /// Writes the result of a commit, unless the entry is of a later one.
+    /// Writes the result of the completion that was recorded at a position, unless the entry is of a later one.
     pub async fn commit(
         &self,
         scope: &Scope,
         payload: &ExecutionPayload,
-        committed: Commit,
+        result: &ActionResult,
+        at: Position,
     ) -> Result<(), Status> {
-        let Commit { result, at } = committed;
         let Ok(action) = payload.action() else { return Ok(()) };
         if payload.do_not_cache || result.exit_code != 0 {
             return Ok(());
@@ -138,15 +98,12 @@ impl Results {
         let key = key(scope, &action);
         let _writing = self.writing.lock().await;
         let before = self.cache.get_result(&tenant, &key, Serve::Committed).await;
-        let before = before.map_err(|error| store::status(&error))?.and_then(|entry| read(&entry.bytes));
+        let before = before.map_err(store::status)?.and_then(|entry| read(&entry.bytes));
         if before.is_some_and(|(position, _)| position >= at) {
             return Ok(());
         }
-        let entry = entry(at, &result);
-        self.cache
-            .put_result(&tenant, &key, Origin::Committed, entry)
-            .await
-            .map_err(|error| store::status(&error))
+        let entry = entry(at, result);
+        self.cache.put_result(&tenant, &key, Origin::Committed, entry).await.map_err(store::status)
     }
 }
 

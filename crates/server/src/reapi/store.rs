@@ -18,7 +18,7 @@ pub struct Store {
 impl Store {
     /// The missing blobs. Looking for a blob counts as using it.
     pub async fn missing(&self, digests: &[Digest]) -> Result<Vec<Digest>, Status> {
-        self.blobs.find_missing(&self.tenant, digests).await.map_err(|error| status(&error))
+        self.blobs.find_missing(&self.tenant, digests).await.map_err(status)
     }
 
     /// The bytes of a message of at most `max_bytes`.
@@ -44,7 +44,7 @@ impl Store {
         let reader = self.blobs.read(&self.tenant, *digest, 0, None).await;
         let Some(mut reader) = present(reader)? else { return Ok(None) };
         let mut bytes = BytesMut::with_capacity(digest.size as usize);
-        while let Some(piece) = reader.next().await.map_err(|error| status(&error))? {
+        while let Some(piece) = reader.next().await.map_err(status)? {
             bytes.extend_from_slice(&piece);
         }
         Ok(Some(bytes.freeze()))
@@ -71,13 +71,13 @@ fn present<T>(got: Result<T, Error>) -> Result<Option<T>, Status> {
     match got {
         Ok(found) => Ok(Some(found)),
         Err(Error::NotFound(_) | Error::Damaged(_)) => Ok(None),
-        Err(error) => Err(status(&error)),
+        Err(error) => Err(status(error)),
     }
 }
 
-pub(super) fn status(error: &Error) -> Status {
+pub(super) fn status(error: Error) -> Status {
     let message = error.to_string();
-    match error {
+    match &error {
         Error::NotFound(_) => Status::not_found(message),
         Error::Mismatch { .. }
         | Error::TooLong { .. }

@@ -2,18 +2,15 @@
 //! the order of the request.
 
 use authority::Scope;
-use authority::command::{SubmitAnswer, SubmitTask};
-use axum::extract::State;
-use axum::http::StatusCode;
+use authority::command::SubmitTask;
 use serde::Deserialize;
-use wire::{BatchItem, MAX_BATCH_TASKS, Submitted, SubmittedBatch};
+use wire::{BatchItem, MAX_BATCH_TASKS, SubmittedBatch};
 
-use super::submit::{found, submitted};
 use crate::app::App;
-use crate::convert::problem::{Code, Problem};
-use crate::convert::scope::InScope;
-use crate::convert::submission::{command, conflict};
-use crate::edge::json::{In, MAX_BATCH_BODY_BYTES, Out, parse_checked};
+use crate::convert::submission::{command, submit_all};
+use crate::convert::{Code, Problem, Scoped, task_json};
+use crate::edge::json::{MAX_BATCH_BODY_BYTES, parse_checked};
+use crate::edge::{Fails, In, Out};
 
 /// The batch with its tasks still unread, so that one bad task does not spoil the others.
 #[derive(Deserialize)]
@@ -30,14 +27,11 @@ pub(crate) struct Batch {
     request_body = wire::SubmitBatch,
     responses(
         (status = 200, description = "One answer for each task, in order", body = SubmittedBatch),
-        (status = 400, body = wire::Problem),
-        (status = 413, body = wire::Problem),
-        (status = 503, body = wire::Problem)
+        Fails<400>, Fails<413>, Fails<503>
     )
 )]
 pub(crate) async fn submit_batch(
-    State(app): State<App>,
-    InScope(scope): InScope,
+    Scoped { app, scope }: Scoped,
     In(batch): In<Batch, MAX_BATCH_BODY_BYTES>,
 ) -> Result<Out<SubmittedBatch>, Problem> {
     if batch.tasks.len() > MAX_BATCH_TASKS {
@@ -46,21 +40,21 @@ pub(crate) async fn submit_batch(
         let problem = Problem::new(Code::TooManyTasks, detail);
         return Err(Problem { field: Some("tasks".to_owned()), ..problem });
     }
-    let parsed: Vec<_> =
-        batch.tasks.iter().enumerate().map(|(n, task)| parse_task(&app, &scope, n, task)).collect();
-    let commands = parsed.iter().filter_map(|task| task.as_ref().ok().cloned()).collect();
-    let mut answers = app.handle().submit_batch(commands).await?.into_iter();
-    let tasks = parsed.into_iter().map(|task| match task {
-        Err(problem) => refused(problem),
-        Ok(_) => answers.next().map_or_else(unanswered, item),
+    let parsed = batch.tasks.iter().enumerate().map(|(n, task)| parse_task(&app, &scope, n, task));
+    let tasks = submit_all(&app, parsed).await?.into_iter().map(|answer| match answer {
+        Ok((task, state)) => {
+            let (task_id, state) = (Some(task.to_string()), Some(task_json::state_to_wire(state)));
+            BatchItem { task_id, state, error: None }
+        }
+        Err(problem) => BatchItem { task_id: None, state: None, error: Some(problem.into_wire()) },
     });
-    Ok(Out(StatusCode::OK, SubmittedBatch { tasks: tasks.collect() }))
+    Ok(Out::ok(SubmittedBatch { tasks: tasks.collect() }))
 }
 
 fn parse_task(app: &App, scope: &Scope, n: usize, task: &wire::Json) -> Result<SubmitTask, Problem> {
     let place = format!("tasks[{n}]");
     let task: wire::SubmitTask = parse_checked(task.as_text().as_bytes(), &place)?;
-    command(app, scope, &task).map_err(|problem| match problem.field {
+    command(app, scope, task).map_err(|problem| match problem.field {
         None => problem,
         Some(field) => Problem {
             field: Some(format!("{place}.{field}")),
@@ -68,26 +62,4 @@ fn parse_task(app: &App, scope: &Scope, n: usize, task: &wire::Json) -> Result<S
             ..problem
         },
     })
-}
-
-fn item(answer: SubmitAnswer) -> BatchItem {
-    match answer {
-        SubmitAnswer::Created(task) => accepted(submitted(task)),
-        SubmitAnswer::Existing(view) => accepted(found(&view)),
-        SubmitAnswer::DedupConflict(existing) => refused(conflict(existing)),
-        SubmitAnswer::Refused(why) => refused(why.into()),
-    }
-}
-
-fn accepted(task: Submitted) -> BatchItem {
-    BatchItem { task_id: Some(task.task_id), state: Some(task.state), error: None }
-}
-
-fn refused(problem: Problem) -> BatchItem {
-    BatchItem { task_id: None, state: None, error: Some(problem.into_wire()) }
-}
-
-/// The coordinator answers each submit; fewer answers would be a bug in it.
-fn unanswered() -> BatchItem {
-    refused(Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer for this task"))
 }

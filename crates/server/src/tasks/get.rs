@@ -2,17 +2,11 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
-use axum::http::StatusCode;
 use coordinator::WaitCondition;
 use wire::MAX_WAIT_MS;
 
-use crate::app::App;
-use crate::convert::ids::parse_task_id;
-use crate::convert::problem::Problem;
-use crate::convert::scope::InScope;
-use crate::convert::task_json;
-use crate::edge::json::{InPath, InQuery, Out};
+use crate::convert::{Problem, ScopedPath, task_json};
+use crate::edge::{Fails, InQuery, Out};
 
 /// Look at a task, or wait for its end.
 #[utoipa::path(
@@ -20,31 +14,19 @@ use crate::edge::json::{InPath, InQuery, Out};
     path = "/v1/tasks/{taskId}",
     tag = "Tasks",
     params(("taskId" = String, Path), wire::WaitTask),
-    responses(
-        (status = 200, body = wire::Task),
-        (status = 400, body = wire::Problem),
-        (status = 404, body = wire::Problem),
-        (status = 503, body = wire::Problem)
-    )
+    responses((status = 200, body = wire::Task), Fails<400>, Fails<404>, Fails<503>)
 )]
 pub(crate) async fn get(
-    State(app): State<App>,
-    InScope(scope): InScope,
-    InPath(task_id): InPath<String>,
+    call: ScopedPath,
     InQuery(query): InQuery<wire::WaitTask>,
 ) -> Result<Out<wire::Task>, Problem> {
-    let unknown = || Problem::unknown_task(&task_id);
-    let task = parse_task_id(&task_id).ok_or_else(unknown)?;
+    let task = call.task()?;
     let wait = Duration::from_millis(query.wait_ms.unwrap_or(0).min(MAX_WAIT_MS));
-    let detail = if wait.is_zero() {
-        app.handle().task(scope, task).await?
-    } else {
-        let end = app.handle().wait_task(scope.clone(), task, WaitCondition::Final, wait);
-        match app.waiting(wait, end).await? {
-            Some(detail) => detail?,
-            None => app.handle().task(scope, task).await?,
+    if !wait.is_zero() {
+        let end = call.app.handle.wait_task(call.scope.clone(), task, WaitCondition::Final, wait);
+        if let Some(detail) = call.app.waiting(wait, end).await? {
+            return Ok(Out::ok(task_json::to_wire(*detail?.ok_or_else(|| call.unknown())?)));
         }
-    };
-    let task = task_json::to_wire(*detail.ok_or_else(unknown)?);
-    Ok(Out(StatusCode::OK, task))
+    }
+    call.read(task).await.map(Out::ok)
 }

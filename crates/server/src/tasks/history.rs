@@ -1,19 +1,12 @@
 //! GET /v1/tasks/{taskId}/history: the records of a task.
 
 use authority::{Event, FieldValue};
-use axum::extract::State;
-use axum::http::StatusCode;
 use coordinator::HistoryRecord;
 use serde_json::{Map, Value, json};
 use wire::{HistoryEvent, TaskHistory};
 
-use crate::app::App;
-use crate::convert::ids::parse_task_id;
-use crate::convert::problem::Problem;
-use crate::convert::scope::InScope;
-use crate::convert::task_json;
-use crate::convert::time::to_timestamp;
-use crate::edge::json::{InPath, Out};
+use crate::convert::{Problem, ScopedPath, task_json, to_timestamp};
+use crate::edge::{Fails, Out};
 
 /// A task's history from the ledger, oldest first.
 #[utoipa::path(
@@ -21,22 +14,13 @@ use crate::edge::json::{InPath, Out};
     path = "/v1/tasks/{taskId}/history",
     tag = "Tasks",
     params(("taskId" = String, Path)),
-    responses(
-        (status = 200, body = TaskHistory),
-        (status = 404, body = wire::Problem),
-        (status = 503, body = wire::Problem)
-    )
+    responses((status = 200, body = TaskHistory), Fails<404>, Fails<503>)
 )]
-pub(crate) async fn history(
-    State(app): State<App>,
-    InScope(scope): InScope,
-    InPath(task_id): InPath<String>,
-) -> Result<Out<TaskHistory>, Problem> {
-    let unknown = || Problem::unknown_task(&task_id);
-    let task = parse_task_id(&task_id).ok_or_else(unknown)?;
-    let history = app.handle().history(scope, task).await?.ok_or_else(unknown)?;
+pub(crate) async fn history(call: ScopedPath) -> Result<Out<TaskHistory>, Problem> {
+    let history = call.app.handle.history(call.scope.clone(), call.task()?).await?;
+    let history = history.ok_or_else(|| call.unknown())?;
     let events = history.records.into_iter().map(event).collect();
-    Ok(Out(StatusCode::OK, TaskHistory { events, truncated: history.truncated }))
+    Ok(Out::ok(TaskHistory { events, truncated: history.truncated }))
 }
 
 /// The fields of a record that a history shows, which are those that [`HistoryEvent`] has.

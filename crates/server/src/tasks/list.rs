@@ -1,18 +1,13 @@
 //! GET /v1/tasks: a page of tasks.
 
-use authority::{ListPage, Phase, Task};
-use axum::extract::State;
-use axum::http::StatusCode;
+use authority::{ListPage, Phase};
 use coordinator::TaskDetail;
 use wire::{DEFAULT_PAGE_TASKS, ListTasks, MAX_PAGE_TASKS, TaskList};
 
-use crate::app::App;
 use crate::convert::names::{optional_name, within};
 use crate::convert::page_token::List;
-use crate::convert::problem::{Code, Problem};
-use crate::convert::scope::InScope;
-use crate::convert::task_json;
-use crate::edge::json::{InQuery, Out};
+use crate::convert::{Code, Problem, Scoped, task_json};
+use crate::edge::{InQuery, Out};
 
 /// How much payload and result a page carries before it ends early. One task more than that may be on it.
 const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
@@ -26,8 +21,7 @@ const MAX_PAGE_BYTES: usize = 8 * 1_024 * 1_024;
     responses((status = 200, body = TaskList), (status = 400, body = wire::Problem), (status = 503, body = wire::Problem))
 )]
 pub(crate) async fn list(
-    State(app): State<App>,
-    InScope(scope): InScope,
+    Scoped { app, scope }: Scoped,
     InQuery(query): InQuery<ListTasks>,
 ) -> Result<Out<TaskList>, Problem> {
     let queue = optional_name("queue", query.queue.as_deref())?;
@@ -36,20 +30,27 @@ pub(crate) async fn list(
     let list = List { scope: &scope, queue: queue.as_deref(), state };
     let after = match &query.page_token {
         None => None,
-        Some(token) => Some(app.page_tokens().verify(list, token).ok_or_else(foreign_token)?),
+        Some(token) => Some(app.page_tokens.verify(list, token).ok_or_else(|| {
+            let detail = "pageToken: was not made for this list; begin again without it";
+            Problem { field: Some("pageToken".to_owned()), ..Problem::new(Code::InvalidPageToken, detail) }
+        })?),
     };
-    let page = shortened(app.handle().list(scope.clone(), queue.clone(), state, after, limit).await?);
+    let page = shortened(app.handle.list(scope.clone(), queue.clone(), state, after, limit).await?);
     let to_wire = |view| task_json::to_wire(TaskDetail { view, progress: None });
     let tasks = page.tasks.into_iter().map(to_wire).collect();
-    let next_page_token = page.next.as_ref().map(|next| app.page_tokens().make(list, next));
-    Ok(Out(StatusCode::OK, TaskList { tasks, next_page_token }))
+    let next_page_token = page.next.as_ref().map(|next| app.page_tokens.make(list, next));
+    Ok(Out::ok(TaskList { tasks, next_page_token }))
 }
 
 /// Cuts a page whose tasks are large; the next one begins where it ends.
 fn shortened(mut page: ListPage) -> ListPage {
     let mut bytes = 0;
     let last = page.tasks.iter().position(|view| {
-        bytes += content_bytes(&view.task);
+        let result = match &view.task.phase {
+            Phase::Completed { result, .. } => result.len(),
+            _ => 0,
+        };
+        bytes += view.task.payload.len() + result;
         bytes >= MAX_PAGE_BYTES
     });
     if let Some(last) = last.filter(|last| last + 1 < page.tasks.len()) {
@@ -57,17 +58,4 @@ fn shortened(mut page: ListPage) -> ListPage {
         page.next = page.tasks.last().map(|view| (view.queue.name.clone(), view.task.created));
     }
     page
-}
-
-fn content_bytes(task: &Task) -> usize {
-    let result = match &task.phase {
-        Phase::Completed { result, .. } => result.len(),
-        _ => 0,
-    };
-    task.payload.len() + result
-}
-
-fn foreign_token() -> Problem {
-    let detail = "pageToken: was not made for this list; begin again without it";
-    Problem { field: Some("pageToken".to_owned()), ..Problem::new(Code::InvalidPageToken, detail) }
 }

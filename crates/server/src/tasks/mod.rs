@@ -1,6 +1,7 @@
 //! The tasks part of the contract, for people and services. One endpoint to a file.
 
 pub(crate) mod batch;
+mod call;
 pub(crate) mod cancel;
 pub(crate) mod get;
 pub(crate) mod history;

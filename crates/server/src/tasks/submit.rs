@@ -1,18 +1,13 @@
 //! POST /v1/tasks: accept a task, once for each dedup key.
 
 use authority::command::SubmitAnswer;
-use authority::{TaskId, TaskState, TaskView};
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use coordinator::TaskDetail;
 
-use crate::app::App;
-use crate::convert::problem::Problem;
-use crate::convert::scope::InScope;
 use crate::convert::submission::{command, conflict};
-use crate::convert::task_json;
-use crate::edge::json::{In, Out};
+use crate::convert::{Problem, Scoped, task_json};
+use crate::edge::{Fails, In, Out};
 
 /// Submit a task.
 #[utoipa::path(
@@ -23,35 +18,26 @@ use crate::edge::json::{In, Out};
     responses(
         (status = 201, description = "The task was created", body = wire::Submitted),
         (status = 200, description = "The dedup key and the content are those of this task", body = wire::Task),
-        (status = 400, body = wire::Problem),
         (status = 409, description = "The dedup key belongs to a task with other content", body = wire::Problem),
-        (status = 413, body = wire::Problem),
-        (status = 429, body = wire::Problem),
-        (status = 503, body = wire::Problem)
+        Fails<400>, Fails<413>, Fails<429>, Fails<503>
     )
 )]
 pub(crate) async fn submit(
-    State(app): State<App>,
-    InScope(scope): InScope,
+    Scoped { app, scope }: Scoped,
     In(task): In<wire::SubmitTask>,
 ) -> Result<Response, Problem> {
-    let command = command(&app, &scope, &task)?;
-    match app.handle().submit(command).await? {
-        SubmitAnswer::Created(task) => Ok(Out(StatusCode::CREATED, submitted(task)).into_response()),
+    let command = command(&app, &scope, task)?;
+    match app.handle.submit(command).await? {
+        SubmitAnswer::Created(task) => {
+            let state = wire::TaskState::Waiting;
+            let submitted = wire::Submitted { task_id: task.to_string(), state };
+            Ok(Out(StatusCode::CREATED, submitted).into_response())
+        }
         SubmitAnswer::Existing(view) => {
             let existing = task_json::to_wire(TaskDetail { view: *view, progress: None });
-            Ok(Out(StatusCode::OK, existing).into_response())
+            Ok(Out::ok(existing).into_response())
         }
         SubmitAnswer::DedupConflict(existing) => Err(conflict(existing)),
         SubmitAnswer::Refused(why) => Err(why.into()),
     }
-}
-
-pub(crate) fn submitted(task: TaskId) -> wire::Submitted {
-    wire::Submitted { task_id: task.to_string(), state: task_json::state_to_wire(TaskState::Waiting) }
-}
-
-/// The state of a task that was found by its dedup key.
-pub(crate) fn found(view: &TaskView) -> wire::Submitted {
-    wire::Submitted { task_id: view.task.id.to_string(), state: task_json::state_to_wire(view.task.state()) }
 }

@@ -1,4 +1,4 @@
-//! What each contract answers to a hostile worker, in its own words.
+//! The answers of each contract to a hostile worker.
 
 use crate::held::Contract;
 

@@ -1,4 +1,4 @@
-//! What the callback contract alone says to a hostile worker: which attempt it expects. The rest is in the table of
+//! The answers to a hostile worker that only the callback contract has: which attempt it expects. The rest is in the table of
 //! tests/hostile.
 
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What a queue's push target may be, and what is shown of it.
+//! The configuration of push targets: which are accepted, and what is shown of them.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What becomes an entry of the action cache, and when it is served.
+//! The entries of the action cache: which results become one, and when they are served.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::action_cache_client::ActionCacheClient;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{

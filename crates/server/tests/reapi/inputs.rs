@@ -1,4 +1,4 @@
-//! What an action needs is looked for before it is accepted, and all that is missing is named.
+//! The inputs of an action: they are looked up before the action is accepted, and all missing ones are named.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
     Action, Command, Directory, DirectoryNode, FileNode,

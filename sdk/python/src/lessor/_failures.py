@@ -1,4 +1,4 @@
-"""How an attempt fails, in words that the coordinator's retry policy understands.
+"""The failures of attempts, with the categories that the coordinator's retry policy uses.
 
 A handler raises one of these to say what kind of error it met. Any other exception is USER_CODE. Whether there is
 another attempt is the coordinator's decision alone.

@@ -1,4 +1,4 @@
-"""Requests to the coordinator over kept connections, with repeats where a fault lay on the way.
+"""HTTP requests to the coordinator over pooled connections, retried after faults.
 
 Every request that is made here may be repeated without harm: polls by their request id, reports and heartbeats by
 contract, submits by their dedup key. A repeat has the same body, byte for byte.
@@ -23,7 +23,7 @@ from ._backoff import UNDECIDED, RetryBackoff
 
 DEFAULT_URL = "http://127.0.0.1:8980"
 CONNECT_TIMEOUT_S = 5.0
-# How long the coordinator may take over a request, beside the wait that the request asks for.
+# How long the coordinator may take to answer, in addition to the wait that a request asks for.
 ANSWER_TIMEOUT_S = 30.0
 # Longer than the longest page of tasks.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
@@ -47,7 +47,7 @@ class Answer:
     body: bytes
 
     def parse(self, parse: Callable[[Any], T]) -> T:
-        """Reads what was asked for; raises the coordinator's no, or that somebody else answered."""
+        """Parses the body. Raises the refusal of the coordinator, or that another server answered."""
         if self.status not in (200, 201):
             raise Problem.from_body(self.status, self.body)
         try:
@@ -56,7 +56,7 @@ class Answer:
             raise Problem.foreign(self.status) from None
 
     def json(self) -> Any:
-        """The body, whatever the status; nothing when it is not JSON."""
+        """The body, whatever the status; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except ValueError:
@@ -88,12 +88,12 @@ class Abort:
 
 
 class Transport:
-    """Where the coordinator is, on whose behalf, and the connections to it. Safe to share between threads."""
+    """The URL of the coordinator, the scope of the requests and the connections. Safe to share between threads."""
 
     def __init__(
         self, url: Optional[str], tenant: Optional[str], workspace: Optional[str], *, is_scoped: bool = True
     ) -> None:
-        """Without a scope, task tokens say on whose behalf."""
+        """Without a scope, task tokens carry it."""
         self.url = url or os.environ.get("LESSOR_URL") or DEFAULT_URL
         parts = urlsplit(self.url if "://" in self.url else f"http://{self.url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -156,8 +156,8 @@ class Transport:
             try:
                 return self._exchange(connection, method, path, body, headers, deadline, abort)
             except (OSError, http.client.HTTPException) as error:
-                # A kept connection may have been closed by the other side long ago, which says nothing about this
-                # request. A new one tells. A poll has to know that its answer may have been lost.
+                # The server may have closed an idle connection long ago, so the request is sent once more over a new
+                # one. A poll is not: its answer may have been lost.
                 if not isinstance(error, ConnectionError) or abort is not None:
                     raise Fault(_describe(error)) from error
         try:
@@ -232,7 +232,7 @@ class Transport:
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
-    """JSON, strictly: what JSON cannot say is an error here and not at the other end."""
+    """Encodes strict JSON: NaN and infinities are errors."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 

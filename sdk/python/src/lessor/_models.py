@@ -1,11 +1,11 @@
-"""Tasks as the coordinator shows them, and as they are submitted."""
+"""The JSON types of tasks: as submitted, and as the coordinator shows them."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple, TypedDict
 
 from ._clock import parse_time
 from ._failures import Category
@@ -25,7 +25,7 @@ class TaskState(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long a failed task waits before its next attempt. What is missing follows the defaults."""
+    """How long a failed task waits before its next attempt. Missing fields follow the defaults."""
 
     initial_ms: Optional[int] = None
     factor: Optional[float] = None
@@ -56,23 +56,52 @@ class Submit:
     run_id: Optional[str] = None
     asset_id: Optional[str] = None
     task_key: Optional[str] = None
+    # A JSON object for the worker.
     resources: Optional[Mapping[str, Any]] = None
 
     def to_json(self) -> Dict[str, Any]:
         return {"payload": self.payload, **_present(self)}
 
 
+class SubmitOptions(TypedDict, total=False):
+    """The optional fields of `Submit`, as keyword arguments."""
+
+    priority: Optional[int]
+    delay_ms: Optional[int]
+    dedup_key: Optional[str]
+    max_attempts: Optional[int]
+    backoff: Optional[Backoff]
+    properties: Optional[Mapping[str, str]]
+    deadline: Optional[datetime]
+    timeout_ms: Optional[int]
+    lease_ms: Optional[int]
+    run_id: Optional[str]
+    asset_id: Optional[str]
+    task_key: Optional[str]
+    resources: Optional[Mapping[str, Any]]
+
+
+class TaskContext:
+    """The fields that describe a task to its worker, as the submitter gave them."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.run_id: Optional[str] = body.get("runId")
+        self.asset_id: Optional[str] = body.get("assetId")
+        self.task_key: Optional[str] = body.get("taskKey")
+        self.resources: Any = body.get("resources")
+
+
 @dataclass(frozen=True)
 class Submitted:
     task_id: str
     state: TaskState
-    # False when the dedup key found a task that was there before.
+    # False if the dedup key found an existing task.
     is_new: bool
 
 
 @dataclass(frozen=True)
 class TaskError:
-    """How an attempt failed, in the worker's words."""
+    """The failure of an attempt, as its worker reported it."""
 
     category: Category
     message: str
@@ -107,12 +136,12 @@ class TaskInfo:
     dedup_key: Optional[str]
     created_at: datetime
     finished_at: Optional[datetime]
-    # Who works on it, while it is LEASED.
+    # The worker, while the task is LEASED.
     worker_id: Optional[str]
     cancel_reason: Optional[str]
     redrive_of: Optional[str]
     progress: Optional[Progress]
-    # The answer as it came, with whatever a newer coordinator adds.
+    # The whole answer, including fields of a newer coordinator.
     raw: Mapping[str, Any] = field(repr=False)
 
     @classmethod

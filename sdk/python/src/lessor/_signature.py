@@ -1,4 +1,4 @@
-"""Whether a dispatch comes from the coordinator that the target shares a secret with.
+"""Verifies the signature of a dispatch.
 
 `lessor-signature: t=<unix seconds>,v1=<lowercase hex HMAC-SHA256(secret, "<t>.<raw body>")>`. Signatures are compared in
 constant time, and an old one is worth nothing, so that what was overheard cannot be sent again later.

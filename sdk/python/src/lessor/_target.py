@@ -1,4 +1,4 @@
-"""A push target: tasks that the coordinator sends to a program, and the callbacks that keep the contract for them.
+"""A push target: takes the tasks that the coordinator sends, runs their handlers and calls the coordinator back.
 
 It knows no HTTP server. The program hands over the headers and the body of each POST, and answers with the status that
 it gets; the work goes on in the background.
@@ -22,21 +22,21 @@ from ._task import logger
 
 DEFAULT_CONCURRENCY = 10
 DEFAULT_GRACE_MS = 30_000
-# Longer than the longest envelope: a payload and resources, with room for the rest.
+# Larger than the largest envelope.
 MAX_ENVELOPE_BYTES = 4 * 1024 * 1024
 MAX_DISPATCH_ID_CHARACTERS = 128
-# Most dispatches that are remembered after they ended; the oldest are forgotten first.
+# Most ended dispatches that are remembered; the oldest are dropped first.
 MAX_REMEMBERED = 10_000
-# How long the coordinator waits at least for the first sign of life after it was told that a dispatch is accepted.
+# The coordinator waits at least so long for the first call after a dispatch is accepted.
 MIN_BEGIN_WITHIN_S = 60.0
-# How long a coordinator should wait before it offers more to a target that is full.
+# How long a coordinator should wait before it sends more to a full target.
 RETRY_AFTER_S = 1
-# A heartbeat is not sent more often than this, whatever an envelope says.
+# Heartbeats are not sent more often than this, whatever an envelope says.
 MIN_HEARTBEAT_INTERVAL_MS = 10
-# Longer than any span, and larger than any number, that makes sense in an envelope.
+# Upper bounds of the durations and the numbers in an envelope.
 MAX_SPAN_MS = 366 * 24 * 3_600_000
 MAX_NUMBER = 2**63
-# Most coordinators that one target keeps connections to.
+# Most coordinators with connections in the pool of one target.
 MAX_COORDINATORS = 16
 
 Headers = Union[Mapping[str, str], Iterable[Tuple[str, str]]]
@@ -44,14 +44,14 @@ Headers = Union[Mapping[str, str], Iterable[Tuple[str, str]]]
 
 @dataclass(frozen=True)
 class Accepted:
-    """The work goes on in the background, and reports for itself."""
+    """The task runs in the background and is reported to the coordinator."""
 
     status: int = 202
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Nothing was begun. `why` is for people, `retry_after_s` for the header of that name."""
+    """The task was not begun. `why` is for people, `retry_after_s` for the `retry-after` header."""
 
     status: int
     why: str
@@ -97,17 +97,17 @@ class Target:
             self._transport(callback_url)
 
     def accept(self, headers: Headers, body: bytes) -> Union[Accepted, Refused]:
-        """Takes a dispatch, or says why not, at once; call it with the headers and the raw body of a POST, from any
-        thread. A repeat of a dispatch is accepted and not run again."""
+        """Accepts or refuses a dispatch at once. Call it with the headers and the raw body of a POST, from any thread. A
+        repeated dispatch is accepted and not run again."""
         answer = self._accept(headers, body)
         if isinstance(answer, Refused):
             logger.warning("a dispatch was refused: %s", answer.why)
         return answer
 
     def run(self) -> None:
-        """Works until it is told to stop, by SIGTERM, SIGINT or `stop`; once. Then nothing is accepted any more,
-        running handlers have their grace, and what is left is reported as not done. Keep the HTTP server up meanwhile.
-        Signals are only heard in the main thread."""
+        """Runs, once, until SIGTERM, SIGINT or `stop`. Then it accepts no more dispatches, gives running handlers their
+        grace period, and reports the rest as failed. Keep the HTTP server running until this returns. Signals are
+        handled in the main thread only."""
         try:
             with self._stop_requests.stop_on_signals():
                 self._stop_requests.sleep_until(lambda: self._stop_requests.count >= 1, None)
@@ -125,7 +125,7 @@ class Target:
             self._stop_requests.close()
 
     def stop(self) -> None:
-        """Tells it to drain, from any thread; a second call ends the grace."""
+        """Makes the target drain, from any thread; a second call ends the grace period."""
         self._stop_requests.stop()
 
     def _accept(self, headers: Headers, body: bytes) -> Union[Accepted, Refused]:
@@ -176,7 +176,7 @@ class Target:
         finally:
             with self._lock:
                 self._running.pop(dispatch_id, None)
-                # When its work never began, a repeat may try.
+                # If its work never began, a repeat may run.
                 if attempt.has_begun:
                     self._remembered[dispatch_id] = None
                     if len(self._remembered) > MAX_REMEMBERED:
@@ -184,7 +184,7 @@ class Target:
             self._stop_requests.wake()
 
     def _transport(self, url: str) -> Transport:
-        """Connections are kept for each coordinator. One that was dropped here serves whoever still has it."""
+        """The connection pool of a coordinator. A pool that is dropped here is still used by its running attempts."""
         transport = self._transports.get(url)
         if transport is None:
             transport = Transport(url, None, None, is_scoped=False)
@@ -204,7 +204,7 @@ def _secrets(secret: Union[str, bytes, Sequence[Union[str, bytes]], None]) -> Li
 
 
 def _envelope(body: bytes) -> Mapping[str, Any]:
-    """Reads an envelope, and checks what is needed of it."""
+    """Parses an envelope and checks the fields that are used."""
     envelope: Any = json.loads(body)
     for field, kind in (
         ("taskId", str),
@@ -236,7 +236,7 @@ def _envelope(body: bytes) -> Mapping[str, Any]:
 
 
 def _assignment(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a handler is given to do, in the words of a lease."""
+    """The envelope as a lease."""
     interval_ms: int = envelope["heartbeatIntervalMs"]
     return {
         **envelope,

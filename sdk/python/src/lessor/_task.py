@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, MutableMapping, Optional, 
 
 from ._clock import LeaseClock, now, parse_time
 from ._failures import Cancelled, LeaseLost, text
+from ._models import TaskContext
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -18,12 +19,12 @@ else:
 
 logger = logging.getLogger("lessor")
 
-# Largest number that a metric may be.
+# Largest value of a metric.
 MAX_METRIC = 2**64 - 1
 
 
 class TaskLog(_Adapter):
-    """Says with each line which attempt it is about."""
+    """Adds the attempt to each log line."""
 
     def __init__(self, task_id: str, attempt: int) -> None:
         super().__init__(logger, {"task_id": task_id, "attempt": attempt})
@@ -34,13 +35,14 @@ class TaskLog(_Adapter):
         return f"{self._prefix}: {msg}", kwargs
 
 
-class Task:
+class Task(TaskContext):
     """One attempt at a task, and the lease that allows it.
 
     `fencing_token` is higher for every later lease: hand it to systems that can refuse an older one.
     """
 
     def __init__(self, lease: Mapping[str, Any], clock: LeaseClock) -> None:
+        super().__init__(lease)
         self.id: str = lease["taskId"]
         self.queue: str = lease["queue"]
         self.payload: Any = lease["payload"]
@@ -48,12 +50,8 @@ class Task:
         self.fencing_token: int = lease["fencingToken"]
         self.deadline: Optional[datetime] = parse_time(lease["deadline"]) if lease.get("deadline") else None
         self.timeout_ms: Optional[int] = lease.get("timeoutMs")
-        self.run_id: Optional[str] = lease.get("runId")
-        self.asset_id: Optional[str] = lease.get("assetId")
-        self.task_key: Optional[str] = lease.get("taskKey")
-        self.resources: Any = lease.get("resources")
-        # Opaque; whoever has it and the worker's id may report on this attempt. A task that was pushed has the id of
-        # its dispatch here, which only names it.
+        # Opaque. With the worker's id it gives the right to report on this attempt. For a pushed task it is the dispatch
+        # id, which gives no right.
         self.lease_id: str = lease["leaseId"]
         self.log = TaskLog(self.id, self.attempt)
         self._clock = clock
@@ -72,7 +70,7 @@ class Task:
 
     @property
     def cancel_reason(self) -> Optional[str]:
-        """Why it should stop, once it should."""
+        """Why the handler should stop, once it should."""
         if self._reason is None and self.lease_lost:
             return "the lease ran out"
         return self._reason
@@ -90,7 +88,7 @@ class Task:
             raise Cancelled(self._reason or "cancelled")
 
     def wait(self, seconds: float) -> bool:
-        """Waits so long, or less if the handler should stop; says whether it should. A handler's way to sleep."""
+        """Sleeps, but wakes early if the handler should stop. Returns whether it should."""
         until = now() + seconds
         while not self.cancelled:
             remaining_s = min(until, self._clock.valid_until) - now()
@@ -100,8 +98,8 @@ class Task:
         return True
 
     def progress(self, pct: Optional[SupportsFloat] = None, message: Optional[object] = None) -> None:
-        """Tells people how far the attempt is, from 0 to 100; what lies outside is taken as the nearer end. It goes
-        out with a heartbeat and decides nothing."""
+        """Shows people the progress of the attempt, from 0 to 100; other values are clamped. It is sent with a heartbeat
+        and decides nothing."""
         share = math.nan if pct is None else float(pct)
         body = None if math.isnan(share) else min(max(share, 0.0), 100.0)
         with self._lock:
@@ -116,8 +114,8 @@ class Task:
         io_read_bytes: Optional[SupportsInt] = None,
         io_write_bytes: Optional[SupportsInt] = None,
     ) -> None:
-        """What the attempt took, told with its report where the contract has a place for it: a pushed task's has. It is
-        for people and decides nothing. Fractions are left out."""
+        """Sets the metrics of the attempt, which are sent with the report of a pushed task. They are for people and decide
+        nothing. Fractions are dropped."""
         body = {
             "cpuTimeMs": cpu_time_ms,
             "peakMemoryBytes": peak_memory_bytes,
@@ -142,10 +140,10 @@ class Task:
             taken, self._progress = self._progress, None
             return taken
 
-    def _restore_progress(self, untold: Optional[Tuple[Optional[float], Optional[str]]]) -> None:
+    def _restore_progress(self, unsent: Optional[Tuple[Optional[float], Optional[str]]]) -> None:
         with self._lock:
             if self._progress is None:
-                self._progress = untold
+                self._progress = unsent
 
     def __repr__(self) -> str:
         return f"<Task {self.id} of {self.queue}, attempt {self.attempt}>"

@@ -19,6 +19,7 @@ use super::duration::{parse_ms, parse_time};
 use super::error::Error;
 use super::http::Client;
 use super::show::{Output, note, state, text, time};
+use super::task_context::ContextOptions;
 use crate::exit;
 
 #[derive(clap::Args)]
@@ -51,7 +52,7 @@ pub(crate) struct Options {
 
     /// Submit a task for each line of FILE, or of standard input for -: JSON objects as POST /v1/tasks takes them,
     /// such as {"queue":"mail","payload":1}
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["TaskOptions", "BackoffOptions", "wait"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["TaskOptions", "ContextOptions", "BackoffOptions", "wait"])]
     batch: Option<String>,
 
     #[command(flatten)]
@@ -100,21 +101,8 @@ struct TaskOptions {
     #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
     lease: Option<u64>,
 
-    /// The run that the task is part of, told to the worker
-    #[arg(long, value_name = "ID")]
-    run_id: Option<String>,
-
-    /// The asset that the task makes, told to the worker
-    #[arg(long, value_name = "ID")]
-    asset_id: Option<String>,
-
-    /// The task's name within its run, told to the worker
-    #[arg(long, value_name = "KEY")]
-    task_key: Option<String>,
-
-    /// A JSON object that is told to the worker
-    #[arg(long, value_name = "JSON", value_parser = parse_json)]
-    resources: Option<Json>,
+    #[command(flatten)]
+    context: ContextOptions,
 }
 
 pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
@@ -184,21 +172,21 @@ impl TaskOptions {
                 return Err(Error::Usage(format!("the property {key} is given twice")));
             }
         }
-        Ok(SubmitTask {
+        let context = self.context.to_wire();
+        Ok(wire::in_task_context!(SubmitTask {
+            queue: self.queue.clone().unwrap_or_default(),
+            payload,
             priority: self.priority,
             delay_ms: self.delay,
             dedup_key: self.dedup_key.clone(),
             max_attempts: self.max_attempts,
+            backoff: None,
             properties: (!properties.is_empty()).then_some(properties),
             deadline: self.deadline,
             timeout_ms: self.timeout,
             lease_ms: self.lease,
-            run_id: self.run_id.clone(),
-            asset_id: self.asset_id.clone(),
-            task_key: self.task_key.clone(),
-            resources: self.resources.clone(),
-            ..SubmitTask::new(self.queue.clone().unwrap_or_default(), payload)
-        })
+            ..context
+        }))
     }
 }
 
@@ -207,8 +195,4 @@ fn parse_property(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("a property is written as KEY=VALUE, such as os=linux".to_owned()),
     }
-}
-
-fn parse_json(text: &str) -> Result<Json, String> {
-    Json::from_text(text).map_err(|error| format!("it is not JSON: {error}"))
 }

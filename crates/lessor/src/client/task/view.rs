@@ -5,6 +5,7 @@ use wire::Task;
 
 use crate::client::show::time::{exact, full as at, relative};
 use crate::client::show::{Record, category, state, text};
+use crate::client::task_context;
 
 pub(crate) fn full(task: &Task, now: Timestamp) -> String {
     let mut record = Record::new("task", &task.task_id);
@@ -51,9 +52,7 @@ pub(crate) fn full(task: &Task, now: Timestamp) -> String {
     }
     record.optional("dedup key", task.dedup_key.as_ref());
     record.optional("redrive of", task.redrive_of.as_ref());
-    record.optional("run", task.run_id.as_ref());
-    record.optional("asset", task.asset_id.as_ref());
-    record.optional("task key", task.task_key.as_ref());
+    task_context::show(&mut record, task);
     let mut text = record.to_string();
     let parts = [
         ("payload", Some(&task.payload)),

@@ -12,7 +12,6 @@ pub(super) const MAX_TOKEN_BYTES: usize = 8 * 1_024;
 
 const ALGORITHM: &str = "HS256";
 const TYPE: &str = "JWT";
-/// The block length of SHA-256.
 const BLOCK_BYTES: usize = 64;
 
 pub(super) type Key = [u8; 32];
@@ -28,7 +27,6 @@ struct Header<'a> {
 /// A token whose signature has not been looked at yet.
 pub(super) struct Unverified<'a> {
     kid: String,
-    /// The part that is signed.
     signed: &'a str,
     payload: &'a str,
     signature: Vec<u8>,

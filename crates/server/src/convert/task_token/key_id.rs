@@ -25,7 +25,6 @@ impl KeyId {
         (id.to_string() == text && (1..=id.number).contains(&id.oldest)).then_some(id)
     }
 
-    /// The key after this one.
     pub(crate) fn next(self, retire_old: bool) -> KeyId {
         let number = self.number.saturating_add(1);
         KeyId { number, oldest: if retire_old { number } else { self.number } }

@@ -1,13 +1,10 @@
 //! Task tokens: they authorize a worker to report about one attempt of one task.
 //!
-//! A token names tenant, workspace, run, task and attempt, and the lease and its holder, so that a callback finds its
-//! lease without anything being stored. A token that verifies was made here. Whether the lease still lives is the
-//! authority's to say.
+//! A token names scope, run, task, attempt, lease and holder, so that a callback finds its lease without anything being
+//! stored. A token that verifies was made here; whether the lease is valid is decided by the authority.
 
 mod jwt;
 mod key_id;
-
-use std::sync::RwLock;
 
 use authority::command::RotateTokenKey;
 use authority::limits::MAX_PUSH_INTERVAL_MS;
@@ -16,7 +13,7 @@ use coordinator::{Handle, Unavailable};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use crate::convert::ids::parse_task_id;
+use crate::convert::parse_task_id;
 use jwt::Unverified;
 use key_id::KeyId;
 
@@ -30,14 +27,10 @@ const LEEWAY_S: u64 = 5;
 
 pub(crate) struct TaskTokens {
     secret: [u8; 32],
-    /// The newest key, while it is known. Every rotation goes through here, so it is not asked for each time.
-    current: RwLock<Option<KeyId>>,
-    /// Held while the newest key is looked up or replaced, over the coordinator's answer: a look-up that began before a
-    /// rotation must not be remembered after it.
-    changing: Mutex<()>,
+    /// The newest key, once it is known. Held during look-ups and rotations, so that no old key is remembered.
+    current: Mutex<Option<KeyId>>,
 }
 
-/// What a token says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Claims {
@@ -69,69 +62,39 @@ pub(crate) struct Issued {
 
 impl TaskTokens {
     pub(crate) fn new(secret: &[u8; 32]) -> TaskTokens {
-        TaskTokens {
-            secret: blake3::derive_key("lessor 2026 task token", secret),
-            current: RwLock::new(None),
-            changing: Mutex::new(()),
-        }
+        TaskTokens { secret: blake3::derive_key("lessor 2026 task token", secret), current: Mutex::default() }
     }
 
-    /// The keys to sign with. The first one is made when it is first needed.
+    /// The keys to sign with. The first key is recorded when it is first needed.
     pub(crate) async fn key_ring(&self, handle: &Handle) -> Result<KeyRing<'_>, Unavailable> {
-        let current = match self.look_up(handle).await? {
-            Some(current) => current,
-            None => self.begin(handle).await?,
-        };
-        Ok(KeyRing { secret: &self.secret, current })
-    }
-
-    /// The keys to check with; none while nothing was ever signed, so that a made-up token records nothing.
-    pub(crate) async fn key_ring_if_any(&self, handle: &Handle) -> Result<Option<KeyRing<'_>>, Unavailable> {
-        let current = self.look_up(handle).await?;
-        Ok(current.map(|current| KeyRing { secret: &self.secret, current }))
-    }
-
-    /// From now on another key signs.
-    pub(crate) async fn rotate(&self, handle: &Handle, retire_old: bool) -> Result<KeyId, Unavailable> {
-        let _alone = self.changing.lock().await;
-        let next = recorded(handle).await?.map_or(KeyId::FIRST, |current| current.next(retire_old));
-        // Whoever asked may hang up before the answer; then the next one to need the key looks it up.
-        self.remember(None);
-        record(handle, next).await?;
-        self.remember(Some(next));
-        Ok(next)
-    }
-
-    async fn look_up(&self, handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
-        let known = self.known();
-        if known.is_some() {
-            return Ok(known);
-        }
-        let _alone = self.changing.lock().await;
-        let current = recorded(handle).await?;
-        self.remember(current);
-        Ok(current)
-    }
-
-    async fn begin(&self, handle: &Handle) -> Result<KeyId, Unavailable> {
-        let _alone = self.changing.lock().await;
-        let first = match recorded(handle).await? {
-            Some(somebody_was_faster) => somebody_was_faster,
+        let mut current = self.current.lock().await;
+        let newest = match recorded(handle, *current).await? {
+            Some(newest) => newest,
             None => {
                 record(handle, KeyId::FIRST).await?;
                 KeyId::FIRST
             }
         };
-        self.remember(Some(first));
-        Ok(first)
+        *current = Some(newest);
+        Ok(KeyRing { secret: &self.secret, current: newest })
     }
 
-    fn known(&self) -> Option<KeyId> {
-        *self.current.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// The keys to check with; none while nothing was ever signed, so that a made-up token records nothing.
+    pub(crate) async fn key_ring_if_any(&self, handle: &Handle) -> Result<Option<KeyRing<'_>>, Unavailable> {
+        let mut current = self.current.lock().await;
+        *current = recorded(handle, *current).await?;
+        Ok(current.map(|current| KeyRing { secret: &self.secret, current }))
     }
 
-    fn remember(&self, id: Option<KeyId>) {
-        *self.current.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = id;
+    /// From now on another key signs.
+    pub(crate) async fn rotate(&self, handle: &Handle, retire_old: bool) -> Result<KeyId, Unavailable> {
+        let mut current = self.current.lock().await;
+        let next = recorded(handle, None).await?.map_or(KeyId::FIRST, |newest| newest.next(retire_old));
+        // The caller may hang up before the answer; then the next call looks the key up.
+        *current = None;
+        record(handle, next).await?;
+        *current = Some(next);
+        Ok(next)
     }
 }
 
@@ -139,9 +102,12 @@ async fn record(handle: &Handle, id: KeyId) -> Result<(), Unavailable> {
     handle.rotate_token_key(RotateTokenKey { key_id: id.to_string().into() }).await.map(|_| ())
 }
 
-/// The newest key in the ledger. A name that is not ours signs nothing and is replaced like none.
-async fn recorded(handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
-    Ok(handle.token_key().await?.and_then(|key| KeyId::parse(&key.id)))
+/// The newest key in the ledger, unless it is known. A name that is not ours signs nothing and is replaced like none.
+async fn recorded(handle: &Handle, known: Option<KeyId>) -> Result<Option<KeyId>, Unavailable> {
+    match known {
+        Some(known) => Ok(Some(known)),
+        None => Ok(handle.token_key().await?.and_then(|key| KeyId::parse(&key.id))),
+    }
 }
 
 impl KeyRing<'_> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use authority::{Answer, Scope};
+use authority::Scope;
 use coordinator::Answers;
 use wire::grpc::{
     LeaseHeartbeat, ReportAnswer, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict, WorkResponse,
@@ -13,10 +13,8 @@ use super::super::reference;
 use super::super::report::{self, Asked};
 use super::super::values::given;
 use crate::app::App;
-use crate::convert::grpc_status;
-use crate::convert::problem::Problem;
+use crate::convert::{Problem, grpc_status};
 
-/// Most reports in one message.
 const MAX_REPORTS: usize = 1_000;
 
 /// What one message asks for.
@@ -48,12 +46,13 @@ impl Batch {
         let mut items = coordinator::Batch::with_capacity(self.reports.len());
         let parsed: Vec<_> =
             self.reports.iter().map(|report| parse(&app, &scope, &worker, report, &mut items)).collect();
-        let decided = if items.is_empty() { Ok(Answers::new()) } else { app.handle().decide(items).await };
+        let decided = if items.is_empty() { Ok(Answers::new()) } else { app.handle.decide(items).await };
         let reports = self.reports.into_iter().zip(parsed);
         let reports = match decided {
             Ok(answers) => {
                 let mut answers = answers.into_iter();
-                reports.map(|(report, parsed)| answered(report.lease_id, parsed, &mut answers)).collect()
+                let mut answer = |parsed: Result<Asked, Problem>| report::answer(parsed?, &mut answers);
+                reports.map(|(report, parsed)| to_proto(report.lease_id, answer(parsed))).collect()
             }
             Err(why) => {
                 let undecided = |parsed: Result<Asked, Problem>| parsed.and(Err(Problem::from(why)));
@@ -81,14 +80,6 @@ fn parse(
 ) -> Result<Asked, Problem> {
     let named = given(&report.worker_id).unwrap_or(worker);
     report::items(reference::by_lease_id(app, scope, named, report)?, report, items)
-}
-
-fn answered(
-    lease_id: String,
-    parsed: Result<Asked, Problem>,
-    answers: &mut impl Iterator<Item = Answer>,
-) -> ReportAnswer {
-    to_proto(lease_id, parsed.and_then(|asked| report::answer(asked, answers)))
 }
 
 fn to_proto(lease_id: String, answer: Result<UpdateTaskStatusResponse, Problem>) -> ReportAnswer {

@@ -22,7 +22,6 @@ use crate::edge::grpc_guard::{BodyBudget, Deadline};
 use outbox::Outbox;
 use stream::Stream;
 
-/// Messages that wait to be sent.
 const OUTBOX_MESSAGES: usize = 4;
 
 /// Begins a stream; all further is said in it.
@@ -31,13 +30,13 @@ pub(super) fn open(
     scope: Scope,
     mut request: Request<Streaming<WorkRequest>>,
 ) -> Result<ReceiverStream<Result<WorkResponse, Status>>, Status> {
-    let place = app.grpc().stream()?;
+    let permit = app.grpc.stream()?;
     let budget = request.extensions_mut().remove::<Arc<BodyBudget>>();
     let deadline = request.extensions().get::<Deadline>().map(|deadline| deadline.0);
     let (sender, receiver) = mpsc::channel(OUTBOX_MESSAGES);
     let (app, outbox, incoming) = (app.clone(), Outbox::new(sender), request.into_inner());
     tokio::spawn(async move {
-        let _place = place;
+        let _permit = permit;
         Stream::run(app, scope, incoming, budget, outbox, deadline).await;
     });
     Ok(ReceiverStream::new(receiver))

@@ -12,7 +12,7 @@ const MAX_STALL: Duration = Duration::from_secs(30);
 
 pub(super) struct Outbox(mpsc::Sender<Result<WorkResponse, Status>>);
 
-/// Nobody takes messages any more.
+/// The worker is gone or reads too slowly.
 #[derive(Debug)]
 pub(super) struct Closed;
 
@@ -25,12 +25,11 @@ impl Outbox {
         self.push(Ok(message)).await
     }
 
-    /// The last word.
+    /// Ends the stream.
     pub(super) async fn end(&self, status: Status) {
         let _ = self.push(Err(status)).await;
     }
 
-    /// Resolves when the worker is gone.
     pub(super) async fn closed(&self) {
         self.0.closed().await;
     }

@@ -11,18 +11,17 @@ use authority::limits::MAX_GRANTS;
 use coordinator::{Activity, Liveness, Unavailable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::{Status, Streaming};
-use wire::grpc::{WorkRequest, WorkResponse};
+use wire::grpc::{RegisterWorkerResponse, WorkRequest, WorkResponse};
 
 use super::batch::Batch;
 use super::outbox::{Closed, Outbox};
 use crate::app::App;
-use crate::convert::grpc_status;
 use crate::convert::names::name;
-use crate::convert::problem::Problem;
+use crate::convert::{Problem, grpc_status};
 use crate::edge::grpc_guard::BodyBudget;
-use crate::grpc::lease::Standing;
-use crate::grpc::values::{optional_name, worker_status};
-use crate::grpc::{lease, leased_task, queues, register};
+use crate::grpc::session::{Session, SessionState};
+use crate::grpc::values::{optional_name, parse_queues, worker_status};
+use crate::grpc::{lease, leased_task, register};
 
 /// Most tasks that a worker may have asked for and not got.
 const MAX_CREDIT: usize = 1_000;
@@ -31,7 +30,6 @@ const MIN_WAIT: Duration = Duration::from_secs(1);
 /// Longest time from the beginning of a stream to its hello.
 const MAX_HELLO: Duration = Duration::from_secs(10);
 
-/// Why a stream ends.
 enum End {
     /// The worker said all it had to say, or is gone.
     Quietly,
@@ -59,7 +57,6 @@ impl From<Closed> for End {
 type Deciding = Pin<Box<dyn Future<Output = WorkResponse> + Send>>;
 type Polling = Pin<Box<dyn Future<Output = Result<Vec<Grant>, Unavailable>> + Send>>;
 
-/// What happened first.
 enum Next {
     Decided(WorkResponse),
     Leased(Result<Vec<Grant>, Unavailable>),
@@ -71,11 +68,8 @@ enum Next {
 }
 
 pub(super) struct Stream {
-    app: App,
-    scope: Scope,
+    session: Session,
     outbox: Outbox,
-    worker: Arc<str>,
-    session: Option<Arc<str>>,
     /// What every poll of this stream asks for.
     poll: LeaseTasks,
     credit: usize,
@@ -104,65 +98,18 @@ impl Stream {
             Ok(Err(status)) => return outbox.end(status).await,
             Err(_) => return outbox.end(Status::deadline_exceeded("the hello came too slowly")).await,
         };
-        let mut stream = match Stream::begin(app, scope, &hello, outbox).await {
-            Ok(stream) => stream,
-            Err((outbox, status)) => return outbox.end(status).await,
-        };
-        if let Err(End::With(status)) = stream.serve(incoming, hello, budget, deadline).await {
-            stream.outbox.end(status).await;
-        }
-    }
-
-    /// Registers the worker and welcomes it.
-    async fn begin(
-        app: App,
-        scope: Scope,
-        first: &WorkRequest,
-        outbox: Outbox,
-    ) -> Result<Stream, (Outbox, Status)> {
-        let register = async {
-            let hello = first
-                .hello
-                .as_ref()
-                .ok_or_else(|| Problem::field("hello", "is missing in the first message"))?;
-            let said = hello.worker.clone().unwrap_or_default();
-            let queues = queues::parse(&hello.queues)?;
-            let worker = name("hello.worker.worker_id", &said.worker_id)?;
-            let welcome = register::register(&app, &scope, &said).await?;
-            // Another session may have come in between, whose registration is not this one's.
-            let session = optional_name("hello.worker.session_id", &said.session_id)?;
-            let registered = lease::registered(&app, &scope, &worker, session.as_ref())?.registration;
-            Ok::<_, Status>((worker, queues, registered, welcome))
-        };
-        let (worker, queues, registered, welcome) = match register.await {
+        let (session, poll, welcome) = match register(app, scope, &hello).await {
             Ok(registered) => registered,
-            Err(status) => return Err((outbox, status)),
+            Err(status) => return outbox.end(status).await,
         };
         // When nobody takes the welcome, the first look at the outbox ends the stream.
         let _ = outbox.send(WorkResponse { welcome: Some(welcome), ..WorkResponse::default() }).await;
-        let poll = LeaseTasks {
-            scope: scope.clone(),
-            worker: worker.clone(),
-            session: registered.session.clone(),
-            queues,
-            properties: registered.properties.clone(),
-            max_tasks: 0,
-            request: None,
-        };
-        let session = registered.session.clone();
-        Ok(Stream {
-            app,
-            scope,
-            outbox,
-            worker,
-            session,
-            poll,
-            credit: 0,
-            draining: false,
-            deciding: None,
-            polling: None,
-            heard_at: Instant::now(),
-        })
+        let (draining, deciding, polling) = (false, None, None);
+        let heard_at = Instant::now();
+        let mut stream = Stream { session, outbox, poll, credit: 0, draining, deciding, polling, heard_at };
+        if let Err(End::With(status)) = stream.serve(incoming, hello, budget, deadline).await {
+            stream.outbox.end(status).await;
+        }
     }
 
     async fn serve(
@@ -172,9 +119,9 @@ impl Stream {
         budget: Option<Arc<BodyBudget>>,
         deadline: Option<Instant>,
     ) -> Result<(), End> {
-        let app = self.app.clone();
+        let app = self.session.app.clone();
         let mut server_stops = Box::pin(app.draining());
-        let silence = app.grpc().settings().heartbeat_timeout;
+        let silence = app.grpc.settings.heartbeat_timeout;
         let mut silent = Box::pin(sleep_until(self.heard_at + silence));
         let late = async {
             if let Some(at) = deadline { sleep_until(at).await } else { std::future::pending().await }
@@ -232,7 +179,8 @@ impl Stream {
                 Next::Silent => {
                     let heard_until = self.heard_at + silence;
                     if heard_until <= Instant::now() {
-                        ending = Some(self.no_more(End::With(grpc_status::not_registered(&self.worker))));
+                        ending =
+                            Some(self.no_more(End::With(grpc_status::not_registered(&self.session.worker))));
                     } else {
                         silent.as_mut().reset(heard_until);
                     }
@@ -258,56 +206,56 @@ impl Stream {
             // Otherwise what the same message gives back could come straight back.
             self.polling = None;
         }
-        let now = self.app.handle().now();
-        let registry = self.app.handle().registry();
-        let liveness = registry.record_status(&self.scope, &self.worker, self.session.as_ref(), said, now);
+        let Session { app, scope, worker, id } = &self.session;
+        let liveness =
+            app.handle.registry().record_status(scope, worker, id.as_ref(), said, app.handle.now());
         self.credit = self.credit.saturating_add(message.credit as usize).min(MAX_CREDIT);
         let batch = Batch { reports: message.reports, heartbeats: message.heartbeats };
         batch.check()?;
         if !batch.is_empty() {
-            let deciding = batch.decide(self.app.clone(), self.scope.clone(), self.worker.clone());
+            let deciding = batch.decide(app.clone(), scope.clone(), worker.clone());
             self.deciding = Some(Box::pin(deciding));
         }
         // Its reports are still answered: a session that was replaced may learn what became of its work.
-        Ok((liveness == Liveness::Superseded).then(|| grpc_status::superseded(&self.worker).into()))
+        Ok((liveness == Liveness::Superseded).then(|| grpc_status::superseded(&self.session.worker).into()))
     }
 
     fn poll_for_tasks(&mut self) -> Result<(), End> {
         if self.polling.is_some() || self.credit == 0 || self.draining {
             return Ok(());
         }
-        lease::registered(&self.app, &self.scope, &self.worker, self.session.as_ref())?;
+        self.session.registered()?;
         let lease = LeaseTasks { max_tasks: self.credit.min(MAX_GRANTS), ..self.poll.clone() };
-        let (handle, wait) =
-            (self.app.handle().clone(), self.app.grpc().settings().long_poll_timeout.max(MIN_WAIT));
+        let app = &self.session.app;
+        let (handle, wait) = (app.handle.clone(), app.grpc.settings.long_poll_timeout.max(MIN_WAIT));
         self.polling = Some(Box::pin(async move { handle.lease(lease, wait).await }));
         Ok(())
     }
 
     /// Sends tasks in messages that clients can read. What cannot be sent is given back.
     async fn send_tasks(&mut self, grants: Vec<Grant>) -> Result<(), End> {
-        let standing = lease::standing(&self.app, &self.scope, &self.worker, self.session.as_ref());
-        if !matches!(standing, Standing::Current(_)) {
-            lease::give_back(&self.app, &grants).await?;
+        let state = self.session.state();
+        if !matches!(state, SessionState::Current(_)) {
+            lease::give_back(&self.session.app, &grants).await?;
         }
-        match standing {
-            Standing::Current(_) => {}
-            Standing::Replaced => {
+        match state {
+            SessionState::Current(_) => {}
+            SessionState::Replaced => {
                 let stop = WorkResponse { should_shutdown: true, ..WorkResponse::default() };
                 let _ = self.outbox.send(stop).await;
-                return Err(grpc_status::superseded(&self.worker).into());
+                return Err(grpc_status::superseded(&self.session.worker).into());
             }
             // It comes back and goes on with what it holds.
-            Standing::Unknown => return Err(grpc_status::not_registered(&self.worker).into()),
+            SessionState::Unknown => return Err(grpc_status::not_registered(&self.session.worker).into()),
         }
         self.credit = self.credit.saturating_sub(grants.len());
         let mut rest = &grants[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(leased_task::how_many_fit(rest));
-            let tasks = now.iter().map(|grant| leased_task::to_proto(&self.app, grant));
+            let tasks = now.iter().map(|grant| leased_task::to_proto(&self.session.app, grant));
             let message = WorkResponse { tasks: tasks.collect(), ..WorkResponse::default() };
             if self.outbox.send(message).await.is_err() {
-                lease::give_back(&self.app, rest).await?;
+                lease::give_back(&self.session.app, rest).await?;
                 return Err(End::Quietly);
             }
             rest = later;
@@ -316,7 +264,35 @@ impl Stream {
     }
 }
 
-/// Waits for a future if there is one.
+/// Registers the worker, and makes the command of its polls.
+async fn register(
+    app: App,
+    scope: Scope,
+    first: &WorkRequest,
+) -> Result<(Session, LeaseTasks, RegisterWorkerResponse), Status> {
+    let missing = || Problem::field("hello", "is missing in the first message");
+    let hello = first.hello.as_ref().ok_or_else(missing)?;
+    let said = hello.worker.clone().unwrap_or_default();
+    let queues = parse_queues(&hello.queues)?;
+    let worker = name("hello.worker.worker_id", &said.worker_id)?;
+    let welcome = register::register(&app, &scope, &said).await?;
+    let id = optional_name("hello.worker.session_id", &said.session_id)?;
+    let mut session = Session { app, scope, worker, id };
+    // Another session may have come in between, whose registration is not this one's.
+    let registered = session.registered()?.registration;
+    session.id = registered.session.clone();
+    let poll = LeaseTasks {
+        scope: session.scope.clone(),
+        worker: session.worker.clone(),
+        session: registered.session.clone(),
+        queues,
+        properties: registered.properties.clone(),
+        max_tasks: 0,
+        request: None,
+    };
+    Ok((session, poll, welcome))
+}
+
 async fn ready<T>(future: &mut Option<Pin<Box<dyn Future<Output = T> + Send>>>) -> T {
     match future {
         Some(future) => future.await,

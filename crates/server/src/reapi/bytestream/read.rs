@@ -34,18 +34,18 @@ pub(super) async fn read(reapi: &Reapi, request: &Request<ReadRequest>) -> Resul
         return Err(Status::invalid_argument("read_limit: cannot be given when a blob is read compressed"));
     }
     let reader = store.blobs.read(&store.tenant, name.digest, offset, limit).await;
-    let reader = reader.map_err(|error| store::status(&error))?;
+    let reader = reader.map_err(store::status)?;
     let reader: Box<dyn BlobReader> = match name.compression {
         Compression::None => reader,
-        Compression::Zstd => Box::new(Compressed::new(reader).map_err(|error| store::status(&error))?),
+        Compression::Zstd => Box::new(Compressed::new(reader).map_err(store::status)?),
     };
     let pieces = try_unfold(reader, |mut reader| async move {
-        let piece = reader.next().await.map_err(|error| store::status(&error))?;
+        let piece = reader.next().await.map_err(store::status)?;
         Ok(piece.map(|piece| (piece, reader)))
     });
     if name.digest.size <= ONE_MESSAGE_BYTES {
         return Ok(pieces.boxed());
     }
-    let max_stall = reapi.app().bodies().receiving().max_stall;
+    let max_stall = reapi.app.bodies.receiving.max_stall;
     Ok(at_pace(pieces, max_stall, || Status::deadline_exceeded("the blob was taken too slowly")))
 }

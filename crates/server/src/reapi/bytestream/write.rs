@@ -31,12 +31,12 @@ pub(super) async fn write(
         Compression::None => UploadRequest::named(name.digest, &name.upload, offset),
         Compression::Zstd => UploadRequest::new(blobs::Expect::Digest(name.digest)),
     };
-    let patience = reapi.app().bodies().receiving().max_pause;
+    let patience = reapi.app.bodies.receiving.max_pause;
     let _permit = match name.compression {
         Compression::None => None,
         Compression::Zstd => Some(store.limits.decompressor(patience).await?),
     };
-    let begun = store.blobs.write(&store.tenant, upload).await.map_err(|error| store::status(&error))?;
+    let begun = store.blobs.write(&store.tenant, upload).await.map_err(store::status)?;
     let Begun::Writer(writer) = begun else { return Ok(present(&name)) };
     let mut upload = Upload::new(&name, writer, offset)?;
     let mut piece = Some(first);
@@ -57,7 +57,7 @@ pub(super) async fn write(
     // The client stopped early. What is in the store stays for a while, so that it can go on there (R24); of what came
     // compressed nothing does.
     let kept = match name.compression {
-        Compression::None => upload.writer.leave().await.map_err(|error| store::status(&error))?,
+        Compression::None => upload.writer.leave().await.map_err(store::status)?,
         Compression::Zstd => 0,
     };
     Ok(WriteResponse { committed_size: size(kept) })
@@ -92,9 +92,7 @@ impl Upload {
     fn new(name: &WriteName, writer: Box<dyn BlobWriter>, offset: u64) -> Result<Upload, Status> {
         let decompressor = match name.compression {
             Compression::None => None,
-            Compression::Zstd => {
-                Some(ZstdDecoder::new(name.digest.size).map_err(|error| store::status(&error))?)
-            }
+            Compression::Zstd => Some(ZstdDecoder::new(name.digest.size).map_err(store::status)?),
         };
         Ok(Upload { writer, decompressor, expected: offset })
     }
@@ -116,13 +114,11 @@ impl Upload {
     async fn take(&mut self, piece: Bytes) -> Result<Progress, Status> {
         self.expected += piece.len() as u64;
         match &mut self.decompressor {
-            None => self.store(piece).await,
+            None => write_piece(&mut *self.writer, piece).await,
             Some(decompressor) => {
                 decompressor.feed(piece);
-                while let Some(piece) = decompressor.next_piece().map_err(|error| store::status(&error))? {
-                    let offset = self.writer.committed();
-                    let written = self.writer.write(offset, piece).await;
-                    if written.map_err(|error| store::status(&error))? == Progress::Present {
+                while let Some(piece) = decompressor.next_piece().map_err(store::status)? {
+                    if write_piece(&mut *self.writer, piece).await? == Progress::Present {
                         return Ok(Progress::Present);
                     }
                 }
@@ -131,19 +127,19 @@ impl Upload {
         }
     }
 
-    async fn store(&mut self, piece: Bytes) -> Result<Progress, Status> {
-        let offset = self.writer.committed();
-        self.writer.write(offset, piece).await.map_err(|error| store::status(&error))
-    }
-
     async fn finish(self, name: &WriteName) -> Result<WriteResponse, Status> {
         if let Some(decompressor) = self.decompressor {
-            decompressor.finish().map_err(|error| store::status(&error))?;
+            decompressor.finish().map_err(store::status)?;
         }
-        self.writer.finish().await.map_err(|error| store::status(&error))?;
+        self.writer.finish().await.map_err(store::status)?;
         Ok(match name.compression {
             Compression::None => present(name),
             Compression::Zstd => WriteResponse { committed_size: size(self.expected) },
         })
     }
+}
+
+async fn write_piece(writer: &mut dyn BlobWriter, piece: Bytes) -> Result<Progress, Status> {
+    let offset = writer.committed();
+    writer.write(offset, piece).await.map_err(store::status)
 }

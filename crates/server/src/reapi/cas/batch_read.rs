@@ -46,7 +46,7 @@ pub(super) async fn batch_read(
                     None => response.data = bytes.to_vec(),
                 }
             }
-            Err(error) => response.status = Some(messages::status(&store::status(&error))),
+            Err(error) => response.status = Some(messages::status(&store::status(error))),
         }
         response
     });

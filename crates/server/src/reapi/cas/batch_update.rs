@@ -41,7 +41,7 @@ pub(super) async fn batch_update(
     for (position, stored) in positions.into_iter().zip(store.blobs.put_many(&store.tenant, blobs).await) {
         responses[position].status = Some(match stored {
             Ok(()) => messages::rpc::Status::default(),
-            Err(error) => messages::status(&store::status(&error)),
+            Err(error) => messages::status(&store::status(error)),
         });
     }
     Ok(BatchUpdateBlobsResponse { responses })
@@ -62,7 +62,7 @@ fn read(
                 )));
             }
             let bytes = ZstdDecoder::decompress(Bytes::copy_from_slice(&blob.data), digest.size);
-            bytes.map(|bytes| (digest, Some(bytes))).map_err(|error| store::status(&error))
+            bytes.map(|bytes| (digest, Some(bytes))).map_err(store::status)
         }
         _ => Err(Status::invalid_argument("compressor: is not supported; IDENTITY and ZSTD are")),
     }

@@ -50,7 +50,7 @@ pub(super) async fn get_tree(reapi: &Reapi, request: &Request<GetTreeRequest>) -
     let pages = try_unfold((walk, permit), |(mut walk, permit)| async move {
         Ok(walk.next_page().await?.map(|page| (page, (walk, permit))))
     });
-    let max_stall = reapi.app().bodies().receiving().max_stall;
+    let max_stall = reapi.app.bodies.receiving.max_stall;
     Ok(at_pace(pages, max_stall, || Status::deadline_exceeded("the tree was taken too slowly")))
 }
 

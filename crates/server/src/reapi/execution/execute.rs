@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use authority::command::SubmitTask;
 use authority::{QueueKey, Scope};
-use blobs::Digest;
+use blobs::{Digest, Serve};
 use execution::{EXECUTION_QUEUE, ExecutionPayload, action, command, digest};
 use tonic::{Request, Status};
 
@@ -23,7 +23,7 @@ pub(super) async fn execute(
     request: &Request<ExecuteRequest>,
 ) -> Result<OperationStream, Status> {
     let asked = request.get_ref();
-    if !reapi.settings().exec_enabled {
+    if !reapi.content.settings.exec_enabled {
         return Err(Status::failed_precondition(
             "this server is a cache only: capabilities.exec_enabled is false",
         ));
@@ -39,42 +39,33 @@ pub(super) async fn execute(
             PRIORITIES.end()
         )));
     }
-    let wanted = InlineOutputs::of_execution(asked);
+    let wanted = InlineOutputs::new(asked.inline_stdout, asked.inline_stderr, &asked.inline_output_files);
     let store = reapi.store(&scope)?;
     if !asked.skip_cache_lookup
-        && let Some(result) = reapi.results().committed(&store, &scope, &action_digest).await?
+        && let Some(result) =
+            reapi.content.results.get(&store, &scope, &action_digest, Serve::Committed).await?
     {
         let result = wanted.fill(&store, result, action_digest.function).await?;
         let operation = operation_name::of_cached(&asked.instance_name)?;
         let response = operation::response(Ok(result), true);
         return Ok(follow::at_once(operation::done(&operation, Some(&action_digest), &response)));
     }
-    let Accepted { action, command, held } = match read(reapi, &store, &action_digest).await? {
+    let accepted = match read(reapi, &store, &action_digest).await? {
         Read::Accepted(accepted) => *accepted,
         Read::Lacks(missing) => return lacks(&asked.instance_name, &action_digest, &missing),
     };
-    let execution =
-        Execution { scope: &scope, digest: action_digest, action: &action, command: &command, priority };
-    let (task, operation) = begin(reapi, request, &execution, held).await?;
+    let (task, operation) = begin(reapi, request, &scope, &action_digest, accepted, priority).await?;
     Ok(follow::follow(reapi.clone(), scope, task, operation, wanted))
 }
 
 /// Names all missing blobs: in the status of the call if it is small enough, or else in an operation that is over at once.
 fn lacks(instance: &str, action: &Digest, missing: &[Digest]) -> Result<OperationStream, Status> {
     let status = inputs::refusal(missing);
-    if inputs::fits_headers(&status) {
+    if status.details().len() <= inputs::MAX_HEADER_DETAIL_BYTES {
         return Err(status);
     }
     let response = operation::response(Err(status), false);
     Ok(follow::at_once(operation::done(&operation_name::of_cached(instance)?, Some(action), &response)))
-}
-
-struct Execution<'a> {
-    scope: &'a Scope,
-    digest: Digest,
-    action: &'a Action,
-    command: &'a Command,
-    priority: i32,
 }
 
 enum Read {
@@ -104,7 +95,7 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
     let needed: Vec<Digest> =
         [*digest, command_digest].into_iter().chain(tree.directories).chain(tree.files).collect();
     // Pinned before the lookup, so that inputs that are found stay.
-    let held = reapi.pins().pin(store, &needed);
+    let held = reapi.pins.pin(store, &needed);
     let missing = store.missing(&needed).await?;
     match command {
         Some(command) if missing.is_empty() => {
@@ -118,7 +109,7 @@ async fn read(reapi: &Reapi, store: &Store, digest: &Digest) -> Result<Read, Sta
 }
 
 fn check_timeout(reapi: &Reapi, action: &Action) -> Result<(), Status> {
-    let max = reapi.settings().max_action_timeout;
+    let max = reapi.content.settings.max_action_timeout;
     match action::timeout(action)? {
         Some(timeout) if timeout > max => Err(Status::invalid_argument(format!(
             "the action's timeout must be at most {} s, but is {} s",
@@ -133,19 +124,21 @@ fn check_timeout(reapi: &Reapi, action: &Action) -> Result<(), Status> {
 async fn begin(
     reapi: &Reapi,
     request: &Request<ExecuteRequest>,
-    execution: &Execution<'_>,
-    held: Option<PinGuard>,
+    scope: &Scope,
+    digest: &Digest,
+    accepted: Accepted,
+    priority: i32,
 ) -> Result<(authority::TaskId, Arc<str>), Status> {
     let asked = request.get_ref();
-    let Execution { scope, digest, action, command, priority } = execution;
-    let properties = platform::requirements(action, command)?;
-    let _dedup_lock = reapi.in_flight().dedup_lock(scope, digest).await;
+    let Accepted { action, command, held } = accepted;
+    let properties = platform::requirements(&action, &command)?;
+    let _dedup_lock = reapi.in_flight.dedup_lock(scope, digest).await;
     let may_join = !asked.skip_cache_lookup && !action.do_not_cache;
     let named = |task| operation_name::make(&asked.instance_name, task);
-    if may_join && let Some(joined) = reapi.in_flight().join(scope, digest, named).await? {
+    if may_join && let Some(joined) = reapi.in_flight.join(scope, digest, named).await? {
         return Ok(joined);
     }
-    let task = ids::new_task_id(reapi.handle().now())?;
+    let task = ids::new_task_id(reapi.app.handle.now())?;
     let operation = named(task)?;
     let payload = ExecutionPayload {
         operation_name: operation.to_string(),
@@ -159,14 +152,14 @@ async fn begin(
     let payload = payload.encode()?;
     let submit = SubmitTask {
         id: task,
-        queue: Arc::new(QueueKey { scope: (*scope).clone(), name: Arc::from(EXECUTION_QUEUE) }),
+        queue: Arc::new(QueueKey { scope: scope.clone(), name: Arc::from(EXECUTION_QUEUE) }),
         payload: Arc::from(payload),
-        priority: *priority,
+        priority,
         delay_ms: 0,
         properties,
         options: None,
         operation: Some(operation.clone()),
     };
-    reapi.in_flight().begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
+    reapi.in_flight.begin(submit, (!action.do_not_cache).then_some(*digest), held).await?;
     Ok((task, operation))
 }

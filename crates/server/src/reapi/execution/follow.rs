@@ -11,7 +11,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 
 use super::{inputs, operation};
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 use crate::reapi::Reapi;
 use crate::reapi::inline_outputs::InlineOutputs;
 use crate::reapi::messages::longrunning::Operation;
@@ -44,7 +44,7 @@ pub(crate) fn follow(
     tokio::spawn(async move {
         let work = send_updates(&reapi, &scope, task, &name, &wanted, &to_client);
         let sent = tokio::select! {
-            sent = reapi.app().waiting(KEEP_ALIVE, work) => match sent {
+            sent = reapi.app.waiting(KEEP_ALIVE, work) => match sent {
                 Ok(Some(sent)) => sent,
                 Ok(None) => Err(Status::unavailable("the server is about to stop; wait for the operation again")),
                 Err(too_many) => Err(too_many.into()),
@@ -67,16 +67,16 @@ async fn send_updates(
     wanted: &InlineOutputs,
     to_client: &mpsc::Sender<Result<Operation, Status>>,
 ) -> Result<(), Status> {
-    let handle = reapi.handle();
+    let handle = &reapi.app.handle;
     let mut detail = found(handle.task(scope.clone(), task).await, name)?;
     let mut sent = None;
     loop {
-        let operation = match now(reapi, scope, &detail, name, wanted).await? {
-            Now::Over(operation) => {
+        let operation = match state(reapi, scope, &detail, name, wanted).await? {
+            OperationState::Over(operation) => {
                 let _ = to_client.send(Ok(operation)).await;
                 return Ok(());
             }
-            Now::Running(operation) => operation,
+            OperationState::Running(operation) => operation,
         };
         let state = detail.view.task.state();
         if sent != Some(state) {
@@ -94,46 +94,45 @@ async fn send_updates(
     }
 }
 
-pub(crate) enum Now {
+pub(crate) enum OperationState {
     Running(Operation),
     Over(Operation),
 }
 
 /// The current state of an operation. An operation that its task no longer knows was canceled while others waited on.
-pub(crate) async fn now(
+pub(crate) async fn state(
     reapi: &Reapi,
     scope: &Scope,
     detail: &TaskDetail,
     name: &str,
     wanted: &InlineOutputs,
-) -> Result<Now, Status> {
+) -> Result<OperationState, Status> {
     let task = &detail.view.task;
     let payload = ExecutionPayload::decode(&task.payload).ok().ok_or_else(|| unknown(name))?;
     let digest = payload.action().ok();
     if !task.operations.iter().any(|operation| **operation == *name) {
         let response = operation::response(Err(Status::cancelled("the operation was cancelled")), false);
-        return Ok(Now::Over(operation::done(name, digest.as_ref(), &response)));
+        return Ok(OperationState::Over(operation::done(name, digest.as_ref(), &response)));
     }
     let Some(mut outcome) = operation::outcome(task) else {
-        return Ok(Now::Running(operation::running(name, &payload, task)));
+        return Ok(OperationState::Running(operation::running(name, &payload, task)));
     };
     let store = reapi.store(scope)?;
     if task.state() == TaskState::Completed {
         // The result is committed, so it is sent even if caching fails; the projection tries again.
-        if let Err(why) = reapi.results().keep(scope, task).await {
+        if let Err(why) = reapi.content.results.keep(scope, task).await {
             tracing::warn!(task = %task.id, why = why.message(), "a result is not in the action cache yet");
         }
-        if let (Ok(result), Some(digest)) = (outcome, &digest) {
-            outcome = wanted.fill(&store, result, digest.function).await;
-        } else {
-            outcome = operation::outcome(task).unwrap_or_else(|| Err(unknown(name)));
-        }
+        outcome = match (outcome, &digest) {
+            (Ok(result), Some(digest)) => wanted.fill(&store, result, digest.function).await,
+            (outcome, _) => outcome,
+        };
     } else if operation::lacks_inputs(task)
         && let Some(digest) = &digest
     {
         outcome = Err(inputs::refusal(&inputs::missing_of_action(&store, digest).await?));
     }
-    Ok(Now::Over(operation::done(name, digest.as_ref(), &operation::response(outcome, false))))
+    Ok(OperationState::Over(operation::done(name, digest.as_ref(), &operation::response(outcome, false))))
 }
 
 /// The task of an operation, or NOT_FOUND.

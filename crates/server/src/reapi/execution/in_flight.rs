@@ -13,6 +13,7 @@ use std::time::Duration;
 use authority::command::{AttachAnswer, AttachOperation, KillTask, SubmitAnswer, SubmitTask};
 use authority::limits::MAX_PAGE;
 use authority::{Phase, Properties, QueueKey, Scope, TaskId, TaskState};
+use backon::{BackoffBuilder, ExponentialBuilder};
 use blobs::Digest;
 use coordinator::{Handle, TaskDetail, Unavailable, WaitCondition};
 use tokio::sync::{mpsc, watch};
@@ -22,7 +23,7 @@ use tonic::Status;
 use super::no_worker_timer::NoWorkerTimer;
 use super::pins::{PinGuard, Pins};
 use super::platform;
-use crate::convert::problem::Problem;
+use crate::convert::Problem;
 use execution::{EXECUTION_QUEUE, ExecutionPayload};
 
 /// Shortest and longest pause before an overloaded coordinator is asked again.
@@ -33,7 +34,6 @@ const DEDUP_LOCKS: usize = 256;
 
 type Key = (Scope, Digest);
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct InFlightExecutions(Arc<Inner>);
 
@@ -152,19 +152,20 @@ impl InFlightExecutions {
         let handle = &self.0.handle;
         let mut timer = NoWorkerTimer::new(self.0.worker_grace);
         let mut changes = handle.registry().watch();
-        let mut pause = MIN_PAUSE;
+        let pauses = ExponentialBuilder::new().without_max_times();
+        let pauses = pauses.with_min_delay(MIN_PAUSE).with_max_delay(MAX_PAUSE);
+        let mut pause = pauses.build();
         loop {
             let detail = match self.next_check(scope, task, required, &mut timer, &mut changes).await {
                 Ok(Some(detail)) => detail,
                 Ok(None) | Err(Unavailable::Stopped) => return,
                 // The task still exists, so its inputs stay pinned and others may join it.
                 Err(_) => {
-                    sleep(pause).await;
-                    pause = (pause * 2).min(MAX_PAUSE);
+                    sleep(pause.next().unwrap_or(MAX_PAUSE)).await;
                     continue;
                 }
             };
-            pause = MIN_PAUSE;
+            pause = pauses.build();
             if detail.view.task.is_final() {
                 return;
             }
@@ -215,7 +216,6 @@ impl InFlightExecutions {
         Ok(())
     }
 
-    /// Loads the executions of one instance.
     async fn load(&self, scope: &Scope) -> Result<(), Status> {
         let mut loaded = self.0.loaded.lock().await;
         let queue = QueueKey { scope: scope.clone(), name: Arc::from(EXECUTION_QUEUE) };

@@ -15,11 +15,11 @@ use crate::reapi::concurrency::Permit;
 use crate::reapi::messages::{self, Action};
 use crate::reapi::store::{self, Store};
 
-/// Most missing blobs that are named in one answer, so that clients can read it: four megabytes are usual for a message.
-/// The next try finds the others missing.
+/// Most missing blobs that one answer names, so that it fits into a message; the next try finds the others missing.
 const MAX_NAMED: usize = 30_000;
-/// Largest detail of a status that is sent in HTTP/2 headers, as base64: many clients accept 8 KiB of headers.
-const MAX_HEADER_DETAIL_BYTES: usize = 5 * 1_024;
+/// Largest detail of a status that is sent in HTTP/2 headers, as base64: many clients accept 8 KiB of headers. A larger
+/// one is sent in a message.
+pub(crate) const MAX_HEADER_DETAIL_BYTES: usize = 5 * 1_024;
 
 /// The blobs of a tree, each once, whether they are present or missing.
 pub(crate) struct Tree {
@@ -27,8 +27,7 @@ pub(crate) struct Tree {
     pub files: Vec<Digest>,
 }
 
-/// Everything below `root`, as far as its directories are present. At most one batch of directories is in memory at a
-/// time.
+/// Everything below `root` whose directories are present. At most one batch of directories is in memory at a time.
 pub(crate) async fn tree(store: &Store, _permit: &Permit, root: &Digest) -> Result<Tree, Status> {
     let mut reader = TreeReader::new(*root);
     let mut files = HashSet::new();
@@ -73,7 +72,6 @@ pub(crate) async fn directories(store: &Store, batch: &[Digest]) -> Result<Vec<O
     store.get_batch(batch, MAX_MESSAGE_BYTES).await
 }
 
-/// The status that names the missing blobs.
 pub(crate) fn refusal(missing: &[Digest]) -> Status {
     let violations = missing.iter().take(MAX_NAMED).map(|digest| PreconditionViolation {
         r#type: "MISSING".to_owned(),
@@ -88,11 +86,6 @@ pub(crate) fn refusal(missing: &[Digest]) -> Status {
     let message =
         format!("{} blobs that the action needs are missing{more}: upload them and try again", missing.len());
     Status::with_error_details(Code::FailedPrecondition, message, details)
-}
-
-/// Whether a status is small enough for the headers of a call. A larger one is sent in a message.
-pub(crate) fn fits_headers(status: &Status) -> bool {
-    status.details().len() <= MAX_HEADER_DETAIL_BYTES
 }
 
 /// None for a missing message; an error for one that cannot be decoded.

@@ -36,7 +36,6 @@ impl NoWorkerTimer {
         self.since.is_some()
     }
 
-    /// The time until the next check.
     pub(super) fn next_check(&self, now: Time) -> Duration {
         match self.since {
             Some(since) => self.grace.saturating_sub(Duration::from_millis(now.since_ms(since))),

@@ -24,7 +24,6 @@ pub(crate) fn outcome(task: &Task) -> Option<Outcome> {
     }
 }
 
-/// Decodes the recorded result.
 pub(crate) fn result_of(result: &[u8], queued_at: Time) -> Outcome {
     let mut decoded = result::decode(result)
         .map_err(|_| Status::internal("the worker reported a result that is not the result of an action"))?;
@@ -74,7 +73,6 @@ pub(crate) fn lacks_inputs(task: &Task) -> bool {
             .is_some_and(|error| error.code.as_deref() == Some(Failure::MISSING_INPUTS))
 }
 
-/// An operation that waits for its task.
 pub(crate) fn running(name: &str, payload: &ExecutionPayload, task: &Task) -> Operation {
     let stage = match &task.phase {
         Phase::Leased(_) => Stage::Executing,
@@ -92,7 +90,6 @@ pub(crate) fn running(name: &str, payload: &ExecutionPayload, task: &Task) -> Op
     Operation { name: name.to_owned(), metadata: Some(metadata), done: false, result: None }
 }
 
-/// An operation that is over.
 pub(crate) fn done(name: &str, digest: Option<&blobs::Digest>, response: &ExecuteResponse) -> Operation {
     Operation {
         name: name.to_owned(),

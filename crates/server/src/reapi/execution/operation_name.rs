@@ -1,6 +1,7 @@
 //! Operation names. A name contains the task's id, so it is stable over restarts, and a random part, so it cannot be
 //! guessed: a name is valid only while the ledger says that it waits for the task (R33).
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use authority::TaskId;
@@ -12,18 +13,14 @@ const COLLECTION: &str = "operations/";
 
 /// A new name of an operation that waits for the task.
 pub(crate) fn make(instance: &str, task: TaskId) -> Result<Arc<str>, Status> {
-    let secret = secret()?;
-    let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
-    Ok(Arc::from(format!("{prefix}{COLLECTION}{task}-{secret}")))
+    Ok(named(instance, task)?.into())
 }
 
 /// The name of an operation that is over at once, because its result was cached, and has no task.
 pub(crate) fn of_cached(instance: &str) -> Result<String, Status> {
-    let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
-    Ok(format!("{prefix}{COLLECTION}cached-{}", secret()?))
+    named(instance, "cached")
 }
 
-/// The instance and the task of a name.
 pub(crate) fn parse(name: &str) -> Option<(&str, TaskId)> {
     let at = name.rfind(COLLECTION)?;
     let (instance, rest) = name.split_at(at);
@@ -36,10 +33,11 @@ pub(crate) fn parse(name: &str) -> Option<(&str, TaskId)> {
     if secret.is_empty() { None } else { ids::parse_task_id(task).map(|task| (instance, task)) }
 }
 
-fn secret() -> Result<String, Status> {
-    let [a, b] = [getrandom::u64(), getrandom::u64()];
-    match (a, b) {
-        (Ok(a), Ok(b)) => Ok(format!("{a:016x}{b:016x}")),
+/// A name that ends with a random part.
+fn named(instance: &str, subject: impl Display) -> Result<String, Status> {
+    let prefix = if instance.is_empty() { String::new() } else { format!("{instance}/") };
+    match (getrandom::u64(), getrandom::u64()) {
+        (Ok(a), Ok(b)) => Ok(format!("{prefix}{COLLECTION}{subject}-{a:016x}{b:016x}")),
         _ => Err(Status::internal("the system gave no randomness")),
     }
 }

@@ -20,11 +20,10 @@ const MAX_PINNED: usize = 4_000_000;
 /// Actions that are read again at the same time after a restart, so that permits are left for new ones.
 const MAX_READ_AGAIN: usize = 4;
 
-/// Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Pins {
     blobs: Arc<dyn Blobs>,
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
     reading: Arc<Semaphore>,
     limits: ConcurrencyLimits,
 }
@@ -32,23 +31,24 @@ pub(crate) struct Pins {
 /// Pins the inputs of one execution until it is dropped.
 pub(crate) struct PinGuard {
     _pinned: Pinned,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Pins {
     pub(crate) fn new(blobs: Arc<dyn Blobs>, limits: ConcurrencyLimits) -> Pins {
         let reading = Arc::new(Semaphore::new(MAX_READ_AGAIN));
-        Pins { blobs, room: Arc::new(Semaphore::new(MAX_PINNED)), reading, limits }
+        Pins { blobs, capacity: Arc::new(Semaphore::new(MAX_PINNED)), reading, limits }
     }
 
     /// None when too many digests are pinned already.
     pub(crate) fn pin(&self, store: &Store, needed: &[Digest]) -> Option<PinGuard> {
-        let room = u32::try_from(needed.len()).ok();
-        let Some(room) = room.and_then(|count| self.room.clone().try_acquire_many_owned(count).ok()) else {
+        let count = u32::try_from(needed.len()).ok();
+        let Some(permit) = count.and_then(|count| self.capacity.clone().try_acquire_many_owned(count).ok())
+        else {
             tracing::warn!(digests = needed.len(), "what an execution needs may be evicted before it is run");
             return None;
         };
-        Some(PinGuard { _pinned: store.blobs.pin(&store.tenant, needed), _room: room })
+        Some(PinGuard { _pinned: store.blobs.pin(&store.tenant, needed), _permit: permit })
     }
 
     /// Pins the inputs of an action that was accepted before this process started.

@@ -1,17 +1,27 @@
-//! The answer to a report, as contracts say it: COMMITTED is 200, CANCELLED is 409, REJECTED says what is wrong.
+//! Calls about one lease, which the path names, and the answer to a report.
 
 use authority::command::Verdict;
-use authority::{Outcome, TaskState};
-use axum::http::StatusCode;
+use authority::{LeaseRef, Outcome, TaskState};
 use wire::ReportAnswer;
 
-use crate::convert::problem::Problem;
-use crate::convert::report;
+use crate::convert::lease_id::reference;
 use crate::convert::task_json::state_to_wire;
-use crate::convert::time::to_timestamp;
-use crate::edge::json::Out;
+use crate::convert::{Problem, ScopedPath, report, to_timestamp};
+use crate::edge::{Out, failures};
 
-pub(crate) fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
+impl ScopedPath {
+    /// The lease, if it is this worker's and, where the worker says, this task's.
+    pub(super) fn lease(&self, worker_id: &str, task_id: Option<&str>) -> Result<LeaseRef, Problem> {
+        reference(&self.app, &self.scope, &self.id, worker_id, task_id)
+    }
+}
+
+failures!(ReportFails: wire::Problem {
+    400 "REJECTED: malformed", 403 "REJECTED: not this worker's lease", 404 "REJECTED: unknown task", 503 ""
+});
+
+/// COMMITTED is 200, CANCELLED is 409, REJECTED says what is wrong.
+pub(super) fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
     let outcome = report::committed(verdict)?;
     let retry_at = match outcome {
         Outcome::RetryAt(at) => Some(to_timestamp(at)),
@@ -19,12 +29,13 @@ pub(crate) fn answer(verdict: Verdict) -> Result<Out<ReportAnswer>, Problem> {
     };
     let became = state_to_wire(outcome.state().unwrap_or(TaskState::Completed));
     let answer = ReportAnswer { verdict: wire::Verdict::Committed, state: became, retry_at };
-    Ok(Out(StatusCode::OK, answer))
+    Ok(Out::ok(answer))
 }
 
 #[cfg(test)]
 mod tests {
     use authority::{DeadReason, Rejection, Time};
+    use axum::http::StatusCode;
 
     use super::*;
 

@@ -1,4 +1,5 @@
-//! Walks over a JSON text once: finds what the types would not notice, and writes its content in canonical form.
+//! Validation of JSON beyond its grammar, and its canonical form, in one walk over the text. The server checks requests
+//! with it, and the SDK checks results, because the server would refuse a report with an invalid one.
 //!
 //! Refused are nesting beyond a limit, a key that an object has twice, text that is not Unicode, and numbers that no
 //! double holds. The canonical form is the same for two texts exactly when their content is: white space, the order
@@ -7,44 +8,45 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 /// Deepest nesting of arrays and objects in a request.
-pub(crate) const MAX_JSON_DEPTH: usize = 64;
+pub const MAX_JSON_DEPTH: usize = 64;
 
 /// What is wrong with a text, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// From the root; empty when it cannot be said.
     pub path: String,
     pub what: String,
 }
 
-/// Checks a whole request body.
-pub(crate) fn check(body: &[u8]) -> Result<(), Fault> {
-    walk(body, None)
+/// Checks a text whose arrays and objects may be nested so deep.
+pub fn check(text: &[u8], max_depth: usize) -> Result<(), Fault> {
+    walk(text, max_depth, None)
 }
 
 /// The canonical form of a text.
-pub(crate) fn canonical(text: &[u8]) -> Result<Vec<u8>, Fault> {
+pub fn canonical(text: &[u8]) -> Result<Vec<u8>, Fault> {
     let mut form = Vec::with_capacity(text.len());
-    walk(text, Some(&mut form))?;
+    walk(text, MAX_JSON_DEPTH, Some(&mut form))?;
     Ok(form)
 }
 
-fn walk(text: &[u8], form: Option<&mut Vec<u8>>) -> Result<(), Fault> {
+fn walk(text: &[u8], max_depth: usize, form: Option<&mut Vec<u8>>) -> Result<(), Fault> {
     let mut json = serde_json::Deserializer::from_slice(text);
-    let walked = Walk { form, depth: 0 }.deserialize(&mut json).and_then(|()| json.end());
-    walked.map_err(|_| fault(text))
+    let walked = Walk { form, depth: 0, max_depth }.deserialize(&mut json).and_then(|()| json.end());
+    walked.map_err(|_| fault(text, max_depth))
 }
 
 /// Walks again to say where it went wrong. Keeping track of the place takes longer than all else, and most texts are
 /// right.
-fn fault(text: &[u8]) -> Fault {
+fn fault(text: &[u8], max_depth: usize) -> Fault {
     let mut json = serde_json::Deserializer::from_slice(text);
     let mut track = serde_path_to_error::Track::new();
     let tracked = serde_path_to_error::Deserializer::new(&mut json, &mut track);
-    match (Walk { form: None, depth: 0 }).deserialize(tracked) {
+    match (Walk { form: None, depth: 0, max_depth }).deserialize(tracked) {
         Err(error) => Fault { path: format_path(&track.path()), what: error.to_string() },
         Ok(()) => {
             let what = json.end().map_or_else(|error| error.to_string(), |()| "malformed".to_owned());
@@ -54,7 +56,7 @@ fn fault(text: &[u8]) -> Fault {
 }
 
 /// The root has no name, and what could not be named is left out.
-pub(crate) fn format_path(path: &serde_path_to_error::Path) -> String {
+pub fn format_path(path: &serde_path_to_error::Path) -> String {
     let path = path.to_string();
     let named = path.trim_end_matches('?').trim_end_matches('.');
     named.to_owned()
@@ -63,6 +65,7 @@ pub(crate) fn format_path(path: &serde_path_to_error::Path) -> String {
 struct Walk<'a> {
     form: Option<&'a mut Vec<u8>>,
     depth: usize,
+    max_depth: usize,
 }
 
 impl Walk<'_> {
@@ -82,10 +85,10 @@ impl Walk<'_> {
 
     /// A walk over something inside of this.
     fn inner<E: Error>(&mut self) -> Result<Walk<'_>, E> {
-        if self.depth == MAX_JSON_DEPTH {
-            return Err(E::custom(format!("nested deeper than {MAX_JSON_DEPTH} levels")));
+        if self.depth == self.max_depth {
+            return Err(E::custom(format!("nested deeper than {} levels", self.max_depth)));
         }
-        Ok(Walk { form: self.form.as_deref_mut(), depth: self.depth + 1 })
+        Ok(Walk { form: self.form.as_deref_mut(), depth: self.depth + 1, max_depth: self.max_depth })
     }
 }
 
@@ -156,7 +159,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         self.write(b'{', &[]);
         let begin = self.form.as_ref().map_or(0, |form| form.len());
         let mut entries: Vec<Entry<'de>> = Vec::new();
-        while let Some(key) = map.next_key_seed(Key)? {
+        while let Some(Key(key)) = map.next_key()? {
             let start = self.form.as_ref().map_or(0, |form| form.len());
             self.write_text(&key);
             map.next_value_seed(self.inner()?)?;
@@ -188,38 +191,20 @@ struct Entry<'de> {
     end: usize,
 }
 
-/// Reads a key, borrowed where it has no escapes.
-struct Key;
-
-impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Cow<'de, str>;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cow<'de, str>, D::Error> {
-        deserializer.deserialize_str(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Key {
-    type Value = Cow<'de, str>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Borrowed(key))
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Cow<'de, str>, E> {
-        Ok(Cow::Owned(key.to_owned()))
-    }
-}
+/// A key, borrowed where it has no escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn check(text: &[u8]) -> Result<(), Fault> {
+        super::check(text, MAX_JSON_DEPTH)
+    }
 
     fn form(text: &str) -> Vec<u8> {
         canonical(text.as_bytes()).unwrap()

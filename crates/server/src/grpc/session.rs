@@ -1,0 +1,67 @@
+//! The worker of a call, and which session of it calls.
+
+use std::sync::Arc;
+
+use authority::{HeldLease, Scope};
+use coordinator::Registered;
+use tonic::Status;
+
+use super::values::optional_name;
+use crate::app::App;
+use crate::convert::names::name;
+use crate::convert::{Problem, grpc_status};
+
+pub(super) struct Session {
+    pub app: App,
+    pub scope: Scope,
+    pub worker: Arc<str>,
+    pub id: Option<Arc<str>>,
+}
+
+/// The state of a session in the registry.
+pub(super) enum SessionState {
+    Current(Registered),
+    /// Another session of the worker is registered.
+    Replaced,
+    /// The worker was silent for too long, or forgotten; it may register again.
+    Unknown,
+}
+
+impl Session {
+    pub(super) fn parse(
+        app: &App,
+        scope: Scope,
+        worker_id: &str,
+        session_id: &str,
+    ) -> Result<Session, Problem> {
+        let worker = name("worker_id", worker_id)?;
+        Ok(Session { app: app.clone(), scope, worker, id: optional_name("session_id", session_id)? })
+    }
+
+    pub(super) fn state(&self) -> SessionState {
+        let handle = &self.app.handle;
+        match handle.registry().registered(&self.scope, &self.worker, handle.now()) {
+            None => SessionState::Unknown,
+            Some(other) if self.id.is_some() && other.registration.session != self.id => {
+                SessionState::Replaced
+            }
+            Some(registered) => SessionState::Current(registered),
+        }
+    }
+
+    /// The registration of the worker, which must be that of this session (S3-33).
+    pub(super) fn registered(&self) -> Result<Registered, Status> {
+        match self.state() {
+            SessionState::Current(registered) => Ok(registered),
+            SessionState::Replaced => Err(grpc_status::superseded(&self.worker)),
+            SessionState::Unknown => Err(grpc_status::not_registered(&self.worker)),
+        }
+    }
+
+    /// The leases of the worker: all of them, or those that this session was granted.
+    pub(super) async fn held(&self) -> Result<Vec<HeldLease>, Problem> {
+        let mut held = self.app.handle.leases(self.scope.clone(), self.worker.clone()).await?;
+        held.retain(|held| self.id.is_none() || held.session == self.id);
+        Ok(held)
+    }
+}
