@@ -21,8 +21,7 @@ use wire::grpc::{
 };
 
 use super::http::Server;
-use super::load::LoadGenerator;
-use super::rate::Rate;
+use super::load::{LoadGenerator, Rate};
 
 const QUEUE: &str = "bench";
 /// How long a worker waits for a task.

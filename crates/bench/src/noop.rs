@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::http::Server;
-use super::load::LoadGenerator;
+use super::load::{LoadGenerator, Rate};
 use super::percentiles::Percentiles;
-use super::rate::Rate;
 
 /// No-op requests from this many clients.
 pub(crate) async fn measure(server: &Server, clients: usize, time: Duration) -> Result<Rate> {

@@ -57,13 +57,13 @@ impl Performer for Work {
         }
     }
 
-    /// Frees a full disk of cached contents first, which can be fetched again.
+    /// If the disk is full, evicts cached contents first.
     async fn fitness(&self) -> Result<(), String> {
         let (disk, inputs) = (self.context.disk.clone(), self.actions.inputs().clone());
         let check = move || match disk.check() {
             Ok(()) => Ok(()),
             Err(_) => {
-                inputs.make_room(disk.lacking_bytes());
+                inputs.evict(disk.lacking_bytes());
                 disk.check()
             }
         };

@@ -1,6 +1,6 @@
 //! Prints one row of the table: a figure, its goal and its processor time.
 
-use super::super::rate::Rate;
+use super::super::load::Rate;
 use super::super::report::{Line, Report};
 
 /// A figure, with a goal where there is one.
@@ -73,7 +73,7 @@ pub(super) struct Table<'a> {
 impl Table<'_> {
     pub(super) fn new(report: &Report) -> Table<'_> {
         if !report.is_json() {
-            println!("{}", columns("what", "clients", "", "", "goal", "reached", ""));
+            println!("{}", columns(["what", "clients", "", "", "goal", "reached", ""]));
         }
         Table { report }
     }
@@ -101,26 +101,11 @@ fn text(row: &Row) -> String {
     let reached = row.goal.map(|goal| format!("{:.2}", goal.share_reached(row.value))).unwrap_or_default();
     let others: Vec<String> =
         row.others.iter().map(|(name, value)| format!("{name}={}", number(*value))).collect();
-    columns(
-        row.mode,
-        &row.clients.to_string(),
-        &number(row.value),
-        row.name,
-        &goal,
-        &reached,
-        &others.join(" "),
-    )
+    let (clients, value, others) = (row.clients.to_string(), number(row.value), others.join(" "));
+    columns([row.mode, &clients, &value, row.name, &goal, &reached, &others])
 }
 
-fn columns(
-    mode: &str,
-    clients: &str,
-    value: &str,
-    name: &str,
-    goal: &str,
-    reached: &str,
-    more: &str,
-) -> String {
+fn columns([mode, clients, value, name, goal, reached, more]: [&str; 7]) -> String {
     let line = format!("{mode:<14} {clients:>7} {value:>11} {name:<20} {goal:>11} {reached:>8}  {more}");
     line.trim_end().to_owned()
 }

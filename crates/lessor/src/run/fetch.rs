@@ -5,8 +5,7 @@ use std::io::{Read, Seek};
 
 use blobs::Digest;
 use bytes::Bytes;
-use worker::Cas;
-use worker::cas::{CasError, MAX_SMALL_BYTES};
+use reapi_client::{Cas, CasError, MAX_SMALL_BYTES};
 
 use super::error::Error;
 use super::remote::Remote;
@@ -14,7 +13,7 @@ use super::upload::blocking;
 
 /// Small contents, in order.
 pub(super) async fn small(remote: &Remote, digests: &[Digest]) -> Result<Vec<Bytes>, Error> {
-    let contents = remote.cas.read_many(&remote.instance, digests).await?;
+    let contents = remote.client.read_many(&remote.instance, digests).await?;
     let checked = digests.iter().zip(contents).map(|(digest, content)| match content {
         Some(content) if Digest::of(digest.function, &content) == *digest => Ok(content),
         Some(_) => Err(wrong(digest)),
@@ -24,25 +23,22 @@ pub(super) async fn small(remote: &Remote, digests: &[Digest]) -> Result<Vec<Byt
     checked.collect()
 }
 
-/// A content of any size, written into an empty file and left at its beginning.
+/// Writes a content of any size into an empty file, and rewinds the file.
 pub(super) async fn into_file(remote: &Remote, digest: Digest, file: &File) -> Result<(), Error> {
-    let again = || file.try_clone().map_err(|error| CasError::File(error.to_string()));
+    let again = || file.try_clone().map_err(CasError::from);
     let (to, check) = (again()?, again()?);
-    if !remote.cas.read_to_file(&remote.instance, &digest, to).await? {
+    if !remote.client.read_to_file(&remote.instance, &digest, to).await? {
         return Err(gone(&digest));
     }
     blocking(move || {
-        let mut file = &check;
-        let failed = |error: std::io::Error| CasError::File(error.to_string());
-        file.rewind().map_err(failed)?;
-        let is = worker::digest_of(&check, digest.function).map_err(failed)?;
-        file.rewind().map_err(failed)?;
-        if is == digest { Ok(()) } else { Err(wrong(&digest)) }
+        let found = worker::digest_of(&check, digest.function).map_err(CasError::from)?;
+        (&check).rewind().map_err(CasError::from)?;
+        if found == digest { Ok(()) } else { Err(wrong(&digest)) }
     })
     .await
 }
 
-/// A content of at most so many bytes, as a whole.
+/// A whole content of at most `max_bytes`.
 pub(super) async fn whole(remote: &Remote, digest: Digest, max_bytes: u64) -> Result<Bytes, Error> {
     if digest.size > max_bytes {
         return Err(Error::nonsense(format!("{digest} is too large for what it is used as")));
@@ -50,11 +46,11 @@ pub(super) async fn whole(remote: &Remote, digest: Digest, max_bytes: u64) -> Re
     if digest.size <= MAX_SMALL_BYTES {
         return Ok(small(remote, &[digest]).await?.pop().unwrap_or_default());
     }
-    let file = tempfile::tempfile().map_err(|error| CasError::File(error.to_string()))?;
+    let file = tempfile::tempfile().map_err(CasError::from)?;
     into_file(remote, digest, &file).await?;
     blocking(move || {
         let mut content = Vec::new();
-        (&file).read_to_end(&mut content).map_err(|error| CasError::File(error.to_string()))?;
+        (&file).read_to_end(&mut content).map_err(CasError::from)?;
         Ok(content.into())
     })
     .await

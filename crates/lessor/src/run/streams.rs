@@ -3,10 +3,9 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 
-use bazel_remote_apis::build::bazel::remote::execution::v2;
 use blobs::Digest;
-use execution::digest;
-use worker::cas::CasError;
+use execution::{digest, reapi};
+use reapi_client::CasError;
 
 use super::error::Error;
 use super::fetch;
@@ -14,14 +13,14 @@ use super::inputs::FUNCTION;
 use super::remote::Remote;
 use super::upload::blocking;
 
-/// What the command wrote to one of its streams: told in the result itself, or kept in the store.
+/// An output stream of the command: part of the result itself, or in the store.
 pub(super) struct Stream {
     raw: Vec<u8>,
     pub digest: Digest,
 }
 
 impl Stream {
-    pub(super) fn read(raw: &[u8], digest: Option<&v2::Digest>, what: &str) -> Result<Stream, Error> {
+    pub(super) fn read(raw: &[u8], digest: Option<&reapi::Digest>, what: &str) -> Result<Stream, Error> {
         let digest = match digest.filter(|_| raw.is_empty()) {
             Some(_) => digest::from_proto(digest, FUNCTION, what).map_err(Error::nonsense)?,
             None => Digest::of(FUNCTION, raw),
@@ -29,13 +28,13 @@ impl Stream {
         Ok(Stream { raw: raw.to_vec(), digest })
     }
 
-    /// A reader that has gone needs nothing more: this is no error.
+    /// A closed pipe is not an error.
     pub(super) async fn copy_to(self, remote: &Remote, to: impl Write + Send + 'static) -> Result<(), Error> {
         let mut to = to;
         if self.digest.size == self.raw.len() as u64 {
             return blocking(move || over(to.write_all(&self.raw).and_then(|()| to.flush()))).await;
         }
-        let file = tempfile::tempfile().map_err(|error| CasError::File(error.to_string()))?;
+        let file = tempfile::tempfile().map_err(CasError::from)?;
         fetch::into_file(remote, self.digest, &file).await?;
         blocking(move || over(copy(&file, &mut to))).await
     }

@@ -4,12 +4,10 @@
 //! are canceled or can no longer commit, reports each attempt once, and repeats a report after a reconnect if there was
 //! no answer. When it drains, it takes no more tasks, waits for the running ones, releases the rest and unregisters.
 
-mod capacity;
 mod connection;
 mod health;
 mod held_lease;
 mod lease_table;
-mod messages;
 mod pool;
 mod reconnecting_stream;
 mod resources;
@@ -31,6 +29,7 @@ use lease_table::LeaseTable;
 pub use pool::Pool;
 pub(crate) use pool::SlotGuard;
 use reconnecting_stream::{ConnectionEvent, ReconnectingStream};
+pub use resources::Resources;
 
 /// How long the last reports and releases may take after the drain timeout.
 const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
