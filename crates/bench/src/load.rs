@@ -21,7 +21,6 @@ const OPEN_TASKS_PER_CLIENT: usize = 4;
 /// Clients that run until the measurement is over.
 pub(crate) struct LoadGenerator {
     pub clients: JoinSet<Result<()>>,
-    /// Operations completed so far.
     pub done: Arc<AtomicU64>,
     /// Permits for tasks that are submitted and not complete.
     pub open_tasks: Arc<Semaphore>,

@@ -9,7 +9,6 @@ use super::http::Server;
 use super::load::{LoadGenerator, Rate};
 use super::percentiles::Percentiles;
 
-/// No-op requests from this many clients.
 pub(crate) async fn measure(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(clients);
     for _ in 0..clients {

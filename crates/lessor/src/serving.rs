@@ -16,7 +16,7 @@ use crate::banner::Execution;
 use crate::config::{Config, Data};
 use crate::data_dir::DataDir;
 use crate::worker::{Embedded, Instances};
-use crate::{banner, content, memory, open_files};
+use crate::{banner, content, machine};
 
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
@@ -39,7 +39,7 @@ pub(crate) fn run(config: Config, start: Start) -> Result<()> {
 }
 
 async fn serve(config: Config, start: Start) -> Result<()> {
-    let connections = open_files::connections();
+    let connections = machine::connections();
     let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
     let data = DataDir::open(&config.data.dir, start.may_create)?;
     let listener = listen(config.server.address)?;
@@ -177,7 +177,7 @@ fn ledger_options(data: &Data, start: &Start) -> Result<ledger::file::Options> {
 fn coordinator_options(data: &Data, cache_writer: ActionCacheWriter) -> coordinator::Options {
     let max_state_bytes = match data.max_state_mib {
         Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),
-        None => memory::half_bytes(),
+        None => machine::half_of_memory(),
     };
     let projections: Vec<Box<dyn coordinator::Projection>> = vec![Box::new(cache_writer)];
     let queue_defaults = server::reapi::queue_defaults();

@@ -32,12 +32,10 @@ pub struct Config {
     pub actions: ActionOptions,
 }
 
-/// The directories and limits of actions.
 #[derive(Clone, Debug)]
 pub struct ActionOptions {
     /// The parent of work directories; on the same file system as the cache, so that inputs can be linked.
     pub work_dir: PathBuf,
-    /// The cache of inputs.
     pub cache_dir: PathBuf,
     pub cache_max_bytes: u64,
     /// Disk space that stays free: with no more than this left, no command starts (W16).
@@ -80,7 +78,6 @@ impl ActionOptions {
     pub const DISK_RESERVE_BYTES: u64 = 256 << 20;
     pub const MAX_OUTPUT_BYTES: u64 = 128 << 20;
 
-    /// Everything below one directory.
     pub fn below(directory: impl Into<PathBuf>) -> ActionOptions {
         let directory = directory.into();
         ActionOptions {

@@ -33,6 +33,6 @@ pub use execution::Failure;
 pub use executors::Executor;
 pub use lessor_sdk::Stopper;
 pub use local_cas::LocalCas;
-pub use perform::{Outcome, Performer, Permit, Task};
+pub use perform::{Outcome, Performer, Permit};
 pub use reapi_client::Cas;
 pub use work::Work;

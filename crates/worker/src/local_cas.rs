@@ -8,7 +8,6 @@ use blobs::{Begun, Blobs, Digest, Error, Expect, MAX_BATCH_BYTES, Progress, Tena
 use bytes::Bytes;
 use reapi_client::{Cas, CasError, batches};
 
-/// One piece of an upload.
 const PIECE_BYTES: u64 = 256 * 1024;
 
 pub struct LocalCas {

@@ -31,7 +31,6 @@ const MAX_CLEAN: usize = 64;
 /// Longest wait for disk space. A task may find enough space even if the clearing takes longer.
 const MAX_CLEARING_WAIT: Duration = Duration::from_secs(10);
 
-/// The directories of one worker.
 #[derive(Debug)]
 pub(crate) struct WorkDirs {
     own: PathBuf,
@@ -42,7 +41,6 @@ pub(crate) struct WorkDirs {
     clearing: TaskTracker,
     /// Directories that are like new, for later attempts.
     clean: Mutex<Vec<PathBuf>>,
-    /// Unlocked when it is dropped.
     _lock: File,
 }
 
@@ -77,7 +75,6 @@ impl WorkDirs {
         self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
     }
 
-    /// Clears in the background.
     fn clear_later(self: &Arc<WorkDirs>, clear: impl FnOnce(&WorkDirs) + Send + 'static) {
         let (dirs, token) = (self.clone(), self.clearing.token());
         let work = move || {
@@ -196,7 +193,6 @@ impl WorkDir {
         Some(self)
     }
 
-    /// Removes the directory now. Blocking.
     pub(crate) fn remove(mut self) {
         remove_or_log(&std::mem::take(&mut self.path));
     }

@@ -9,7 +9,7 @@ use execution::digest;
 use execution::reapi::{ActionResult, Digest, GetActionResultRequest, OutputFile, UpdateActionResultRequest};
 use reapi_client::Client;
 
-use super::call_times::CallTimes;
+use super::super::percentiles::CallTimes;
 use super::content::Content;
 use super::row::{Goal, Row};
 use super::{Trial, put};
@@ -46,7 +46,6 @@ pub(super) async fn measure(trial: &Trial<'_>) -> Result<Row> {
         .costs(&rate))
 }
 
-/// Actions with their outputs.
 async fn prepare(client: &Client) -> Result<Vec<(Digest, Digest)>> {
     let content = Content::new()?;
     let mut keys = Vec::with_capacity(RESULTS);

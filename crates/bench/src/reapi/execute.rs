@@ -12,8 +12,8 @@ use execution::reapi::{Action, Command, Directory, ExecuteRequest, ExecuteRespon
 use prost::Message;
 use reapi_client::Client;
 
+use super::super::percentiles::CallTimes;
 use super::super::process;
-use super::call_times::CallTimes;
 use super::content::Content;
 use super::row::{Goal, Row};
 use super::{Trial, put};

@@ -5,7 +5,6 @@
 
 mod action_result;
 mod batch;
-mod call_times;
 mod content;
 mod execute;
 mod find_missing;
@@ -30,7 +29,7 @@ use super::http::Server;
 use super::load::{LoadGenerator, Rate};
 use super::report::Report;
 use super::{fixture, name_of};
-use row::{Row, Table};
+use row::Row;
 
 /// Clients of all rows but executions.
 const CLIENTS: usize = 16;
@@ -79,7 +78,6 @@ pub(crate) enum Mode {
     FindMissing,
 }
 
-/// The parameters of each row.
 struct Trial<'a> {
     server: &'a Server,
     clients: usize,
@@ -124,7 +122,7 @@ async fn put(client: &Client, blobs: Vec<(Digest, Vec<u8>)>) -> Result<()> {
 }
 
 pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
-    let table = Table::new(report);
+    row::print_headings(report);
     let modes = if options.only.is_empty() { Mode::value_variants() } else { &options.only };
     for &mode in modes {
         let clients = if mode == Mode::Execute { &options.clients[..] } else { &[CLIENTS] };
@@ -139,7 +137,7 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
                 stream_bytes: options.stream_mib << 20,
             };
             for row in measure(mode, &trial, directory.path()).await.with_context(|| name_of(&mode))? {
-                table.row(row);
+                row::print(report, &row);
             }
             server.stop().await?;
         }

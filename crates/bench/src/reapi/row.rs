@@ -11,7 +11,6 @@ pub(super) struct Row {
     name: &'static str,
     value: f64,
     goal: Option<Goal>,
-    /// Further figures.
     others: Vec<(&'static str, f64)>,
 }
 
@@ -65,26 +64,15 @@ impl Row {
     }
 }
 
-/// Rows as they come: columns for people, an object a line for programs.
-pub(super) struct Table<'a> {
-    report: &'a Report,
+pub(super) fn print_headings(report: &Report) {
+    if !report.is_json() {
+        println!("{}", columns(["what", "clients", "", "", "goal", "reached", ""]));
+    }
 }
 
-impl Table<'_> {
-    pub(super) fn new(report: &Report) -> Table<'_> {
-        if !report.is_json() {
-            println!("{}", columns(["what", "clients", "", "", "goal", "reached", ""]));
-        }
-        Table { report }
-    }
-
-    pub(super) fn row(&self, row: Row) {
-        if self.report.is_json() {
-            self.report.line(line(&row));
-        } else {
-            println!("{}", text(&row));
-        }
-    }
+/// Prints a row: columns for people, an object per line for programs.
+pub(super) fn print(report: &Report, row: &Row) {
+    if report.is_json() { report.line(line(row)) } else { println!("{}", text(row)) }
 }
 
 fn line(row: &Row) -> Line {

@@ -29,7 +29,7 @@ pub(crate) struct Connection {
     pub workspace: String,
 }
 
-/// A command of a group, with the options that all client commands share.
+// A command of a group, with the options that all client commands share. (A doc comment would replace the help text.)
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct CommandGroup<C: clap::Subcommand> {
@@ -45,7 +45,6 @@ pub(crate) fn parse_grpc_url(text: &str) -> Result<String, String> {
     parse_url(text).map(|url| url.as_str().trim_end_matches('/').to_owned())
 }
 
-/// Parses `NAME=VALUE`.
 pub(crate) fn parse_pair(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) = pair.ok_or("must be NAME=VALUE")?;

@@ -14,7 +14,6 @@ pub(crate) enum Error {
     #[error("{url} did not answer, also when asked again for {seconds} s ({why})")]
     Silent { url: String, seconds: u64, why: String },
 
-    /// The server refused the request.
     #[error("{}", describe(.0))]
     Refused(Box<Problem>),
 

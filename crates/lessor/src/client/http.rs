@@ -120,7 +120,6 @@ impl Answer {
         self.0.status
     }
 
-    /// The JSON as the server sent it.
     pub(super) fn text(&self) -> Cow<'_, str> {
         self.0.text()
     }

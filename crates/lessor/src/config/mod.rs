@@ -36,7 +36,9 @@ pub(crate) struct Config {
     pub metrics: Metrics,
 }
 
-/// The metrics at /metrics.
+// Doc comments of flattened structs would replace the help text of `lessor up`.
+
+// The metrics at /metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default)]
 pub(crate) struct Metrics {
@@ -54,7 +56,7 @@ pub(crate) struct Server {
     pub instance_name: String,
 }
 
-/// Push dispatch: tasks that are sent to the push target of their queue.
+// Push dispatch: tasks that are sent to the push target of their queue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default)]
 pub(crate) struct Push {
@@ -68,7 +70,7 @@ pub(crate) struct Push {
     pub callback_url: Option<String>,
 }
 
-/// The ledger and its retention.
+// The ledger and its retention.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default)]
 pub(crate) struct Data {
@@ -230,7 +232,6 @@ impl Config {
         (QueueKey { scope, name: EXECUTION_QUEUE.into() }, config)
     }
 
-    /// Warnings about a valid configuration.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let open = (!self.server.address.ip().is_loopback()).then(|| {
             let address = self.server.address;

@@ -71,7 +71,6 @@ fn task(state: &State, id: TaskId) -> Option<wire::Task> {
     Some(server::to_wire::task(TaskDetail { view, progress: None }))
 }
 
-/// The queues of all tenants.
 fn queues(state: &State) -> Vec<QueueView> {
     let with_tasks = (0..state.slots()).filter_map(|slot| state.in_slot(slot)).map(|(queue, _)| queue);
     let configured = state.configured_queues().map(|(queue, ..)| queue);

@@ -15,7 +15,6 @@ mod options;
 mod outputs;
 mod progress;
 mod remote;
-mod streams;
 mod summary;
 mod upload;
 
@@ -35,12 +34,12 @@ pub(crate) use remote::cause;
 use crate::client::show::Output;
 use crate::client::show::text::{clean, counted};
 use destination::Destination;
+use fetch::Stream;
 use follow::Follower;
 use inputs::Inputs;
 use outputs::Outputs;
 use progress::{Progress, size, took};
 use remote::Remote;
-use streams::Stream;
 use summary::{Summary, ms};
 use upload::blocking;
 

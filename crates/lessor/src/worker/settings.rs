@@ -15,7 +15,7 @@ use super::file::{MIB, Worker, WorkerFile};
 use super::worker_id;
 use crate::client::connection::{parse_grpc_url, parse_pair};
 use crate::config::file;
-use crate::memory;
+use crate::machine;
 
 #[derive(clap::Args)]
 pub(super) struct Flags {
@@ -94,7 +94,6 @@ fn set<T>(value: &mut T, flag: Option<T>) {
     }
 }
 
-/// A worker, ready to start.
 pub(super) struct Settings {
     pub config: Config,
     pub executor: ExecutorOptions,
@@ -104,25 +103,21 @@ pub(super) struct Settings {
 impl Settings {
     /// A worker without an id gets one, which is stored in its work directory.
     pub(super) fn of(worker: Worker) -> Result<Settings> {
-        let directory = absolute(&worker.host.work_dir)?;
-        check_is_own(&directory)?;
-        let id = match &worker.worker_id {
-            Some(id) => id.clone(),
-            None => worker_id::load_or_create(&directory, &worker_id::host_name())?,
-        };
-        Settings::named(worker, id, &directory)
+        Settings::new(worker, |directory| worker_id::load_or_create(directory, &worker_id::host_name()))
     }
 
     /// The same without writing anything.
     pub(super) fn without_writing(worker: Worker) -> Result<Settings> {
-        let directory = absolute(&worker.host.work_dir)?;
-        check_is_own(&directory)?;
-        let known =
-            worker.worker_id.clone().map_or_else(|| worker_id::known(&directory), |id| Ok(Some(id)))?;
-        Settings::named(worker, known.unwrap_or_else(worker_id::host_name), &directory)
+        Settings::new(worker, |directory| {
+            Ok(worker_id::known(directory)?.unwrap_or_else(worker_id::host_name))
+        })
     }
 
-    fn named(worker: Worker, id: String, directory: &Path) -> Result<Settings> {
+    fn new(worker: Worker, default_id: impl FnOnce(&Path) -> Result<String>) -> Result<Settings> {
+        let directory =
+            &std::path::absolute(&worker.host.work_dir).context("the work directory has no path")?;
+        check_is_own(directory)?;
+        let id = worker.worker_id.clone().map_or_else(|| default_id(directory), Ok)?;
         let backend = worker.backend().map_err(anyhow::Error::msg)?;
         let actions = ActionOptions {
             allow_absolute_symlinks: true,
@@ -148,7 +143,7 @@ impl Settings {
         config.drain_timeout = Duration::from_secs(worker.drain_timeout_seconds);
         config.platform = platform();
         config.platform.extend(worker.platform);
-        let (has, memory_bytes) = (worker.resources, memory::all_bytes().map(|bytes| bytes as u64));
+        let (has, memory_bytes) = (worker.resources, machine::memory_bytes().map(|bytes| bytes as u64));
         config.resources = Resources {
             cpu_cores: has.cpu_cores.unwrap_or(slots() as f64),
             memory_bytes: has.memory_bytes.or(memory_bytes).unwrap_or(0),
@@ -185,10 +180,6 @@ fn check_is_own(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn absolute(directory: &Path) -> Result<PathBuf> {
-    std::path::absolute(directory).context("the work directory has no path")
-}
-
 /// The usable disk space; 0, which means unlimited, if it is unknown.
 fn disk_bytes(directory: &Path, config: &Config) -> u64 {
     let there = directory.ancestors().find(|directory| directory.is_dir()).unwrap_or(directory);
@@ -202,7 +193,6 @@ fn platform() -> BTreeMap<String, String> {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// One for each processor.
 pub(super) fn slots() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }

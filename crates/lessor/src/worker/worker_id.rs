@@ -22,7 +22,6 @@ pub(crate) fn load_or_create(directory: &Path, prefix: &str) -> Result<String> {
     Ok(id)
 }
 
-/// The stored id, if there is one.
 pub(crate) fn known(directory: &Path) -> Result<Option<String>> {
     let path = directory.join(FILE);
     match fs::read_to_string(&path) {

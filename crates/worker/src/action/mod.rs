@@ -5,10 +5,12 @@ mod times;
 mod workspace;
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use blobs::{Digest, DigestFunction};
 use prost::Message;
 pub use tokio_util::sync::CancellationToken;
+use wire::grpc::LeasedTask;
 
 use crate::cache::Cache;
 use crate::executors::Run;
@@ -16,7 +18,7 @@ use crate::inputs::message_cache::MessageCache;
 use crate::inputs::{Fetched, Inputs};
 use crate::outputs::{self, Collected, Destination, Expected};
 use crate::worker_context::{WorkerContext, blocking_setup};
-use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit, Task};
+use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit};
 use execution::action::timeout;
 use execution::reapi::{Action, ActionResult, Command};
 use execution::{ExecutionPayload, any, digest};
@@ -31,11 +33,10 @@ const MAX_ROUNDS: u32 = 3;
 const MAX_COMMAND_BYTES: usize = 8 * 1024 * 1024;
 const REQUEST_METADATA: &str = "build.bazel.remote.execution.v2.RequestMetadata";
 
-/// Runs actions, with the state that they share.
 pub struct Actions {
-    context: Arc<WorkerContext>,
+    pub(crate) context: Arc<WorkerContext>,
     allow_absolute_symlinks: bool,
-    inputs: Arc<Inputs>,
+    pub(crate) inputs: Arc<Inputs>,
     commands: MessageCache<Command>,
 }
 
@@ -56,23 +57,12 @@ impl Actions {
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
         let context = WorkerContext::open(worker_id, options, executor, cas).await?;
-        Actions::open_in(context, options).await
-    }
-
-    pub(crate) async fn open_in(
-        context: Arc<WorkerContext>,
-        options: &ActionOptions,
-    ) -> Result<Actions, Error> {
         let own = options.clone();
         let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
         let inputs = Inputs::new(Arc::new(cache), context.cas.clone(), options.allow_absolute_symlinks);
         let allow_absolute_symlinks = options.allow_absolute_symlinks;
         let commands = MessageCache::new(MAX_COMMAND_BYTES);
         Ok(Actions { context, allow_absolute_symlinks, inputs: Arc::new(inputs), commands })
-    }
-
-    pub(crate) fn inputs(&self) -> &Arc<Inputs> {
-        &self.inputs
     }
 
     /// Runs one action. `freed` is called when its command has ended.
@@ -202,7 +192,7 @@ impl Actions {
 
 #[tonic::async_trait]
 impl Performer for Actions {
-    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
+    async fn perform(&self, task: LeasedTask, permit: Permit) -> Outcome {
         let decoded =
             ExecutionPayload::decode(&task.payload).and_then(|payload| Ok((payload.action()?, payload)));
         let (action, payload) = match decoded {
@@ -212,7 +202,8 @@ impl Performer for Actions {
         match self.run(&payload.instance_name, action, permit.cancelled(), || permit.free()).await {
             Ok(mut result) => {
                 if let Some(metadata) = &mut result.execution_metadata {
-                    metadata.queued_timestamp = task.created_at.and_then(timestamp);
+                    let queued_at = task.created_at.and_then(|time| SystemTime::try_from(time).ok());
+                    metadata.queued_timestamp = queued_at.and_then(timestamp);
                     let origin = payload.origin.to_proto();
                     metadata
                         .auxiliary_metadata

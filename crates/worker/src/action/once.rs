@@ -51,7 +51,6 @@ pub async fn execute_once(
     Ok(done?)
 }
 
-/// The action was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum OnceError {
     #[error(transparent)]

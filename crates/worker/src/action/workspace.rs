@@ -53,7 +53,6 @@ impl Workspace {
         Ok(Ok(self))
     }
 
-    /// An empty workspace. Blocking.
     pub(crate) fn empty(dirs: &Arc<WorkDirs>) -> Result<Workspace, Failure> {
         dirs.make().and_then(Workspace::within).map_err(broken)
     }

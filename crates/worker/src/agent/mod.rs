@@ -14,7 +14,7 @@ mod resources;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lessor_sdk::protocol::clock;
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{sleep, timeout};
 use wire::grpc::LeasedTask;
 
-use crate::{Config, Error, Failure, Outcome, Performer, Stopper, Task};
+use crate::{Config, Error, Failure, Outcome, Performer, Stopper};
 use connection::{ConnectError, Connector};
 use health::Health;
 use lease_table::LeaseTable;
@@ -175,17 +175,7 @@ impl Agent {
     fn begin(&mut self, lease_id: Arc<str>, task: LeasedTask) {
         let Some(permit) = self.leases.permit_of(&lease_id) else { return };
         tracing::info!(task = task.task_id, attempt = task.attempt, "the attempt has begun");
-        let task_id = task.task_id.clone();
-        let task = Task {
-            task_id: task.task_id,
-            attempt: task.attempt,
-            queue: task.queue,
-            payload: task.payload,
-            timeout: task.timeout.and_then(|timeout| Duration::try_from(timeout).ok()),
-            created_at: task.created_at.and_then(|time| SystemTime::try_from(time).ok()),
-            fencing_token: task.fencing_token,
-        };
-        let performer = self.performer.clone();
+        let (performer, task_id) = (self.performer.clone(), task.task_id.clone());
         let handle = self.running.spawn(async move { performer.perform(task, permit).await });
         self.attempts.insert(handle.id(), (lease_id, task_id));
     }

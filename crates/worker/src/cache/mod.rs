@@ -30,7 +30,6 @@ use corruption_log::CorruptionLog;
 pub(crate) use corruption_log::Generation;
 use index::{Entry, Index};
 
-/// A content and whether it is executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub digest: Digest,
@@ -54,9 +53,7 @@ pub(crate) struct Cache {
     index: Mutex<Index>,
     corruption: Mutex<CorruptionLog>,
     next_temporary: AtomicU64,
-    /// How often contents were evicted.
     evictions: AtomicU64,
-    /// Unlocked when it is dropped.
     _lock: File,
 }
 
@@ -85,16 +82,12 @@ impl Cache {
             LockError::Io(error) => failed(error),
         })?;
         let temporary = directory.join(TEMPORARY);
-        match fs::remove_dir_all(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
+        if temporary.exists() {
+            fs::remove_dir_all(&temporary).map_err(failed)?;
         }
         fs::create_dir(&temporary).map_err(failed)?;
         for shard in 0..=u8::MAX {
-            match fs::create_dir(directory.join(format!("{shard:02x}"))) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-                _ => {}
-            }
+            fs::create_dir_all(directory.join(format!("{shard:02x}"))).map_err(failed)?;
         }
         let index = Index::scan(&directory, max_bytes).map_err(failed)?;
         Ok(Cache {
@@ -130,7 +123,6 @@ impl Cache {
         Ok(missing)
     }
 
-    /// Adds a content that is in memory. Blocking.
     pub(crate) fn add_bytes(&self, key: &Key, content: &[u8]) -> io::Result<()> {
         if Digest::of(key.digest.function, content) != key.digest {
             return Err(io::Error::other(WrongContent));

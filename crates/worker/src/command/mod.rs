@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use wire::grpc::ErrorCategory;
+use wire::grpc::{ErrorCategory, LeasedTask};
 
 use crate::action::{Workspace, unless};
 use crate::executors::Run;
 use crate::outputs::Destination;
 use crate::worker_context::WorkerContext;
-use crate::{Failure, Permit, Task};
+use crate::{Failure, Permit};
 use payload::Payload;
 
 pub use output::MAX_INLINE_BYTES;
@@ -34,8 +34,7 @@ impl Commands {
         Commands { context, instance: instance.into() }
     }
 
-    /// Runs one command; its result is JSON.
-    pub(crate) async fn run(&self, task: &Task, permit: &Permit) -> Result<Bytes, Failure> {
+    pub(crate) async fn run(&self, task: &LeasedTask, permit: &Permit) -> Result<Bytes, Failure> {
         let payload = Payload::decode(&task.payload)?;
         let context = self.context.clone();
         let make = move || context.check_disk().and_then(|()| Workspace::empty(&context.dirs));
@@ -107,7 +106,7 @@ impl Commands {
 fn prepared(
     context: &WorkerContext,
     payload: Payload,
-    task: &Task,
+    task: &LeasedTask,
     workspace: &Workspace,
     permit: &Permit,
 ) -> Result<Run, Failure> {

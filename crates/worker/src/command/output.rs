@@ -49,7 +49,6 @@ pub(super) async fn tail(file: &File) -> Result<(String, bool), Failure> {
     Ok((String::from_utf8_lossy(&bytes).trim_end().to_owned(), begin == 0))
 }
 
-/// Uploads a whole output.
 pub(super) async fn upload(to: &Destination<'_>, file: File) -> Result<Digest, Failure> {
     let hash = move || Ok((verify::digest_of(&file, DigestFunction::Sha256).map_err(failed)?, file));
     let (digest, file) = blocking(hash).await?;

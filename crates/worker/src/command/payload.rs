@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 use crate::Failure;
 
-/// For error messages.
 const EXAMPLE: &str = r#"{"command":["cc","-c","a.c"],"env":{"LANG":"C"},"timeoutMs":60000}"#;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

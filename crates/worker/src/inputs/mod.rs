@@ -29,7 +29,6 @@ use tree::{Tree, TreeBuilder};
 use wire::grpc::ErrorCategory;
 use workspace_cache::WorkspaceCache;
 
-/// The directories of input trees that were decoded before.
 type DirectoryCache = MessageCache<Directory>;
 
 /// The size of cached directories, in each of two generations.
@@ -74,7 +73,6 @@ impl Fetched {
         self.tree.files().len()
     }
 
-    /// Whether the tree has no entries.
     pub(crate) fn is_empty(&self) -> bool {
         self.tree.entries() == 0
     }
@@ -123,14 +121,12 @@ impl Inputs {
         }
     }
 
-    /// Evicts this many bytes. Blocking.
     pub(crate) fn evict(&self, bytes: u64) {
         // The space of a content is free only when no directory links it.
         self.workspaces.remove_all();
         self.cache.evict(bytes);
     }
 
-    /// Removes the cached directories. Blocking.
     pub(crate) fn clear(&self) {
         self.workspaces.remove_all();
     }
@@ -144,7 +140,6 @@ impl Inputs {
         self.fetch.whole(instance, digests).await
     }
 
-    /// Whether this directory is cached.
     pub(crate) fn knows(&self, directory: &Digest) -> bool {
         self.directories.get(directory).is_some()
     }
@@ -223,7 +218,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
     joined(tokio::task::spawn_blocking(work)).await
 }
 
-/// Waits for blocking work.
 pub(crate) async fn joined<T>(work: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
     match work.await {
         Ok(done) => done,

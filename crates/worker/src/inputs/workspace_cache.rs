@@ -64,7 +64,6 @@ impl WorkspaceCache {
         taken?.0.renew()
     }
 
-    /// Removes all directories. Blocking.
     pub(super) fn remove_all(&self) {
         let dirs = std::mem::take(&mut self.pool().dirs);
         dirs.into_iter().for_each(|(dir, _)| dir.remove());
@@ -100,7 +99,6 @@ fn worth(kept: &Tree, wanted: &Tree) -> Option<usize> {
     (shared * 2 > kept.files().len()).then_some(shared)
 }
 
-/// Both are sorted.
 fn shared(a: &[Key], b: &[Key]) -> usize {
     let mut b = b.iter().peekable();
     let is_in_b = |key: &&Key| {

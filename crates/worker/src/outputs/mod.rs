@@ -52,14 +52,12 @@ impl Expected {
         Ok(())
     }
 
-    /// Finds and reads the outputs. Blocking.
     pub(crate) fn collect(&self, input_root: &Path, function: DigestFunction) -> Result<Collected, Failure> {
         let root = Directory::open(input_root).map_err(|error| Failure::io("the input root", error))?;
         Collector::new(self, &root, function).collect()
     }
 }
 
-/// The store that outputs go to.
 pub(crate) struct Destination<'a> {
     pub cas: &'a dyn Cas,
     pub instance: &'a str,

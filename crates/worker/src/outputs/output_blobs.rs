@@ -20,7 +20,6 @@ pub(crate) enum Source {
     Bytes(Bytes),
     /// A file below the input root.
     File(RelativePath),
-    /// A file of the worker itself.
     Own(std::fs::File),
 }
 

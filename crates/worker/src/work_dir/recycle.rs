@@ -11,9 +11,7 @@ use std::path::{Path, PathBuf};
 use super::remove;
 use crate::dirfd::Directory;
 
-/// The one entry of the directory.
 const ROOT: &str = "root";
-/// The mode of both.
 const MODE: u32 = 0o755;
 
 pub(super) fn root(path: &Path) -> PathBuf {

@@ -87,7 +87,6 @@ async fn configured(client: &Client, path: &[&str]) -> Result<QueueConfig, Error
 }
 
 impl Options {
-    /// Given settings replace the present ones.
     fn over(&self, before: QueueConfig) -> Result<QueueConfig, Error> {
         Ok(QueueConfig {
             max_attempts: self.max_attempts.or(before.max_attempts),

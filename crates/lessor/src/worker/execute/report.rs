@@ -31,7 +31,6 @@ pub(super) struct Report {
     usage: Option<Used>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,
-    /// Why there is no result.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
     stdout: PathBuf,

@@ -16,7 +16,6 @@ use worker::{Cas, Executor};
 use counted_executor::CountedExecutor;
 pub(super) use endpoint::serve;
 
-/// How a command can end.
 const ENDS: [&str; 5] = ["success", "failure", "timeout", "cancelled", "other"];
 
 pub(super) struct Metrics {
@@ -70,12 +69,10 @@ impl Metrics {
         Ok(Arc::new(metrics))
     }
 
-    /// The same executor, with its commands counted.
     pub(super) fn executor(self: &Arc<Metrics>, inner: Arc<dyn Executor>) -> Arc<dyn Executor> {
         Arc::new(CountedExecutor { inner, metrics: self.clone() })
     }
 
-    /// The same store, with its bytes counted.
     pub(super) fn cas(self: &Arc<Metrics>, inner: Arc<dyn Cas>) -> Arc<dyn Cas> {
         let metrics = self.clone();
         let observe = move |traffic| match traffic {
