@@ -14,7 +14,7 @@ use authority::{Command, State, Time};
 
 use super::in_process::InProcess;
 use super::report::{Line, Report};
-use super::{fixture, rss};
+use super::{fixture, process};
 
 /// Tasks submitted in one request.
 const BATCH: usize = 1_000;
@@ -63,14 +63,12 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
 async fn measure(tasks: usize, options: &Options, below: &Path, report: &Report) -> Result<()> {
     report.note(&format!("{tasks} waiting tasks …"));
     let directory = fixture::directory(below)?;
-    let mut start = fixture::options(&directory.path().join("data"));
-    start.snapshot_after_bytes = u64::MAX;
-    let running = fixture::start(start).await?;
+    let running = fixture::start(&directory.path().join("data"), u64::MAX).await?;
     let bench = InProcess::new(running.handle.clone(), options.payload);
     fill(&bench, WARM_UP_TASKS).await?;
-    let before = rss::bytes();
+    let before = process::rss_bytes();
     fill(&bench, tasks).await?;
-    let bytes_per_task = rss::bytes().saturating_sub(before) as f64 / tasks as f64;
+    let bytes_per_task = process::rss_bytes().saturating_sub(before) as f64 / tasks as f64;
     let leases = durable_leases(&bench, Duration::from_secs(options.seconds)).await?;
     running.stop().await?;
     let pure = pure_lease_us(tasks, &bench);

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::fdatasync::Syncs;
 use super::http::Server;
 use super::in_process::InProcess;
-use super::load::LoadGenerator;
-use super::rate::Rate;
+use super::load::{LoadGenerator, Rate};
 use super::report::{Line, Report};
-use super::{Transport, fdatasync, fixture, grpc, noop};
+use super::{Transport, fdatasync, fixture, grpc, name_of, noop};
 
 /// The time to measure each limit of the machine.
 const LIMIT_TIME: Duration = Duration::from_secs(2);
@@ -50,13 +50,13 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
     for &transport in &options.transport {
         for &clients in &options.clients {
             let directory = fixture::directory(below)?;
-            report.note(&format!("{} clients, {}, {} s …", clients, transport.name(), options.seconds));
+            report.note(&format!("{} clients, {}, {} s …", clients, name_of(&transport), options.seconds));
             let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
             let data = directory.path().join("data");
-            let line = Line::new("cycle").with("transport", transport.name()).with("clients", clients);
+            let line = Line::new("cycle").with("transport", name_of(&transport)).with("clients", clients);
             let line = match transport {
                 Transport::InProcess => {
-                    let running = fixture::start(fixture::options(&data)).await?;
+                    let running = fixture::start(&data, None).await?;
                     let bench = InProcess::new(running.handle.clone(), options.payload);
                     let cycles = in_process(&bench, clients, time).await?;
                     running.stop().await?;
@@ -69,35 +69,34 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
                     let server = Server::start(&data).await?;
                     let noop = noop::measure(&server, clients, LIMIT_TIME).await?;
                     let cycles = http(&server, clients, options.payload, time).await?;
-                    line.figure("cycles_per_s", cycles.per_s)
-                        .figure("fdatasync_per_s", syncs.per_s)
-                        .figure("noop_per_s", noop.per_s)
-                        .figure("share_of_a_third_of_noop", cycles.per_s / (noop.per_s / 3.0))
-                        .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
-                        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
-                        .figure("server_cpu_us_per_noop", noop.server_cpu_us)
-                        .figure("client_cpu_us_per_noop", noop.client_cpu_us)
+                    let third = noop.per_s / 3.0;
+                    beside_noop(line, &cycles, &syncs, &noop, "share_of_a_third_of_noop", third)
                 }
                 Transport::Grpc | Transport::GrpcStream => {
                     let server = Server::start(&data).await?;
                     let noop = grpc::noop(&server, clients, LIMIT_TIME).await?;
                     let batch = (transport == Transport::GrpcStream).then_some(options.batch as usize);
                     let cycles = grpc::cycles(&server, clients, options.payload, batch, time).await?;
-                    line.with("batch", batch.unwrap_or(1))
-                        .figure("cycles_per_s", cycles.per_s)
-                        .figure("fdatasync_per_s", syncs.per_s)
-                        .figure("noop_per_s", noop.per_s)
-                        .figure("cycles_per_noop", cycles.per_s / noop.per_s)
-                        .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
-                        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
-                        .figure("server_cpu_us_per_noop", noop.server_cpu_us)
-                        .figure("client_cpu_us_per_noop", noop.client_cpu_us)
+                    let line = line.with("batch", batch.unwrap_or(1));
+                    beside_noop(line, &cycles, &syncs, &noop, "cycles_per_noop", noop.per_s)
                 }
             };
             report.line(line);
         }
     }
     Ok(())
+}
+
+/// The figures of cycles over a network, and their `share` of a rate of no-op requests.
+fn beside_noop(line: Line, cycles: &Rate, syncs: &Syncs, noop: &Rate, share: &'static str, of: f64) -> Line {
+    line.figure("cycles_per_s", cycles.per_s)
+        .figure("fdatasync_per_s", syncs.per_s)
+        .figure("noop_per_s", noop.per_s)
+        .figure(share, cycles.per_s / of)
+        .figure("server_cpu_us_per_cycle", cycles.server_cpu_us)
+        .figure("client_cpu_us_per_cycle", cycles.client_cpu_us)
+        .figure("server_cpu_us_per_noop", noop.server_cpu_us)
+        .figure("client_cpu_us_per_noop", noop.client_cpu_us)
 }
 
 async fn in_process(bench: &InProcess, clients: usize, time: Duration) -> Result<Rate> {

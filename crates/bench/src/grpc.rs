@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use contract_clients::grpc;
+use contract_clients::grpc::{self, Client};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -21,8 +21,7 @@ use wire::grpc::{
 };
 
 use super::http::Server;
-use super::load::LoadGenerator;
-use super::rate::Rate;
+use super::load::{LoadGenerator, Rate};
 
 const QUEUE: &str = "bench";
 /// How long a worker waits for a task.
@@ -30,7 +29,6 @@ const WAIT_S: i64 = 30;
 /// Batches that a worker requests ahead: one to work on, and one in flight.
 const BATCHES: usize = 2;
 
-/// No-op calls from this many clients.
 pub(crate) async fn noop(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(0);
     for _ in 0..clients {
@@ -46,7 +44,7 @@ pub(crate) async fn noop(server: &Server, clients: usize, time: Duration) -> Res
     load.measure(Some(server), time).await
 }
 
-/// Cycles with batches of this size, or with a call for each step.
+/// Cycles with streams and batches of this size, or with three calls for each cycle: submit, lease, complete.
 pub(crate) async fn cycles(
     server: &Server,
     clients: usize,
@@ -54,61 +52,43 @@ pub(crate) async fn cycles(
     batch: Option<usize>,
     time: Duration,
 ) -> Result<Rate> {
-    match batch {
-        Some(batch) => streamed(server, clients, payload_bytes, batch, time).await,
-        None => unary(server, clients, payload_bytes, time).await,
-    }
-}
-
-/// Three calls per cycle: submit, lease, complete.
-async fn unary(server: &Server, clients: usize, payload_bytes: usize, time: Duration) -> Result<Rate> {
-    let mut load = LoadGenerator::new(clients);
+    let size = batch.unwrap_or(1);
+    let mut load = LoadGenerator::new(clients * size);
     for n in 0..clients {
         let submitter = connect(server.address()).await?;
-        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), 1));
-        let mut worker = WorkerSchedulerClient::new(connect(server.address()).await?);
-        let worker_id = format!("w{n}");
-        worker.register_worker(grpc::registration(&worker_id)).await?;
-        let ask = LeaseTaskRequest { timeout_seconds: WAIT_S, ..grpc::lease(&worker_id, QUEUE, 1) };
-        let (open_tasks, done) = (load.open_tasks.clone(), load.done.clone());
-        load.clients.spawn(async move {
-            loop {
-                let leased = worker.lease_task(ask.clone()).await?.into_inner();
-                let task = leased.tasks.into_iter().next().context("no task came in time")?;
-                let answer =
-                    worker.update_task_status(completion(task, worker_id.clone())).await?.into_inner();
-                ensure!(answer.verdict() == Verdict::Committed, "a completion was answered {answer:?}");
-                open_tasks.add_permits(1);
-                done.fetch_add(1, Ordering::Relaxed);
-            }
-        });
+        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), size));
+        let worker = WorkerSchedulerClient::new(connect(server.address()).await?);
+        let (worker_id, open_tasks, done) = (format!("w{n}"), load.open_tasks.clone(), load.done.clone());
+        match batch {
+            Some(batch) => load.clients.spawn(work(worker, worker_id, batch, open_tasks, done)),
+            None => load.clients.spawn(call(worker, worker_id, open_tasks, done)),
+        };
     }
     load.measure(Some(server), time).await
 }
 
-/// Streams that lease and report, and submits, in batches.
-async fn streamed(
-    server: &Server,
-    clients: usize,
-    payload_bytes: usize,
-    batch: usize,
-    time: Duration,
-) -> Result<Rate> {
-    let mut load = LoadGenerator::new(clients * batch);
-    for n in 0..clients {
-        let submitter = connect(server.address()).await?;
-        load.clients.spawn(submit(submitter, load.open_tasks.clone(), payload(payload_bytes), batch));
-        let worker = connect(server.address()).await?;
-        load.clients.spawn(work(worker, n, batch, load.open_tasks.clone(), load.done.clone()));
+async fn call(
+    mut worker: Client,
+    worker_id: String,
+    open_tasks: Arc<Semaphore>,
+    done: Arc<AtomicU64>,
+) -> Result<()> {
+    worker.register_worker(grpc::registration(&worker_id)).await?;
+    let ask = LeaseTaskRequest { timeout_seconds: WAIT_S, ..grpc::lease(&worker_id, QUEUE, 1) };
+    loop {
+        let leased = worker.lease_task(ask.clone()).await?.into_inner();
+        let task = leased.tasks.into_iter().next().context("no task came in time")?;
+        let answer = worker.update_task_status(completion(task, worker_id.clone())).await?.into_inner();
+        ensure!(answer.verdict() == Verdict::Committed, "a completion was answered {answer:?}");
+        open_tasks.add_permits(1);
+        done.fetch_add(1, Ordering::Relaxed);
     }
-    load.measure(Some(server), time).await
 }
 
 async fn connect(address: SocketAddr) -> Result<Channel> {
     Ok(Endpoint::from_shared(format!("http://{address}"))?.tcp_nodelay(true).connect().await?)
 }
 
-/// A JSON text of this size.
 fn payload(bytes: usize) -> Bytes {
     format!("\"{}\"", "1".repeat(bytes.saturating_sub(2))).into()
 }
@@ -126,16 +106,14 @@ async fn submit(channel: Channel, open_tasks: Arc<Semaphore>, payload: Bytes, ba
 }
 
 async fn work(
-    channel: Channel,
-    n: usize,
+    mut client: Client,
+    worker_id: String,
     batch: usize,
     open_tasks: Arc<Semaphore>,
     done: Arc<AtomicU64>,
 ) -> Result<()> {
-    let mut client = WorkerSchedulerClient::new(channel);
     let (sender, receiver) = mpsc::channel(2 * BATCHES);
-    let worker = grpc::registration(&format!("w{n}"));
-    sender.send(grpc::hello(worker, QUEUE, (batch * BATCHES) as u32)).await?;
+    sender.send(grpc::hello(grpc::registration(&worker_id), QUEUE, (batch * BATCHES) as u32)).await?;
     let mut answers = client.work(ReceiverStream::new(receiver)).await?.into_inner();
     while let Some(message) = answers.message().await? {
         if !message.tasks.is_empty() {

@@ -59,7 +59,6 @@ impl Server {
         self.child.kill().await.context("cannot stop the server")
     }
 
-    /// The process id of the server.
     pub(crate) fn process(&self) -> Result<u32> {
         self.child.id().context("the server has ended")
     }

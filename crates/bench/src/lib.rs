@@ -5,7 +5,6 @@
 
 mod backlog;
 mod cycle;
-mod digest;
 mod fdatasync;
 mod fixture;
 mod grpc;
@@ -15,11 +14,10 @@ mod latency;
 mod load;
 mod noop;
 mod percentiles;
-mod rate;
+mod process;
 mod reapi;
 mod replay;
 mod report;
-mod rss;
 mod snapshot;
 mod worker;
 
@@ -77,15 +75,9 @@ enum Transport {
     GrpcStream,
 }
 
-impl Transport {
-    fn name(self) -> &'static str {
-        match self {
-            Transport::InProcess => "in-process",
-            Transport::Http => "http",
-            Transport::Grpc => "grpc",
-            Transport::GrpcStream => "grpc-stream",
-        }
-    }
+/// The name of a value on the command line.
+fn name_of(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// Runs one benchmark and prints its figures to standard output.

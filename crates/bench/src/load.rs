@@ -1,15 +1,17 @@
-//! Generates load: many clients at once, and how many operations they complete in a second.
+//! Generates load: many clients at once, and the rate of the operations that they complete, with the processor time of
+//! each operation in this process and in the server's. On a shared machine the processor time says more than the rate.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use procfs::process::Process;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::http::Server;
-use super::rate::{Measurement, Rate};
+use super::process::cpu_s;
 
 /// Before the count begins, so that connections, caches and the queue have settled.
 pub(crate) const WARM_UP: Duration = Duration::from_millis(500);
@@ -19,10 +21,24 @@ const OPEN_TASKS_PER_CLIENT: usize = 4;
 /// Clients that run until the measurement is over.
 pub(crate) struct LoadGenerator {
     pub clients: JoinSet<Result<()>>,
-    /// Operations completed so far.
     pub done: Arc<AtomicU64>,
     /// Permits for tasks that are submitted and not complete.
     pub open_tasks: Arc<Semaphore>,
+}
+
+pub(crate) struct Rate {
+    pub per_s: f64,
+    /// Microseconds each, in this process.
+    pub client_cpu_us: f64,
+    /// Microseconds each, in the server's process; zero without one.
+    pub server_cpu_us: f64,
+}
+
+struct Sample {
+    at: Instant,
+    count: u64,
+    client_cpu_s: f64,
+    server_cpu_s: f64,
 }
 
 impl LoadGenerator {
@@ -34,16 +50,35 @@ impl LoadGenerator {
         }
     }
 
-    /// Counts what happens between the end of the warm-up and the end of the time. A client that fails ends the measurement.
+    /// Counts the operations between the end of the warm-up and the end of the time. A client that fails ends the
+    /// measurement.
     pub(crate) async fn measure(mut self, server: Option<&Server>, time: Duration) -> Result<Rate> {
+        let this = Process::myself()?;
+        let server =
+            server.map(|server| Ok::<_, anyhow::Error>(Process::new(i32::try_from(server.process()?)?)?));
+        let server = server.transpose()?;
+        let sample = || {
+            Ok::<_, anyhow::Error>(Sample {
+                at: Instant::now(),
+                count: self.done.load(Ordering::Relaxed),
+                client_cpu_s: cpu_s(&this)?,
+                server_cpu_s: server.as_ref().map_or(Ok(0.0), cpu_s)?,
+            })
+        };
         tokio::time::sleep(WARM_UP).await;
-        let measurement = Measurement::start(server, &self.done)?;
+        let before = sample()?;
         tokio::select! {
             () = tokio::time::sleep(time) => {}
-            ended = self.clients.join_next() => ended.context("nobody to measure")???,
+            ended = self.clients.join_next() => ended.context("there are no clients")???,
         }
-        let rate = measurement.finish()?;
+        let after = sample()?;
         self.clients.shutdown().await;
-        Ok(rate)
+        let count = (after.count - before.count) as f64;
+        let each_us = |after: f64, before: f64| (after - before) * 1e6 / count.max(1.0);
+        Ok(Rate {
+            per_s: count / (after.at - before.at).as_secs_f64(),
+            client_cpu_us: each_us(after.client_cpu_s, before.client_cpu_s),
+            server_cpu_us: each_us(after.server_cpu_s, before.server_cpu_s),
+        })
     }
 }

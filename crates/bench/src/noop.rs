@@ -6,11 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::http::Server;
-use super::load::LoadGenerator;
+use super::load::{LoadGenerator, Rate};
 use super::percentiles::Percentiles;
-use super::rate::Rate;
 
-/// No-op requests from this many clients.
 pub(crate) async fn measure(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
     let mut load = LoadGenerator::new(clients);
     for _ in 0..clients {

@@ -1,6 +1,9 @@
-//! Percentiles of durations.
+//! Percentiles of durations, and the collected times of calls.
 
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::load::WARM_UP;
 
 pub(crate) struct Percentiles {
     sorted_ms: Vec<f64>,
@@ -18,6 +21,31 @@ impl Percentiles {
         let last = self.sorted_ms.len().saturating_sub(1);
         let at = (last as f64 * percent / 100.0).round() as usize;
         self.sorted_ms.get(at).copied().unwrap_or(0.0)
+    }
+}
+
+/// Times of calls of many clients, without the calls that began during the warm-up. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct CallTimes {
+    from: Instant,
+    all: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl CallTimes {
+    /// Call this when the clients start.
+    pub(crate) fn start() -> CallTimes {
+        CallTimes { from: Instant::now() + WARM_UP, all: Arc::default() }
+    }
+
+    /// Records a call that ends now.
+    pub(crate) fn record(&self, began: Instant) {
+        if began >= self.from {
+            self.all.lock().unwrap_or_else(PoisonError::into_inner).push(began.elapsed());
+        }
+    }
+
+    pub(crate) fn percentiles(&self) -> Percentiles {
+        Percentiles::of(self.all.lock().unwrap_or_else(PoisonError::into_inner).iter().copied())
     }
 }
 

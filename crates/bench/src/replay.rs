@@ -2,9 +2,9 @@
 //! reads, verifies, decodes and applies records on one core.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Result;
-use std::sync::Arc;
 
 use super::in_process::InProcess;
 use super::report::{Line, Report};
@@ -21,20 +21,14 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
     for snapshots in [false, true] {
         let directory = fixture::directory(below)?;
         let data = directory.path().join("data");
-        let with = || {
-            let mut start = fixture::options(&data);
-            if !snapshots {
-                start.snapshot_after_bytes = u64::MAX;
-            }
-            start
-        };
+        let snapshot_after_bytes = (!snapshots).then_some(u64::MAX);
         report.note(&format!("writing a ledger of {} tasks …", options.tasks));
-        let running = fixture::start(with()).await?;
+        let running = fixture::start(&data, snapshot_after_bytes).await?;
         let bench = InProcess::new(running.handle.clone(), 100);
         backlog::fill(&bench, options.tasks).await?;
         finish(&bench, options.tasks / 10).await?;
         running.stop().await?;
-        let running = fixture::start(with()).await?;
+        let running = fixture::start(&data, snapshot_after_bytes).await?;
         let found = running.report.clone();
         running.stop().await?;
         let replay_s = found.replay_took.as_secs_f64();

@@ -31,6 +31,26 @@ impl Line {
         let scale = 10_f64.powi(digits);
         self.with(name, (value * scale).round() / scale)
     }
+
+    fn json(&self) -> String {
+        let mut object = Map::new();
+        object.insert("bench".into(), self.bench.into());
+        object.extend(self.fields.iter().map(|(name, value)| ((*name).to_string(), value.clone())));
+        Value::Object(object).to_string()
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{:<9}", self.bench);
+        for (name, value) in &self.fields {
+            let value = match value {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            // Writing to a string cannot fail.
+            let _ = write!(text, "  {name}={value:<9}");
+        }
+        text.trim_end().to_string()
+    }
 }
 
 impl Report {
@@ -51,28 +71,6 @@ impl Report {
         if !self.json {
             eprintln!("{text}");
         }
-    }
-}
-
-impl Line {
-    fn json(&self) -> String {
-        let mut object = Map::new();
-        object.insert("bench".into(), self.bench.into());
-        object.extend(self.fields.iter().map(|(name, value)| ((*name).to_string(), value.clone())));
-        Value::Object(object).to_string()
-    }
-
-    fn text(&self) -> String {
-        let mut text = format!("{:<9}", self.bench);
-        for (name, value) in &self.fields {
-            let value = match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            // Writing to a string cannot fail.
-            let _ = write!(text, "  {name}={value:<9}");
-        }
-        text.trim_end().to_string()
     }
 }
 

@@ -26,19 +26,15 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
     let directory = fixture::directory(below)?;
     let data = directory.path().join("data");
-    let mut quiet = fixture::options(&data);
-    quiet.snapshot_after_bytes = u64::MAX;
     report.note(&format!("writing a ledger of {} tasks …", options.tasks));
-    let running = fixture::start(quiet).await?;
+    let running = fixture::start(&data, u64::MAX).await?;
     let bench = InProcess::new(running.handle.clone(), 100);
     backlog::fill(&bench, options.tasks).await?;
     let without = measure_requests(&bench, || false, QUIET).await?;
     running.stop().await?;
 
     report.note("taking a snapshot …");
-    let mut eager = fixture::options(&data);
-    eager.snapshot_after_bytes = 1;
-    let running = fixture::start(eager).await?;
+    let running = fixture::start(&data, 1).await?;
     let bench = InProcess::new(running.handle.clone(), 100);
     let began = Instant::now();
     let ledger = data.join("ledger");

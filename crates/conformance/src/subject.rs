@@ -9,7 +9,7 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 use tonic::transport::Channel;
-use wire::{TENANT_HEADER, WORKSPACE_HEADER};
+use wire::{DEFAULT_SCOPE_NAME, TENANT_HEADER, WORKSPACE_HEADER};
 
 use crate::Finding;
 use crate::answer::Answer;
@@ -18,19 +18,34 @@ use crate::target::Target;
 const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), call: Duration::from_secs(15) };
 const USER_AGENT: &str = concat!("lessor-conformance/", env!("CARGO_PKG_VERSION"));
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The URL of the coordinator, without a slash at the end.
+    /// The URL of the coordinator.
+    #[arg(skip)]
     pub url: String,
+
+    /// The tenant to act for
+    #[arg(long, value_name = "NAME", env = "LESSOR_TENANT", default_value = DEFAULT_SCOPE_NAME)]
     pub tenant: String,
+
+    /// The tenant's workspace to act in
+    #[arg(long, value_name = "NAME", env = "LESSOR_WORKSPACE", default_value = DEFAULT_SCOPE_NAME)]
     pub workspace: String,
-    /// The instance name of the Remote Execution API; may be empty.
+
+    /// The instance of the Remote Execution API to act in
+    #[arg(long, value_name = "NAME", default_value = "")]
     pub instance: String,
-    /// The prefix of the names of all queues of the run.
+
+    /// The prefix of the names of all queues and workers of the run
+    #[arg(long, value_name = "TEXT", default_value = "conformance")]
     pub queue_prefix: String,
-    /// The address on which the suite receives pushed tasks.
+
+    /// The address on which the suite receives pushed tasks
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
     pub push_listen: String,
-    /// The URL at which the coordinator reaches that address; by default `http://` and the address.
+
+    /// The URL at which the coordinator reaches that address [default: http:// and the address]
+    #[arg(long, value_name = "URL")]
     pub push_url: Option<String>,
 }
 
@@ -38,8 +53,8 @@ impl Options {
     pub fn new(url: impl Into<String>) -> Options {
         Options {
             url: url.into(),
-            tenant: wire::DEFAULT_SCOPE_NAME.to_owned(),
-            workspace: wire::DEFAULT_SCOPE_NAME.to_owned(),
+            tenant: DEFAULT_SCOPE_NAME.to_owned(),
+            workspace: DEFAULT_SCOPE_NAME.to_owned(),
             instance: String::new(),
             queue_prefix: "conformance".to_owned(),
             push_listen: "127.0.0.1:0".to_owned(),

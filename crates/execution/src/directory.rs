@@ -147,21 +147,18 @@ pub fn decode_proto(
 
 /// The protocol requires each list of entries to be sorted by name, so that equal directories have equal digests.
 pub fn check_sorted(named: &Digest, message: &reapi::Directory) -> Result<(), InvalidMessage> {
-    let unsorted = |list: &str, names: &mut dyn Iterator<Item = &str>| {
-        let names: Vec<&str> = names.collect();
-        let pair = names.windows(2).find(|pair| pair[0] > pair[1])?;
-        Some(format!(
-            "directory {named}: {list} must be sorted by name, but {:?} comes before {:?}",
-            pair[0], pair[1]
-        ))
-    };
-    let mut files = message.files.iter().map(|node| node.name.as_str());
-    let mut directories = message.directories.iter().map(|node| node.name.as_str());
-    let mut symlinks = message.symlinks.iter().map(|node| node.name.as_str());
-    let unsorted = unsorted("files", &mut files)
-        .or_else(|| unsorted("directories", &mut directories))
-        .or_else(|| unsorted("symlinks", &mut symlinks));
-    unsorted.map_or(Ok(()), |what| Err(InvalidMessage::new(what)))
+    let files: Vec<_> = message.files.iter().map(|node| &node.name).collect();
+    let directories: Vec<_> = message.directories.iter().map(|node| &node.name).collect();
+    let symlinks: Vec<_> = message.symlinks.iter().map(|node| &node.name).collect();
+    for (list, names) in [("files", files), ("directories", directories), ("symlinks", symlinks)] {
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] > pair[1]) {
+            return Err(InvalidMessage::new(format!(
+                "directory {named}: {list} must be sorted by name, but {:?} comes before {:?}",
+                pair[0], pair[1]
+            )));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

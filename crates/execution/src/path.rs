@@ -7,29 +7,18 @@ const MAX_NAME_BYTES: usize = 255;
 /// Most components of a path.
 const MAX_COMPONENTS: usize = 512;
 
+/// The rule that a name or a path breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidPath {
-    #[error("is empty")]
-    Empty,
-    #[error("is . or ..")]
-    Dots,
-    #[error("contains a slash or a NUL")]
-    Character,
-    #[error("is longer than 255 bytes")]
-    TooLong,
-    #[error("is absolute")]
-    Absolute,
-    #[error("is too deep")]
-    TooDeep,
-}
+#[error("{0}")]
+pub struct InvalidPath(&'static str);
 
 /// Checks one path component: the name of one file within one directory, and nothing else.
 pub fn component(name: &str) -> Result<&str, InvalidPath> {
     match name {
-        "" => Err(InvalidPath::Empty),
-        "." | ".." => Err(InvalidPath::Dots),
-        _ if name.contains(['/', '\0']) => Err(InvalidPath::Character),
-        _ if name.len() > MAX_NAME_BYTES => Err(InvalidPath::TooLong),
+        "" => Err(InvalidPath("is empty")),
+        "." | ".." => Err(InvalidPath("is . or ..")),
+        _ if name.contains(['/', '\0']) => Err(InvalidPath("contains a slash or a NUL")),
+        _ if name.len() > MAX_NAME_BYTES => Err(InvalidPath("is longer than 255 bytes")),
         _ => Ok(name),
     }
 }
@@ -45,12 +34,12 @@ impl RelativePath {
             return Ok(RelativePath::default());
         }
         if text.starts_with('/') {
-            return Err(InvalidPath::Absolute);
+            return Err(InvalidPath("is absolute"));
         }
         let components = text.split('/').map(|name| component(name).map(str::to_owned));
         let components = components.collect::<Result<Vec<_>, _>>()?;
         if components.len() > MAX_COMPONENTS {
-            Err(InvalidPath::TooDeep)
+            Err(InvalidPath("is too deep"))
         } else {
             Ok(RelativePath(components))
         }
@@ -111,7 +100,7 @@ mod tests {
         for name in bad {
             assert!(component(name).is_err(), "{name:?}");
         }
-        assert_eq!(component(&"x".repeat(256)), Err(InvalidPath::TooLong));
+        assert_eq!(component(&"x".repeat(256)), Err(InvalidPath("is longer than 255 bytes")));
         for name in ["a", "...", "a..b", ".hidden", "a b", "ü", "a\\b", "-"] {
             assert_eq!(component(name), Ok(name));
         }
@@ -126,7 +115,7 @@ mod tests {
         let (parent, name) = path.split_last().unwrap();
         assert_eq!((parent, name), (RelativePath::parse("a/b").unwrap(), "c"));
         assert_eq!(RelativePath::parse("").unwrap().split_last(), None);
-        assert_eq!(RelativePath::parse(&["a"; 513].join("/")), Err(InvalidPath::TooDeep));
+        assert_eq!(RelativePath::parse(&["a"; 513].join("/")), Err(InvalidPath("is too deep")));
     }
 
     #[test]

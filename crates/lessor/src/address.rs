@@ -14,7 +14,6 @@ pub(crate) fn parse(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Deserializes an address of a configuration file.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     parse(&String::deserialize(deserializer)?).map_err(de::Error::custom)
 }

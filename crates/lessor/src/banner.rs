@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use coordinator::StartReport;
 use ledger::file::OpenReport;
 
+use crate::client::show::text::counted;
 use crate::data_dir::DataDir;
 
 /// Where remote executions run.
@@ -51,7 +52,7 @@ fn render(
     let found = if data.is_new {
         format!("created {directory}")
     } else {
-        let (tasks, records) = (count(report.tasks as u64, "task"), count(report.replayed, "record"));
+        let (tasks, records) = (counted(report.tasks, "task"), counted(report.replayed as usize, "record"));
         format!("{tasks} from {directory}, {records} replayed")
     };
     let mut text = format!("Lessor {version} serves http://{address} ({found}, {ms} ms)\n");
@@ -92,13 +93,6 @@ Submit a task, lease it, and report on it:
 {build}The API: http://{address}/openapi.json. Stop with Ctrl-C.
 "#
     )
-}
-
-fn count(number: u64, what: &str) -> String {
-    match number {
-        1 => format!("1 {what}"),
-        many => format!("{many} {what}s"),
-    }
 }
 
 #[cfg(test)]

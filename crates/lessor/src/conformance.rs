@@ -9,7 +9,6 @@ use anyhow::{Context, Result};
 use conformance::{Check, Contract, Finding, Outcome, Subject};
 use reqwest::Url;
 use serde_json::json;
-use wire::DEFAULT_SCOPE_NAME;
 
 use crate::client::Error;
 use crate::client::connection::parse_url;
@@ -48,38 +47,12 @@ pub(crate) struct Options {
     json: bool,
 
     /// The coordinator to check
-    #[arg(
-        long,
-        value_name = "URL",
-        env = "LESSOR_URL",
-        default_value = "http://127.0.0.1:8980",
-        value_parser = parse_subject_url
-    )]
+    #[arg(long, value_name = "URL", env = "LESSOR_URL")]
+    #[arg(default_value = "http://127.0.0.1:8980", value_parser = parse_subject_url)]
     url: Url,
 
-    /// The tenant to act for
-    #[arg(long, value_name = "NAME", env = "LESSOR_TENANT", default_value = DEFAULT_SCOPE_NAME)]
-    tenant: String,
-
-    /// The tenant's workspace to act in
-    #[arg(long, value_name = "NAME", env = "LESSOR_WORKSPACE", default_value = DEFAULT_SCOPE_NAME)]
-    workspace: String,
-
-    /// The instance of the Remote Execution API to act in
-    #[arg(long, value_name = "NAME", default_value = "")]
-    instance: String,
-
-    /// The prefix of the names of all queues and workers of the run
-    #[arg(long, value_name = "TEXT", default_value = "conformance")]
-    queue_prefix: String,
-
-    /// The address on which the suite receives pushed tasks
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
-    push_listen: String,
-
-    /// The URL at which the coordinator reaches that address [default: http:// and the address]
-    #[arg(long, value_name = "URL")]
-    push_url: Option<String>,
+    #[command(flatten)]
+    subject: conformance::Options,
 }
 
 /// Clients of the Remote Execution API write `grpc://` for HTTP/2 without TLS.
@@ -105,15 +78,8 @@ pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let subject = Subject::connect(conformance::Options {
-        url: options.url.to_string(),
-        tenant: options.tenant.clone(),
-        workspace: options.workspace.clone(),
-        instance: options.instance.clone(),
-        queue_prefix: options.queue_prefix.clone(),
-        push_listen: options.push_listen.clone(),
-        push_url: options.push_url.clone(),
-    });
+    let url = options.url.to_string();
+    let subject = Subject::connect(conformance::Options { url, ..options.subject.clone() });
     let subject = Arc::new(subject.await.context("nothing was checked")?);
     let mut failed = 0;
     for (contract, checks) in chosen {

@@ -80,7 +80,7 @@ impl DataDir {
                 let mut key = [0; 32];
                 getrandom::fill(&mut key)
                     .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
-                self.write(LEASE_KEY, &key)?;
+                replace(&self.path, LEASE_KEY, &key)?;
                 Ok(key)
             }
             Err(error) => Err(Refused::unusable("read", &path)(error).into()),
@@ -94,17 +94,12 @@ impl DataDir {
 
     /// Writes the listen address, for scripts that started the server on a free port.
     pub(crate) fn write_listen(&self, address: &str) -> Result<()> {
-        self.write(LISTEN, format!("{address}\n").as_bytes())
+        replace(&self.path, LISTEN, format!("{address}\n").as_bytes())
     }
 
     pub(crate) fn remove_listen(&self) {
         // The file is only a hint, and the next start replaces a stale one.
         let _ = fs::remove_file(self.path.join(LISTEN));
-    }
-
-    /// Replaces a small file as a whole, durably, readable by its owner only.
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        replace(&self.path, name, bytes)
     }
 }
 

@@ -21,7 +21,6 @@ pub(crate) const COMMAND_TIMED_OUT: u8 = 124;
 /// own; `env` and `timeout` use this code for the same case.
 pub(crate) const COMMAND_NOT_RUN: u8 = 125;
 
-/// Prints an error and returns its exit code.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     eprintln!("lessor: {}", format_error(error));
     let failed_at_start = matches!(error.downcast_ref(), Some(StartError::Failed(_)));

@@ -6,7 +6,8 @@ use anyhow::Result;
 use tracing::level_filters::LevelFilter;
 
 use crate::config::Config;
-use crate::{logging, serving};
+use crate::logging;
+use crate::serving::{self, Start};
 
 #[derive(clap::Args)]
 #[command(
@@ -38,5 +39,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let config = Config::read(&options.config)?;
     let _log = logging::start(if options.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO });
     config.warnings().for_each(|warning| tracing::warn!("{warning}"));
-    serving::run(config.settings(options.init, options.drop_unverified_tail))
+    let start = Start {
+        may_create: options.init,
+        drop_unverified_tail: options.drop_unverified_tail,
+        queues: vec![config.exec_queue()],
+        worker: false,
+    };
+    serving::run(config, start)
 }

@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,68 +13,50 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::banner::Execution;
+use crate::config::{Config, Data};
 use crate::data_dir::DataDir;
 use crate::worker::{Embedded, Instances};
-use crate::{banner, content, memory, open_files};
+use crate::{banner, content, machine};
 
-/// Smallest and largest segment: a batch must fit into a part of it.
-pub(crate) const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
-pub(crate) const DEFAULT_SEGMENT_MIB: u64 = 64;
-/// With less memory than this nothing useful can wait.
-pub(crate) const MIN_STATE_MIB: u64 = 16;
-pub(crate) const DEFAULT_HISTORY_DAYS: u64 = 7;
-pub(crate) const DEFAULT_HISTORY_MIB: u64 = 10 * 1_024;
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
 
-/// All settings of a server.
-pub(crate) struct Settings {
-    pub data: PathBuf,
+/// The options of one start, besides the configuration.
+pub(crate) struct Start {
     /// Whether a missing or empty data directory is initialized.
     pub may_create: bool,
-    pub listen: SocketAddr,
-    /// Half of the machine's memory if it is `None`.
-    pub max_state_mib: Option<u64>,
-    pub segment_mib: u64,
-    pub history_days: u64,
-    pub history_mib: u64,
     pub drop_unverified_tail: bool,
     /// Queues whose configuration is replaced at every start.
     pub queues: Vec<(QueueKey, QueueConfig)>,
-    pub server: server::Options,
-    pub content: content::ContentOptions,
     /// Whether this process also runs actions.
     pub worker: bool,
 }
 
 /// Serves until a signal says to stop, or the ledger or the worker of this process fails.
-pub(crate) fn run(settings: Settings) -> Result<()> {
+pub(crate) fn run(config: Config, start: Start) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
-    runtime.block_on(serve(settings))
+    runtime.block_on(serve(config, start))
 }
 
-async fn serve(mut settings: Settings) -> Result<()> {
-    let connections = open_files::connections();
+async fn serve(config: Config, start: Start) -> Result<()> {
+    let connections = machine::connections();
     let limits = server::Limits { max_connections: connections.from_clients, ..server::Limits::default() };
-    let data = DataDir::open(&settings.data, settings.may_create)?;
-    let listener = listen(settings.listen)?;
+    let data = DataDir::open(&config.data.dir, start.may_create)?;
+    let listener = listen(config.server.address)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
-    let execution = match (settings.content.settings.exec_enabled, settings.worker) {
+    let execution = match (config.capabilities.exec_enabled, start.worker) {
         (true, true) => Execution::Embedded,
         (true, false) => Execution::External,
         (false, _) => Execution::Disabled,
     };
-    settings.content.metrics = settings.server.metrics.clone();
-    let instances = settings.worker.then(Instances::channel).map(|(to, from)| {
-        settings.content.instances = Some(to);
-        from
-    });
-    let (content, keeper) = content::open(&data, std::mem::take(&mut settings.content))?;
+    let metrics = server::Metrics::new(config.metrics.queues.clone());
+    let (sender, instances) = start.worker.then(Instances::channel).unzip();
+    let (content, cache_writer) = content::open(&data, &config, &metrics, sender)?;
     // A damaged key is refused before anything changes. A new key is made after the ledger is created.
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let began = Instant::now();
-    let (path, ledger_options) = (data.path().to_owned(), ledger_options(&settings)?);
-    let start_options = coordinator_options(&settings, keeper);
+    let (path, ledger_options) = (data.path().to_owned(), ledger_options(&config.data, &start)?);
+    let start_options = coordinator_options(&config.data, cache_writer);
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
         let (storage, opened) = ledger::file::open_data_dir(&path, ledger_options)?;
         Ok((coordinator::start(storage, start_options)?, opened))
@@ -84,11 +65,20 @@ async fn serve(mut settings: Settings) -> Result<()> {
         .await?
         .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
     running.report.took = began.elapsed();
-    configure(&running.handle, settings.queues).await?;
-    let mut options = settings.server;
-    options.push.max_connections = connections.to_push_targets;
+    configure(&running.handle, start.queues).await?;
     let blobs = content.blobs.clone();
-    options.content = Some(content);
+    let options = server::Options {
+        scheduler: config.scheduler(),
+        push: server::PushOptions {
+            allow_private_targets: config.push.allow_private_targets,
+            callback_url: config.push.callback_url,
+            max_connections: connections.to_push_targets,
+            ..server::PushOptions::default()
+        },
+        metrics,
+        content: Some(content),
+        ..server::Options::default()
+    };
     let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
     let app = server::App::with_options(running.handle.clone(), key, options);
     if let Err(error) = data.write_listen(&address.to_string()) {
@@ -97,7 +87,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
             "could not write the listen address to the data directory; the server runs without it"
         );
     }
-    if settings.worker && !address.ip().is_loopback() {
+    if start.worker && !address.ip().is_loopback() {
         tracing::warn!(
             "everyone who can reach {address} can run commands on this machine: there is no authentication \
              (--no-worker runs no commands)"
@@ -170,26 +160,26 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-fn ledger_options(settings: &Settings) -> Result<ledger::file::Options> {
+fn ledger_options(data: &Data, start: &Start) -> Result<ledger::file::Options> {
     let mut cluster = [0; 16];
     getrandom::fill(&mut cluster)
         .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
     Ok(ledger::file::Options {
-        create: settings.may_create.then_some(ledger::ClusterId(cluster)),
-        segment_bytes: settings.segment_mib << 20,
-        history_max_age_ms: settings.history_days.saturating_mul(24 * 60 * 60 * 1_000),
-        history_max_bytes: settings.history_mib.saturating_mul(1 << 20),
-        drop_unverified_tail: settings.drop_unverified_tail,
+        create: start.may_create.then_some(ledger::ClusterId(cluster)),
+        segment_bytes: data.segment_mib << 20,
+        history_max_age_ms: data.history_days.saturating_mul(24 * 60 * 60 * 1_000),
+        history_max_bytes: data.history_mib.saturating_mul(1 << 20),
+        drop_unverified_tail: start.drop_unverified_tail,
         ..ledger::file::Options::default()
     })
 }
 
-fn coordinator_options(settings: &Settings, keeper: ActionCacheWriter) -> coordinator::Options {
-    let max_state_bytes = match settings.max_state_mib {
+fn coordinator_options(data: &Data, cache_writer: ActionCacheWriter) -> coordinator::Options {
+    let max_state_bytes = match data.max_state_mib {
         Some(mib) => usize::try_from(mib.saturating_mul(1 << 20)).unwrap_or(usize::MAX),
-        None => memory::half_bytes(),
+        None => machine::half_of_memory(),
     };
-    let projections: Vec<Box<dyn coordinator::Projection>> = vec![Box::new(keeper)];
+    let projections: Vec<Box<dyn coordinator::Projection>> = vec![Box::new(cache_writer)];
     let queue_defaults = server::reapi::queue_defaults();
     coordinator::Options { projections, max_state_bytes, queue_defaults, ..coordinator::Options::default() }
 }

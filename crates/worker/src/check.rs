@@ -1,6 +1,6 @@
-//! Whether a worker could do its work here: the coordinator, the content store, the disk and the backend (S3-61).
+//! Checks whether a worker could work here: the coordinator, the content store, the disk and the backend (S3-61).
 //!
-//! Nobody hears of it and nothing stays but the work directory, so that it can be done beside a worker that runs.
+//! The checks do not register, and leave only the work directory, so that they can run beside a worker.
 
 use blobs::{Digest, DigestFunction};
 
@@ -9,14 +9,13 @@ use crate::disk::Disk;
 use crate::executors::{self, Check, ExecutorOptions};
 use crate::{Cas, Config};
 
-/// Everything that a worker needs.
 pub async fn check(config: &Config, executor: &ExecutorOptions, cas: &dyn Cas) -> Vec<Check> {
     let mut checks = surroundings(config, cas).await;
     checks.extend(executors::check(executor).await);
     checks
 }
 
-/// What the worker needs of others, and of its disk.
+/// The checks without the backend.
 pub async fn surroundings(config: &Config, cas: &dyn Cas) -> Vec<Check> {
     let instance = config.workspace.as_deref().unwrap_or_default();
     let (server, store) = tokio::join!(probe(config), store(cas, instance));
@@ -36,7 +35,7 @@ async fn store(cas: &dyn Cas, instance: &str) -> Result<String, String> {
 }
 
 fn disk(config: &Config) -> Result<String, String> {
-    // The work directory is made when the worker starts; until then the nearest that is there tells of its disk.
+    // Before the first start, the nearest existing directory is on the same disk.
     let work_dir = &config.actions.work_dir;
     let there = work_dir.ancestors().find(|directory| directory.is_dir()).unwrap_or(work_dir);
     match Disk::new(there, config.actions.disk_reserve_bytes).usable_bytes() {

@@ -1,4 +1,4 @@
-//! What a worker is told by its operator.
+//! The configuration of a worker.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,43 +6,41 @@ use std::time::Duration;
 
 use execution::EXECUTION_QUEUE;
 
+use crate::Resources;
+
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The coordinator, as `http://host:port`.
     pub server_url: String,
-    /// The same again after a restart of the worker, and of no other worker.
+    /// Unique, and the same after a restart.
     pub worker_id: String,
     pub tenant: Option<String>,
     /// For remote execution: the instance name.
     pub workspace: Option<String>,
     /// Tried in this order.
     pub queues: Vec<String>,
-    /// How many commands run at the same time (S3-67).
+    /// Commands at the same time (S3-67).
     pub max_concurrent_tasks: usize,
-    /// Longest time between two heartbeats (S3-67). Leases, and a coordinator that asks for more, make it shorter.
+    /// Longest time between two heartbeats (S3-67). Leases and the coordinator may require a shorter time.
     pub heartbeat_interval: Duration,
-    /// What the worker offers (S3-68).
+    /// The properties that the worker offers (S3-68).
     pub platform: BTreeMap<String, String>,
-    /// What the tasks that run at one time may ask for together; 0 when it is not counted.
-    pub cpu_cores: f64,
-    pub memory_bytes: u64,
-    pub disk_bytes: u64,
-    /// How long running work may go on once the worker is told to stop (S3-56).
+    /// What all running tasks together may request.
+    pub resources: Resources,
+    /// How long running commands may take after a stop signal (S3-56).
     pub drain_timeout: Duration,
     pub actions: ActionOptions,
 }
 
-/// How actions are run, whoever asks for them.
 #[derive(Clone, Debug)]
 pub struct ActionOptions {
-    /// Work directories are made below; on the same file system as the cache, so that inputs can be linked.
+    /// The parent of work directories; on the same file system as the cache, so that inputs can be linked.
     pub work_dir: PathBuf,
-    /// Contents that were fetched once stay here.
     pub cache_dir: PathBuf,
     pub cache_max_bytes: u64,
-    /// Disk space that is never counted on: with no more than this left, nothing is begun (W16).
+    /// Disk space that stays free: with no more than this left, no command starts (W16).
     pub disk_reserve_bytes: u64,
-    /// Most that is kept of each of standard output and standard error.
+    /// Most bytes of standard output, and of standard error.
     pub max_output_bytes: u64,
     /// Whether symbolic links may point to absolute paths or out of the input root (R49).
     pub allow_absolute_symlinks: bool,
@@ -68,9 +66,7 @@ impl Config {
             max_concurrent_tasks: Config::MAX_CONCURRENT_TASKS,
             heartbeat_interval: Config::HEARTBEAT_INTERVAL,
             platform: BTreeMap::new(),
-            cpu_cores: 0.0,
-            memory_bytes: 0,
-            disk_bytes: 0,
+            resources: Resources::default(),
             drain_timeout: Config::DRAIN_TIMEOUT,
             actions,
         }
@@ -82,7 +78,6 @@ impl ActionOptions {
     pub const DISK_RESERVE_BYTES: u64 = 256 << 20;
     pub const MAX_OUTPUT_BYTES: u64 = 128 << 20;
 
-    /// Everything below one directory.
     pub fn below(directory: impl Into<PathBuf>) -> ActionOptions {
         let directory = directory.into();
         ActionOptions {

@@ -1,5 +1,5 @@
-//! Directories by handle: whatever an action does to the paths, nothing here follows a symbolic link or leaves the
-//! directory that it was opened in.
+//! Directories by handle: whatever an action does to paths, no symbolic link is followed and no directory above is
+//! reached.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,17 +26,17 @@ const SPECIAL: StatxAttributes =
 pub struct Directory(OwnedFd);
 
 impl Directory {
-    /// A directory of the worker's own, whose path is trusted.
+    /// Opens a directory by a trusted path.
     pub fn open(path: &Path) -> Result<Directory> {
         openat(CWD, path, OPEN_DIRECTORY, Mode::empty()).map(Directory)
     }
 
-    /// A directory in this one. A symbolic link to a directory is none.
+    /// Opens a directory in this one; not a symbolic link to a directory.
     pub fn directory(&self, name: &str) -> Result<Directory> {
         openat(&self.0, name, OPEN_DIRECTORY, Mode::empty()).map(Directory)
     }
 
-    /// Makes a directory that is not there yet.
+    /// Creates a directory.
     pub fn make(&self, name: &str) -> Result<Directory> {
         mkdirat(&self.0, name, DIRECTORY_MODE)?;
         self.directory(name)
@@ -46,7 +46,7 @@ impl Directory {
         path.components().iter().try_fold(self.again()?, |directory, name| directory.directory(name))
     }
 
-    /// As [`Directory::descend`], making what is not there.
+    /// As [`Directory::descend`], and creates missing directories.
     pub fn descend_or_make(&self, path: &RelativePath) -> Result<Directory> {
         path.components().iter().try_fold(self.again()?, |directory, name| match directory.directory(name) {
             Err(Errno::NOENT) => directory.make(name),
@@ -54,7 +54,7 @@ impl Directory {
         })
     }
 
-    /// Opens a file to read it. What is no regular file is refused, and nothing waits for a pipe's other end.
+    /// Opens a regular file for reading. Never waits for the other end of a pipe.
     pub fn file(&self, name: &str) -> Result<(File, Stat)> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let file = openat(&self.0, name, flags, Mode::empty())?;
@@ -65,13 +65,13 @@ impl Directory {
         }
     }
 
-    /// Moves what there is under a name into another directory.
+    /// Moves an entry into another directory.
     pub fn move_to(&self, name: &OsStr, to: &Directory, new_name: &str) -> Result<()> {
         renameat(&self.0, name, &to.0, new_name)
     }
 
-    /// Whether nothing but its times and entries tells it from one that was just made: neither owner, mode, attributes
-    /// nor a mount. Where the umask takes more away, none is.
+    /// Whether the directory is like new, apart from its times and entries: the same owner, mode and attributes, and not a
+    /// mount. With a stricter umask, no directory is.
     pub fn is_as_made(&self) -> Result<bool> {
         let wanted = StatxFlags::MODE | StatxFlags::UID | StatxFlags::GID;
         let about = statx(&self.0, "", AtFlags::EMPTY_PATH, wanted)?;
@@ -84,7 +84,7 @@ impl Directory {
             && !has_attributes)
     }
 
-    /// What there is under a name; nothing is followed.
+    /// The status of an entry, which is not followed.
     pub fn stat(&self, name: &str) -> Result<Stat> {
         statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -93,7 +93,7 @@ impl Directory {
         Ok(OsString::from_vec(readlinkat(&self.0, name, Vec::new())?.into_bytes()))
     }
 
-    /// The names in it, in no order.
+    /// The names of the entries, in no order.
     pub fn names(&self) -> Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.0)? {

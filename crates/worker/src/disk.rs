@@ -1,7 +1,7 @@
-//! How much room there is where work takes place.
+//! The disk space of work directories.
 //!
-//! A disk that is nearly full makes every command fail for a reason that is not its own. So a part of it is never
-//! counted on: while no more than that is left, nothing is begun, and what fails meanwhile is not held against it.
+//! A full disk makes commands fail for no reason of their own. So a part of it is reserved: while no more than that is
+//! free, no command starts, and failures do not count against the command.
 
 use std::path::PathBuf;
 
@@ -20,19 +20,19 @@ impl Disk {
         Disk { directory: directory.into(), reserve_bytes }
     }
 
-    /// The bytes that would have to be freed before any may be used. Blocking.
+    /// The bytes that must be freed before a command can start. Blocking.
     pub fn lacking_bytes(&self) -> u64 {
         let free = rustix::fs::statvfs(&self.directory).map_or(u64::MAX, |about| free_bytes(&about));
         self.reserve_bytes.saturating_add(1).saturating_sub(free)
     }
 
-    /// The bytes that may be used, or why there are none. Blocking.
+    /// The free bytes beyond the reserve, or why there are none. Blocking.
     pub fn usable_bytes(&self) -> Result<u64, String> {
         let directory = self.directory.display();
         let about = rustix::fs::statvfs(&self.directory)
             .map_err(|error| format!("the disk of {directory} cannot be looked at: {error}"))?;
         let free = free_bytes(&about);
-        // Some file systems count no files of their own.
+        // Some file systems do not count files.
         if about.f_files > 0 && about.f_favail == 0 {
             return Err(format!("the disk of {directory} has no room for another file"));
         }
@@ -45,7 +45,7 @@ impl Disk {
         }
     }
 
-    /// Fails while there is no room. Blocking.
+    /// Fails while the disk is full. Blocking.
     pub fn check(&self) -> Result<(), Failure> {
         self.usable_bytes()
             .map(|_| ())

@@ -1,4 +1,4 @@
-//! Why a worker could not start, or had to end. What befalls one attempt is a [`crate::Failure`].
+//! Errors that prevent or end the work of a worker. An error of one attempt is a [`crate::Failure`].
 
 use std::path::PathBuf;
 

@@ -1,14 +1,11 @@
 //! The worker: leases tasks, lays out the inputs of their actions, runs them and brings back their outputs.
 //!
-//! It keeps the contract with the coordinator whatever happens: it reports only on leases that it holds, stops work
-//! whose result can no longer be accepted, and leaves nothing behind, neither processes nor directories. It never
-//! decides whether a result counts, and never writes to the action cache.
+//! The worker reports only on leases that it holds, stops work whose result can no longer be accepted, and leaves no
+//! processes and no directories behind. It never decides whether a result counts, and never writes to the action cache.
 
 pub mod action;
 mod agent;
 mod cache;
-mod capture;
-pub mod cas;
 pub mod check;
 mod command;
 mod config;
@@ -17,6 +14,7 @@ mod disk;
 mod error;
 pub mod executors;
 mod inputs;
+mod local_cas;
 mod outputs;
 mod perform;
 mod proc;
@@ -25,9 +23,8 @@ mod work_dir;
 mod worker_context;
 
 pub use action::Actions;
-pub use agent::{Agent, Pool};
+pub use agent::{Agent, Pool, Resources};
 pub use cache::verify::digest_of;
-pub use cas::Cas;
 pub use command::MAX_INLINE_BYTES;
 pub use config::{ActionOptions, Config};
 pub use disk::Disk;
@@ -35,5 +32,7 @@ pub use error::Error;
 pub use execution::Failure;
 pub use executors::Executor;
 pub use lessor_sdk::Stopper;
-pub use perform::{Outcome, Performer, Permit, Task};
+pub use local_cas::LocalCas;
+pub use perform::{Outcome, Performer, Permit};
+pub use reapi_client::Cas;
 pub use work::Work;

@@ -1,37 +1,19 @@
 //! The interface between the agent and the code that runs an attempt.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
-use wire::grpc::ActionResult;
+use wire::grpc::{ActionResult, LeasedTask};
 
 use crate::Failure;
 use crate::agent::SlotGuard;
 
-/// One leased task. The lease itself stays with the agent.
-#[derive(Clone, Debug)]
-pub struct Task {
-    pub task_id: String,
-    pub attempt: u32,
-    pub queue: String,
-    /// JSON text.
-    pub payload: Bytes,
-    /// The time limit of the whole attempt.
-    pub timeout: Option<Duration>,
-    /// When the task was submitted, by the coordinator's clock.
-    pub created_at: Option<SystemTime>,
-    /// Higher for every later lease.
-    pub fencing_token: u64,
-}
-
-/// How an attempt ended.
+/// The end of an attempt.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The result of an action, whatever its exit code.
     Action(Box<ActionResult>),
-    /// A JSON result.
     Json(Bytes),
     Failed(Failure),
 }
@@ -42,12 +24,11 @@ impl From<Failure> for Outcome {
     }
 }
 
-/// Runs attempts.
 #[tonic::async_trait]
 pub trait Performer: Send + Sync + 'static {
-    /// Runs one attempt. It ends soon after the permit is canceled and leaves nothing running. Dropping the future must
-    /// stop the work too.
-    async fn perform(&self, task: Task, permit: Permit) -> Outcome;
+    /// Runs one attempt; the agent keeps the lease. It ends soon after the permit is canceled and leaves nothing running.
+    /// Dropping the future must stop the work too.
+    async fn perform(&self, task: LeasedTask, permit: Permit) -> Outcome;
 
     /// Whether more attempts can begin now, and if not, why. The agent asks regularly.
     async fn fitness(&self) -> Result<(), String> {

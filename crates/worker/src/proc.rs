@@ -9,7 +9,6 @@ use procfs::process::Stat;
 use rustix::param::clock_ticks_per_second;
 use rustix::process::Pid;
 
-/// `/proc/PID/stat`.
 pub(crate) fn stat(id: Pid) -> Option<Stat> {
     Stat::from_file(proc_dir(id).join("stat")).ok()
 }
@@ -18,7 +17,7 @@ pub(crate) fn own_stat() -> Option<Stat> {
     Stat::from_file("/proc/self/stat").ok()
 }
 
-/// Whether a process has ended and nobody has waited for it yet.
+/// Whether a process has ended and was not waited for yet.
 pub(crate) fn is_dead(stat: &Stat) -> bool {
     matches!(stat.state, 'Z' | 'X')
 }

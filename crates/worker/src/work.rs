@@ -4,19 +4,17 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use wire::grpc::LeasedTask;
 
 use crate::command::Commands;
 use crate::inputs::blocking;
-use crate::worker_context::WorkerContext;
-use crate::{Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Permit, Task};
+use crate::{Actions, Cas, Config, Error, Executor, Failure, Outcome, Performer, Permit};
 
 pub struct Work {
-    context: Arc<WorkerContext>,
     actions: Actions,
     commands: Commands,
 }
 
-/// The fields that distinguish the kinds.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Kind {
@@ -30,16 +28,15 @@ impl Work {
         executor: Arc<dyn Executor>,
         cas: Arc<dyn Cas>,
     ) -> Result<Work, Error> {
-        let context = WorkerContext::open(&config.worker_id, &config.actions, executor, cas).await?;
-        let actions = Actions::open_in(context.clone(), &config.actions).await?;
+        let actions = Actions::open(&config.worker_id, &config.actions, executor, cas).await?;
         let instance = config.workspace.clone().unwrap_or_default();
-        Ok(Work { actions, commands: Commands::new(context.clone(), instance), context })
+        Ok(Work { commands: Commands::new(actions.context.clone(), instance), actions })
     }
 }
 
 #[tonic::async_trait]
 impl Performer for Work {
-    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
+    async fn perform(&self, task: LeasedTask, permit: Permit) -> Outcome {
         let invalid = |why: &str| {
             Failure::invalid_payload(format!("the payload is neither an action nor a command: {why}")).into()
         };
@@ -57,13 +54,13 @@ impl Performer for Work {
         }
     }
 
-    /// Frees a full disk of cached contents first, which can be fetched again.
+    /// If the disk is full, evicts cached contents first.
     async fn fitness(&self) -> Result<(), String> {
-        let (disk, inputs) = (self.context.disk.clone(), self.actions.inputs().clone());
+        let (disk, inputs) = (self.actions.context.disk.clone(), self.actions.inputs.clone());
         let check = move || match disk.check() {
             Ok(()) => Ok(()),
             Err(_) => {
-                inputs.make_room(disk.lacking_bytes());
+                inputs.evict(disk.lacking_bytes());
                 disk.check()
             }
         };

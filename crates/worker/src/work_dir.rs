@@ -1,9 +1,7 @@
-//! Directories for attempts: one each, cleared whatever happens, and those of a dead process at the next start.
+//! The directories of attempts. Each is cleared after its attempt, or at the next start if the process dies.
 //!
-//! A worker id owns one directory below the root and holds its lock while it lives. Nothing outside that directory
-//! is ever removed.
+//! A worker id owns and locks one directory below the root. Nothing outside that directory is ever removed.
 
-mod clearing;
 mod leftovers;
 mod recycle;
 mod remove;
@@ -18,34 +16,37 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use files::LockError;
+use tokio::runtime::Handle;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::inputs::joined;
 use crate::{Error, Failure};
-use clearing::Clearing;
 
-/// Directories that are kept for later attempts; more than most workers run at a time.
+/// Most clean directories for later attempts; more than most workers run at a time.
 const MAX_CLEAN: usize = 64;
+/// Longest wait for disk space. A task may find enough space even if the clearing takes longer.
+const MAX_CLEARING_WAIT: Duration = Duration::from_secs(10);
 
-/// Where attempts of one worker run.
 #[derive(Debug)]
 pub(crate) struct WorkDirs {
     own: PathBuf,
     next: AtomicU64,
-    /// Work in directories that goes on also if nobody waits for it.
+    /// Work in directories, which continues if its future is dropped.
     working: TaskTracker,
-    clearing: Arc<Clearing>,
-    /// Directories that are as new and wait for another attempt.
+    /// The part of it that clears directories.
+    clearing: TaskTracker,
+    /// Directories that are like new, for later attempts.
     clean: Mutex<Vec<PathBuf>>,
-    /// Unlocked when it is dropped, also by the end of the process.
     _lock: File,
 }
 
 impl WorkDirs {
-    /// Takes the worker's directory below the root, unless a living process has it.
-    pub(crate) fn take(root: &Path, worker_id: &str) -> Result<Taken, Error> {
+    /// Locks the worker's directory below the root, unless a living process has it.
+    pub(crate) fn lock(root: &Path, worker_id: &str) -> Result<LockedDir, Error> {
         let io = |error| Error::io(format!("the work directory {}", root.display()), error);
         fs::create_dir_all(root).map_err(io)?;
         let root = root.canonicalize().map_err(io)?;
@@ -55,7 +56,7 @@ impl WorkDirs {
             LockError::InUse => Error::InUse { worker_id: worker_id.to_owned(), lock: lock_path },
             LockError::Io(error) => io(error),
         })?;
-        Ok(Taken { own: root.join(name), lock })
+        Ok(LockedDir { own: root.join(name), lock })
     }
 
     /// A directory for one attempt, with nothing in it but its empty root.
@@ -69,30 +70,31 @@ impl WorkDirs {
         Ok(WorkDir { path, dirs: self.clone() })
     }
 
-    /// No two attempts have the same path, so that what is left of one cannot find its way to another.
+    /// No two attempts have the same path, so that leftovers of one cannot reach another.
     fn new_path(&self) -> PathBuf {
         self.own.join(self.next.fetch_add(1, Ordering::Relaxed).to_string())
     }
 
-    /// Does something that takes its time where it holds up nobody, and is waited for by who settles.
-    fn later(self: &Arc<WorkDirs>, work: impl FnOnce(&WorkDirs) + Send + 'static) {
-        let (dirs, begun) = (self.clone(), self.clearing.begin());
+    fn clear_later(self: &Arc<WorkDirs>, clear: impl FnOnce(&WorkDirs) + Send + 'static) {
+        let (dirs, token) = (self.clone(), self.clearing.token());
         let work = move || {
-            work(&dirs);
-            drop(begun);
+            clear(&dirs);
+            drop(token);
         };
-        match tokio::runtime::Handle::try_current() {
+        match Handle::try_current() {
             Ok(_) => drop(self.working.spawn_blocking(work)),
             Err(_) => work(),
         }
     }
 
-    /// Waits until all that was let go before is cleared, or that takes too long. Blocking.
+    /// Waits until no directory is being cleared, for a bounded time. Blocking.
     pub(crate) fn wait_until_cleared(&self) {
-        self.clearing.wait();
+        if let Ok(runtime) = Handle::try_current() {
+            let _ = runtime.block_on(async { timeout(MAX_CLEARING_WAIT, self.clearing.wait()).await });
+        }
     }
 
-    /// Does something in these directories that waits for the disk. It is done to its end, also when this is dropped.
+    /// Runs blocking work in these directories. It runs to its end even if this future is dropped.
     pub(crate) async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -100,21 +102,21 @@ impl WorkDirs {
         joined(self.working.spawn_blocking(work)).await
     }
 
-    /// Waits until nobody works in a directory any more.
+    /// Waits for the end of all work in the directories.
     pub(crate) async fn pause(&self) {
         self.working.close();
         self.working.wait().await;
     }
 
-    /// Waits until everything that was let go is cleared, and removes it.
+    /// Waits for the end of all work, and removes the clean directories.
     pub(crate) async fn settle(&self) {
         self.pause().await;
         let clean = std::mem::take(&mut *self.clean());
         clean.iter().for_each(|path| remove_or_log(path));
     }
 
-    /// Keeps what can be used again, and removes what cannot.
-    fn take_back(&self, path: PathBuf) {
+    /// Keeps a directory that can be used again, and removes any other.
+    fn recycle(&self, path: PathBuf) {
         if recycle::is_as_new(&path) {
             let mut clean = self.clean();
             if clean.len() < MAX_CLEAN {
@@ -129,34 +131,36 @@ impl WorkDirs {
     }
 }
 
-/// A worker's directory that still holds what a dead process left in it.
+/// A worker's directory, locked, with the leftovers of a dead process.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct LockedDir {
     own: PathBuf,
     lock: File,
 }
 
-impl Taken {
-    /// Ends and removes what is left.
+impl LockedDir {
+    /// Kills the processes and removes the files that are left.
     pub(crate) fn clear(mut self) -> Result<Arc<WorkDirs>, Error> {
         let own = self.own;
         let io = |error| Error::io(format!("the work directory {}", own.display()), error);
         leftovers::kill_processes(&own, change_session(&mut self.lock).map_err(io)?);
         remove::remove(&own).map_err(io)?;
-        // Other users of the machine have no business in what actions do.
         DirBuilder::new().mode(0o700).create(&own).map_err(io)?;
+        let clearing = TaskTracker::new();
+        // Only a closed tracker can be waited for; it still tracks new tasks.
+        clearing.close();
         Ok(Arc::new(WorkDirs {
             own,
             next: AtomicU64::new(1),
             working: TaskTracker::new(),
-            clearing: Arc::default(),
+            clearing,
             clean: Mutex::default(),
             _lock: self.lock,
         }))
     }
 }
 
-/// Cleared when it is dropped.
+/// The directory of one attempt, cleared when it is dropped.
 #[derive(Debug)]
 pub(crate) struct WorkDir {
     path: PathBuf,
@@ -168,18 +172,18 @@ impl WorkDir {
         &self.path
     }
 
-    /// Where the attempt takes place: a directory in this one.
+    /// The attempt's input root: a directory in this one.
     pub(crate) fn root(&self) -> PathBuf {
         recycle::root(&self.path)
     }
 
-    /// Whether nothing but what is in its root tells it from a new one. Blocking.
+    /// Whether the directory is like new, apart from the content of its root. Blocking.
     pub(crate) fn is_renewable(&self) -> bool {
         recycle::is_as_new_around_its_root(&self.path).unwrap_or(false)
     }
 
-    /// Moves it to where no attempt was before, with all that is in its root. Nothing, and it is cleared, if more than
-    /// that tells it from a new one. Blocking.
+    /// Moves the directory to a new path, with the content of its root. `None`, and it is cleared, if it is not renewable.
+    /// Blocking.
     pub(crate) fn renew(mut self) -> Option<WorkDir> {
         let new_path = self.dirs.new_path();
         if !self.is_renewable() || fs::rename(&self.path, &new_path).is_err() {
@@ -189,7 +193,6 @@ impl WorkDir {
         Some(self)
     }
 
-    /// Removes it at once. Blocking.
     pub(crate) fn remove(mut self) {
         remove_or_log(&std::mem::take(&mut self.path));
     }
@@ -199,7 +202,7 @@ impl Drop for WorkDir {
     fn drop(&mut self) {
         let path = std::mem::take(&mut self.path);
         if !path.as_os_str().is_empty() {
-            self.dirs.later(move |dirs| dirs.take_back(path));
+            self.dirs.clear_later(move |dirs| dirs.recycle(path));
         }
     }
 }
@@ -210,8 +213,8 @@ fn remove_or_log(path: &Path) {
     }
 }
 
-/// Notes this process's session in the lock, for the next one to know what was started here. Gives back the session of
-/// the process before.
+/// Writes this process's session to the lock file, so that the next process can find the processes started here. Returns
+/// the session of the previous process.
 fn change_session(lock: &mut File) -> std::io::Result<Option<i32>> {
     let mut noted = String::new();
     lock.read_to_string(&mut noted)?;
@@ -223,13 +226,13 @@ fn change_session(lock: &mut File) -> std::io::Result<Option<i32>> {
     Ok(noted.trim().parse().ok())
 }
 
-/// A name for what a worker leaves elsewhere on its machine, which is not that of any other worker.
+/// A name, unique to this worker, for what it creates elsewhere on its machine.
 pub(crate) fn key(worker_id: &str, work_dir: &Path) -> String {
     let whole = [worker_id.as_bytes(), b"\0", work_dir.as_os_str().as_encoded_bytes()].concat();
     blobs::Digest::of(blobs::DigestFunction::Blake3, &whole).hash.to_string()[..16].to_owned()
 }
 
-/// A file name that no other worker id has, and that people can read.
+/// A readable file name, unique to the worker id.
 fn file_name(worker_id: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let shown: String = worker_id.bytes().take(64).map(|b| if plain(b) { b as char } else { '_' }).collect();
@@ -244,7 +247,7 @@ mod tests {
     use super::*;
 
     fn open(root: &Path, worker_id: &str) -> Result<Arc<WorkDirs>, Error> {
-        WorkDirs::take(root, worker_id)?.clear()
+        WorkDirs::lock(root, worker_id)?.clear()
     }
 
     #[test]
@@ -257,7 +260,7 @@ mod tests {
         let left = {
             let dirs = open(root.path(), "w").unwrap();
             assert!(matches!(open(root.path(), "w"), Err(Error::InUse { .. })));
-            // Made by hand, so that nobody removes it: as after SIGKILL.
+            // Made by hand, so that nothing removes it: as after SIGKILL.
             dirs.own.join("7")
         };
         fs::create_dir_all(left.join("locked")).unwrap();

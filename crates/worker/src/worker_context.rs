@@ -1,4 +1,4 @@
-//! What all attempts of a worker share: the work directories, the executor, the content store and the disk.
+//! The shared context of all attempts of a worker: work directories, executor, content store and disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use wire::grpc::ErrorCategory;
 
 use crate::disk::Disk;
-use crate::executors::{End, Ran, Run};
+use crate::executors::{End, Ran};
 use crate::inputs::blocking;
 use crate::work_dir::WorkDirs;
 use crate::{ActionOptions, Cas, Error, Executor, Failure};
@@ -29,10 +29,10 @@ impl WorkerContext {
         cas: Arc<dyn Cas>,
     ) -> Result<Arc<WorkerContext>, Error> {
         let (id, root) = (worker_id.to_owned(), options.work_dir.clone());
-        let taken = blocking_setup(move || WorkDirs::take(&root, &id)).await?;
+        let locked = blocking_setup(move || WorkDirs::lock(&root, &id)).await?;
         // First, because processes that still run would write to the directories that are removed next.
         executor.clear().await.map_err(|failure| Error::Setup(failure.message))?;
-        let dirs = blocking_setup(move || taken.clear()).await?;
+        let dirs = blocking_setup(move || locked.clear()).await?;
         Ok(Arc::new(WorkerContext {
             worker_id: worker_id.to_owned(),
             max_output_bytes: options.max_output_bytes,
@@ -51,11 +51,6 @@ impl WorkerContext {
         })
     }
 
-    /// Runs a command to its end.
-    pub(crate) async fn execute(&self, run: Run) -> Result<Ran, Failure> {
-        self.executor.execute(run).await
-    }
-
     /// The exit code of a command that exited, or the attempt's failure. The exit code of a command that failed while the
     /// disk was full does not count: the disk may be the cause (W16).
     pub(crate) async fn exit_code(&self, ran: &Ran, timeout: Option<Duration>) -> Result<i32, Failure> {
@@ -67,17 +62,15 @@ impl WorkerContext {
             }
             End::TimedOut => Err(Failure::timeout(timeout.unwrap_or(ran.run_time))),
             End::Cancelled => Err(Failure::cancelled()),
-            End::TooMuchOutput => Err(self.too_much_output()),
+            End::TooMuchOutput => {
+                let message = format!(
+                    "the command wrote more than {} bytes to its standard output or standard error",
+                    self.max_output_bytes
+                );
+                Err(Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message))
+            }
             End::OutOfMemory => Err(Failure::out_of_memory()),
         }
-    }
-
-    fn too_much_output(&self) -> Failure {
-        let message = format!(
-            "the command wrote more than {} bytes to its standard output or standard error",
-            self.max_output_bytes
-        );
-        Failure::new(Failure::OUTPUT_TOO_LARGE, ErrorCategory::UserCode, message)
     }
 }
 

@@ -1,25 +1,22 @@
 //! Measures executions of no-op actions that are not cached, each of which must have run.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    Action, Command, Directory, ExecuteRequest, ExecuteResponse,
-};
 use bazel_remote_apis::google::longrunning::{Operation, operation};
 use blobs::{Digest, DigestFunction};
+use execution::digest;
+use execution::reapi::{Action, Command, Directory, ExecuteRequest, ExecuteResponse};
 use prost::Message;
+use reapi_client::Client;
 
-use super::super::load::LoadGenerator;
-use super::super::rss;
-use super::Trial;
-use super::call_times::CallTimes;
-use super::client::ReapiClient;
+use super::super::percentiles::CallTimes;
+use super::super::process;
 use super::content::Content;
 use super::row::{Goal, Row};
-use crate::digest::digest_to_proto;
+use super::{Trial, put};
 
 const NO_OP: &str = "/bin/true";
 /// Actions that are uploaded with one call, whenever a client has none left. It counts, as one call of a hundred does.
@@ -27,13 +24,11 @@ const STOCK: usize = 100;
 const MIB: f64 = (1 << 20) as f64;
 
 pub(super) async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
-    let actions = Arc::new(Actions::prepare(&ReapiClient::connect(trial.server).await?).await?);
-    let mut load = LoadGenerator::new(0);
+    let actions = Arc::new(Actions::prepare(&trial.connect()?).await?);
     let times = CallTimes::start();
-    for _ in 0..trial.clients {
-        let client = ReapiClient::connect(trial.server).await?;
-        let (actions, times, done) = (actions.clone(), times.clone(), load.done.clone());
-        load.clients.spawn(async move {
+    let work = |client: Client, _, done: Arc<AtomicU64>| {
+        let (actions, times) = (actions.clone(), times.clone());
+        async move {
             let mut stock = Vec::new();
             loop {
                 let Some(action) = stock.pop() else {
@@ -45,13 +40,13 @@ pub(super) async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
                 times.record(began);
                 done.fetch_add(1, Ordering::Relaxed);
             }
-        });
-    }
-    let rate = load.measure(Some(trial.server), trial.time).await?;
+        }
+    };
+    let rate = trial.rate(work).await?;
     let percentiles = times.percentiles();
     let (goal, goal_p50_ms, goal_rss) = goals(trial.clients);
     let row = |name, value| Row::new("execute", trial.clients, name, value);
-    let peak_rss_mib = rss::peak_bytes(trial.server.process()?)? as f64 / MIB;
+    let peak_rss_mib = process::peak_rss_bytes(trial.server.process()?)? as f64 / MIB;
     Ok(vec![
         row("executions_per_s", rate.per_s).goal(goal).costs(&rate),
         row("p50_ms", percentiles.at_ms(50.0)).goal(goal_p50_ms).with("p99_ms", percentiles.at_ms(99.0)),
@@ -76,24 +71,24 @@ struct Actions {
 }
 
 impl Actions {
-    async fn prepare(client: &ReapiClient) -> Result<Actions> {
+    async fn prepare(client: &Client) -> Result<Actions> {
         let command = Command { arguments: vec![NO_OP.to_owned()], ..Command::default() };
         let (command, root) = (blob(&command), blob(&Directory::default()));
         let like = Action {
-            command_digest: Some(digest_to_proto(&command.0)),
-            input_root_digest: Some(digest_to_proto(&root.0)),
+            command_digest: Some(digest::to_proto(&command.0)),
+            input_root_digest: Some(digest::to_proto(&root.0)),
             ..Action::default()
         };
-        client.put(vec![command, root]).await?;
+        put(client, vec![command, root]).await?;
         Ok(Actions { content: Content::new()?, like })
     }
 
-    async fn upload(&self, client: &ReapiClient) -> Result<Vec<Digest>> {
+    async fn upload(&self, client: &Client) -> Result<Vec<Digest>> {
         let salted =
             |_| blob(&Action { salt: self.content.number().to_le_bytes().into(), ..self.like.clone() });
         let blobs: Vec<_> = (0..STOCK).map(salted).collect();
         let digests = blobs.iter().map(|(digest, _)| *digest).collect();
-        client.put(blobs).await?;
+        put(client, blobs).await?;
         Ok(digests)
     }
 }
@@ -103,10 +98,10 @@ fn blob(message: &impl Message) -> (Digest, Vec<u8>) {
     (Digest::of(DigestFunction::Sha256, &bytes), bytes)
 }
 
-async fn run(client: &ReapiClient, action: &Digest) -> Result<()> {
+async fn run(client: &Client, action: &Digest) -> Result<()> {
     let request =
-        ExecuteRequest { action_digest: Some(digest_to_proto(action)), ..ExecuteRequest::default() };
-    let mut operations = client.executions().execute(request).await?.into_inner();
+        ExecuteRequest { action_digest: Some(digest::to_proto(action)), ..ExecuteRequest::default() };
+    let mut operations = client.execution().execute(request).await?.into_inner();
     let mut last = None;
     while let Some(operation) = operations.message().await? {
         last = Some(operation);

@@ -1,19 +1,16 @@
 //! Measures FindMissingBlobs with many digests per call.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, ensure};
-use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    Digest as ProtoDigest, FindMissingBlobsRequest,
-};
+use execution::digest;
+use execution::reapi::{Digest, FindMissingBlobsRequest};
+use reapi_client::Client;
 
-use super::super::load::LoadGenerator;
-use super::Trial;
-use super::client::ReapiClient;
 use super::content::Content;
 use super::row::{Goal, Row};
-use crate::digest::digest_to_proto;
+use super::{Trial, put};
 
 /// Digests in one call, and how many of them are missing.
 const DIGESTS: usize = 1_000;
@@ -23,36 +20,32 @@ const BATCH: usize = 100;
 const GOAL: Goal = Goal::AtLeast(3_000_000.0);
 
 pub(super) async fn measure(trial: &Trial<'_>) -> Result<Row> {
-    let digests = Arc::new(prepare(&ReapiClient::connect(trial.server).await?).await?);
-    let mut load = LoadGenerator::new(0);
-    for _ in 0..trial.clients {
-        let client = ReapiClient::connect(trial.server).await?;
-        let (digests, done) = (digests.clone(), load.done.clone());
-        load.clients.spawn(async move {
+    let digests = Arc::new(prepare(&trial.connect()?).await?);
+    let work = |client: Client, _, done: Arc<AtomicU64>| {
+        let digests = digests.clone();
+        async move {
             loop {
-                let request = FindMissingBlobsRequest {
-                    blob_digests: digests.to_vec(),
-                    ..FindMissingBlobsRequest::default()
-                };
-                let answer = client.cas().find_missing_blobs(request).await?.into_inner();
+                let blob_digests = digests.to_vec();
+                let request = FindMissingBlobsRequest { blob_digests, ..FindMissingBlobsRequest::default() };
+                let answer = client.storage().find_missing_blobs(request).await?.into_inner();
                 let missing = answer.missing_blob_digests.len();
                 ensure!(missing == MISSING, "{missing} blobs are said to be missing, and {MISSING} are");
                 done.fetch_add(DIGESTS as u64, Ordering::Relaxed);
             }
-        });
-    }
-    let rate = load.measure(Some(trial.server), trial.time).await?;
+        }
+    };
+    let rate = trial.rate(work).await?;
     Ok(Row::new("find-missing", trial.clients, "digests_per_s", rate.per_s).goal(GOAL).costs(&rate))
 }
 
-async fn prepare(client: &ReapiClient) -> Result<Vec<ProtoDigest>> {
+async fn prepare(client: &Client) -> Result<Vec<Digest>> {
     let content = Content::new()?;
     let mut digests = Vec::with_capacity(DIGESTS);
     while digests.len() < DIGESTS - MISSING {
         let blobs: Vec<_> = (0..BATCH).map(|_| content.small()).collect();
-        digests.extend(blobs.iter().map(|(digest, _)| digest_to_proto(digest)));
-        client.put(blobs).await?;
+        digests.extend(blobs.iter().map(|(digest, _)| digest::to_proto(digest)));
+        put(client, blobs).await?;
     }
-    digests.extend((0..MISSING).map(|_| digest_to_proto(&content.small().0)));
+    digests.extend((0..MISSING).map(|_| digest::to_proto(&content.small().0)));
     Ok(digests)
 }

@@ -13,7 +13,6 @@ use super::Trial;
 use super::row::Row;
 
 const NO_OP: &str = "/bin/true";
-/// Clients of the no-op calls.
 const NOOP_CLIENTS: [usize; 2] = [16, 64];
 /// Hashed at once; more than fits into the nearest caches.
 const HASHED_BYTES: usize = 16 << 20;

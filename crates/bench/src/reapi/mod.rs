@@ -5,8 +5,6 @@
 
 mod action_result;
 mod batch;
-mod call_times;
-mod client;
 mod content;
 mod execute;
 mod find_missing;
@@ -15,15 +13,23 @@ mod row;
 mod stream;
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use blobs::Digest;
 use clap::ValueEnum;
+use execution::digest;
+use execution::reapi::BatchUpdateBlobsRequest;
+use execution::reapi::batch_update_blobs_request::Request as Blob;
+use reapi_client::Client;
 
-use super::fixture;
 use super::http::Server;
+use super::load::{LoadGenerator, Rate};
 use super::report::Report;
-use row::{Row, Table};
+use super::{fixture, name_of};
+use row::Row;
 
 /// Clients of all rows but executions.
 const CLIENTS: usize = 16;
@@ -72,22 +78,6 @@ pub(crate) enum Mode {
     FindMissing,
 }
 
-impl Mode {
-    fn name(self) -> &'static str {
-        match self {
-            Mode::Limits => "limits",
-            Mode::Execute => "execute",
-            Mode::ActionResult => "action-result",
-            Mode::BatchWrite => "batch-write",
-            Mode::BatchRead => "batch-read",
-            Mode::StreamWrite => "stream-write",
-            Mode::StreamRead => "stream-read",
-            Mode::FindMissing => "find-missing",
-        }
-    }
-}
-
-/// The parameters of each row.
 struct Trial<'a> {
     server: &'a Server,
     clients: usize,
@@ -95,13 +85,49 @@ struct Trial<'a> {
     stream_bytes: u64,
 }
 
+impl Trial<'_> {
+    fn connect(&self) -> Result<Client> {
+        let url = format!("http://{}", self.server.address());
+        Ok(Client::new(&url, &reapi_client::Options::default())?)
+    }
+
+    /// The rate at which all clients together count. `work` gets a connection, the number of the client and the counter.
+    async fn rate<W>(&self, work: impl Fn(Client, usize, Arc<AtomicU64>) -> W) -> Result<Rate>
+    where
+        W: Future<Output = Result<()>> + Send + 'static,
+    {
+        let mut load = LoadGenerator::new(0);
+        for n in 0..self.clients {
+            load.clients.spawn(work(self.connect()?, n, load.done.clone()));
+        }
+        load.measure(Some(self.server), self.time).await
+    }
+}
+
+/// Stores blobs in one call; each must be accepted.
+async fn put(client: &Client, blobs: Vec<(Digest, Vec<u8>)>) -> Result<()> {
+    let count = blobs.len();
+    let upload = |(digest, data): (Digest, Vec<u8>)| Blob {
+        digest: Some(digest::to_proto(&digest)),
+        data,
+        ..Blob::default()
+    };
+    let requests = blobs.into_iter().map(upload).collect();
+    let request = BatchUpdateBlobsRequest { requests, ..BatchUpdateBlobsRequest::default() };
+    let answers = client.storage().batch_update_blobs(request).await?.into_inner().responses;
+    ensure!(answers.len() == count, "{} blobs of {count} were answered", answers.len());
+    let refused = answers.into_iter().filter_map(|answer| answer.status).find(|status| status.code != 0);
+    ensure!(refused.is_none(), "a blob was refused: {refused:?}");
+    Ok(())
+}
+
 pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Result<()> {
-    let table = Table::new(report);
+    row::print_headings(report);
     let modes = if options.only.is_empty() { Mode::value_variants() } else { &options.only };
     for &mode in modes {
         let clients = if mode == Mode::Execute { &options.clients[..] } else { &[CLIENTS] };
         for &clients in clients {
-            report.note(&format!("{}, {:?} …", mode.name(), options.seconds));
+            report.note(&format!("{}, {:?} …", name_of(&mode), options.seconds));
             let directory = fixture::directory(below)?;
             let server = Server::start(&directory.path().join("data")).await?;
             let trial = Trial {
@@ -110,8 +136,8 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
                 time: options.seconds,
                 stream_bytes: options.stream_mib << 20,
             };
-            for row in measure(mode, &trial, directory.path()).await.context(mode.name())? {
-                table.row(row);
+            for row in measure(mode, &trial, directory.path()).await.with_context(|| name_of(&mode))? {
+                row::print(report, &row);
             }
             server.stop().await?;
         }

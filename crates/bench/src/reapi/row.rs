@@ -1,6 +1,6 @@
 //! Prints one row of the table: a figure, its goal and its processor time.
 
-use super::super::rate::Rate;
+use super::super::load::Rate;
 use super::super::report::{Line, Report};
 
 /// A figure, with a goal where there is one.
@@ -11,7 +11,6 @@ pub(super) struct Row {
     name: &'static str,
     value: f64,
     goal: Option<Goal>,
-    /// Further figures.
     others: Vec<(&'static str, f64)>,
 }
 
@@ -65,26 +64,15 @@ impl Row {
     }
 }
 
-/// Rows as they come: columns for people, an object a line for programs.
-pub(super) struct Table<'a> {
-    report: &'a Report,
+pub(super) fn print_headings(report: &Report) {
+    if !report.is_json() {
+        println!("{}", columns(["what", "clients", "", "", "goal", "reached", ""]));
+    }
 }
 
-impl Table<'_> {
-    pub(super) fn new(report: &Report) -> Table<'_> {
-        if !report.is_json() {
-            println!("{}", columns("what", "clients", "", "", "goal", "reached", ""));
-        }
-        Table { report }
-    }
-
-    pub(super) fn row(&self, row: Row) {
-        if self.report.is_json() {
-            self.report.line(line(&row));
-        } else {
-            println!("{}", text(&row));
-        }
-    }
+/// Prints a row: columns for people, an object per line for programs.
+pub(super) fn print(report: &Report, row: &Row) {
+    if report.is_json() { report.line(line(row)) } else { println!("{}", text(row)) }
 }
 
 fn line(row: &Row) -> Line {
@@ -101,26 +89,11 @@ fn text(row: &Row) -> String {
     let reached = row.goal.map(|goal| format!("{:.2}", goal.share_reached(row.value))).unwrap_or_default();
     let others: Vec<String> =
         row.others.iter().map(|(name, value)| format!("{name}={}", number(*value))).collect();
-    columns(
-        row.mode,
-        &row.clients.to_string(),
-        &number(row.value),
-        row.name,
-        &goal,
-        &reached,
-        &others.join(" "),
-    )
+    let (clients, value, others) = (row.clients.to_string(), number(row.value), others.join(" "));
+    columns([row.mode, &clients, &value, row.name, &goal, &reached, &others])
 }
 
-fn columns(
-    mode: &str,
-    clients: &str,
-    value: &str,
-    name: &str,
-    goal: &str,
-    reached: &str,
-    more: &str,
-) -> String {
+fn columns([mode, clients, value, name, goal, reached, more]: [&str; 7]) -> String {
     let line = format!("{mode:<14} {clients:>7} {value:>11} {name:<20} {goal:>11} {reached:>8}  {more}");
     line.trim_end().to_owned()
 }

@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, ensure};
 use blobs::Digest;
 use bytes::Bytes;
+use reapi_client::Client;
 use wire::bytestream::{ReadRequest, WriteRequest};
 
-use super::super::load::LoadGenerator;
-use super::super::rate::Rate;
+use super::super::load::Rate;
 use super::Trial;
-use super::client::ReapiClient;
 use super::content::{Beginning, Content, Streamed};
 use super::row::{Goal, Row};
 
@@ -23,33 +22,29 @@ const READ_GOAL: Goal = Goal::AtLeast(1_500.0);
 pub(super) async fn write(trial: &Trial<'_>) -> Result<Row> {
     let content = Content::new()?;
     let beginning = Arc::new(content.beginning(trial.stream_bytes));
-    let mut load = LoadGenerator::new(0);
-    for _ in 0..trial.clients {
-        let client = ReapiClient::connect(trial.server).await?;
-        let (content, beginning, done) = (content.clone(), beginning.clone(), load.done.clone());
-        load.clients.spawn(async move {
+    let work = |client: Client, _, done: Arc<AtomicU64>| {
+        let (content, beginning) = (content.clone(), beginning.clone());
+        async move {
             loop {
                 let number = content.number();
                 let Streamed { digest, pieces } = beginning.end_in(number);
                 upload(&client, number, digest, pieces, done.clone()).await?;
             }
-        });
-    }
-    let rate = load.measure(Some(trial.server), trial.time).await?;
+        }
+    };
+    let rate = trial.rate(work).await?;
     Ok(row("stream-write", trial, &rate).goal(WRITE_GOAL))
 }
 
 pub(super) async fn read(trial: &Trial<'_>) -> Result<Row> {
-    let digests = Arc::new(prepare(&ReapiClient::connect(trial.server).await?, trial.stream_bytes).await?);
-    let mut load = LoadGenerator::new(0);
-    for n in 0..trial.clients {
-        let client = ReapiClient::connect(trial.server).await?;
-        let (digests, done) = (digests.clone(), load.done.clone());
-        load.clients.spawn(async move {
+    let digests = Arc::new(prepare(&trial.connect()?, trial.stream_bytes).await?);
+    let work = |client: Client, n: usize, done: Arc<AtomicU64>| {
+        let digests = digests.clone();
+        async move {
             for digest in digests.iter().cycle().skip(n % BLOBS) {
                 let request =
                     ReadRequest { resource_name: format!("blobs/{digest}"), ..ReadRequest::default() };
-                let mut pieces = client.streams().read(request).await?.into_inner();
+                let mut pieces = client.byte_stream().read(request).await?.into_inner();
                 let mut bytes = 0;
                 while let Some(piece) = pieces.message().await? {
                     bytes += piece.data.len() as u64;
@@ -58,13 +53,13 @@ pub(super) async fn read(trial: &Trial<'_>) -> Result<Row> {
                 ensure!(bytes == digest.size, "{bytes} bytes came of {digest}");
             }
             Ok(())
-        });
-    }
-    let rate = load.measure(Some(trial.server), trial.time).await?;
+        }
+    };
+    let rate = trial.rate(work).await?;
     Ok(row("stream-read", trial, &rate).goal(READ_GOAL))
 }
 
-async fn prepare(client: &ReapiClient, bytes: u64) -> Result<Vec<Digest>> {
+async fn prepare(client: &Client, bytes: u64) -> Result<Vec<Digest>> {
     let beginning: Beginning = Content::new()?.beginning(bytes);
     let mut digests = Vec::with_capacity(BLOBS);
     for number in 0..BLOBS as u64 {
@@ -77,7 +72,7 @@ async fn prepare(client: &ReapiClient, bytes: u64) -> Result<Vec<Digest>> {
 
 /// Uploads a blob. Each piece counts when it is taken from here, so that the end of the time cuts no blob off.
 async fn upload(
-    client: &ReapiClient,
+    client: &Client,
     number: u64,
     digest: Digest,
     pieces: Vec<Bytes>,
@@ -97,7 +92,7 @@ async fn upload(
         taken.fetch_add(bytes as u64, Ordering::Relaxed);
         request
     });
-    let answer = client.streams().write(tokio_stream::iter(requests)).await?.into_inner();
+    let answer = client.byte_stream().write(tokio_stream::iter(requests)).await?.into_inner();
     let size = i64::try_from(digest.size)?;
     ensure!(answer.committed_size == size, "an upload of {size} bytes was answered {answer:?}");
     Ok(())

@@ -3,28 +3,28 @@
 use std::collections::{BTreeMap, HashSet};
 
 use anyhow::Result;
-use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    Action, Command, Directory, DirectoryNode, FileNode,
-};
 use blobs::{Digest, DigestFunction};
 use bytes::Bytes;
+use execution::digest;
+use execution::reapi::{Action, Command, Directory, DirectoryNode, FileNode};
 use prost::Message;
 use worker::Cas;
-
-use crate::digest::digest_to_proto;
 
 /// Blobs per upload.
 const BATCH: usize = 1_000;
 
 /// Files by their paths, each of which is `directory/file`.
-pub(super) async fn store(cas: &impl Cas, command: &[&str], files: &[(String, String)]) -> Result<Digest> {
+pub(super) async fn store(cas: &dyn Cas, command: &[&str], files: &[(String, String)]) -> Result<Digest> {
     let mut blobs = Vec::new();
     let mut directories: BTreeMap<&str, Directory> = BTreeMap::new();
     for (path, content) in files {
         let Some((directory, name)) = path.split_once('/') else { continue };
         let digest = add(&mut blobs, content.clone().into());
-        let file =
-            FileNode { name: name.to_owned(), digest: Some(digest_to_proto(&digest)), ..FileNode::default() };
+        let file = FileNode {
+            name: name.to_owned(),
+            digest: Some(digest::to_proto(&digest)),
+            ..FileNode::default()
+        };
         directories.entry(directory).or_default().files.push(file);
     }
     let mut root = Directory::default();
@@ -32,15 +32,15 @@ pub(super) async fn store(cas: &impl Cas, command: &[&str], files: &[(String, St
         directory.files.sort_by(|a, b| a.name.cmp(&b.name));
         let digest = add(&mut blobs, directory.encode_to_vec().into());
         root.directories
-            .push(DirectoryNode { name: name.to_owned(), digest: Some(digest_to_proto(&digest)) });
+            .push(DirectoryNode { name: name.to_owned(), digest: Some(digest::to_proto(&digest)) });
     }
     let arguments = command.iter().map(|argument| (*argument).to_owned()).collect();
     let command = Command { arguments, ..Command::default() };
     let command = add(&mut blobs, command.encode_to_vec().into());
     let root = add(&mut blobs, root.encode_to_vec().into());
     let action = Action {
-        command_digest: Some(digest_to_proto(&command)),
-        input_root_digest: Some(digest_to_proto(&root)),
+        command_digest: Some(digest::to_proto(&command)),
+        input_root_digest: Some(digest::to_proto(&root)),
         ..Action::default()
     };
     let action = add(&mut blobs, action.encode_to_vec().into());

@@ -3,18 +3,18 @@
 
 mod action;
 mod bare_process;
-mod counting_cas;
 mod tree;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use blobs::Digest;
+use reapi_client::{Client, ObservedCas, Traffic};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use worker::cas::{GrpcCas, GrpcCasOptions};
 use worker::executors::{self, Backend, ExecutorOptions};
 use worker::{ActionOptions, Actions, Cas};
 
@@ -23,7 +23,6 @@ use super::http::Server;
 use super::percentiles::Percentiles;
 use super::report::{Line, Report};
 use bare_process::BareProcess;
-use counting_cas::CountingCas;
 
 /// The no-op program of actions and bare processes.
 const PROGRAM: &str = "/bin/true";
@@ -56,14 +55,30 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
     let directory = fixture::directory(below)?;
     let server = Server::start(&directory.path().join("data")).await?;
     let url = format!("http://{}", server.address());
-    let cas = Arc::new(CountingCas::new(GrpcCas::new(&url, &GrpcCasOptions::default())?));
+    let downloads = Arc::new(Downloads::default());
+    let (inner, counted) =
+        (Arc::new(Client::new(&url, &reapi_client::Options::default())?), downloads.clone());
+    let observe = move |traffic| {
+        if let Traffic::DownloadedBytes(bytes) = traffic {
+            counted.bytes.fetch_add(bytes, Ordering::Relaxed);
+            counted.calls.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let cas: Arc<dyn Cas> = Arc::new(ObservedCas { inner, observe });
     for backend in &options.backends {
         let dir = directory.path().join(backend.name());
         let actions = Arc::new(open(*backend, options, &dir, cas.clone()).await?);
         let nothing = action::store(&*cas, &[PROGRAM], &[]).await?;
         report.line(no_ops(*backend, options, &dir, &actions, nothing).await?);
     }
-    tree::run(options, &directory.path().join("tree"), &cas, report).await
+    tree::run(options, &directory.path().join("tree"), &cas, &downloads, report).await
+}
+
+/// The downloads from the content store so far.
+#[derive(Default)]
+struct Downloads {
+    bytes: AtomicU64,
+    calls: AtomicU64,
 }
 
 async fn open(backend: Backend, options: &Options, dir: &Path, cas: Arc<dyn Cas>) -> Result<Actions> {

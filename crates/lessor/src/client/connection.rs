@@ -14,45 +14,41 @@ pub(crate) struct Connection {
     pub json: bool,
 
     /// The server to talk to
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Server",
-        value_name = "URL",
-        env = "LESSOR_URL",
-        default_value = "http://127.0.0.1:8980",
-        value_parser = parse_url
-    )]
+    #[arg(long, global = true, help_heading = "Server", value_name = "URL", env = "LESSOR_URL")]
+    #[arg(default_value = "http://127.0.0.1:8980", value_parser = parse_url)]
     pub url: Url,
 
     /// The tenant to act for
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Server",
-        value_name = "NAME",
-        env = "LESSOR_TENANT",
-        default_value = DEFAULT_SCOPE_NAME,
-        value_parser = parse_scope_name
-    )]
+    #[arg(long, global = true, help_heading = "Server", value_name = "NAME", env = "LESSOR_TENANT")]
+    #[arg(default_value = DEFAULT_SCOPE_NAME, value_parser = parse_scope_name)]
     pub tenant: String,
 
     /// The tenant's workspace to act in
-    #[arg(
-        long,
-        global = true,
-        help_heading = "Server",
-        value_name = "NAME",
-        env = "LESSOR_WORKSPACE",
-        default_value = DEFAULT_SCOPE_NAME,
-        value_parser = parse_scope_name
-    )]
+    #[arg(long, global = true, help_heading = "Server", value_name = "NAME", env = "LESSOR_WORKSPACE")]
+    #[arg(default_value = DEFAULT_SCOPE_NAME, value_parser = parse_scope_name)]
     pub workspace: String,
+}
+
+// A command of a group, with the options that all client commands share. (A doc comment would replace the help text.)
+#[derive(clap::Args)]
+#[command(arg_required_else_help = true)]
+pub(crate) struct CommandGroup<C: clap::Subcommand> {
+    #[command(subcommand)]
+    pub command: C,
+
+    #[command(flatten)]
+    pub connection: Connection,
 }
 
 /// Parses the URL of a server into the form that gRPC clients take.
 pub(crate) fn parse_grpc_url(text: &str) -> Result<String, String> {
     parse_url(text).map(|url| url.as_str().trim_end_matches('/').to_owned())
+}
+
+pub(crate) fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = pair.ok_or("must be NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn parse_scope_name(text: &str) -> Result<String, String> {

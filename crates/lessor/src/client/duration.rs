@@ -5,7 +5,6 @@ use jiff::{Span, SpanRelativeTo, Timestamp};
 
 const EXAMPLES: &str = "500ms, 90s, 5m, 2h, 1d or 1h30m";
 
-/// Reads a duration into milliseconds.
 pub(crate) fn parse_ms(text: &str) -> Result<u64, String> {
     if text.trim() == "0" {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! Why a client command did not get what it asked for, each in one line that says what to do next.
+//! The errors of client commands, each in one line that says what to do next.
 
 use wire::Problem;
 
@@ -10,15 +10,14 @@ pub(crate) enum Error {
     #[error("no server answers at {url} ({why}); start one with `lessor up`, or name another with --url")]
     NoServer { url: String, why: String },
 
-    /// It answered before or took the connection, and then was not heard of for too long.
+    /// It answered before or accepted the connection, and then did not answer for too long.
     #[error("{url} did not answer, also when asked again for {seconds} s ({why})")]
     Silent { url: String, seconds: u64, why: String },
 
-    /// The server said no.
     #[error("{}", describe(.0))]
     Refused(Box<Problem>),
 
-    /// Something else than Lessor answers.
+    /// Another server than Lessor answers.
     #[error("{url} answered {status}, but not as Lessor does ({why}); is --url right?")]
     Foreign { url: String, status: u16, why: String },
 

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 use backon::{ExponentialBuilder, Retryable};
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::connection::Connection;
 use super::error::Error;
-use super::show::note;
+use super::show::{Output, note};
 
 /// How long a request is retried: enough for a server to restart.
 const RETRY_FOR: Duration = Duration::from_secs(15);
@@ -119,13 +120,21 @@ impl Answer {
         self.0.status
     }
 
-    /// The JSON as the server sent it.
     pub(super) fn text(&self) -> Cow<'_, str> {
         self.0.text()
     }
 
     pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         Ok(self.0.parse()?)
+    }
+
+    /// Prints the answer: with `json` as the server sent it, otherwise as text for people.
+    pub(super) fn print<T: DeserializeOwned, D: Display>(
+        &self,
+        json: bool,
+        render: impl FnOnce(T) -> D,
+    ) -> anyhow::Result<()> {
+        if json { Output::new().line(self.text()) } else { Output::new().print(render(self.parse()?)) }
     }
 }
 

@@ -18,7 +18,6 @@ use anyhow::{Context, Result};
 
 pub(crate) use error::Error;
 
-/// Runs one command to its end.
 pub(crate) fn block_on(command: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -20,7 +20,6 @@ pub(crate) struct Invalid {
     faults: Vec<String>,
 }
 
-/// The content of a configuration file.
 pub(crate) trait Document: Serialize + DeserializeOwned {
     /// A document in which no key is left out, to suggest known keys from.
     fn with_every_key() -> Self;
@@ -43,7 +42,6 @@ pub(crate) fn text(path: &Path) -> Result<String> {
     }
 }
 
-/// Checks a document that was not parsed from a file.
 pub(crate) fn check<D: Document>(document: D, from: &str) -> Result<D> {
     match document.faults() {
         faults if faults.is_empty() => Ok(document),
@@ -59,7 +57,6 @@ pub(crate) fn parse<D: Document>(text: &str) -> Result<D, Vec<String>> {
     }
 }
 
-/// The error message for a number outside its bounds.
 pub(crate) fn within(key: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Option<String> {
     let (low, high) = (range.start(), range.end());
     let fault = if *high == u64::MAX {

@@ -1,6 +1,5 @@
-//! The configuration file of `lessor serve`: its keys, their defaults and their validation.
-//!
-//! `file` reads the files of servers and of workers.
+//! The configuration of a server: the keys of the file of `lessor serve`, which are also the flags of `lessor up`, with
+//! their defaults and validation.
 
 pub(crate) mod file;
 mod unknown;
@@ -17,14 +16,13 @@ use server::MAX_NAMED_QUEUES;
 use wire::{DEFAULT_SCOPE_NAME, MAX_WAIT_MS};
 
 use crate::address;
-use crate::content::{self, DEFAULT_CACHE_MIB};
-use crate::serving::{
-    DEFAULT_HISTORY_DAYS, DEFAULT_HISTORY_MIB, DEFAULT_SEGMENT_MIB, MIN_STATE_MIB, SEGMENT_MIB, Settings,
-};
+use execution::EXECUTION_QUEUE;
 use file::{Document, within};
 
-/// The queue of remote executions.
-const EXEC_QUEUE: &str = execution::EXECUTION_QUEUE;
+/// Smallest and largest segment: a batch must fit into a part of it.
+const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
+/// With less memory than this no useful number of tasks can wait.
+const MIN_STATE_MIB: u64 = 16;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -38,11 +36,14 @@ pub(crate) struct Config {
     pub metrics: Metrics,
 }
 
-/// The metrics at /metrics.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+// Doc comments of flattened structs would replace the help text of `lessor up`.
+
+// The metrics at /metrics.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default)]
 pub(crate) struct Metrics {
-    /// Queues with their own metrics, besides the queue of remote executions. All other queues are counted as one.
+    /// A queue with its own metrics in /metrics, besides `exec`; may be repeated
+    #[arg(long = "metrics-queue", value_name = "QUEUE", value_parser = parse_queue)]
     pub queues: Vec<String>,
 }
 
@@ -55,27 +56,54 @@ pub(crate) struct Server {
     pub instance_name: String,
 }
 
-/// Push dispatch: tasks that are sent to the push target of their queue.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+// Push dispatch: tasks that are sent to the push target of their queue.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default)]
 pub(crate) struct Push {
-    /// Whether targets may be on loopback and private addresses, on any port, over plain HTTP.
+    /// Allow push targets on loopback and private addresses, on any port, over plain HTTP
+    #[arg(long = "allow-private-push-targets")]
     pub allow_private_targets: bool,
-    /// The URL that targets call back; by default the address that the server listens on.
+
+    /// The URL that push targets call back [default: the address that this server listens on]
+    #[arg(long, value_name = "URL", value_parser = parse_callback_url)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
 }
 
-/// The ledger and its retention.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+// The ledger and its retention.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(default)]
 pub(crate) struct Data {
+    /// The data directory; a missing or empty directory is initialized
+    #[arg(long = "data", value_name = "DIR", default_value = ".lessor", env = "LESSOR_DATA")]
     pub dir: PathBuf,
+
+    /// Memory for tasks, at least 16; near the limit, old finished tasks are dropped early; at the limit, submits are refused
+    /// [default: half of the machine's memory]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(MIN_STATE_MIB..))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_state_mib: Option<u64>,
+
+    /// Size of one segment of the ledger, from 32 to 4096; at least two segments are on disk
+    #[arg(long, value_name = "MIB", default_value_t = Data::default().segment_mib, value_parser = clap::value_parser!(u64).range(SEGMENT_MIB))]
     pub segment_mib: u64,
+
+    /// Days to keep the history of finished tasks
+    #[arg(long, value_name = "DAYS", default_value_t = Data::default().history_days)]
     pub history_days: u64,
+
+    /// Disk space for the history of finished tasks
+    #[arg(long, value_name = "MIB", default_value_t = Data::default().history_mib)]
     pub history_mib: u64,
+}
+
+fn parse_queue(name: &str) -> Result<String, String> {
+    server::fault_of_scope_name(name)
+        .map_or(Ok(name.to_owned()), |fault| Err(format!("the name of a queue {fault}")))
+}
+
+fn parse_callback_url(text: &str) -> Result<String, String> {
+    server::fault_of_callback_url(text).map_or(Ok(text.to_owned()), |fault| Err(format!("the URL {fault}")))
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,7 +117,7 @@ pub(crate) struct Storage {
 
 impl Default for Storage {
     fn default() -> Storage {
-        Storage { max_mib: DEFAULT_CACHE_MIB, cas: Store::default(), action_cache: Store::default() }
+        Storage { max_mib: 50 * 1_024, cas: Store::default(), action_cache: Store::default() }
     }
 }
 
@@ -155,9 +183,9 @@ impl Default for Data {
         Data {
             dir: PathBuf::from(".lessor"),
             max_state_mib: None,
-            segment_mib: DEFAULT_SEGMENT_MIB,
-            history_days: DEFAULT_HISTORY_DAYS,
-            history_mib: DEFAULT_HISTORY_MIB,
+            segment_mib: 64,
+            history_days: 7,
+            history_mib: 10 * 1_024,
         }
     }
 }
@@ -192,7 +220,8 @@ impl Config {
         }
     }
 
-    fn exec_queue(&self) -> (QueueKey, QueueConfig) {
+    /// The queue of remote executions, whose configuration is replaced at every start.
+    pub(crate) fn exec_queue(&self) -> (QueueKey, QueueConfig) {
         let scope = Scope { tenant: DEFAULT_SCOPE_NAME.into(), workspace: self.workspace().into() };
         let scheduler = &self.execution.scheduler;
         let config = QueueConfig {
@@ -200,10 +229,9 @@ impl Config {
             max_queue_size: Some(scheduler.max_queue_size),
             ..QueueConfig::default()
         };
-        (QueueKey { scope, name: EXEC_QUEUE.into() }, config)
+        (QueueKey { scope, name: EXECUTION_QUEUE.into() }, config)
     }
 
-    /// Warnings about a valid configuration.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let open = (!self.server.address.ip().is_loopback()).then(|| {
             let address = self.server.address;
@@ -212,45 +240,18 @@ impl Config {
         open.into_iter()
     }
 
-    pub(crate) fn settings(self, may_create: bool, drop_unverified_tail: bool) -> Settings {
-        let queues = vec![self.exec_queue()];
-        let scheduler = server::Scheduler {
+    pub(crate) fn scheduler(&self) -> server::Scheduler {
+        server::Scheduler {
             heartbeat_timeout: Duration::from_secs(self.execution.scheduler.heartbeat_timeout_seconds),
             long_poll_timeout: Duration::from_secs(self.execution.scheduler.long_poll_timeout_seconds),
-        };
-        let push = server::PushOptions {
-            allow_private_targets: self.push.allow_private_targets,
-            callback_url: self.push.callback_url,
-            ..server::PushOptions::default()
-        };
-        Settings {
-            data: self.data.dir,
-            may_create,
-            listen: self.server.address,
-            max_state_mib: self.data.max_state_mib,
-            segment_mib: self.data.segment_mib,
-            history_days: self.data.history_days,
-            history_mib: self.data.history_mib,
-            drop_unverified_tail,
-            queues,
-            server: server::Options {
-                scheduler,
-                push,
-                metrics: server::Metrics::new(self.metrics.queues),
-                ..server::Options::default()
-            },
-            content: content::ContentOptions {
-                cas: self.storage.cas.root_dir,
-                action_cache: self.storage.action_cache.root_dir,
-                cache_mib: self.storage.max_mib,
-                settings: server::reapi::Settings {
-                    exec_enabled: self.capabilities.exec_enabled,
-                    worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
-                    ..server::reapi::Settings::default()
-                },
-                ..content::ContentOptions::default()
-            },
-            worker: false,
+        }
+    }
+
+    pub(crate) fn reapi(&self) -> server::reapi::Settings {
+        server::reapi::Settings {
+            exec_enabled: self.capabilities.exec_enabled,
+            worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
+            ..server::reapi::Settings::default()
         }
     }
 }
@@ -268,28 +269,18 @@ impl Document for Config {
     fn faults(&self) -> Vec<String> {
         let scheduler = &self.execution.scheduler;
         let state_mib = self.data.max_state_mib.unwrap_or(MIN_STATE_MIB);
+        let in_scheduler = |key, value, range| within(&format!("execution.scheduler.{key}"), value, range);
+        let lease_seconds = MIN_LEASE_MS.div_ceil(1_000)..=MAX_LEASE_MS / 1_000;
         let poll_seconds = 1..=MAX_WAIT_MS / 1_000;
         let mut faults: Vec<String> = [
             within("data.max_state_mib", state_mib, MIN_STATE_MIB..=u64::MAX),
             within("storage.max_mib", self.storage.max_mib, 1..=u64::MAX),
             within("data.segment_mib", self.data.segment_mib, SEGMENT_MIB),
-            within(
-                "execution.scheduler.heartbeat_timeout_seconds",
-                scheduler.heartbeat_timeout_seconds,
-                1..=86_400,
-            ),
-            within(
-                "execution.scheduler.long_poll_timeout_seconds",
-                scheduler.long_poll_timeout_seconds,
-                poll_seconds,
-            ),
-            within(
-                "execution.scheduler.lease_duration_seconds",
-                scheduler.lease_duration_seconds,
-                MIN_LEASE_MS.div_ceil(1_000)..=MAX_LEASE_MS / 1_000,
-            ),
-            within("execution.scheduler.max_queue_size", scheduler.max_queue_size, 1..=u64::MAX),
-            within("execution.scheduler.worker_grace_seconds", scheduler.worker_grace_seconds, 0..=86_400),
+            in_scheduler("heartbeat_timeout_seconds", scheduler.heartbeat_timeout_seconds, 1..=86_400),
+            in_scheduler("long_poll_timeout_seconds", scheduler.long_poll_timeout_seconds, poll_seconds),
+            in_scheduler("lease_duration_seconds", scheduler.lease_duration_seconds, lease_seconds),
+            in_scheduler("max_queue_size", scheduler.max_queue_size, 1..=u64::MAX),
+            in_scheduler("worker_grace_seconds", scheduler.worker_grace_seconds, 0..=86_400),
         ]
         .into_iter()
         .flatten()
@@ -311,8 +302,10 @@ impl Document for Config {
         }));
         let (_, config) = self.exec_queue();
         // Errors above name the keys of the file; this check finds what they do not cover.
-        let queue_fault =
-            config.check(&server::reapi::queue_defaults().of(EXEC_QUEUE)).err().filter(|_| faults.is_empty());
+        let queue_fault = config
+            .check(&server::reapi::queue_defaults().of(EXECUTION_QUEUE))
+            .err()
+            .filter(|_| faults.is_empty());
         faults.extend(queue_fault.map(|what| format!("execution.scheduler: {what}")));
         faults.extend(
             server::fault_of_scope_name(self.workspace()).map(|what| format!("server.instance_name {what}")),

@@ -59,7 +59,7 @@ fn s3_64_executions_go_to_the_scheduler() {
 fn s3_65_the_scheduler_has_the_documents_keys_and_defaults() {
     let scheduler = file::parse::<Config>(DOCUMENT).unwrap().execution.scheduler;
     assert_eq!((scheduler.heartbeat_timeout_seconds, scheduler.long_poll_timeout_seconds), (110, 20));
-    let settings = file::parse::<Config>(DOCUMENT).unwrap().settings(false, false).server.scheduler;
+    let settings = file::parse::<Config>(DOCUMENT).unwrap().scheduler();
     assert_eq!((settings.heartbeat_timeout.as_secs(), settings.long_poll_timeout.as_secs()), (110, 20));
     let (key, queue) = file::parse::<Config>(DOCUMENT).unwrap().exec_queue();
     assert_eq!((&*key.name, queue.lease_ms, queue.max_queue_size), ("exec", Some(240_000), Some(77)));

@@ -1,4 +1,4 @@
-//! `lessor log dump`: records as JSON, one to a line.
+//! `lessor log dump`: prints records as JSON, one to a line.
 
 use std::ops::ControlFlow;
 
@@ -100,7 +100,7 @@ fn queue_tasks(name: &str, reader: &dyn Reader) -> Result<QueueTasks> {
     match oldest {
         Some(state) => {
             let in_slots = (0..state.slots()).filter_map(|slot| state.in_slot(slot));
-            in_slots.for_each(|(queue, task)| tasks.know(&queue.name, task.id));
+            in_slots.for_each(|(queue, task)| tasks.add_task(&queue.name, task.id));
         }
         None => note("Tasks that were created before the log begins are missing: no snapshot can be read."),
     }

@@ -24,17 +24,17 @@ impl QueueTasks {
         QueueTasks { name: name.to_owned(), tasks: HashSet::new() }
     }
 
-    /// A task whose first record is no longer kept.
-    pub(super) fn know(&mut self, queue: &str, task: TaskId) {
+    /// Adds a task if it is of this queue.
+    pub(super) fn add_task(&mut self, queue: &str, task: TaskId) {
         if queue == self.name {
             self.tasks.insert(task);
         }
     }
 
-    fn sees(&mut self, event: &Event) -> bool {
+    fn matches(&mut self, event: &Event) -> bool {
         match event {
             Event::TaskCreated(event) => {
-                self.know(&event.queue.name, event.task);
+                self.add_task(&event.queue.name, event.task);
                 *event.queue.name == *self.name
             }
             Event::QueueConfigured(event) => *event.queue.name == *self.name,
@@ -47,9 +47,9 @@ impl QueueTasks {
 }
 
 impl Filter {
-    /// Whether the record is wanted. Every record must come by, in order.
+    /// Whether the record is wanted. Must be called for every record, in order.
     pub(super) fn wants(&mut self, event: &Event) -> bool {
-        let of_queue = self.queue.as_mut().is_none_or(|queue| queue.sees(event));
+        let of_queue = self.queue.as_mut().is_none_or(|queue| queue.matches(event));
         let of_task = self.task.is_none_or(|task| match event {
             Event::TasksPurged(purged) => purged.tasks.contains(&task),
             other => other.task() == Some(task),

@@ -101,7 +101,6 @@ pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
         || matches!(error.downcast_ref(), Some(TimeTravelError::Recovery(_)))
 }
 
-/// A task's id on the command line.
 fn parse_task(text: &str) -> Result<TaskId, String> {
     server::parse_task_id(text)
         .ok_or_else(|| "a task's id looks like 019a8a3c-5b1e-7000-8000-0000000000aa".to_owned())

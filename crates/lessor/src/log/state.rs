@@ -1,4 +1,4 @@
-//! `lessor log state`: what was true at a moment of the past.
+//! `lessor log state`: the state at a moment of the past.
 
 use std::collections::BTreeSet;
 
@@ -9,15 +9,14 @@ use history::time_travel::{last, state_at};
 use jiff::Timestamp;
 use ledger::Reader;
 use serde_json::{Value, json};
+use wire::DEFAULT_SCOPE_NAME;
 
 use super::moment::{self, Moment};
 use super::parse_task;
+use crate::client::show::text::counted;
 use crate::client::show::time::full;
 use crate::client::show::{Cell, Output, Table};
 use crate::client::task::view;
-
-/// What the tenant and the workspace are called when nobody says.
-const DEFAULT: &str = "default";
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -54,7 +53,7 @@ pub(super) fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<
         Some(id) => {
             let task = task(&state, id).ok_or_else(|| {
                 anyhow!(
-                    "there was no task {id} after position {position}; `lessor log explain` tells its story"
+                    "there was no task {id} after position {position}; `lessor log explain` shows its history"
                 )
             })?;
             if json {
@@ -72,7 +71,6 @@ fn task(state: &State, id: TaskId) -> Option<wire::Task> {
     Some(server::to_wire::task(TaskDetail { view, progress: None }))
 }
 
-/// The queues of all tenants.
 fn queues(state: &State) -> Vec<QueueView> {
     let with_tasks = (0..state.slots()).filter_map(|slot| state.in_slot(slot)).map(|(queue, _)| queue);
     let configured = state.configured_queues().map(|(queue, ..)| queue);
@@ -108,10 +106,7 @@ fn as_json(state: &State) -> Value {
 
 fn table(state: &State, now: Timestamp) -> String {
     let when = at(state).map_or(String::new(), |at| format!(", {}", full(at, now)));
-    let tasks = match state.len() {
-        1 => "1 task".to_owned(),
-        many => format!("{many} tasks"),
-    };
+    let tasks = counted(state.len(), "task");
     let mut text = format!("After position {}{when}: {tasks}\n", state.position());
     let queues = queues(state);
     if queues.is_empty() {
@@ -130,7 +125,7 @@ fn table(state: &State, now: Timestamp) -> String {
 fn name(queue: &QueueView) -> String {
     let Scope { tenant, workspace } = &queue.key.scope;
     match (&**tenant, &**workspace) {
-        (DEFAULT, DEFAULT) => queue.key.name.to_string(),
+        (DEFAULT_SCOPE_NAME, DEFAULT_SCOPE_NAME) => queue.key.name.to_string(),
         (tenant, workspace) => format!("{tenant}/{workspace}/{}", queue.key.name),
     }
 }

@@ -1,23 +1,18 @@
 //! Builds the Command and the Action of a run. Equal options give equal bytes, so that a cached result is found.
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::command::EnvironmentVariable;
-use bazel_remote_apis::build::bazel::remote::execution::v2::platform::Property;
-use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, Command, Platform};
 use bazel_remote_apis::google::protobuf::Duration;
 use blobs::Digest;
 use execution::digest;
+use execution::reapi::command::EnvironmentVariable;
+use execution::reapi::platform::Property;
+use execution::reapi::{Action, Command, Platform};
 use prost::Message;
 
 use super::inputs::Inputs;
 use super::options::Options;
 
-/// Adds both messages to what has to be in the store.
-pub(super) struct Described {
-    pub command: Digest,
-    pub action: Digest,
-}
-
-pub(super) fn describe(options: &Options, input_root: &Digest, inputs: &mut Inputs) -> Described {
+/// The digests of the command and the action, which are added to the inputs.
+pub(super) fn describe(options: &Options, input_root: &Digest, inputs: &mut Inputs) -> (Digest, Digest) {
     let platform = platform(&options.platform);
     let command = inputs.add(command(options, platform.clone()).encode_to_vec());
     let action = Action {
@@ -28,14 +23,14 @@ pub(super) fn describe(options: &Options, input_root: &Digest, inputs: &mut Inpu
         platform,
         ..Action::default()
     };
-    Described { command, action: inputs.add(action.encode_to_vec()) }
+    (command, inputs.add(action.encode_to_vec()))
 }
 
 #[allow(deprecated, reason = "servers before version 2.2 look for the platform only there")]
 fn command(options: &Options, platform: Option<Platform>) -> Command {
     let variable =
         |(name, value): &(String, String)| EnvironmentVariable { name: name.clone(), value: value.clone() };
-    // The last one of a name wins, as it does for a shell.
+    // The last variable of a name wins, as in a shell.
     let last = |(n, (name, _)): &(usize, &(String, String))| {
         !options.environment[n + 1..].iter().any(|(later, _)| later == name)
     };

@@ -1,31 +1,23 @@
 //! Downloads outputs: small ones in batches, large ones as streams, several calls at a time.
 
+use std::future::ready;
 use std::io::Write;
-use std::sync::Arc;
 
 use blobs::Digest;
 use execution::RelativePath;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
-use worker::cas::{CasError, MAX_SMALL_BYTES};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use reapi_client::{Transfer, transfers};
 
 use super::destination::Destination;
 use super::error::Error;
 use super::fetch;
-use super::outputs::{Entry, Outputs};
+use super::outputs::{Entry, OutputFile, Outputs};
 use super::progress::Progress;
 use super::remote::Remote;
-use super::upload::blocking;
-
-/// Calls at a time, and so large files that are open.
-const MAX_CALLS: usize = 4;
-/// Content that one call brings.
-const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
-/// Most blobs that one call asks for.
-const MAX_CALL_BLOBS: usize = 1_000;
+use super::upload::{MAX_CALLS, blocking};
 
 pub(super) async fn download(
-    remote: &Arc<Remote>,
+    remote: &Remote,
     outputs: &Outputs,
     to: &Destination,
     progress: &Progress,
@@ -35,24 +27,21 @@ pub(super) async fn download(
         Entry::Directory { path } => Some(path.clone()),
         _ => None,
     });
-    let (directories, place): (Vec<RelativePath>, _) = (directories.collect(), to.clone());
-    let make = move || directories.iter().try_for_each(|path| place.make(path).map_err(failed(path)));
+    let (directories, parent): (Vec<RelativePath>, _) = (directories.collect(), to.clone());
+    let make = move || directories.iter().try_for_each(|path| parent.make(path).map_err(failed(path)));
     blocking(make).await?;
-    let permits = Arc::new(Semaphore::new(MAX_CALLS));
-    let mut calls = JoinSet::new();
-    for part in parts(&outputs.entries) {
-        let (remote, permits) = (remote.clone(), permits.clone());
-        let (to, progress) = (to.clone(), progress.clone());
-        calls.spawn(async move {
-            let _permit = permits.acquire_owned().await;
-            let bytes = part.iter().map(|file| file.digest.size).sum();
-            bring(&remote, &to, part).await.map(|()| progress.advance(bytes))
-        });
-    }
-    while let Some(done) = calls.join_next().await {
-        done.map_err(|error| CasError::File(error.to_string()))??;
-    }
-    // Links come last: nothing is written after them that could meet one.
+    let files = outputs.entries.iter().filter_map(|entry| match entry {
+        Entry::File(file) => Some(file.clone()),
+        _ => None,
+    });
+    let calls =
+        stream::iter(transfers(files, |file| file.digest.size)).map(|call| fetch_call(remote, to, call));
+    calls
+        .buffer_unordered(MAX_CALLS)
+        .inspect_ok(|bytes| progress.advance(*bytes))
+        .try_for_each(|_| ready(Ok(())))
+        .await?;
+    // Links come last, so that nothing is written through them.
     for entry in &outputs.entries {
         if let Entry::Link { path, target } = entry {
             to.link(path, target).map_err(failed(path))?;
@@ -61,55 +50,30 @@ pub(super) async fn download(
     Ok(())
 }
 
-#[derive(Clone)]
-struct Wanted {
-    path: RelativePath,
-    digest: Digest,
-    is_executable: bool,
-}
-
-/// Splits into what one call brings: many small ones, or a large one.
-fn parts(entries: &[Entry]) -> Vec<Vec<Wanted>> {
-    let mut parts = Vec::new();
-    let (mut small, mut bytes) = (Vec::new(), 0);
-    for entry in entries {
-        let Entry::File { path, digest, is_executable } = entry else { continue };
-        let file = Wanted { path: path.clone(), digest: *digest, is_executable: *is_executable };
-        if digest.size > MAX_SMALL_BYTES {
-            parts.push(vec![file]);
-            continue;
+/// Returns the number of bytes.
+async fn fetch_call(remote: &Remote, to: &Destination, call: Transfer<OutputFile>) -> Result<u64, Error> {
+    let files = match call {
+        Transfer::Stream(file) => {
+            let (open, unfinished) = to.begin(&file.path, file.is_executable).map_err(failed(&file.path))?;
+            fetch::into_file(remote, file.digest, &open).await?;
+            unfinished.finish().map_err(failed(&file.path))?;
+            return Ok(file.digest.size);
         }
-        if bytes + digest.size > MAX_CALL_BYTES || small.len() == MAX_CALL_BLOBS {
-            parts.push(std::mem::take(&mut small));
-            bytes = 0;
-        }
-        bytes += digest.size;
-        small.push(file);
-    }
-    parts.extend((!small.is_empty()).then_some(small));
-    parts
-}
-
-async fn bring(remote: &Remote, to: &Destination, part: Vec<Wanted>) -> Result<(), Error> {
-    if let [file] = &part[..]
-        && file.digest.size > MAX_SMALL_BYTES
-    {
-        let (open, unfinished) = to.begin(&file.path, file.is_executable).map_err(failed(&file.path))?;
-        fetch::into_file(remote, file.digest, &open).await?;
-        return unfinished.finish().map_err(failed(&file.path));
-    }
-    let digests: Vec<Digest> = part.iter().map(|file| file.digest).collect();
+        Transfer::Batch(files) => files,
+    };
+    let digests: Vec<Digest> = files.iter().map(|file| file.digest).collect();
     let contents = fetch::small(remote, &digests).await?;
     let to = to.clone();
     let write = move || {
-        part.iter().zip(contents).try_for_each(|(file, content)| {
+        files.iter().zip(contents).try_for_each(|(file, content)| {
             let (mut open, unfinished) =
                 to.begin(&file.path, file.is_executable).map_err(failed(&file.path))?;
             open.write_all(&content).map_err(|error| Error::output(file.path.to_string(), error))?;
             unfinished.finish().map_err(failed(&file.path))
         })
     };
-    blocking(write).await
+    blocking(write).await?;
+    Ok(digests.iter().map(|digest| digest.size).sum())
 }
 
 fn failed(path: &RelativePath) -> impl FnOnce(rustix::io::Errno) -> Error {

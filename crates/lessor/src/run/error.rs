@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use reapi_client::CasError;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
-use worker::cas::CasError;
 
 use crate::client;
 use crate::client::show::text::clean;
@@ -21,11 +21,11 @@ pub(crate) enum Error {
     #[error("{}", clean(&.0.to_string()))]
     Content(#[from] CasError),
 
-    /// The server's own words.
+    /// The message is the server's.
     #[error("the command was not run to its end: {} ({code:?})", clean(.message))]
     NotRun { code: Code, message: String },
 
-    /// The server's own words, and it says which blobs it has not.
+    /// The message is the server's, which also names the missing blobs.
     #[error("the command was not run to its end: {} (FailedPrecondition)", clean(.0))]
     MissingInputs(String),
 
@@ -51,7 +51,7 @@ impl Error {
         Error::Output { path: path.into(), why: why.to_string() }
     }
 
-    /// An answer that no server of the protocol gives.
+    /// A response that violates the protocol.
     pub(crate) fn nonsense(what: impl std::fmt::Display) -> Error {
         Error::NotRun { code: Code::DataLoss, message: format!("the server's answer makes no sense: {what}") }
     }
@@ -63,7 +63,7 @@ impl Error {
         }
     }
 
-    /// Whether inputs that were there are gone, so that bringing them again may help.
+    /// Whether inputs were evicted, so that another upload may help.
     pub(crate) fn is_missing_inputs(&self) -> bool {
         matches!(self, Error::MissingInputs(_))
     }
@@ -80,8 +80,8 @@ impl From<Status> for Error {
     }
 }
 
-/// Whether the status is about what is not there, and nothing else. Other preconditions have the same code, and no
-/// upload mends them. None may be named when what a worker missed has come since.
+/// Whether the status is about missing blobs only. Other preconditions have the same code, and no upload satisfies them.
+/// The list may be empty, if the blobs were uploaded meanwhile.
 fn names_missing_blobs(status: &Status) -> bool {
     let details = status.get_error_details();
     let failure = details.precondition_failure();
@@ -101,15 +101,15 @@ mod tests {
 
     #[test]
     fn only_a_status_that_names_missing_blobs_is_about_missing_inputs() {
-        let told = |code, violations: Vec<_>| {
+        let with = |code, violations: Vec<_>| {
             Status::with_error_details(code, "no", ErrorDetails::with_precondition_failure(violations))
         };
-        let status = |code, kind: &str| told(code, vec![PreconditionViolation::new(kind, "blobs/x/1", "")]);
+        let status = |code, kind: &str| with(code, vec![PreconditionViolation::new(kind, "blobs/x/1", "")]);
         for (status, is_missing) in [
             (status(Code::FailedPrecondition, "MISSING"), true),
             (status(Code::FailedPrecondition, "TERMS"), false),
             (status(Code::Internal, "MISSING"), false),
-            (told(Code::FailedPrecondition, Vec::new()), true),
+            (with(Code::FailedPrecondition, Vec::new()), true),
             (Status::failed_precondition("no worker offers it"), false),
         ] {
             assert_eq!(Error::from(status.clone()).is_missing_inputs(), is_missing, "{status:?}");

@@ -5,12 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::execution_stage::Value as Stage;
-use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse, WaitExecutionRequest,
-};
 use bazel_remote_apis::google;
 use bazel_remote_apis::google::longrunning::{Operation, operation};
+use execution::reapi::execution_stage::Value as Stage;
+use execution::reapi::{ExecuteOperationMetadata, ExecuteRequest, ExecuteResponse, WaitExecutionRequest};
 use prost::Message;
 use tokio::time::timeout;
 use tonic::{Code, Status, Streaming};
@@ -109,7 +107,7 @@ impl<'a> Follower<'a> {
     }
 
     async fn open(&self, request: &ExecuteRequest) -> Result<Streaming<Operation>, Status> {
-        let mut client = self.remote.execution();
+        let mut client = self.remote.client.execution();
         let stream = match self.remote.operation() {
             None => client.execute(self.remote.request(request.clone())).await,
             Some(name) => client.wait_execution(self.remote.request(WaitExecutionRequest { name })).await,

@@ -10,13 +10,11 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    Directory, DirectoryNode, FileNode, SymlinkNode,
-};
 use blobs::{Digest, DigestFunction};
 use bytes::Bytes;
 use execution::digest;
 use execution::limits::{MAX_DEPTH, MAX_ENTRIES};
+use execution::reapi::{Directory, DirectoryNode, FileNode, SymlinkNode};
 use prost::Message;
 
 use super::error::Error;
@@ -207,7 +205,7 @@ fn hash_all(files: &[FoundFile], progress: &Progress) -> Result<Vec<Digest>, Err
             files.get(number).map(|file| (number, file))
         };
         while let Some((number, file)) = take() {
-            let digest = File::open(&file.path).and_then(|open| worker::digest_of(open, FUNCTION));
+            let digest = File::open(&file.path).and_then(|open| worker::digest_of(&open, FUNCTION));
             let digest = digest.map_err(|error| Error::input(&file.path, error))?;
             progress.advance(digest.size);
             read.push((number, digest));

@@ -1,8 +1,7 @@
-//! `lessor run`: a command executed elsewhere as if it ran here.
+//! `lessor run`: runs a command remotely as if it ran here.
 //!
-//! It is a client of the Remote Execution API and of nothing else: what it does, any other client could do, and it works
-//! against any server of that protocol. Nothing is written but outputs that were asked for, below the directory that was
-//! named.
+//! It uses only the Remote Execution API, and works with any server of that protocol. It writes only requested outputs,
+//! below the named directory.
 
 mod action;
 mod destination;
@@ -16,37 +15,35 @@ mod options;
 mod outputs;
 mod progress;
 mod remote;
-mod streams;
 mod summary;
 mod upload;
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, ExecuteRequest, ExecuteResponse};
+use blobs::Digest;
 use execution::digest;
+use execution::reapi::{ActionResult, ExecuteRequest, ExecuteResponse};
 use tonic::{Code, Status};
 
 pub(crate) use error::Error;
 pub(crate) use options::Options;
-pub(crate) use progress::counted;
 pub(crate) use remote::cause;
 
 use crate::client::show::Output;
-use action::Described;
+use crate::client::show::text::{clean, counted};
 use destination::Destination;
+use fetch::Stream;
 use follow::Follower;
 use inputs::Inputs;
 use outputs::Outputs;
 use progress::{Progress, size, took};
 use remote::Remote;
-use streams::Stream;
 use summary::{Summary, ms};
 use upload::blocking;
 
-/// How often inputs are brought again that the store lost before a worker had them.
+/// How often inputs are uploaded again that the store evicted before a worker fetched them.
 const MAX_ROUNDS: u32 = 3;
 
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
@@ -54,169 +51,156 @@ pub(crate) fn run(options: Options) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let options = Arc::new(options);
     let progress = Progress::new(options.quiet);
     let ended = runtime.block_on(async {
-        let remote = Arc::new(Remote::connect(&options).await?);
-        let work = work(&options, &remote, &progress);
-        interrupt::or_done(&remote, &progress, work).await
+        let remote = Remote::connect(&options).await?;
+        let run =
+            Run { options: &options, remote: &remote, progress: &progress, summary: Summary::default() };
+        interrupt::or_done(&remote, &progress, run.run()).await
     });
     progress.end();
-    // A file that is still being read is nobody's concern any more.
+    // Files that are still being read do not matter any more.
     runtime.shutdown_background();
     ended
 }
 
-async fn work(options: &Arc<Options>, remote: &Arc<Remote>, progress: &Progress) -> Result<ExitCode> {
-    let mut summary = Summary::default();
-    let (inputs, described) = describe(options, progress, &mut summary).await?;
-    let response = execute(options, remote, progress, &inputs, &described, &mut summary).await?;
-    summary.cached = response.cached_result;
-    summary.operation = remote.operation().unwrap_or_default();
-    remote.set_operation(None);
-    let result = response.result.clone().unwrap_or_default();
-    summary.exit_code = result.exit_code;
-    summary.worker = result.execution_metadata.as_ref().map(|about| about.worker.clone()).unwrap_or_default();
-    progress.end();
-    let streams = show_streams(options, remote, &result, &mut summary).await;
-    refuse_unless_ran(options, &response)?;
-    streams?;
-    bring_home(options, remote, progress, &result, &mut summary).await?;
-    progress.end();
-    summary.timings.total_ms = ms(progress.elapsed());
-    progress.line(summary_line(&summary, progress));
-    if options.connection.json {
-        Output::new().line(serde_json::to_string(&summary)?)?;
-    }
-    Ok(ExitCode::from(exit_code(result.exit_code)))
+struct Run<'a> {
+    options: &'a Options,
+    remote: &'a Remote,
+    progress: &'a Progress,
+    summary: Summary,
 }
 
-/// Reads the inputs and says what is to be done with them.
-async fn describe(
-    options: &Arc<Options>,
-    progress: &Progress,
-    summary: &mut Summary,
-) -> Result<(Inputs, Described), Error> {
-    let begun = Instant::now();
-    let (own, bar) = (options.clone(), progress.clone());
-    let read = move || match &own.input {
-        Some(directory) => Inputs::read(directory, &bar),
-        None => {
-            let mut inputs = Inputs::default();
-            let root = inputs.add(Vec::new());
-            Ok((inputs, root))
+impl Run<'_> {
+    async fn run(mut self) -> Result<ExitCode> {
+        let (inputs, action) = self.describe().await?;
+        let response = self.execute(&inputs, &action).await?;
+        self.summary.cached = response.cached_result;
+        self.summary.operation = self.remote.operation().unwrap_or_default();
+        self.remote.set_operation(None);
+        let result = response.result.clone().unwrap_or_default();
+        self.summary.exit_code = result.exit_code;
+        self.summary.worker = result.execution_metadata.clone().unwrap_or_default().worker;
+        self.progress.end();
+        let streams = self.show_streams(&result).await;
+        self.refuse_unless_ran(&response)?;
+        streams?;
+        self.download_outputs(&result).await?;
+        self.progress.end();
+        self.summary.timings.total_ms = ms(self.progress.elapsed());
+        self.progress.line(summary_line(&self.summary, self.progress));
+        if self.options.connection.json {
+            Output::new().line(serde_json::to_string(&self.summary)?)?;
         }
-    };
-    let (mut inputs, root) = blocking(read).await?;
-    for left_out in &inputs.left_out {
-        progress.line(format_args!("{} holds a ledger and is left out", left_out.display()));
+        Ok(ExitCode::from(exit_code(result.exit_code)))
     }
-    let described = action::describe(options, &root, &mut inputs);
-    summary.timings.inputs_ms = ms(begun.elapsed());
-    summary.input_root_digest = root.to_string();
-    summary.command_digest = described.command.to_string();
-    summary.action_digest = described.action.to_string();
-    Ok((inputs, described))
-}
 
-/// Uploads what is missing and executes; again if the store lost something in between.
-async fn execute(
-    options: &Options,
-    remote: &Arc<Remote>,
-    progress: &Progress,
-    inputs: &Inputs,
-    described: &Described,
-    summary: &mut Summary,
-) -> Result<ExecuteResponse, Error> {
-    let request = ExecuteRequest {
-        instance_name: remote.instance.clone(),
-        skip_cache_lookup: options.no_cache,
-        action_digest: Some(digest::to_proto(&described.action)),
-        digest_function: digest::function_to_proto(inputs::FUNCTION).into(),
-        inline_stdout: !options.connection.json,
-        inline_stderr: !options.connection.json,
-        ..ExecuteRequest::default()
-    };
-    let mut round = 0;
-    loop {
-        round += 1;
+    /// Reads the inputs and builds the action.
+    async fn describe(&mut self) -> Result<(Inputs, Digest), Error> {
         let begun = Instant::now();
-        let uploaded = upload::upload(remote, inputs, progress).await?;
-        if round > 1 && uploaded.blobs == 0 {
-            round = MAX_ROUNDS;
-        }
-        summary.uploaded_blobs += uploaded.blobs;
-        summary.uploaded_bytes += uploaded.bytes;
-        summary.timings.upload_ms += ms(begun.elapsed());
-        if inputs.files > 0 && round == 1 {
-            let files = counted(inputs.files, "input", "inputs");
-            let (all, sent) = (size(inputs.bytes), size(uploaded.bytes));
-            progress.line(format_args!("{files}, {all}; {sent} uploaded"));
-        }
-        progress.wait("Waiting for a worker");
-        let begun = Instant::now();
-        let ended = Follower::new(remote, progress).run(&request).await;
-        summary.timings.execute_ms += ms(begun.elapsed());
-        let lacks = match &ended {
-            Ok(response) => Error::from(status(response)).is_missing_inputs(),
-            Err(error) => error.is_missing_inputs(),
+        let (input, bar) = (self.options.input.clone(), self.progress.clone());
+        let read = move || match input {
+            Some(directory) => Inputs::read(&directory, &bar),
+            None => {
+                let mut inputs = Inputs::default();
+                let root = inputs.add(Vec::new());
+                Ok((inputs, root))
+            }
         };
-        if !lacks || round >= MAX_ROUNDS {
-            return ended;
+        let (mut inputs, root) = blocking(read).await?;
+        for left_out in &inputs.left_out {
+            self.progress.line(format_args!("{} holds a ledger and is left out", left_out.display()));
         }
-        remote.set_operation(None);
+        let (command, action) = action::describe(self.options, &root, &mut inputs);
+        self.summary.timings.inputs_ms = ms(begun.elapsed());
+        self.summary.input_root_digest = root.to_string();
+        self.summary.command_digest = command.to_string();
+        self.summary.action_digest = action.to_string();
+        Ok((inputs, action))
     }
-}
 
-async fn show_streams(
-    options: &Options,
-    remote: &Remote,
-    result: &ActionResult,
-    summary: &mut Summary,
-) -> Result<(), Error> {
-    let stdout = Stream::read(&result.stdout_raw, result.stdout_digest.as_ref(), "standard output")?;
-    let stderr = Stream::read(&result.stderr_raw, result.stderr_digest.as_ref(), "standard error")?;
-    summary.stdout_digest = stdout.digest.to_string();
-    summary.stderr_digest = stderr.digest.to_string();
-    if !options.connection.json {
-        stdout.copy_to(remote, std::io::stdout()).await?;
-        stderr.copy_to(remote, std::io::stderr()).await?;
+    /// Uploads the missing inputs and executes; again if the store evicted inputs meanwhile.
+    async fn execute(&mut self, inputs: &Inputs, action: &Digest) -> Result<ExecuteResponse, Error> {
+        let request = ExecuteRequest {
+            instance_name: self.remote.instance.clone(),
+            skip_cache_lookup: self.options.no_cache,
+            action_digest: Some(digest::to_proto(action)),
+            digest_function: digest::function_to_proto(inputs::FUNCTION).into(),
+            inline_stdout: !self.options.connection.json,
+            inline_stderr: !self.options.connection.json,
+            ..ExecuteRequest::default()
+        };
+        let mut round = 0;
+        loop {
+            round += 1;
+            let begun = Instant::now();
+            let uploaded = upload::upload(self.remote, inputs, self.progress).await?;
+            if round > 1 && uploaded.blobs == 0 {
+                round = MAX_ROUNDS;
+            }
+            self.summary.uploaded_blobs += uploaded.blobs;
+            self.summary.uploaded_bytes += uploaded.bytes;
+            self.summary.timings.upload_ms += ms(begun.elapsed());
+            if inputs.files > 0 && round == 1 {
+                let files = counted(inputs.files, "input");
+                let (all, sent) = (size(inputs.bytes), size(uploaded.bytes));
+                self.progress.line(format_args!("{files}, {all}; {sent} uploaded"));
+            }
+            self.progress.wait("Waiting for a worker");
+            let begun = Instant::now();
+            let ended = Follower::new(self.remote, self.progress).run(&request).await;
+            self.summary.timings.execute_ms += ms(begun.elapsed());
+            let lacks_inputs = match &ended {
+                Ok(response) => Error::from(status(response)).is_missing_inputs(),
+                Err(error) => error.is_missing_inputs(),
+            };
+            if !lacks_inputs || round >= MAX_ROUNDS {
+                return ended;
+            }
+            self.remote.set_operation(None);
+        }
     }
-    Ok(())
-}
 
-fn refuse_unless_ran(options: &Options, response: &ExecuteResponse) -> Result<(), Error> {
-    let status = status(response);
-    match status.code() {
-        Code::Ok if response.result.is_some() => Ok(()),
-        Code::Ok => Err(Error::nonsense("an execution succeeded without a result")),
-        Code::DeadlineExceeded => Err(Error::TimedOut { timeout_ms: options.timeout }),
-        Code::Cancelled => Err(Error::Cancelled(status.message().to_owned())),
-        _ => Err(status.into()),
+    async fn show_streams(&mut self, result: &ActionResult) -> Result<(), Error> {
+        let stdout = Stream::read(&result.stdout_raw, result.stdout_digest.as_ref(), "standard output")?;
+        let stderr = Stream::read(&result.stderr_raw, result.stderr_digest.as_ref(), "standard error")?;
+        self.summary.stdout_digest = stdout.digest.to_string();
+        self.summary.stderr_digest = stderr.digest.to_string();
+        if !self.options.connection.json {
+            stdout.copy_to(self.remote, std::io::stdout()).await?;
+            stderr.copy_to(self.remote, std::io::stderr()).await?;
+        }
+        Ok(())
     }
-}
 
-async fn bring_home(
-    options: &Options,
-    remote: &Arc<Remote>,
-    progress: &Progress,
-    result: &ActionResult,
-    summary: &mut Summary,
-) -> Result<(), Error> {
-    let begun = Instant::now();
-    let outputs = Outputs::read(remote, result, &options.outputs).await?;
-    if !outputs.entries.is_empty() {
-        let path = &options.output_dir;
-        let to = Destination::open(path).map_err(|error| Error::output(path.display().to_string(), error))?;
-        download::download(remote, &outputs, &to, progress).await?;
+    fn refuse_unless_ran(&self, response: &ExecuteResponse) -> Result<(), Error> {
+        let status = status(response);
+        match status.code() {
+            Code::Ok if response.result.is_some() => Ok(()),
+            Code::Ok => Err(Error::nonsense("an execution succeeded without a result")),
+            Code::DeadlineExceeded => Err(Error::TimedOut { timeout_ms: self.options.timeout }),
+            Code::Cancelled => Err(Error::Cancelled(status.message().to_owned())),
+            _ => Err(status.into()),
+        }
     }
-    for path in &outputs.missing {
-        progress.warn(format_args!("the command made no {path}"));
+
+    async fn download_outputs(&mut self, result: &ActionResult) -> Result<(), Error> {
+        let begun = Instant::now();
+        let outputs = Outputs::read(self.remote, result, &self.options.outputs).await?;
+        if !outputs.entries.is_empty() {
+            let path = &self.options.output_dir;
+            let to = Destination::open(path);
+            let to = to.map_err(|error| Error::output(path.display().to_string(), error))?;
+            download::download(self.remote, &outputs, &to, self.progress).await?;
+        }
+        for path in &outputs.missing {
+            self.progress.warn(format_args!("the command made no {path}"));
+        }
+        self.summary.outputs = outputs.reported;
+        self.summary.missing_outputs = outputs.missing;
+        self.summary.timings.download_ms = ms(begun.elapsed());
+        Ok(())
     }
-    summary.outputs = outputs.reported;
-    summary.missing_outputs = outputs.missing;
-    summary.timings.download_ms = ms(begun.elapsed());
-    Ok(())
 }
 
 fn summary_line(summary: &Summary, progress: &Progress) -> String {
@@ -225,9 +209,7 @@ fn summary_line(summary: &Summary, progress: &Progress) -> String {
     match (summary.cached, summary.worker.as_str()) {
         (true, _) => format!("cached: exit code {code}, {time}"),
         (false, "") => format!("exit code {code}, {time}"),
-        (false, worker) => {
-            format!("exit code {code}, {time}, on {}", crate::client::show::text::clean(worker))
-        }
+        (false, worker) => format!("exit code {code}, {time}, on {}", clean(worker)),
     }
 }
 
@@ -235,7 +217,7 @@ fn status(response: &ExecuteResponse) -> Status {
     response.status.as_ref().map_or_else(|| Status::ok(""), follow::status)
 }
 
-/// As a process here can end. What fits into no exit code is still no success.
+/// The exit code of this process. A larger code is not a success either.
 fn exit_code(code: i32) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use execution::RelativePath;
 
-use crate::client::connection::Connection;
+use crate::client::connection::{Connection, parse_pair};
 use crate::client::duration::parse_ms;
 
 #[derive(clap::Args)]
@@ -48,11 +48,11 @@ pub(crate) struct Options {
     pub working_directory: Option<RelativePath>,
 
     /// What a worker must offer to get the command, such as OSFamily=linux; may be repeated
-    #[arg(long = "platform", value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long = "platform", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub platform: Vec<(String, String)>,
 
     /// A variable of the command's environment; may be repeated
-    #[arg(long = "env", value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub environment: Vec<(String, String)>,
 
     /// How long the command may run: 500ms, 90s, 5m, 2h [default: the server's longest]
@@ -97,13 +97,6 @@ fn relative(text: &str) -> Result<RelativePath, String> {
         return Err("it must be a path relative to where the command runs".to_owned());
     }
     RelativePath::parse(trimmed).map_err(|why| format!("{text:?} {why}; it must stay where the command runs"))
-}
-
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => Err("it is written as KEY=VALUE".to_owned()),
-    }
 }
 
 /// No time at all would be none to the protocol.

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::{self, ActionResult};
 use blobs::Digest;
 use execution::limits::{MAX_ENTRIES, MAX_TREE_BYTES};
+use execution::reapi::{self, ActionResult};
 use execution::{
     Directory, InvalidMessage, RelativePath, TreeDirectory, TreeReader, decode_proto, digest,
     tree_directories,
@@ -17,15 +17,22 @@ use super::fetch;
 use super::inputs::FUNCTION;
 use super::remote::Remote;
 
-/// One thing to be written.
+/// One entry to be written.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
-    File { path: RelativePath, digest: Digest, is_executable: bool },
+    File(OutputFile),
     Directory { path: RelativePath },
     Link { path: RelativePath, target: String },
 }
 
-/// One output as it was asked for.
+#[derive(Clone, Debug)]
+pub(super) struct OutputFile {
+    pub path: RelativePath,
+    pub digest: Digest,
+    pub is_executable: bool,
+}
+
+/// One output as it was requested.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Output {
@@ -39,12 +46,12 @@ pub(super) struct Output {
 pub(super) struct Outputs {
     pub entries: Vec<Entry>,
     pub reported: Vec<Output>,
-    /// Those that were asked for and are not there.
+    /// Requested outputs that the result does not name.
     pub missing: Vec<String>,
 }
 
 impl Outputs {
-    #[allow(deprecated, reason = "some servers tell links only there")]
+    #[allow(deprecated, reason = "some servers name links only there")]
     pub(super) async fn read(
         remote: &Remote,
         result: &ActionResult,
@@ -63,7 +70,7 @@ impl Outputs {
             let path = expect(&file.path)?;
             let digest = digest_of(file.digest.as_ref(), &file.path)?;
             outputs.report(&file.path, "file", Some(digest));
-            outputs.entries.push(Entry::File { path, digest, is_executable: file.is_executable });
+            outputs.entries.push(Entry::File(OutputFile { path, digest, is_executable: file.is_executable }));
         }
         for directory in &result.output_directories {
             let path = expect(&directory.path)?;
@@ -88,7 +95,7 @@ impl Outputs {
 
     pub(super) fn bytes(&self) -> u64 {
         let size = |entry: &Entry| match entry {
-            Entry::File { digest, .. } => digest.size,
+            Entry::File(file) => file.digest.size,
             _ => 0,
         };
         self.entries.iter().map(size).sum()
@@ -135,7 +142,8 @@ impl Outputs {
             let child = |name: &str| at.child(name).map_err(|why| Error::output(path.to_string(), why));
             for file in &directory.files {
                 let (path, digest) = (child(&file.name)?, file.digest);
-                self.entries.push(Entry::File { path, digest, is_executable: file.is_executable });
+                let is_executable = file.is_executable;
+                self.entries.push(Entry::File(OutputFile { path, digest, is_executable }));
             }
             for (name, target) in &directory.symlinks {
                 self.entries.push(Entry::Link { path: child(name)?, target: target.clone() });
@@ -155,7 +163,7 @@ impl Outputs {
     }
 }
 
-fn digest_of(digest: Option<&v2::Digest>, path: &str) -> Result<Digest, Error> {
+fn digest_of(digest: Option<&reapi::Digest>, path: &str) -> Result<Digest, Error> {
     digest::from_proto(digest, FUNCTION, path).map_err(Error::nonsense)
 }
 
@@ -168,14 +176,12 @@ fn checked_link(path: RelativePath, target: &str) -> Result<Entry, Error> {
 
 #[cfg(test)]
 mod tests {
-    use bazel_remote_apis::build::bazel::remote::execution::v2::{
-        Directory, DirectoryNode, FileNode, SymlinkNode, Tree,
-    };
+    use execution::reapi::{Directory, DirectoryNode, FileNode, SymlinkNode, Tree};
     use prost::Message;
 
     use super::*;
 
-    fn to_proto(content: &[u8]) -> Option<v2::Digest> {
+    fn to_proto(content: &[u8]) -> Option<reapi::Digest> {
         Some(digest::to_proto(&Digest::of(FUNCTION, content)))
     }
 

@@ -6,7 +6,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::client::show::{note, text::clean};
 
-/// How often a bar moves while nothing happens, so that it is seen to be alive.
+/// How often a bar moves while nothing happens.
 const TICK: Duration = Duration::from_millis(120);
 
 /// Cheap to clone.
@@ -29,7 +29,7 @@ impl Progress {
         Progress::new(true)
     }
 
-    /// A new piece of work of so many bytes.
+    /// Starts a bar over this many bytes.
     pub(super) fn begin(&self, what: &str, total_bytes: u64) {
         self.bar.set_message(what.to_owned());
         self.bar.set_length(total_bytes);
@@ -41,7 +41,7 @@ impl Progress {
         self.bar.inc(bytes);
     }
 
-    /// Something whose end nobody knows.
+    /// Starts a spinner.
     pub(super) fn wait(&self, what: &str) {
         self.bar.set_message(clean(what));
         self.style("{spinner} {msg} {elapsed}");
@@ -56,19 +56,19 @@ impl Progress {
         }
     }
 
-    /// A line in place of what a bar says where there is one.
+    /// A line that stays, unless a bar is visible.
     pub(super) fn line_unless_seen(&self, text: impl std::fmt::Display) {
         if self.bar.is_hidden() {
             self.line(text);
         }
     }
 
-    /// A line that stays also when nothing else is to be said.
+    /// A line that stays, even with `--quiet`.
     pub(super) fn warn(&self, text: impl std::fmt::Display) {
         self.bar.suspend(|| note(format_args!("lessor: {text}")));
     }
 
-    /// Nothing moves any more; others may write to the terminal.
+    /// Removes the bar, so that others can write to the terminal.
     pub(super) fn end(&self) {
         self.bar.disable_steady_tick();
         self.bar.finish_and_clear();
@@ -97,10 +97,6 @@ pub(super) fn took(time: Duration) -> String {
 
 pub(super) fn size(bytes: u64) -> String {
     HumanBytes(bytes).to_string()
-}
-
-pub(crate) fn counted(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `lessor worker check`: whether a worker could do its work here, without starting one (S3-61).
+//! `lessor worker check`: checks whether a worker could work here, without starting one (S3-61).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct Options {
 }
 
 pub(super) async fn run(options: Options) -> Result<ExitCode> {
-    let settings = Settings::to_look_at(options.flags.worker()?)?;
+    let settings = Settings::without_writing(options.flags.worker()?)?;
     let cas = settings.cas(Some(PATIENCE))?;
     let checks = worker::check::check(&settings.config, &settings.executor, &*cas).await;
     let is_well = checks.iter().all(|check| check.result.is_ok());

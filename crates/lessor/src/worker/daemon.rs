@@ -16,7 +16,7 @@ use super::metrics::{self, Metrics};
 use super::settings::{Flags, Settings};
 use crate::{address, logging};
 
-/// How long the content store may be silent before the start says so; the worker waits for it all the same.
+/// How long the check waits for the content store; the worker itself waits longer.
 const CHECK_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
@@ -46,8 +46,8 @@ async fn serve(settings: Settings, metrics_at: Option<SocketAddr>) -> Result<()>
     let stop = Stopper::new();
     let signals = tokio::spawn(stop_on_signals(stop.clone())?);
     tokio::select! {
-        () = look(&settings) => {}
-        // Whoever stops it now need not wait for what it looks at.
+        () = log_checks(&settings) => {}
+        // A stop signal need not wait for the checks.
         () = stop.stop_requested() => {}
     }
     let mut executor: Arc<dyn Executor> = executors::open(&settings.executor).await?;
@@ -73,9 +73,9 @@ async fn serve(settings: Settings, metrics_at: Option<SocketAddr>) -> Result<()>
     Ok(())
 }
 
-/// Says what is found when the worker looks at itself (S3-61). What is not there may come: only a backend that cannot
-/// be used, which the agent finds by itself, keeps a worker from starting.
-async fn look(settings: &Settings) {
+/// Logs the checks of `lessor worker check` (S3-61). Only an unusable backend, which `executors::open` reports, prevents
+/// the start: every other problem may be temporary.
+async fn log_checks(settings: &Settings) {
     let cas = match settings.cas(Some(CHECK_PATIENCE)) {
         Ok(cas) => cas,
         Err(error) => return tracing::warn!("the content store: {error:#}"),

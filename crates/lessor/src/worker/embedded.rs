@@ -1,5 +1,5 @@
-//! The worker inside `lessor up`: the same code as a worker of its own, over the same protocol, but for content: that is
-//! in the same process.
+//! The worker inside `lessor up`: the same code and protocol as a separate worker, except that the content store is in the
+//! same process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,17 +8,16 @@ use anyhow::Result;
 use blobs::{Blobs, Tenant};
 use tokio::task::JoinHandle;
 use wire::DEFAULT_SCOPE_NAME;
-use worker::cas::LocalCas;
-use worker::{Stopper, Work, executors};
+use worker::{LocalCas, Stopper, Work, executors};
 
 use super::Instances;
 use super::file::{Host, Worker};
 use super::settings::{Settings, slots};
 use crate::data_dir::DataDir;
 
-/// Where its actions run, below the data directory.
+/// The work directory, below the data directory.
 const DIRECTORY: &str = "worker";
-/// How long running actions may take once everything is to stop; a second signal ends it sooner.
+/// How long running actions may take after a stop signal; a second signal ends the wait.
 const DRAIN_SECONDS: u64 = 30;
 
 pub(crate) struct Embedded {
@@ -44,16 +43,16 @@ impl Embedded {
         })?;
         let cas = Arc::new(LocalCas::new(content, Tenant::new(DEFAULT_SCOPE_NAME)?));
         let stop = Stopper::new();
-        let told = stop.clone();
+        let stopped = stop.clone();
         let running = tokio::spawn(async move {
             let Settings { config, executor, .. } = settings;
             let work = Work::open(&config, executors::open(&executor).await?, cas).await?;
-            instances.serve(config, Arc::new(work), told).await
+            instances.serve(config, Arc::new(work), stopped).await
         });
         Ok(Embedded { stop, running })
     }
 
-    /// Resolves when it ends without being told to, with the reason.
+    /// Resolves when the worker ends without a stop, with the reason.
     pub(crate) async fn failed(&mut self) -> anyhow::Error {
         match (&mut self.running).await {
             Ok(Ok(())) => anyhow::anyhow!("it has ended"),
@@ -62,7 +61,7 @@ impl Embedded {
         }
     }
 
-    /// Takes no more work, and resolves when what ran is done or given back.
+    /// Takes no more tasks, and resolves when the running ones are finished or released.
     pub(crate) async fn drain(self) {
         self.stop.stop();
         match self.running.await {
@@ -73,7 +72,7 @@ impl Embedded {
     }
 }
 
-/// An address that the worker can connect to: one that stands for all of the machine's is no place to go.
+/// An address that the worker can connect to: loopback instead of the unspecified address.
 fn reachable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         ip if !ip.is_unspecified() => address,

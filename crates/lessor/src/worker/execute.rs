@@ -1,5 +1,5 @@
-//! `lessor worker execute`: one action, run here to be looked at. No coordinator hears of it, nothing is stored, and its
-//! directory stays.
+//! `lessor worker execute`: runs one action for inspection, without a coordinator. Nothing is stored, and its directory
+//! stays.
 
 mod outputs;
 mod report;
@@ -10,21 +10,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bazel_remote_apis::build::bazel::remote::execution::v2::GetCapabilitiesRequest;
-use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_client::CapabilitiesClient;
 use blobs::{Digest, DigestFunction};
+use reapi_client::Client;
 use worker::Failure;
 use worker::action::{Once, OnceError, execute_once};
-use worker::cas::{GrpcCas, GrpcCasOptions};
 use worker::executors::{self, Backend, ExecutorOptions};
 
 use crate::client::connection::parse_grpc_url;
+use crate::client::show::text::counted;
 use crate::client::show::{Output, note};
 use crate::exit;
-use crate::run::{cause, counted};
+use crate::run::cause;
 use report::Report;
 
-/// How long the content store may take to say that it is there.
+/// How long the content store may take to answer first.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(clap::Args)]
@@ -77,9 +76,9 @@ pub(super) async fn run(options: &Options) -> Result<ExitCode> {
     let action = Digest::parse(options.digest_function, &options.action_digest)
         .with_context(|| format!("{:?} is no digest of an action", options.action_digest))?;
     let directory = fresh(&options.work_dir)?;
-    let cas = Arc::new(GrpcCas::new(&options.cas_url, &GrpcCasOptions::default())?);
-    find(&cas, options).await?;
-    // Of its own, so that one that runs beside it is not taken for its leftovers.
+    let cas = Arc::new(Client::new(&options.cas_url, &reapi_client::Options::default())?);
+    check(&cas, options).await?;
+    // A unique id, so that a concurrent run is not taken for leftovers.
     let id = format!("execute-{}", std::process::id());
     let mut how = ExecutorOptions::new(options.backend, id, directory.join(".lessor/work"));
     how.docker.image = options.image.clone();
@@ -110,26 +109,23 @@ pub(super) async fn run(options: &Options) -> Result<ExitCode> {
     Ok(code(&once))
 }
 
-/// Finds out whether anybody is there. A worker waits for its store to come back; a person who waits for one that was
-/// never started would wait for nothing.
-async fn find(cas: &GrpcCas, options: &Options) -> Result<()> {
-    let asked = GetCapabilitiesRequest { instance_name: options.instance.clone() };
-    let mut client = CapabilitiesClient::new(cas.channel());
-    let report = tokio::time::timeout(FIRST_ANSWER_TIMEOUT, client.get_capabilities(asked)).await;
-    let why = match report {
-        Ok(Err(status)) if status.code() == tonic::Code::Unavailable => cause(&status),
-        Ok(_) => return Ok(()),
-        Err(_) => "it does not answer".to_owned(),
-    };
-    anyhow::bail!("no content store answers at {} ({why}); name another with --cas-url", options.cas_url)
+/// Checks that a server answers. A worker waits for its store to come back, but here it may never have been started.
+async fn check(client: &Client, options: &Options) -> Result<()> {
+    match client.capabilities(&options.instance, FIRST_ANSWER_TIMEOUT).await {
+        Err(status) if status.code() == tonic::Code::Unavailable => {
+            let (url, why) = (&options.cas_url, cause(&status));
+            anyhow::bail!("no content store answers at {url} ({why}); name another with --cas-url")
+        }
+        _ => Ok(()),
+    }
 }
 
-/// What is missing comes as the list that a coordinator reads.
+/// Lists missing inputs, which the failure contains as JSON.
 fn to_error(error: OnceError, url: &str) -> anyhow::Error {
     match &error {
         OnceError::Failed(failure) if failure.code == Failure::MISSING_INPUTS => {
             let missing = failure.missing_digests();
-            let count = counted(missing.len(), "blob", "blobs");
+            let count = counted(missing.len(), "blob");
             anyhow::anyhow!("{url} lacks {count} that the action needs: {}", missing.join(", "))
         }
         _ => error.into(),
@@ -143,7 +139,7 @@ fn code(once: &Once) -> ExitCode {
     }
 }
 
-/// A directory with nothing in it: what another run left there must not be taken for inputs.
+/// An empty directory: files of another run must not be taken for inputs.
 fn fresh(directory: &Path) -> Result<PathBuf> {
     let shown = directory.display();
     std::fs::create_dir_all(directory).with_context(|| format!("cannot create {shown}"))?;

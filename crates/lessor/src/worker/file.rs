@@ -1,20 +1,19 @@
-//! The configuration file of a worker: its keys, their defaults, and what is wrong with one (S3-67 to S3-70).
+//! The configuration file of a worker: its keys, their defaults and their validation (S3-67 to S3-70).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use execution::EXECUTION_QUEUE;
 use serde::{Deserialize, Serialize};
-use worker::executors::{Backend, DockerOptions, ExecutorOptions};
+use worker::executors::{Backend, DockerOptions, ExecutorOptions, Limits};
 use worker::{ActionOptions, Config};
 
 use crate::client::connection::parse_url;
 use crate::config::file::{Document, within};
 
-/// Most slots: a worker with more commands at a time than this is rather several.
 const SLOTS: std::ops::RangeInclusive<u64> = 1..=500;
 const HEARTBEAT_SECONDS: std::ops::RangeInclusive<u64> = 1..=3_600;
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -25,11 +24,11 @@ pub(crate) struct WorkerFile {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Worker {
-    /// Made and kept in the work directory when it is left out.
+    /// By default generated once and stored in the work directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker_id: Option<String>,
     pub server_url: String,
-    /// The coordinator's when it is left out.
+    /// By default the coordinator's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cas_url: Option<String>,
     pub max_concurrent_tasks: u64,
@@ -37,17 +36,17 @@ pub(crate) struct Worker {
     pub backend: String,
     /// Tried in this order.
     pub queues: Vec<String>,
-    /// The instance of remote execution, or the workspace of other queues; empty for the default one.
+    /// The instance of remote execution, and the workspace of other queues; empty for the default one.
     pub instance_name: String,
     pub drain_timeout_seconds: u64,
-    /// Disk space for inputs that may be used again.
+    /// Disk space for cached inputs.
     pub cache_mib: u64,
-    /// Disk space that is kept free: with less than this, nothing is begun.
+    /// Disk space that stays free: with less than this, no command starts.
     pub disk_reserve_mib: u64,
-    /// What the worker offers, beside its OSFamily and ISA.
+    /// The properties that the worker offers, besides its OSFamily and ISA.
     pub platform: BTreeMap<String, String>,
     pub host: Host,
-    pub docker: Docker,
+    pub docker: DockerOptions,
     pub limits: Limits,
     pub resources: Resources,
 }
@@ -59,45 +58,12 @@ pub(crate) struct Host {
     /// The same as the backend `sandbox`.
     pub use_sandbox: bool,
     pub env_whitelist: Vec<String>,
-    /// Whom commands run as, by name or number.
+    /// The user that commands run as, by name or number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Docker {
-    /// The engine's socket, as `unix:///path`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
-    /// For commands whose platform names none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub image: Option<String>,
-    pub pull: bool,
-    pub network_mode: String,
-    /// In place of `limits.cpu_cores` for containers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_limit: Option<f64>,
-    /// In place of `limits.memory_bytes` for containers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_limit: Option<u64>,
-    /// As `name=soft:hard`, or `name=both`.
-    pub ulimits: Vec<String>,
-}
-
-/// Most that each command may use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Limits {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_cores: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub processes: Option<u32>,
-}
-
-/// What the tasks that run at one time may ask for together; the machine's when it is left out.
+/// What all running tasks together may request; by default the machine's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Resources {
@@ -125,7 +91,7 @@ impl Default for Worker {
             disk_reserve_mib: ActionOptions::DISK_RESERVE_BYTES / MIB,
             platform: BTreeMap::new(),
             host: Host::default(),
-            docker: Docker::default(),
+            docker: DockerOptions::default(),
             limits: Limits::default(),
             resources: Resources::default(),
         }
@@ -143,22 +109,8 @@ impl Default for Host {
     }
 }
 
-impl Default for Docker {
-    fn default() -> Docker {
-        Docker {
-            host: None,
-            image: None,
-            pull: false,
-            network_mode: DockerOptions::NETWORK_MODE.to_owned(),
-            cpu_limit: None,
-            memory_limit: None,
-            ulimits: Vec::new(),
-        }
-    }
-}
-
 impl Worker {
-    /// Where commands run. `use_sandbox` is the document's other word for it.
+    /// The backend. `use_sandbox` with the backend host means the sandbox.
     pub(crate) fn backend(&self) -> Result<Backend, String> {
         let backend: Backend = self.backend.parse().map_err(|error| format!("worker.backend: {error}"))?;
         match (backend, self.host.use_sandbox) {
@@ -169,21 +121,6 @@ impl Worker {
             }
             _ => Ok(backend),
         }
-    }
-}
-
-impl Docker {
-    pub(crate) fn ulimits(&self) -> Result<Vec<(String, i64, i64)>, String> {
-        let read = |text: &String| {
-            let (name, limits) = text.split_once('=')?;
-            let (soft, hard) = limits.split_once(':').unwrap_or((limits, limits));
-            let named = Some(name).filter(|name| !name.is_empty())?;
-            Some((named.to_owned(), soft.parse().ok()?, hard.parse().ok()?))
-        };
-        let bad = |text: &String| {
-            format!("worker.docker.ulimits: {text:?} is not NAME=SOFT:HARD, such as nofile=1024:4096")
-        };
-        self.ulimits.iter().map(|text| read(text).ok_or_else(|| bad(text))).collect()
     }
 }
 
@@ -219,6 +156,9 @@ impl Document for WorkerFile {
                 .err()
                 .map(|what| format!("worker.{key}: {url:?} is no address of a server: {what}"))
         };
+        let ulimit = |text: String| {
+            format!("worker.docker.ulimits: {text:?} is not NAME=SOFT:HARD, such as nofile=1024:4096")
+        };
         let queues = worker.queues.iter().map(|queue| named("queues", queue));
         let instance = Some(worker.instance_name.as_str()).filter(|name| !name.is_empty());
         [
@@ -229,7 +169,7 @@ impl Document for WorkerFile {
             url("server_url", &worker.server_url),
             worker.cas_url.as_deref().and_then(|text| url("cas_url", text)),
             worker.backend().err(),
-            worker.docker.ulimits().err(),
+            worker.docker.parse_ulimits().err().map(ulimit),
             worker.host.work_dir.as_os_str().is_empty().then(|| "worker.host.work_dir is empty".to_owned()),
             worker.queues.is_empty().then(|| "worker.queues names no queue".to_owned()),
             instance.and_then(|name| named("instance_name", name)),

@@ -1,9 +1,9 @@
-//! The embedded worker serves every instance of its machine: whoever names one expects his actions to run. It works for
-//! the default instance from the start, and for another one from its first execution on.
+//! The instances that the embedded worker serves: the default instance from the start, and any other instance of the
+//! default tenant from its first execution on.
 //!
-//! An instance is a workspace, and a worker works for one, so each has an agent of its own under a name of its own; they
-//! share the slots and resources of the machine, the cache of inputs and the directories for actions. Results stay apart
-//! (R56): this says who runs, not who sees. Other tenants have to bring workers of their own.
+//! An instance is a workspace, and an agent works for one, so each instance has its own agent with its own id. The agents
+//! share slots, resources, the cache of inputs and the work directories. Results stay separate (R56). Other tenants need
+//! their own workers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use tokio::time::sleep;
 use wire::DEFAULT_SCOPE_NAME;
 use worker::{Agent, Config, Error, Pool, Stopper, Work};
 
-/// Most instances beside the default one. Anybody may name any, and each costs a connection.
+/// Most instances besides the default one: any client may name any instance, and each costs a connection.
 const MAX_INSTANCES: usize = 64;
-/// Words about instances that wait to be heard; what does not fit is said again with the next execution.
-const MAX_UNHEARD: usize = 256;
+/// The capacity of the channel; an instance that does not fit is sent again with its next execution.
+const CHANNEL_CAPACITY: usize = 256;
 
-/// How long a worker whose name was taken leaves it to whoever took it. Two that want it do not take turns any faster.
+/// The pause before a worker whose id was taken registers again.
 const NAME_PAUSE: Duration = Duration::from_secs(5);
 
-/// The instances that have executions, as they are heard of.
+/// Receives the instances that have executions.
 pub(crate) struct Instances(mpsc::Receiver<Scope>);
 
 impl Instances {
     pub(crate) fn channel() -> (mpsc::Sender<Scope>, Instances) {
-        let (to, from) = mpsc::channel(MAX_UNHEARD);
+        let (to, from) = mpsc::channel(CHANNEL_CAPACITY);
         (to, Instances(from))
     }
 
-    /// Works for all of them until it is told to stop, or the agent of the default one ends. One whose name was taken
-    /// takes it back: anybody who reaches the server can register under it, and must not be able to end the work here.
+    /// Serves all instances until a stop, or until the agent of the default instance ends. A worker whose id was taken takes
+    /// it back, because any client of the server can register under it and must not be able to end the work here.
     pub(crate) async fn serve(mut self, config: Config, work: Arc<Work>, stop: Stopper) -> Result<(), Error> {
         let pool = Pool::new(&config);
         let serve = |config: Config| Agent::serve_from(&pool, config, work.clone(), stop.clone());
@@ -75,7 +75,7 @@ impl Instances {
                     others.spawn(async move { (agent.await, workspace) });
                 }
                 Some(ended) = others.join_next(), if !others.is_empty() => {
-                    // Heard of again, it is tried again.
+                    // Its next execution starts another agent.
                     if let Ok((ended, workspace)) = ended {
                         known.remove(&workspace);
                         if let Err(error) = ended {
@@ -86,7 +86,6 @@ impl Instances {
             }
         };
         if !matches!(ended, Ok(Ok(()))) {
-            // Nobody has told the others.
             stop.stop();
         }
         while others.join_next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! From what an operator says, in a file and by flags, to what a worker is told. A flag wins over the file.
+//! The settings of a worker from its file and its flags. A flag overrides the file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -7,17 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use worker::cas::{GrpcCas, GrpcCasOptions};
-use worker::executors::{Backend, DockerOptions, ExecutorOptions, Limits};
-use worker::{ActionOptions, Config, Disk};
+use reapi_client::Client;
+use worker::executors::{Backend, ExecutorOptions};
+use worker::{ActionOptions, Config, Disk, Resources};
 
-use super::file::{Worker, WorkerFile};
+use super::file::{MIB, Worker, WorkerFile};
 use super::worker_id;
-use crate::client::connection::parse_grpc_url;
+use crate::client::connection::{parse_grpc_url, parse_pair};
 use crate::config::file;
-use crate::memory;
-
-const MIB: u64 = 1 << 20;
+use crate::machine;
 
 #[derive(clap::Args)]
 pub(super) struct Flags {
@@ -54,7 +52,7 @@ pub(super) struct Flags {
     slots: Option<u64>,
 
     /// Something that this worker offers, beside its OSFamily and ISA; again for more
-    #[arg(long = "platform", value_name = "NAME=VALUE", value_parser = pair)]
+    #[arg(long = "platform", value_name = "NAME=VALUE", value_parser = parse_pair)]
     platform: Vec<(String, String)>,
 
     /// The instance that it works for [default: that of clients which name none]
@@ -66,15 +64,8 @@ pub(super) struct Flags {
     drain_seconds: Option<u64>,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("must be NAME=VALUE".to_owned()),
-    }
-}
-
 impl Flags {
-    /// The file, and what the flags say in its place.
+    /// The file, with the flags over it.
     pub(super) fn worker(self) -> Result<Worker> {
         let mut worker = match &self.config {
             Some(path) => file::read::<WorkerFile>(path)?.worker,
@@ -97,13 +88,12 @@ impl Flags {
     }
 }
 
-fn set<T>(value: &mut T, said: Option<T>) {
-    if let Some(said) = said {
-        *value = said;
+fn set<T>(value: &mut T, flag: Option<T>) {
+    if let Some(flag) = flag {
+        *value = flag;
     }
 }
 
-/// A worker, ready to start.
 pub(super) struct Settings {
     pub config: Config,
     pub executor: ExecutorOptions,
@@ -111,27 +101,23 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// What the worker is told. One without a name gets one, which is kept in its work directory.
+    /// A worker without an id gets one, which is stored in its work directory.
     pub(super) fn of(worker: Worker) -> Result<Settings> {
-        let directory = absolute(&worker.host.work_dir)?;
-        check_place(&directory)?;
-        let id = match &worker.worker_id {
-            Some(id) => id.clone(),
-            None => worker_id::load_or_create(&directory, &worker_id::host_name())?,
-        };
-        Settings::named(worker, id, &directory)
+        Settings::new(worker, |directory| worker_id::load_or_create(directory, &worker_id::host_name()))
     }
 
-    /// The same without a trace, for who only looks.
-    pub(super) fn to_look_at(worker: Worker) -> Result<Settings> {
-        let directory = absolute(&worker.host.work_dir)?;
-        check_place(&directory)?;
-        let known =
-            worker.worker_id.clone().map_or_else(|| worker_id::known(&directory), |id| Ok(Some(id)))?;
-        Settings::named(worker, known.unwrap_or_else(worker_id::host_name), &directory)
+    /// The same without writing anything.
+    pub(super) fn without_writing(worker: Worker) -> Result<Settings> {
+        Settings::new(worker, |directory| {
+            Ok(worker_id::known(directory)?.unwrap_or_else(worker_id::host_name))
+        })
     }
 
-    fn named(worker: Worker, id: String, directory: &Path) -> Result<Settings> {
+    fn new(worker: Worker, default_id: impl FnOnce(&Path) -> Result<String>) -> Result<Settings> {
+        let directory =
+            &std::path::absolute(&worker.host.work_dir).context("the work directory has no path")?;
+        check_is_own(directory)?;
+        let id = worker.worker_id.clone().map_or_else(|| default_id(directory), Ok)?;
         let backend = worker.backend().map_err(anyhow::Error::msg)?;
         let actions = ActionOptions {
             allow_absolute_symlinks: true,
@@ -139,7 +125,13 @@ impl Settings {
             disk_reserve_bytes: worker.disk_reserve_mib * MIB,
             ..ActionOptions::below(directory)
         };
-        let executor = executor(&worker, backend, &id, &actions.work_dir)?;
+        let executor = ExecutorOptions {
+            env_allow: worker.host.env_whitelist,
+            user: worker.host.user,
+            limits: worker.limits,
+            docker: worker.docker,
+            ..ExecutorOptions::new(backend, &*id, &actions.work_dir)
+        };
         let url = |text: &str| parse_grpc_url(text).map_err(anyhow::Error::msg);
         let server_url = url(&worker.server_url)?;
         let cas_url = worker.cas_url.as_deref().map(url).transpose()?.unwrap_or_else(|| server_url.clone());
@@ -151,30 +143,32 @@ impl Settings {
         config.drain_timeout = Duration::from_secs(worker.drain_timeout_seconds);
         config.platform = platform();
         config.platform.extend(worker.platform);
-        let has = worker.resources;
-        config.cpu_cores = has.cpu_cores.unwrap_or(slots() as f64);
-        config.memory_bytes = has.memory_bytes.or(memory::all_bytes().map(|bytes| bytes as u64)).unwrap_or(0);
-        config.disk_bytes = has.disk_bytes.unwrap_or_else(|| disk_bytes(directory, &config));
+        let (has, memory_bytes) = (worker.resources, machine::memory_bytes().map(|bytes| bytes as u64));
+        config.resources = Resources {
+            cpu_cores: has.cpu_cores.unwrap_or(slots() as f64),
+            memory_bytes: has.memory_bytes.or(memory_bytes).unwrap_or(0),
+            disk_bytes: has.disk_bytes.unwrap_or_else(|| disk_bytes(directory, &config)),
+        };
         Ok(Settings { config, executor, cas_url })
     }
 
-    /// The content store, which is given up on after so long.
-    pub(super) fn cas(&self, patience: Option<Duration>) -> Result<Arc<GrpcCas>> {
-        let default = GrpcCasOptions::default();
+    /// The content store, with another patience than the default.
+    pub(super) fn cas(&self, patience: Option<Duration>) -> Result<Arc<Client>> {
+        let default = reapi_client::Options::default();
         let patience = patience.unwrap_or(default.patience);
-        Ok(Arc::new(GrpcCas::new(&self.cas_url, &GrpcCasOptions { patience, ..default })?))
+        Ok(Arc::new(Client::new(&self.cas_url, &reapi_client::Options { patience, ..default })?))
     }
 }
 
-/// Refuses a directory that belongs to somebody else: what is in a worker's way is removed.
-fn check_place(directory: &Path) -> Result<()> {
+/// Refuses a directory with other files, because a worker removes files in its directory.
+fn check_is_own(directory: &Path) -> Result<()> {
     let is_ours = |name: &OsStr| {
         let name = name.to_string_lossy();
         name.starts_with(worker_id::FILE) || ["work", "cache", "lost+found"].contains(&&*name)
     };
     let has_others = match std::fs::read_dir(directory) {
         Ok(mut entries) => entries.any(|entry| entry.is_ok_and(|entry| !is_ours(&entry.file_name()))),
-        // Whoever makes it tells what is wrong with it.
+        // Creating the directory reports the error.
         Err(_) => false,
     };
     let was_ours = [worker_id::FILE, "cache/lock"].iter().any(|ours| directory.join(ours).exists());
@@ -186,53 +180,19 @@ fn check_place(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-fn executor(worker: &Worker, backend: Backend, id: &str, work_dir: &Path) -> Result<ExecutorOptions> {
-    let docker = &worker.docker;
-    let limits = Limits {
-        cpu_cores: worker.limits.cpu_cores,
-        memory_bytes: worker.limits.memory_bytes,
-        processes: worker.limits.processes,
-    };
-    Ok(ExecutorOptions {
-        env_allow: worker.host.env_whitelist.clone(),
-        user: worker.host.user.clone(),
-        limits: match backend {
-            Backend::Docker => Limits {
-                cpu_cores: docker.cpu_limit.or(limits.cpu_cores),
-                memory_bytes: docker.memory_limit.or(limits.memory_bytes),
-                ..limits
-            },
-            _ => limits,
-        },
-        docker: DockerOptions {
-            host: docker.host.clone(),
-            image: docker.image.clone(),
-            pull: docker.pull,
-            network_mode: docker.network_mode.clone(),
-            ulimits: docker.ulimits().map_err(anyhow::Error::msg)?,
-        },
-        ..ExecutorOptions::new(backend, id, work_dir)
-    })
-}
-
-fn absolute(directory: &Path) -> Result<PathBuf> {
-    std::path::absolute(directory).context("the work directory has no path")
-}
-
-/// What can be used of the disk now; 0, which is not counted, if that cannot be told.
+/// The usable disk space; 0, which means unlimited, if it is unknown.
 fn disk_bytes(directory: &Path, config: &Config) -> u64 {
     let there = directory.ancestors().find(|directory| directory.is_dir()).unwrap_or(directory);
     Disk::new(there, config.actions.disk_reserve_bytes).usable_bytes().unwrap_or(0)
 }
 
-/// What this machine offers when nothing else is said.
+/// The default properties of this machine.
 fn platform() -> BTreeMap<String, String> {
     let os = if cfg!(target_os = "linux") { "linux" } else { std::env::consts::OS };
     let pairs = [("OSFamily", os), ("ISA", std::env::consts::ARCH)];
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// One for each processor.
 pub(super) fn slots() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }

@@ -1,5 +1,4 @@
-//! The name of a worker that was given none: made once and kept, so that the next start is the same worker and no other
-//! process of the machine is.
+//! The generated id of a worker: created once and stored, so that it is unique and the same at every start.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +10,7 @@ use crate::data_dir;
 
 pub(crate) const FILE: &str = "worker.id";
 
-/// The name that is kept in the directory, made at first use.
+/// The id that is stored in the directory, created at first use.
 pub(crate) fn load_or_create(directory: &Path, prefix: &str) -> Result<String> {
     if let Some(id) = known(directory)? {
         return Ok(id);
@@ -23,7 +22,6 @@ pub(crate) fn load_or_create(directory: &Path, prefix: &str) -> Result<String> {
     Ok(id)
 }
 
-/// The name, if there is one already.
 pub(crate) fn known(directory: &Path) -> Result<Option<String>> {
     let path = directory.join(FILE);
     match fs::read_to_string(&path) {

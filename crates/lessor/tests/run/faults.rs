@@ -107,7 +107,7 @@ fn wrong_usage_is_refused_with_a_hint() {
     for (arguments, expected) in [
         (&["--output", "/etc/passwd", "--", "true"][..], "absolute"),
         (&["--output", "../x", "--", "true"], "must stay"),
-        (&["--env", "novalue", "--", "true"], "KEY=VALUE"),
+        (&["--env", "novalue", "--", "true"], "NAME=VALUE"),
         (&["--timeout", "5", "--", "true"], "needs a unit"),
         (&["--timeout", "0s", "--", "true"], "longer than nothing"),
         (&["true"], "--"),

@@ -1,16 +1,16 @@
 //! Runs actions: fetches the inputs, lays them out, runs the command, and uploads the outputs.
 
 mod once;
-mod site;
 mod times;
+mod workspace;
 
-use std::fs::File;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::{Action, ActionResult, Command, Platform};
 use blobs::{Digest, DigestFunction};
 use prost::Message;
 pub use tokio_util::sync::CancellationToken;
+use wire::grpc::LeasedTask;
 
 use crate::cache::Cache;
 use crate::executors::Run;
@@ -18,29 +18,29 @@ use crate::inputs::message_cache::MessageCache;
 use crate::inputs::{Fetched, Inputs};
 use crate::outputs::{self, Collected, Destination, Expected};
 use crate::worker_context::{WorkerContext, blocking_setup};
-use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit, Task};
+use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit};
 use execution::action::timeout;
+use execution::reapi::{Action, ActionResult, Command};
 use execution::{ExecutionPayload, any, digest};
 pub use once::{Once, OnceError, execute_once};
-pub(crate) use site::Site;
 use times::{Times, timestamp};
+pub(crate) use workspace::Workspace;
 
-/// How often contents that vanished between their coming and their use are fetched again.
+/// How often inputs that were evicted between fetch and layout are fetched again.
 const MAX_ROUNDS: u32 = 3;
 
-/// Of commands that are remembered, in each of two generations.
+/// The size of cached commands, in each of two generations.
 const MAX_COMMAND_BYTES: usize = 8 * 1024 * 1024;
 const REQUEST_METADATA: &str = "build.bazel.remote.execution.v2.RequestMetadata";
 
-/// Runs actions; all that the work on them shares.
 pub struct Actions {
-    context: Arc<WorkerContext>,
+    pub(crate) context: Arc<WorkerContext>,
     allow_absolute_symlinks: bool,
-    inputs: Arc<Inputs>,
+    pub(crate) inputs: Arc<Inputs>,
     commands: MessageCache<Command>,
 }
 
-/// An action that can be run: everything it needs is here.
+/// An action whose inputs are in the cache.
 struct Ready {
     action: Action,
     command: Arc<Command>,
@@ -49,7 +49,7 @@ struct Ready {
 }
 
 impl Actions {
-    /// Takes the worker's directories, and clears what an earlier process of this worker left there.
+    /// Locks the worker's directories and removes what an earlier process of this worker left.
     pub async fn open(
         worker_id: &str,
         options: &ActionOptions,
@@ -57,24 +57,12 @@ impl Actions {
         cas: Arc<dyn Cas>,
     ) -> Result<Actions, Error> {
         let context = WorkerContext::open(worker_id, options, executor, cas).await?;
-        Actions::open_in(context, options).await
-    }
-
-    pub(crate) async fn open_in(
-        context: Arc<WorkerContext>,
-        options: &ActionOptions,
-    ) -> Result<Actions, Error> {
         let own = options.clone();
         let cache = blocking_setup(move || Cache::open(&own.cache_dir, own.cache_max_bytes)).await?;
         let inputs = Inputs::new(Arc::new(cache), context.cas.clone(), options.allow_absolute_symlinks);
         let allow_absolute_symlinks = options.allow_absolute_symlinks;
         let commands = MessageCache::new(MAX_COMMAND_BYTES);
         Ok(Actions { context, allow_absolute_symlinks, inputs: Arc::new(inputs), commands })
-    }
-
-    /// What was fetched for earlier actions, and what is left of them.
-    pub(crate) fn inputs(&self) -> &Arc<Inputs> {
-        &self.inputs
     }
 
     /// Runs one action. `freed` is called when its command has ended.
@@ -87,20 +75,20 @@ impl Actions {
     ) -> Result<ActionResult, Failure> {
         let mut times = Times::begin();
         let ready = unless(cancel, self.fetch(instance, action)).await?;
-        let site = unless(cancel, self.site(instance, &ready)).await?;
+        let workspace = unless(cancel, self.workspace(instance, &ready)).await?;
         times.inputs_fetched();
-        let ran = self.context.execute(self.prepared(&ready, &site, cancel)?).await?;
+        let ran = self.context.executor.execute(self.prepared(&ready, &workspace, cancel)?).await?;
         times.ran(&ran);
         freed();
         let exit_code = self.context.exit_code(&ran, timeout(&ready.action)?).await?;
-        let bring_home = self.bring_home(instance, action.function, &ready, site);
-        let mut result = unless(cancel, bring_home).await?;
+        let upload = self.upload_outputs(instance, action.function, &ready, workspace);
+        let mut result = unless(cancel, upload).await?;
         result.exit_code = exit_code;
         result.execution_metadata = Some(times.finish(&self.context.worker_id));
         Ok(result)
     }
 
-    /// One call to the store for an action whose command and inputs are known, and otherwise one more for all it names.
+    /// One call to the store if the command and the input root are cached, and otherwise one more for both.
     async fn fetch(&self, instance: &str, action: Digest) -> Result<Ready, Failure> {
         let mut missing = Vec::new();
         let content = self.inputs.messages(instance, &[action]).await?.pop().flatten();
@@ -138,60 +126,65 @@ impl Actions {
         Ok(Ready { action, command, expected, inputs })
     }
 
-    /// The attempt's directory belongs to whoever works on it, so that it is removed only when nobody does any more,
-    /// even if nobody waits for that.
-    async fn site(&self, instance: &str, ready: &Ready) -> Result<Site, Failure> {
+    /// The task that lays the inputs out owns the directory, so that it is removed only after the task has ended, even if
+    /// this future is dropped.
+    async fn workspace(&self, instance: &str, ready: &Ready) -> Result<Workspace, Failure> {
         for _ in 0..MAX_ROUNDS {
             let (context, inputs, expected) =
                 (self.context.clone(), ready.inputs.clone(), ready.expected.clone());
-            let make =
-                move || context.check_disk().and_then(|()| Site::make(&context.dirs, &inputs, &expected));
+            let make = move || {
+                context.check_disk().and_then(|()| Workspace::make(&context.dirs, &inputs, &expected))
+            };
             match self.context.dirs.work(make).await? {
-                Ok(site) => return Ok(site),
-                Err(gone) => self.inputs.fetch_again(instance, &gone).await?,
+                Ok(workspace) => return Ok(workspace),
+                Err(evicted) => self.inputs.fetch_again(instance, &evicted).await?,
             }
         }
         Err(Failure::broken("inputs leave the cache before they can be used: it is too small for the action"))
     }
 
-    fn prepared(&self, ready: &Ready, site: &Site, cancel: &CancellationToken) -> Result<Run, Failure> {
-        let clone =
-            |file: &File| file.try_clone().map_err(|error| Failure::io("the command's output", error));
-        let command = &ready.command;
+    fn prepared(
+        &self,
+        ready: &Ready,
+        workspace: &Workspace,
+        cancel: &CancellationToken,
+    ) -> Result<Run, Failure> {
+        let (command, root) = (&ready.command, &workspace.root);
         let platform = execution::action::platform(&ready.action, command);
-        let environment = command.environment_variables.iter();
+        let properties = platform.map_or(&[][..], |platform| &platform.properties);
+        let (stdout, stderr) = workspace.captures()?;
+        let variables = command.environment_variables.iter();
         Ok(Run {
             arguments: command.arguments.clone(),
-            environment: environment.map(|one| (one.name.clone(), one.value.clone())).collect(),
-            input_root: site.root.clone(),
-            working_directory: if command.working_directory.is_empty() {
-                site.root.clone()
-            } else {
-                site.root.join(&command.working_directory)
+            environment: variables.map(|one| (one.name.clone(), one.value.clone())).collect(),
+            input_root: root.clone(),
+            working_directory: match command.working_directory.as_str() {
+                "" => root.clone(),
+                below => root.join(below),
             },
             timeout: timeout(&ready.action)?,
-            stdout: clone(&site.stdout)?,
-            stderr: clone(&site.stderr)?,
+            stdout,
+            stderr,
             max_output_bytes: self.context.max_output_bytes,
-            platform: platform.map(pairs).unwrap_or_default(),
+            platform: properties.iter().map(|one| (one.name.clone(), one.value.clone())).collect(),
             cancel: cancel.clone(),
         })
     }
 
-    async fn bring_home(
+    async fn upload_outputs(
         &self,
         instance: &str,
         function: DigestFunction,
         ready: &Ready,
-        site: Site,
+        workspace: Workspace,
     ) -> Result<ActionResult, Failure> {
         let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
-        let collect = move || site.collect(&inputs, &expected, function).map(|collected| (collected, site));
-        let (Collected { result, found }, site) = self.context.dirs.work(collect).await?;
-        outputs::upload(Destination { cas: &*self.context.cas, instance }, found, &site.root).await?;
+        let collect = move || Ok((workspace.collect(&inputs, &expected, function)?, workspace));
+        let (Collected { result, blobs }, workspace) = self.context.dirs.work(collect).await?;
+        outputs::upload(Destination { cas: &*self.context.cas, instance }, blobs, &workspace.root).await?;
         if !ready.inputs.is_empty() {
             let (context, inputs) = (self.context.clone(), ready.inputs.clone());
-            self.context.dirs.work(move || site.close(&context.dirs, &inputs)).await?;
+            self.context.dirs.work(move || workspace.close(&context.dirs, &inputs)).await?;
         }
         Ok(result)
     }
@@ -199,7 +192,7 @@ impl Actions {
 
 #[tonic::async_trait]
 impl Performer for Actions {
-    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
+    async fn perform(&self, task: LeasedTask, permit: Permit) -> Outcome {
         let decoded =
             ExecutionPayload::decode(&task.payload).and_then(|payload| Ok((payload.action()?, payload)));
         let (action, payload) = match decoded {
@@ -209,7 +202,8 @@ impl Performer for Actions {
         match self.run(&payload.instance_name, action, permit.cancelled(), || permit.free()).await {
             Ok(mut result) => {
                 if let Some(metadata) = &mut result.execution_metadata {
-                    metadata.queued_timestamp = task.created_at.and_then(timestamp);
+                    let queued_at = task.created_at.and_then(|time| SystemTime::try_from(time).ok());
+                    metadata.queued_timestamp = queued_at.and_then(timestamp);
                     let origin = payload.origin.to_proto();
                     metadata
                         .auxiliary_metadata
@@ -222,7 +216,7 @@ impl Performer for Actions {
     }
 
     async fn settle(&self) {
-        // What was cancelled may still leave a directory to others.
+        // A cancelled attempt may still leave its directory to later ones.
         self.context.dirs.pause().await;
         let inputs = self.inputs.clone();
         let _ = tokio::task::spawn_blocking(move || inputs.clear()).await;
@@ -230,7 +224,7 @@ impl Performer for Actions {
     }
 }
 
-/// Work that stops where it is when the attempt is cancelled.
+/// Runs work until the attempt is cancelled.
 pub(crate) async fn unless<T>(
     cancel: &CancellationToken,
     work: impl Future<Output = Result<T, Failure>>,
@@ -240,10 +234,6 @@ pub(crate) async fn unless<T>(
         () = cancel.cancelled() => Err(Failure::cancelled()),
         done = work => done,
     }
-}
-
-fn pairs(platform: &Platform) -> Vec<(String, String)> {
-    platform.properties.iter().map(|property| (property.name.clone(), property.value.clone())).collect()
 }
 
 fn decode<M: Message + Default>(content: &[u8], what: &str) -> Result<M, Failure> {

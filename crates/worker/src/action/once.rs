@@ -1,26 +1,26 @@
 //! Runs one action for inspection: without a coordinator, in a directory that stays, and without storing anything.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
+use blobs::Digest;
 use execution::action::timeout;
+use execution::reapi::{ActionResult, Command};
+use tokio_util::sync::CancellationToken;
 
-use super::{Actions, Site, unless};
+use super::{Actions, Workspace, unless};
 use crate::executors::Ran;
 use crate::inputs::blocking;
 use crate::work_dir::Trash;
 use crate::{ActionOptions, Cas, Error, Executor, Failure};
-use bazel_remote_apis::build::bazel::remote::execution::v2::{ActionResult, Command};
-use blobs::Digest;
-use std::sync::Arc;
-use std::time::Duration;
-use tokio_util::sync::CancellationToken;
 
-/// Where the inputs are laid out, below the directory that is given.
+/// The input root, below the given directory.
 const ROOT: &str = "root";
-/// What the worker needs for itself, there too.
+/// The worker's own files, there too.
 const OWN: &str = ".lessor";
 
-/// What was done, as far as it got.
+/// One run of an action, as far as it got.
 #[derive(Debug)]
 pub struct Once {
     pub input_root: PathBuf,
@@ -30,11 +30,11 @@ pub struct Once {
     pub input_files: usize,
     pub timeout: Option<Duration>,
     pub ran: Ran,
-    /// What would be reported.
+    /// The result that a worker would report.
     pub ended: Result<ActionResult, Failure>,
 }
 
-/// Runs one action in a directory, which must not hold another one's remains.
+/// Runs one action in a directory without files of another run.
 pub async fn execute_once(
     directory: &Path,
     executor: Arc<dyn Executor>,
@@ -51,7 +51,6 @@ pub async fn execute_once(
     Ok(done?)
 }
 
-/// Why there is nothing to look at.
 #[derive(Debug, thiserror::Error)]
 pub enum OnceError {
     #[error(transparent)]
@@ -71,21 +70,22 @@ impl Actions {
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let (inputs, expected, below) = (ready.inputs.clone(), ready.expected.clone(), directory.to_owned());
         let dirs = self.context.dirs.clone();
-        let site = blocking(move || {
-            let site = Site::permanent(&below.join(ROOT), &below.join("stdout"), &below.join("stderr"))?;
-            match inputs.lay_out(&site.root, &mut Trash::new(&dirs))? {
-                gone if gone.is_empty() => expected.prepare(&site.root).map(|()| site),
+        let workspace = blocking(move || {
+            let [root, stdout, stderr] = [ROOT, "stdout", "stderr"].map(|name| below.join(name));
+            let workspace = Workspace::permanent(&root, &stdout, &stderr)?;
+            match inputs.lay_out(&root, &mut Trash::new(&dirs))? {
+                evicted if evicted.is_empty() => expected.prepare(&root).map(|()| workspace),
                 _ => Err(Failure::broken("inputs left the cache before they could be used")),
             }
-        });
-        let site = site.await?;
+        })
+        .await?;
         let limit = timeout(&ready.action)?;
-        let ran = self.context.execute(self.prepared(&ready, &site, cancel)?).await?;
+        let ran = self.context.executor.execute(self.prepared(&ready, &workspace, cancel)?).await?;
         let ended = match self.context.exit_code(&ran, limit).await {
             Ok(exit_code) => {
                 let (inputs, expected) = (ready.inputs.clone(), ready.expected.clone());
                 let collect = move || {
-                    let collected = site.collect(&inputs, &expected, action.function)?;
+                    let collected = workspace.collect(&inputs, &expected, action.function)?;
                     inputs.check().map(|()| collected)
                 };
                 let collected = blocking(collect).await;

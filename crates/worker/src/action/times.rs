@@ -2,9 +2,9 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::ExecutedActionMetadata;
 use bazel_remote_apis::google::protobuf::{Any, Duration, Timestamp};
 use execution::any;
+use execution::reapi::ExecutedActionMetadata;
 use wire::grpc::ResourceUsage;
 
 use crate::executors::{Ran, Usage};
@@ -52,7 +52,7 @@ impl Times {
     }
 }
 
-/// Where no standard has a word, ours is used: `lessor.worker.v1.ResourceUsage`.
+/// No standard message has the resource usage, so this is `lessor.worker.v1.ResourceUsage`.
 fn used(usage: &Usage) -> Any {
     let time = |time| prost_types::Duration::try_from(time).ok();
     let usage = ResourceUsage {

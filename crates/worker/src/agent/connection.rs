@@ -78,9 +78,9 @@ impl Connector {
             capabilities: Some(WorkerCapabilities {
                 max_concurrent_executions: i32::try_from(config.max_concurrent_tasks).unwrap_or(i32::MAX),
                 resources: Some(ResourceLimits {
-                    cpu_cores: config.cpu_cores,
-                    memory_bytes: bytes(config.memory_bytes),
-                    disk_bytes: bytes(config.disk_bytes),
+                    cpu_cores: config.resources.cpu_cores,
+                    memory_bytes: bytes(config.resources.memory_bytes),
+                    disk_bytes: bytes(config.resources.disk_bytes),
                 }),
             }),
             platform_properties: config.platform.clone().into_iter().collect(),
@@ -97,7 +97,10 @@ impl Connector {
         let mut client = self.client().await?;
         let mut held = Vec::new();
         if is_reconnect {
-            let answer = in_time(client.report_heartbeat(self.request(self.heartbeat()))).await?.into_inner();
+            let RegisterWorkerRequest { worker_id, session_id, .. } =
+                self.hello.worker.clone().unwrap_or_default();
+            let heartbeat = HeartbeatRequest { worker_id, session_id, ..HeartbeatRequest::default() };
+            let answer = in_time(client.report_heartbeat(self.request(heartbeat))).await?.into_inner();
             // Another session has registered under this id. To register again would end that session.
             if answer.should_shutdown {
                 return Err(ConnectError::Fatal(self.superseded()));
@@ -117,8 +120,9 @@ impl Connector {
 
     /// Ends the session. The coordinator takes back the leases that it still holds.
     pub(super) async fn unregister(self) -> Result<(), ConnectError> {
-        let worker = self.hello.worker.clone().unwrap_or_default();
-        let leave = UnregisterWorkerRequest { worker_id: worker.worker_id, session_id: worker.session_id };
+        let RegisterWorkerRequest { worker_id, session_id, .. } =
+            self.hello.worker.clone().unwrap_or_default();
+        let leave = UnregisterWorkerRequest { worker_id, session_id };
         let mut client = self.client().await?;
         in_time(client.unregister_worker(self.request(leave))).await.map(|_| ())
     }
@@ -129,11 +133,13 @@ impl Connector {
         // A poll for no tasks under an unregistered name, which only the real service refuses in this way.
         let nothing = LeaseTaskRequest { worker_id: worker.session_id, ..LeaseTaskRequest::default() };
         let mut client = self.client().await?;
-        match timeout(ANSWER_TIMEOUT, client.lease_task(self.request(nothing))).await {
-            Ok(Err(status)) if status.code() == Code::FailedPrecondition => Ok(()),
-            Ok(answer) => Ok(answer.map(|_| ())?),
-            Err(_) => Err(ConnectError::Transient("the coordinator did not answer in time".to_owned())),
-        }
+        let answer = async {
+            match client.lease_task(self.request(nothing)).await {
+                Err(status) if status.code() == Code::FailedPrecondition => Ok(()),
+                answer => answer.map(drop),
+            }
+        };
+        in_time(answer).await
     }
 
     async fn client(&self) -> Result<WorkerSchedulerClient<Channel>, ConnectError> {
@@ -148,15 +154,6 @@ impl Connector {
         Ok(WorkerSchedulerClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES))
     }
 
-    fn heartbeat(&self) -> HeartbeatRequest {
-        let worker = self.hello.worker.clone().unwrap_or_default();
-        HeartbeatRequest {
-            worker_id: worker.worker_id,
-            session_id: worker.session_id,
-            ..HeartbeatRequest::default()
-        }
-    }
-
     fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         for (header, value) in &self.scope {
@@ -165,18 +162,13 @@ impl Connector {
         request
     }
 
-    /// Tells a refusal from a lost connection.
-    pub(super) fn classify_end(&self, status: &Status) -> ConnectError {
+    /// The error of a stream that has ended.
+    pub(super) fn classify_end(&self, status: Status) -> ConnectError {
         let details = status.get_error_details();
         let reason = details.error_info().map(|info| info.reason.as_str());
-        let why = format!("{:?}: {}", status.code(), status.message());
         match (status.code(), reason) {
             (Code::FailedPrecondition, Some("superseded")) => ConnectError::Fatal(self.superseded()),
-            (Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated, _) => {
-                ConnectError::Fatal(Error::Refused(why))
-            }
-            // Includes UNIMPLEMENTED: a newer server may be about to replace this one.
-            _ => ConnectError::Transient(why),
+            _ => status.into(),
         }
     }
 
@@ -188,11 +180,13 @@ impl Connector {
 
 impl From<Status> for ConnectError {
     fn from(status: Status) -> ConnectError {
+        let why = format!("{:?}: {}", status.code(), status.message());
         match status.code() {
             Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated => {
-                ConnectError::Fatal(Error::Refused(format!("{:?}: {}", status.code(), status.message())))
+                ConnectError::Fatal(Error::Refused(why))
             }
-            code => ConnectError::Transient(format!("{code:?}: {}", status.message())),
+            // Includes UNIMPLEMENTED: a newer server may be about to replace this one.
+            _ => ConnectError::Transient(why),
         }
     }
 }

@@ -84,31 +84,23 @@ impl HeldLease {
 
     /// Builds the report of the attempt's end.
     pub(super) fn on_attempt_end(&mut self, lease_id: &str, outcome: Outcome) {
-        let report = UpdateTaskStatusRequest {
+        let mut report = UpdateTaskStatusRequest {
             lease_id: lease_id.to_owned(),
             task_id: self.task_id.clone(),
+            status: TaskStatus::Completed.into(),
             ..UpdateTaskStatusRequest::default()
         };
-        let report = match outcome {
-            Outcome::Action(result) => UpdateTaskStatusRequest {
-                status: TaskStatus::Completed.into(),
-                result: Some(*result),
-                ..report
-            },
-            Outcome::Json(result) => UpdateTaskStatusRequest {
-                status: TaskStatus::Completed.into(),
-                result_json: result,
-                ..report
-            },
-            Outcome::Failed(failure) => UpdateTaskStatusRequest {
-                status: TaskStatus::Failed.into(),
-                error_message: failure.message,
-                error_category: failure.category.into(),
-                error_code: failure.code.to_owned(),
-                retryable: Some(failure.retryable),
-                ..report
-            },
-        };
+        match outcome {
+            Outcome::Action(result) => report.result = Some(*result),
+            Outcome::Json(result) => report.result_json = result,
+            Outcome::Failed(failure) => {
+                report.status = TaskStatus::Failed.into();
+                report.error_message = failure.message;
+                report.error_category = failure.category.into();
+                report.error_code = failure.code.to_owned();
+                report.retryable = Some(failure.retryable);
+            }
+        }
         // The coordinator rejects a larger report, and an even larger one would end the stream.
         let bytes = report.encoded_len();
         if bytes > MAX_REPORT_BYTES {

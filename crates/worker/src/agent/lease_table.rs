@@ -11,14 +11,12 @@ use std::time::Duration;
 use prost::Message;
 use tokio::sync::watch;
 use wire::grpc::{
-    LeaseStatus, LeasedTask, RegisterWorkerResponse, UpdateTaskStatusRequest, WorkRequest, WorkResponse,
-    WorkerState, WorkerStats,
+    LeaseHeartbeat, LeaseStatus, LeasedTask, RegisterWorkerResponse, TaskStatus, UpdateTaskStatusRequest,
+    WorkRequest, WorkResponse, WorkerState, WorkerStats,
 };
 
-use super::capacity::{Capacity, Fit};
 use super::held_lease::{HeldLease, SendState};
-use super::messages::{heartbeat, release, start};
-use super::pool::PoolHandle;
+use super::pool::{Fit, PoolHandle};
 use super::resources::Resources;
 use crate::{Config, Outcome, Permit};
 
@@ -29,7 +27,7 @@ pub(super) const MAX_LEASES: usize = 1_000;
 const MAX_REPORT_BYTES: usize = 2 * 1024 * 1024;
 
 pub(super) struct LeaseTable {
-    capacity: Capacity,
+    pool: PoolHandle,
     held: BTreeMap<Arc<str>, HeldLease>,
     /// Leases to be released.
     releases: BTreeMap<Arc<str>, SendState>,
@@ -60,7 +58,7 @@ enum SentKind {
 impl LeaseTable {
     pub(super) fn new(config: &Config, pool: PoolHandle) -> LeaseTable {
         LeaseTable {
-            capacity: Capacity::new(pool),
+            pool,
             held: BTreeMap::new(),
             releases: BTreeMap::new(),
             sent: VecDeque::new(),
@@ -129,12 +127,12 @@ impl LeaseTable {
     }
 
     pub(super) fn set_fitness(&mut self, fitness: Result<(), String>) {
-        self.capacity.set_fitness(fitness);
+        self.pool.set_fitness(fitness);
     }
 
     /// Notifies of slots and resources that other agents have freed.
     pub(super) fn watch_pool(&self) -> watch::Receiver<()> {
-        self.capacity.watch()
+        self.pool.watch()
     }
 
     pub(super) fn permit_of(&self, lease_id: &str) -> Option<Permit> {
@@ -203,7 +201,7 @@ impl LeaseTable {
             [ends, due_at(&held.start), report.and_then(|(_, state)| due_at(state))]
         });
         let releases = self.releases.values().map(due_at);
-        let others = [Some(self.heartbeat_due()), self.capacity.next_due(now)];
+        let others = [Some(self.heartbeat_due()), self.pool.next_due(now)];
         held.chain(releases).chain(others).flatten().filter(|due| *due > now).min()
     }
 
@@ -232,6 +230,8 @@ impl LeaseTable {
         let mut heartbeats = Vec::new();
         if self.heartbeat_due() <= now {
             self.last_heartbeat_at = Some(now);
+            let heartbeat =
+                |lease_id: &Arc<str>| LeaseHeartbeat { lease_id: lease_id.to_string(), ..Default::default() };
             heartbeats.extend(self.held.keys().map(heartbeat));
         }
         if !heartbeats.is_empty() {
@@ -255,7 +255,7 @@ impl LeaseTable {
     fn accept_task(&mut self, lease_id: &Arc<str>, task: &LeasedTask, now: Duration) -> bool {
         let asks = Resources::parse(&task.resources_json);
         let fit = match &asks {
-            Ok(asks) => self.capacity.fit(asks, now),
+            Ok(asks) => self.pool.fit(asks, now),
             Err(failure) => Fit::Never(failure.clone()),
         };
         let new = |slot| HeldLease::new(task, slot, now, self.interval);
@@ -277,11 +277,11 @@ impl LeaseTable {
     }
 
     fn wants_no_tasks(&self) -> bool {
-        self.is_draining || !self.capacity.is_fit()
+        self.is_draining || !self.pool.is_fit()
     }
 
     fn new_credit(&self, now: Duration) -> usize {
-        if self.is_draining { 0 } else { self.capacity.free_slots(now).saturating_sub(self.credit) }
+        if self.is_draining { 0 } else { self.pool.free_slots(now).saturating_sub(self.credit) }
     }
 
     fn heartbeat_due(&self) -> Duration {
@@ -294,7 +294,6 @@ impl LeaseTable {
         let mut reports = Vec::new();
         let mut bytes = 0;
         for (lease_id, held) in &mut self.held {
-            // A message has room for a report of every lease.
             if let Some((report, state)) = &mut held.report {
                 let size = report.encoded_len();
                 if state.is_due(now) && (bytes == 0 || bytes + size <= MAX_REPORT_BYTES) {
@@ -306,14 +305,20 @@ impl LeaseTable {
             } else if held.start.is_due(now) {
                 held.start = SendState::InFlight;
                 self.sent.push_back((lease_id.clone(), SentKind::Start, now));
-                reports.push(start(lease_id, &held.task_id));
+                reports.push(UpdateTaskStatusRequest {
+                    lease_id: lease_id.to_string(),
+                    task_id: held.task_id.clone(),
+                    status: TaskStatus::Executing.into(),
+                    ..UpdateTaskStatusRequest::default()
+                });
             }
         }
         for (lease_id, state) in &mut self.releases {
             if state.is_due(now) && reports.len() < MAX_LEASES {
                 *state = SendState::InFlight;
                 self.sent.push_back((lease_id.clone(), SentKind::Release, now));
-                reports.push(release(lease_id));
+                let lease_id = lease_id.to_string();
+                reports.push(UpdateTaskStatusRequest { lease_id, release: true, ..Default::default() });
             }
         }
         reports

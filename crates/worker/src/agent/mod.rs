@@ -4,19 +4,17 @@
 //! are canceled or can no longer commit, reports each attempt once, and repeats a report after a reconnect if there was
 //! no answer. When it drains, it takes no more tasks, waits for the running ones, releases the rest and unregisters.
 
-mod capacity;
 mod connection;
 mod health;
 mod held_lease;
 mod lease_table;
-mod messages;
 mod pool;
 mod reconnecting_stream;
 mod resources;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use lessor_sdk::protocol::clock;
 use tokio::sync::watch;
@@ -25,13 +23,14 @@ use tokio::time::{sleep, timeout};
 use tonic::codegen::BoxFuture;
 use wire::grpc::LeasedTask;
 
-use crate::{Config, Error, Failure, Outcome, Performer, Stopper, Task};
+use crate::{Config, Error, Failure, Outcome, Performer, Stopper};
 use connection::{ConnectError, Connector};
 use health::Health;
 use lease_table::LeaseTable;
 pub use pool::Pool;
 pub(crate) use pool::SlotGuard;
 use reconnecting_stream::{ConnectionEvent, ReconnectingStream};
+pub use resources::Resources;
 
 /// How long the last reports and releases may take after the drain timeout.
 const FINAL_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -181,17 +180,7 @@ impl Agent {
     fn begin(&mut self, lease_id: Arc<str>, task: LeasedTask) {
         let Some(permit) = self.leases.permit_of(&lease_id) else { return };
         tracing::info!(task = task.task_id, attempt = task.attempt, "the attempt has begun");
-        let task_id = task.task_id.clone();
-        let task = Task {
-            task_id: task.task_id,
-            attempt: task.attempt,
-            queue: task.queue,
-            payload: task.payload,
-            timeout: task.timeout.and_then(|timeout| Duration::try_from(timeout).ok()),
-            created_at: task.created_at.and_then(|time| SystemTime::try_from(time).ok()),
-            fencing_token: task.fencing_token,
-        };
-        let performer = self.performer.clone();
+        let (performer, task_id) = (self.performer.clone(), task.task_id.clone());
         let handle = self.running.spawn(async move { performer.perform(task, permit).await });
         self.attempts.insert(handle.id(), (lease_id, task_id));
     }

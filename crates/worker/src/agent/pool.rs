@@ -2,17 +2,23 @@
 //!
 //! An agent learns only from its next task whether tasks wait for it. So all agents ask while slots are free, and a task
 //! that arrives when none is left is released. The agent that released a task first gets the next free slot: it is
-//! reserved until a task arrives or a moment has passed. So busy agents starve nobody, and idle ones delay nobody.
+//! reserved until a task arrives or a moment has passed. So busy agents starve no other, and idle ones delay no other.
+//!
+//! The size of a task is known only when it arrives. A task that does not fit beside the running ones is released at no
+//! cost, so that another worker may take it, and the agent asks for no more tasks until it would fit: otherwise small
+//! tasks would starve a large one. A task that can never fit is a failed attempt, because a released one would come back
+//! at once.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use wire::grpc::ErrorCategory;
 
 use super::lease_table::MAX_LEASES;
 use super::resources::Resources;
-use crate::Config;
+use crate::{Config, Failure};
 
 /// How long a slot is reserved for the first waiter. The task that it released is leased again within milliseconds,
 /// unless another worker has taken it.
@@ -53,6 +59,14 @@ struct Waiter {
 pub(super) struct PoolHandle {
     pool: Arc<Pool>,
     id: u64,
+    /// Why the agent takes no tasks.
+    unfit: Option<String>,
+}
+
+pub(super) enum Fit {
+    Now(SlotGuard),
+    Later,
+    Never(Failure),
 }
 
 /// The slot and the resources of one attempt, until the guard is dropped.
@@ -64,14 +78,9 @@ pub(crate) struct SlotGuard {
 
 impl Pool {
     pub fn new(config: &Config) -> Arc<Pool> {
-        let total = Resources {
-            cpu_cores: config.cpu_cores,
-            memory_bytes: config.memory_bytes,
-            disk_bytes: config.disk_bytes,
-        };
         let state = State {
             slots: config.max_concurrent_tasks.clamp(1, MAX_LEASES / 2),
-            total,
+            total: config.resources,
             in_use: BTreeMap::new(),
             waiters: VecDeque::new(),
             last_id: 0,
@@ -81,7 +90,7 @@ impl Pool {
 
     pub(super) fn join(self: &Arc<Pool>) -> PoolHandle {
         let id = self.state().next_id();
-        PoolHandle { pool: self.clone(), id }
+        PoolHandle { pool: self.clone(), id, unfit: None }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -95,18 +104,43 @@ impl Pool {
 }
 
 impl PoolHandle {
+    /// Sets the result of the last health check.
+    pub(super) fn set_fitness(&mut self, fitness: Result<(), String>) {
+        match (&self.unfit, &fitness) {
+            (None, Err(why)) => tracing::warn!(why, "the worker is unfit and takes no more tasks"),
+            (Some(_), Ok(())) => tracing::info!("the worker is fit and takes tasks again"),
+            _ => {}
+        }
+        self.unfit = fitness.err();
+    }
+
+    pub(super) fn is_fit(&self) -> bool {
+        self.unfit.is_none()
+    }
+
     /// How many more tasks the agent may ask for.
     pub(super) fn free_slots(&self, now: Duration) -> usize {
         let mut state = self.pool.state();
         state.update_reservation(now);
         match state.waiters.front() {
+            _ if !self.is_fit() => 0,
             Some(waiter) if waiter.handle != self.id || waiter.reserved_since.is_none() => 0,
             _ => state.free_slots(),
         }
     }
 
-    /// Takes a slot and the resources that a task requests. If they are not free, this handle becomes a waiter.
-    pub(super) fn take(&self, asks: &Resources, now: Duration) -> Option<SlotGuard> {
+    /// Takes a slot and the resources that a task requests, if they are free.
+    pub(super) fn fit(&self, asks: &Resources, now: Duration) -> Fit {
+        if let Some(lacking) = asks.lacking(&self.pool.state().total) {
+            let message = format!("the task requests more than this worker has: {lacking}");
+            let failure = Failure::new(Failure::NOT_ENOUGH_RESOURCES, ErrorCategory::Infrastructure, message);
+            return Fit::Never(failure.retryable());
+        }
+        self.is_fit().then(|| self.take(asks, now)).flatten().map_or(Fit::Later, Fit::Now)
+    }
+
+    /// If the slot or the resources are not free, this handle becomes a waiter.
+    fn take(&self, asks: &Resources, now: Duration) -> Option<SlotGuard> {
         let mut state = self.pool.state();
         state.update_reservation(now);
         let reserved_for = state
@@ -128,20 +162,12 @@ impl PoolHandle {
         Some(SlotGuard { pool: self.pool.clone(), id })
     }
 
-    /// Describes a resource of which the pool will never have enough.
-    pub(super) fn lacking(&self, asks: &Resources) -> Option<String> {
-        asks.lacking(&self.pool.state().total)
-    }
-
     /// When the current reservation ends.
     pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
         let mut state = self.pool.state();
         state.update_reservation(now);
-        state
-            .waiters
-            .front()
-            .and_then(|waiter| waiter.reserved_since)
-            .map(|reserved_since| reserved_since + RESERVATION)
+        let reserved_since = state.waiters.front()?.reserved_since?;
+        Some(reserved_since + RESERVATION)
     }
 
     /// Notifies of every change.
@@ -230,7 +256,8 @@ mod tests {
 
     fn pool(slots: usize, cpu_cores: f64) -> Arc<Pool> {
         let config = Config::new("http://unused", "w", ActionOptions::below("unused"));
-        Pool::new(&Config { max_concurrent_tasks: slots, cpu_cores, ..config })
+        let resources = Resources { cpu_cores, ..Resources::default() };
+        Pool::new(&Config { max_concurrent_tasks: slots, resources, ..config })
     }
 
     #[test]

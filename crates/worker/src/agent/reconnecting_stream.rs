@@ -84,7 +84,7 @@ impl ReconnectingStream {
                         Ok(None) => Status::unavailable("the coordinator ended the stream"),
                         Err(status) => status,
                     };
-                    return match self.connector.classify_end(&end) {
+                    return match self.connector.classify_end(end) {
                         ConnectError::Fatal(error) => ConnectionEvent::Fatal(error),
                         ConnectError::Transient(why) => self.disconnect(&why),
                     };

@@ -7,7 +7,7 @@ use crate::Failure;
 /// Zero means that a task does not request the resource, or that a worker does not limit it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Resources {
+pub struct Resources {
     pub cpu_cores: f64,
     pub memory_bytes: u64,
     pub disk_bytes: u64,

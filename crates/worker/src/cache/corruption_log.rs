@@ -1,11 +1,11 @@
-//! Contents that were found to be damaged, for those who use them at the same time: a command that writes through the
-//! link to an input writes into the inputs of all others, and only the first who looks finds it.
+//! The log of contents that were found to be damaged, for all attempts that use them: a command that writes through the
+//! link to an input changes the input of all others, and only the first check finds it.
 
 use std::collections::HashMap;
 
 use super::Key;
 
-/// Most contents that are remembered one by one.
+/// Most contents that are logged individually.
 const MAX_FOUND: usize = 10_000;
 
 /// A point in the order in which damage was found.
@@ -16,7 +16,7 @@ pub(crate) struct Generation(u64);
 pub(super) struct CorruptionLog {
     last: Generation,
     found: HashMap<Key, Generation>,
-    /// Everything may have been damaged up to then.
+    /// Until then, every content counts as damaged.
     all_until: Generation,
 }
 
@@ -34,7 +34,7 @@ impl CorruptionLog {
         self.found.insert(key, self.last);
     }
 
-    /// Whether a content was found to be damaged after a moment, or may have been.
+    /// Whether a content was found to be damaged after this generation, or may have been.
     pub(super) fn is_found(&self, key: &Key, since: Generation) -> bool {
         self.all_until > since || self.found.get(key).is_some_and(|found| *found > since)
     }

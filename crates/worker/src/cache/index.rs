@@ -1,4 +1,4 @@
-//! What is in the cache, by its own account, and in which order it was used.
+//! The index of the cache: its entries and the order of their last uses.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use blobs::{Digest, DigestFunction};
 
 use super::{Key, Stamp, discard, stamp_of};
 
-/// How much is kept when there was too much, in tenths, so that not every addition finds too much again.
+/// The part of the capacity that stays after an eviction, in tenths, so that not every addition evicts.
 const KEPT_TENTHS: u64 = 9;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Learns what is in the directory. Files that are none of ours are removed: the directory is the cache's alone.
+    /// Lists the files of the directory. Other files are removed: the directory belongs to the cache alone.
     pub(super) fn scan(directory: &Path, max_bytes: u64) -> io::Result<Index> {
         let mut index = Index { entries: HashMap::new(), bytes: 0, max_bytes, uses: 0 };
         for shard in 0..=u8::MAX {
@@ -45,7 +45,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Adds or replaces an entry. Gives the entries that had to go, whose files are to be removed.
+    /// Adds or replaces an entry. Returns the evicted entries, whose files the caller removes.
     pub(super) fn add(&mut self, key: Key, entry: Entry) -> Vec<(Key, Stamp)> {
         self.remove(&key);
         self.uses += 1;
@@ -58,25 +58,25 @@ impl Index {
         }
     }
 
-    /// Gives up what was not used for longest, but for one, until no more than so many bytes are left. Gives the entries
-    /// that had to go, whose files are to be removed.
-    pub(super) fn shrink(&mut self, to_bytes: u64, but: Option<Key>) -> Vec<(Key, Stamp)> {
+    /// Evicts the least recently used entries, except one, until at most `to_bytes` are left. Returns the evicted entries,
+    /// whose files the caller removes.
+    pub(super) fn shrink(&mut self, to_bytes: u64, except: Option<Key>) -> Vec<(Key, Stamp)> {
         let mut by_use: Vec<_> = self
             .entries
             .iter()
             .map(|(key, (entry, used))| (*used, *key, entry.stamp))
-            .filter(|(_, key, _)| Some(*key) != but)
+            .filter(|(_, key, _)| Some(*key) != except)
             .collect();
         by_use.sort_unstable_by_key(|(used, ..)| *used);
-        let mut gone = Vec::new();
+        let mut evicted = Vec::new();
         for (_, key, stamp) in by_use {
             if self.bytes <= to_bytes {
                 break;
             }
             self.remove(&key);
-            gone.push((key, stamp));
+            evicted.push((key, stamp));
         }
-        gone
+        evicted
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -89,7 +89,7 @@ impl Index {
         }
     }
 
-    /// Looks for an entry that is about to be used.
+    /// The entry, which counts as used now.
     pub(super) fn touch(&mut self, key: &Key) -> Option<Entry> {
         let (entry, used) = self.entries.get_mut(key)?;
         self.uses += 1;
@@ -97,12 +97,12 @@ impl Index {
         Some(*entry)
     }
 
-    /// How a file that can be handed out was left.
+    /// The stamp of a verified file, which counts as used now.
     pub(super) fn stamp(&mut self, key: &Key) -> Option<Stamp> {
         self.touch(key).filter(|entry| entry.is_verified).map(|entry| entry.stamp)
     }
 
-    /// The same without using it.
+    /// The stamp of any file, without a use.
     pub(super) fn peek(&self, key: &Key) -> Option<Stamp> {
         self.entries.get(key).map(|(entry, _)| entry.stamp)
     }
@@ -114,7 +114,7 @@ impl Index {
     }
 }
 
-/// Where a content is, below the cache's directory.
+/// The path of a content below the cache's directory.
 pub(super) fn file_name(key: &Key) -> String {
     let Digest { function, hash, size } = &key.digest;
     let variant = if key.is_executable { "x" } else { "r" };

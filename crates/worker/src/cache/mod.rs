@@ -1,9 +1,9 @@
-//! Contents that were fetched once, as files to be linked into work directories.
+//! The cache of input files, which are linked into work directories.
 //!
-//! A file here is named by its digest, is whole and right, and is read-only; one and the same content is there once
-//! executable and once not, because a link cannot differ from its file. What a command nevertheless changed is found
-//! by its size and time before it is handed out again. What was there before a restart is read and checked when it is
-//! first asked for, since nothing here is synced. The least recently used goes when there is too much.
+//! A cached file is named by its digest, complete and read-only. An executable and a plain variant of one content are two
+//! files, because a link cannot differ from its file. A file that a command changed nevertheless is found by its size and
+//! time before it is linked again. A file from before a restart is verified at its first use, because nothing is synced.
+//! The least recently used files are evicted.
 
 mod corruption_log;
 mod index;
@@ -12,7 +12,7 @@ pub(crate) mod verify;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,6 +22,7 @@ use blobs::Digest;
 use files::LockError;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, lstat, openat};
 use rustix::io::Errno;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::Error;
 use crate::executors::let_starts_pass;
@@ -29,14 +30,13 @@ use corruption_log::CorruptionLog;
 pub(crate) use corruption_log::Generation;
 use index::{Entry, Index};
 
-/// A content and whether it can be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub digest: Digest,
     pub is_executable: bool,
 }
 
-/// Which file it is, and how it was left; a change of its content changes this too.
+/// Identifies a file and its state: a change of its content changes its stamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -53,28 +53,26 @@ pub(crate) struct Cache {
     index: Mutex<Index>,
     corruption: Mutex<CorruptionLog>,
     next_temporary: AtomicU64,
-    /// How often contents had to go.
     evictions: AtomicU64,
-    /// Unlocked when it is dropped, also by the end of the process.
     _lock: File,
 }
 
-/// Bytes that came under a digest are not those that it names.
+/// The content does not have the digest under which it was fetched.
 #[derive(Debug, thiserror::Error)]
 #[error("the content is not what its digest says")]
 pub(crate) struct WrongContent;
 
 impl Cache {
-    /// Opens the directory, which is this cache's alone, and learns what is there. Blocking.
+    /// Opens the directory, which belongs to this cache alone, and lists its files. Blocking.
     pub(crate) fn open(directory: &Path, max_bytes: u64) -> Result<Cache, Error> {
         let failed = |error| Error::io(format!("the cache {}", directory.display()), error);
         fs::create_dir_all(directory).map_err(failed)?;
         let directory = directory.canonicalize().map_err(failed)?;
-        // What is in the way of a cache is removed, so it has to be one.
+        // Foreign files are removed below, so the directory must be a cache.
         if !directory.join(LOCK).exists() && fs::read_dir(&directory).map_err(failed)?.next().is_some() {
-            let told = directory.display();
             return Err(Error::Setup(format!(
-                "{told} is not empty and is no worker's cache: choose another place"
+                "{} is not empty and is no worker's cache: choose another place",
+                directory.display()
             )));
         }
         let lock = files::lock(&directory.join(LOCK)).map_err(|error| match error {
@@ -84,16 +82,12 @@ impl Cache {
             LockError::Io(error) => failed(error),
         })?;
         let temporary = directory.join(TEMPORARY);
-        match fs::remove_dir_all(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
+        if temporary.exists() {
+            fs::remove_dir_all(&temporary).map_err(failed)?;
         }
         fs::create_dir(&temporary).map_err(failed)?;
         for shard in 0..=u8::MAX {
-            match fs::create_dir(directory.join(format!("{shard:02x}"))) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
-                _ => {}
-            }
+            fs::create_dir_all(directory.join(format!("{shard:02x}"))).map_err(failed)?;
         }
         let index = Index::scan(&directory, max_bytes).map_err(failed)?;
         Ok(Cache {
@@ -106,19 +100,19 @@ impl Cache {
         })
     }
 
-    /// Whether all of the contents are here for sure. Not blocking; what is unsure has to be looked at.
+    /// Whether all of the contents are here and verified. Not blocking.
     pub(crate) fn has_all(&self, keys: &[Key]) -> bool {
         let mut index = self.index();
         keys.iter().all(|key| index.stamp(key).is_some())
     }
 
-    /// Whether none of the contents had to go. Not blocking, and uses none of them.
+    /// Whether none of the contents was evicted. Not blocking, and no use of them.
     pub(crate) fn holds_all(&self, keys: &[Key]) -> bool {
         let index = self.index();
         keys.iter().all(|key| index.peek(key).is_some())
     }
 
-    /// Those of the contents that are not here. One that is here in its other variant is copied. Blocking.
+    /// The contents that are not here. One that is here in its other variant is copied. Blocking.
     pub(crate) fn missing(&self, keys: &[Key]) -> io::Result<Vec<Key>> {
         let mut missing = Vec::new();
         for key in keys {
@@ -129,36 +123,31 @@ impl Cache {
         Ok(missing)
     }
 
-    /// Adds a content that is in memory. Blocking.
     pub(crate) fn add_bytes(&self, key: &Key, content: &[u8]) -> io::Result<()> {
         if Digest::of(key.digest.function, content) != key.digest {
             return Err(io::Error::other(WrongContent));
         }
         let (mut file, path) = self.temporary()?;
-        file.write_all(content).and_then(|()| self.keep(key, file, &path)).inspect_err(|_| discard(&path))
+        file.write_all(content)?;
+        self.keep(key, file, path)
     }
 
     /// A new, empty file that may become a content.
-    pub(crate) fn temporary(&self) -> io::Result<(File, PathBuf)> {
-        let path = self.temporary_path();
-        let file = File::options().create_new(true).read(true).write(true).mode(0o600).open(&path)?;
-        Ok((file, path))
+    pub(crate) fn temporary(&self) -> io::Result<(File, TempPath)> {
+        Ok(NamedTempFile::new_in(self.directory.join(TEMPORARY))?.into_parts())
     }
 
-    /// Adds a content that was written into a temporary file, once it is found to be right. Blocking.
-    pub(crate) fn add_file(&self, key: &Key, path: &Path) -> io::Result<()> {
-        let add = || {
-            let file = File::open(path)?;
-            if verify::is_right(&file, &key.digest)? {
-                self.keep(key, file, path)
-            } else {
-                Err(io::Error::other(WrongContent))
-            }
-        };
-        add().inspect_err(|_| discard(path))
+    /// Verifies and adds a content that was written into a temporary file. Blocking.
+    pub(crate) fn add_file(&self, key: &Key, path: TempPath) -> io::Result<()> {
+        let file = File::open(&path)?;
+        if verify::is_right(&file, &key.digest)? {
+            self.keep(key, file, path)
+        } else {
+            Err(io::Error::other(WrongContent))
+        }
     }
 
-    /// Links a content into a directory. Says whether it is still here and unchanged. Blocking.
+    /// Links a content into a directory. Returns whether it is still here and unchanged. Blocking.
     pub(crate) fn link(&self, key: &Key, into: impl AsFd, name: &str) -> io::Result<bool> {
         let path = self.path(key);
         let Some(stamp) = self.index().stamp(key) else { return Ok(false) };
@@ -176,18 +165,16 @@ impl Cache {
         }
     }
 
-    /// Whether a file that was found somewhere is the very file that would be linked there, and unchanged. It is about to
-    /// be used.
+    /// Whether a file elsewhere is the cached file itself, unchanged. Counts as a use.
     pub(crate) fn is_linked(&self, key: &Key, found: &Stat) -> bool {
         self.index().stamp(key) == Some(Stamp::of(found))
     }
 
-    /// Copies a content into a directory, for a file that has to differ from others. Says whether it is still here.
-    /// Blocking.
+    /// Copies a content into a directory, for a file with its own mode or time. Returns whether it is still here. Blocking.
     pub(crate) fn copy(&self, key: &Key, into: impl AsFd, name: &str, mode: u32) -> io::Result<bool> {
         let mut from = match File::open(self.path(key)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Otherwise nobody would fetch it again.
+                // Otherwise it would not be fetched again.
                 let known = self.index().peek(key);
                 known.iter().for_each(|stamp| self.forget(key, stamp));
                 return Ok(false);
@@ -205,13 +192,13 @@ impl Cache {
         Ok(true)
     }
 
-    /// From when on whoever uses contents wants to hear of damage to them.
+    /// The generation after which damage concerns a user that starts now.
     pub(crate) fn now(&self) -> Generation {
         self.corruption().now()
     }
 
-    /// Those of the contents that were changed and not found to be before that moment, by this look or by another; they
-    /// are thrown away. Blocking.
+    /// The contents that were found to be changed since a generation, by this check or another. They are removed.
+    /// Blocking.
     pub(crate) fn changed(&self, keys: &[Key], since: Generation) -> Vec<Key> {
         for key in keys {
             let stamp = self.index().peek(key);
@@ -223,38 +210,38 @@ impl Cache {
         keys.iter().filter(|key| damage.is_found(key, since)).copied().collect()
     }
 
-    /// Changes when contents had to go.
+    /// Rises with each eviction.
     pub(crate) fn evictions(&self) -> u64 {
         self.evictions.load(Ordering::Relaxed)
     }
 
-    /// Gives up so many bytes of what was not used for longest, as far as there are as many. What is linked elsewhere
-    /// takes up its space until it is gone there too. Blocking.
-    pub(crate) fn make_room(&self, bytes: u64) {
-        let gone = {
+    /// Evicts this many bytes, the least recently used first. A file that is linked elsewhere uses its space until the
+    /// links are removed too. Blocking.
+    pub(crate) fn evict(&self, bytes: u64) {
+        let evicted = {
             let mut index = self.index();
             let to_bytes = index.bytes().saturating_sub(bytes);
             index.shrink(to_bytes, None)
         };
-        self.evict(&gone);
+        self.remove(&evicted);
     }
 
-    fn evict(&self, gone: &[(Key, Stamp)]) {
-        for (key, stamp) in gone {
+    fn remove(&self, evicted: &[(Key, Stamp)]) {
+        for (key, stamp) in evicted {
             let aside = self.temporary_path();
             let index = self.index();
-            // One that has come anew stays.
+            // A content that was added again stays.
             let is_moved = index.peek(key).is_none() && fs::rename(self.path(key), &aside).is_ok();
             drop(index);
             if is_moved {
-                // Nobody could tell any more.
+                // After this, the change could no longer be found.
                 if stamp_of(&aside).is_ok_and(|found| found != *stamp) {
                     self.corruption().found(*key);
                 }
                 discard(&aside);
             }
         }
-        if !gone.is_empty() {
+        if !evicted.is_empty() {
             self.evictions.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -264,7 +251,7 @@ impl Cache {
         match entry {
             None => false,
             Some(entry) if entry.is_verified => true,
-            // It stems from before the last start, and may be anything.
+            // It is from before the last start and may be anything.
             Some(entry) => {
                 let path = self.path(key);
                 let is_right = stamp_of(&path).ok() == Some(entry.stamp)
@@ -287,53 +274,49 @@ impl Cache {
             return Ok(false);
         }
         let (mut to, path) = self.temporary()?;
-        let mut copy = || io::copy(&mut File::open(self.path(&other))?, &mut to).map(drop);
-        copy().inspect_err(|_| discard(&path))?;
+        io::copy(&mut File::open(self.path(&other))?, &mut to)?;
         drop(to);
-        match self.add_file(key, &path) {
+        match self.add_file(key, path) {
             Ok(()) => Ok(true),
-            // The other one was changed meanwhile.
+            // The other variant was changed meanwhile.
             Err(error) if is_wrong_content(&error) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Puts a file that is whole and right into its place.
-    fn keep(&self, key: &Key, file: File, path: &Path) -> io::Result<()> {
+    /// Adds a verified file.
+    fn keep(&self, key: &Key, file: File, path: TempPath) -> io::Result<()> {
         file.set_permissions(fs::Permissions::from_mode(mode(key)))?;
-        // The kernel's own time of a change is often that of its last tick, which a command that begins at once would
-        // leave as it is; this one lies between two ticks.
+        // The kernel's time of a change is often that of its last tick, which a change by a command that starts at once
+        // would not alter. This time lies between two ticks.
         file.set_modified(SystemTime::now())?;
         let stamp = Stamp::of(&fstat(&file)?);
         drop(file);
         if key.is_executable {
             let_starts_pass();
         }
-        // Only the index says that a file is here, so that nobody sees one file under the other's stamp.
+        // Under the lock of the index, so that no file is seen with the stamp of another.
         let mut index = self.index();
         if let Some(known) = index.stamp(key) {
-            // Somebody else has brought it meanwhile, and perhaps linked it.
+            // Another fetch has added it meanwhile, and it may be linked.
             match stamp_of(&self.path(key)) {
-                Ok(found) if found == known => {
-                    discard(path);
-                    return Ok(());
-                }
+                Ok(found) if found == known => return Ok(()),
                 Ok(_) => self.corruption().found(*key),
                 Err(_) => {}
             }
         }
-        fs::rename(path, self.path(key))?;
-        let too_much = index.add(*key, Entry { stamp, is_verified: true });
+        path.persist(self.path(key))?;
+        let evicted = index.add(*key, Entry { stamp, is_verified: true });
         drop(index);
-        self.evict(&too_much);
+        self.remove(&evicted);
         Ok(())
     }
 
-    /// Throws a content away that is not as it was left, and remembers that for others who use it.
+    /// Removes a content that was changed, and logs the change for others that use it.
     fn forget(&self, key: &Key, stamp: &Stamp) {
         let mut index = self.index();
         if index.peek(key) != Some(*stamp) {
-            return; // It has gone, or come anew.
+            return; // It was evicted or added again.
         }
         let path = self.path(key);
         if path.symlink_metadata().is_ok() {
@@ -390,7 +373,7 @@ impl Stamp {
     }
 }
 
-/// Something that is left over costs room, and is found at the next start.
+/// A file that stays costs space until the next start removes it.
 fn discard(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound

@@ -48,7 +48,7 @@ fn a_content_that_is_not_what_its_digest_says_is_refused() {
     assert!(is_wrong_content(&cache.add_bytes(&key(b"a", false), b"b").unwrap_err()));
     let (_, path) = cache.temporary().unwrap();
     fs::write(&path, "b").unwrap();
-    assert!(is_wrong_content(&cache.add_file(&key(b"a", false), &path).unwrap_err()));
+    assert!(is_wrong_content(&cache.add_file(&key(b"a", false), path).unwrap_err()));
     assert_eq!(fs::read_dir(at.cache_dir.join(TEMPORARY)).unwrap().count(), 0);
     assert_eq!(cache.missing(&[key(b"a", false)]).unwrap().len(), 1);
 }
@@ -88,7 +88,7 @@ fn r54_damage_is_heard_of_also_when_the_content_had_to_go() {
         assert!(cache.link(&key, &at.into, &key.digest.size.to_string()).unwrap());
     }
     fs::set_permissions(at.work.join("7"), fs::Permissions::from_mode(0o644)).unwrap();
-    cache.make_room(u64::MAX);
+    cache.evict(u64::MAX);
     assert_eq!(cache.missing(&[whole, damaged]).unwrap().len(), 2);
     assert_eq!(cache.changed(&[whole, damaged], begun), [damaged]);
 }
@@ -181,8 +181,8 @@ fn w16_room_is_made_of_what_was_not_used_for_longest() {
         cache.add_bytes(key, content).unwrap();
     }
     assert!(cache.has_all(&keys[..1]), "it is used again");
-    cache.make_room(1);
+    cache.evict(1);
     assert_eq!(cache.missing(&keys).unwrap(), keys[1..2]);
-    cache.make_room(u64::MAX);
+    cache.evict(u64::MAX);
     assert_eq!(cache.missing(&keys).unwrap(), keys);
 }

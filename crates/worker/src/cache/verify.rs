@@ -1,22 +1,20 @@
-//! Whether a file is what its digest says.
+//! Compares files with digests.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 
-use blobs::{Digest, Hasher};
+use blobs::{Digest, DigestFunction, Hasher};
 
 const PIECE_BYTES: usize = 128 * 1024;
 
-/// Reads the file from its beginning.
+/// Whether the content of a file has this digest.
 pub(crate) fn is_right(file: &File, digest: &Digest) -> io::Result<bool> {
-    if file.metadata()?.len() != digest.size {
-        return Ok(false);
-    }
-    Ok(digest_of(file, digest.function)? == *digest)
+    Ok(file.metadata()?.len() == digest.size && digest_of(file, digest.function)? == *digest)
 }
 
-/// The digest of what can be read from here on.
-pub fn digest_of(mut file: impl Read, function: blobs::DigestFunction) -> io::Result<Digest> {
+/// The digest of a file, read from its beginning.
+pub fn digest_of(mut file: &File, function: DigestFunction) -> io::Result<Digest> {
+    file.rewind()?;
     let mut hasher = Hasher::new(function);
     let mut piece = vec![0; PIECE_BYTES];
     loop {

@@ -1,8 +1,8 @@
-//! Tasks that are a command: run as actions are, but with nothing laid out before and nothing collected afterwards
-//! except what they say.
+//! Tasks that are a command: run as actions are, but without inputs, and with standard output and error as their only
+//! outputs.
 //!
-//! A command that ends with 0 is a result. Any other exit code is a failed attempt, unlike an action's, because nobody
-//! but the queue's policy decides whether it is tried again.
+//! The exit code 0 is a result. Any other exit code is a failed attempt, unlike an action's, because only the queue's
+//! policy decides whether the command is tried again.
 
 mod output;
 mod payload;
@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use wire::grpc::ErrorCategory;
+use wire::grpc::{ErrorCategory, LeasedTask};
 
-use crate::action::{Site, unless};
+use crate::action::{Workspace, unless};
 use crate::executors::Run;
 use crate::outputs::Destination;
 use crate::worker_context::WorkerContext;
-use crate::{Failure, Permit, Task};
+use crate::{Failure, Permit};
 use payload::Payload;
 
 pub use output::MAX_INLINE_BYTES;
@@ -34,47 +34,50 @@ impl Commands {
         Commands { context, instance: instance.into() }
     }
 
-    /// Runs one command; its result is JSON.
-    pub(crate) async fn run(&self, task: &Task, permit: &Permit) -> Result<Bytes, Failure> {
+    pub(crate) async fn run(&self, task: &LeasedTask, permit: &Permit) -> Result<Bytes, Failure> {
         let payload = Payload::decode(&task.payload)?;
         let context = self.context.clone();
-        let make = move || context.check_disk().and_then(|()| Site::empty(&context.dirs));
-        let site = self.context.dirs.work(make).await?;
+        let make = move || context.check_disk().and_then(|()| Workspace::empty(&context.dirs));
+        let workspace = self.context.dirs.work(make).await?;
         let timeout = payload.timeout();
-        let ran = self.context.execute(prepared(&self.context, payload, task, &site, permit)?).await?;
+        let ran = self
+            .context
+            .executor
+            .execute(prepared(&self.context, payload, task, &workspace, permit)?)
+            .await?;
         permit.free();
         let exit_code =
             self.context.exit_code(&ran, timeout).await.map_err(|failure| match failure.code {
-                // Unlike an action's, this time limit may be met by another machine at another time.
+                // Another machine may be fast enough, and no client decides about a retry.
                 Failure::TIMEOUT => failure.retryable(),
                 _ => failure,
             })?;
         unless(permit.cancelled(), async {
             match exit_code {
-                0 => self.result(&site).await,
-                code => Err(self.failure(code, &site).await?),
+                0 => self.result(&workspace).await,
+                code => Err(self.failure(code, &workspace).await?),
             }
         })
         .await
     }
 
-    async fn result(&self, site: &Site) -> Result<Bytes, Failure> {
+    async fn result(&self, workspace: &Workspace) -> Result<Bytes, Failure> {
         let mut result = Map::from_iter([("exitCode".to_owned(), Value::from(0))]);
         let to = self.destination();
-        output::add(&to, "stdout", &site.stdout, &mut result).await?;
-        output::add(&to, "stderr", &site.stderr, &mut result).await?;
+        output::add(&to, "stdout", &workspace.stdout, &mut result).await?;
+        output::add(&to, "stderr", &workspace.stderr, &mut result).await?;
         Ok(Value::Object(result).to_string().into())
     }
 
-    /// How a command failed, with the end of what it said; what does not fit into a message is in the content store.
-    async fn failure(&self, exit_code: i32, site: &Site) -> Result<Failure, Failure> {
+    /// The failure of a command, with the end of its standard error; longer output is in the content store.
+    async fn failure(&self, exit_code: i32, workspace: &Workspace) -> Result<Failure, Failure> {
         let mut message = format!("the command ended with exit code {exit_code}");
-        let (tail, is_all) = output::tail(&site.stderr).await?;
+        let (tail, is_all) = output::tail(&workspace.stderr).await?;
         if !is_all {
-            message += &self.stored("standard error", &site.stderr).await;
+            message += &self.stored("standard error", &workspace.stderr).await;
         }
-        if site.stdout.metadata().is_ok_and(|about| about.len() > 0) {
-            message += &self.stored("standard output", &site.stdout).await;
+        if workspace.stdout.metadata().is_ok_and(|about| about.len() > 0) {
+            message += &self.stored("standard output", &workspace.stdout).await;
         }
         if !tail.is_empty() {
             message = format!("{message}; its standard error ends with:\n{tail}");
@@ -82,7 +85,7 @@ impl Commands {
         Ok(Failure::new(Failure::EXIT_CODE, ErrorCategory::UserCode, message).retryable())
     }
 
-    /// Where an output is. That it could not be stored must not hide that the command failed.
+    /// The digest of a stored output. A failed upload must not hide the failure of the command.
     async fn stored(&self, what: &str, file: &File) -> String {
         let uploaded = match file.try_clone() {
             Ok(file) => output::upload(&self.destination(), file).await,
@@ -99,15 +102,15 @@ impl Commands {
     }
 }
 
-/// The command learns which attempt it is, so that systems that it changes can tell an old attempt from a new one.
+/// The environment names the attempt, so that systems that the command changes can distinguish an old attempt.
 fn prepared(
     context: &WorkerContext,
     payload: Payload,
-    task: &Task,
-    site: &Site,
+    task: &LeasedTask,
+    workspace: &Workspace,
     permit: &Permit,
 ) -> Result<Run, Failure> {
-    let clone = |file: &File| file.try_clone().map_err(|error| Failure::io("the command's output", error));
+    let (stdout, stderr) = workspace.captures()?;
     let own = [
         ("LESSOR_TASK_ID", task.task_id.clone()),
         ("LESSOR_ATTEMPT", task.attempt.to_string()),
@@ -118,11 +121,11 @@ fn prepared(
     Ok(Run {
         arguments: payload.command,
         environment: payload.env.into_iter().chain(own).collect(),
-        input_root: site.root.clone(),
-        working_directory: site.root.clone(),
+        input_root: workspace.root.clone(),
+        working_directory: workspace.root.clone(),
         timeout,
-        stdout: clone(&site.stdout)?,
-        stderr: clone(&site.stderr)?,
+        stdout,
+        stderr,
         max_output_bytes: context.max_output_bytes,
         platform: payload.platform.into_iter().collect(),
         cancel: permit.cancelled().clone(),

@@ -1,5 +1,5 @@
-//! What a task with a command says. Nothing is guessed: what is not known here is refused, because a misspelt
-//! `timeoutMs` would otherwise be no timeout.
+//! The payload of a command task. Unknown fields are refused, because a misspelt `timeoutMs` would otherwise be no
+//! timeout.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use serde::Deserialize;
 
 use crate::Failure;
 
-/// What a payload looks like, for who sent something else.
 const EXAMPLE: &str = r#"{"command":["cc","-c","a.c"],"env":{"LANG":"C"},"timeoutMs":60000}"#;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

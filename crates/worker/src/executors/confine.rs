@@ -1,8 +1,8 @@
-//! What holds a command to its user and its limits before its program begins: a chain of small programs, each of which
-//! turns itself into the next.
+//! Applies the user and the limits of a command before its program starts: a chain of small programs, each of which
+//! executes the next.
 //!
-//! Nothing in the chain sees the command's environment, which could make it load the command's own code, until it has
-//! given up the worker's rights.
+//! No program of the chain sees the command's environment, which could make it load the command's code, before it has
+//! dropped the worker's permissions.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,59 +20,42 @@ const SHELL: &str = "/bin/sh";
 pub(super) struct Confine {
     user: Option<User>,
     limits: Limits,
-    cgroups: Option<Cgroups>,
+    cgroups: Cgroups,
     pub work_dir: PathBuf,
-    /// Of this worker alone.
+    /// Unique to this worker.
     pub key: String,
 }
 
-/// For one command.
+/// The confinement of one command.
 #[derive(Debug, Default)]
 pub(super) struct Confined {
-    /// The command line goes behind it.
+    /// The command line before that of the command.
     pub chain: Vec<OsString>,
     group: Option<Cgroup>,
 }
 
 impl Confine {
-    /// Nothing at all.
-    pub(super) fn none() -> Confine {
-        Confine {
-            user: None,
-            limits: Limits::default(),
-            cgroups: None,
-            work_dir: PathBuf::new(),
-            key: String::new(),
-        }
-    }
-
     pub(super) fn open(options: &ExecutorOptions) -> Result<Confine, Error> {
         let (user, (work_dir, key)) = (options.user()?, options.place()?);
-        let cgroups = Some(Cgroups::open(&key, &options.limits));
+        let cgroups = Cgroups::open(&key, &options.limits);
         Ok(Confine { user, limits: options.limits, cgroups, work_dir, key })
     }
 
-    /// What of the limits does not hold here.
+    /// The limits that cannot be enforced here.
     pub(super) fn lacks(&self) -> Vec<&'static str> {
-        match &self.cgroups {
-            None => Vec::new(),
-            Some(cgroups) => cgroups.lacks(&self.limits).into_iter().map(|one| one.name()).collect(),
-        }
+        self.cgroups.lacks(&self.limits).into_iter().map(|one| one.name()).collect()
     }
 
     pub(super) fn clear(&self) {
-        if let Some(cgroups) = &self.cgroups {
-            cgroups.clear();
-        }
+        self.cgroups.clear();
     }
 
-    /// Makes ready for one command.
     pub(super) async fn prepare(&self, run: &Run) -> Result<Confined, Failure> {
         let mut confined = Confined::default();
-        if let Some(cgroups) = self.cgroups.as_ref().filter(|_| !self.limits.is_none()) {
-            let group = cgroups.make(&self.limits);
+        if !self.limits.is_none() {
+            let group = self.cgroups.make(&self.limits);
             let group = group.map_err(|error| Failure::io("a control group could not be made", error))?;
-            confined.chain = self.shell(cgroups, &group);
+            confined.chain = self.shell(&group);
             confined.group = Some(group);
         }
         if let Some(user) = self.user {
@@ -84,11 +67,11 @@ impl Confine {
         Ok(confined)
     }
 
-    /// A shell that joins the groups, takes on what limits there are without one, and becomes the rest of the chain.
-    fn shell(&self, cgroups: &Cgroups, group: &Cgroup) -> Vec<OsString> {
+    /// A shell that joins the groups, sets the limits that have no group, and executes the rest of the chain.
+    fn shell(&self, group: &Cgroup) -> Vec<OsString> {
         let files = group.join_files();
         let mut script = format!("echo 0 >\"$1\" || exit {NOT_JOINED}; shift; ").repeat(files.len());
-        for lacking in cgroups.lacks(&self.limits) {
+        for lacking in self.cgroups.lacks(&self.limits) {
             script.push_str(&rlimit(lacking, &self.limits));
         }
         script.push_str("exec \"$@\"");
@@ -98,7 +81,7 @@ impl Confine {
 }
 
 impl Confined {
-    /// What the end of a command means, given what held it.
+    /// The end of a command, with failures of the confinement distinguished.
     pub(super) fn end(&self, end: End, run: &Run) -> Result<End, Failure> {
         let End::Exited(code) = end else { return Ok(end) };
         let Some(group) = self.group.as_ref().filter(|_| code != 0) else { return Ok(end) };
@@ -112,8 +95,8 @@ impl Confined {
     }
 }
 
-/// What a shell can set instead of a control group; there is nothing for processor time. The two kinds of shell name
-/// the number of processes differently.
+/// The shell command in place of a control group; there is none for processor time. Shells have two names for the limit of
+/// processes.
 fn rlimit(controller: Controller, limits: &Limits) -> String {
     match (controller, limits.memory_bytes, limits.processes) {
         (Controller::Memory, Some(bytes), _) => format!("ulimit -v {}; ", bytes.div_ceil(1024)),

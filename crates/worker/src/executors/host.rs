@@ -1,12 +1,11 @@
-//! Runs commands as plain processes of this machine, with the worker's own rights or those of a user.
+//! The host executor: runs commands as plain processes, with the permissions of the worker or of a user.
 //!
-//! It keeps to the command's environment, its time, its output and its limits, and leaves none of its processes
-//! behind. It is no boundary: a command sees the machine as its user does.
+//! It enforces environment, timeout, output and limits, and leaves no processes behind. It is not a security boundary: a
+//! command sees the machine as its user does.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,33 +14,23 @@ use rustix::io::Errno;
 use super::confine::{Confine, Confined};
 use super::local::{self, Begin};
 use super::lookup::{self, NotRunnable};
-use super::process_group::{Bond, Started};
+use super::process_group::{Containment, Started};
 use super::{Executor, ExecutorOptions, Ran, Run, scratch};
 use crate::{Error, Failure};
 
-/// Tries to start a program that somebody has open for writing, with a pause after each.
+/// Tries to start a program that a process has open for writing, with a pause after each.
 const MAX_BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 pub struct Host {
-    /// What commands get of the worker's own environment, unless they say otherwise.
+    /// The allowed variables of the worker's environment.
     environment: BTreeMap<OsString, OsString>,
     confine: Confine,
 }
 
 impl Host {
-    /// What the configuration file allows by default (S3-69).
-    pub const DEFAULT_ENV_ALLOW: [&str; 2] = ExecutorOptions::ENV_ALLOW;
-
-    /// Commands see these variables of the worker's environment, and no others. They run as the worker's own user and
-    /// without limits.
-    pub fn new<'a>(allowed: impl IntoIterator<Item = &'a str>) -> Host {
-        Host { environment: allowed_environment(allowed), confine: Confine::none() }
-    }
-
-    pub(super) fn open(options: &ExecutorOptions) -> Result<Host, Error> {
-        let allowed = options.env_allow.iter().map(String::as_str);
-        Ok(Host { environment: allowed_environment(allowed), confine: Confine::open(options)? })
+    pub fn open(options: &ExecutorOptions) -> Result<Host, Error> {
+        Ok(Host { environment: allowed_environment(options), confine: Confine::open(options)? })
     }
 
     pub(super) fn confine(&self) -> &Confine {
@@ -49,14 +38,12 @@ impl Host {
     }
 }
 
-pub(super) fn allowed_environment<'a>(
-    allowed: impl IntoIterator<Item = &'a str>,
-) -> BTreeMap<OsString, OsString> {
-    let value = |name: &str| Some((name.into(), std::env::var_os(name)?));
-    allowed.into_iter().filter_map(value).collect()
+pub(super) fn allowed_environment(options: &ExecutorOptions) -> BTreeMap<OsString, OsString> {
+    let value = |name: &String| Some((name.into(), std::env::var_os(name)?));
+    options.env_allow.iter().filter_map(value).collect()
 }
 
-/// What a command sees: its own variables win over those that it is allowed.
+/// The environment of a command: its own variables override the allowed ones.
 pub(super) fn environment_of(
     allowed: &BTreeMap<OsString, OsString>,
     run: &Run,
@@ -86,7 +73,7 @@ impl Executor for Host {
     }
 }
 
-/// Starts the command. That it cannot be run is told as a shell tells it.
+/// Starts the command, or says why it cannot be run, as a shell does.
 async fn start(
     run: &Run,
     environment: &BTreeMap<OsString, OsString>,
@@ -99,21 +86,34 @@ async fn start(
         Err(not_runnable) => return Ok(Err(not_runnable)),
     };
     let mut command = match confined.chain.split_first() {
-        None => direct(&program, name, environment),
+        // The program is an absolute path and nothing happens in the new process before it runs, so that the standard
+        // library starts it without a copy of the memory map.
+        None => {
+            let mut command = Command::new(program);
+            command.arg0(name).env_clear().envs(environment);
+            command
+        }
         Some((first, rest)) => {
-            // The one thing that `env` cannot run.
+            // `env` cannot run such a path.
             if program.as_os_str().as_encoded_bytes().contains(&b'=') {
                 let why = format!("{name}: the path of a program must not contain '=' here");
                 return Ok(Err(NotRunnable { exit_code: 126, why }));
             }
-            through(first, rest, &program, environment)
+            let mut command = Command::new(first);
+            // The command's environment is set last, without the worker's permissions.
+            command.args(rest).env_clear().args(["/usr/bin/env", "-i"]);
+            command.args(
+                environment.iter().map(|(name, value)| [name.as_os_str(), value].join(OsStr::new("="))),
+            );
+            command.arg(program);
+            command
         }
     };
     command.args(&run.arguments[1..]).current_dir(&run.working_directory);
     local::connect(&mut command, run)?;
     let mut tries = 0;
     loop {
-        let error = match Started::new(&mut command, &run.input_root, Bond::None) {
+        let error = match Started::new(&mut command, &run.input_root, Containment::None) {
             Ok(started) => return Ok(Ok(started)),
             Err(error) => error,
         };
@@ -126,31 +126,4 @@ async fn start(
             _ => return Ok(Err(NotRunnable::refused(name, &error))),
         }
     }
-}
-
-/// The program is an absolute path and nothing has to happen in the new process, so that the standard library starts it
-/// without copying this one's memory map.
-fn direct(program: &Path, name: &str, environment: &BTreeMap<OsString, OsString>) -> Command {
-    let mut command = Command::new(program);
-    command.arg0(name).env_clear().envs(environment);
-    command
-}
-
-/// The command's environment comes last, when nothing of the worker's rights is left.
-fn through(
-    first: &OsString,
-    rest: &[OsString],
-    program: &PathBuf,
-    environment: &BTreeMap<OsString, OsString>,
-) -> Command {
-    let mut command = Command::new(first);
-    command.args(rest).env_clear().args(["/usr/bin/env", "-i"]);
-    for (name, value) in environment {
-        let mut variable = name.clone();
-        variable.push("=");
-        variable.push(value);
-        command.arg(variable);
-    }
-    command.arg(program);
-    command
 }

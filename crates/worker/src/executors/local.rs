@@ -1,5 +1,4 @@
-//! A command as processes of this machine, whatever they are wrapped in: started, kept to its time and its output,
-//! ended with all that it left.
+//! Runs a command as processes of this machine, for host and sandbox: enforces its timeout and its output limit.
 
 use std::fs::File;
 use std::io::Write;
@@ -15,12 +14,12 @@ use super::process_group::{ProcessGroup, Started, exit_code};
 use super::{End, Ran, Run, Usage};
 use crate::Failure;
 
-/// How often the size of a running command's output is looked at.
+/// How often the size of a running command's output is checked.
 const OUTPUT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// Enough for one line of complaint.
+/// Enough for one line of an error.
 const MAX_BEGINNING_BYTES: usize = 4096;
 
-/// When a run began, by both clocks.
+/// The start of a run, by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
     at: SystemTime,
@@ -36,7 +35,7 @@ impl Begin {
         Ran { end, started_at: self.at, ended_at: SystemTime::now(), run_time: self.clock.elapsed(), usage }
     }
 
-    /// Ends when the command has had its time.
+    /// Resolves at the timeout.
     pub(super) async fn timed_out(&self, run: &Run) {
         match run.timeout.and_then(|timeout| self.clock.checked_add(timeout)) {
             Some(at) => sleep_until(at).await,
@@ -45,7 +44,7 @@ impl Begin {
     }
 }
 
-/// Nothing to read, and both outputs into the run's files.
+/// No standard input, and both outputs into the run's files.
 pub(super) fn connect(command: &mut Command, run: &Run) -> Result<(), Failure> {
     let broken = |error| Failure::io("the command's output could not be captured", error);
     command
@@ -55,19 +54,19 @@ pub(super) fn connect(command: &mut Command, run: &Run) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Tells that a command cannot be run, as a shell tells it.
+/// The end of a command that cannot be run, as in a shell.
 pub(super) fn not_runnable(run: &Run, begin: Begin, why: &NotRunnable) -> Result<Ran, Failure> {
     writeln!(&run.stderr, "{}", why.why).map_err(|error| Failure::io("standard error", error))?;
     Ok(begin.ran(End::Exited(why.exit_code), None))
 }
 
-/// Whether the machine has no room for a process, so that nothing is wrong with the command.
+/// Whether the machine cannot start any process, so that the command is not the cause.
 pub(super) fn is_exhausted(error: &std::io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
 }
 
-/// Waits for the end of what was started, or ends it.
+/// Waits for the end of a command, or ends it.
 pub(super) async fn until_over(
     started: Started,
     run: &Run,
@@ -94,7 +93,7 @@ pub(super) async fn until_over(
     Ok((end, usage))
 }
 
-/// The first words that a command wrote, for those who have to tell its own from those of what it is wrapped in.
+/// The beginning of an output, to distinguish errors of the wrapper from those of the command.
 pub(super) fn beginning(output: &File) -> String {
     let mut buffer = [0; MAX_BEGINNING_BYTES];
     let read = output.read_at(&mut buffer, 0).unwrap_or(0);

@@ -1,14 +1,14 @@
-//! Which file a command's first argument names (R45): an absolute path, a path relative to the working directory, or
-//! a name that is looked for in the PATH of the command's environment.
+//! Finds the program of a command (R45): an absolute path, a path relative to the working directory, or a name that is
+//! searched in the PATH of the command's environment.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where a name is looked for when there is no PATH at all, as `execvp` does.
+/// The search path without PATH, as in `execvp`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// As a shell says it: the exit code and why.
+/// A command that cannot be run, as in a shell: the exit code and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NotRunnable {
     pub exit_code: i32,
@@ -20,16 +20,14 @@ impl NotRunnable {
         NotRunnable { exit_code: 127, why: format!("{name}: command not found") }
     }
 
-    /// From the operating system's refusal to start what was found.
+    /// The operating system does not start the program.
     pub(super) fn refused(name: &str, error: &std::io::Error) -> NotRunnable {
-        match error.kind() {
-            std::io::ErrorKind::NotFound => NotRunnable { exit_code: 127, why: format!("{name}: {error}") },
-            _ => NotRunnable { exit_code: 126, why: format!("{name}: {error}") },
-        }
+        let exit_code = if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+        NotRunnable { exit_code, why: format!("{name}: {error}") }
     }
 }
 
-/// The program's absolute path. Whether it can be started is for the operating system to say.
+/// The program's absolute path. The operating system decides whether it can be started.
 pub(super) fn program(
     name: &str,
     working_directory: &Path,

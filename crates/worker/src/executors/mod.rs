@@ -1,4 +1,4 @@
-//! Ways to run a command, one file each.
+//! The executors of commands, one file each.
 
 mod cgroups;
 mod confine;
@@ -14,10 +14,10 @@ mod process_group;
 mod sandbox;
 mod scratch;
 mod starter;
-mod usage;
 mod users;
 
 use std::fs::File;
+use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -31,22 +31,21 @@ pub use open::{Check, check, open};
 pub use options::{Backend, DockerOptions, ExecutorOptions, Limits, UnknownBackend};
 pub(crate) use process_group::let_starts_pass;
 pub use sandbox::{INPUT_ROOT, NETWORK_PROPERTY, Sandbox};
-pub use usage::Usage;
 
 /// A command, ready to run: its inputs are laid out and the parents of its outputs exist.
 #[derive(Debug)]
 pub struct Run {
     /// Not empty.
     pub arguments: Vec<String>,
-    /// The command's own; they win over what the executor gives.
+    /// The command's own variables, which override those of the executor.
     pub environment: Vec<(String, String)>,
     /// Absolute.
     pub input_root: PathBuf,
-    /// Absolute, at or below the input root, and there.
+    /// Absolute, at or below the input root; it exists.
     pub working_directory: PathBuf,
     /// How long the command may run (R36).
     pub timeout: Option<Duration>,
-    /// Empty, and to be written to.
+    /// Empty and writable.
     pub stdout: File,
     pub stderr: File,
     pub max_output_bytes: u64,
@@ -55,7 +54,7 @@ pub struct Run {
     pub cancel: CancellationToken,
 }
 
-/// What became of a command. Nothing of it runs any more.
+/// A command that has ended, with all of its processes.
 #[derive(Clone, Debug)]
 pub struct Ran {
     pub end: End,
@@ -63,31 +62,47 @@ pub struct Ran {
     pub ended_at: SystemTime,
     /// By the clock that the timeout is measured with.
     pub run_time: Duration,
-    /// Where the executor can tell.
+    /// `None` if the executor does not know it.
     pub usage: Option<Usage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, with this code; 128 and the signal's number when a signal ended it (R53).
+    /// With this code; 128 and the signal's number if a signal ended it (R53).
     Exited(i32),
     TimedOut,
     Cancelled,
-    /// One of its outputs became larger than is kept.
+    /// Standard output or standard error exceeded the limit.
     TooMuchOutput,
-    /// It, or a process that it could not do without, was killed because it needed more memory than it may have.
+    /// A process was killed because the command exceeded its memory limit.
     OutOfMemory,
+}
+
+/// The resources that a command used: its own, those of processes that it waited for, and those of killed leftovers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub user_time: Duration,
+    pub system_time: Duration,
+    /// The peak memory of its largest process; 0 if it is not known.
+    pub max_rss_bytes: u64,
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        self.user_time += other.user_time;
+        self.system_time += other.system_time;
+        self.max_rss_bytes = self.max_rss_bytes.max(other.max_rss_bytes);
+    }
 }
 
 #[tonic::async_trait]
 pub trait Executor: Send + Sync + 'static {
-    /// Runs a command to its end. A command that cannot be started is one that ended as a shell would say it (126 or
-    /// 127, and why on standard error); a failure means that the executor itself is broken. When this is dropped,
-    /// the command is killed.
+    /// Runs a command to its end. A command that cannot be started ends as in a shell: exit code 126 or 127, and the
+    /// reason on standard error. A failure means that the executor itself is broken. Dropping the future kills the command.
     async fn execute(&self, run: Run) -> Result<Ran, Failure>;
 
-    /// Ends and removes what a dead worker with the same id left running. To be called by who holds that worker's lock,
-    /// before anything is run.
+    /// Kills and removes the leftovers of a dead worker with the same id. The caller holds the worker's lock, and nothing
+    /// runs yet.
     async fn clear(&self) -> Result<(), Failure> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! From the operator's words to an executor that works, or to the reason why there is none.
+//! Opens the executor that the options name and checks that it works.
 
 use std::sync::Arc;
 
@@ -6,24 +6,20 @@ use super::probe::probe;
 use super::{Backend, Docker, Executor, ExecutorOptions, Host, Sandbox};
 use crate::Error;
 
-/// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     pub name: &'static str,
-    /// What was found, or what is wrong and what to do about it.
+    /// What was found, or what is wrong and how to fix it.
     pub result: Result<String, String>,
 }
 
-/// Finds out whether commands can be run as the options say, by running one.
+/// Checks whether commands can be run with these options, by running one.
 pub async fn check(options: &ExecutorOptions) -> Vec<Check> {
-    match opened(options).await {
-        Ok((_, checks)) => checks,
-        Err(checks) => checks,
-    }
+    opened(options).await.map_or_else(|checks| checks, |(_, checks)| checks)
 }
 
-/// An executor that has passed its checks. What a dead worker with this id left is cleared by who takes the worker's
-/// directories, once it is sure that the other is dead.
+/// An executor that has passed its checks. The leftovers of a dead worker with this id are removed later, under the
+/// worker's lock.
 pub async fn open(options: &ExecutorOptions) -> Result<Arc<dyn Executor>, Error> {
     let (executor, checks) = opened(options).await.map_err(|checks| {
         let wrong = |check: Check| Some(format!("{}: {}", check.name, check.result.err()?));
@@ -47,8 +43,8 @@ async fn opened(options: &ExecutorOptions) -> Opened {
             Err(wrong) => {
                 let (executor, mut checks) = host(options).await?;
                 let why = wrong.into_iter().find_map(|check| check.result.err()).unwrap_or_default();
-                let told = format!("commands run as plain processes, because there is no sandbox: {why}");
-                checks.push(Check { name: "sandbox", result: Ok(told) });
+                let found = format!("commands run as plain processes, because there is no sandbox: {why}");
+                checks.push(Check { name: "sandbox", result: Ok(found) });
                 Ok((executor, checks))
             }
         },
@@ -76,18 +72,18 @@ async fn sandbox(options: &ExecutorOptions) -> Opened {
 
 async fn tried(
     name: &'static str,
-    told: &str,
+    found: &str,
     executor: impl Executor,
     options: &ExecutorOptions,
     limits: Check,
 ) -> Opened {
     match probe(&executor, options).await {
-        Ok(()) => Ok((Arc::new(executor), vec![Check { name, result: Ok(told.to_owned()) }, limits])),
+        Ok(()) => Ok((Arc::new(executor), vec![Check { name, result: Ok(found.to_owned()) }, limits])),
         Err(why) => Err(vec![Check { name, result: Err(why) }, limits]),
     }
 }
 
-/// Without an image of its own there is nothing that a worker could try.
+/// Without a configured image, no command can be tried.
 async fn docker(options: &ExecutorOptions) -> Opened {
     const NAME: &str = "docker";
     let docker = Docker::open(options).await.map_err(|error| wrong(NAME, error))?;
@@ -100,9 +96,9 @@ async fn docker(options: &ExecutorOptions) -> Opened {
     Ok((Arc::new(docker), vec![Check { name: NAME, result: Ok(found) }, limits]))
 }
 
-/// A limit that only partly holds is told and is no reason not to work.
+/// A limit that cannot be enforced is reported, and is not an error.
 fn limits(options: &ExecutorOptions, lacks: Vec<&'static str>) -> Check {
-    let told = match (options.limits.is_none(), &lacks[..]) {
+    let found = match (options.limits.is_none(), &lacks[..]) {
         (true, _) => "none are set".to_owned(),
         (false, []) => "held by control groups".to_owned(),
         (false, lacks) => format!(
@@ -111,7 +107,7 @@ fn limits(options: &ExecutorOptions, lacks: Vec<&'static str>) -> Check {
             lacks.join(", ")
         ),
     };
-    Check { name: "limits", result: Ok(told) }
+    Check { name: "limits", result: Ok(found) }
 }
 
 fn wrong(name: &'static str, error: Error) -> Vec<Check> {

@@ -1,8 +1,10 @@
-//! What an operator can say about how commands are run.
+//! The options of executors.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
 
 use super::users::User;
 use crate::{Error, work_dir};
@@ -53,13 +55,17 @@ impl FromStr for Backend {
     }
 }
 
-/// Most that each command may use; nothing means that there is no limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// The limits of each command, which are also keys of the configuration file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Limits {
-    /// Processor time for each second that passes.
+    /// Processor seconds per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_cores: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Processes and threads at one time.
+    /// Processes and threads at the same time.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
 }
 
@@ -69,24 +75,39 @@ impl Limits {
     }
 }
 
-/// How the containers of commands are made (S3-70).
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The options of containers, which are also keys of the configuration file (S3-70).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct DockerOptions {
-    /// The engine's socket, as `unix:///path`. Otherwise DOCKER_HOST says it, and otherwise the usual sockets are
-    /// tried.
+    /// The engine's socket, as `unix:///path`. The default is DOCKER_HOST, or else the usual sockets.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// For commands whose platform names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// Whether an image that the engine lacks is fetched from its registry.
+    /// Whether an image that the engine lacks is pulled from its registry.
     pub pull: bool,
     pub network_mode: String,
-    /// Names with their soft and hard limits, for every container.
-    pub ulimits: Vec<(String, i64, i64)>,
+    /// In place of `limits.cpu_cores` for containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_limit: Option<f64>,
+    /// In place of `limits.memory_bytes` for containers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
+    /// For every container, as `name=soft:hard` or `name=both`.
+    pub ulimits: Vec<String>,
 }
 
 impl DockerOptions {
-    /// Nothing that is not asked for.
-    pub const NETWORK_MODE: &str = "none";
+    /// Names with their soft and hard limits, or the text that is not a ulimit.
+    pub fn parse_ulimits(&self) -> Result<Vec<(String, i64, i64)>, String> {
+        let parse = |text: &String| {
+            let (name, limits) = text.split_once('=').filter(|(name, _)| !name.is_empty())?;
+            let (soft, hard) = limits.split_once(':').unwrap_or((limits, limits));
+            Some((name.to_owned(), soft.parse().ok()?, hard.parse().ok()?))
+        };
+        self.ulimits.iter().map(|text| parse(text).ok_or_else(|| text.clone())).collect()
+    }
 }
 
 impl Default for DockerOptions {
@@ -95,31 +116,32 @@ impl Default for DockerOptions {
             host: None,
             image: None,
             pull: false,
-            network_mode: DockerOptions::NETWORK_MODE.to_owned(),
+            network_mode: "none".to_owned(),
+            cpu_limit: None,
+            memory_limit: None,
             ulimits: Vec::new(),
         }
     }
 }
 
-/// How commands are run.
 #[derive(Clone, Debug)]
 pub struct ExecutorOptions {
     pub backend: Backend,
-    /// What commands get of the worker's own environment (S3-69). Containers get nothing of it.
+    /// The variables of the worker's environment that commands get (S3-69). Containers get none.
     pub env_allow: Vec<String>,
-    /// Whom commands run as, by name or number, where it is not the worker's own user.
+    /// The user that commands run as, by name or number; by default the worker's.
     pub user: Option<String>,
     /// For each command.
     pub limits: Limits,
     pub docker: DockerOptions,
-    /// Whose leftovers are cleared.
+    /// The worker whose leftovers are removed.
     pub worker_id: String,
-    /// Where the work directories of actions are.
+    /// The parent of the actions' work directories.
     pub work_dir: PathBuf,
 }
 
 impl ExecutorOptions {
-    /// What the configuration file allows by default (S3-69).
+    /// The default of the configuration file (S3-69).
     pub const ENV_ALLOW: [&str; 2] = ["PATH", "HOME"];
 
     /// With the defaults of the configuration file.
@@ -138,10 +160,8 @@ impl ExecutorOptions {
             work_dir: work_dir.into(),
         }
     }
-}
 
-impl ExecutorOptions {
-    /// The work directory, which is there afterwards, and a name for what this worker makes elsewhere on its machine.
+    /// Creates the work directory. Returns its path and a name for what this worker creates elsewhere on its machine.
     pub(super) fn place(&self) -> Result<(PathBuf, String), Error> {
         let made = std::fs::create_dir_all(&self.work_dir).and_then(|()| self.work_dir.canonicalize());
         let work_dir = made.map_err(|error| Error::io("the work directory", error))?;

@@ -1,11 +1,11 @@
-//! Processes that left their command's group, as daemons do: found again and killed.
+//! Finds and kills processes that left their command's group, as daemons do.
 //!
-//! This process is made the one to which orphans fall (`PR_SET_CHILD_SUBREAPER`), which takes no rights and cannot be
-//! escaped. An orphan does not say which command it came from, but it can only be from one that ran when the orphan
-//! was started. It is killed when the last of these has ended, and at once when it still has to do with the directory
-//! of one that has. A process that only one command can have started is so killed with that command.
+//! Orphans are reparented to this process (`PR_SET_CHILD_SUBREAPER`), which needs no permissions and cannot be escaped. The
+//! command of an orphan is not known, but it must have run when the orphan was started. An orphan is killed when the last
+//! of these commands has ended, and at once when it is busy in the directory of one that has. So a process that only one
+//! command can have started is killed with that command.
 //!
-//! Children in the group of this process itself are somebody else's and never touched.
+//! Children in the group of this process itself are not of commands and never touched.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::proc;
 
 /// The commands of this process that run.
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
-/// The first process of a sandbox dies with who made it, which only takes it a moment.
+/// The first process of a sandbox, which dies soon after its parent.
 const SANDBOX: &str = "bwrap";
 static ADOPTING: Once = Once::new();
 
@@ -31,13 +31,13 @@ struct Running {
     started_ticks: u64,
 }
 
-/// One command that runs, until this is dropped.
+/// A running command, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Watched {
     leader: Pid,
 }
 
-/// To be called before starts are let pass the next time.
+/// Called before the lock of starts is released.
 pub(super) fn watch(leader: Pid) -> Watched {
     let started_ticks = proc::stat(leader).map_or(0, |stat| stat.starttime);
     running().push(Running { leader, started_ticks });
@@ -50,7 +50,7 @@ impl Drop for Watched {
     }
 }
 
-/// Makes orphans fall to this process. Where that is refused, they fall to the init process and are not found.
+/// Reparents orphans to this process. If that is refused, they go to the init process and are not found.
 pub(super) fn adopt() {
     ADOPTING.call_once(|| {
         if let Err(error) = set_child_subreaper(Some(getpid())) {
@@ -68,7 +68,7 @@ pub(super) struct Group {
     pub usage: Usage,
 }
 
-/// Reaps the dead of a group, each looked at before, while it can still be read what it used up.
+/// Reaps the dead of a group, and reads the usage of each before.
 pub(super) fn reap_group(group: Pid) -> Group {
     let group = nix::unistd::Pid::from_raw(group.as_raw_nonzero().get());
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
@@ -90,14 +90,14 @@ pub(super) fn reap_group(group: Pid) -> Group {
     }
 }
 
-/// Kills what no running command can have started and what is busy in the directory of one that has ended, and reaps
-/// the dead. Says whether somebody was killed and may have left others.
+/// Kills the orphans that no running command can have started and those that are busy in the directory of a command that
+/// has ended, and reaps the dead. Returns whether a process was killed, which may have left others.
 pub(super) fn sweep(ended: &Path) -> bool {
     let orphans = orphans();
     if orphans.is_empty() {
         return false;
     }
-    // Whoever is among the orphans and was only just started by this process is known to be running after this.
+    // After this, a command that was only just started is listed as running.
     let_starts_pass();
     let running = running().clone();
     let mut is_unfinished = false;
@@ -121,7 +121,7 @@ pub(super) fn sweep(ended: &Path) -> bool {
 }
 
 /// Children of this process that it did not start itself, or only just started as the leader of a group. Orphans are
-/// given to the main thread.
+/// reparented to the main thread.
 fn orphans() -> Vec<(Pid, Stat)> {
     let this = getpid().as_raw_nonzero().get();
     let children = fs::read_to_string(format!("/proc/self/task/{this}/children"));
@@ -129,13 +129,13 @@ fn orphans() -> Vec<(Pid, Stat)> {
         Ok(children) => children.split_whitespace().filter_map(proc::parse_pid).collect(),
         Err(_) => proc::all(),
     };
-    // Everything there is to read about a process takes a while, and mostly there is nobody else.
+    // Reading the state of a process is slow, and usually there is no orphan.
     let running: Vec<Pid> = running().iter().map(|command| command.leader).collect();
     children.retain(|id| !running.contains(id));
     if children.is_empty() {
         return Vec::new();
     }
-    // It is 0 where the group began outside of the container that this process is in, for its children too.
+    // It is 0 if the group began outside of this process's container, for its children too.
     let Some(own_group) = proc::own_stat().map(|stat| stat.pgrp) else { return Vec::new() };
     let orphan = |id: Pid| proc::stat(id).filter(|stat| stat.ppid == this && stat.pgrp != own_group);
     children.into_iter().filter_map(|id| Some((id, orphan(id)?))).collect()

@@ -1,4 +1,4 @@
-//! Runs one small command through an executor, to find out whether it works at all.
+//! Runs one small command through an executor, to check whether it works.
 
 use std::time::Duration;
 
@@ -6,11 +6,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{End, Executor, ExecutorOptions, Run, scratch};
 
-/// A machine that cannot run a command that does nothing in this time is of no use.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_PROBE_OUTPUT_BYTES: u64 = 1 << 16;
 
-/// What is wrong, if anything is.
+/// Fails with what is wrong.
 pub(super) async fn probe(executor: &impl Executor, options: &ExecutorOptions) -> Result<(), String> {
     let (work_dir, key) = options.place().map_err(|error| error.to_string())?;
     let io = |error: std::io::Error| format!("the work directory {}: {error}", work_dir.display());

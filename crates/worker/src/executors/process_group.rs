@@ -1,4 +1,4 @@
-//! A command and everything it started. It can be waited for, and when it is over nothing of it runs any more.
+//! The process group of a command: waits for the command, and kills everything that it started.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,50 +19,53 @@ use wait4::Wait4;
 use super::Usage;
 use super::orphan_reaper::{self, Watched};
 
-/// How long a command may take to end itself once it is told to.
+/// How long a command may take to end after SIGTERM.
 pub(super) const TERM_GRACE: Duration = Duration::from_secs(1);
-/// How long the killed may take to vanish; only a process that is stuck in the kernel takes longer.
+/// How long killed processes may take to vanish; only a process that is stuck in the kernel takes longer.
 const MAX_VANISH: Duration = Duration::from_secs(2);
 const VANISH_PAUSE: Duration = Duration::from_millis(1);
-/// How long a death is waited for before all are looked at again: who is not this process's child dies unheard.
+/// The longest wait for SIGCHLD before all processes are checked again: not all of them are children of this process.
 const MAX_DEATH_WAIT: Duration = Duration::from_millis(10);
 
-/// Somebody took too long to vanish, or was not waited for, so that the next one who cleans up has to look for more than
-/// its own.
-static IS_SOMEBODY_LEFT: AtomicBool = AtomicBool::new(false);
+/// A process took too long to vanish, or was not waited for, so that the next cleanup has to look for all orphans.
+static HAS_LEFTOVERS: AtomicBool = AtomicBool::new(false);
 
-/// Held shared while a process is being started. A file that is open for writing is inherited by a process that is
-/// being started until that process runs its program, and until then the file cannot be run ("text file busy").
+/// Held shared while a process is being started. Until the new process runs its program, it inherits files that are open
+/// for writing, and these cannot be run ("text file busy").
 static STARTING: RwLock<()> = RwLock::new(());
 
-/// Waits until no process holds files that were closed here before. To be called after an executable was written.
+/// Waits until no new process holds files that were closed here before. Called after an executable was written.
 pub(crate) fn let_starts_pass() {
     drop(STARTING.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
 }
 
-/// What keeps the processes of a command together, apart from their group.
+/// The containment of a command's processes, apart from their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Bond {
-    /// Nothing: any of them can leave the group.
+pub(super) enum Containment {
+    /// Any process can leave the group.
     None,
-    /// They are in a process namespace, which dies with its first process. That one is the leader's only child, and
-    /// none of the others can ever fall to this process.
-    Namespace,
+    /// A PID namespace, which dies with its first process. That process is the leader's only child, and no other process
+    /// of the namespace is ever reparented to this process.
+    PidNamespace,
 }
 
-/// A command that was started as the leader of a group of its own. When this is dropped, all of it is killed.
+/// A command that was started as the leader of its own group. Dropping it kills the group.
 #[derive(Debug)]
 pub(super) struct Started {
     id: Pid,
-    bond: Bond,
+    containment: Containment,
     /// Where the command works.
     work_dir: PathBuf,
-    /// Not there once it was waited for.
+    /// `None` once it was waited for.
     leader: Option<(Child, Watched)>,
 }
 
 impl Started {
-    pub(super) fn new(command: &mut Command, work_dir: &Path, bond: Bond) -> io::Result<Started> {
+    pub(super) fn new(
+        command: &mut Command,
+        work_dir: &Path,
+        containment: Containment,
+    ) -> io::Result<Started> {
         orphan_reaper::adopt();
         command.process_group(0);
         let _starting = STARTING.read().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -71,7 +74,7 @@ impl Started {
         let id = id.ok_or_else(|| io::Error::other("a process without a number"))?;
         Ok(Started {
             id,
-            bond,
+            containment,
             work_dir: work_dir.to_owned(),
             leader: Some((leader, orphan_reaper::watch(id))),
         })
@@ -79,15 +82,15 @@ impl Started {
 }
 
 impl Drop for Started {
-    /// What is killed is waited for by somebody who has the time.
+    /// A thread waits for the killed processes.
     fn drop(&mut self) {
         let Some((mut leader, watched)) = self.leader.take() else { return };
         let _ = kill_process_group(self.id, Signal::KILL);
-        let mut remains = Remains::new(self.id, self.bond, std::mem::take(&mut self.work_dir));
+        let mut leftovers = Leftovers::new(self.id, self.containment, std::mem::take(&mut self.work_dir));
         std::thread::spawn(move || {
             let _ = leader.wait();
             drop(watched);
-            while remains.are_left() {
+            while leftovers.clean_up() {
                 std::thread::sleep(VANISH_PAUSE);
             }
         });
@@ -118,10 +121,10 @@ impl ProcessGroup {
         let _ = tokio::time::timeout(TERM_GRACE, self.ends()).await;
     }
 
-    /// Kills all that is left, whether it is in the group or has left it, and waits until nothing of it is there. What was
-    /// used up is told if it is known.
+    /// Kills all remaining processes, whether in the group or not, and waits until they are gone. Returns the usage if it is
+    /// known.
     pub(super) async fn reap(mut self) -> io::Result<(ExitStatus, Option<Usage>)> {
-        // The number of the group is its leader's, who is not yet reaped: nobody else can have it.
+        // The id of the group is that of its leader, which is not yet reaped, so it cannot be reused.
         let _ = kill_process_group(self.started.id, Signal::KILL);
         self.ends().await;
         let mut deaths = signal(SignalKind::child())?;
@@ -129,19 +132,19 @@ impl ProcessGroup {
             return Err(io::Error::other("the process was waited for before"));
         };
         let (status, mut usage) = wait(&mut leader)?;
-        // A namespace's first process is nobody else's to reap, who would not know whose times it has.
-        let _watched = (self.started.bond == Bond::Namespace).then_some(watched);
+        // No other command may reap the namespace's first process, whose times belong to this one.
+        let _watched = (self.started.containment == Containment::PidNamespace).then_some(watched);
         let work_dir = std::mem::take(&mut self.started.work_dir);
-        let mut remains = Remains::new(self.started.id, self.started.bond, work_dir);
-        while remains.are_left() {
+        let mut leftovers = Leftovers::new(self.started.id, self.started.containment, work_dir);
+        while leftovers.clean_up() {
             let _ = tokio::time::timeout(MAX_DEATH_WAIT, deaths.recv()).await;
         }
-        usage += remains.usage;
-        if self.started.bond == Bond::Namespace {
-            // The leader is not one of the command's own, and nobody tells the memory of those.
+        usage += leftovers.usage;
+        if self.started.containment == Containment::PidNamespace {
+            // The leader is not a process of the command, and the memory of those is not known.
             usage.max_rss_bytes = 0;
         }
-        let is_known = self.started.bond == Bond::None || remains.is_one_reaped;
+        let is_known = self.started.containment == Containment::None || leftovers.is_one_reaped;
         Ok((status, is_known.then_some(usage)))
     }
 }
@@ -154,60 +157,53 @@ fn readable_at_end(handle: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(handle, Interest::READABLE)
 }
 
-/// What there may be of a command once its leader is reaped.
-struct Remains {
+/// The processes of a command that may be left after its leader is reaped.
+struct Leftovers {
     id: Pid,
-    bond: Bond,
+    containment: Containment,
     work_dir: PathBuf,
     /// Whether one of the group besides the leader was reaped.
     is_one_reaped: bool,
-    /// Of those.
+    /// Of the reaped processes.
     usage: Usage,
-    is_nobody_left: bool,
+    are_gone: bool,
     give_up: Instant,
 }
 
-impl Remains {
-    fn new(id: Pid, bond: Bond, work_dir: PathBuf) -> Remains {
+impl Leftovers {
+    fn new(id: Pid, containment: Containment, work_dir: PathBuf) -> Leftovers {
         let give_up = Instant::now() + MAX_VANISH;
-        Remains {
-            id,
-            bond,
-            work_dir,
-            is_one_reaped: false,
-            usage: Usage::default(),
-            is_nobody_left: false,
-            give_up,
-        }
+        let usage = Usage::default();
+        Leftovers { id, containment, work_dir, is_one_reaped: false, usage, are_gone: false, give_up }
     }
 
-    /// Kills and reaps. Says whether there is more to wait for, which is so for a limited time only.
-    fn are_left(&mut self) -> bool {
-        self.is_nobody_left = !self.clean_up();
-        !self.is_nobody_left && Instant::now() < self.give_up
-    }
-
+    /// Kills and reaps. Returns whether to wait for more processes, for a limited time.
     fn clean_up(&mut self) -> bool {
+        self.are_gone = !self.kill_and_reap();
+        !self.are_gone && Instant::now() < self.give_up
+    }
+
+    fn kill_and_reap(&mut self) -> bool {
         let group = orphan_reaper::reap_group(self.id);
         self.is_one_reaped |= group.is_one_reaped;
         self.usage += group.usage;
-        // The kernel lets the first process of a namespace end when all others there are gone. So there is nobody to
-        // look for, which takes much longer than everything else here. Who is reaped or waited for is that process.
-        let is_all = self.bond == Bond::Namespace && (self.is_one_reaped || group.is_alive);
-        if is_all && !IS_SOMEBODY_LEFT.load(Ordering::Relaxed) {
+        // The first process of a namespace ends after all others in it. So the slow search for orphans is not needed: the
+        // process that is reaped or waited for is that first process.
+        let is_all = self.containment == Containment::PidNamespace && (self.is_one_reaped || group.is_alive);
+        if is_all && !HAS_LEFTOVERS.load(Ordering::Relaxed) {
             return group.is_alive;
         }
-        IS_SOMEBODY_LEFT.store(false, Ordering::Relaxed);
+        HAS_LEFTOVERS.store(false, Ordering::Relaxed);
         let is_unfinished = orphan_reaper::sweep(&self.work_dir);
-        IS_SOMEBODY_LEFT.fetch_or(is_unfinished, Ordering::Relaxed);
+        HAS_LEFTOVERS.fetch_or(is_unfinished, Ordering::Relaxed);
         group.is_alive || !is_all && (is_unfinished || test_kill_process_group(self.id).is_ok())
     }
 }
 
-impl Drop for Remains {
+impl Drop for Leftovers {
     fn drop(&mut self) {
-        if !self.is_nobody_left {
-            IS_SOMEBODY_LEFT.store(true, Ordering::Relaxed);
+        if !self.are_gone {
+            HAS_LEFTOVERS.store(true, Ordering::Relaxed);
         }
     }
 }
@@ -227,15 +223,15 @@ fn wait(leader: &mut Child) -> io::Result<(ExitStatus, Usage)> {
     }
 }
 
-/// Until a new process runs its program it shares the memory of the one that started it, and the kernel counts that as
-/// its own. So what is not more than this process ever had may be anybody's, and is not told.
+/// Until a new process runs its program, the kernel counts the shared memory of its parent as its own. So a peak that is
+/// not above that of this process is unknown.
 fn own_memory(max_rss_bytes: u64) -> u64 {
     let of_this_process = getrusage(UsageWho::RUSAGE_SELF).map_or(i64::MAX, |used| used.max_rss());
     let of_this_process = u64::try_from(of_this_process).unwrap_or(0).saturating_mul(1 << 10);
     if max_rss_bytes > of_this_process { max_rss_bytes } else { 0 }
 }
 
-/// The exit code as a shell tells it: 128 and the signal's number for a command that a signal ended (R53).
+/// The exit code as in a shell: 128 and the signal's number if a signal ended the command (R53).
 pub(super) fn exit_code(status: ExitStatus) -> i32 {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }

@@ -1,4 +1,4 @@
-//! Runs commands in Linux namespaces of their own, made by bubblewrap.
+//! The sandbox executor: runs commands in their own Linux namespaces, created by bubblewrap.
 //!
 //! A command sees the system's programs and libraries, read-only, a small private /tmp, and its input root at /build.
 //! It sees no other process, nothing of the worker or of other actions, and no network unless its platform asks for
@@ -14,7 +14,6 @@ use std::process::Command;
 use super::confine::Confine;
 use super::host::{allowed_environment, environment_of};
 use super::local::{self, Begin};
-use super::process_group::Bond;
 use super::{End, Executor, ExecutorOptions, Ran, Run, scratch, starter};
 use crate::{Error, Failure, proc};
 use system::System;
@@ -25,7 +24,7 @@ pub const INPUT_ROOT: &str = "/build";
 pub const NETWORK_PROPERTY: &str = "network";
 pub(super) const NETWORK_HOST: &str = "host";
 pub(super) const NETWORK_NONE: &str = "none";
-/// What fits into a command's /tmp, which is in memory.
+/// The size of a command's /tmp, which is in memory.
 const TMP_BYTES: u64 = 1 << 30;
 
 pub struct Sandbox {
@@ -33,12 +32,12 @@ pub struct Sandbox {
     environment: BTreeMap<OsString, OsString>,
     confine: Confine,
     system: System,
-    /// What is the same for every command.
+    /// The arguments of bubblewrap for every command.
     arguments: Vec<OsString>,
 }
 
 impl Sandbox {
-    /// Not tried yet.
+    /// Does not run a command yet.
     pub fn open(options: &ExecutorOptions) -> Result<Sandbox, Error> {
         let program = find().ok_or_else(|| {
             Error::Setup(
@@ -51,7 +50,7 @@ impl Sandbox {
         let system = system.map_err(|error| Error::io("what a sandbox shows of the system", error))?;
         Ok(Sandbox {
             program,
-            environment: allowed_environment(options.env_allow.iter().map(String::as_str)),
+            environment: allowed_environment(options),
             arguments: arguments(tmp_bytes, &system),
             confine,
             system,
@@ -62,8 +61,7 @@ impl Sandbox {
         &self.confine
     }
 
-    /// The same sandbox without a worker, to be started and waited for the plain way: what a worker is measured
-    /// against.
+    /// The same sandbox without a worker, as a baseline of benchmarks.
     pub fn bare(&self, input_root: &Path, arguments: &[&str]) -> Command {
         let mut command = self.bubblewrap(&[]);
         set(&mut command, &self.environment);
@@ -84,7 +82,6 @@ impl Sandbox {
         Ok(command)
     }
 
-    /// With what is the same for every command.
     fn bubblewrap(&self, chain: &[OsString]) -> Command {
         let mut command = match chain.split_first() {
             None => Command::new(&self.program),
@@ -94,7 +91,7 @@ impl Sandbox {
                 command
             }
         };
-        // Its own environment is none of the command's, which could make it load the command's own code.
+        // The command's environment could make bubblewrap load the command's code.
         command.env_clear().current_dir("/").args(&self.arguments);
         command
     }
@@ -109,7 +106,7 @@ impl Executor for Sandbox {
         }
         let confined = self.confine.prepare(&run).await?;
         let command = self.command(&run, &confined.chain)?;
-        let started = starter::start(command, run.input_root.clone(), Bond::Namespace).await;
+        let started = starter::start(command, run.input_root.clone()).await;
         let started = started.map_err(|error| Failure::io("the sandbox could not be started", error))?;
         let (end, usage) = local::until_over(started, &run, begin).await?;
         Ok(begin.ran(check_sandbox_end(confined.end(end, &run)?, &run)?, usage))
@@ -122,8 +119,8 @@ impl Executor for Sandbox {
     }
 }
 
-/// Bubblewrap ends with 1 and one line of its own when it cannot run the command. If that is because of the command, it
-/// is told as a shell tells it (126 or 127); anything else is the worker's fault.
+/// Bubblewrap ends with 1 and one line of its own when it cannot run the command. If the command is the cause, the exit
+/// code is that of a shell (126 or 127); anything else is a failure of the worker.
 fn check_sandbox_end(end: End, run: &Run) -> Result<End, Failure> {
     if end != End::Exited(1) {
         return Ok(end);
@@ -151,7 +148,7 @@ fn set(command: &mut Command, environment: &BTreeMap<OsString, OsString>) {
     }
 }
 
-/// What comes before the command line.
+/// The arguments before the command line.
 fn enter(command: &mut Command, input_root: &Path, working_directory: &Path) {
     command.arg("--bind").arg(input_root).arg(INPUT_ROOT);
     command.args(["--remount-ro", "/", "--chdir"]).arg(working_directory).arg("--");
@@ -174,8 +171,8 @@ fn arguments(tmp_bytes: u64, system: &System) -> Vec<OsString> {
     add(&["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"]);
     add(&["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]);
     add(&["--size", &tmp_bytes.to_string(), "--perms", "1777", "--tmpfs", "/tmp"]);
-    // A command must not write to the terminal that the worker was started at as if somebody typed there. A session of
-    // its own prevents that, and costs half as much again as the sandbox itself.
+    // A command must not insert input into the worker's terminal. Its own session prevents that, and costs half as much as
+    // the sandbox itself.
     if proc::own_stat().is_none_or(|stat| stat.tty_nr != 0) {
         add(&["--new-session"]);
     }

@@ -1,5 +1,5 @@
-//! Directories that a worker makes for itself beside those of its attempts. Each is removed when it is dropped; those of
-//! a process that was killed are found by their name at the worker's next start, whatever backend it has then.
+//! Directories for the worker itself, beside those of its attempts. Each is removed when it is dropped; those of a killed
+//! process are found by their name at the worker's next start, with any backend.
 
 use std::fs;
 use std::io;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-/// `key` is of this worker alone.
+/// `key` is unique to this worker.
 pub(super) fn make(work_dir: &Path, key: &str) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(&prefix(key)).tempdir_in(work_dir)
 }
 
-/// Removes what dead processes of the same worker left, but for what is in use.
+/// Removes the directories of dead processes of the same worker, except the one in use.
 pub(super) fn clear(work_dir: &Path, key: &str, used: Option<&Path>) {
     let Ok(entries) = fs::read_dir(work_dir) else { return };
     for entry in entries.flatten().filter(|entry| Some(&*entry.path()) != used) {

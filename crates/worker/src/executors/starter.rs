@@ -1,5 +1,5 @@
-//! A thread that starts processes and never ends. The kernel ends a process that asked to die with its parent when the
-//! very thread that started it ends, so that threads which come and go cannot start such processes.
+//! A thread that starts processes and never ends. The kernel kills a process that asked to die with its parent when the
+//! thread that started it ends, so that threads of a pool cannot start such processes.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,32 +9,31 @@ use std::sync::mpsc::{Sender, channel};
 
 use tokio::sync::oneshot;
 
-use super::process_group::{Bond, Started};
+use super::process_group::{Containment, Started};
 
-struct Order {
+struct StartRequest {
     command: Command,
     work_dir: PathBuf,
-    bond: Bond,
     started: oneshot::Sender<io::Result<Started>>,
 }
 
-static ORDERS: OnceLock<Sender<Order>> = OnceLock::new();
+static REQUESTS: OnceLock<Sender<StartRequest>> = OnceLock::new();
 
-/// There are never more orders under way than commands.
-pub(super) async fn start(command: Command, work_dir: PathBuf, bond: Bond) -> io::Result<Started> {
+/// Starts a command that creates a PID namespace. There are never more requests than commands.
+pub(super) async fn start(command: Command, work_dir: PathBuf) -> io::Result<Started> {
     let (started, answer) = oneshot::channel();
-    let gone = |_| io::Error::other("the thread that starts processes is gone");
-    orders().send(Order { command, work_dir, bond, started }).map_err(|_| gone(()))?;
-    answer.await.map_err(|_| gone(()))?
+    let ended = || io::Error::other("the thread that starts processes is gone");
+    requests().send(StartRequest { command, work_dir, started }).map_err(|_| ended())?;
+    answer.await.map_err(|_| ended())?
 }
 
-fn orders() -> &'static Sender<Order> {
-    ORDERS.get_or_init(|| {
-        let (sender, orders) = channel::<Order>();
+fn requests() -> &'static Sender<StartRequest> {
+    REQUESTS.get_or_init(|| {
+        let (sender, requests) = channel::<StartRequest>();
         std::thread::spawn(move || {
-            for mut order in orders {
-                // Nobody may be waiting any more; then what was started is dropped, which ends it.
-                let _ = order.started.send(Started::new(&mut order.command, &order.work_dir, order.bond));
+            for StartRequest { mut command, work_dir, started } in requests {
+                // If the receiver is gone, the process is dropped and so killed.
+                let _ = started.send(Started::new(&mut command, &work_dir, Containment::PidNamespace));
             }
         });
         sender

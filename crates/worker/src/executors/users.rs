@@ -1,4 +1,4 @@
-//! Whom commands run as, where it is not the worker's own user.
+//! The user that commands run as, if it is not the worker's.
 
 use std::fs;
 use std::io;
@@ -53,8 +53,7 @@ impl User {
             }
             self.own(&directory)?;
         }
-        // The way there: the attempt's directory is for the user alone, and the one above it lets pass who knows the
-        // name and shows nothing.
+        // The attempt's directory is for the user alone, and the directories above can be passed but not listed.
         let mut above = input_root.ancestors().skip(1).take_while(|above| *above != work_dir);
         if let Some(attempt) = above.next() {
             self.own(attempt)?;
@@ -66,7 +65,7 @@ impl User {
         Ok(())
     }
 
-    /// The same for a command's inputs, where it holds up nobody else.
+    /// The same for a command's inputs, on a thread for blocking work.
     pub(super) async fn take(self, run: &Run, work_dir: &Path) -> Result<(), Failure> {
         let (input_root, work_dir) = (run.input_root.clone(), work_dir.to_owned());
         blocking(move || {

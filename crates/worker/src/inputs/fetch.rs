@@ -1,24 +1,21 @@
 //! Fetches contents into the cache: small contents in batches, large ones as streams, several at a time.
 
+use std::io;
 use std::sync::Arc;
 
 use blobs::Digest;
 use bytes::Bytes;
 use execution::limits::MAX_MESSAGE_BYTES;
+use reapi_client::{MAX_SMALL_BYTES, Transfer, transfers};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::blocking;
 use crate::cache::{Cache, Key, is_wrong_content};
-use crate::cas::MAX_SMALL_BYTES;
 use crate::{Cas, Failure};
 
 /// Most calls to the content store at a time, of all actions together.
 const MAX_CALLS: usize = 8;
-/// Content of small blobs that one call brings.
-const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
-/// Most blobs that one call asks for.
-const MAX_CALL_BLOBS: usize = 4_000;
 
 pub(super) struct Fetch {
     cas: Arc<dyn Cas>,
@@ -31,7 +28,7 @@ impl Fetch {
         Fetch { cas, cache, calls: Arc::new(Semaphore::new(MAX_CALLS)) }
     }
 
-    /// Whole blobs that are no files; nothing where there is none. What comes is right.
+    /// Whole blobs that are not files, verified; `None` for a missing blob.
     pub(super) async fn whole(
         &self,
         instance: &str,
@@ -39,11 +36,8 @@ impl Fetch {
     ) -> Result<Vec<Option<Bytes>>, Failure> {
         let small: Vec<Digest> =
             digests.iter().filter(|digest| digest.size <= MAX_SMALL_BYTES).copied().collect();
-        let mut small = if small.is_empty() {
-            Vec::new().into_iter()
-        } else {
-            self.cas.read_many(instance, &small).await?.into_iter()
-        };
+        let small = if small.is_empty() { Vec::new() } else { self.cas.read_many(instance, &small).await? };
+        let mut small = small.into_iter();
         let mut contents = Vec::with_capacity(digests.len());
         for digest in digests {
             let content = match digest.size {
@@ -56,7 +50,7 @@ impl Fetch {
                 }
             };
             if content.as_ref().is_some_and(|content| Digest::of(digest.function, content) != *digest) {
-                return Err(Failure::broken(format!("the content store gave wrong content for {digest}")));
+                return Err(wrong_content(digest));
             }
             contents.push(content);
         }
@@ -64,39 +58,30 @@ impl Fetch {
     }
 
     async fn streamed(&self, instance: &str, digest: &Digest) -> Result<Option<Bytes>, Failure> {
-        let (file, path) = self.cache.temporary().map_err(|error| failed(digest, &error))?;
-        let unfinished = Unfinished(path);
+        let (file, path) = self.cache.temporary().map_err(cache_failed)?;
         if !self.cas.read_to_file(instance, digest, file).await? {
             return Ok(None);
         }
-        let read = move || {
-            let content = std::fs::read(&unfinished.0).map_err(|error| Failure::io("the cache", error))?;
-            Ok(Some(Bytes::from(content)))
-        };
-        blocking(read).await
+        blocking(move || Ok(Some(std::fs::read(&path).map_err(cache_failed)?.into()))).await
     }
 
-    /// Makes contents available in the cache. Gives all that are in neither place.
+    /// Fetches the contents that the cache lacks. Returns the digests that the content store lacks too.
     pub(super) async fn contents(&self, instance: &str, keys: &[Key]) -> Result<Vec<Digest>, Failure> {
-        // To look into the index takes no disk.
+        // The index is in memory.
         if self.cache.has_all(keys) {
             return Ok(Vec::new());
         }
         let (cache, wanted) = (self.cache.clone(), keys.to_vec());
-        let lacking = move || cache.missing(&wanted).map_err(|error| Failure::io("the cache", error));
-        let lacking = blocking(lacking).await?;
+        let lacking = blocking(move || cache.missing(&wanted).map_err(cache_failed)).await?;
         let mut calls = JoinSet::new();
-        let (small, large): (Vec<Key>, Vec<Key>) =
-            lacking.into_iter().partition(|key| key.digest.size <= MAX_SMALL_BYTES);
-        let large = large.into_iter().map(|key| vec![key]);
-        for keys in large.chain(parts(small, |key| key.digest.size)) {
+        for call in transfers(lacking, |key| key.digest.size) {
             let (cas, cache, permits) = (self.cas.clone(), self.cache.clone(), self.calls.clone());
             let instance = instance.to_owned();
             calls.spawn(async move {
                 let _permit = permits.acquire_owned().await;
-                match keys[..] {
-                    [key] if key.digest.size > MAX_SMALL_BYTES => stream(&*cas, cache, &instance, key).await,
-                    _ => batch(&*cas, cache, &instance, keys).await,
+                match call {
+                    Transfer::Stream(key) => stream(&*cas, cache, &instance, key).await,
+                    Transfer::Batch(keys) => batch(&*cas, cache, &instance, keys).await,
                 }
             });
         }
@@ -127,7 +112,7 @@ async fn batch(
             while let Some(key) = keys.next_if(|key| key.digest == digest) {
                 match &content {
                     Some(content) => {
-                        cache.add_bytes(&key, content).map_err(|error| failed(&digest, &error))?
+                        cache.add_bytes(&key, content).map_err(|error| failed(&digest, error))?
                     }
                     None => missing.push(digest),
                 }
@@ -139,64 +124,22 @@ async fn batch(
 }
 
 async fn stream(cas: &dyn Cas, cache: Arc<Cache>, instance: &str, key: Key) -> Result<Vec<Digest>, Failure> {
-    let broken = |error| failed(&key.digest, &error);
-    let (file, path) = cache.temporary().map_err(broken)?;
-    let unfinished = Unfinished(path.clone());
+    let (file, path) = cache.temporary().map_err(cache_failed)?;
     if !cas.read_to_file(instance, &key.digest, file).await? {
         return Ok(vec![key.digest]);
     }
-    blocking(move || {
-        let _unfinished = unfinished;
-        cache.add_file(&key, &path).map_err(|error| failed(&key.digest, &error))
-    })
-    .await?;
+    blocking(move || cache.add_file(&key, path).map_err(|error| failed(&key.digest, error))).await?;
     Ok(Vec::new())
 }
 
-/// A file that is removed unless it became a content, in which case it has another name.
-struct Unfinished(std::path::PathBuf);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+fn failed(digest: &Digest, error: io::Error) -> Failure {
+    if is_wrong_content(&error) { wrong_content(digest) } else { cache_failed(error) }
 }
 
-fn failed(digest: &Digest, error: &std::io::Error) -> Failure {
-    if is_wrong_content(error) {
-        Failure::broken(format!("the content store gave wrong content for {digest}"))
-    } else {
-        Failure::broken(format!("the cache: {error}"))
-    }
+fn wrong_content(digest: &Digest) -> Failure {
+    Failure::broken(format!("the content store gave wrong content for {digest}"))
 }
 
-/// Splits small contents into what one call brings.
-pub(super) fn parts<T>(small: Vec<T>, size: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
-    let mut parts: Vec<Vec<T>> = Vec::new();
-    let mut bytes = 0_u64;
-    for one in small {
-        bytes = bytes.saturating_add(size(&one));
-        match parts.last_mut() {
-            Some(part) if bytes <= MAX_CALL_BYTES && part.len() < MAX_CALL_BLOBS => part.push(one),
-            _ => {
-                bytes = size(&one);
-                parts.push(vec![one]);
-            }
-        }
-    }
-    parts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_brings_no_more_than_it_may_unless_it_is_one_content() {
-        let sizes = vec![1, MAX_CALL_BYTES - 1, 1, 2 * MAX_CALL_BYTES, 5, 6];
-        let split = parts(sizes, |size| *size);
-        assert_eq!(split, [vec![1, MAX_CALL_BYTES - 1], vec![1], vec![2 * MAX_CALL_BYTES], vec![5, 6]]);
-        let many: Vec<usize> = parts(vec![0; 2 * MAX_CALL_BLOBS + 1], |_| 0).iter().map(Vec::len).collect();
-        assert_eq!(many, [MAX_CALL_BLOBS, MAX_CALL_BLOBS, 1]);
-    }
+fn cache_failed(error: io::Error) -> Failure {
+    Failure::io("the cache", error)
 }

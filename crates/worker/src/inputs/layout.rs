@@ -15,18 +15,18 @@ use crate::dirfd::Directory;
 use crate::work_dir::Trash;
 use execution::{Directory as Node, FileNode};
 
-/// Blocking. Gives the contents that were not in the cache any more; then the layout is not complete.
+/// Returns the contents that were evicted; then the layout is incomplete. Blocking.
 pub(super) fn lay_out(
     tree: &Tree,
     cache: &Cache,
     into: &Path,
     trash: &mut Trash,
 ) -> Result<Vec<Key>, Failure> {
-    let mut layout = Layout { cache, trash, gone: Vec::new() };
-    let Some(node) = tree.root() else { return Ok(layout.gone) };
+    let mut layout = Layout { cache, trash, evicted: Vec::new() };
+    let Some(node) = tree.root() else { return Ok(layout.evicted) };
     let root = Rc::new(Directory::open(into).map_err(failed)?);
     let mut rest = Vec::new();
-    // Those below are opened one by one, so that only as many are open as a path has parts.
+    // Only as many directories are open as a path has components.
     let mut next = Some((root, node, false));
     while let Some((directory, node, is_new)) = next {
         let compared =
@@ -43,17 +43,17 @@ pub(super) fn lay_out(
             }
         };
     }
-    Ok(layout.gone)
+    Ok(layout.evicted)
 }
 
 struct Layout<'a> {
     cache: &'a Cache,
     trash: &'a mut Trash,
-    gone: Vec<Key>,
+    evicted: Vec<Key>,
 }
 
 impl Layout<'_> {
-    /// Makes a directory right, but for what is in those below.
+    /// Corrects a directory, without the entries of those in it.
     fn directory(&mut self, at: &Directory, node: &Node, compared: &Compared) -> Result<(), Failure> {
         for name in &compared.wrong {
             self.trash.take(at, name).map_err(|error| Failure::io("what was left of an attempt", error))?;
@@ -78,7 +78,7 @@ impl Layout<'_> {
         match is_there {
             Ok(true) => Ok(()),
             Ok(false) => {
-                self.gone.push(Key::from(file));
+                self.evicted.push(Key::from(file));
                 Ok(())
             }
             Err(error) => Err(Failure::io(format!("the input {:?} could not be laid out", file.name), error)),
@@ -94,7 +94,7 @@ fn failed(error: rustix::io::Errno) -> Failure {
     Failure::io("the input tree could not be laid out", error)
 }
 
-/// A file with a mode or a time of its own cannot share its content with others.
+/// A file with its own mode or time cannot be a link to the cache.
 fn copy(file: &FileNode, cache: &Cache, directory: &Directory) -> std::io::Result<bool> {
     let Some(own) = &file.properties else { return Ok(false) };
     let default = if file.is_executable { 0o555 } else { 0o444 };

@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use blobs::Digest;
 
 pub(crate) struct MessageCache<T> {
-    /// Most bytes, as they came over the network, in each of two generations.
+    /// Most encoded bytes in each of two generations.
     max_generation_bytes: usize,
     known: Mutex<Generations<T>>,
 }
 
-/// When the young are too many they become the old, and the old are forgotten: what is in use stays, because using
-/// makes young again.
+/// When the young generation is full, it becomes the old one, and the old one is dropped. A use makes a message young.
 struct Generations<T> {
     young: HashMap<Digest, Known<T>>,
     young_bytes: usize,
@@ -38,7 +37,7 @@ impl<T> MessageCache<T> {
         Some(message)
     }
 
-    /// What was read from content that is what its digest says.
+    /// Adds a message of verified content.
     pub(crate) fn add(&self, digest: Digest, message: T, bytes: usize) -> Arc<T> {
         let message = Arc::new(message);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

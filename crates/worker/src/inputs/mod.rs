@@ -17,22 +17,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use blobs::Digest;
 use bytes::Bytes;
 use execution::{Directory, FileNode};
+use reapi_client::batches;
 use tokio::task::JoinHandle;
 
 use crate::cache::{Cache, Generation, Key};
 use crate::work_dir::{Trash, WorkDir};
 use crate::{Cas, Failure};
-use fetch::{Fetch, parts};
+use fetch::Fetch;
 use message_cache::MessageCache;
 use tree::{Tree, TreeBuilder};
 use wire::grpc::ErrorCategory;
 use workspace_cache::WorkspaceCache;
 
-/// The directories of input trees that were decoded before.
 type DirectoryCache = MessageCache<Directory>;
 
-/// Of directories that are remembered, in each of two generations.
+/// The size of cached directories, in each of two generations.
 const MAX_DIRECTORY_BYTES: usize = 32 * 1024 * 1024;
+/// Directories that are fetched and decoded together.
+const MAX_LEVEL_BYTES: u64 = 2 * 1024 * 1024;
+const MAX_LEVEL_DIRECTORIES: usize = 4_000;
 
 pub(crate) struct Inputs {
     cache: Arc<Cache>,
@@ -42,46 +45,44 @@ pub(crate) struct Inputs {
     allow_absolute_symlinks: bool,
 }
 
-/// A tree whose contents were in the cache a moment ago.
+/// An input tree whose contents were in the cache when it was fetched.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetched {
     tree: Arc<Tree>,
     cache: Arc<Cache>,
     workspaces: Arc<WorkspaceCache>,
-    /// When it was begun to be laid out, which may be more than once.
+    /// The generation of the cache when the last layout began.
     laid_out: Arc<Mutex<Generation>>,
 }
 
 impl Fetched {
-    /// The directory of an earlier attempt, in which much of the tree is laid out already. Blocking.
+    /// The directory of an earlier attempt with a similar tree. Blocking.
     pub(crate) fn reusable_workspace(&self) -> Option<WorkDir> {
         self.workspaces.take(&self.tree, &self.cache)
     }
 
-    /// Lays the tree out in a directory, whatever is there. Gives the contents that were not in the cache any more; then
-    /// the directory is of no use. Blocking.
+    /// Lays the tree out in a directory, whatever it contains. Returns the contents that were evicted; then the layout is
+    /// incomplete. Blocking.
     pub(crate) fn lay_out(&self, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
         *self.laid_out.lock().unwrap_or_else(PoisonError::into_inner) = self.cache.now();
         layout::lay_out(&self.tree, &self.cache, into, trash)
     }
 
-    /// How many different contents the tree's files have.
+    /// The number of different contents of the tree's files.
     pub(crate) fn file_count(&self) -> usize {
         self.tree.files().len()
     }
 
-    /// Whether there is anything to lay out.
     pub(crate) fn is_empty(&self) -> bool {
         self.tree.entries() == 0
     }
 
-    /// Finds out whether the inputs are what they were before the command ran. Blocking.
+    /// Checks that the inputs are unchanged since the layout. Blocking.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         self.check_only(self.tree.files())
     }
 
-    /// As [`Fetched::check`], where nothing of the attempt is needed any more: its directory is kept if it can be used
-    /// again. Blocking.
+    /// As [`Fetched::check`], at the end of the attempt: its directory is kept if it can be used again. Blocking.
     pub(crate) fn check_and_keep(&self, dir: WorkDir, trash: &mut Trash) -> Result<(), Failure> {
         if !dir.is_renewable() {
             return self.check();
@@ -120,19 +121,17 @@ impl Inputs {
         }
     }
 
-    /// Gives up so many bytes of what was kept for later. Blocking.
-    pub(crate) fn make_room(&self, bytes: u64) {
-        // Contents take up their room for as long as a directory has them.
+    pub(crate) fn evict(&self, bytes: u64) {
+        // The space of a content is free only when no directory links it.
         self.workspaces.remove_all();
-        self.cache.make_room(bytes);
+        self.cache.evict(bytes);
     }
 
-    /// Removes the directories that are kept. Blocking.
     pub(crate) fn clear(&self) {
         self.workspaces.remove_all();
     }
 
-    /// Blobs that are messages of the protocol; nothing where there is none.
+    /// Blobs that are messages of the protocol; `None` for a missing blob.
     pub(crate) async fn messages(
         &self,
         instance: &str,
@@ -141,13 +140,12 @@ impl Inputs {
         self.fetch.whole(instance, digests).await
     }
 
-    /// Whether this directory was read before.
     pub(crate) fn knows(&self, directory: &Digest) -> bool {
         self.directories.get(directory).is_some()
     }
 
-    /// Finds out the tree below a root and makes its contents available. `root` is the root's own content if it is
-    /// known already; `missing` is what the action is found to lack, to which this adds.
+    /// Fetches the tree below a root and its contents. `content` is the root's own content, if it was just fetched. Adds the
+    /// missing blobs to `missing`.
     pub(crate) async fn fetch(
         &self,
         instance: &str,
@@ -169,7 +167,7 @@ impl Inputs {
         })
     }
 
-    /// Brings back contents that have left the cache.
+    /// Fetches evicted contents.
     pub(crate) async fn fetch_again(&self, instance: &str, keys: &[Key]) -> Result<(), Failure> {
         match &self.fetch.contents(instance, keys).await?[..] {
             [] => Ok(()),
@@ -193,9 +191,9 @@ impl Inputs {
                     None => unknown.push(digest),
                 }
             }
-            for part in parts(unknown, |digest| digest.size) {
-                let contents = self.fetch.whole(instance, &part).await?;
-                for (digest, content) in part.into_iter().zip(contents) {
+            for batch in batches(unknown, |digest| digest.size, MAX_LEVEL_BYTES, MAX_LEVEL_DIRECTORIES) {
+                let contents = self.fetch.whole(instance, &batch).await?;
+                for (digest, content) in batch.into_iter().zip(contents) {
                     match content {
                         Some(content) => tree.add(digest, self.decode(digest, &content)?)?,
                         None => missing.push(digest),
@@ -213,14 +211,13 @@ impl From<&FileNode> for Key {
     }
 }
 
-/// Runs what waits for the disk where it holds up nobody else.
+/// Runs blocking work on a thread for it.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     joined(tokio::task::spawn_blocking(work)).await
 }
 
-/// The end of work that was begun somewhere else.
 pub(crate) async fn joined<T>(work: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
     match work.await {
         Ok(done) => done,

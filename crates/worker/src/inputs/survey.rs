@@ -13,9 +13,8 @@ use crate::cache::{Cache, Key};
 use crate::dirfd::Directory;
 use crate::work_dir::Trash;
 
-/// Gives the contents that were not found in the tree as they were laid out, so that it takes a look at the cache to tell
-/// whether they are unchanged. Moves all else out that is not as it was laid out; a directory for which this fails is
-/// of no use any more. Blocking.
+/// Returns the contents that are not in the tree as they were laid out, so that only the cache can show whether they are
+/// unchanged. Moves out all other entries. If this fails, the directory must not be used again. Blocking.
 pub(super) fn survey(
     tree: &Tree,
     cache: &Cache,

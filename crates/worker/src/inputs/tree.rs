@@ -22,7 +22,7 @@ impl Tree {
         &self.root
     }
 
-    /// Files, directories and links, each counted as often as it is laid out.
+    /// Files, directories and links, each counted on every path to it.
     pub(super) fn entries(&self) -> u64 {
         self.entries
     }
@@ -40,7 +40,7 @@ impl Tree {
         &self.files
     }
 
-    /// The name of a file with this content, for people.
+    /// The name of a file with this content, for error messages.
     pub(super) fn name_of(&self, key: &Key) -> Option<&str> {
         let mut files = self.directories.values().flat_map(|directory| &directory.files);
         files.find(|file| Key::from(*file) == *key).map(|file| file.name.as_str())

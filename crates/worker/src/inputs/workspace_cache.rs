@@ -1,19 +1,18 @@
-//! Keeps the directories of earlier attempts, with their inputs still laid out, for attempts with similar inputs.
+//! The cache of directories of earlier attempts, with their inputs laid out, for attempts with similar inputs.
 //!
-//! The contents of a kept directory are not trusted: the next attempt lays its own tree out over it, and only right
-//! entries stay. So the choice of a directory affects speed alone. A directory serves one attempt at a time, and
-//! several directories may have the same tree. Dropping a directory removes it.
+//! The content of a cached directory is not trusted: the next attempt lays its own tree out over it, and only right
+//! entries stay. So the choice of a directory affects only speed. A directory serves one attempt at a time, and several
+//! directories may have the same tree. Dropping a directory removes it.
 
-use std::sync::Arc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::tree::Tree;
 use crate::cache::{Cache, Key};
 use crate::work_dir::WorkDir;
 
-/// Most directories that wait; more than most workers run at a time.
+/// Most cached directories; more than most workers run at a time.
 const MAX_WORKSPACES: usize = 32;
-/// Most files, directories and links in all of them, which bounds the memory for their trees to some ten megabytes.
+/// Most files, directories and links in all of them, which bounds the memory of their trees to about 10 MB.
 const MAX_WORKSPACE_ENTRIES: u64 = 200_000;
 
 #[derive(Debug, Default)]
@@ -23,12 +22,12 @@ pub(super) struct WorkspaceCache(Mutex<Pool>);
 struct Pool {
     /// The most recently used last.
     dirs: Vec<(WorkDir, Arc<Tree>)>,
-    /// How often contents had left the cache when it was last looked for directories that still hold them.
+    /// The eviction count of the cache at the last check for directories with evicted contents.
     evictions: u64,
 }
 
 impl WorkspaceCache {
-    /// Keeps a directory in which nothing is but what was laid out, unless there is no use for it.
+    /// Adds a directory that contains only its inputs, unless it has none.
     pub(super) fn keep(&self, dir: WorkDir, tree: Arc<Tree>) {
         if tree.entries() == 0 {
             return;
@@ -65,7 +64,6 @@ impl WorkspaceCache {
         taken?.0.renew()
     }
 
-    /// Removes all of them at once. Blocking.
     pub(super) fn remove_all(&self) {
         let dirs = std::mem::take(&mut self.pool().dirs);
         dirs.into_iter().for_each(|(dir, _)| dir.remove());
@@ -77,8 +75,7 @@ impl WorkspaceCache {
 }
 
 impl Pool {
-    /// Gives up the directories with contents that had to leave the cache: their room is free only when they are gone here
-    /// too.
+    /// Takes out the directories with evicted contents: their disk space is free only when these are removed too.
     fn without_evicted(&mut self, cache: &Cache) -> Vec<(WorkDir, Arc<Tree>)> {
         let evictions = cache.evictions();
         if self.evictions == evictions {
@@ -92,8 +89,8 @@ impl Pool {
     }
 }
 
-/// How many contents of a kept tree another one has too, if it is more than half of them: what is wrong costs as much as
-/// what is right saves.
+/// How many contents of a cached tree are wanted, if it is more than half: a wrong entry costs as much as a right one
+/// saves.
 fn worth(kept: &Tree, wanted: &Tree) -> Option<usize> {
     if kept.root_digest() == wanted.root_digest() {
         return Some(usize::MAX);
@@ -102,7 +99,6 @@ fn worth(kept: &Tree, wanted: &Tree) -> Option<usize> {
     (shared * 2 > kept.files().len()).then_some(shared)
 }
 
-/// Both are sorted.
 fn shared(a: &[Key], b: &[Key]) -> usize {
     let mut b = b.iter().peekable();
     let is_in_b = |key: &&Key| {
@@ -134,7 +130,7 @@ mod tests {
     impl Setting {
         fn new() -> Setting {
             let dir = tempfile::tempdir().unwrap();
-            let dirs = WorkDirs::take(&dir.path().join("work"), "w").unwrap().clear().unwrap();
+            let dirs = WorkDirs::lock(&dir.path().join("work"), "w").unwrap().clear().unwrap();
             let cache = Cache::open(&dir.path().join("cache"), 100).unwrap();
             Setting { _dir: dir, dirs, cache, workspaces: WorkspaceCache::default() }
         }

@@ -1,32 +1,30 @@
 //! Collects the declared outputs. A missing output is not an error (R48).
 
-use std::fs::File;
 use std::io::Read;
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    ActionResult, NodeProperties, OutputDirectory, OutputFile, OutputSymlink, command::OutputDirectoryFormat,
-};
 use bazel_remote_apis::google::protobuf::{Timestamp, UInt32Value};
 use blobs::{Digest, DigestFunction};
 use bytes::Bytes;
+use reapi_client::MAX_SMALL_BYTES;
 use rustix::fs::{FileType, Stat};
 use rustix::io::Errno;
 
 use super::Collected;
 use super::expected::{Expected, Kind, Output, Properties};
-use super::found::Found;
+use super::output_blobs::OutputBlobs;
 use super::tree;
 use crate::Failure;
 use crate::cache::verify::digest_of;
-use crate::cas::MAX_SMALL_BYTES;
 use crate::dirfd::{Directory, kind};
+use execution::reapi::command::OutputDirectoryFormat;
+use execution::reapi::{ActionResult, NodeProperties, OutputDirectory, OutputFile, OutputSymlink};
 use execution::{RelativePath, digest, stays_within};
 
 pub(super) struct Collector<'a> {
     pub expected: &'a Expected,
     root: &'a Directory,
     pub function: DigestFunction,
-    pub found: Found,
+    pub blobs: OutputBlobs,
     result: ActionResult,
 }
 
@@ -36,14 +34,14 @@ impl<'a> Collector<'a> {
         root: &'a Directory,
         function: DigestFunction,
     ) -> Collector<'a> {
-        Collector { expected, root, function, found: Found::default(), result: ActionResult::default() }
+        Collector { expected, root, function, blobs: OutputBlobs::default(), result: ActionResult::default() }
     }
 
     pub(super) fn collect(mut self) -> Result<Collected, Failure> {
         for output in &self.expected.outputs {
             self.output(output)?;
         }
-        Ok(Collected { result: self.result, found: self.found })
+        Ok(Collected { result: self.result, blobs: self.blobs })
     }
 
     fn output(&mut self, output: &Output) -> Result<(), Failure> {
@@ -56,7 +54,7 @@ impl<'a> Collector<'a> {
         let directory = match self.root.descend(&parent) {
             Ok(directory) => directory,
             Err(Errno::NOENT) => return Ok(()),
-            // A component is a file, or a link: the one has nothing in it, the other is not followed.
+            // A component is a file, which has no entries, or a link, which is not followed.
             Err(Errno::NOTDIR | Errno::LOOP) => return self.behind_no_directory(output, &parent),
             Err(error) => return Err(failed(output, error)),
         };
@@ -114,7 +112,7 @@ impl<'a> Collector<'a> {
             OutputDirectoryFormat::TreeOnly => None,
             OutputDirectoryFormat::DirectoryOnly | OutputDirectoryFormat::TreeAndDirectory => {
                 for directory in &tree.directories {
-                    self.found.add_bytes(self.function, directory.clone());
+                    self.blobs.add_bytes(self.function, directory.clone());
                 }
                 Some(digest::to_proto(&tree.root))
             }
@@ -122,7 +120,7 @@ impl<'a> Collector<'a> {
         let tree_digest = match format {
             OutputDirectoryFormat::DirectoryOnly => None,
             OutputDirectoryFormat::TreeOnly | OutputDirectoryFormat::TreeAndDirectory => {
-                Some(digest::to_proto(&self.found.add_bytes(self.function, tree.encode())))
+                Some(digest::to_proto(&self.blobs.add_bytes(self.function, tree.encode())))
             }
         };
         self.result.output_directories.push(OutputDirectory {
@@ -156,7 +154,7 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
-    /// Where a link points, if that may be told (R49). Whether there is anything does not matter.
+    /// The target of a link, if it is allowed (R49). It need not exist.
     pub(super) fn target(&self, directory: &Directory, name: &str, depth: usize) -> Result<String, Failure> {
         let target =
             directory.link_target(name).map_err(|error| Failure::io(format!("the link {name:?}"), error))?;
@@ -170,7 +168,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Reads a file and names it by what was read.
+    /// Reads a file. The digest is that of the bytes that were read.
     pub(super) fn read(
         &mut self,
         directory: &Directory,
@@ -179,22 +177,22 @@ impl<'a> Collector<'a> {
     ) -> Result<(Digest, Stat), Failure> {
         let io = |error: std::io::Error| Failure::io(format!("the output {name:?} could not be read"), error);
         let (mut file, stat) = directory.file(name).map_err(|error| match error {
-            // It was a file a moment ago: somebody swaps it.
+            // It was a file a moment ago: a process replaces it.
             Errno::LOOP | Errno::INVAL | Errno::NXIO => special(name),
             error => io(error.into()),
         })?;
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        if size <= MAX_SMALL_BYTES && self.found.has_room_for(size) {
+        if size <= MAX_SMALL_BYTES && self.blobs.fits(size) {
             let mut content = Vec::with_capacity(usize::try_from(size + 1).unwrap_or(0));
             (&mut file).take(MAX_SMALL_BYTES + 1).read_to_end(&mut content).map_err(io)?;
             if content.len() as u64 <= MAX_SMALL_BYTES {
                 let digest = Digest::of(self.function, &content);
-                self.found.add_file(digest, Some(Bytes::from(content)), path);
+                self.blobs.add_file(digest, Some(Bytes::from(content)), path);
                 return Ok((digest, stat));
             }
         }
-        let digest = digest_of(rewound(&file).map_err(io)?, self.function).map_err(io)?;
-        self.found.add_file(digest, None, path);
+        let digest = digest_of(&file, self.function).map_err(io)?;
+        self.blobs.add_file(digest, None, path);
         Ok((digest, stat))
     }
 
@@ -218,7 +216,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// A name or a target as the protocol can tell it.
+/// A name or a target as the protocol encodes it.
 pub(super) fn text(text: std::ffi::OsString, what: &str, of: &str) -> Result<String, Failure> {
     text.into_string()
         .map_err(|text| Failure::invalid_output(format!("{what} {of:?} is not UTF-8: {}", text.display())))
@@ -234,7 +232,7 @@ pub(super) fn is_executable(stat: &Stat) -> bool {
     stat.st_mode & 0o111 != 0
 }
 
-/// Permission bits only: who a program runs as is not for outputs to say (X12).
+/// Permission bits only: an output must not change who runs it (X12).
 pub(super) fn properties(wanted: Properties, stat: &Stat) -> Option<NodeProperties> {
     if wanted == Properties::default() {
         return None;
@@ -245,11 +243,6 @@ pub(super) fn properties(wanted: Properties, stat: &Stat) -> Option<NodeProperti
         mtime: wanted.modified.then_some(mtime),
         unix_mode: wanted.unix_mode.then_some(UInt32Value { value: stat.st_mode & 0o777 }),
     })
-}
-
-fn rewound(mut file: &File) -> std::io::Result<&File> {
-    std::io::Seek::rewind(&mut file)?;
-    Ok(file)
 }
 
 fn failed(output: &Output, error: Errno) -> Failure {

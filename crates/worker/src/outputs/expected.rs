@@ -1,10 +1,9 @@
 //! The outputs that a command declares (R47): as paths of any kind, or, by older clients, as files and directories. If
 //! there are paths, the older lists are ignored.
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::{Command, command::OutputDirectoryFormat};
-
 use crate::Failure;
 use execution::RelativePath;
+use execution::reapi::{Command, command::OutputDirectoryFormat};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
@@ -17,7 +16,7 @@ pub(crate) struct Expected {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Output {
-    /// As the client wrote it, which is how it is told.
+    /// As the client wrote it; the result names it in the same way.
     pub text: String,
     pub path: RelativePath,
     pub kind: Kind,
@@ -30,7 +29,7 @@ pub(crate) enum Kind {
     Directory,
 }
 
-/// The properties of files that the client wants to be told (R51).
+/// The properties of files that the client requests (R51).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Properties {
     pub modified: bool,

@@ -6,32 +6,32 @@
 
 mod collect;
 mod expected;
-mod found;
+mod output_blobs;
 mod tree;
 mod upload;
 
 use std::path::Path;
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::ActionResult;
 use blobs::DigestFunction;
 
 use crate::dirfd::Directory;
 use crate::{Cas, Failure};
 use collect::Collector;
 use execution::RelativePath;
+use execution::reapi::ActionResult;
 pub(crate) use expected::Expected;
-use found::Found;
+use output_blobs::OutputBlobs;
 pub(crate) use upload::upload;
 
-/// Everything that a command left behind, read and named. It is not in the store yet.
+/// The outputs of a command, read and hashed. They are not in the store yet.
 pub(crate) struct Collected {
     /// Without exit code and metadata.
     pub result: ActionResult,
-    pub found: Found,
+    pub blobs: OutputBlobs,
 }
 
 impl Expected {
-    /// Makes the directories that outputs are written into, before the command runs (R47). Blocking.
+    /// Creates the parent directories of the outputs, before the command runs (R47). Blocking.
     pub(crate) fn prepare(&self, input_root: &Path) -> Result<(), Failure> {
         let failed = |path: &RelativePath, error| {
             let path = path.to_string();
@@ -52,14 +52,12 @@ impl Expected {
         Ok(())
     }
 
-    /// Finds and reads what the command left behind. Blocking.
     pub(crate) fn collect(&self, input_root: &Path, function: DigestFunction) -> Result<Collected, Failure> {
         let root = Directory::open(input_root).map_err(|error| Failure::io("the input root", error))?;
         Collector::new(self, &root, function).collect()
     }
 }
 
-/// The store that outputs go to.
 pub(crate) struct Destination<'a> {
     pub cas: &'a dyn Cas,
     pub instance: &'a str,

@@ -3,9 +3,6 @@
 
 use std::collections::HashSet;
 
-use bazel_remote_apis::build::bazel::remote::execution::v2::{
-    Directory as Node, DirectoryNode, FileNode, SymlinkNode,
-};
 use blobs::Digest;
 use execution::limits::{MAX_DEPTH, MAX_ENTRIES};
 use prost::Message;
@@ -14,6 +11,7 @@ use rustix::fs::FileType;
 use super::collect::{Collector, is_executable, properties, special, text};
 use crate::Failure;
 use crate::dirfd::{Directory, kind};
+use execution::reapi::{Directory as Node, DirectoryNode, FileNode, SymlinkNode};
 use execution::{RelativePath, digest};
 
 pub(super) struct Tree {
@@ -23,8 +21,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// As the message `Tree`. It is written by hand, because what a consumer of a sorted tree relies on is just this
-    /// sequence of records, and the directories are encoded already.
+    /// The `Tree` message. It is encoded by hand, because consumers of a sorted tree rely on this order of its fields, and
+    /// the directories are encoded already.
     pub(super) fn encode(&self) -> Vec<u8> {
         const ROOT: u32 = 1;
         const CHILD: u32 = 2;

@@ -5,27 +5,30 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use blobs::Digest;
-use bytes::Bytes;
+use reapi_client::MAX_SMALL_BYTES;
 
 use super::Destination;
-use super::found::{Found, Source};
+use super::output_blobs::{OutputBlobs, Source};
 use crate::Failure;
-use crate::cas::MAX_SMALL_BYTES;
 use crate::dirfd::Directory;
 use crate::inputs::blocking;
 use execution::RelativePath;
 
-/// Content that one call brings.
+/// Content of small outputs in one call.
 const MAX_CALL_BYTES: u64 = 2 * 1024 * 1024;
 
-pub(crate) async fn upload(to: Destination<'_>, mut found: Found, input_root: &Path) -> Result<(), Failure> {
-    let digests = found.digests();
+pub(crate) async fn upload(
+    to: Destination<'_>,
+    mut blobs: OutputBlobs,
+    input_root: &Path,
+) -> Result<(), Failure> {
+    let digests = blobs.digests();
     if digests.is_empty() {
         return Ok(());
     }
-    let mut batch = Batch { blobs: Vec::new(), bytes: 0 };
+    let (mut batch, mut batch_bytes) = (Vec::new(), 0);
     for digest in to.cas.find_missing(to.instance, &digests).await? {
-        let source = match found.take(&digest) {
+        let source = match blobs.take(&digest) {
             Some(Source::File(path)) => {
                 let root = input_root.to_owned();
                 blocking(move || open(&root, &path, digest)).await?
@@ -39,40 +42,25 @@ pub(crate) async fn upload(to: Destination<'_>, mut found: Found, input_root: &P
                 let file = blocking(move || spill(&directory, &content)).await?;
                 to.cas.upload_file(to.instance, &digest, file).await?;
             }
-            Source::Bytes(content) => batch.add(&to, digest, content).await?,
+            Source::Bytes(content) => {
+                if batch_bytes + digest.size > MAX_CALL_BYTES {
+                    to.cas.upload_many(to.instance, std::mem::take(&mut batch)).await?;
+                    batch_bytes = 0;
+                }
+                batch_bytes += digest.size;
+                batch.push((digest, content));
+            }
             Source::Own(file) => to.cas.upload_file(to.instance, &digest, file).await?,
             Source::File(_) => {}
         }
     }
-    batch.send(&to).await
-}
-
-struct Batch {
-    blobs: Vec<(Digest, Bytes)>,
-    bytes: u64,
-}
-
-impl Batch {
-    async fn add(&mut self, to: &Destination<'_>, digest: Digest, content: Bytes) -> Result<(), Failure> {
-        if self.bytes + digest.size > MAX_CALL_BYTES {
-            self.send(to).await?;
-        }
-        self.bytes += digest.size;
-        self.blobs.push((digest, content));
-        Ok(())
+    if !batch.is_empty() {
+        to.cas.upload_many(to.instance, batch).await?;
     }
-
-    async fn send(&mut self, to: &Destination<'_>) -> Result<(), Failure> {
-        self.bytes = 0;
-        if self.blobs.is_empty() {
-            Ok(())
-        } else {
-            Ok(to.cas.upload_many(to.instance, std::mem::take(&mut self.blobs)).await?)
-        }
-    }
+    Ok(())
 }
 
-/// Large contents travel as files.
+/// Large contents are uploaded as files.
 fn spill(directory: &Path, content: &[u8]) -> Result<File, Failure> {
     let write = || {
         let mut file = tempfile::tempfile_in(directory)?;
@@ -82,12 +70,11 @@ fn spill(directory: &Path, content: &[u8]) -> Result<File, Failure> {
     write().map_err(|error: std::io::Error| Failure::io("the work directory", error))
 }
 
-/// Finds a file again that was named before. If it is another by now, the store finds that its content is not what
-/// its digest says, and refuses it.
+/// Opens a file that was hashed before. If the file has changed, the store refuses its content.
 fn open(root: &Path, path: &RelativePath, digest: Digest) -> Result<Source, Failure> {
     let changed = |error: rustix::io::Errno| {
         let path = path.to_string();
-        Failure::invalid_output(format!("the output {path:?} was changed while it was brought home: {error}"))
+        Failure::invalid_output(format!("the output {path:?} was changed while it was uploaded: {error}"))
     };
     let (parent, name) = path.split_last().ok_or_else(|| changed(rustix::io::Errno::ISDIR))?;
     let root = Directory::open(root).map_err(changed)?;

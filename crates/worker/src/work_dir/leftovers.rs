@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::proc;
 
 /// Kills every process that works in the worker's own directory or has a file open there. A process that went elsewhere
-/// is not found, because nothing says whose it is. A person's shell at a terminal of its own is spared.
+/// is not found. A person's shell at a terminal of its own is spared.
 pub(super) fn kill_processes(own: &Path, dead_session: Option<i32>) {
     let this = rustix::process::getpid();
     for id in proc::all().into_iter().filter(|id| *id != this) {

@@ -1,8 +1,7 @@
-//! Directories that are used for one attempt after the other. To make and remove them for each costs more than most
-//! commands themselves: a file system searches for inodes that were not used a moment ago.
+//! Reuses directories for later attempts. To create and remove them for each attempt costs more than most commands,
+//! because a file system searches for inodes that were not used recently.
 //!
-//! One is used again only if nothing tells it from a new one: what was in it is gone, and neither it nor its root has
-//! another owner, mode or attribute than it was made with.
+//! A directory is reused only if it is like new: empty, with its original owner, mode and attributes, and so is its root.
 
 use std::fs;
 use std::io;
@@ -12,9 +11,7 @@ use std::path::{Path, PathBuf};
 use super::remove;
 use crate::dirfd::Directory;
 
-/// The one entry of the directory.
 const ROOT: &str = "root";
-/// What both are made with.
 const MODE: u32 = 0o755;
 
 pub(super) fn root(path: &Path) -> PathBuf {
@@ -28,7 +25,7 @@ pub(super) fn make(path: &Path) -> io::Result<()> {
     builder.create(root(path))
 }
 
-/// Makes sure that a directory is not used again, given its root: somebody may still write there.
+/// Prevents the reuse of a directory, given its root, because a process may still write there.
 pub(crate) fn spoil(root: &Path) {
     if let Some(path) = root.parent()
         && let Err(error) = fs::set_permissions(path, fs::Permissions::from_mode(0o700))
@@ -37,7 +34,7 @@ pub(crate) fn spoil(root: &Path) {
     }
 }
 
-/// Clears a directory, and says whether it can be used as a new one. Blocking.
+/// Clears a directory. Returns whether it is like new. Blocking.
 pub(super) fn is_as_new(path: &Path) -> bool {
     let check = || -> io::Result<bool> {
         let root = root(path);
@@ -47,13 +44,13 @@ pub(super) fn is_as_new(path: &Path) -> bool {
         for entry in fs::read_dir(&root)? {
             remove_entry(&entry?)?;
         }
-        // A process that is still dying may have added something meanwhile.
+        // A process that is still dying may have added a file meanwhile.
         Ok(fs::read_dir(&root)?.next().is_none())
     };
     check().unwrap_or(false)
 }
 
-/// Whether a directory can be used as a new one but for what is in its root.
+/// Whether a directory is like new, apart from the content of its root.
 pub(super) fn is_as_new_around_its_root(path: &Path) -> io::Result<bool> {
     if !is_untouched(path)? || !is_untouched(&root(path))? {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Removes a directory with everything in it, also what an action made hard to remove.
+//! Removes a directory with everything in it, even if an action changed permissions.
 
 use std::fs;
 use std::io;
@@ -8,7 +8,7 @@ use std::path::Path;
 /// A process that is dying may still add a file while its directory is being removed.
 const MAX_TRIES: u32 = 5;
 
-/// Links are removed and never followed. That there is nothing is fine.
+/// Links are removed and never followed. A missing directory is not an error.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let mut tries = 0;
     loop {
@@ -27,7 +27,7 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Gives the owner every right to the directories, which is what it takes to remove what is in them.
+/// Gives the owner all permissions on the directories, which removing their entries requires.
 fn open_up(path: &Path) -> io::Result<()> {
     let mut rest = vec![path.to_owned()];
     while let Some(directory) = rest.pop() {

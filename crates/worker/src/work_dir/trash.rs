@@ -1,4 +1,4 @@
-//! What has to leave a directory that is used again: moved out at once, and removed when somebody has the time.
+//! Entries that are removed from a directory before it is used again: moved out at once, and deleted in the background.
 
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -10,39 +10,39 @@ use std::sync::Arc;
 use super::WorkDirs;
 use crate::dirfd::Directory;
 
-/// A heap that is made when something comes upon it, beside the attempts' directories, and removed when this is dropped.
+/// A directory beside the attempts' directories, created on first use and removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Trash {
     dirs: Arc<WorkDirs>,
-    heap: Option<(PathBuf, Directory)>,
+    directory: Option<(PathBuf, Directory)>,
     next: u64,
 }
 
 impl Trash {
     pub(crate) fn new(dirs: &Arc<WorkDirs>) -> Trash {
-        Trash { dirs: dirs.clone(), heap: None, next: 0 }
+        Trash { dirs: dirs.clone(), directory: None, next: 0 }
     }
 
-    /// Moves out what there is under a name, whatever it is. Blocking.
+    /// Moves out the entry with this name, of any kind. Blocking.
     pub(crate) fn take(&mut self, from: &Directory, name: &OsStr) -> io::Result<()> {
-        let heap = match &mut self.heap {
-            Some((_, heap)) => heap,
+        let directory = match &mut self.directory {
+            Some((_, directory)) => directory,
             none => {
                 let path = self.dirs.new_path();
                 DirBuilder::new().mode(0o700).create(&path)?;
-                let heap = Directory::open(&path)?;
-                &mut none.insert((path, heap)).1
+                let directory = Directory::open(&path)?;
+                &mut none.insert((path, directory)).1
             }
         };
         self.next += 1;
-        Ok(from.move_to(name, heap, &self.next.to_string())?)
+        Ok(from.move_to(name, directory, &self.next.to_string())?)
     }
 }
 
 impl Drop for Trash {
     fn drop(&mut self) {
-        if let Some((path, _)) = self.heap.take() {
-            self.dirs.later(move |_| super::remove_or_log(&path));
+        if let Some((path, _)) = self.directory.take() {
+            self.dirs.clear_later(move |_| super::remove_or_log(&path));
         }
     }
 }

@@ -4,33 +4,24 @@ use anyhow::Result;
 use wire::QueueList;
 
 use crate::client::http::Client;
-use crate::client::show::{Cell, Output, Table, time};
+use crate::client::show::{Cell, Table, time};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
   lessor queue list --json | jq '.queues[] | {name, counts}'")]
-pub(super) struct Options {}
+pub(crate) struct Options {}
 
 pub(super) async fn run(client: &Client, json: bool) -> Result<()> {
-    let answer = client.get(&["queues"], &()).await?;
-    if json {
-        return Output::new().line(answer.text());
-    }
-    let list: QueueList = answer.parse()?;
+    client.get(&["queues"], &()).await?.print(json, table)
+}
+
+fn table(list: QueueList) -> String {
     if list.queues.is_empty() {
-        return Output::new().line("No queues yet: a queue exists from its first use.");
+        return "No queues yet: a queue exists from its first use.\n".to_owned();
     }
-    let mut table = Table::new(&[
-        "QUEUE",
-        "WAITING",
-        "DELAYED",
-        "LEASED",
-        "COMPLETED",
-        "FAILED",
-        "DEAD",
-        "OLDEST WAITING",
-    ]);
+    let counts = ["WAITING", "DELAYED", "LEASED", "COMPLETED", "FAILED", "DEAD"];
+    let mut table = Table::new(&[&["QUEUE"], &counts[..], &["OLDEST WAITING"]].concat());
     for queue in &list.queues {
         let counts = &queue.counts;
         let numbers =
@@ -43,5 +34,5 @@ pub(super) async fn run(client: &Client, json: bool) -> Result<()> {
                 .chain([Cell::text(oldest)]),
         );
     }
-    Output::new().print(table)
+    table.to_string()
 }

@@ -10,21 +10,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::connection::Connection;
+use super::connection::CommandGroup;
 use super::http::Client;
 
-#[derive(clap::Args)]
-#[command(arg_required_else_help = true)]
-pub(crate) struct Options {
-    #[command(subcommand)]
-    command: Command,
-
-    #[command(flatten)]
-    connection: Connection,
-}
+pub(crate) type Options = CommandGroup<Command>;
 
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Command {
     /// List the queues with their counts
     List(list::Options),
     /// Show one queue: counts and settings

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use wire::PushTarget;
 
 use crate::client::Error;
+use crate::client::connection::parse_pair;
 
 #[derive(clap::Args)]
 pub(super) struct PushOptions {
@@ -18,7 +19,7 @@ pub(super) struct PushOptions {
     push_concurrency: Option<u32>,
 
     /// A header to send with each task; may be repeated. Named anew, they replace those before
-    #[arg(long, value_name = "NAME=VALUE", value_parser = header, conflicts_with = "no_push")]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair, conflicts_with = "no_push")]
     push_header: Vec<(String, String)>,
 
     /// A file with the secret that signs each task
@@ -69,13 +70,6 @@ fn secret(file: &Path) -> Result<String, Error> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| Error::Usage(format!("cannot read {}: {error}", file.display())))?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
-}
-
-fn header(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("it must be NAME=VALUE".to_owned()),
-    }
 }
 
 #[cfg(test)]

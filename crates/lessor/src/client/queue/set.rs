@@ -11,7 +11,7 @@ use crate::client::Error;
 use crate::client::backoff::BackoffOptions;
 use crate::client::duration::parse_ms;
 use crate::client::http::Client;
-use crate::client::show::{Output, category};
+use crate::client::show::category;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -23,7 +23,7 @@ Examples:
   lessor queue set mail --retry-on INFRASTRUCTURE,TIMEOUT
   lessor queue set mail --push-url https://mail.example/tasks --push-secret-file secret.txt
   lessor queue set mail --reset")]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// The queue's name
     name: String,
 
@@ -75,12 +75,7 @@ pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Resul
     }
     let path = ["queues", options.name.as_str()];
     let before = if options.reset { QueueConfig::default() } else { configured(client, &path).await? };
-    let answer = client.put(&path, &options.over(before)?).await?;
-    if json {
-        return Output::new().line(answer.text());
-    }
-    let queue: Queue = answer.parse()?;
-    Output::new().print(view::full(&queue))
+    client.put(&path, &options.over(before)?).await?.print(json, view::full)
 }
 
 async fn configured(client: &Client, path: &[&str]) -> Result<QueueConfig, Error> {
@@ -92,7 +87,6 @@ async fn configured(client: &Client, path: &[&str]) -> Result<QueueConfig, Error
 }
 
 impl Options {
-    /// What is given replaces what was there.
     fn over(&self, before: QueueConfig) -> Result<QueueConfig, Error> {
         Ok(QueueConfig {
             max_attempts: self.max_attempts.or(before.max_attempts),

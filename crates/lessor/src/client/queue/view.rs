@@ -1,11 +1,11 @@
-//! A queue for people: its counts, and each setting with where it comes from.
+//! A queue as text: its counts, and each setting with its origin.
 
 use wire::Queue;
 
 use crate::client::show::time::{exact, rough};
 use crate::client::show::{Record, category};
 
-pub(super) fn full(queue: &Queue) -> String {
+pub(super) fn full(queue: Queue) -> Record {
     let (now, given, counts) = (&queue.config, &queue.configured, &queue.counts);
     let mut record = Record::new("queue", &queue.name);
     record.field("waiting", format!("{}, of which {} not yet ready", counts.waiting, counts.delayed));
@@ -51,5 +51,5 @@ pub(super) fn full(queue: &Queue) -> String {
         record.optional("push headers", (!headers.is_empty()).then_some(headers));
         record.field("push signed", if push.secret.is_some() { "yes" } else { "no" });
     }
-    record.to_string()
+    record
 }

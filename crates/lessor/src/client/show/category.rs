@@ -11,7 +11,6 @@ pub(crate) const ALL: [ErrorCategory; 6] = [
     ErrorCategory::Cancelled,
 ];
 
-/// The category's name on the wire.
 pub(crate) fn name(category: ErrorCategory) -> &'static str {
     match category {
         ErrorCategory::UserCode => "USER_CODE",

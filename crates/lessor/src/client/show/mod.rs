@@ -1,4 +1,4 @@
-//! How answers look to people: tables, times, colours. Scripts use `--json`, which passes none of this.
+//! Renders answers for people: tables, times, colors. `--json` uses none of this.
 
 pub(crate) mod category;
 mod output;

@@ -13,7 +13,6 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Begins with what the thing is called.
     pub(crate) fn new(kind: &str, name: &str) -> Record {
         let mut record = Record { table: Table::bare() };
         record.cell(kind, Cell::styled(name, Style::new().bold()));

@@ -14,6 +14,11 @@ pub(crate) fn clean(text: &str) -> String {
     })
 }
 
+/// The number with its noun, in the plural unless it is 1.
+pub(crate) fn counted(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// The text in one line of at most so many characters.
 pub(crate) fn short(text: &str, max_chars: usize) -> String {
     let clean = clean(text);

@@ -15,6 +15,7 @@ use crate::client::Error;
 use crate::client::connection::Connection;
 use crate::client::error::describe;
 use crate::client::http::Client;
+use crate::client::show::text::counted;
 use crate::client::show::{Output, note};
 use crate::exit;
 
@@ -170,7 +171,7 @@ impl Progress {
     }
 
     fn count(&self) -> String {
-        format!("{} task{} submitted", self.accepted, if self.accepted == 1 { "" } else { "s" })
+        format!("{} submitted", counted(self.accepted, "task"))
     }
 
     fn refusals(&self) -> String {

@@ -3,7 +3,6 @@
 use lessor_sdk::protocol::random_id;
 use wire::SubmitTask;
 
-/// Gives a task without a key a random one.
 pub(super) fn ensure(task: &mut SubmitTask) -> anyhow::Result<()> {
     if task.dedup_key.is_none() {
         task.dedup_key = Some(format!("cli-{}", random_id()?));

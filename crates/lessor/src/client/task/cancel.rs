@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use wire::{CancelTask, Task, TaskState};
 
 use crate::client::http::Client;
-use crate::client::show::{Output, state, time};
+use crate::client::show::{state, time};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -14,7 +14,7 @@ task until its grace period is over. Cancelling a task again, or a final one, ch
 
 Example:
   lessor task cancel 019a8a3c-5b1e-7000-8000-0000000000aa --reason 'wrong address'")]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// The task's id
     #[arg(value_name = "ID")]
     task_id: String,
@@ -27,11 +27,7 @@ pub(super) struct Options {
 pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let body = CancelTask { reason: options.reason.clone() };
     let answer = client.post(&["tasks", &options.task_id, "cancel"], &body).await?;
-    if json {
-        return Output::new().line(answer.text());
-    }
-    let task: Task = answer.parse()?;
-    Output::new().line(describe(&task, Timestamp::now()))
+    answer.print(json, |task: Task| format!("{}\n", describe(&task, Timestamp::now())))
 }
 
 fn describe(task: &Task, now: Timestamp) -> String {

@@ -6,14 +6,13 @@ use wire::Task;
 
 use super::view;
 use crate::client::http::Client;
-use crate::client::show::Output;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   lessor task get 019a8a3c-5b1e-7000-8000-0000000000aa
   lessor task get 019a8a3c-5b1e-7000-8000-0000000000aa --json | jq .result")]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// The task's id
     #[arg(value_name = "ID")]
     task_id: String,
@@ -21,9 +20,5 @@ pub(super) struct Options {
 
 pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["tasks", &options.task_id], &()).await?;
-    if json {
-        return Output::new().line(answer.text());
-    }
-    let task: Task = answer.parse()?;
-    Output::new().print(view::full(&task, Timestamp::now()))
+    answer.print(json, |task: Task| view::full(&task, Timestamp::now()))
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::client::http::Client;
-use crate::client::show::{Cell, Output, Table, note, text, time};
+use crate::client::show::{Cell, Table, note, text, time};
 
 /// Longest detail in the table; all of it is in the JSON.
 const MAX_DETAIL_CHARS: usize = 160;
@@ -20,7 +20,7 @@ Each line is one record of the ledger, with its position. Old history may no lon
 
 Example:
   lessor task history 019a8a3c-5b1e-7000-8000-0000000000aa")]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// The task's id
     #[arg(value_name = "ID")]
     task_id: String,
@@ -44,14 +44,12 @@ struct Event {
 
 pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
     let answer = client.get(&["tasks", &options.task_id, "history"], &()).await?;
-    if json {
-        return Output::new().line(answer.text());
-    }
-    let history: History = answer.parse()?;
-    if history.truncated {
-        note("Older records are no longer kept.");
-    }
-    Output::new().print(table(&history, Timestamp::now()))
+    answer.print(json, |history: History| {
+        if history.truncated {
+            note("Older records are no longer kept.");
+        }
+        table(&history, Timestamp::now())
+    })
 }
 
 fn table(history: &History, now: Timestamp) -> Table {

@@ -21,7 +21,7 @@ const MAX_DETAIL_CHARS: usize = 80;
 Examples:
   lessor task list --queue mail --state waiting
   lessor task list --state dead --all --json | jq -r '.tasks[].taskId'")]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// Only tasks of this queue
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
@@ -47,7 +47,7 @@ struct Page {
 }
 
 pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
-    let mut view = if json { View::json() } else { View::table() };
+    let mut view = View::new(json);
     let mut remaining =
         if options.all { usize::MAX } else { usize::try_from(options.limit).unwrap_or(usize::MAX) };
     let mut page_token = None;
@@ -62,63 +62,62 @@ pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Resul
         remaining = remaining.saturating_sub(page.tasks.len());
         view.add(page.tasks)?;
         page_token = page.next_page_token;
-        if page_token.is_none() || remaining == 0 || view.is_closed() {
+        if page_token.is_none() || remaining == 0 || view.output.is_closed() {
             break;
         }
     }
     view.finish(page_token)
 }
 
-/// JSON goes out page by page, so that a long list needs no memory; a table must know its widths first.
-enum View {
-    Json { output: Output, count: usize },
-    Table { table: Table, count: usize, now: Timestamp },
+/// JSON is printed page by page, so that a long list needs no memory; a table must know its widths first.
+struct View {
+    output: Output,
+    /// `None` for JSON.
+    table: Option<Table>,
+    count: usize,
+    now: Timestamp,
 }
 
 impl View {
-    fn json() -> View {
-        View::Json { output: Output::new(), count: 0 }
-    }
-
-    fn table() -> View {
-        let table = Table::new(&["TASK", "QUEUE", "STATE", "ATTEMPT", "CREATED", "DETAIL"]);
-        View::Table { table, count: 0, now: Timestamp::now() }
+    fn new(json: bool) -> View {
+        let headings = ["TASK", "QUEUE", "STATE", "ATTEMPT", "CREATED", "DETAIL"];
+        let table = (!json).then(|| Table::new(&headings));
+        View { output: Output::new(), table, count: 0, now: Timestamp::now() }
     }
 
     fn add(&mut self, tasks: Vec<Box<RawValue>>) -> Result<()> {
         for raw in tasks {
-            match self {
-                View::Json { output, count } => {
-                    let opening = if *count == 0 { "{\"tasks\":[" } else { "," };
-                    output.print(format_args!("{opening}{raw}"))?;
-                    *count += 1;
-                }
-                View::Table { table, count, now } => {
-                    table.row(row(&serde_json::from_str(raw.get())?, *now));
-                    *count += 1;
+            match &mut self.table {
+                Some(table) => table.row(row(&serde_json::from_str(raw.get())?, self.now)),
+                None => {
+                    let opening = self.opening(",");
+                    self.output.print(format_args!("{opening}{raw}"))?;
                 }
             }
+            self.count += 1;
         }
         Ok(())
     }
 
-    fn is_closed(&self) -> bool {
-        matches!(self, View::Json { output, .. } if output.is_closed())
+    /// The beginning of the JSON document, or what follows it.
+    fn opening(&self, otherwise: &'static str) -> &'static str {
+        if self.count == 0 { "{\"tasks\":[" } else { otherwise }
     }
 
-    fn finish(self, next_page_token: Option<String>) -> Result<()> {
-        match self {
-            View::Json { mut output, count } => {
-                let opening = if count == 0 { "{\"tasks\":[" } else { "" };
+    fn finish(mut self, next_page_token: Option<String>) -> Result<()> {
+        let opening = self.opening("");
+        match self.table {
+            None => {
                 let token = serde_json::to_string(&next_page_token)?;
-                output.line(format_args!("{opening}],\"nextPageToken\":{token}}}"))
+                self.output.line(format_args!("{opening}],\"nextPageToken\":{token}}}"))
             }
-            View::Table { count: 0, .. } => Output::new().line("No tasks match."),
-            View::Table { table, count, .. } => {
-                Output::new().print(table)?;
+            Some(_) if self.count == 0 => self.output.line("No tasks match."),
+            Some(table) => {
+                self.output.print(table)?;
                 if next_page_token.is_some() {
                     note(format_args!(
-                        "These are {count}, and there may be more: --limit N or --all shows them."
+                        "These are {}, and there may be more: --limit N or --all shows them.",
+                        self.count
                     ));
                 }
                 Ok(())

@@ -11,21 +11,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::connection::Connection;
+use super::connection::CommandGroup;
 use super::http::Client;
 
-#[derive(clap::Args)]
-#[command(arg_required_else_help = true)]
-pub(crate) struct Options {
-    #[command(subcommand)]
-    command: Command,
-
-    #[command(flatten)]
-    connection: Connection,
-}
+pub(crate) type Options = CommandGroup<Command>;
 
 #[derive(clap::Subcommand)]
-enum Command {
+pub(crate) enum Command {
     /// Show one task
     Get(get::Options),
     /// List tasks: the queues by name, in each the newest task first

@@ -4,7 +4,6 @@ use anyhow::Result;
 use wire::Submitted;
 
 use crate::client::http::Client;
-use crate::client::show::Output;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -13,22 +12,16 @@ stays as it is. Redriving a task again gives the same new task.
 
 Example:
   lessor task redrive 019a8a3c-5b1e-7000-8000-0000000000aa")]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// The id of a FAILED or DEAD task
     #[arg(value_name = "ID")]
     task_id: String,
 }
 
 pub(super) async fn run(options: &Options, client: &Client, json: bool) -> Result<()> {
-    let answer = client.post(&["tasks", &options.task_id, "redrive"], &serde_json::json!({})).await?;
-    if json {
-        return Output::new().line(answer.text());
-    }
-    let new: Submitted = answer.parse()?;
-    Output::new().line(format_args!(
-        "Task {} does {} again; it is {}.",
-        new.task_id,
-        options.task_id,
-        new.state.name()
-    ))
+    let id = &options.task_id;
+    let answer = client.post(&["tasks", id, "redrive"], &serde_json::json!({})).await?;
+    answer.print(json, |new: Submitted| {
+        format!("Task {} does {id} again; it is {}.\n", new.task_id, new.state.name())
+    })
 }

@@ -12,7 +12,6 @@ use worker::action::Once;
 
 use super::outputs::{Produced, differences, list};
 use crate::client::show::{Cell, Record, Table, text};
-use crate::run::counted;
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,7 +31,6 @@ pub(super) struct Report {
     usage: Option<Used>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<i32>,
-    /// Why there is no result.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
     stdout: PathBuf,
@@ -88,7 +86,7 @@ impl fmt::Display for Report {
         let mut record = Record::new("action", &self.action_digest);
         record.field(
             "inputs",
-            format!("{} in {}", counted(self.input_files, "file", "files"), self.input_root.display()),
+            format!("{} in {}", text::counted(self.input_files, "file"), self.input_root.display()),
         );
         record.field("command", self.command.join(" "));
         for (name, value) in &self.environment {

@@ -1,4 +1,4 @@
-//! What a worker's file may say, and what is said of one that is not right.
+//! Tests of a worker's configuration file: what is accepted, and the messages for what is not.
 
 use super::*;
 use crate::config::file::parse;
@@ -80,7 +80,7 @@ fn s3_70_containers_have_an_image_a_network_and_limits() {
     assert_eq!(read("").docker.network_mode, "none");
     let limited = read("[worker.docker]\nulimits = [\"nofile=1024:4096\", \"core=0\"]").docker;
     let read = [("nofile".to_owned(), 1_024, 4_096), ("core".to_owned(), 0, 0)];
-    assert_eq!(limited.ulimits().unwrap(), read);
+    assert_eq!(limited.parse_ulimits().unwrap(), read);
     assert!(faults("[worker.docker]\nulimits = [\"nofile\"]").contains("NAME=SOFT:HARD"));
 }
 

@@ -1,5 +1,4 @@
-//! A small HTTP server beside a worker: `/metrics` and `/healthz`. Its peers are few, short and silent for no longer than
-//! they may.
+//! The HTTP server of a worker: `/metrics` and `/healthz`, with limits on connections and their time.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,19 +19,19 @@ use super::Metrics;
 
 /// Connections at one time; further ones wait in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 16;
-/// Longest time for the head of a request, and for a whole connection: nobody has business here for longer.
+/// Longest time for the head of a request, and for a whole connection.
 const MAX_HEADER_READ: Duration = Duration::from_secs(10);
 const MAX_CONNECTION: Duration = Duration::from_secs(60);
-/// How long the loop pauses when the system gives no connection.
+/// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Serves until it is dropped.
 pub(crate) async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(connection(stream, metrics.clone(), place))),
+            Ok((stream, _)) => drop(tokio::spawn(connection(stream, metrics.clone(), permit))),
             Err(error) => {
                 tracing::debug!(%error, "no connection can be accepted; trying again soon");
                 sleep(ACCEPT_PAUSE).await;
@@ -41,7 +40,7 @@ pub(crate) async fn serve(listener: TcpListener, metrics: Arc<Metrics>) {
     }
 }
 
-async fn connection(stream: TcpStream, metrics: Arc<Metrics>, _place: OwnedSemaphorePermit) {
+async fn connection(stream: TcpStream, metrics: Arc<Metrics>, _permit: OwnedSemaphorePermit) {
     let answer = |request: Request<Incoming>| {
         let metrics = metrics.clone();
         async move { Ok::<_, Infallible>(answer(&request, &metrics)) }
@@ -50,7 +49,7 @@ async fn connection(stream: TcpStream, metrics: Arc<Metrics>, _place: OwnedSemap
         .timer(TokioTimer::new())
         .header_read_timeout(MAX_HEADER_READ)
         .serve_connection(TokioIo::new(stream), service_fn(answer));
-    // Whoever is cut off asks again.
+    // A client that is cut off asks again.
     let _ = timeout(MAX_CONNECTION, connection).await;
 }
 

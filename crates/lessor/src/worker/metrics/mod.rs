@@ -1,6 +1,6 @@
-//! Figures of a worker, as Prometheus reads them (S3-58). What commands and digests are called never becomes a label (X20).
+//! The Prometheus metrics of a worker (S3-58). Names of commands and digests never become labels (X20).
 
-mod counted;
+mod counted_executor;
 mod endpoint;
 
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use prometheus::core::Collector;
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, exponential_buckets,
 };
+use reapi_client::{ObservedCas, Traffic};
 use worker::{Cas, Executor};
 
-use counted::{CountedCas, CountedExecutor};
+use counted_executor::CountedExecutor;
 pub(super) use endpoint::serve;
 
-/// How a command can end.
 const ENDS: [&str; 5] = ["success", "failure", "timeout", "cancelled", "other"];
 
 pub(super) struct Metrics {
@@ -32,71 +32,55 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new(slots: usize) -> Result<Arc<Metrics>> {
         let registry = Registry::new();
-        // From a millisecond to about nine hours.
-        let buckets = exponential_buckets(0.001, 4.0, 13)?;
-        let time = "Time that commands ran.";
+        let gauge = |name: &str, help: &str| register(&registry, IntGauge::new(name, help));
+        let counter = |name: &str, help: &str| register(&registry, IntCounter::new(name, help));
         let commands = Opts::new("lessor_worker_commands_total", "Commands that ended, by how.");
+        let command_time =
+            HistogramOpts::new("lessor_worker_command_time_seconds", "Time that commands ran.");
+        // From a millisecond to about nine hours.
+        let command_time = command_time.buckets(exponential_buckets(0.001, 4.0, 13)?);
+        gauge("lessor_worker_slots", "Commands that may run at once.")?
+            .set(i64::try_from(slots).unwrap_or(i64::MAX));
         let metrics = Metrics {
-            running: register(
-                &registry,
-                IntGauge::new("lessor_worker_running_commands", "Commands that run."),
-            )?,
+            running: gauge("lessor_worker_running_commands", "Commands that run.")?,
             commands: register(&registry, IntCounterVec::new(commands, &["end"]))?,
-            command_time: register(
-                &registry,
-                Histogram::with_opts(
-                    HistogramOpts::new("lessor_worker_command_time_seconds", time).buckets(buckets),
-                ),
+            command_time: register(&registry, Histogram::with_opts(command_time))?,
+            executor_failures: counter(
+                "lessor_worker_executor_failures_total",
+                "Commands that the worker itself could not run.",
             )?,
-            executor_failures: register(
-                &registry,
-                IntCounter::new(
-                    "lessor_worker_executor_failures_total",
-                    "Commands that the worker itself could not run.",
-                ),
+            downloaded: counter(
+                "lessor_worker_downloaded_bytes_total",
+                "Bytes of blobs that came from the content store.",
             )?,
-            downloaded: register(
-                &registry,
-                IntCounter::new(
-                    "lessor_worker_downloaded_bytes_total",
-                    "Bytes of blobs that came from the content store.",
-                ),
+            uploaded: counter(
+                "lessor_worker_uploaded_bytes_total",
+                "Bytes of blobs that went to the content store.",
             )?,
-            uploaded: register(
-                &registry,
-                IntCounter::new(
-                    "lessor_worker_uploaded_bytes_total",
-                    "Bytes of blobs that went to the content store.",
-                ),
-            )?,
-            content_failures: register(
-                &registry,
-                IntCounter::new(
-                    "lessor_worker_content_failures_total",
-                    "Calls to the content store that failed, after all repeats.",
-                ),
+            content_failures: counter(
+                "lessor_worker_content_failures_total",
+                "Calls to the content store that failed, after all repeats.",
             )?,
             registry,
         };
-        let free = register(
-            &metrics.registry,
-            IntGauge::new("lessor_worker_slots", "Commands that may run at once."),
-        )?;
-        free.set(i64::try_from(slots).unwrap_or(i64::MAX));
         for end in ENDS {
             metrics.commands.with_label_values(&[end]);
         }
         Ok(Arc::new(metrics))
     }
 
-    /// The same executor, with its commands counted.
     pub(super) fn executor(self: &Arc<Metrics>, inner: Arc<dyn Executor>) -> Arc<dyn Executor> {
         Arc::new(CountedExecutor { inner, metrics: self.clone() })
     }
 
-    /// The same store, with its bytes counted.
     pub(super) fn cas(self: &Arc<Metrics>, inner: Arc<dyn Cas>) -> Arc<dyn Cas> {
-        Arc::new(CountedCas { inner, metrics: self.clone() })
+        let metrics = self.clone();
+        let observe = move |traffic| match traffic {
+            Traffic::DownloadedBytes(bytes) => metrics.downloaded.inc_by(bytes),
+            Traffic::UploadedBytes(bytes) => metrics.uploaded.inc_by(bytes),
+            Traffic::Failed => metrics.content_failures.inc(),
+        };
+        Arc::new(ObservedCas { inner, observe })
     }
 
     fn text(&self) -> Result<String> {

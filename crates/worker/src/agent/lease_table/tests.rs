@@ -258,7 +258,10 @@ fn asking(lease_id: &str, resources: &str) -> WorkResponse {
 }
 
 fn book_of_four_cores() -> LeaseTable {
-    let mut table = open(&Config { cpu_cores: 4.0, memory_bytes: 1_000, ..config(8) });
+    let mut table = open(&Config {
+        resources: Resources { cpu_cores: 4.0, memory_bytes: 1_000, disk_bytes: 0 },
+        ..config(8)
+    });
     table.on_connected(&welcome(), Vec::new());
     assert_eq!(table.next_message(seconds(100)).credit, 8);
     table
@@ -287,7 +290,8 @@ fn a_task_for_which_there_is_no_room_is_given_back_and_waited_for() {
 
 #[test]
 fn disk_space_is_taken_until_the_attempt_is_over() {
-    let mut table = open(&Config { disk_bytes: 100, ..config(8) });
+    let mut table =
+        open(&Config { resources: Resources { disk_bytes: 100, ..Resources::default() }, ..config(8) });
     table.on_connected(&welcome(), Vec::new());
     table.next_message(seconds(100));
     assert_eq!(table.on_message(asking("a", r#"{"diskBytes":60}"#), seconds(100)).len(), 1);

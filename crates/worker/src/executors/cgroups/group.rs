@@ -15,11 +15,11 @@ use crate::proc;
 const CPU_PERIOD_US: u64 = 100_000;
 /// The least share of it that the kernel takes.
 const MIN_CPU_QUOTA_US: u64 = 1_000;
-/// How long the killed may take to leave the group.
+/// How long killed processes may take to leave the group.
 const MAX_LEAVE: Duration = Duration::from_secs(2);
 const LEAVE_PAUSE: Duration = Duration::from_millis(1);
 
-/// Ended and removed when it is dropped.
+/// Its processes are killed and the group is removed when it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroup {
     /// One for each hierarchy.
@@ -91,7 +91,7 @@ impl Drop for Cgroup {
         let is_left = |directory: &PathBuf| {
             fs::remove_dir(directory).is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
         };
-        // The group of a command that ended in good order is empty, and removed at once.
+        // The group of a command that has ended is usually empty, and removed at once.
         let mut left = std::mem::take(&mut self.directories);
         left.retain(is_left);
         if !left.is_empty() {
@@ -100,7 +100,7 @@ impl Drop for Cgroup {
     }
 }
 
-/// Kills everything in a group and removes it. Blocking, as long as the killed take to leave.
+/// Kills everything in a group and removes it. Blocking.
 pub(super) fn end(directory: &Path) {
     let give_up = Instant::now() + MAX_LEAVE;
     while let Err(error) = fs::remove_dir(directory) {

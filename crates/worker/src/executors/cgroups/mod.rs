@@ -1,7 +1,7 @@
-//! Control groups, which hold a command to its limits and tell when it ran out of memory. Version 1, version 2, both
-//! side by side or none at all: what is there is found by looking, one controller at a time.
+//! Control groups, which enforce a command's limits and show whether it ran out of memory: version 1, version 2, or a
+//! mixture, found for each controller.
 //!
-//! The groups of a worker are below one directory that is named after it, so that those of a dead one can be found.
+//! The groups of a worker are in one directory that is named after it, so that those of a dead worker can be found.
 
 mod group;
 mod mounts;
@@ -48,7 +48,7 @@ pub(super) enum Version {
     V2,
 }
 
-/// Where the groups of one controller are made.
+/// The parent of the groups of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ControllerDir {
     controller: Controller,
@@ -58,7 +58,7 @@ struct ControllerDir {
 }
 
 impl ControllerDir {
-    /// There may be one already.
+    /// The directory may exist already.
     fn make(&self) -> io::Result<()> {
         make_directory(&self.parent)?;
         match self.version {
@@ -76,8 +76,7 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// What can be used of the machine's controllers, as far as the limits ask for it; none is an answer too. `key` is of
-    /// this worker alone.
+    /// The usable controllers for these limits; there may be none. `key` is unique to this worker.
     pub(super) fn open(key: &str, limits: &Limits) -> Cgroups {
         let mounts = Mounts::read().unwrap_or_default();
         let directory = |controller| Cgroups::controller_dir(&mounts, controller, key, limits);
@@ -97,7 +96,7 @@ impl Cgroups {
         let (version, base) = mounts.of(name)?;
         let parent = base.join(format!("lessor-{key}"));
         if !controller.is_wanted(limits) {
-            // There may be something to clear from when it was.
+            // There may be groups to remove from when it was wanted.
             return parent.is_dir().then_some(ControllerDir { controller, version, parent });
         }
         if version == Version::V2 {
@@ -108,21 +107,20 @@ impl Cgroups {
         Some(directory)
     }
 
-    /// The limits that cannot be held to here.
+    /// The limits that cannot be enforced here.
     pub(super) fn lacks(&self, limits: &Limits) -> Vec<Controller> {
         let has = |controller| self.controllers.iter().any(|directory| directory.controller == controller);
         Controller::ALL.into_iter().filter(|one| one.is_wanted(limits) && !has(*one)).collect()
     }
 
-    /// A group for one command, as far as there are controllers for the limits. A name that is taken is passed over: by
-    /// what a dead process left and nobody has cleared yet, or by a living one while this one only looks whether it could
-    /// work here.
+    /// A group for one command, with the controllers that are usable. Names that exist are skipped: they are of a dead
+    /// process, or of a running worker while this process is `lessor worker check`.
     pub(super) fn make(&self, limits: &Limits) -> io::Result<Cgroup> {
         let mut is_restored = false;
         loop {
             match self.make_next(limits) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                // Whoever looked whether it could work here has tidied up after itself.
+                // A `lessor worker check` has removed the directory when it ended.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && !is_restored => {
                     self.controllers.iter().try_for_each(ControllerDir::make)?;
                     is_restored = true;

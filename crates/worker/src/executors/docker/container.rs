@@ -1,4 +1,4 @@
-//! One container: what is asked for, and what is done with it. It is removed when it is dropped.
+//! One container: its configuration and its life cycle. It is removed when it is dropped.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use bollard::container::LogOutput;
 use bollard::errors::Error;
-use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, ResourcesUlimits,
-};
+use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType};
 use bollard::query_parameters::{
     AttachContainerOptions, InspectContainerOptions, RemoveContainerOptions, StartContainerOptions,
     WaitContainerOptions,
@@ -19,25 +17,25 @@ use tokio_stream::{Stream, StreamExt};
 use super::engine::{Engine, status};
 use crate::executors::lookup::NotRunnable;
 use crate::executors::sandbox::{INPUT_ROOT, inside};
-use crate::executors::{DockerOptions, Limits, Run};
+use crate::executors::{Limits, Run};
 use crate::work_dir;
 
 /// How long a container may take to be removed before its attempt is given up.
 const MAX_REMOVAL: Duration = Duration::from_secs(60);
-/// Before the second try; later ones come less and less often.
+/// The pause after the first try; each later one is twice as long.
 const REMOVAL_PAUSE: Duration = Duration::from_millis(100);
 
-/// Programs may be made and run there, as on any machine.
+/// Programs may be created and run there.
 const TMP_OPTIONS: &str = "rw,exec,nosuid,nodev,mode=1777,size=1073741824";
 
 pub(super) type Attached = Pin<Box<dyn Stream<Item = Result<LogOutput, Error>> + Send>>;
 
-/// The command. What the image would run by itself does not matter.
-pub(super) fn body(run: &Run, image: &str, user: String) -> ContainerCreateBody {
+/// The command. The image's own entry point is not used.
+pub(super) fn body(run: &Run, image: &str, (user, group): (u32, u32)) -> ContainerCreateBody {
     let variable = |(name, value): &(String, String)| format!("{name}={value}");
     ContainerCreateBody {
         image: Some(image.to_owned()),
-        user: Some(user),
+        user: Some(format!("{user}:{group}")),
         entrypoint: Some(vec![run.arguments[0].clone()]),
         cmd: Some(run.arguments[1..].to_vec()),
         env: Some(run.environment.iter().map(variable).collect()),
@@ -48,14 +46,9 @@ pub(super) fn body(run: &Run, image: &str, user: String) -> ContainerCreateBody 
     }
 }
 
-/// What it may do.
-pub(super) fn host_config(run: &Run, options: &DockerOptions, limits: &Limits) -> HostConfig {
+/// The limits and permissions.
+pub(super) fn host_config(run: &Run, limits: &Limits) -> HostConfig {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-    let ulimit = |(name, soft, hard): &(String, i64, i64)| ResourcesUlimits {
-        name: Some(name.clone()),
-        soft: Some(*soft),
-        hard: Some(*hard),
-    };
     HostConfig {
         mounts: Some(vec![Mount {
             target: Some(INPUT_ROOT.to_owned()),
@@ -63,13 +56,11 @@ pub(super) fn host_config(run: &Run, options: &DockerOptions, limits: &Limits) -
             typ: Some(MountType::BIND),
             ..Mount::default()
         }]),
-        network_mode: Some(options.network_mode.clone()),
         memory: limits.memory_bytes.map(signed),
         // Memory and swap together: no swap.
         memory_swap: limits.memory_bytes.map(signed),
         nano_cpus: limits.cpu_cores.map(|cores| (cores * 1e9) as i64),
         pids_limit: limits.processes.map(i64::from),
-        ulimits: Some(options.ulimits.iter().map(ulimit).collect()),
         cap_drop: Some(vec!["ALL".to_owned()]),
         security_opt: Some(vec!["no-new-privileges".to_owned()]),
         readonly_rootfs: Some(true),
@@ -80,7 +71,7 @@ pub(super) fn host_config(run: &Run, options: &DockerOptions, limits: &Limits) -
     }
 }
 
-/// Whether the engine refused a start because of the command; then as a shell would tell it.
+/// The reason, as in a shell, if the engine refused a start because of the command.
 pub(super) fn not_runnable(name: &str, error: &Error) -> Option<NotRunnable> {
     let (Some(_), message) = (status(error), error.to_string()) else { return None };
     let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
@@ -104,7 +95,7 @@ impl Container {
         Container { engine, id }
     }
 
-    /// To be called before the start, so that nothing is missed.
+    /// Called before the start, so that no output is lost.
     pub(super) async fn attach(&self) -> Result<Attached, Error> {
         let options =
             AttachContainerOptions { stream: true, stdout: true, stderr: true, ..Default::default() };
@@ -115,7 +106,7 @@ impl Container {
         self.engine.docker.start_container(&self.id, None::<StartContainerOptions>).await
     }
 
-    /// Waits for the end and gives the exit code. The library tells any code but 0 as an error.
+    /// Waits for the end and returns the exit code. The library returns other codes than 0 as errors.
     pub(super) async fn ended(&self) -> Result<i32, Error> {
         let code = |code: i64| i32::try_from(code).unwrap_or(-1);
         let mut ends = Box::pin(self.engine.waiting.wait_container(&self.id, None::<WaitContainerOptions>));
@@ -136,8 +127,7 @@ impl Container {
         about.ok().and_then(|about| about.state).and_then(|state| state.oom_killed).unwrap_or(false)
     }
 
-    /// Whether it runs or not. Says whether it is gone; if it is not, it is still being removed, and what it may write to
-    /// until then is used by nobody else.
+    /// Returns whether the container is gone. If not, it is still being removed, and its directory is not used again.
     pub(super) async fn remove(mut self, run: &Run) -> bool {
         let is_gone = timeout(MAX_REMOVAL, remove(&self.engine, &self.id)).await.is_ok();
         if is_gone {

@@ -8,7 +8,7 @@ use bollard::query_parameters::CreateImageOptions;
 use bollard::{API_DEFAULT_VERSION, Docker};
 use tokio_stream::StreamExt;
 
-/// For every answer but that a container has ended.
+/// For every answer except the end of a container.
 const ANSWER_TIMEOUT_SECONDS: u64 = 120;
 /// A command without a timeout may take as long as its lease lets it.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -18,7 +18,7 @@ const USUAL_SOCKETS: [&str; 3] =
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
     pub docker: Docker,
-    /// The same, for answers that take as long as a command.
+    /// With a timeout for answers that take as long as a command.
     pub waiting: Docker,
     pub about: String,
 }
@@ -44,7 +44,7 @@ impl Engine {
         Ok(Engine { waiting: docker.clone().with_timeout(WAIT_TIMEOUT), docker, about })
     }
 
-    /// Gives the new container's id.
+    /// Returns the id of the new container.
     pub(super) async fn create(&self, body: ContainerCreateBody) -> Result<String, Error> {
         Ok(self.docker.create_container(None, body).await?.id)
     }
@@ -59,7 +59,7 @@ impl Engine {
     }
 }
 
-/// The status of an engine's no.
+/// The status of a refusal by the engine.
 pub(super) fn status(error: &Error) -> Option<u16> {
     match error {
         Error::DockerResponseServerError { status_code, .. } => Some(*status_code),

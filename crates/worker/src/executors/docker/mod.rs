@@ -1,8 +1,8 @@
-//! Runs commands in containers of a Docker or Podman engine, one container for each.
+//! The Docker executor: runs each command in its own container of a Docker or Podman engine.
 //!
 //! A command sees its image, read-only, a private /tmp and its input root at /build. It has no capability and can gain
-//! none, and no network but what the configuration gives it. Nothing is pulled unless the configuration says so.
-//! Containers carry their worker's name and are removed afterwards, by the worker's next start if it dies.
+//! none, and only the network that the configuration allows. Images are pulled only if the configuration allows it.
+//! Containers have labels of their worker and are removed afterwards, or at the worker's next start if it dies.
 
 mod container;
 mod engine;
@@ -11,7 +11,7 @@ mod output;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use bollard::models::ContainerCreateBody;
+use bollard::models::{ContainerCreateBody, HostConfig, ResourcesUlimits};
 use bollard::query_parameters::{ListContainersOptions, RemoveContainerOptions};
 use rustix::process::{getegid, geteuid};
 
@@ -34,8 +34,9 @@ const KEY_LABEL: &str = "dev.lessor.key";
 pub struct Docker {
     engine: Engine,
     options: DockerOptions,
+    ulimits: Vec<ResourcesUlimits>,
     limits: Limits,
-    /// Whom commands run as, where it is not the worker's own user.
+    /// The user that commands run as; by default the worker's.
     user: Option<User>,
     work_dir: PathBuf,
     labels: HashMap<String, String>,
@@ -46,10 +47,19 @@ impl Docker {
     pub(super) async fn open(options: &ExecutorOptions) -> Result<Docker, Error> {
         let (user, (work_dir, key)) = (options.user()?, options.place()?);
         let labels = [(WORKER_LABEL, options.worker_id.clone()), (KEY_LABEL, key.clone())];
+        let ulimits =
+            options.docker.parse_ulimits().map_err(|text| Error::Setup(format!("ulimit {text:?}")))?;
+        let ulimit =
+            |(name, soft, hard)| ResourcesUlimits { name: Some(name), soft: Some(soft), hard: Some(hard) };
         Ok(Docker {
             engine: Engine::connect(options.docker.host.as_deref()).await.map_err(Error::Setup)?,
             options: options.docker.clone(),
-            limits: options.limits,
+            ulimits: ulimits.into_iter().map(ulimit).collect(),
+            limits: Limits {
+                cpu_cores: options.docker.cpu_limit.or(options.limits.cpu_cores),
+                memory_bytes: options.docker.memory_limit.or(options.limits.memory_bytes),
+                ..options.limits
+            },
             user,
             work_dir,
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
@@ -72,10 +82,19 @@ impl Docker {
         Ok(image.strip_prefix(IMAGE_SCHEME).unwrap_or(image).to_owned())
     }
 
-    /// Made, and if need be pulled first. That there is no such image is told with its name.
+    /// Creates the container, and pulls its image first if necessary and allowed.
     async fn make(&self, run: &Run) -> Result<Container, Failure> {
         let image = self.image(run)?;
-        let body = self.body(run, &image);
+        let user = self.user.map_or((geteuid().as_raw(), getegid().as_raw()), |user| (user.id, user.group));
+        let body = ContainerCreateBody {
+            labels: Some(self.labels.clone()),
+            host_config: Some(HostConfig {
+                network_mode: Some(self.options.network_mode.clone()),
+                ulimits: Some(self.ulimits.clone()),
+                ..container::host_config(run, &self.limits)
+            }),
+            ..container::body(run, &image, user)
+        };
         let lacks = |error: &bollard::errors::Error| engine::status(error) == Some(404);
         let made = match self.engine.create(body.clone()).await {
             Err(error) if lacks(&error) && self.options.pull => {
@@ -98,19 +117,6 @@ impl Docker {
             Err(error) => Err(broken("a container could not be made", &error)),
         }
     }
-
-    fn body(&self, run: &Run, image: &str) -> ContainerCreateBody {
-        let user = match self.user {
-            Some(user) => format!("{}:{}", user.id, user.group),
-            None => format!("{}:{}", geteuid().as_raw(), getegid().as_raw()),
-        };
-        let host_config = container::host_config(run, &self.options, &self.limits);
-        ContainerCreateBody {
-            labels: Some(self.labels.clone()),
-            host_config: Some(host_config),
-            ..container::body(run, image, user)
-        }
-    }
 }
 
 #[tonic::async_trait]
@@ -128,7 +134,7 @@ impl Executor for Docker {
             container.remove(&run).await;
             return Ok(begin.ran(End::Cancelled, None));
         }
-        // How long it takes to make a container is not the command's time.
+        // The creation of the container is not part of the command's time.
         let begin = Begin::now();
         let mut output = match begun(&container, &run).await {
             Ok(output) => output,
@@ -184,7 +190,7 @@ impl Executor for Docker {
     }
 }
 
-/// Listens before anything can be said. Podman finds out already then that a command cannot be run.
+/// Attaches before the start, so that no output is lost. Podman reports a command that cannot be run at the attach.
 async fn begun(container: &Container, run: &Run) -> Result<Output, bollard::errors::Error> {
     let output = Output::new(container.attach().await?, run);
     container.start().await?;

@@ -1,4 +1,4 @@
-//! What a container writes, taken from the engine into the run's two files up to their bound.
+//! Copies the output of a container from the engine to the run's two files, up to their limit.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,10 +13,10 @@ use super::container::Attached;
 use crate::Failure;
 use crate::executors::Run;
 
-/// How long the last words of a container that has ended may be under way.
-const MAX_LAST_WORDS: Duration = Duration::from_secs(10);
+/// How long the last output of a container that has ended may take to arrive.
+const MAX_LAST_OUTPUT: Duration = Duration::from_secs(10);
 
-/// It ends with the container's output, with its bound, or when it is dropped.
+/// Copying ends with the container's output, at the limit, or when this is dropped.
 pub(super) struct Output {
     taking: JoinHandle<()>,
     state: watch::Receiver<State>,
@@ -30,13 +30,13 @@ struct State {
 
 impl Output {
     pub(super) fn new(mut attached: Attached, run: &Run) -> Output {
-        let (told, state) = watch::channel(State::default());
+        let (sender, state) = watch::channel(State::default());
         let files = run.stdout.try_clone().and_then(|stdout| Ok((stdout, run.stderr.try_clone()?)));
         let max_bytes = run.max_output_bytes;
         let taking = tokio::spawn(async move {
             let (stdout, stderr) = match files {
                 Ok(files) => files,
-                Err(error) => return told.send_modify(|state| state.failed = Some(error.to_string())),
+                Err(error) => return sender.send_modify(|state| state.failed = Some(error.to_string())),
             };
             let (mut out, mut err) = (Bounded::new(stdout, max_bytes), Bounded::new(stderr, max_bytes));
             while let Some(part) = attached.next().await {
@@ -49,15 +49,15 @@ impl Output {
                 };
                 match taken {
                     Ok(true) => {}
-                    Ok(false) => return told.send_modify(|state| state.is_too_much = true),
-                    Err(error) => return told.send_modify(|state| state.failed = Some(error.to_string())),
+                    Ok(false) => return sender.send_modify(|state| state.is_too_much = true),
+                    Err(error) => return sender.send_modify(|state| state.failed = Some(error.to_string())),
                 }
             }
         });
         Output { taking, state }
     }
 
-    /// Ends when there is more than is kept.
+    /// Resolves when the output exceeds the limit.
     pub(super) async fn is_too_much(&mut self) {
         if self.state.wait_for(|state| state.is_too_much).await.is_err() {
             std::future::pending().await
@@ -70,7 +70,7 @@ impl Output {
 
     /// Waits for the rest, once the container has ended.
     pub(super) async fn finish(&mut self) {
-        let _ = tokio::time::timeout(MAX_LAST_WORDS, &mut self.taking).await;
+        let _ = tokio::time::timeout(MAX_LAST_OUTPUT, &mut self.taking).await;
     }
 
     pub(super) fn check(&self) -> Result<(), Failure> {
@@ -97,7 +97,7 @@ impl Bounded {
         Bounded { file, left_bytes: max_bytes }
     }
 
-    /// Says whether there is room for more.
+    /// Returns whether the part is within the limit.
     fn take(&mut self, part: &[u8]) -> std::io::Result<bool> {
         let bytes = part.len() as u64;
         if bytes > self.left_bytes {

@@ -1,5 +1,5 @@
-//! What a sandbox shows of the system, all of it read-only: programs, libraries, and the settings that they need.
-//! Nothing of other users, no state, no secrets.
+//! The part of the system that a sandbox contains, read-only: programs, libraries, and the settings that they need. No
+//! files of users, no state, no secrets.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,11 +28,11 @@ const SETTINGS: [&str; 12] = [
     "ssl/certs",
     "ssl/openssl.cnf",
 ];
-/// Where the network is shared, the machine's own is put over it.
+/// With a shared network, the machine's own file is mounted over it.
 const RESOLVER: &str = "resolv.conf";
 
-/// Copies of the settings in a directory of their own, because showing each of them by itself takes a sandbox several
-/// times as long to make. Removed when it is dropped.
+/// Copies of the settings in one directory, because a mount for each of them makes the start of a sandbox several times
+/// slower. Removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct System {
     settings: TempDir,
@@ -53,7 +53,7 @@ impl System {
         Ok(System { settings })
     }
 
-    /// Where the copies are.
+    /// The directory of the copies.
     pub(super) fn settings(&self) -> &Path {
         self.settings.path()
     }
@@ -72,7 +72,7 @@ impl System {
     }
 }
 
-/// What is not there or cannot be read is left out.
+/// Leaves out files that are missing or not readable.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let Ok(about) = fs::symlink_metadata(from) else { return Ok(()) };
     if about.is_symlink() {

@@ -103,7 +103,7 @@ async fn w10_a_command_that_says_too_much_is_ended_and_told_so() {
     }
     let result = stage.run(sh("head -c 1000000 /dev/zero"), Tree::default()).await.unwrap();
     assert_eq!(result.stdout_digest.unwrap().size_bytes, 1_000_000);
-    assert!(stage.cas.take_uploaded().len() == 1, "what was cut is not brought home");
+    assert!(stage.cas.take_uploaded().len() == 1, "a truncated output is not uploaded");
     stage.is_clean().await;
 }
 

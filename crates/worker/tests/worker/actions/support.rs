@@ -14,10 +14,10 @@ use bazel_remote_apis::build::bazel::remote::execution::v2::{
 use blobs::{Digest, DigestFunction};
 use bytes::Bytes;
 use prost::Message;
+use reapi_client::CasError;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use worker::cas::CasError;
-use worker::executors::Host;
+use worker::executors::{Backend, ExecutorOptions, Host};
 use worker::{ActionOptions, Actions, Cas, Executor, Failure};
 
 pub(crate) const FUNCTION: DigestFunction = DigestFunction::Sha256;
@@ -85,9 +85,8 @@ impl Cas for MemoryCas {
         self.called("upload_many");
         for (digest, content) in blobs {
             self.uploaded.lock().unwrap().push(digest);
-            match self.put_as(digest.function, content) == digest {
-                true => {}
-                false => return Err(CasError::Refused("the content is not what its digest says".to_owned())),
+            if self.put_as(digest.function, content) != digest {
+                return Err(CasError::Refused("the content is not what its digest says".to_owned()));
             }
         }
         Ok(())
@@ -164,13 +163,21 @@ pub(crate) struct Stage {
     pub actions: Arc<Actions>,
 }
 
+/// Plain processes with the PATH of the tests.
+pub(crate) fn host(dir: &TempDir) -> Arc<Host> {
+    let options = ExecutorOptions::new(Backend::Host, "w", dir.path().join("executor"));
+    Arc::new(Host::open(&ExecutorOptions { env_allow: vec!["PATH".to_owned()], ..options }).unwrap())
+}
+
 impl Stage {
     pub(crate) async fn new() -> Stage {
         Stage::with(|_| {}).await
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut ActionOptions)) -> Stage {
-        Stage::by(tempfile::tempdir().unwrap(), Arc::new(Host::new(["PATH"])), change).await
+        let dir = tempfile::tempdir().unwrap();
+        let host = host(&dir);
+        Stage::by(dir, host, change).await
     }
 
     /// With everything below a directory, through an executor.

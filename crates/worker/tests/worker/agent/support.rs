@@ -19,9 +19,10 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
+use wire::grpc::LeasedTask;
 use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 use wire::grpc::{SubmitTask, SubmitTasksRequest};
-use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Permit, Pool, Stopper, Task};
+use worker::{ActionOptions, Agent, Config, Error, Failure, Outcome, Performer, Permit, Pool, Stopper};
 
 /// Long enough for anything that is not stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -154,7 +155,7 @@ async fn started(directory: &Path) -> Running {
 
 /// An attempt that waits for the test to say how it ends.
 pub(crate) struct Begun {
-    pub task: Task,
+    pub task: LeasedTask,
     pub permit: Permit,
     end: oneshot::Sender<Outcome>,
 }
@@ -177,7 +178,7 @@ struct Puppet(mpsc::UnboundedSender<Begun>);
 
 #[tonic::async_trait]
 impl Performer for Puppet {
-    async fn perform(&self, task: Task, permit: Permit) -> Outcome {
+    async fn perform(&self, task: LeasedTask, permit: Permit) -> Outcome {
         let (end, ended) = oneshot::channel();
         let cancel = permit.cancelled().clone();
         self.0.send(Begun { task, permit, end }).unwrap();

@@ -18,8 +18,7 @@ fn use_engine(options: &mut ExecutorOptions, engine: &Engine) {
 pub(super) fn use_socket(options: &mut ExecutorOptions, socket: &Path) {
     options.docker.host = Some(format!("unix://{}", socket.display()));
     options.docker.image = Some(IMAGE.to_owned());
-    let ulimit = |name: &str| (name.to_owned(), 1024, 1024);
-    options.docker.ulimits = vec![ulimit("nofile"), ulimit("nproc")];
+    options.docker.ulimits = ["nofile=1024", "nproc=1024"].map(str::to_owned).to_vec();
 }
 
 #[tokio::test]

@@ -2,13 +2,12 @@
 //! one runs (W14, W16).
 
 use std::process::Command as Process;
-use std::sync::Arc;
 
 use worker::Failure;
-use worker::executors::{self, Backend, ExecutorOptions, Host, Limits};
+use worker::executors::{self, Backend, ExecutorOptions, Limits};
 
 use super::support::{marker, runs_with, stage_with};
-use crate::actions::support::{Stage, Tree, sh};
+use crate::actions::support::{Stage, Tree, host, sh};
 
 const LIMITS: Limits = Limits { cpu_cores: Some(0.5), memory_bytes: Some(64 << 20), processes: Some(24) };
 
@@ -96,7 +95,8 @@ impl Drop for Small {
 async fn w16_a_command_that_fills_the_disk_fails_and_the_next_one_runs() {
     let small = Small::new();
     let dir = tempfile::tempdir_in(small.0.path()).unwrap();
-    let stage = Stage::by(dir, Arc::new(Host::new(["PATH"])), |options| options.disk_reserve_bytes = 1 << 20);
+    let host = host(&dir);
+    let stage = Stage::by(dir, host, |options| options.disk_reserve_bytes = 1 << 20);
     let stage = stage.await;
     let filled = stage.run(sh("dd if=/dev/zero of=big bs=1M count=64"), Tree::default()).await;
     assert_eq!(filled.unwrap_err().code, "disk_full", "which is not the command's fault");

@@ -1,4 +1,4 @@
-//! The contents of outputs, by digest: in memory, or in the file where they were found.
+//! The contents of outputs by digest: in memory, or in the files where they were found.
 
 use std::collections::HashMap;
 
@@ -7,33 +7,32 @@ use bytes::Bytes;
 
 use execution::RelativePath;
 
-/// Most bytes of outputs that one action keeps in memory between being named and being stored.
-const MAX_KEPT_BYTES: u64 = 16 * 1024 * 1024;
+/// Most bytes of outputs of one action that are in memory between hashing and upload.
+const MAX_BUFFERED_BYTES: u64 = 16 * 1024 * 1024;
 
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct OutputBlobs {
     contents: HashMap<Digest, Source>,
-    kept_bytes: u64,
+    buffered_bytes: u64,
 }
 
 pub(crate) enum Source {
     Bytes(Bytes),
     /// A file below the input root.
     File(RelativePath),
-    /// A file of the worker's own.
     Own(std::fs::File),
 }
 
-impl Found {
-    /// Adds a content that is nowhere else.
+impl OutputBlobs {
+    /// Adds a content that no file has.
     pub(crate) fn add_bytes(&mut self, function: DigestFunction, content: Vec<u8>) -> Digest {
         let digest = Digest::of(function, &content);
-        self.kept_bytes += digest.size;
+        self.buffered_bytes += digest.size;
         self.contents.entry(digest).or_insert_with(|| Source::Bytes(content.into()));
         digest
     }
 
-    /// Adds a file, whose content is kept if there is room.
+    /// Adds a file, with its content if the buffer has capacity.
     pub(crate) fn add_file(
         &mut self,
         digest: Digest,
@@ -41,8 +40,8 @@ impl Found {
         path: impl FnOnce() -> RelativePath,
     ) {
         let source = match content {
-            Some(content) if self.has_room_for(digest.size) => {
-                self.kept_bytes += digest.size;
+            Some(content) if self.fits(digest.size) => {
+                self.buffered_bytes += digest.size;
                 Source::Bytes(content)
             }
             _ => Source::File(path()),
@@ -54,11 +53,11 @@ impl Found {
         self.contents.entry(digest).or_insert(Source::Own(file));
     }
 
-    pub(crate) fn has_room_for(&self, bytes: u64) -> bool {
-        self.kept_bytes + bytes <= MAX_KEPT_BYTES
+    pub(crate) fn fits(&self, bytes: u64) -> bool {
+        self.buffered_bytes + bytes <= MAX_BUFFERED_BYTES
     }
 
-    /// What has to be in the store. The empty content always is.
+    /// The contents that the store must have. It always has the empty content.
     pub(crate) fn digests(&self) -> Vec<Digest> {
         let mut digests: Vec<Digest> =
             self.contents.keys().filter(|digest| digest.size > 0).copied().collect();

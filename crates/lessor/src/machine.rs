@@ -1,7 +1,13 @@
-//! Limits connections by the number of files that may be open, so that the ledger can always open its files.
+//! The limits of the machine: the memory of this process, and the connections that its open files allow, so that the
+//! ledger can always open its files.
 
+use std::fs;
+
+use procfs::{Current, Meminfo};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+/// Assumed if the machine's memory is unknown.
+const UNKNOWN_MEMORY_BYTES: usize = 2 << 30;
 /// Files reserved for segments, snapshots, a log that is read, and the runtime.
 const RESERVED_FILES: u64 = 128;
 const MIN_CONNECTIONS: u64 = 16;
@@ -10,7 +16,6 @@ const MAX_CONNECTIONS: u64 = 10_000;
 const PUSH_PART: u64 = 4;
 const MAX_PUSH_CONNECTIONS: u64 = 4_096;
 
-/// The maximum numbers of connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Connections {
     pub from_clients: usize,
@@ -30,6 +35,18 @@ fn connections_within(files: Option<u64>) -> Connections {
     let push = (free / PUSH_PART).clamp(1, MAX_PUSH_CONNECTIONS);
     let clients = free.saturating_sub(push).clamp(MIN_CONNECTIONS, MAX_CONNECTIONS);
     Connections { from_clients: clients as usize, to_push_targets: push as usize }
+}
+
+pub(crate) fn half_of_memory() -> usize {
+    memory_bytes().unwrap_or(UNKNOWN_MEMORY_BYTES) / 2
+}
+
+/// The memory that this process may use: the machine's, or the limit of its control group if that is less.
+pub(crate) fn memory_bytes() -> Option<usize> {
+    let machine = Meminfo::current().ok().and_then(|memory| usize::try_from(memory.mem_total).ok());
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let group = limits.iter().filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok()).min();
+    [machine, group].into_iter().flatten().min()
 }
 
 #[cfg(test)]

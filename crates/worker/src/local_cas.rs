@@ -1,16 +1,13 @@
 //! The content store in the worker's own process, used without a connection.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, Write};
 use std::sync::Arc;
 
 use blobs::{Begun, Blobs, Digest, Error, Expect, MAX_BATCH_BYTES, Progress, Tenant, UploadRequest};
 use bytes::Bytes;
+use reapi_client::{Cas, CasError, batches};
 
-use super::batches::batches;
-use super::{Cas, CasError};
-
-/// One piece of an upload.
 const PIECE_BYTES: u64 = 256 * 1024;
 
 pub struct LocalCas {
@@ -32,8 +29,8 @@ impl Cas for LocalCas {
 
     async fn read_many(&self, _: &str, digests: &[Digest]) -> Result<Vec<Option<Bytes>>, CasError> {
         let mut contents = Vec::with_capacity(digests.len());
-        for batch in batches(digests, |digest| digest.size, MAX_BATCH_BYTES) {
-            for got in self.blobs.get_many(&self.tenant, batch).await {
+        for batch in batches(digests.to_vec(), |digest| digest.size, MAX_BATCH_BYTES, usize::MAX) {
+            for got in self.blobs.get_many(&self.tenant, &batch).await {
                 contents.push(present(got)?);
             }
         }
@@ -51,8 +48,8 @@ impl Cas for LocalCas {
     }
 
     async fn upload_many(&self, _: &str, blobs: Vec<(Digest, Bytes)>) -> Result<(), CasError> {
-        for batch in batches(&blobs, |(digest, _)| digest.size, MAX_BATCH_BYTES) {
-            for stored in self.blobs.put_many(&self.tenant, batch.to_vec()).await {
+        for batch in batches(blobs, |(digest, _)| digest.size, MAX_BATCH_BYTES, usize::MAX) {
+            for stored in self.blobs.put_many(&self.tenant, batch).await {
                 stored.map_err(|error| to_cas_error(&error))?;
             }
         }
@@ -63,7 +60,7 @@ impl Cas for LocalCas {
         let request = UploadRequest::new(Expect::Digest(*digest));
         let begun = self.blobs.write(&self.tenant, request).await.map_err(|error| to_cas_error(&error))?;
         let Begun::Writer(mut writer) = begun else { return Ok(()) };
-        file = on_file(move || file.seek(SeekFrom::Start(0)).map(|_| file)).await?;
+        file = on_file(move || file.rewind().map(|()| file)).await?;
         while writer.committed() < digest.size {
             let mut piece = vec![0; (digest.size - writer.committed()).min(PIECE_BYTES) as usize];
             let read = on_file(move || file.read_exact(&mut piece).map(|()| (file, piece))).await?;
@@ -77,15 +74,12 @@ impl Cas for LocalCas {
     }
 }
 
-/// Runs what waits for the worker's own file where it holds up nobody else.
-async fn on_file<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, CasError> {
-    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
-    done.map_err(|error| CasError::File(error.to_string()))
+/// Runs work that blocks on the worker's own file on a thread for blocking work.
+async fn on_file<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
 }
 
-/// What was found; what was damaged on disk counts as missing, so that it is uploaded again.
+/// `None` for a missing blob. A damaged blob counts as missing, so that it is uploaded again.
 fn present<T>(got: Result<T, Error>) -> Result<Option<T>, CasError> {
     match got {
         Ok(found) => Ok(Some(found)),
@@ -145,7 +139,7 @@ mod tests {
         let into = file();
         assert!(cas.read_to_file("", &large.0, into.try_clone().unwrap()).await.unwrap());
         let mut content = Vec::new();
-        (&into).seek(SeekFrom::Start(0)).unwrap();
+        (&into).rewind().unwrap();
         (&into).read_to_end(&mut content).unwrap();
         assert_eq!(large.1, content);
     }

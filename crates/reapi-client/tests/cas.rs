@@ -17,10 +17,9 @@ use bazel_remote_apis::google::bytestream::*;
 use bazel_remote_apis::google::rpc;
 use blobs::DigestFunction::{Blake3, Sha256};
 use bytes::Bytes;
+use reapi_client::{Cas, CasError, Client, Options};
 use tokio_stream::Iter;
 use tonic::{Code, Request, Response, Status, Streaming};
-use worker::Cas;
-use worker::cas::{CasError, GrpcCas, GrpcCasOptions};
 
 const MAX_BATCH_BYTES: i64 = 1_000;
 
@@ -56,11 +55,11 @@ impl Store {
         format!("{}/{}", digest.hash, digest.size_bytes)
     }
 
-    async fn serve(&self) -> GrpcCas {
-        self.serve_with(GrpcCasOptions::default().patience).await
+    async fn serve(&self) -> Client {
+        self.serve_with(Options::default().patience).await
     }
 
-    async fn serve_with(&self, patience: Duration) -> GrpcCas {
+    async fn serve_with(&self, patience: Duration) -> Client {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let package = "/build.bazel.remote.execution.v2";
@@ -72,8 +71,8 @@ impl Store {
             .route_service(&format!("{package}.Capabilities/{{call}}"), CapabilitiesServer::new(self.clone()))
             .route_service("/google.bytestream.ByteStream/{call}", ByteStreamServer::new(self.clone()));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        let options = GrpcCasOptions { tenant: Some("t".to_owned()), patience };
-        GrpcCas::new(&format!("http://{address}"), &options).unwrap()
+        let options = Options { tenant: Some("t".to_owned()), patience };
+        Client::new(&format!("http://{address}"), &options).unwrap()
     }
 }
 
@@ -355,8 +354,8 @@ async fn a_store_that_is_not_there_is_unavailable() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let options = GrpcCasOptions { patience: Duration::ZERO, ..GrpcCasOptions::default() };
-    let cas = GrpcCas::new(&format!("http://{address}"), &options).unwrap();
+    let options = Options { patience: Duration::ZERO, ..Options::default() };
+    let cas = Client::new(&format!("http://{address}"), &options).unwrap();
     assert!(matches!(cas.find_missing("", &[blob(1).0]).await, Err(CasError::Unavailable(_))));
-    assert!(GrpcCas::new("not a url", &GrpcCasOptions::default()).is_err());
+    assert!(Client::new("not a url", &Options::default()).is_err());
 }

@@ -1,22 +1,21 @@
 //! Transfers large blobs over ByteStream, in pieces. An interrupted transfer starts again from the beginning.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bazel_remote_apis::google::bytestream::byte_stream_client::ByteStreamClient;
-use bazel_remote_apis::google::bytestream::{ReadRequest, WriteRequest};
 use blobs::Digest;
 use execution::digest::resource_path;
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
+use wire::bytestream::{ReadRequest, WriteRequest};
 
-use super::Scoped;
-use super::retry::retried;
-use crate::cas::CasError;
+use crate::retry::retried;
+use crate::{CasError, Client};
 
 /// One piece of an upload.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -25,85 +24,79 @@ const PIECES_AHEAD: usize = 4;
 /// Longest pause within a stream.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-pub(super) async fn read(
-    client: impl Fn() -> ByteStreamClient<Scoped>,
+pub(crate) async fn read(
+    client: &Client,
     instance: &str,
     digest: &Digest,
     file: File,
-    patience: Duration,
 ) -> Result<bool, CasError> {
-    let name = format!("{}blobs/{}", prefix(instance), resource_path(digest));
-    let request = ReadRequest { resource_name: name, read_offset: 0, read_limit: 0 };
+    let resource_name = format!("{}blobs/{}", prefix(instance), resource_path(digest));
+    let request = ReadRequest { resource_name, read_offset: 0, read_limit: 0 };
     let file = Arc::new(file);
     let call = || async {
-        let mut pieces = match client().read(request.clone()).await {
-            Ok(pieces) => pieces.into_inner(),
-            Err(status) if status.code() == Code::NotFound => return Ok(Ok(false)),
-            Err(status) => return Err(status),
+        let mut pieces = match client.byte_stream().read(request.clone()).await {
+            Err(status) if status.code() == Code::NotFound => return Ok(false),
+            pieces => pieces?.into_inner(),
         };
-        if let Err(error) = begin_again(&file) {
-            return Ok(Err(error));
-        }
+        file.set_len(0)?;
+        (&*file).rewind()?;
         let mut received = 0_u64;
         loop {
             let piece = match timeout(MAX_PAUSE, pieces.message()).await {
-                Err(_) => return Err(Status::deadline_exceeded("the content came too slowly")),
-                Ok(Err(status)) if status.code() == Code::NotFound => return Ok(Ok(false)),
+                Err(_) => return Err(Status::deadline_exceeded("the content came too slowly").into()),
+                Ok(Err(status)) if status.code() == Code::NotFound => return Ok(false),
                 Ok(piece) => piece?,
             };
             let Some(piece) = piece else { break };
             received += piece.data.len() as u64;
             if received > digest.size {
-                return Err(Status::data_loss("the content is longer than its digest says"));
+                return Err(Status::data_loss("the content is longer than its digest says").into());
             }
             let file = file.clone();
-            let written = tokio::task::spawn_blocking(move || (&*file).write_all(&piece.data)).await;
-            if let Err(error) = written.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
-                return Ok(Err(error));
-            }
+            let written = spawn_blocking(move || (&*file).write_all(&piece.data)).await;
+            written.unwrap_or_else(|panic| Err(io::Error::other(panic)))?;
         }
         if received < digest.size {
-            return Err(Status::unavailable("the content ended too early"));
+            return Err(Status::unavailable("the content ended too early").into());
         }
-        Ok(Ok(true))
+        Ok(true)
     };
-    retried(patience, call).await?.map_err(|error| CasError::File(error.to_string()))
+    retried(client.patience, call).await
 }
 
-pub(super) async fn upload(
-    client: impl Fn() -> ByteStreamClient<Scoped>,
+pub(crate) async fn upload(
+    client: &Client,
     instance: &str,
     digest: &Digest,
     file: File,
-    patience: Duration,
 ) -> Result<(), CasError> {
     let call = || async {
         let file = file.try_clone().map_err(|error| Status::aborted(error.to_string()))?;
         let name = format!("{}uploads/{}/blobs/{}", prefix(instance), upload_id(), resource_path(digest));
         let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
         let size = digest.size;
-        let reading = tokio::task::spawn_blocking(move || send(&file, &name, size, &sender));
-        let answer = client().write(ReceiverStream::new(receiver)).await;
-        // The pieces may have been cut short by the server's answer, which then says more than the reader can.
+        let reading = spawn_blocking(move || send(&file, name, size, &sender));
+        let answer = client.byte_stream().write(ReceiverStream::new(receiver)).await;
+        // The server's answer may have ended the reading, and then it says more than the reader's error.
         let sent = reading.await.unwrap_or_else(|panic| Err(io::Error::other(panic)));
         let committed = answer?.into_inner().committed_size;
-        // A server that has the blob already may say so before everything is sent, with the full size.
+        // A server that has the blob already may answer with the full size before everything is sent.
         if u64::try_from(committed) == Ok(size) {
             return Ok(());
         }
         Err(match sent {
             Err(error) => Status::failed_precondition(format!("the output could not be read: {error}")),
             Ok(()) => Status::aborted(format!("{committed} of {size} bytes were taken")),
-        })
+        }
+        .into())
     };
-    retried(patience, call).await
+    retried(client.patience, call).await
 }
 
-/// Reads the file in pieces for as long as somebody takes them. Exactly as many bytes are sent as the digest says,
-/// whatever happens to the file meanwhile; that they are the right ones is checked at the other end.
-fn send(file: &File, name: &str, size: u64, to: &mpsc::Sender<WriteRequest>) -> io::Result<()> {
-    let mut file = file;
-    file.seek(SeekFrom::Start(0))?;
+/// Reads the file in pieces until the receiver is gone. Exactly as many bytes are sent as the digest says, whatever
+/// happens to the file meanwhile; the server checks that they are the right ones.
+fn send(mut file: &File, mut name: String, size: u64, to: &mpsc::Sender<WriteRequest>) -> io::Result<()> {
+    file.rewind()?;
     let mut offset = 0_u64;
     loop {
         let length = (size - offset).min(PIECE_BYTES as u64);
@@ -111,10 +104,10 @@ fn send(file: &File, name: &str, size: u64, to: &mpsc::Sender<WriteRequest>) -> 
         file.read_exact(&mut data)?;
         let finish_write = offset + length == size;
         let piece = WriteRequest {
-            resource_name: if offset == 0 { name.to_owned() } else { String::new() },
+            resource_name: std::mem::take(&mut name),
             write_offset: i64::try_from(offset).unwrap_or(i64::MAX),
             finish_write,
-            data,
+            data: data.into(),
         };
         if to.blocking_send(piece).is_err() || finish_write {
             return Ok(());
@@ -123,19 +116,13 @@ fn send(file: &File, name: &str, size: u64, to: &mpsc::Sender<WriteRequest>) -> 
     }
 }
 
-fn begin_again(file: &File) -> io::Result<()> {
-    let mut file = file;
-    file.set_len(0)?;
-    file.seek(SeekFrom::Start(0)).map(|_| ())
-}
-
 fn prefix(instance: &str) -> String {
     if instance.is_empty() { String::new() } else { format!("{instance}/") }
 }
 
 fn upload_id() -> String {
     let mut random = [0; 16];
-    // Without randomness two uploads may share a name, which costs their resumption and nothing else.
+    // Without randomness two uploads may share a name, which only costs their resumption.
     let _ = getrandom::fill(&mut random);
     uuid::Builder::from_random_bytes(random).into_uuid().to_string()
 }
