@@ -8,12 +8,12 @@
 pub mod answer_kinds;
 mod answers;
 mod coverage;
-mod effects;
 pub mod history;
 mod model;
 mod order;
 mod other_commands;
 mod policy;
+mod projections;
 mod reads;
 mod records;
 mod timeline;
@@ -66,7 +66,7 @@ pub struct Auditor {
     takeovers: Vec<Position>,
     /// The newest record that created a purged task again.
     created_again: Position,
-    /// The record whose effect was last made true beyond the ledger.
+    /// The record that the projection applied last.
     applied: Position,
     /// Every record, from position 1.
     log: Vec<Recorded>,
@@ -193,7 +193,7 @@ impl Auditor {
             }),
             Entry::Applied { position, at, event } => self
                 .applied(*position, *at, event)
-                .map_err(|what| format!("the effect of record {position} ({event:?}): {what}")),
+                .map_err(|what| format!("the projection of record {position} ({event:?}): {what}")),
             Entry::Started => {
                 self.started = self.time;
                 Ok(())

@@ -16,7 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::banner::Execution;
 use crate::data_dir::DataDir;
 use crate::worker::{Embedded, Instances};
-use crate::{banner, content, memory, open_files};
+use crate::{banner, content, ledger_backend, memory, open_files};
 
 /// Smallest and largest segment: a batch must fit into a part of it.
 pub(crate) const SEGMENT_MIB: std::ops::RangeInclusive<u64> = 32..=4_096;
@@ -74,13 +74,13 @@ async fn serve(mut settings: Settings) -> Result<()> {
     // A damaged key is refused before anything changes. A new key is made after the ledger is created.
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let began = Instant::now();
-    let (path, ledger_options) = (data.path().to_owned(), ledger_options(&settings)?);
+    let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&settings)?);
     let start_options = coordinator_options(&settings, keeper);
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
-        let (storage, opened) = ledger::file::open_data_dir(&path, ledger_options)?;
-        Ok((coordinator::start(storage, start_options)?, opened))
+        let (storage, notices) = ledger_backend::open(&path, ledger_options)?;
+        Ok((coordinator::start(storage, start_options)?, notices))
     });
-    let (mut running, opened) = started
+    let (mut running, notices) = started
         .await?
         .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
     running.report.took = began.elapsed();
@@ -105,7 +105,7 @@ async fn serve(mut settings: Settings) -> Result<()> {
     }
     let mut worker =
         instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
-    banner::print(&data, address, (&running.report, &opened), execution);
+    banner::print(&data, address, (&running.report, &notices), execution);
 
     let leaving = app.clone();
     let mut worker_failed = None;
@@ -167,20 +167,6 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
             "{address} is in use, perhaps by another Lessor; stop it, or choose another address (--listen, or server.address in the file)"
         ),
         _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose another address (--listen, or server.address in the file)"),
-    })
-}
-
-fn ledger_options(settings: &Settings) -> Result<ledger::file::Options> {
-    let mut cluster = [0; 16];
-    getrandom::fill(&mut cluster)
-        .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
-    Ok(ledger::file::Options {
-        create: settings.may_create.then_some(ledger::ClusterId(cluster)),
-        segment_bytes: settings.segment_mib << 20,
-        history_max_age_ms: settings.history_days.saturating_mul(24 * 60 * 60 * 1_000),
-        history_max_bytes: settings.history_mib.saturating_mul(1 << 20),
-        drop_unverified_tail: settings.drop_unverified_tail,
-        ..ledger::file::Options::default()
     })
 }
 

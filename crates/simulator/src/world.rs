@@ -1,8 +1,8 @@
 //! A history from its beginning to its end: a phase with faults, then a phase without in which everything must finish.
 
 use authority::Position;
+use fake_disk::FakeDisk;
 use history::explain::explain;
-use ledger::disk::fake::FakeDisk;
 
 use crate::actors::{Actor, Client, Hostile, Operator, Out, Worker, scope};
 use crate::bug::Bug;
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
                 return Err(format!("the history of task {id} is {found:?}, but was {expected:?}"));
             }
         }
-        if self.env.config.features.effects {
+        if self.env.config.features.projection {
             self.env.auditor.all_applied()?;
         }
         self.check_timelines()
