@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use authority::event::{LeaseGranted, TaskCompleted, TaskCreated};
-use authority::{Digest, Event, Position, Properties, QueueKey, Scope, State, TaskId, TaskState, Time};
+use authority::{
+    Digest, Event, Position, Properties, QueueDefaults, QueueKey, Scope, State, TaskId, TaskState, Time,
+};
 
 use disk::Disk;
 use fake_disk::FakeDisk;
-use history::time_travel::{TimeTravelError, first_at_or_after, last, state_at};
+use history::time_travel::{self, TimeTravelError, first_at_or_after, last};
 use history::verify::{VerifyReport, verify};
 use ledger::digest::state_digest;
 use ledger::file::{FileLedger, Inspection, Options};
@@ -86,6 +88,10 @@ impl Book {
     fn verify(&self) -> VerifyReport {
         verify(&self.inspect(), &mut |_| {}).unwrap()
     }
+}
+
+fn state_at(inspection: &Inspection, position: Position) -> Result<State, TimeTravelError> {
+    time_travel::state_at(inspection, position, QueueDefaults::default())
 }
 
 fn created(id: u128) -> Event {

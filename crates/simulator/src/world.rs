@@ -6,7 +6,7 @@ use history::explain::explain;
 
 use crate::actors::{Actor, Client, Hostile, Operator, Out, Worker, scope};
 use crate::bug::Bug;
-use crate::config::SimConfig;
+use crate::config::{SimConfig, queue_defaults};
 use crate::env::{Env, SimEvent, Ticket};
 use crate::host::{Host, HostEvent};
 use crate::prng::Prng;
@@ -148,9 +148,9 @@ impl<'a> World<'a> {
     fn check_timelines(&mut self) -> Result<(), String> {
         let (first, records) = self.host.read_history()?;
         let tasks: Vec<_> = self.env.auditor.tasks().collect();
-        tasks
-            .into_iter()
-            .try_for_each(|task| self.env.auditor.check_timeline(&explain(task, &records), first))
+        tasks.into_iter().try_for_each(|task| {
+            self.env.auditor.check_timeline(&explain(task, &records, &queue_defaults()), first)
+        })
     }
 
     fn step(&mut self) -> Result<(), String> {

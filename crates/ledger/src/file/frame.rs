@@ -1,8 +1,7 @@
 //! The frame: one batch of records as it lies on disk.
 //!
-//! A frame is a whole number of sectors. Its first sector starts with the header, every other sector with
-//! a tag that is never zero, so a sector that was never written can be told from one that was damaged, and
-//! no payload can pass for a header. Decoding trusts nothing: it neither panics nor allocates.
+//! A frame is a whole number of sectors. Its first sector starts with the header, every other sector with a tag that is
+//! never zero, so a sector that was never written differs from a damaged one, and no payload can pass for a header. Decoding trusts nothing: it neither panics nor allocates.
 
 use super::rules;
 use super::sealed::{self, SealFault, put, u32_at, u64_at};

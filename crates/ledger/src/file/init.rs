@@ -1,4 +1,4 @@
-//! Initialises a directory, and tells an empty directory from a foreign one. The identity file says which cluster a
+//! Initialises a directory, and distinguishes an empty directory from a foreign one. The identity file says which cluster a
 //! directory belongs to.
 //!
 //! The first segment gets its name before the identity does, and the identity never changes. So a directory with an

@@ -32,55 +32,33 @@ messages! { finish:
 
 required!(TaskId, Digest, Arc<QueueKey>, TaskError, QueueConfig,);
 
-/// Enumerations by number. A number never changes its meaning, and zero is never written.
-trait Enumeration: Copy {
-    fn number(self) -> u64;
-
-    fn from_number(number: u64) -> Result<Self, DecodeError>;
-}
-
+/// Enumerations by the authority's numbers. Zero is never written.
 macro_rules! enumerations {
-    ($($type:ident $name:literal { $($number:literal $variant:ident,)* })*) => {
-        $(
-            impl Enumeration for $type {
-                fn number(self) -> u64 {
-                    match self { $($type::$variant => $number,)* }
-                }
-
-                fn from_number(number: u64) -> Result<$type, DecodeError> {
-                    match number {
-                        0 => Err(DecodeError::Missing($name)),
-                        $($number => Ok($type::$variant),)*
-                        _ => Err(DecodeError::Newer($name)),
-                    }
-                }
+    ($($type:ident $name:literal,)*) => {
+        $(impl Value for $type {
+            fn write(&self, tag: u32, out: &mut Vec<u8>) {
+                write_varint(tag, self.number(), out);
             }
 
-            impl Value for $type {
-                fn write(&self, tag: u32, out: &mut Vec<u8>) {
-                    write_varint(tag, self.number(), out);
-                }
-
-                fn read(tag: u32, fields: &mut Fields<'_>) -> Result<Option<$type>, DecodeError> {
-                    fields.varint(tag)?.map($type::from_number).transpose()
+            fn read(tag: u32, fields: &mut Fields<'_>) -> Result<Option<$type>, DecodeError> {
+                match fields.varint(tag)? {
+                    None => Ok(None),
+                    Some(0) => Err(DecodeError::Missing($name)),
+                    Some(number) => $type::from_number(number).map(Some).ok_or(DecodeError::Newer($name)),
                 }
             }
-        )*
+        })*
 
         required!($($type,)*);
     };
 }
 
 enumerations! {
-    Category "the category of an error" {
-        1 UserCode, 2 DataQuality, 3 Infrastructure, 4 Configuration, 5 Timeout, 6 Cancelled,
-    }
-    DeadReason "the reason of a death" {
-        1 Cancelled, 2 CancelTimeout, 3 HeartbeatTimeout, 4 Deadline, 5 Killed,
-    }
-    CancelCause "the cause of a cancel request" { 1 User, 2 Deadline, }
-    ExpiryCause "the cause of an expiry" { 1 Silence, 2 Timeout, }
-    ReleaseCause "the cause of a release" { 1 Worker, 2 Undelivered, 3 Session, }
+    Category "the category of an error",
+    DeadReason "the reason of a death",
+    CancelCause "the cause of a cancel request",
+    ExpiryCause "the cause of an expiry",
+    ReleaseCause "the cause of a release",
 }
 
 /// Sixteen bytes as two halves, so that reading an id allocates nothing.
@@ -261,7 +239,8 @@ impl Value for Vec<Category> {
         message.finish()?;
         let mut categories = Vec::new();
         while !numbers.0.is_empty() {
-            categories.push(Category::from_number(numbers.number()?)?);
+            let category = Category::from_number(numbers.number()?);
+            categories.push(category.ok_or(DecodeError::Newer("the category of an error"))?);
         }
         Ok(Some(categories))
     }

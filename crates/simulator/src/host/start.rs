@@ -18,6 +18,7 @@ use super::snapshots::Snapshots;
 use super::truncated_ledger::TruncatedLedger;
 use super::{Host, HostEvent, audit_record, ledger_options};
 use crate::bug::{self, Bug};
+use crate::config::queue_defaults;
 use crate::env::{Env, NOBODY, SimEvent, Ticket};
 use auditor::Covered;
 use auditor::history::Entry;
@@ -55,6 +56,7 @@ impl Host {
         self.compare(&ledger, env)?;
         let (mut state, replayed_bytes) = self.recover(&ledger, &report, env)?;
         state.set_max_bytes(env.config.features.max_state_bytes);
+        state.set_queue_defaults(queue_defaults());
         let wall = self.wall(env.now);
         if wall < state.time() {
             env.coverage.bump(Covered::WallBack);
