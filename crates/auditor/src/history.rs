@@ -19,7 +19,7 @@ pub enum Entry {
     /// The answer left the coordinator. Where it is known, `durable` is the newest record that a power cut at this
     /// moment would leave.
     Answered { ask: AskId, reply: Reply, durable: Option<Position> },
-    /// What follows from the record beyond the ledger was made true.
+    /// The projection applied the record.
     Applied { position: Position, at: Time, event: Event },
     /// The coordinator began to serve again.
     Started,

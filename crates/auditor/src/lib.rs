@@ -8,12 +8,12 @@
 pub mod answer_kinds;
 mod answers;
 mod coverage;
-mod effects;
 pub mod history;
 mod model;
 mod order;
 mod other_commands;
 mod policy;
+mod projections;
 mod reads;
 mod records;
 mod timeline;
@@ -22,7 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use authority::{
-    Command, Digest, LeaseRef, Position, Properties, QueueConfig, QueueKey, Scope, TaskId, Time,
+    Command, Digest, LeaseRef, Position, Properties, QueueConfig, QueueDefaults, QueueKey, Scope, TaskId,
+    Time,
 };
 use coordinator::{BatchItem, Reply, Request};
 
@@ -33,10 +34,12 @@ use order::WaitingLines;
 use policy::Claim;
 
 /// What the auditor may rely on.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// References to leases that were never granted reach the coordinator.
     pub edge_broken: bool,
+    /// The defaults of queues that the coordinator was started with.
+    pub queue_defaults: QueueDefaults,
     /// There is a limit of memory that may be reached.
     pub memory_bound: bool,
     /// Answers do not name the record that they rest on, because their contract has no field for it. Then any version
@@ -66,7 +69,7 @@ pub struct Auditor {
     takeovers: Vec<Position>,
     /// The newest record that created a purged task again.
     created_again: Position,
-    /// The record whose effect was last made true beyond the ledger.
+    /// The record that the projection applied last.
     applied: Position,
     /// Every record, from position 1.
     log: Vec<Recorded>,
@@ -95,8 +98,8 @@ struct Causes {
     /// What each worker offered, by queue.
     offers: BTreeMap<(Scope, Arc<str>), BTreeSet<Offer>>,
     starts: BTreeSet<(Position, Arc<str>)>,
-    attaches: BTreeSet<(TaskId, Arc<str>)>,
-    detaches: BTreeSet<(TaskId, Arc<str>)>,
+    /// Commands that a record must match as they are.
+    others: Vec<Command>,
     rotations: BTreeSet<Arc<str>>,
     completions: BTreeMap<(Holder, Digest), Arc<[u8]>>,
     failures: BTreeMap<(Holder, Digest), Vec<Claim>>,
@@ -193,7 +196,7 @@ impl Auditor {
             }),
             Entry::Applied { position, at, event } => self
                 .applied(*position, *at, event)
-                .map_err(|what| format!("the effect of record {position} ({event:?}): {what}")),
+                .map_err(|what| format!("the projection of record {position} ({event:?}): {what}")),
             Entry::Started => {
                 self.started = self.time;
                 Ok(())

@@ -88,7 +88,12 @@ impl Auditor {
                 let configured = self.causes.configs.iter().any(|(key, config)| {
                     queue.is_none_or(|queue| **key == *queue) && config.max_queue_size == Some(max)
                 });
-                ensure(configured, "no such limit was ever set")
+                let of = |name: &str| self.rules.queue_defaults.of(name).max_queue_size;
+                let by_default = match queue {
+                    Some(queue) => of(&queue.name) == Some(max),
+                    None => self.tasks.values().any(|task| of(&task.queue.name) == Some(max)),
+                };
+                ensure(configured || by_default, "no such limit was ever set")
             }
             Refusal::StateFull => {
                 self.mark_covered(Covered::MemoryFull);
@@ -116,12 +121,7 @@ impl Causes {
             Command::StartAttempt(start) => {
                 self.starts.insert((start.lease.fencing_token, start.started_by.clone()));
             }
-            Command::AttachOperation(attach) => {
-                self.attaches.insert((attach.task, attach.operation.clone()));
-            }
-            Command::DetachOperation(detach) => {
-                self.detaches.insert((detach.task, detach.operation.clone()));
-            }
+            Command::AttachOperation(_) | Command::DetachOperation(_) => self.others.push(command.clone()),
             Command::RotateTokenKey(rotate) => {
                 self.rotations.insert(rotate.key_id.clone());
             }
@@ -156,14 +156,16 @@ pub(super) fn other_record(task: &mut TaskModel, event: &Event, causes: &Causes)
             Ok(())
         }
         Event::OperationAttached(event) => {
-            let asked = (event.task, event.operation.clone());
-            ensure(causes.attaches.contains(&asked), "nobody asked to wait")?;
+            let (scope, operation) = (task.queue.scope.clone(), event.operation.clone());
+            let attach = AttachOperation { scope, task: event.task, operation };
+            ensure(causes.others.contains(&Command::AttachOperation(attach)), "nobody asked to wait")?;
             task.ever_waited.insert(event.operation.clone());
             ensure(task.waiters.insert(event.operation.clone()), "it waits already")
         }
         Event::OperationDetached(event) => {
-            let asked = (event.task, event.operation.clone());
-            ensure(causes.detaches.contains(&asked), "nobody asked to leave")?;
+            let (scope, operation) = (task.queue.scope.clone(), event.operation.clone());
+            let detach = DetachOperation { scope, task: event.task, operation };
+            ensure(causes.others.contains(&Command::DetachOperation(detach)), "nobody asked to leave")?;
             ensure(task.waiters.remove(&event.operation), "it does not wait")
         }
         _ => Ok(()),

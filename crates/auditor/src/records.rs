@@ -8,10 +8,6 @@ use super::other_commands::{MIN_RETENTION_MS, other_record};
 use super::{Auditor, Covered, Holder, ensure, policy};
 use crate::history::Recorded;
 
-/// The defaults of a queue that nobody configured, as documented.
-pub(super) const DEFAULT_MAX_ATTEMPTS: u32 = 3;
-const DEFAULT_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
-
 impl Auditor {
     pub(super) fn recorded(&mut self, record: &Recorded) -> Result<(), String> {
         let (position, at) = (record.position, record.at);
@@ -169,11 +165,8 @@ impl Auditor {
         }
         let (causes, coverage) = (&self.causes, &mut self.coverage);
         let task = self.tasks.get_mut(&id).filter(|task| !task.purged).ok_or("there is no such task")?;
-        if let Event::TaskCancelled(_) | Event::OperationAttached(_) | Event::OperationDetached(_) = event {
-        } else {
-            ensure(!task.is_final(), "the task has ended, and nothing reopens it")?;
-        }
-        let config = self.queues.get(&task.queue);
+        ensure(event.is_note() || !task.is_final(), "the task has ended, and nothing reopens it")?;
+        let config = &policy::config(self.queues.get(&task.queue), &self.rules.queue_defaults, &task.queue);
         let max_attempts = policy::max_attempts(task, config);
         let holder = task.lease().map(|lease| Holder {
             lease: task.current.unwrap_or_default(),
@@ -395,7 +388,8 @@ impl Auditor {
     }
 
     pub(super) fn retention_ms(&self, queue: &QueueKey) -> u64 {
-        self.queues.get(queue).and_then(|config| config.retention_ms).unwrap_or(DEFAULT_RETENTION_MS)
+        let config = policy::config(self.queues.get(queue), &self.rules.queue_defaults, queue);
+        config.retention_ms.unwrap_or(policy::DEFAULT_RETENTION_MS)
     }
 }
 

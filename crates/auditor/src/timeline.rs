@@ -11,7 +11,7 @@ use authority::{CancelCause, Event, Position, TaskId, TaskState, Time};
 use history::explain::{DiscardReason, FinalReason, Step, StepKind, Timeline};
 
 use super::model::{LeaseModel, Over, TaskModel, Version};
-use super::records::DEFAULT_MAX_ATTEMPTS;
+use super::policy::DEFAULT_MAX_ATTEMPTS;
 use super::{Auditor, Covered, ensure};
 use crate::history::Recorded;
 
@@ -158,11 +158,9 @@ impl<'a> TaskRecords<'a> {
                 reason: event.reason.clone(),
                 grace_ms: event.grace_until.since_ms(at),
             },
-            Event::OperationAttached(event) => StepKind::WaiterJoined { operation: event.operation.clone() },
-            Event::OperationDetached(event) => StepKind::WaiterLeft { operation: event.operation.clone() },
             Event::TasksPurged(_) => StepKind::Purged,
             Event::OwnerTookOver(event) => StepKind::Restarted { epoch: event.epoch },
-            Event::QueueConfigured(_) | Event::TokenKeyRotated(_) => return None,
+            other => StepKind::note(other)?,
         };
         let mut step = self.bare(record, what);
         if let Some((number, lease)) = held {
@@ -329,9 +327,11 @@ impl<'a> TaskRecords<'a> {
         });
         let allowed = match (own, configured.last()) {
             (Some(allowed), _) => allowed,
-            (None, Some(configured)) => configured.unwrap_or(DEFAULT_MAX_ATTEMPTS),
-            (None, None) if self.first == Position(1) => DEFAULT_MAX_ATTEMPTS,
-            (None, None) => return FinalReason::Unknown,
+            (None, None) if self.first != Position(1) => return FinalReason::Unknown,
+            (None, configured) => {
+                let defaults = self.auditor.rules.queue_defaults.of(&created.queue.name);
+                configured.flatten().or(defaults.max_attempts).unwrap_or(DEFAULT_MAX_ATTEMPTS)
+            }
         };
         let grants = self.task.leases.range(life..position).count();
         let released = |lease: &LeaseModel| matches!(lease.over, Some((_, Over::Released)));
@@ -353,10 +353,7 @@ fn creation(record: &Recorded) -> Option<&TaskCreated> {
 
 /// Whether a record of a task says in which state the task is.
 fn determines_state(record: &Recorded) -> bool {
-    !matches!(
-        record.event,
-        Event::TaskCancelled(_) | Event::OperationAttached(_) | Event::OperationDetached(_)
-    )
+    !record.event.is_note()
 }
 
 /// The text names the attempt and the worker of every step of an attempt, and the summary says why the task ran again.

@@ -76,8 +76,8 @@ injected_bugs! {
     TrimmedTooFar,
     /// A start believes the wall clock, also when the ledger is ahead of it.
     ClockFromWall,
-    /// An effect that failed is taken for done.
-    FailedEffectPassed,
+    /// A projection that failed is taken for done.
+    FailedProjectionPassed,
 }
 
 #[cfg(feature = "injected-bugs")]

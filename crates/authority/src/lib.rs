@@ -29,10 +29,9 @@ pub use lease_ref::{LeaseRef, Rejection};
 pub use properties::Properties;
 pub use push::PushTarget;
 pub use queue::{QueueDefaults, QueueKey, QueueSettings, QueueView, Scope};
-pub use retry::{Backoff, Category, TaskError};
+pub use retry::{Backoff, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
-pub use tables::{QueueConfig, TaskOptions};
+pub use tables::{CancelCause, Category, DeadReason, QueueConfig, TaskOptions};
 pub use task::{
-    CancelCause, CancelRequest, DeadReason, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task,
-    TaskSettings, TaskState, TaskView,
+    CancelRequest, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task, TaskSettings, TaskState, TaskView,
 };

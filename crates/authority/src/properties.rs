@@ -1,4 +1,4 @@
-//! What a task requires of a worker, and what a worker offers.
+//! Properties: the requirements of a task and the offer of a worker.
 
 use std::sync::Arc;
 

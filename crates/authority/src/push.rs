@@ -1,4 +1,4 @@
-//! Where the tasks of a queue are pushed to. Pure data: nothing here knows a network.
+//! The push target of a queue. Pure data: nothing here knows a network.
 
 use std::fmt;
 use std::sync::Arc;

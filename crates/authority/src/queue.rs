@@ -118,7 +118,7 @@ impl QueueConfig {
 }
 
 impl QueueSettings {
-    /// The heartbeat interval that a worker is told: never more than a third of its lease.
+    /// The heartbeat interval for a worker: never more than a third of its lease.
     pub fn heartbeat_interval_for(&self, lease_ms: u64) -> u64 {
         self.heartbeat_interval_ms.min((lease_ms / 3).max(1))
     }

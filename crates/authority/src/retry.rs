@@ -1,49 +1,16 @@
-//! How a failed attempt is judged: categories, backoff, and the error that a worker reported.
+//! The retry policy: backoff, the error that a worker reported, and the categories that are retried.
 
 use std::sync::Arc;
 
-/// What kind of error a worker reports. The kind decides whether it is worth another try by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Category {
-    UserCode,
-    DataQuality,
-    Infrastructure,
-    Configuration,
-    Timeout,
-    Cancelled,
-}
+use crate::Category;
 
 impl Category {
-    pub const ALL: [Category; 6] = [
-        Category::UserCode,
-        Category::DataQuality,
-        Category::Infrastructure,
-        Category::Configuration,
-        Category::Timeout,
-        Category::Cancelled,
-    ];
-
     pub fn retryable_by_default(self) -> bool {
         matches!(self, Category::UserCode | Category::Infrastructure | Category::Timeout)
     }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::UserCode => "USER_CODE",
-            Category::DataQuality => "DATA_QUALITY",
-            Category::Infrastructure => "INFRASTRUCTURE",
-            Category::Configuration => "CONFIGURATION",
-            Category::Timeout => "TIMEOUT",
-            Category::Cancelled => "CANCELLED",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<Category> {
-        Category::ALL.into_iter().find(|category| category.name() == name)
-    }
 }
 
-/// How an attempt failed, in the worker's words.
+/// The error that a worker reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskError {
     pub category: Category,

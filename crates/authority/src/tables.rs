@@ -1,11 +1,12 @@
 //! The field tables: every event, the options of a task and the configuration of a queue, each field with its tag in the
-//! ledger and its name in JSON.
+//! ledger and its name in JSON; and the enumerations, each value with its number and its name.
 //!
 //! Each list is written once. The types themselves, the encoding of records and snapshots, the JSON of task histories
 //! and of `lessor log`, the filters of the log and the auditor's vocabulary are derived from it: a macro here hands its
 //! list to the macro that the caller names. docs/records.md says how the tables may grow; a tag is never used again.
 
-/// Hands the events to `$callback`. `of task` marks the events about one task.
+/// Hands the events to `$callback`. `of task` marks the events about one task, `of note` those that leave the state of
+/// their task as it is and may follow its end.
 #[macro_export]
 macro_rules! event_table {
     ($callback:ident) => {
@@ -85,7 +86,7 @@ macro_rules! event_table {
             }
             /// A report came without authority and was discarded. The task does not change, whatever its state; only the
             /// answer is remembered, once for each lease. A user's cancel is [`CancelRequested`].
-            12 TaskCancelled(TaskCancelled) of task {
+            12 TaskCancelled(TaskCancelled) of note {
                 1 "taskId" task: TaskId,
                 2 "fencingToken" fencing_token: Position,
                 3 "attempt" attempt: u32,
@@ -99,12 +100,12 @@ macro_rules! event_table {
                 4 "graceUntil" grace_until: Time,
             }
             /// A further waiter joined an execution.
-            14 OperationAttached(OperationAttached) of task {
+            14 OperationAttached(OperationAttached) of note {
                 1 "taskId" task: TaskId,
                 2 "operation" operation: Arc<str>,
             }
             /// A waiter left an execution; the others keep waiting.
-            15 OperationDetached(OperationDetached) of task {
+            15 OperationDetached(OperationDetached) of note {
                 1 "taskId" task: TaskId,
                 2 "operation" operation: Arc<str>,
             }
@@ -179,6 +180,76 @@ macro_rules! message_table {
     };
 }
 
+/// Enumerations that are recorded: each value with its number in the ledger, which never changes, and its name in JSON.
+macro_rules! define_enumerations {
+    ($($(#[$doc:meta])* $Name:ident { $($(#[$value_doc:meta])* $number:literal $json:literal $Value:ident,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            pub enum $Name { $($(#[$value_doc])* $Value,)* }
+
+            impl $Name {
+                pub const ALL: [$Name; <[$Name]>::len(&[$($Name::$Value),*])] = [$($Name::$Value),*];
+
+                pub fn name(self) -> &'static str {
+                    match self { $($Name::$Value => $json,)* }
+                }
+
+                pub fn from_name(name: &str) -> Option<$Name> {
+                    match name { $($json => Some($Name::$Value),)* _ => None }
+                }
+
+                pub fn number(self) -> u64 {
+                    match self { $($Name::$Value => $number,)* }
+                }
+
+                pub fn from_number(number: u64) -> Option<$Name> {
+                    match number { $($number => Some($Name::$Value),)* _ => None }
+                }
+            }
+        )*
+    };
+}
+
+define_enumerations! {
+    /// What kind of error a worker reports. The kind decides whether it is worth another try by default.
+    Category {
+        1 "USER_CODE" UserCode,
+        2 "DATA_QUALITY" DataQuality,
+        3 "INFRASTRUCTURE" Infrastructure,
+        4 "CONFIGURATION" Configuration,
+        5 "TIMEOUT" Timeout,
+        6 "CANCELLED" Cancelled,
+    }
+    DeadReason {
+        1 "CANCELLED" Cancelled,
+        2 "CANCEL_TIMEOUT" CancelTimeout,
+        /// The attempts were lost to expiry.
+        3 "HEARTBEAT_TIMEOUT" HeartbeatTimeout,
+        4 "DEADLINE" Deadline,
+        /// Ended by an operator.
+        5 "KILLED" Killed,
+    }
+    CancelCause {
+        1 "USER" User,
+        2 "DEADLINE" Deadline,
+    }
+    ExpiryCause {
+        /// No heartbeat arrived in time.
+        1 "SILENCE" Silence,
+        /// The attempt reached its own time limit.
+        2 "TIMEOUT" Timeout,
+    }
+    ReleaseCause {
+        /// The worker gave it back.
+        1 "WORKER" Worker,
+        /// The answer that would have carried it could not be delivered.
+        2 "UNDELIVERED" Undelivered,
+        /// The worker began a new session.
+        3 "SESSION" Session,
+    }
+}
+
 macro_rules! define_messages {
     ($($(#[$doc:meta])* $Name:ident { $($(#[$field_doc:meta])* $tag:literal $json:literal $field:ident: $type:ty,)* })*) => {
         $(
@@ -204,6 +275,6 @@ macro_rules! define_messages {
 use std::sync::Arc;
 
 use crate::field::{Describe, NamedField};
-use crate::{Backoff, Category, Dedup, Digest, Position, PushTarget, TaskError, TaskId, Time};
+use crate::{Backoff, Dedup, Digest, Position, PushTarget, TaskError, TaskId, Time};
 
 message_table!(define_messages);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::field::HeapBytes;
 use crate::{
-    Backoff, Digest, LeaseRef, Position, Properties, QueueKey, QueueSettings, TaskError, TaskId, TaskOptions,
-    Time,
+    Backoff, CancelCause, DeadReason, Digest, LeaseRef, Position, Properties, QueueKey, QueueSettings,
+    TaskError, TaskId, TaskOptions, Time,
 };
 
 /// The five states, and no sixth.
@@ -35,7 +35,7 @@ pub struct Task {
     pub phase: Phase,
     /// Once set, no path leads back to WAITING.
     pub cancel: Option<Box<CancelRequest>>,
-    /// What past attempts reported and were told.
+    /// The reports of past attempts, with their outcomes.
     pub reports: Vec<Report>,
     /// How the newest failed attempt failed.
     pub last_error: Option<Box<TaskError>>,
@@ -92,37 +92,6 @@ pub struct Lease {
     pub started_by: Option<Arc<str>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DeadReason {
-    Cancelled,
-    CancelTimeout,
-    /// The attempts were lost to expiry.
-    HeartbeatTimeout,
-    Deadline,
-    /// Ended by an operator.
-    Killed,
-}
-
-impl DeadReason {
-    pub const ALL: [DeadReason; 5] = [
-        DeadReason::Cancelled,
-        DeadReason::CancelTimeout,
-        DeadReason::HeartbeatTimeout,
-        DeadReason::Deadline,
-        DeadReason::Killed,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            DeadReason::Cancelled => "CANCELLED",
-            DeadReason::CancelTimeout => "CANCEL_TIMEOUT",
-            DeadReason::HeartbeatTimeout => "HEARTBEAT_TIMEOUT",
-            DeadReason::Deadline => "DEADLINE",
-            DeadReason::Killed => "KILLED",
-        }
-    }
-}
-
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelRequest {
     pub cause: CancelCause,
@@ -131,20 +100,7 @@ pub struct CancelRequest {
     pub grace_until: Time,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CancelCause {
-    User,
-    Deadline,
-}
-
 impl CancelCause {
-    pub fn name(self) -> &'static str {
-        match self {
-            CancelCause::User => "USER",
-            CancelCause::Deadline => "DEADLINE",
-        }
-    }
-
     /// Why the task is dead when it ends because of this request.
     pub fn dead_reason(self) -> DeadReason {
         match self {
@@ -154,7 +110,7 @@ impl CancelCause {
     }
 }
 
-/// What one attempt reported, and what it was told.
+/// The report of one attempt, and its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
     pub attempt: u32,

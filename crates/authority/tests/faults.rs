@@ -281,7 +281,7 @@ fn scopes_with_similar_names_do_not_mix() {
     }
 }
 
-/// A failure of another category is another story, also where the message is the same.
+/// A failure of another category is a conflicting report, also where the message is the same.
 #[test]
 fn a_repeat_is_told_by_its_content_alone() {
     let mut world = World::quick();

@@ -325,7 +325,7 @@ impl BlobWriter for LocalWriter {
 
 impl Drop for LocalWriter {
     fn drop(&mut self) {
-        // What was gathered is not written any more: somebody may have been told already where to go on.
+        // What was gathered is not written any more: a client may have been sent the offset to continue at.
         // Giving up a large upload frees its file, which can take a while.
         if let Some(upload) = self.upload.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

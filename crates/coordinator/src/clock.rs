@@ -4,8 +4,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use authority::Time;
-use authority::injected_bug::{self, InjectedBug};
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::rules::first_time;
 
 #[derive(Debug)]
 pub struct Clock {
@@ -23,11 +24,6 @@ impl Clock {
     pub fn now(&self) -> Time {
         self.base.plus_ms(boottime_ms().saturating_sub(self.zero_ms))
     }
-}
-
-/// The time of a start, from the newest time in the ledger and the wall clock.
-pub fn first_time(newest: Time, wall: Time) -> Time {
-    if injected_bug::is(InjectedBug::ClockFromWall) { wall } else { newest.max(wall) }
 }
 
 /// What the wall clock says. For people and for the start; no decision reads it.

@@ -1,21 +1,16 @@
 //! The handle by which the rest of the program calls the coordinator: a cheap clone with one method for each request.
 //!
-//! A request is stamped with its time of receipt here and waits for room in the bounded inbox. Its answer comes
-//! only after everything it rests on is durable.
+//! A request is stamped with its time of receipt here and waits for capacity in the bounded inbox. Its answer comes only
+//! after everything it rests on is durable.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authority::command::{
-    AttachAnswer, AttachOperation, CancelTask, ConfigureAnswer, ConfigureQueue, DetachOperation, EndAnswer,
-    ExtendAnswer, ExtendLease, Grant, KillTask, LeaseTasks, RedriveAnswer, RedriveTask, ReleaseAnswer,
-    ReleaseLease, ReportCompletion, ReportFailure, RotateTokenKey, StartAnswer, StartAttempt, StartSession,
-    SubmitAnswer, SubmitTask, Verdict,
-};
+use authority::command::*;
 use authority::{
     Answer, Command, HeldLease, ListPage, Position, PushTarget, QueueKey, QueueView, Scope, TaskId,
-    TaskState, Time, TokenKey,
+    TaskState, Time, TokenKey, command_table,
 };
 use smallvec::smallvec;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -31,12 +26,12 @@ use crate::request::{
 };
 use crate::waiting::{Waiting, WaitingGuard};
 
-/// Longest wait for room in the inbox before a request is refused.
+/// The longest wait for capacity in the inbox before a request is refused.
 const MAX_INBOX_WAIT: Duration = Duration::from_secs(10);
 
 /// Memory for the payloads, results and texts of requests that wait to be decided, in KiB.
 pub(crate) const INBOX_KIB: usize = 256 << 10;
-/// The same for those that wait for that memory; what finds no room here either is refused at once.
+/// Memory for requests that wait for that memory, in KiB. A request that finds none here either is refused at once.
 pub(crate) const WAITING_KIB: usize = 64 << 10;
 
 /// A request on its way, with the time at which it was received.
@@ -44,9 +39,9 @@ pub(crate) struct Envelope {
     pub request: Request,
     pub received_at: Time,
     pub reply_to: oneshot::Sender<Reply>,
-    /// Its share of the memory for requests, given back when it is decided.
-    pub room: Option<OwnedSemaphorePermit>,
-    /// Of one that had to wait, until it is decided.
+    /// A permit for the memory of the request, released when the request is decided.
+    pub permit: Option<OwnedSemaphorePermit>,
+    /// Marks a request that had to wait, until it is decided.
     pub waiting_guard: Option<WaitingGuard>,
 }
 
@@ -56,7 +51,7 @@ pub struct Handle {
     pub(crate) inbox_kib: Arc<Semaphore>,
     pub(crate) waiting_kib: Arc<Semaphore>,
     pub(crate) clock: Arc<Clock>,
-    /// Requests that were stamped and had to wait for room; a tick must not overtake them.
+    /// Requests that were stamped and had to wait for capacity; a tick must not overtake them.
     pub(crate) waiting: Waiting,
     pub(crate) history: Arc<dyn HistoryReader>,
     pub(crate) registry: Arc<Registry>,
@@ -64,16 +59,16 @@ pub struct Handle {
     pub(crate) takes_work: watch::Receiver<bool>,
 }
 
-/// One method for each command that has exactly one kind of answer.
-macro_rules! commands {
-    ($($(#[$doc:meta])* $method:ident: $command:ident => $answer:ident($type:ty);)*) => {
-        $($(#[$doc])*
-        pub async fn $method(&self, command: $command) -> Result<$type, Unavailable> {
-            match self.decide_one(BatchItem::Command(Command::$command(command.into()))).await? {
+/// One method for each command that callers send.
+macro_rules! calls {
+    ($($Name:ident($payload:ty) => $answer:ident($type:ty) $(, $(#[$doc:meta])* call $call:ident)?;)*) => {
+        $($($(#[$doc])*
+        pub async fn $call(&self, command: $Name) -> Result<$type, Unavailable> {
+            match self.decide_one(BatchItem::Command(Command::$Name(command.into()))).await? {
                 Answer::$answer(answer) => Ok(answer),
                 answer => Err(unexpected(answer)),
             }
-        })*
+        })?)*
     };
 }
 
@@ -96,18 +91,18 @@ impl Handle {
         self.clock.now()
     }
 
-    /// Who was heard of, and who is registered. Soft, so it is read and written at once.
+    /// The workers that were seen or are registered. Soft state, so it is read and written at once.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// What the writer has counted since it began.
+    /// The metrics of the writer since it began.
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// Whether new work can be recorded, told as it changes: the disk has room and does not stand still. Closed once
-    /// the coordinator has stopped.
+    /// Watches whether new work can be recorded: the disk has space and does not stand still. Closed once the
+    /// coordinator has stopped.
     pub fn takes_work(&self) -> watch::Receiver<bool> {
         self.takes_work.clone()
     }
@@ -117,22 +112,7 @@ impl Handle {
         !self.inbox.is_closed()
     }
 
-    commands! {
-        submit: SubmitTask => Submitted(SubmitAnswer);
-        complete: ReportCompletion => Reported(Verdict);
-        fail: ReportFailure => Reported(Verdict);
-        release: ReleaseLease => Released(ReleaseAnswer);
-        start: StartAttempt => Started(StartAnswer);
-        cancel: CancelTask => Ended(EndAnswer);
-        kill: KillTask => Ended(EndAnswer);
-        redrive: RedriveTask => Redriven(RedriveAnswer);
-        configure: ConfigureQueue => Configured(ConfigureAnswer);
-        /// Gives back what earlier sessions of the worker hold.
-        start_session: StartSession => Done(bool);
-        attach: AttachOperation => Attached(AttachAnswer);
-        detach: DetachOperation => Attached(AttachAnswer);
-        rotate_token_key: RotateTokenKey => Done(bool);
-    }
+    command_table!(calls);
 
     reads! {
         task(scope: Scope, task: TaskId) => Request::Read(Read::Task { scope, task }) => Task(Option<Box<TaskDetail>>);
@@ -226,19 +206,19 @@ impl Handle {
     async fn ask(&self, request: Request) -> Result<Reply, Unavailable> {
         let (reply_to, reply) = oneshot::channel();
         let mut envelope =
-            Envelope { request, received_at: self.now(), reply_to, room: None, waiting_guard: None };
+            Envelope { request, received_at: self.now(), reply_to, permit: None, waiting_guard: None };
         let kib = envelope.request.bytes().div_ceil(1_024).min(INBOX_KIB) as u32;
         if kib > 0 {
-            envelope.room = self.inbox_kib.clone().try_acquire_many_owned(kib).ok();
+            envelope.permit = self.inbox_kib.clone().try_acquire_many_owned(kib).ok();
         }
-        if kib > 0 && envelope.room.is_none() {
+        if kib > 0 && envelope.permit.is_none() {
             let held = self.waiting_kib.try_acquire_many(kib.min(WAITING_KIB as u32));
             let _held = held.map_err(|_| Unavailable::Overloaded)?;
-            self.wait_for_room(envelope, kib).await?;
+            self.wait_for_capacity(envelope, kib).await?;
         } else if let Err(refused) = self.inbox.try_send(envelope) {
             match refused {
                 mpsc::error::TrySendError::Closed(_) => return Err(Unavailable::Stopped),
-                mpsc::error::TrySendError::Full(envelope) => self.wait_for_room(envelope, 0).await?,
+                mpsc::error::TrySendError::Full(envelope) => self.wait_for_capacity(envelope, 0).await?,
             }
         }
         match reply.await {
@@ -248,11 +228,11 @@ impl Handle {
         }
     }
 
-    async fn wait_for_room(&self, mut envelope: Envelope, kib: u32) -> Result<(), Unavailable> {
+    async fn wait_for_capacity(&self, mut envelope: Envelope, kib: u32) -> Result<(), Unavailable> {
         envelope.waiting_guard = Some(self.waiting.enter(envelope.received_at));
         let sent = async {
             if kib > 0 {
-                envelope.room = self.inbox_kib.clone().acquire_many_owned(kib).await.ok();
+                envelope.permit = self.inbox_kib.clone().acquire_many_owned(kib).await.ok();
             }
             self.inbox.send(envelope).await.map_err(|_| Unavailable::Stopped)
         };
@@ -272,9 +252,9 @@ mod tests {
 
     use super::*;
 
-    /// Small requests pass a large one that waits for room, and must not let time pass for it.
+    /// Small requests overtake a large one that waits for capacity, and must not let time pass for it.
     #[tokio::test]
-    async fn a_report_that_came_in_time_and_waits_for_room_does_not_lose_its_lease() {
+    async fn a_report_that_came_in_time_and_waits_for_capacity_does_not_lose_its_lease() {
         let storage = ledger::memory::MemoryStorage::default().open();
         let running = crate::start(storage, crate::Options::default()).unwrap();
         let handle = &running.handle;
@@ -284,13 +264,13 @@ mod tests {
             handle.submit(task(id)).await.unwrap();
             let grant = handle.lease(poll(&worker), Duration::ZERO).await.unwrap().remove(0);
             let lease = grant.lease_ref();
-            let no_room = handle.inbox_kib.clone().acquire_many_owned(INBOX_KIB as u32).await.unwrap();
+            let all_permits = handle.inbox_kib.clone().acquire_many_owned(INBOX_KIB as u32).await.unwrap();
             let result = Arc::from(&b"1"[..]);
             let report = handle.complete(ReportCompletion { lease, digest: Digest([7; 16]), result });
             let mut report = std::pin::pin!(report);
             tokio::select! {
                 biased;
-                told = &mut report => panic!("there is no room for it: {told:?}"),
+                answer = &mut report => panic!("it has no permit: {answer:?}"),
                 () = std::future::ready(()) => {}
             }
             if handle.now() >= grant.expires_at {
@@ -301,7 +281,7 @@ mod tests {
             }
             // What came after the lease's end is answered, and so is all that follows from it decided.
             handle.status().await.unwrap();
-            drop(no_room);
+            drop(all_permits);
             assert_eq!(report.await, Ok(Verdict::Committed(Outcome::Completed)));
             break;
         }

@@ -9,10 +9,10 @@ pub struct JournalLine {
     task: TaskId,
     attempt: u32,
     lease: Option<Position>,
-    what: What,
+    kind: LineKind,
 }
 
-enum What {
+enum LineKind {
     Submitted { queue: Arc<authority::QueueKey> },
     Granted { worker: Arc<str> },
     Completed,
@@ -21,7 +21,7 @@ enum What {
     Dead { reason: DeadReason },
     Expired { cause: ExpiryCause },
     Released,
-    CancelAsked { reason: Arc<str> },
+    CancelRequested { reason: Arc<str> },
 }
 
 impl JournalLine {
@@ -30,58 +30,60 @@ impl JournalLine {
         if !tracing::enabled!(tracing::Level::WARN) {
             return None;
         }
-        let (lease, what) = match event {
-            Event::TaskCreated(event) if info() => (None, What::Submitted { queue: event.queue.clone() }),
+        let (lease, kind) = match event {
+            Event::TaskCreated(event) if info() => (None, LineKind::Submitted { queue: event.queue.clone() }),
             Event::LeaseGranted(event) if info() => {
-                (Some(state.position()), What::Granted { worker: event.worker.clone() })
+                (Some(state.position()), LineKind::Granted { worker: event.worker.clone() })
             }
-            Event::TaskCompleted(event) if info() => (Some(event.fencing_token), What::Completed),
-            Event::LeaseReleased(event) if info() => (Some(event.fencing_token), What::Released),
+            Event::TaskCompleted(event) if info() => (Some(event.fencing_token), LineKind::Completed),
+            Event::LeaseReleased(event) if info() => (Some(event.fencing_token), LineKind::Released),
             Event::CancelRequested(event) if info() => {
-                (None, What::CancelAsked { reason: event.reason.clone() })
+                (None, LineKind::CancelRequested { reason: event.reason.clone() })
             }
-            Event::LeaseExpired(event) => (Some(event.fencing_token), What::Expired { cause: event.cause }),
+            Event::LeaseExpired(event) => {
+                (Some(event.fencing_token), LineKind::Expired { cause: event.cause })
+            }
             Event::TaskFailed(event) => {
                 let message = event.error.message.clone();
-                let what = match event.next {
-                    NextStep::RetryAt(_) => What::Retrying { message },
-                    NextStep::Final => What::Failed { message },
+                let kind = match event.next {
+                    NextStep::RetryAt(_) => LineKind::Retrying { message },
+                    NextStep::Final => LineKind::Failed { message },
                 };
-                (Some(event.fencing_token), what)
+                (Some(event.fencing_token), kind)
             }
             Event::TaskDead(event) => (
                 event.report.as_ref().map(|report| report.fencing_token),
-                What::Dead { reason: event.reason },
+                LineKind::Dead { reason: event.reason },
             ),
             _ => return None,
         };
         let task = event.task()?;
         let attempt = state.task(task).map_or(0, |task| task.attempt);
-        Some(JournalLine { task, attempt, lease, what })
+        Some(JournalLine { task, attempt, lease, kind })
     }
 
     pub fn log(&self) {
-        let JournalLine { task, attempt, lease, what } = self;
+        let JournalLine { task, attempt, lease, kind } = self;
         let lease = lease.map(|lease| lease.0);
-        match what {
-            What::Submitted { queue } => {
+        match kind {
+            LineKind::Submitted { queue } => {
                 tracing::info!(%task, attempt, lease, queue = %queue.name, tenant = %queue.scope.tenant, "task submitted");
             }
-            What::Granted { worker } => tracing::info!(%task, attempt, lease, %worker, "lease granted"),
-            What::Completed => tracing::info!(%task, attempt, lease, "task completed"),
-            What::Released => tracing::info!(%task, attempt, lease, "lease released"),
-            What::CancelAsked { reason } => {
+            LineKind::Granted { worker } => tracing::info!(%task, attempt, lease, %worker, "lease granted"),
+            LineKind::Completed => tracing::info!(%task, attempt, lease, "task completed"),
+            LineKind::Released => tracing::info!(%task, attempt, lease, "lease released"),
+            LineKind::CancelRequested { reason } => {
                 tracing::info!(%task, attempt, lease, ?reason, "cancel requested")
             }
-            What::Retrying { message } => {
+            LineKind::Retrying { message } => {
                 tracing::warn!(%task, attempt, lease, ?message, "attempt failed; the task waits for its next one");
             }
-            What::Expired { cause } => tracing::warn!(%task, attempt, lease, ?cause, "lease expired"),
-            What::Failed { message } => tracing::error!(%task, attempt, lease, ?message, "task failed"),
-            What::Dead { reason: DeadReason::Cancelled } => {
+            LineKind::Expired { cause } => tracing::warn!(%task, attempt, lease, ?cause, "lease expired"),
+            LineKind::Failed { message } => tracing::error!(%task, attempt, lease, ?message, "task failed"),
+            LineKind::Dead { reason: DeadReason::Cancelled } => {
                 tracing::info!(%task, attempt, lease, "task cancelled");
             }
-            What::Dead { reason } => {
+            LineKind::Dead { reason } => {
                 tracing::error!(%task, attempt, lease, reason = reason.name(), "task is dead")
             }
         }

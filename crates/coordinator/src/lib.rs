@@ -14,10 +14,11 @@ mod metrics;
 mod projection;
 mod projection_runner;
 mod request;
+mod rules;
 mod waiting;
 
 pub use batch_stats::BatchStats;
-pub use clock::{Clock, first_time, wall};
+pub use clock::{Clock, wall};
 pub use driver::{Failure, INBOX_REQUESTS, Options, Running, StartError, StartReport, start};
 pub use engine::{Activity, Liveness, Registered, Registration, Registry, WorkerStatus};
 pub use handle::Handle;
@@ -31,3 +32,4 @@ pub use request::{
     Answers, Batch, BatchItem, Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable,
     WaitCondition, WorkerView,
 };
+pub use rules::first_time;

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use authority::command::Verdict;
 use authority::{Answer, DeadReason};
-use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, Opts, Registry, exponential_buckets};
 
 use crate::batch_stats::BatchStats;
@@ -21,60 +20,54 @@ const SYNC_BUCKETS: (f64, f64, usize) = (0.000_05, 2.0, 17);
 const RECORD_BUCKETS: (f64, f64, usize) = (1.0, 4.0, 8);
 const BYTE_BUCKETS: (f64, f64, usize) = (512.0, 4.0, 8);
 
-/// Cheap to clone: clones count together.
-#[derive(Clone, Debug)]
-pub struct Metrics {
-    submitted: IntCounter,
-    completed: IntCounter,
-    failed: IntCounter,
-    retried: IntCounter,
-    dead: IntCounterVec,
-    granted: IntCounter,
-    extended: IntCounter,
-    released: IntCounter,
-    expired: IntCounterVec,
-    verdicts: IntCounterVec,
-    queue_time: Histogram,
-    execution_time: Histogram,
-    sync: Histogram,
-    batch_records: Histogram,
-    batch_bytes: Histogram,
+/// Defines the metrics: each with its type and how it is made.
+macro_rules! define_metrics {
+    ($($field:ident: $Type:ident = $make:ident($($argument:expr),*);)*) => {
+        /// Cheap to clone: clones count together.
+        #[derive(Clone, Debug)]
+        pub struct Metrics { $($field: $Type,)* }
+
+        impl Metrics {
+            fn new() -> Metrics {
+                Metrics { $($field: $make($($argument),*),)* }
+            }
+
+            /// Adds the metrics to a registry. A registry takes them once.
+            pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
+                $(registry.register(Box::new(self.$field.clone()))?;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+define_metrics! {
+    submitted: IntCounter = counter("lessor_submitted_tasks_total", "Tasks that were submitted.");
+    completed: IntCounter = counter("lessor_completed_tasks_total", "Tasks that ended COMPLETED.");
+    failed: IntCounter = counter("lessor_failed_tasks_total", "Tasks that ended FAILED.");
+    retried: IntCounter =
+        counter("lessor_retried_attempts_total", "Attempts that failed and whose task waits for the next one.");
+    dead: IntCounterVec = counters("lessor_dead_tasks_total", "Tasks that ended DEAD, by reason.", "reason");
+    granted: IntCounter = counter("lessor_granted_leases_total", "Leases that were granted.");
+    extended: IntCounter = counter("lessor_extended_leases_total", "Extensions of leases that were recorded.");
+    released: IntCounter = counter("lessor_released_leases_total", "Leases that were given back.");
+    expired: IntCounterVec = counters("lessor_expired_leases_total", "Leases that expired, by cause.", "cause");
+    verdicts: IntCounterVec = counters("lessor_verdicts_total", "Answers to reports, by verdict.", "verdict");
+    queue_time: Histogram = histogram(
+        "lessor_queue_time_seconds", "How long tasks could have been leased before they were.", TASK_BUCKETS
+    );
+    execution_time: Histogram = histogram(
+        "lessor_execution_time_seconds", "Time from a lease to the report that was accepted on it.", TASK_BUCKETS
+    );
+    sync: Histogram =
+        histogram("lessor_ledger_sync_seconds", "Time to write a batch of records and to sync it.", SYNC_BUCKETS);
+    batch_records: Histogram = histogram("lessor_ledger_batch_records", "Records in a batch.", RECORD_BUCKETS);
+    batch_bytes: Histogram = histogram("lessor_ledger_batch_bytes", "Size of a batch.", BYTE_BUCKETS);
 }
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        let metrics = Metrics {
-            submitted: counter("lessor_submitted_tasks_total", "Tasks that were submitted."),
-            completed: counter("lessor_completed_tasks_total", "Tasks that ended COMPLETED."),
-            failed: counter("lessor_failed_tasks_total", "Tasks that ended FAILED."),
-            retried: counter(
-                "lessor_retried_attempts_total",
-                "Attempts that failed and whose task waits for the next one.",
-            ),
-            dead: counters("lessor_dead_tasks_total", "Tasks that ended DEAD, by reason.", "reason"),
-            granted: counter("lessor_granted_leases_total", "Leases that were granted."),
-            extended: counter("lessor_extended_leases_total", "Extensions of leases that were recorded."),
-            released: counter("lessor_released_leases_total", "Leases that were given back."),
-            expired: counters("lessor_expired_leases_total", "Leases that expired, by cause.", "cause"),
-            verdicts: counters("lessor_verdicts_total", "Answers to reports, by verdict.", "verdict"),
-            queue_time: histogram(
-                "lessor_queue_time_seconds",
-                "How long tasks could have been leased before they were.",
-                TASK_BUCKETS,
-            ),
-            execution_time: histogram(
-                "lessor_execution_time_seconds",
-                "Time from a lease to the report that was accepted on it.",
-                TASK_BUCKETS,
-            ),
-            sync: histogram(
-                "lessor_ledger_sync_seconds",
-                "Time to write a batch of records and to sync it.",
-                SYNC_BUCKETS,
-            ),
-            batch_records: histogram("lessor_ledger_batch_records", "Records in a batch.", RECORD_BUCKETS),
-            batch_bytes: histogram("lessor_ledger_batch_bytes", "Size of a batch.", BYTE_BUCKETS),
-        };
+        let metrics = Metrics::new();
         // What has not happened yet is shown as zero, so that its first time is seen as a change.
         DeadReason::ALL.iter().for_each(|reason| drop(metrics.dead.with_label_values(&[reason.name()])));
         for cause in ["silence", "timeout"] {
@@ -88,26 +81,6 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Lets a registry show them. One registry takes them once.
-    pub fn register(&self, registry: &Registry) -> prometheus::Result<()> {
-        let counters = [
-            &self.submitted,
-            &self.completed,
-            &self.failed,
-            &self.retried,
-            &self.granted,
-            &self.extended,
-            &self.released,
-        ];
-        let histograms =
-            [&self.queue_time, &self.execution_time, &self.sync, &self.batch_records, &self.batch_bytes];
-        let vectors = [&self.dead, &self.expired, &self.verdicts];
-        let counters = counters.into_iter().map(|one| Box::new(one.clone()) as Box<dyn Collector>);
-        let histograms = histograms.into_iter().map(|one| Box::new(one.clone()) as Box<dyn Collector>);
-        let vectors = vectors.into_iter().map(|one| Box::new(one.clone()) as Box<dyn Collector>);
-        counters.chain(histograms).chain(vectors).try_for_each(|one| registry.register(one))
-    }
-
     /// A batch is durable.
     pub(crate) fn batch(&self, bytes: usize, took: Duration, stats: &BatchStats) {
         self.sync.observe(took.as_secs_f64());

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use authority::Position;
+use backon::{BackoffBuilder, ExponentialBuilder};
 use ledger::HistoryRecord;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -25,6 +26,12 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Records that come within this time are read together: to wake for every batch of a busy writer, and to read each
 /// batch on its own, would take the processor from the writer. No caller waits for a projection.
 const GATHER: Duration = Duration::from_millis(10);
+
+/// The delays after failures in a row.
+fn retries() -> impl Iterator<Item = Duration> {
+    let retries = ExponentialBuilder::default().with_min_delay(FIRST_RETRY).with_max_delay(MAX_RETRY);
+    retries.without_max_times().build()
+}
 
 /// Applies every record in order, from its saved offset on.
 pub trait Projection: Send {
@@ -47,7 +54,7 @@ impl ProjectionRunner {
     }
 
     async fn follow(&mut self, durable: &mut watch::Receiver<Position>) {
-        let mut retry = FIRST_RETRY;
+        let mut retries = retries();
         let mut saved_at = Instant::now();
         loop {
             let target = *durable.borrow_and_update();
@@ -57,11 +64,10 @@ impl ProjectionRunner {
                 if durable.has_changed().is_err() {
                     return self.save_or_log();
                 }
-                sleep(retry).await;
-                retry = (retry * 2).min(MAX_RETRY);
+                sleep(retries.next().unwrap_or(MAX_RETRY)).await;
                 continue;
             }
-            retry = FIRST_RETRY;
+            retries = self::retries();
             let changed = if self.is_saved() {
                 Ok(durable.changed().await)
             } else {

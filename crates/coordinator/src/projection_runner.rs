@@ -8,11 +8,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use authority::Position;
-use authority::injected_bug::{self, InjectedBug};
 use ledger::{Error, HistoryRecord, Hold, ProjectionOffsets, Reader, record};
 
 use crate::history::LedgerHistory;
 use crate::projection::Projection;
+use crate::rules;
 
 /// The offset is saved at least this often while catching up. Seldom, because a save takes two syncs, and applying so
 /// many records again takes a tenth of a second.
@@ -76,10 +76,7 @@ impl ProjectionRunner {
     fn apply(&mut self, position: Position, bytes: &[u8]) -> Result<(), String> {
         let decoded = record::decode(bytes).map_err(|error| error.to_string())?;
         let record = HistoryRecord { position, at: decoded.at, event: decoded.event };
-        match self.projection.apply(&record, &self.history) {
-            Err(_) if injected_bug::is(InjectedBug::FailedEffectPassed) => {}
-            applied => applied?,
-        }
+        rules::projection_outcome(self.projection.apply(&record, &self.history))?;
         self.applied_up_to = position;
         if position.0 - self.saved.0 >= SAVE_AFTER_RECORDS {
             self.save().map_err(|error| error.to_string())?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use authority::command::{Refusal, SubmitAnswer, Verdict};
 use authority::{Outcome, TaskId};
 use coordinator::{Running, Unavailable};
-use ledger::disk::fake::{Errno, FakeDisk};
+use fake_disk::{Errno, FakeDisk};
 
 use support::{SEGMENT_BYTES, completion, lease, scope, start_on, storage_on, submit};
 

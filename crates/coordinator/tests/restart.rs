@@ -1,4 +1,4 @@
-//! What a restart finds: everything that was accepted, nothing that was not.
+//! Restarts: everything that was accepted is there, and nothing else.
 
 mod support;
 

@@ -2,15 +2,16 @@
 
 mod support;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use authority::{State, TaskId};
 use coordinator::Options;
-use history::verify::verify_files;
-use ledger::Recovery;
+use history::verify::verify;
 use ledger::digest::state_digest;
 use ledger::file::{FileLedger, Inspection};
+use ledger::{Ledger, Recovery};
 use support::{completion, lease, ledger_options, storage, submit};
 
 fn ledger(directory: &std::path::Path) -> FileLedger {
@@ -20,7 +21,11 @@ fn ledger(directory: &std::path::Path) -> FileLedger {
 /// Replays a whole ledger without its snapshots.
 fn full_replay(directory: &std::path::Path) -> State {
     let mut recovery = Recovery::new();
-    ledger(directory).replay(recovery.next(), |at, bytes| recovery.apply(at, bytes).map(|_| ())).unwrap();
+    let replayed = ledger(directory).replay(recovery.next(), &mut |at, bytes| {
+        recovery.apply(at, bytes).unwrap();
+        ControlFlow::Continue(())
+    });
+    replayed.unwrap();
     recovery.into_state()
 }
 
@@ -64,8 +69,8 @@ async fn a_restart_from_a_snapshot_taken_under_load_equals_a_full_replay() {
     assert_eq!(state_digest(&restored), state_digest(&replayed));
 
     let inspection = Inspection::open_dir(&dir.path().join("ledger")).unwrap();
-    let report = verify_files(&inspection, &mut |_| {}).unwrap().content;
-    assert_eq!(report.findings, []);
+    let report = verify(&inspection, &mut |_| {}).unwrap();
+    assert_eq!(report.damages, []);
     assert!(report.snapshots.iter().all(|snapshot| snapshot.is_proven), "{:?}", report.snapshots);
     assert_eq!(report.digest, Some(state_digest(&replayed)));
 }

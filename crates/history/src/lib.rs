@@ -1,7 +1,6 @@
 //! Answers questions about a ledger's past, beside a writer or without one.
 //!
-//! Everything here reads through [`ledger::Reader`], changes nothing and takes no lock. Only the checks of frames and
-//! segments in `verify/files.rs` know the files of the file backend.
+//! Everything here reads through [`ledger::Reader`], changes nothing and takes no lock.
 
 pub mod explain;
 pub mod time_travel;

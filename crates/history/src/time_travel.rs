@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use authority::{Position, State, Time};
+use authority::{Position, QueueDefaults, State, Time};
 use ledger::record::{self, Record};
 use ledger::{Error, Reader, Recovery, RecoveryError};
 
@@ -64,7 +64,12 @@ pub fn last(reader: &dyn Reader) -> Result<Position, RecoveryError> {
 }
 
 /// The state after the record at `wanted`, from the newest usable snapshot that ended by then, or from the start.
-pub fn state_at(reader: &dyn Reader, wanted: Position) -> Result<State, TimeTravelError> {
+/// `defaults` are those of the server that made the decisions.
+pub fn state_at(
+    reader: &dyn Reader,
+    wanted: Position,
+    defaults: QueueDefaults,
+) -> Result<State, TimeTravelError> {
     let first = reader.first()?;
     let snapshots = reader.snapshots()?;
     // `verify` reports a snapshot that cannot be used. An older snapshot, or the log, gives the same state.
@@ -90,5 +95,7 @@ pub fn state_at(reader: &dyn Reader, wanted: Position) -> Result<State, TimeTrav
     if last < wanted {
         return Err(TimeTravelError::Beyond { wanted, last });
     }
-    Ok(recovery.into_state())
+    let mut state = recovery.into_state();
+    state.set_queue_defaults(defaults);
+    Ok(state)
 }

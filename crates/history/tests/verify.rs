@@ -4,15 +4,18 @@
 use std::sync::Arc;
 
 use authority::event::{LeaseGranted, TaskCompleted, TaskCreated};
-use authority::{Digest, Event, Position, Properties, QueueKey, Scope, State, TaskId, TaskState, Time};
+use authority::{
+    Digest, Event, Position, Properties, QueueDefaults, QueueKey, Scope, State, TaskId, TaskState, Time,
+};
 
-use history::time_travel::{TimeTravelError, first_at_or_after, last, state_at};
-use history::verify::{FilesReport, verify_files};
+use disk::Disk;
+use fake_disk::FakeDisk;
+use history::time_travel::{self, TimeTravelError, first_at_or_after, last};
+use history::verify::{VerifyReport, verify};
 use ledger::digest::state_digest;
-use ledger::disk::{Disk, fake::FakeDisk};
 use ledger::file::{FileLedger, Inspection, Options};
 use ledger::record::{self, snapshot::Slices};
-use ledger::{BatchBuilder, ClusterId};
+use ledger::{BatchBuilder, ClusterId, Ledger, Reader};
 
 /// A ledger with one batch to a record, and the state that it leads to.
 struct Book {
@@ -82,9 +85,13 @@ impl Book {
         Inspection::open(Arc::new(self.disk.clone()) as Arc<dyn Disk>).unwrap()
     }
 
-    fn verify(&self) -> FilesReport {
-        verify_files(&self.inspect(), &mut |_| {}).unwrap()
+    fn verify(&self) -> VerifyReport {
+        verify(&self.inspect(), &mut |_| {}).unwrap()
     }
+}
+
+fn state_at(inspection: &Inspection, position: Position) -> Result<State, TimeTravelError> {
+    time_travel::state_at(inspection, position, QueueDefaults::default())
 }
 
 fn created(id: u128) -> Event {
@@ -111,12 +118,12 @@ fn book(tasks: u128) -> Book {
 fn a_sound_ledger_is_verified_from_its_first_record_to_its_last() {
     let book = book(20);
     let report = book.verify();
-    assert_eq!(report.content.findings, []);
-    assert_eq!((report.content.records, report.frames, report.content.tasks), (60, 60, 20));
-    assert!(report.segments > 1 && report.content.is_whole);
-    assert_eq!(report.content.first, Some((Position(1), Time(1_000))));
-    assert_eq!(report.content.last, Some((Position(60), Time(60_000))));
-    assert_eq!(report.content.digest, Some(state_digest(&book.state)));
+    assert_eq!(report.damages, []);
+    assert_eq!((report.records, report.parts[1], report.tasks), (60, ("frames", 60), 20));
+    assert!(report.parts[0].1 > 1 && report.is_whole);
+    assert_eq!(report.first, Some((Position(1), Time(1_000))));
+    assert_eq!(report.last, Some((Position(60), Time(60_000))));
+    assert_eq!(report.digest, Some(state_digest(&book.state)));
 }
 
 #[test]
@@ -125,8 +132,8 @@ fn a_snapshot_taken_under_load_is_proven_against_the_replay() {
     book.snapshot(|book| book.live(book.state.len() as u128 + 1));
     book.live(100);
     let report = book.verify();
-    assert_eq!(report.content.findings, []);
-    assert!(report.content.snapshots[0].is_proven && report.content.snapshots[0].blocks > 2);
+    assert_eq!(report.damages, []);
+    assert!(report.snapshots[0].is_proven && report.snapshots[0].blocks > 2);
 }
 
 #[test]
@@ -138,12 +145,9 @@ fn a_snapshot_of_another_history_is_found_by_its_digest() {
     std::mem::swap(&mut book.state, &mut other.state);
     book.snapshot(|_| {});
     let report = book.verify();
-    assert_eq!(report.content.findings.len(), 1, "{:?}", report.content.findings);
-    assert!(
-        report.content.findings[0].file.starts_with("snapshot-")
-            && report.content.findings[0].what.contains("replay")
-    );
-    assert!(!report.content.snapshots[0].is_proven);
+    assert_eq!(report.damages.len(), 1, "{:?}", report.damages);
+    assert!(report.damages[0].file.starts_with("snapshot-") && report.damages[0].what.contains("replay"));
+    assert!(!report.snapshots[0].is_proven);
 }
 
 #[test]
@@ -152,15 +156,11 @@ fn a_record_that_does_not_fit_is_named_with_its_place() {
     book.append(Time(7_000), &created(1));
     book.append(Time(8_000), &created(9));
     let report = book.verify();
-    assert_eq!(report.content.findings.len(), 1, "{:?}", report.content.findings);
-    let finding = &report.content.findings[0];
-    assert_eq!((finding.from, finding.to), (Position(7), Some(Position(7))));
-    assert!(finding.what.contains("exists already") && finding.file.starts_with("segment-"));
-    assert_eq!(
-        (report.content.records, report.content.digest),
-        (8, None),
-        "the rest was read, but not applied"
-    );
+    assert_eq!(report.damages.len(), 1, "{:?}", report.damages);
+    let damage = &report.damages[0];
+    assert_eq!((damage.from, damage.to), (Position(7), Some(Position(7))));
+    assert!(damage.what.contains("exists already") && damage.file.starts_with("segment-"));
+    assert_eq!((report.records, report.digest), (8, None), "the rest was read, but not applied");
 }
 
 #[test]
@@ -173,10 +173,10 @@ fn behind_damage_the_next_snapshot_goes_on() {
     bytes[512 + 200] ^= 1;
     book.disk.put(&name, bytes);
     let report = book.verify();
-    assert_eq!(report.content.findings.len(), 1, "{:?}", report.content.findings);
-    assert_eq!((report.content.findings[0].offset, report.content.findings[0].from), (512, Position(1)));
-    assert_eq!(report.content.replayed_from, Some(Position(12)));
-    assert_eq!(report.content.digest, Some(state_digest(&book.state)));
+    assert_eq!(report.damages.len(), 1, "{:?}", report.damages);
+    assert_eq!((report.damages[0].offset, report.damages[0].from), (512, Position(1)));
+    assert_eq!(report.replayed_from, Some(Position(12)));
+    assert_eq!(report.digest, Some(state_digest(&book.state)));
 }
 
 #[test]
@@ -188,23 +188,20 @@ fn a_trimmed_log_is_verified_from_its_oldest_snapshot() {
     (41..=60).for_each(|id| book.live(id));
     book.ledger.trim_job(u64::MAX).expect("history is old").run().unwrap();
     let report = book.verify();
-    assert_eq!(report.content.findings, []);
-    assert!(!report.content.is_whole && report.content.first.unwrap().0 > Position(1));
-    assert_eq!(report.content.replayed_from, Some(Position(60)));
-    assert_eq!(
-        report.content.snapshots.iter().map(|snapshot| snapshot.is_proven).collect::<Vec<_>>(),
-        [false, true]
-    );
-    assert_eq!(report.content.digest, Some(state_digest(&book.state)));
+    assert_eq!(report.damages, []);
+    assert!(!report.is_whole && report.first.unwrap().0 > Position(1));
+    assert_eq!(report.replayed_from, Some(Position(60)));
+    assert_eq!(report.snapshots.iter().map(|snapshot| snapshot.is_proven).collect::<Vec<_>>(), [false, true]);
+    assert_eq!(report.digest, Some(state_digest(&book.state)));
     let inspection = book.inspect();
     assert!(matches!(state_at(&inspection, Position(5)), Err(TimeTravelError::Trimmed { .. })));
     assert_eq!(state_at(&inspection, Position(90)).unwrap().len(), 30);
 
-    let snapshots: Vec<_> = inspection.snapshots().map(|info| info.name.clone()).collect();
-    snapshots.iter().for_each(|name| book.disk.lose(name));
+    let snapshots = inspection.snapshots().unwrap();
+    snapshots.iter().for_each(|info| book.disk.lose(&info.name));
     let report = book.verify();
-    assert_eq!(report.content.findings.len(), 1, "{:?}", report.content.findings);
-    assert!(report.content.findings[0].what.contains("no usable snapshot"));
+    assert_eq!(report.damages.len(), 1, "{:?}", report.damages);
+    assert!(report.damages[0].what.contains("no usable snapshot"));
 }
 
 #[test]
@@ -216,9 +213,9 @@ fn a_snapshot_that_outlives_the_end_of_the_log_is_found() {
     bytes[512..].fill(0);
     book.disk.put(&last, bytes);
     let report = book.verify();
-    assert_eq!(report.content.findings.len(), 1, "{:?}", report.content.findings);
-    assert!(report.content.findings[0].what.contains("newer than the log"));
-    assert_eq!(report.content.findings[0].to, Some(Position(60)));
+    assert_eq!(report.damages.len(), 1, "{:?}", report.damages);
+    assert!(report.damages[0].what.contains("newer than the log"));
+    assert_eq!(report.damages[0].to, Some(Position(60)));
 }
 
 #[test]

@@ -1,16 +1,51 @@
 //! Errors of a ledger that mean the same for every storage backend.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::Position;
 
-type Source = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a ledger could not be opened, read or written: the kind of problem, and the backend's own error.
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
     source: Source,
+    damage: Option<Damage>,
+}
+
+/// Something stored that is not what was written, and what it puts at risk.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file} at byte {offset}: {what}; {}", at_risk(*from, *to))]
+pub struct Damage {
+    /// The file, or the backend's name of the damaged part.
+    pub file: String,
+    pub offset: u64,
+    pub what: Cow<'static, str>,
+    /// The first position at risk.
+    pub from: Position,
+    /// The last position at risk, when it is known.
+    pub to: Option<Position>,
+}
+
+fn at_risk(from: Position, to: Option<Position>) -> String {
+    match to {
+        Some(to) => format!("positions at risk: {from} to {to}"),
+        None => format!("positions at risk: {from} and after"),
+    }
+}
+
+impl Damage {
+    pub fn new(
+        file: &str,
+        offset: u64,
+        what: impl Into<Cow<'static, str>>,
+        from: Position,
+        to: Option<Position>,
+    ) -> Damage {
+        Damage { file: file.to_owned(), offset, what: what.into(), from, to }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +65,17 @@ pub enum ErrorKind {
 
 impl Error {
     pub fn new(kind: ErrorKind, source: impl Into<Source>) -> Error {
-        Error { kind, source: source.into() }
+        Error { kind, source: source.into(), damage: None }
+    }
+
+    /// Names the damage that caused the error.
+    pub(crate) fn with_damage(self, damage: Option<Damage>) -> Error {
+        Error { damage, ..self }
+    }
+
+    /// The damage that caused the error, where the backend can name it.
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
     }
 
     /// Reading at `from` is impossible because the ledger starts at `first`.
@@ -46,6 +91,11 @@ impl Error {
     /// The backend's own error, if it is a `T`.
     pub fn downcast_ref<T: std::error::Error + 'static>(&self) -> Option<&T> {
         self.source.downcast_ref()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_source(self) -> Source {
+        self.source
     }
 }
 
@@ -97,4 +147,18 @@ pub enum SnapshotError {
     BeginsAfterEnd { begin: Position, end: Position },
     #[error(transparent)]
     Storage(#[from] Error),
+}
+
+impl SnapshotError {
+    /// Refuses a snapshot of something that is not durable, or of nothing.
+    pub(crate) fn check(begin: Position, end: Position, next: Position) -> Result<(), SnapshotError> {
+        let durable = Position(next.0 - 1);
+        if end > durable {
+            return Err(SnapshotError::NotDurable { end, durable });
+        }
+        if begin > end {
+            return Err(SnapshotError::BeginsAfterEnd { begin, end });
+        }
+        Ok(())
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use authority::Time;
 
-use crate::{AppendError, Batch, Error, Position, SnapshotError};
+use crate::{AppendError, Batch, ClusterId, Damage, Error, Position, SnapshotError};
 
 /// An append-only log of records at consecutive positions, with one writer at a time. Calls block.
 pub trait Ledger: Send {
@@ -49,12 +49,13 @@ pub trait Ledger: Send {
 /// Receives records in order, until it breaks.
 pub type Visit<'a> = dyn FnMut(Position, &[u8]) -> ControlFlow<()> + 'a;
 
-/// Reads a ledger beside its writer, or without one. Only durable records are visible.
+/// Reads a ledger. The reader of an open ledger sees durable records only. A reader that was opened without the ledger,
+/// as offline tools do, may see the last batch of a running writer a moment before it is durable.
 pub trait Reader: Send + Sync {
-    /// The first position that is still kept; 1 when nothing was trimmed.
+    /// The first position that is not trimmed; 1 when nothing was trimmed.
     fn first(&self) -> Result<Position, Error>;
 
-    /// The position after the last durable record.
+    /// The position after the last record.
     fn next(&self) -> Result<Position, Error>;
 
     /// One record; `None` when it was trimmed.
@@ -64,7 +65,8 @@ pub trait Reader: Send + Sync {
     /// `from` is an error of the kind `Trimmed`.
     fn read(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<(), Error>;
 
-    /// A kept position such that every record before it was made before `time`. Searches by time start here.
+    /// A position that is not trimmed, such that every record before it was made before `time`. Searches by time start
+    /// here.
     fn seek(&self, _time: Time) -> Result<Position, Error> {
         self.first()
     }
@@ -74,8 +76,71 @@ pub trait Reader: Send + Sync {
 
     fn load_snapshot(&self, info: &SnapshotInfo) -> Result<Box<dyn SnapshotSource>, Error>;
 
-    /// Keeps every record from `from` on from being trimmed, as long as the hold lives.
+    /// Protects every record from `from` on from being trimmed, as long as the hold lives.
     fn hold(&self, name: &str, from: Position) -> Result<Box<dyn Hold>, Error>;
+
+    /// Checks the storage itself: visits every batch and record, and every damage, until `visit` breaks. A backend that
+    /// cannot be damaged visits its records.
+    fn inspect(&self, visit: &mut InspectVisit<'_>) -> Result<Inspected, Error> {
+        let first = self.first()?;
+        let mut inspected = Inspected { next: first, ..Inspected::default() };
+        self.read(first, Position(u64::MAX), &mut |position, record| {
+            inspected.next = position.next();
+            visit(Seen::Record(position, record))
+        })?;
+        Ok(inspected)
+    }
+
+    /// How many bytes an inspection reads at most; 0 when that is unknown.
+    fn stored_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Receives what an inspection finds, until it breaks.
+pub type InspectVisit<'a> = dyn FnMut(Seen<'_>) -> ControlFlow<()> + 'a;
+
+/// Something that an inspection finds.
+pub enum Seen<'a> {
+    /// A part of the storage that is missing or cannot be read at all. These come first.
+    Missing(Damage),
+    /// A sound batch; its records follow.
+    Batch(StoredBatch<'a>),
+    Record(Position, &'a [u8]),
+    /// Damage within a part. The inspection goes on behind it, if it can.
+    Damage(Damage),
+}
+
+/// Where a batch is stored, and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredBatch<'a> {
+    pub file: &'a str,
+    pub offset: u64,
+    pub bytes: u64,
+    pub first: Position,
+    pub count: u32,
+}
+
+/// The outcome of an inspection.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspected {
+    /// The position after the last record that was found.
+    pub next: Position,
+    pub unfinished: Option<Unfinished>,
+    pub cluster: Option<ClusterId>,
+    /// The backend's name of the part in which the log begins.
+    pub first_part: String,
+    /// How many parts of each kind the storage has.
+    pub parts: Vec<(&'static str, u64)>,
+}
+
+/// A batch at the very end that is not whole: a writer is writing it, or a crash cut it off. It was never acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unfinished {
+    pub file: String,
+    pub offset: u64,
+    /// The position that it begins with.
+    pub first: Position,
 }
 
 /// Protects records from being trimmed until it is dropped.
@@ -99,14 +164,12 @@ pub struct SnapshotInfo {
 pub trait SnapshotSink: Send {
     fn write_block(&mut self, block: &[u8]) -> Result<(), SnapshotError>;
     /// Completes the snapshot. `end` is the last position whose effect any block may hold; it must be durable.
-    fn finish(self: Box<Self>, end: Position) -> Result<(), SnapshotError>;
+    fn finish(self: Box<Self>, end: Position) -> Result<SnapshotInfo, SnapshotError>;
 }
 
 /// A snapshot that is being loaded.
 pub trait SnapshotSource: Send {
-    /// Replay continues after this position.
-    fn begin(&self) -> Position;
-    fn end(&self) -> Position;
+    fn info(&self) -> &SnapshotInfo;
     /// Reads the next block into `block`; `false` after the last.
     fn next_block(&mut self, block: &mut Vec<u8>) -> Result<bool, Error>;
 }

@@ -7,10 +7,10 @@
 mod batch;
 mod cluster_id;
 pub mod digest;
-pub mod disk;
 mod error;
 pub mod file;
 mod history_record;
+mod hold;
 mod ledger;
 pub mod memory;
 pub mod record;
@@ -19,10 +19,10 @@ mod recovery;
 pub use authority::Position;
 pub use batch::{Batch, BatchBuilder, BatchFull, MAX_BATCH_BYTES};
 pub use cluster_id::ClusterId;
-pub use error::{AppendError, Error, ErrorKind, Refusal, SnapshotError};
+pub use error::{AppendError, Damage, Error, ErrorKind, Refusal, SnapshotError};
 pub use history_record::HistoryRecord;
 pub use ledger::{
-    DiskSpace, Hold, Job, Ledger, ProjectionOffsets, Reader, SnapshotInfo, SnapshotSink, SnapshotSource,
-    Storage, Visit,
+    DiskSpace, Hold, InspectVisit, Inspected, Job, Ledger, ProjectionOffsets, Reader, Seen, SnapshotInfo,
+    SnapshotSink, SnapshotSource, Storage, StoredBatch, Unfinished, Visit,
 };
 pub use recovery::{Recovery, RecoveryError};

@@ -9,7 +9,7 @@ use authority::{InvalidTransition, Position, State};
 
 use crate::record::snapshot::{LoadError, Loader};
 use crate::record::{self, DecodeError, Record};
-use crate::{Error, Ledger, SnapshotSource};
+use crate::{Error, Ledger, SnapshotInfo, SnapshotSource};
 
 /// A state that is being recovered.
 #[derive(Debug, Default)]
@@ -51,9 +51,10 @@ impl Recovery {
             loader.block(&block)?;
             blocks += 1;
         }
-        let state = loader.finish(snapshot.end())?;
-        if state.position() != snapshot.begin() {
-            let (expected, found) = (snapshot.begin(), state.position());
+        let SnapshotInfo { begin: expected, end, .. } = *snapshot.info();
+        let state = loader.finish(end)?;
+        let found = state.position();
+        if found != expected {
             return Err(RecoveryError::Gap { expected, found });
         }
         Ok(Recovery { state, blocks, ..Recovery::default() })

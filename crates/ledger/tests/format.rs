@@ -3,10 +3,10 @@
 //! `fixtures/v1` is a directory as format version 1 wrote it, and so on. A new version gets a fixture of its own, and
 //! the old ones stay.
 
-use std::{fs, path::Path};
+use std::{fs, ops::ControlFlow, path::Path};
 
 use ledger::{
-    BatchBuilder, ClusterId, Position,
+    BatchBuilder, ClusterId, Ledger, Position, Reader,
     file::{FileLedger, Options},
 };
 
@@ -85,8 +85,11 @@ fn assert_can_be_read(version: &str) {
     assert_eq!((report.cluster, report.first, report.next), (CLUSTER, Position(1), Position(RECORDS + 1)));
     assert_eq!((report.created, report.dropped, report.bad_snapshots), (false, None, vec![]));
 
-    let mut snapshot = ledger.load_snapshot().expect("sound").expect("there is one");
-    assert_eq!((snapshot.begin(), snapshot.end()), (Position(SNAPSHOT_BEGIN), Position(SNAPSHOT_END)));
+    let reader = ledger.reader();
+    let snapshots = reader.snapshots().expect("known from the start");
+    let mut snapshot = reader.load_snapshot(&snapshots[0]).expect("sound");
+    let info = snapshot.info();
+    assert_eq!((info.begin, info.end), (Position(SNAPSHOT_BEGIN), Position(SNAPSHOT_END)));
     let (mut block, mut blocks) = (Vec::new(), Vec::new());
     while snapshot.next_block(&mut block).expect("sound") {
         blocks.push(block.clone());
@@ -94,10 +97,10 @@ fn assert_can_be_read(version: &str) {
     assert_eq!(blocks, [b"first block".to_vec(), vec![], vec![0; 1000]]);
 
     let mut expected = 1;
-    let replayed = ledger.replay(Position(1), |position, bytes| {
+    let replayed = ledger.replay(Position(1), &mut |position, bytes| {
         assert_eq!((position, bytes), (Position(expected), record(expected).as_slice()));
         expected += 1;
-        Ok::<_, ()>(())
+        ControlFlow::Continue(())
     });
     replayed.expect("sound");
     assert_eq!(expected, RECORDS + 1);

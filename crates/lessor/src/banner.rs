@@ -4,7 +4,6 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use coordinator::StartReport;
-use ledger::file::OpenReport;
 
 use crate::client::show::text::counted;
 use crate::data_dir::DataDir;
@@ -24,7 +23,7 @@ pub(crate) enum Execution {
 pub(crate) fn print(
     data: &DataDir,
     address: SocketAddr,
-    (report, opened): (&StartReport, &OpenReport),
+    (report, notices): (&StartReport, &[String]),
     execution: Execution,
 ) {
     let took_ms = report.took.as_millis() as u64;
@@ -38,13 +37,14 @@ pub(crate) fn print(
         took_ms,
         "serving"
     );
-    let _ = std::io::stdout().lock().write_all(render(data, address, (report, opened), execution).as_bytes());
+    let _ =
+        std::io::stdout().lock().write_all(render(data, address, (report, notices), execution).as_bytes());
 }
 
 fn render(
     data: &DataDir,
     address: SocketAddr,
-    (report, opened): (&StartReport, &OpenReport),
+    (report, notices): (&StartReport, &[String]),
     execution: Execution,
 ) -> String {
     let (directory, version, ms) =
@@ -56,14 +56,8 @@ fn render(
         format!("{tasks} from {directory}, {records} replayed")
     };
     let mut text = format!("Lessor {version} serves http://{address} ({found}, {ms} ms)\n");
-    if let Some(dropped) = &opened.dropped {
-        text += &format!(
-            "A crash cut off the last batch, which was never acknowledged. The batch was dropped: {dropped}.\n"
-        );
-    }
-    for (name, why) in &opened.bad_snapshots {
-        text +=
-            &format!("Snapshot {name} cannot be used ({why}); an older one and the log were used instead.\n");
+    for notice in notices {
+        text += &format!("{notice}\n");
     }
     if data.is_new {
         text += &next_steps(address, execution);

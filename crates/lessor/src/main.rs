@@ -10,6 +10,7 @@ mod conformance;
 mod content;
 mod data_dir;
 mod exit;
+mod ledger_backend;
 mod log;
 mod logging;
 mod machine;

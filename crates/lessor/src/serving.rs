@@ -16,7 +16,7 @@ use crate::banner::Execution;
 use crate::config::{Config, Data};
 use crate::data_dir::DataDir;
 use crate::worker::{Embedded, Instances};
-use crate::{banner, content, machine};
+use crate::{banner, content, ledger_backend, machine};
 
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
@@ -55,13 +55,13 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     // A damaged key is refused before anything changes. A new key is made after the ledger is created.
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let began = Instant::now();
-    let (path, ledger_options) = (data.path().to_owned(), ledger_options(&config.data, &start)?);
+    let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&config.data, &start)?);
     let start_options = coordinator_options(&config.data, cache_writer);
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
-        let (storage, opened) = ledger::file::open_data_dir(&path, ledger_options)?;
-        Ok((coordinator::start(storage, start_options)?, opened))
+        let (storage, notices) = ledger_backend::open(&path, ledger_options)?;
+        Ok((coordinator::start(storage, start_options)?, notices))
     });
-    let (mut running, opened) = started
+    let (mut running, notices) = started
         .await?
         .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
     running.report.took = began.elapsed();
@@ -95,7 +95,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     }
     let mut worker =
         instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
-    banner::print(&data, address, (&running.report, &opened), execution);
+    banner::print(&data, address, (&running.report, &notices), execution);
 
     let leaving = app.clone();
     let mut worker_failed = None;
@@ -157,20 +157,6 @@ fn listen(address: SocketAddr) -> Result<TcpListener> {
             "{address} is in use, perhaps by another Lessor; stop it, or choose another address (--listen, or server.address in the file)"
         ),
         _ => anyhow::anyhow!("cannot listen on {address}: {error}; choose another address (--listen, or server.address in the file)"),
-    })
-}
-
-fn ledger_options(data: &Data, start: &Start) -> Result<ledger::file::Options> {
-    let mut cluster = [0; 16];
-    getrandom::fill(&mut cluster)
-        .map_err(|error| anyhow::anyhow!("the system has no random numbers: {error}"))?;
-    Ok(ledger::file::Options {
-        create: start.may_create.then_some(ledger::ClusterId(cluster)),
-        segment_bytes: data.segment_mib << 20,
-        history_max_age_ms: data.history_days.saturating_mul(24 * 60 * 60 * 1_000),
-        history_max_bytes: data.history_mib.saturating_mul(1 << 20),
-        drop_unverified_tail: start.drop_unverified_tail,
-        ..ledger::file::Options::default()
     })
 }
 

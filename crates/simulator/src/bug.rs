@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use authority::injected_bug::InjectedBug;
-use ledger::disk::fake::FakeDisk;
-use ledger::disk::{Disk, File};
+use disk::{Disk, File};
+use fake_disk::FakeDisk;
 use ledger::{Batch, BatchBuilder};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Bug {
                 InjectedBug::FailedSyncRetried => LOST,
                 InjectedBug::TrimmedTooFar => &["is trimmed, and no usable snapshot stands for it"],
                 InjectedBug::ClockFromWall => &["which the ledger had seen"],
-                InjectedBug::FailedEffectPassed => &["is left out", "had their effect"],
+                InjectedBug::FailedProjectionPassed => &["is left out", "are applied"],
             },
         }
     }

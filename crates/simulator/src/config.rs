@@ -4,6 +4,22 @@
 use crate::features::Features;
 use crate::prng::Prng;
 use auditor::Rules;
+use authority::{QueueConfig, QueueDefaults};
+
+/// The queue that has defaults of its own, as the queue of remote executions has in production.
+pub(crate) const EXECUTION_QUEUE: &str = "exec";
+
+/// The defaults that the coordinator is started with. The lease is shorter than in production and the queue is small, so
+/// that both matter in a short history.
+pub fn queue_defaults() -> QueueDefaults {
+    let config = QueueConfig {
+        lease_ms: Some(3_000),
+        heartbeat_interval_ms: Some(1_000),
+        max_queue_size: Some(6),
+        ..QueueConfig::default()
+    };
+    QueueDefaults::default().with(EXECUTION_QUEUE, config)
+}
 
 #[derive(Clone, Debug)]
 pub struct SimConfig {
@@ -51,7 +67,8 @@ impl SimConfig {
     /// By which rules a history of this world is judged.
     pub fn rules(&self) -> Rules {
         let memory_bound = self.features.max_state_bytes != usize::MAX;
-        Rules { edge_broken: self.edge_broken, memory_bound, ..Rules::default() }
+        let queue_defaults = queue_defaults();
+        Rules { edge_broken: self.edge_broken, memory_bound, queue_defaults, ..Rules::default() }
     }
 
     pub fn draw(rng: &mut Prng) -> SimConfig {

@@ -5,9 +5,9 @@ use crate::prng::Prng;
 #[derive(Clone, Debug)]
 pub struct Features {
     /// A projection follows the ledger.
-    pub effects: bool,
+    pub projection: bool,
     /// A failed projection stays down for seconds.
-    pub slow_effects: bool,
+    pub slow_projection: bool,
     /// History goes as soon as it may, and purged tasks come back: short retention, long histories.
     pub short_memory: bool,
     /// A snapshot's slice looks at so many slots at most.
@@ -25,8 +25,8 @@ pub struct Features {
 impl Features {
     pub fn draw(rng: &mut Prng) -> Features {
         Features {
-            effects: rng.chance(500),
-            slow_effects: rng.chance(400),
+            projection: rng.chance(500),
+            slow_projection: rng.chance(400),
             short_memory: rng.chance(250),
             slice_slots: *rng.pick(&[1, 2, 5, 2_048]).unwrap_or(&2_048),
             max_state_bytes: if rng.chance(250) { rng.between(4_000, 40_000) as usize } else { usize::MAX },

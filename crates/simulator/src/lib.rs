@@ -16,5 +16,5 @@ mod trace;
 mod world;
 
 pub use bug::Bug;
-pub use config::SimConfig;
+pub use config::{SimConfig, queue_defaults};
 pub use run::{Failure, Outcome, record, replay_command, run, run_many, run_with_bug};

@@ -1,12 +1,12 @@
 //! A history from its beginning to its end: a phase with faults, then a phase without in which everything must finish.
 
 use authority::Position;
+use fake_disk::FakeDisk;
 use history::explain::explain;
-use ledger::disk::fake::FakeDisk;
 
 use crate::actors::{Actor, Client, Hostile, Operator, Out, Worker, scope};
 use crate::bug::Bug;
-use crate::config::SimConfig;
+use crate::config::{SimConfig, queue_defaults};
 use crate::env::{Env, SimEvent, Ticket};
 use crate::host::{Host, HostEvent};
 use crate::prng::Prng;
@@ -138,7 +138,7 @@ impl<'a> World<'a> {
                 return Err(format!("the history of task {id} is {found:?}, but was {expected:?}"));
             }
         }
-        if self.env.config.features.effects {
+        if self.env.config.features.projection {
             self.env.auditor.all_applied()?;
         }
         self.check_timelines()
@@ -148,9 +148,9 @@ impl<'a> World<'a> {
     fn check_timelines(&mut self) -> Result<(), String> {
         let (first, records) = self.host.read_history()?;
         let tasks: Vec<_> = self.env.auditor.tasks().collect();
-        tasks
-            .into_iter()
-            .try_for_each(|task| self.env.auditor.check_timeline(&explain(task, &records), first))
+        tasks.into_iter().try_for_each(|task| {
+            self.env.auditor.check_timeline(&explain(task, &records, &queue_defaults()), first)
+        })
     }
 
     fn step(&mut self) -> Result<(), String> {

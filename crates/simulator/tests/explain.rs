@@ -31,7 +31,7 @@ fn must_be_found(change: Change) {
     for seed in 0..MAX_SEEDS {
         let (mut auditor, records) = recorded_history(seed);
         for task in auditor.tasks().collect::<Vec<_>>() {
-            let mut timeline = explain(task, &records);
+            let mut timeline = explain(task, &records, &simulator::queue_defaults());
             assert_eq!(
                 auditor.check_timeline(&timeline, Position(1)),
                 Ok(()),
@@ -219,7 +219,9 @@ fn an_explain_that_passes_over_a_kind_of_record_is_found() {
             let Some(task) = records.iter().find(concerned).and_then(task_of) else { return false };
             let passed: Vec<_> = records.iter().filter(|record| !concerned(record)).cloned().collect();
             assert!(
-                auditor.check_timeline(&explain(task, &passed), Position(1)).is_err(),
+                auditor
+                    .check_timeline(&explain(task, &passed, &simulator::queue_defaults()), Position(1))
+                    .is_err(),
                 "{kind} in seed {seed}"
             );
             true

@@ -8,7 +8,8 @@ use super::repository::{Package, Repository};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("authority", &[]),
     ("files", &[]),
-    ("ledger", &["authority", "files"]),
+    ("disk", &["files"]),
+    ("ledger", &["authority", "disk", "files"]),
     ("history", &["authority", "ledger"]),
     ("coordinator", &["authority", "ledger"]),
     ("blobs", &["files"]),
@@ -54,17 +55,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("auditor", &["authority", "ledger", "history", "coordinator"]),
-    ("simulator", &["authority", "ledger", "history", "coordinator", "auditor"]),
-    ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
+    ("fake-disk", &["disk"]),
+    ("simulator", &["authority", "disk", "ledger", "history", "coordinator", "auditor", "fake-disk"]),
+    (
+        "chaos",
+        &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "server", "auditor"],
+    ),
     ("xtask", &[]),
 ];
 
 /// Crates for tests only, never part of the product.
-const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos"];
+const TEST_ONLY: &[&str] = &["auditor", "simulator", "chaos", "fake-disk"];
 
 /// Outer crates that a crate's own tests may use, because one end of a contract cannot be tested without the other.
 const MAY_TEST_WITH: &[(&str, &[&str])] = &[
-    ("coordinator", &["history"]),
+    ("coordinator", &["disk", "history"]),
+    ("history", &["disk"]),
     ("server", &["ledger"]),
     ("worker", &["coordinator", "ledger", "server"]),
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Decision;
 use crate::event::{Event, OperationAttached};
 use crate::limits::MAX_OPERATIONS;
-use crate::{Scope, State, TaskId};
+use crate::{Scope, State, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachOperation {
@@ -22,7 +22,7 @@ pub enum AttachAnswer {
 }
 
 impl AttachOperation {
-    pub(super) fn decide(&self, state: &State) -> Decision<AttachAnswer> {
+    pub(super) fn decide(&self, state: &State, _now: Time) -> Decision<AttachAnswer> {
         let Some(slot) = state.find(&self.scope, self.task) else {
             return Decision::only(AttachAnswer::UnknownTask);
         };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Decision;
-use super::verdict::expire;
-use crate::event::{CancelRequested, Event, TaskDead};
+use super::verdict::{dead, end_task, expire};
+use crate::event::{CancelRequested, Event};
 use crate::rules;
 use crate::{CancelCause, DeadReason, Phase, Scope, State, TaskId, Time};
 
@@ -28,15 +28,12 @@ impl CancelTask {
             return Decision::only(EndAnswer::UnknownTask);
         };
         let task = state.task_at(slot);
-        let dead = || {
-            let (reason, detail) = (DeadReason::Cancelled, Some(self.reason.clone()));
-            Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None })
-        };
+        let dead = || dead(task, DeadReason::Cancelled, Some(self.reason.clone()));
         let events = match &task.phase {
             Phase::Waiting { .. } => vec![dead()],
             Phase::Leased(lease) if lease.is_over(now) => {
                 let mut events = expire(state, slot, now);
-                if !events.iter().any(|event| matches!(event, Event::TaskDead(_))) {
+                if !end_task(&events) {
                     events.push(dead());
                 }
                 events

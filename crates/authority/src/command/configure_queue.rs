@@ -6,7 +6,7 @@ use super::Decision;
 use super::submit_task::Refusal;
 use crate::event::{Event, QueueConfigured};
 use crate::limits::MAX_QUEUES;
-use crate::{QueueConfig, QueueKey, State};
+use crate::{QueueConfig, QueueKey, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigureQueue {
@@ -23,7 +23,7 @@ pub enum ConfigureAnswer {
 }
 
 impl ConfigureQueue {
-    pub(super) fn decide(&self, state: &State) -> Decision<ConfigureAnswer> {
+    pub(super) fn decide(&self, state: &State, _now: Time) -> Decision<ConfigureAnswer> {
         if let Err(what) = self.config.check(&state.queue_defaults().of(&self.queue.name)) {
             return Decision::only(ConfigureAnswer::Invalid(what));
         }

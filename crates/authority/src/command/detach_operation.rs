@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{AttachAnswer, Decision};
 use crate::event::{Event, OperationDetached};
-use crate::{Scope, State, TaskId};
+use crate::{Scope, State, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetachOperation {
@@ -14,7 +14,7 @@ pub struct DetachOperation {
 }
 
 impl DetachOperation {
-    pub(super) fn decide(&self, state: &State) -> Decision<AttachAnswer> {
+    pub(super) fn decide(&self, state: &State, _now: Time) -> Decision<AttachAnswer> {
         let Some(slot) = state.find(&self.scope, self.task) else {
             return Decision::only(AttachAnswer::UnknownTask);
         };

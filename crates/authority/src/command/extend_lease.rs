@@ -17,7 +17,7 @@ pub struct ExtendLease {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExtendAnswer {
-    /// The lease lives until then. A worker that is asked to stop is told why.
+    /// The lease lives until then. `cancel` is the reason when the worker is to stop.
     Extended {
         expires_at: Time,
         cancel: Option<Arc<str>>,

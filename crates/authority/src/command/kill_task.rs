@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use super::verdict::expire;
+use super::verdict::{dead, end_task, expire};
 use super::{Decision, EndAnswer};
-use crate::event::{Event, TaskDead};
 use crate::{DeadReason, Scope, State, TaskId, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,9 +26,8 @@ impl KillTask {
         if task.lease().is_some_and(|lease| lease.is_over(now)) {
             events = expire(state, slot, now);
         }
-        if !events.iter().any(|event| matches!(event, Event::TaskDead(_))) {
-            let (reason, detail) = (DeadReason::Killed, self.detail.clone());
-            events.push(Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None }));
+        if !end_task(&events) {
+            events.push(dead(task, DeadReason::Killed, self.detail.clone()));
         }
         Decision { events, answer: EndAnswer::Accepted }
     }

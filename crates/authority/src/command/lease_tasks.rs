@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Decision;
-use super::verdict::attempts_lost;
-use crate::event::{Event, ExpiryCause, LeaseGranted, TaskDead};
+use super::verdict::{attempts_lost, dead};
+use crate::event::{Event, ExpiryCause, LeaseGranted};
 use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
 use crate::rules;
 use crate::state::Slot;
@@ -25,7 +25,7 @@ pub struct LeaseTasks {
     pub request: Option<Digest>,
 }
 
-/// A lease as it is told to its worker.
+/// A lease as its worker gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub fencing_token: Position,
@@ -35,8 +35,8 @@ pub struct Grant {
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
     pub created_at: Time,
-    /// The record that made the task wait for this lease. A lease that is told again does not know it any more: the
-    /// task's history does.
+    /// The record that made the task wait for this lease. A lease that is sent again does not have it; the task's history
+    /// does.
     pub since: Option<Position>,
     pub granted_at: Time,
     /// How long the lease lives without a heartbeat, by its contract; `expires_at` lies a little later.
@@ -163,10 +163,10 @@ pub(super) fn lease_end(task: &Task, length_ms: u64, granted_at: Time, now: Time
 }
 
 pub(super) fn past_deadline(task: &Task) -> Event {
-    Event::TaskDead(TaskDead { task: task.id, reason: DeadReason::Deadline, detail: None, report: None })
+    dead(task, DeadReason::Deadline, None)
 }
 
-/// A live lease, told again.
+/// A live lease, to be sent again.
 fn to_grant(state: &State, slot: Slot) -> Option<Grant> {
     let task = state.task_at(slot);
     let queue = state.queue_at(slot);

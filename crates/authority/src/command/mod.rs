@@ -1,7 +1,7 @@
-//! What may be asked of the authority. One command to a file: its data, its answers, and the decision.
+//! The commands of the authority. One command to a file: its data, its answers, and the decision.
 //!
-//! A decision reads the state and changes nothing. It gives the events that make it true, in order, and the
-//! answer that may be told once they are durable. A refusal has no events.
+//! A decision reads the state and changes nothing. It has the events that make it true, in order, and the answer to send
+//! once they are durable. A refusal has no events.
 
 mod attach_operation;
 mod cancel_task;
@@ -45,27 +45,53 @@ pub use verdict::Verdict;
 
 use crate::{Event, State, Time};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
-    SubmitTask(Box<SubmitTask>),
-    LeaseTasks(LeaseTasks),
-    ExtendLease(ExtendLease),
-    StartAttempt(StartAttempt),
-    ReportCompletion(ReportCompletion),
-    ReportFailure(ReportFailure),
-    ReleaseLease(ReleaseLease),
-    CancelTask(CancelTask),
-    KillTask(KillTask),
-    RedriveTask(RedriveTask),
-    ConfigureQueue(ConfigureQueue),
-    StartSession(StartSession),
-    AttachOperation(AttachOperation),
-    DetachOperation(DetachOperation),
-    RotateTokenKey(RotateTokenKey),
-    TakeOver(TakeOver),
-    Tick(Tick),
-    Purge(Purge),
+/// Hands the commands to `$callback`: each with its answer and, for a command that callers send, the name of the call.
+///
+/// The enum of commands, their dispatch and the calls of the coordinator's handle are derived from this list.
+#[macro_export]
+macro_rules! command_table {
+    ($callback:ident) => {
+        $callback! {
+            SubmitTask(Box<SubmitTask>) => Submitted(SubmitAnswer), call submit;
+            LeaseTasks(LeaseTasks) => Leased(Vec<Grant>);
+            ExtendLease(ExtendLease) => Extended(ExtendAnswer);
+            StartAttempt(StartAttempt) => Started(StartAnswer), call start;
+            ReportCompletion(ReportCompletion) => Reported(Verdict), call complete;
+            ReportFailure(ReportFailure) => Reported(Verdict), call fail;
+            ReleaseLease(ReleaseLease) => Released(ReleaseAnswer), call release;
+            CancelTask(CancelTask) => Ended(EndAnswer), call cancel;
+            KillTask(KillTask) => Ended(EndAnswer), call kill;
+            RedriveTask(RedriveTask) => Redriven(RedriveAnswer), call redrive;
+            ConfigureQueue(ConfigureQueue) => Configured(ConfigureAnswer), call configure;
+            StartSession(StartSession) => Done(bool),
+                /// Gives back what earlier sessions of the worker hold.
+                call start_session;
+            AttachOperation(AttachOperation) => Attached(AttachAnswer), call attach;
+            DetachOperation(DetachOperation) => Attached(AttachAnswer), call detach;
+            RotateTokenKey(RotateTokenKey) => Done(bool), call rotate_token_key;
+            TakeOver(TakeOver) => Done(bool);
+            Tick(Tick) => Done(bool);
+            Purge(Purge) => Done(bool);
+        }
+    };
 }
+
+macro_rules! define_commands {
+    ($($Name:ident($payload:ty) => $answer:ident($type:ty) $(, $(#[$doc:meta])* call $call:ident)?;)*) => {
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Command { $($Name($payload),)* }
+
+        impl State {
+            /// Decides a command at a time, which must not lie before the newest time in the ledger.
+            pub fn decide(&self, command: &Command, now: Time) -> Decision<Answer> {
+                assert!(now >= self.time(), "time must not go back: {now} is before {}", self.time());
+                match command { $(Command::$Name(command) => command.decide(self, now).into(Answer::$answer),)* }
+            }
+        }
+    };
+}
+
+command_table!(define_commands);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -79,11 +105,11 @@ pub enum Answer {
     Redriven(RedriveAnswer),
     Configured(ConfigureAnswer),
     Attached(AttachAnswer),
-    /// Nothing to tell: the events say it all. True when there may be more to do.
+    /// The events say it all. True when there may be more to do.
     Done(bool),
 }
 
-/// What follows from a command: the events that make it true, and what to answer once they are durable.
+/// The decision on a command: the events that make it true, and the answer to send once they are durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision<A> {
     pub events: Vec<Event>,
@@ -102,32 +128,5 @@ impl<A> Decision<A> {
 
     fn into(self, wrap: impl FnOnce(A) -> Answer) -> Decision<Answer> {
         Decision { events: self.events, answer: wrap(self.answer) }
-    }
-}
-
-impl State {
-    /// Decides a command at a time, which must not lie before the newest time in the ledger.
-    pub fn decide(&self, command: &Command, now: Time) -> Decision<Answer> {
-        assert!(now >= self.time(), "time must not go back: {now} is before {}", self.time());
-        match command {
-            Command::SubmitTask(command) => command.decide(self, now).into(Answer::Submitted),
-            Command::LeaseTasks(command) => command.decide(self, now).into(Answer::Leased),
-            Command::ExtendLease(command) => command.decide(self, now).into(Answer::Extended),
-            Command::StartAttempt(command) => command.decide(self, now).into(Answer::Started),
-            Command::ReportCompletion(command) => command.decide(self, now).into(Answer::Reported),
-            Command::ReportFailure(command) => command.decide(self, now).into(Answer::Reported),
-            Command::ReleaseLease(command) => command.decide(self, now).into(Answer::Released),
-            Command::CancelTask(command) => command.decide(self, now).into(Answer::Ended),
-            Command::KillTask(command) => command.decide(self, now).into(Answer::Ended),
-            Command::RedriveTask(command) => command.decide(self, now).into(Answer::Redriven),
-            Command::ConfigureQueue(command) => command.decide(self).into(Answer::Configured),
-            Command::StartSession(command) => command.decide(self, now).into(Answer::Done),
-            Command::AttachOperation(command) => command.decide(self).into(Answer::Attached),
-            Command::DetachOperation(command) => command.decide(self).into(Answer::Attached),
-            Command::RotateTokenKey(command) => command.decide(self).into(Answer::Done),
-            Command::TakeOver(command) => command.decide(self).into(Answer::Done),
-            Command::Tick(command) => command.decide(self, now).into(Answer::Done),
-            Command::Purge(command) => command.decide(self, now).into(Answer::Done),
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! A worker gives a lease back before its time, at no cost to the task's attempts.
 
 use super::Decision;
-use super::verdict::expire;
-use crate::event::{Event, LeaseReleased, ReleaseCause, TaskDead};
+use super::verdict::{dead, end_task, expire};
+use crate::event::{Event, LeaseReleased, ReleaseCause};
 use crate::lease_ref::LeaseStatus;
 use crate::{LeaseRef, Rejection, State, Task, TaskState, Time};
 
@@ -26,8 +26,7 @@ impl ReleaseLease {
             LeaseStatus::Stale(task, _) => Decision::only(ReleaseAnswer::Over(task.state())),
             LeaseStatus::Expired(slot, _) => {
                 let events = expire(state, slot, now);
-                let dead = events.iter().any(|event| matches!(event, Event::TaskDead(_)));
-                let after = if dead { TaskState::Dead } else { TaskState::Waiting };
+                let after = if end_task(&events) { TaskState::Dead } else { TaskState::Waiting };
                 Decision { events, answer: ReleaseAnswer::Over(after) }
             }
             LeaseStatus::Live(_, task) => {
@@ -47,8 +46,7 @@ pub(super) fn release(task: &Task, cause: ReleaseCause) -> (Event, TaskState) {
             TaskState::Waiting,
         ),
         Some(cancel) => {
-            let (reason, detail) = (cancel.cause.dead_reason(), Some(cancel.reason.clone()));
-            (Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None }), TaskState::Dead)
+            (dead(task, cancel.cause.dead_reason(), Some(cancel.reason.clone())), TaskState::Dead)
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Decision;
-use crate::State;
 use crate::event::{Event, TokenKeyRotated};
+use crate::{State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RotateTokenKey {
@@ -12,7 +12,7 @@ pub struct RotateTokenKey {
 }
 
 impl RotateTokenKey {
-    pub(super) fn decide(&self, state: &State) -> Decision<bool> {
+    pub(super) fn decide(&self, state: &State, _now: Time) -> Decision<bool> {
         if state.token_key().is_some_and(|key| key.id == self.key_id) {
             return Decision::only(false);
         }

@@ -63,8 +63,8 @@ impl SubmitTask {
             });
         }
         if state.slot_of(self.id).is_some() {
-            // Ids are unique by construction; the same one again can only be the same call again. Should it ever
-            // be somebody else's, nothing of that task is shown.
+            // Ids are unique by construction, so the same id is the same call again. Should it ever belong to another
+            // scope, nothing of that task is shown.
             return Decision::only(match state.view_in(&self.queue.scope, self.id) {
                 Some(view) => SubmitAnswer::Existing(Box::new(view)),
                 None => SubmitAnswer::DedupConflict(self.id),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::Decision;
-use crate::State;
 use crate::event::{Event, OwnerTookOver};
+use crate::{State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TakeOver {
@@ -12,7 +12,7 @@ pub struct TakeOver {
 }
 
 impl TakeOver {
-    pub(super) fn decide(&self, state: &State) -> Decision<bool> {
+    pub(super) fn decide(&self, state: &State, _now: Time) -> Decision<bool> {
         let epoch = state.owner().map_or(1, |owner| owner.epoch + 1);
         Decision::with(Event::OwnerTookOver(OwnerTookOver { epoch, node: self.node.clone() }), false)
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::Decision;
 use super::lease_tasks::past_deadline;
-use super::verdict::{attempts_lost, expire};
-use crate::event::{CancelRequested, Event, ExpiryCause, TaskDead};
+use super::verdict::{attempts_lost, dead, expire};
+use crate::event::{CancelRequested, Event, ExpiryCause};
 use crate::limits::MAX_TICK_TASKS;
 use crate::state::Slot;
 use crate::{CancelCause, DeadReason, Phase, State, Time};
@@ -36,8 +36,7 @@ fn decide_due_task(state: &State, slot: Slot, now: Time, events: &mut Vec<Event>
         Phase::Leased(_) => match &task.cancel {
             Some(cancel) if now < cancel.grace_until => {}
             Some(cancel) => {
-                let (reason, detail) = (DeadReason::CancelTimeout, Some(cancel.reason.clone()));
-                events.push(Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None }));
+                events.push(dead(task, DeadReason::CancelTimeout, Some(cancel.reason.clone())));
             }
             // At the end of time a lease is due that can no longer pass.
             None if task.deadline().is_none_or(|deadline| now < deadline) => {}

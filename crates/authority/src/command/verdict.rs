@@ -70,8 +70,7 @@ pub(super) fn expire(state: &State, slot: Slot, now: Time) -> Vec<Event> {
         } else {
             cancel.cause.dead_reason()
         };
-        let detail = Some(cancel.reason.clone());
-        return vec![Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None })];
+        return vec![dead(task, reason, Some(cancel.reason.clone()))];
     }
     let timed_out = task.timeout_ms().is_some_and(|ms| lease.expires_at >= lease.granted_at.plus_ms(ms));
     let cause = if timed_out { ExpiryCause::Timeout } else { ExpiryCause::Silence };
@@ -90,11 +89,21 @@ pub(super) fn expire(state: &State, slot: Slot, now: Time) -> Vec<Event> {
     events
 }
 
+/// The end of a task without a report.
+pub(super) fn dead(task: &Task, reason: DeadReason, detail: Option<Arc<str>>) -> Event {
+    Event::TaskDead(TaskDead { task: task.id, reason, detail, report: None })
+}
+
+/// Whether the events end their task.
+pub(super) fn end_task(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::TaskDead(_)))
+}
+
 /// The death of a task whose last attempt was lost to time.
 pub(super) fn attempts_lost(task: &Task, cause: ExpiryCause) -> Event {
     let detail = match cause {
         ExpiryCause::Silence => None,
         ExpiryCause::Timeout => Some(Arc::from("the last attempt reached its timeoutMs")),
     };
-    Event::TaskDead(TaskDead { task: task.id, reason: DeadReason::HeartbeatTimeout, detail, report: None })
+    dead(task, DeadReason::HeartbeatTimeout, detail)
 }

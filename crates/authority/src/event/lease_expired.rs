@@ -5,23 +5,6 @@ use crate::Phase;
 use crate::rules;
 use crate::state::State;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExpiryCause {
-    /// No heartbeat arrived in time.
-    Silence,
-    /// The attempt reached its own time limit.
-    Timeout,
-}
-
-impl ExpiryCause {
-    pub fn name(self) -> &'static str {
-        match self {
-            ExpiryCause::Silence => "SILENCE",
-            ExpiryCause::Timeout => "TIMEOUT",
-        }
-    }
-}
-
 impl LeaseExpired {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         let (slot, task) = at.leased(state, self.task, self.fencing_token)?;

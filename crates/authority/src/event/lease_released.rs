@@ -4,26 +4,6 @@ use super::{At, InvalidTransition, LeaseReleased};
 use crate::Phase;
 use crate::state::State;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReleaseCause {
-    /// The worker gave it back.
-    Worker,
-    /// The answer that would have carried it could not be delivered.
-    Undelivered,
-    /// The worker began a new session.
-    Session,
-}
-
-impl ReleaseCause {
-    pub fn name(self) -> &'static str {
-        match self {
-            ReleaseCause::Worker => "WORKER",
-            ReleaseCause::Undelivered => "UNDELIVERED",
-            ReleaseCause::Session => "SESSION",
-        }
-    }
-}
-
 impl LeaseReleased {
     pub(super) fn apply(&self, state: &mut State, at: At) -> Result<(), InvalidTransition> {
         let (slot, task) = at.leased_in_time(state, self.task, self.fencing_token)?;

@@ -21,9 +21,7 @@ mod task_failed;
 mod tasks_purged;
 mod token_key_rotated;
 
-pub use crate::tables::DeadReport;
-pub use lease_expired::ExpiryCause;
-pub use lease_released::ReleaseCause;
+pub use crate::tables::{DeadReport, ExpiryCause, ReleaseCause};
 pub use task_failed::NextStep;
 
 use std::sync::Arc;
@@ -62,6 +60,11 @@ macro_rules! define_events {
                 match self { $(Event::$Name(event) => task_of!($subject event),)* }
             }
 
+            /// Whether the event leaves the state of its task as it is, so that it may follow the task's end.
+            pub fn is_note(&self) -> bool {
+                match self { $(Event::$Name(_) => stringify!($subject) == "note",)* }
+            }
+
             /// The fields that are set, by their names in JSON.
             pub fn fields(&self) -> Vec<NamedField<'_>> {
                 let mut fields = Vec::new();
@@ -77,13 +80,13 @@ macro_rules! define_events {
 }
 
 macro_rules! task_of {
-    (task $event:ident) => {
-        Some($event.task)
-    };
     (ledger $event:ident) => {{
         let _ = $event;
         None
     }};
+    ($subject:ident $event:ident) => {
+        Some($event.task)
+    };
 }
 
 crate::event_table!(define_events);

@@ -1,4 +1,4 @@
-//! What must hold after every event. A full scan: for tests, the simulator and offline checks.
+//! The invariants of the state, checked with a full scan: for tests, the simulator and offline checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Where a task stands in the indexes, as a pure function of the task. After a change only what differs moves,
+//! The index keys of a task, as a pure function of the task. After a change only the keys that differ move,
 //! so every index always equals what a scan of the tasks would give.
 
 use std::sync::Arc;

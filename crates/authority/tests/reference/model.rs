@@ -277,7 +277,7 @@ impl Model {
         verdict
     }
 
-    /// What a report of this lease was told before, or that the worker now tells another story.
+    /// The verdict on an earlier report of this lease, or that this one is a conflicting report.
     fn reported(&self, lease: &LeaseRef, digest: Digest) -> Option<Verdict> {
         let note = &self.tasks[self.in_scope(&lease.scope, lease.task)?];
         let (_, known, verdict) = note.reports.iter().find(|(number, ..)| *number == lease.fencing_token)?;

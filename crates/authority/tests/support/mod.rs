@@ -1,4 +1,4 @@
-//! What the tests share: a world that runs commands and watches every event, and short ways to write commands.
+//! Test support: a world that runs commands and watches every event, and short ways to write commands.
 
 mod actor;
 mod auditor;

@@ -11,6 +11,7 @@ use super::{
     inner::Inner,
     options::MAX_CACHED_READ_BYTES,
     record::{HEADER_BYTES, Placement, Space},
+    store::Store,
     writer::Item,
 };
 use crate::{
@@ -22,28 +23,29 @@ const RESULT_CONTEXT: &str = "lessor 2026 blobs action result";
 const RAW_CONTEXT: &str = "lessor 2026 blobs raw entry";
 const RAW_BYTES: usize = 41;
 
-impl Inner {
+impl Store {
+    /// See [`crate::ActionCache::get_result`].
     pub fn get_result(&self, tenant: &Tenant, key: &ActionKey, serve: Serve) -> Result<Option<CachedResult>> {
         let hash = result_hash(key)?;
         for &origin in origins(serve) {
-            if let Some(bytes) = self.get_entry(tenant, origin.into(), &hash)? {
+            if let Some(bytes) = self.inner().get_entry(tenant, origin.into(), &hash)? {
                 return Ok(Some(CachedResult { origin, bytes }));
             }
         }
         Ok(None)
     }
 
-    /// A result, if it can be told without waiting for the disk. `None` says nothing.
+    /// A result, if it is known without waiting for the disk. `None` says nothing.
     pub fn get_result_cached(
         &self,
         tenant: &Tenant,
         key: &ActionKey,
         serve: Serve,
     ) -> Option<Option<CachedResult>> {
-        let hash = result_hash(key).ok()?;
+        let (inner, hash) = (self.inner(), result_hash(key).ok()?);
         for &origin in origins(serve) {
-            let Some(key) = self.key_in(tenant, origin.into(), &hash) else { continue };
-            let location = self.index().locate(&key);
+            let Some(key) = inner.key_in(tenant, origin.into(), &hash) else { continue };
+            let location = inner.index().locate(&key);
             let Some(location) = location else { continue };
             if u64::from(location.data_bytes) > MAX_CACHED_READ_BYTES {
                 return None;
@@ -54,42 +56,48 @@ impl Inner {
         Some(None)
     }
 
+    /// See [`crate::ActionCache::put_result`].
     pub fn put_result(&self, tenant: &Tenant, key: &ActionKey, origin: Origin, result: &[u8]) -> Result<()> {
         if result.len() as u64 > MAX_RESULT_BYTES {
             let size = result.len() as u64;
             return Err(Error::TooLarge { what: "a result", size, limit: MAX_RESULT_BYTES });
         }
-        self.put_entry(tenant, origin.into(), result_hash(key)?, result)
+        self.inner().put_entry(tenant, origin.into(), result_hash(key)?, result)
     }
 
+    /// See [`crate::ActionCache::remove_result`].
     pub fn remove_result(&self, tenant: &Tenant, key: &ActionKey) -> Result<()> {
-        let hash = result_hash(key)?;
+        let (inner, hash) = (self.inner(), result_hash(key)?);
         for space in [Space::CommittedResult, Space::UploadedResult] {
-            let key = self.key_in(tenant, space, &hash).filter(|key| self.index().position(key).is_some());
+            let key = inner.key_in(tenant, space, &hash).filter(|key| inner.index().position(key).is_some());
             let Some(key) = key else { continue };
-            // A store that has no room left removes things all the same.
-            let _room = self.reserve_records(HEADER_BYTES as u64).ok();
-            let mut writer = self.writer();
-            let position = self.index().position(&key);
+            // A full store removes entries all the same.
+            let _reservation = inner.reserve_records(HEADER_BYTES as u64).ok();
+            let mut writer = inner.writer();
+            let position = inner.index().position(&key);
             if let Some(position) = position {
-                writer.remove(self, &key, position)?;
+                writer.remove(inner, &key, position)?;
             }
         }
         Ok(())
     }
 
+    /// See [`crate::ActionCache::get_raw`].
     pub fn get_raw(&self, tenant: &Tenant, key: &RawKey) -> Result<Option<Digest>> {
-        let entry = self.get_entry(tenant, Space::RawEntry, &raw_hash(key)?)?;
-        Ok(entry.and_then(|entry| decode_raw(&entry)).filter(|body| self.is_present(tenant, body)))
+        let entry = self.inner().get_entry(tenant, Space::RawEntry, &raw_hash(key)?)?;
+        Ok(entry.and_then(|entry| decode_raw(&entry)).filter(|body| self.inner().is_present(tenant, body)))
     }
 
+    /// See [`crate::ActionCache::put_raw`].
     pub fn put_raw(&self, tenant: &Tenant, key: &RawKey, body: &Digest) -> Result<()> {
-        if !self.is_present(tenant, body) {
+        if !self.inner().is_present(tenant, body) {
             return Err(Error::NotFound(*body));
         }
-        self.put_entry(tenant, Space::RawEntry, raw_hash(key)?, &encode_raw(body))
+        self.inner().put_entry(tenant, Space::RawEntry, raw_hash(key)?, &encode_raw(body))
     }
+}
 
+impl Inner {
     fn get_entry(&self, tenant: &Tenant, space: Space, hash: &Hash) -> Result<Option<Bytes>> {
         let Some(key) = self.key_in(tenant, space, hash) else { return Ok(None) };
         let location = self.index().locate(&key);
@@ -108,7 +116,7 @@ impl Inner {
     }
 }
 
-/// Whose word is good enough, the best first.
+/// The origins whose results are served, the best first.
 fn origins(serve: Serve) -> &'static [Origin] {
     match serve {
         Serve::Committed => &[Origin::Committed],

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     checkpoint, index::Taken, inner::Inner, options::FREE_SPACE_CHECK_BYTES, pack::FIRST_RECORD_AT,
-    record::Placement, writer::Writer,
+    record::Placement, store::Store, writer::Writer,
 };
 use crate::{Error, Result};
 
@@ -323,17 +323,20 @@ impl Inner {
         let _ = fs::remove_file(checkpoint::path(&self.root, number));
         Ok(())
     }
+}
 
+impl Store {
+    /// What is stored and how much space it takes. From memory.
     pub fn usage(&self) -> Usage {
-        let index = self.index();
+        let (index, totals) = (self.inner().index(), &self.inner().totals);
         Usage {
             blobs: index.len(),
-            pack_bytes: self.totals.pack_bytes.load(Ordering::Relaxed),
+            pack_bytes: totals.pack_bytes.load(Ordering::Relaxed),
             dead_pack_bytes: index.dead_bytes(),
-            file_bytes: self.totals.file_bytes.load(Ordering::Relaxed),
-            upload_bytes: *self.totals.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner),
+            file_bytes: totals.file_bytes.load(Ordering::Relaxed),
+            upload_bytes: *totals.reserved_bytes.lock().unwrap_or_else(PoisonError::into_inner),
             pinned: index.pinned(),
-            cap_bytes: self.options.cap_bytes,
+            cap_bytes: self.inner().options.cap_bytes,
         }
     }
 }

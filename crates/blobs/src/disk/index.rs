@@ -367,8 +367,8 @@ impl Index {
     }
 }
 
-/// The hashes are random already; what is hashed here is a part of one, with a seed, so that nobody can
-/// choose content that crowds one place of the table.
+/// The hashes are random already; what is hashed here is a part of one, with a seed, so that no client
+/// can choose content that fills one bucket of the table.
 fn key_hash(state: &RandomState, key: &Key) -> u64 {
     use std::hash::BuildHasher;
     let mut part = [0; 16];

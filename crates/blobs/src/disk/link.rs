@@ -5,31 +5,25 @@ use std::{
     io::Write,
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
-    sync::Arc,
 };
 
-use super::inner::Inner;
+use super::store::Store;
 use crate::{Digest, Error, Result, Tenant};
 
 const PLAIN_MODE: u32 = 0o444;
 const EXECUTABLE_MODE: u32 = 0o555;
 
-impl Inner {
-    /// Makes `path`, which must not exist, a file with the blob's content that nobody may write to. A blob
-    /// with a file of its own is linked if it can be; all others are copied, and so are executables, since
-    /// the mode belongs to the file and not to its name.
-    pub fn link_to(
-        self: &Arc<Inner>,
-        tenant: &Tenant,
-        digest: &Digest,
-        path: &Path,
-        executable: bool,
-    ) -> Result<()> {
-        if !self.is_present(tenant, digest) {
+impl Store {
+    /// Makes `path`, which must not exist, a read-only file with the blob's content. A blob with a file of its own is
+    /// linked if it can be; all others are copied, and so are executables, since the mode belongs to the file and not to
+    /// its name. Linked content is not checked, and the caller must not write to it.
+    pub fn link_to(&self, tenant: &Tenant, digest: &Digest, path: &Path, executable: bool) -> Result<()> {
+        let inner = self.inner();
+        if !inner.is_present(tenant, digest) {
             return Err(Error::NotFound(*digest));
         }
-        if digest.size > self.options.small_blob_bytes && !executable {
-            match fs::hard_link(self.file_path(tenant.fingerprint(), digest), path) {
+        if digest.size > inner.options.small_blob_bytes && !executable {
+            match fs::hard_link(inner.file_path(tenant.fingerprint(), digest), path) {
                 Ok(()) => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     return Err(Error::io("link", path)(error));
@@ -46,7 +40,7 @@ impl Inner {
         })
     }
 
-    fn copy_to(self: &Arc<Inner>, tenant: &Tenant, digest: &Digest, path: &Path, mode: u32) -> Result<()> {
+    fn copy_to(&self, tenant: &Tenant, digest: &Digest, path: &Path, mode: u32) -> Result<()> {
         let mut reader = self.read(tenant, digest, 0, None)?;
         let mut file = fs::OpenOptions::new()
             .write(true)

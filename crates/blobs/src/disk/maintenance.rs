@@ -1,4 +1,4 @@
-//! The store's own thread: checkpoints, headroom, and uploads that nobody came back to.
+//! The store's own thread: checkpoints, headroom, and uploads that were not resumed.
 
 use std::{
     sync::{Arc, Condvar, Mutex, PoisonError, Weak},

@@ -104,7 +104,7 @@ impl Pack {
 
     /// Shows every whole record from `start` on, and says where the last one ends. A record whose data is
     /// damaged is passed over; a head that is not one ends the scan, for nothing behind it can be trusted to
-    /// be a record rather than a part of somebody's content.
+    /// be a record rather than a part of a blob.
     pub fn scan(&self, start: u64, mut found: impl FnMut(Header, &[u8]) -> Result<()>) -> Result<u64> {
         let mut window = Vec::with_capacity(SCAN_BYTES);
         let mut at = start;

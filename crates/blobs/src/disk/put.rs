@@ -5,12 +5,15 @@ use std::{collections::HashSet, sync::Arc};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use super::{inner::Inner, options::MAX_PENDING_RECORDS, record::Placement, upload::Upload, writer::Item};
+use super::{
+    inner::Inner, options::MAX_PENDING_RECORDS, record::Placement, store::Store, upload::Upload, writer::Item,
+};
 use crate::{Digest, Error, Expect, MAX_BATCH_BYTES, Result, Tenant, UploadRequest};
 
-impl Inner {
-    /// Stores blobs; one answer for each.
-    pub fn put_many(self: &Arc<Inner>, tenant: &Tenant, blobs: &[(Digest, Bytes)]) -> Vec<Result<()>> {
+impl Store {
+    /// Stores whole blobs, an answer for each; see [`crate::Blobs::put_many`].
+    pub fn put_many(&self, tenant: &Tenant, blobs: &[(Digest, Bytes)]) -> Vec<Result<()>> {
+        let inner = self.inner();
         let total: u64 = blobs.iter().map(|(_, content)| content.len() as u64).sum();
         if total > MAX_BATCH_BYTES {
             let error = Error::TooLarge { what: "a batch", size: total, limit: MAX_BATCH_BYTES };
@@ -18,28 +21,30 @@ impl Inner {
         }
         let mut answers: Vec<Result<()>> =
             blobs.iter().map(|(digest, content)| verify(digest, content)).collect();
-        let is_small = |digest: &Digest| digest.size <= self.options.small_blob_bytes;
+        let is_small = |digest: &Digest| digest.size <= inner.options.small_blob_bytes;
         let small = blobs.iter().zip(&answers).filter(|((digest, _), answer)| {
-            answer.is_ok() && is_small(digest) && !self.is_present(tenant, digest)
+            answer.is_ok() && is_small(digest) && !inner.is_present(tenant, digest)
         });
         let items: Vec<Item<'_>> =
             small.map(|((digest, content), _)| item(tenant, digest, content)).collect();
-        let stored = if items.is_empty() { Ok(()) } else { self.put_items(&items) };
+        let stored = if items.is_empty() { Ok(()) } else { inner.put_items(&items) };
         for ((digest, content), answer) in blobs.iter().zip(&mut answers) {
             if answer.is_err() {
                 continue;
             }
             if !is_small(digest) {
-                *answer = self.put_large(tenant, digest, content);
+                *answer = inner.put_large(tenant, digest, content);
             } else if let Err(error) = &stored
-                && !self.is_present(tenant, digest)
+                && !inner.is_present(tenant, digest)
             {
                 *answer = Err(error.clone());
             }
         }
         answers
     }
+}
 
+impl Inner {
     /// Appends records of things that are not there yet, each once.
     pub fn put_items(&self, items: &[Item<'_>]) -> Result<()> {
         let _reservation = self.reserve_records(items.iter().map(Item::bytes).sum())?;

@@ -5,7 +5,13 @@ use std::{fs::File, io, sync::Arc};
 use bytes::Bytes;
 
 use super::{
-    checksums::is_chunk, index::Key, inner::Inner, options::CHUNK_BYTES, pack::read_at, record::Placement,
+    checksums::is_chunk,
+    index::Key,
+    inner::Inner,
+    options::{CHUNK_BYTES, MAX_CACHED_READ_BYTES},
+    pack::read_at,
+    record::Placement,
+    store::Store,
 };
 use crate::{Digest, Error, MAX_BATCH_BYTES, Result, Tenant};
 
@@ -59,28 +65,24 @@ impl Reader {
     }
 }
 
-impl Inner {
-    pub fn read(
-        self: &Arc<Inner>,
-        tenant: &Tenant,
-        digest: &Digest,
-        offset: u64,
-        limit: Option<u64>,
-    ) -> Result<Reader> {
+impl Store {
+    /// Reads a blob from `offset`, at most `limit` bytes of it.
+    pub fn read(&self, tenant: &Tenant, digest: &Digest, offset: u64, limit: Option<u64>) -> Result<Reader> {
         if offset > digest.size {
             return Err(Error::OutOfRange { offset, size: digest.size });
         }
         let end = limit.map_or(digest.size, |limit| offset.saturating_add(limit).min(digest.size));
-        let (found, source) = self.source(tenant, digest)?;
-        Ok(Reader { inner: self.clone(), found, digest: *digest, source, at: offset, end })
+        let inner = self.inner().clone();
+        let (found, source) = inner.source(tenant, digest)?;
+        Ok(Reader { inner, found, digest: *digest, source, at: offset, end })
     }
 
-    /// Whole blobs, as many as one batch may carry.
-    pub fn get_many(self: &Arc<Inner>, tenant: &Tenant, digests: &[Digest]) -> Vec<Result<Bytes>> {
+    /// Whole blobs, an answer for each; see [`crate::Blobs::get_many`].
+    pub fn get_many(&self, tenant: &Tenant, digests: &[Digest]) -> Vec<Result<Bytes>> {
         let mut left = MAX_BATCH_BYTES;
         let get = |digest: &Digest| match left.checked_sub(digest.size) {
             Some(rest) => {
-                let content = self.get(tenant, digest)?;
+                let content = self.inner().get(tenant, digest)?;
                 left = rest;
                 Ok(content)
             }
@@ -93,8 +95,19 @@ impl Inner {
         digests.iter().map(get).collect()
     }
 
-    /// A small blob, if it is here and can be had without waiting for the disk. `None` says nothing.
-    pub fn get_cached(&self, tenant: &Tenant, digest: &Digest) -> Option<Bytes> {
+    /// Whole small blobs, if all of them can be read without waiting for the disk. `None` says nothing about any of them.
+    pub fn get_many_cached(&self, tenant: &Tenant, digests: &[Digest]) -> Option<Vec<Bytes>> {
+        let total = digests.iter().fold(0u64, |total, digest| total.saturating_add(digest.size));
+        if total > MAX_CACHED_READ_BYTES {
+            return None;
+        }
+        digests.iter().map(|digest| self.inner().get_cached(tenant, digest)).collect()
+    }
+}
+
+impl Inner {
+    /// A small blob, if it is here and can be read without waiting for the disk. `None` says nothing.
+    fn get_cached(&self, tenant: &Tenant, digest: &Digest) -> Option<Bytes> {
         if digest.is_empty_blob() {
             return Some(Bytes::new());
         }
@@ -136,7 +149,7 @@ impl Inner {
         match File::open(&path) {
             Ok(file) => Ok((found, Source::File { file, checksums: data })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // It was evicted a moment ago, or somebody deleted the file.
+                // The blob was evicted a moment ago, or the file was deleted from outside.
                 self.take_out(&found.key, found.position);
                 Err(Error::NotFound(*digest))
             }

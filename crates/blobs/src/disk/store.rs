@@ -2,23 +2,17 @@
 
 use std::{collections::HashSet, path::Path, sync::Arc, thread::JoinHandle, time::Instant};
 
-use bytes::Bytes;
 use foldhash::fast::RandomState;
 
 use super::{
-    eviction::Usage,
     identity::{OpenError, StoreDir},
     index::Key,
     inner::Inner,
     maintenance, open,
-    options::{MAX_CACHED_READ_BYTES, MAX_LOOKUPS, Options},
-    read::Reader,
+    options::{MAX_LOOKUPS, Options},
     upload::Upload,
 };
-use crate::{
-    ActionKey, CachedResult, Digest, DigestFunction, Hash, Origin, RawKey, Result, Serve, Tenant,
-    UploadRequest, WriteStatus,
-};
+use crate::{Digest, DigestFunction, Hash, Result, Tenant, UploadRequest, WriteStatus};
 
 /// A handle; cheap to clone. Methods that touch the disk block, the others only look at memory and say so.
 ///
@@ -97,31 +91,6 @@ impl Store {
         Pin { inner: self.inner().clone(), keys }
     }
 
-    /// Whole blobs, an answer for each; see [`crate::Blobs::get_many`].
-    pub fn get_many(&self, tenant: &Tenant, digests: &[Digest]) -> Vec<Result<Bytes>> {
-        self.inner().get_many(tenant, digests)
-    }
-
-    /// Whole small blobs, if all of them can be had without waiting for the disk. `None` says nothing about
-    /// any of them.
-    pub fn get_many_cached(&self, tenant: &Tenant, digests: &[Digest]) -> Option<Vec<Bytes>> {
-        let total = digests.iter().fold(0u64, |total, digest| total.saturating_add(digest.size));
-        if total > MAX_CACHED_READ_BYTES {
-            return None;
-        }
-        digests.iter().map(|digest| self.inner().get_cached(tenant, digest)).collect()
-    }
-
-    /// Stores whole blobs, an answer for each; see [`crate::Blobs::put_many`].
-    pub fn put_many(&self, tenant: &Tenant, blobs: &[(Digest, Bytes)]) -> Vec<Result<()>> {
-        self.inner().put_many(tenant, blobs)
-    }
-
-    /// Reads a blob from `offset`, at most `limit` bytes of it.
-    pub fn read(&self, tenant: &Tenant, digest: &Digest, offset: u64, limit: Option<u64>) -> Result<Reader> {
-        self.inner().read(tenant, digest, offset, limit)
-    }
-
     /// Begins or continues an upload; `None` if the blob is here already.
     pub fn write(&self, tenant: &Tenant, request: &UploadRequest) -> Result<Option<Upload>> {
         Upload::begin(self.inner(), tenant, request)
@@ -135,55 +104,9 @@ impl Store {
         self.inner().uploads.status(tenant, name, *digest)
     }
 
-    /// Makes `path`, which must not exist, a read-only file with the blob's content: a hard link where that
-    /// is possible, else a copy. Linked content is not checked; whoever links it must not write to it.
-    pub fn link_to(&self, tenant: &Tenant, digest: &Digest, path: &Path, executable: bool) -> Result<()> {
-        self.inner().link_to(tenant, digest, path, executable)
-    }
-
-    /// See [`crate::ActionCache::get_result`].
-    pub fn get_result(&self, tenant: &Tenant, key: &ActionKey, serve: Serve) -> Result<Option<CachedResult>> {
-        self.inner().get_result(tenant, key, serve)
-    }
-
-    /// The same, if it can be told without waiting for the disk. `None` says nothing.
-    pub fn get_result_cached(
-        &self,
-        tenant: &Tenant,
-        key: &ActionKey,
-        serve: Serve,
-    ) -> Option<Option<CachedResult>> {
-        self.inner().get_result_cached(tenant, key, serve)
-    }
-
-    /// See [`crate::ActionCache::put_result`].
-    pub fn put_result(&self, tenant: &Tenant, key: &ActionKey, origin: Origin, result: &[u8]) -> Result<()> {
-        self.inner().put_result(tenant, key, origin, result)
-    }
-
-    /// See [`crate::ActionCache::remove_result`].
-    pub fn remove_result(&self, tenant: &Tenant, key: &ActionKey) -> Result<()> {
-        self.inner().remove_result(tenant, key)
-    }
-
-    /// See [`crate::ActionCache::get_raw`].
-    pub fn get_raw(&self, tenant: &Tenant, key: &RawKey) -> Result<Option<Digest>> {
-        self.inner().get_raw(tenant, key)
-    }
-
-    /// See [`crate::ActionCache::put_raw`].
-    pub fn put_raw(&self, tenant: &Tenant, key: &RawKey, body: &Digest) -> Result<()> {
-        self.inner().put_raw(tenant, key, body)
-    }
-
     /// The largest blob that is accepted.
     pub fn max_blob_bytes(&self) -> u64 {
         self.inner().options.max_blob_bytes
-    }
-
-    /// What is stored and how much room it takes. From memory.
-    pub fn usage(&self) -> Usage {
-        self.inner().usage()
     }
 
     /// Open uploads, those without a writer included.
@@ -203,12 +126,12 @@ impl Store {
         self.inner().checkpoint()
     }
 
-    /// The last words of a clean shutdown. Other handles may go on, but need not.
+    /// The last call of a clean shutdown. Other handles may still be used.
     pub fn close(self) -> Result<()> {
         self.checkpoint()
     }
 
-    fn inner(&self) -> &Arc<Inner> {
+    pub(super) fn inner(&self) -> &Arc<Inner> {
         &self.0.inner
     }
 }

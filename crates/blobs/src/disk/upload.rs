@@ -118,13 +118,9 @@ impl Drop for Upload {
 
 impl Content {
     pub fn new(inner: &Arc<Inner>, expect: Expect) -> Content {
-        let function = match expect {
-            Expect::Digest(digest) => digest.function,
-            Expect::Hash(function, _) | Expect::Anything(function) => function,
-        };
         Content {
             expect,
-            hasher: Hasher::new(function),
+            hasher: Hasher::new(function(&expect)),
             checksums: Checksums::default(),
             sink: Sink::Memory(Vec::new()),
             committed: 0,
@@ -203,12 +199,7 @@ impl Content {
     }
 
     fn finish(&mut self, tenant: &Tenant) -> Result<Digest> {
-        let function = match self.expect {
-            Expect::Digest(digest) => digest.function,
-            Expect::Hash(function, _) | Expect::Anything(function) => function,
-        };
-        let hasher = std::mem::replace(&mut self.hasher, Hasher::new(function));
-        let actual = hasher.finish();
+        let actual = std::mem::replace(&mut self.hasher, Hasher::new(function(&self.expect))).finish();
         let expected = match self.expect {
             Expect::Digest(digest) => digest,
             Expect::Hash(function, hash) => Digest { function, hash, size: actual.size },
@@ -279,6 +270,13 @@ fn protect(file: &File) -> io::Result<()> {
     match file.metadata()?.permissions().mode() & 0o777 {
         FILE_MODE => Ok(()),
         _ => file.set_permissions(fs::Permissions::from_mode(FILE_MODE)),
+    }
+}
+
+fn function(expect: &Expect) -> DigestFunction {
+    match expect {
+        Expect::Digest(digest) => digest.function,
+        Expect::Hash(function, _) | Expect::Anything(function) => *function,
     }
 }
 

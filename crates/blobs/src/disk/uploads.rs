@@ -141,7 +141,7 @@ impl Uploads {
         Ok((cell, 0))
     }
 
-    /// The writer of this turn goes. What it leaves is kept only if somebody can find it and it is worth it.
+    /// The writer of this turn leaves. Its content stays only if another writer can find it and it is on disk.
     pub fn leave(&self, cell: &Arc<Cell>, turn: u64) {
         let mut state = self.state();
         if cell.turn() != turn {
@@ -166,7 +166,7 @@ impl Uploads {
         WriteStatus { committed: cell.map_or(0, |cell| cell.kept()), complete: false }
     }
 
-    /// Drops the uploads that nobody has come back to. The answer is when to look again.
+    /// Drops the uploads that were not resumed in time, and returns when the next one expires.
     pub fn expire(&self, now: Instant, idle: std::time::Duration) -> Option<Instant> {
         let mut state = self.state();
         let is_over = |named: &Named| named.left_at.is_some_and(|left| now.duration_since(left) >= idle);

@@ -1,4 +1,4 @@
-//! What the tests of the store share: content, tenants, and stores of a size that a test can fill.
+//! Test support: content, tenants, and stores of a size that a test can fill.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::Path;

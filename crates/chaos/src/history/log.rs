@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use auditor::history::Recorded;
 use authority::Position;
 use history::time_travel;
+use ledger::Reader;
 use ledger::file::Inspection;
 
 use crate::recorder::At;
@@ -38,7 +39,7 @@ impl Cut {
 /// Every record from the very first.
 pub(crate) fn read_records(data: &Path) -> Result<Vec<Recorded>> {
     let inspection = open(data)?;
-    let first = inspection.first();
+    let first = inspection.first()?;
     ensure!(first == Position(1), "history was trimmed: it begins at {first}");
     read_from(&inspection, first)
 }

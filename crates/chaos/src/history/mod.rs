@@ -111,7 +111,8 @@ impl Recording {
             self.still_holds(cut)?;
         }
         // The contracts expose no positions but those of leases.
-        let mut auditor = Auditor::new(Rules { unnamed_records: true, ..Rules::default() });
+        let queue_defaults = server::reapi::queue_defaults();
+        let mut auditor = Auditor::new(Rules { unnamed_records: true, queue_defaults, ..Rules::default() });
         for entry in self.entries() {
             if let Err(what) = auditor.read(&entry) {
                 return Err(Violation::of(self.task_of(&entry), shortened(&what)));

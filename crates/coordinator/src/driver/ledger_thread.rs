@@ -1,5 +1,5 @@
 //! The thread that owns the ledger. It appends one batch at a time and has the ledger maintained in the background.
-//! A batch that finds no space is held and tried again when there is space: it was decided, nobody has an answer, and
+//! A batch that finds no space is held and tried again when there is space: it was decided, no answer was sent, and
 //! nothing of it was stored.
 
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ pub(super) fn spawn(
 ) -> std::io::Result<(LedgerThread, thread::JoinHandle<()>)> {
     let (sender, tasks) = channel();
     let own = sender.clone();
-    let thread = thread::Builder::new().name("lessor-disk".into()).spawn(move || {
+    let thread = thread::Builder::new().name("lessor-ledger".into()).spawn(move || {
         let _panic_notifier = PanicNotifier(events.clone());
         let mut owner = Owner {
             ledger,

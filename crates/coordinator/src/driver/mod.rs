@@ -64,12 +64,12 @@ struct Driver {
     events: mpsc::UnboundedReceiver<LedgerEvent>,
     snapshots: Snapshots,
     shutdown: watch::Receiver<bool>,
-    /// Tells those who follow the ledger how far it is durable.
+    /// The newest durable position, for projections.
     durable: watch::Sender<Position>,
     /// The receipt of the newest request that was decided.
     decided_up_to: Time,
     metrics: Metrics,
-    /// Tells whether new work can be recorded.
+    /// Whether new work can be recorded.
     takes_work: watch::Sender<bool>,
     disk_space: DiskSpace,
     in_flight: bool,
@@ -81,7 +81,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// Runs until it is told to stop and everything decided is durable, or until the ledger fails.
+    /// Runs until it is stopped and everything decided is durable, or until the ledger fails.
     async fn run(mut self) -> Result<(), Failure> {
         let result = self.serve().await;
         self.outbox.extend(self.engine.take_all_waiting());
@@ -112,7 +112,7 @@ impl Driver {
                 return self.check_held();
             }
             let due = self.until_due();
-            // A full disk may stay so, and everyone is told.
+            // A full disk may stay full, so requests are taken and refused.
             let can_write = !self.in_flight || self.held;
             let take = open && can_write && self.pending.is_empty() && self.engine.takes_requests();
             let wake = tokio::select! {
@@ -155,10 +155,10 @@ impl Driver {
 
     fn decide(&mut self) {
         while self.engine.takes_requests()
-            && let Some(Envelope { request, received_at, reply_to, room, waiting_guard }) =
+            && let Some(Envelope { request, received_at, reply_to, permit, waiting_guard }) =
                 self.pending.pop_front()
         {
-            drop((room, waiting_guard));
+            drop((permit, waiting_guard));
             self.decided_up_to = self.decided_up_to.max(received_at);
             self.engine.receive(request, received_at, reply_to);
         }
@@ -181,7 +181,7 @@ impl Driver {
             self.sent_at = self.clock.now();
             self.ledger.append(batch);
         }
-        self.tell_takes_work();
+        self.notify_takes_work();
         self.snapshots.step(&mut self.engine, &self.ledger);
         sent
     }
@@ -213,10 +213,10 @@ impl Driver {
         self.in_flight.then(|| self.sent_at.plus_ms(MAX_SYNC_MS))
     }
 
-    fn tell_takes_work(&self) {
+    fn notify_takes_work(&self) {
         let is_stalled = self.stalls_at().is_some_and(|at| at <= self.clock.now());
         let takes_work = self.disk_space == DiskSpace::Plenty && !is_stalled;
-        self.takes_work.send_if_modified(|told| std::mem::replace(told, takes_work) != takes_work);
+        self.takes_work.send_if_modified(|last| std::mem::replace(last, takes_work) != takes_work);
     }
 
     fn set_disk_space(&mut self, disk_space: DiskSpace) {

@@ -116,14 +116,14 @@ impl Snapshots {
         match self.plan.step(engine) {
             // Only the owner of the ledger can begin a snapshot.
             Some(SnapshotStep::Begin { begin, block }) => ledger.begin_snapshot(begin, block),
-            step => self.carry(step),
+            step => self.send(step),
         }
     }
 
     /// Every record up to `position` is durable.
     pub(super) fn durable(&mut self, position: Position) {
         let step = self.plan.durable(position);
-        self.carry(step);
+        self.send(step);
     }
 
     pub(super) fn event(
@@ -135,7 +135,7 @@ impl Snapshots {
         match event {
             SnapshotEvent::Ready => {
                 let step = self.plan.written(engine.durable());
-                self.carry(step);
+                self.send(step);
             }
             SnapshotEvent::Finished(bytes) => {
                 tracing::info!(bytes, "snapshot taken");
@@ -149,7 +149,7 @@ impl Snapshots {
         }
     }
 
-    fn carry(&self, step: Option<SnapshotStep>) {
+    fn send(&self, step: Option<SnapshotStep>) {
         match step {
             Some(SnapshotStep::Block(block)) => self.thread.send(Step::Block(block)),
             Some(SnapshotStep::Finish(end)) => self.thread.send(Step::Finish(end)),

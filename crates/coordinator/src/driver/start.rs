@@ -22,8 +22,8 @@ use crate::projection_runner::ProjectionRunner;
 use crate::request::Request;
 use crate::waiting::Waiting;
 
-/// After the clock jumped by more than this across a restart, nothing is purged for its age at first: somebody may
-/// have set the clock wrong, and what is deleted does not come back.
+/// After the clock jumped by more than this across a restart, nothing is purged for its age at first: the clock
+/// may have been set wrong, and what is deleted does not come back.
 const PLAUSIBLE_GAP_MS: u64 = 24 * 60 * 60 * 1_000;
 const PURGE_HOLD_MS: u64 = 60 * 60 * 1_000;
 
@@ -203,8 +203,8 @@ impl Driver {
     /// both are durable.
     async fn take_over(&mut self, node: Arc<str>) -> Result<(), Failure> {
         let now = self.clock.now();
-        let (nobody, _) = oneshot::channel();
-        self.engine.receive(Request::decide(Command::TakeOver(TakeOver { node })), now, nobody);
+        let (no_caller, _) = oneshot::channel();
+        self.engine.receive(Request::decide(Command::TakeOver(TakeOver { node })), now, no_caller);
         self.engine.tick(now);
         self.step();
         while self.in_flight {

@@ -8,7 +8,7 @@ use crate::request::Reply;
 
 /// Where an answer goes.
 pub trait ReplyTo {
-    /// Whether nobody waits for it any more.
+    /// Whether the caller has stopped waiting.
     fn is_closed(&self) -> bool;
 }
 

@@ -175,7 +175,7 @@ impl<T: ReplyTo> Engine<T> {
         Some(Ok(refused))
     }
 
-    /// Notes that a worker was heard of.
+    /// Records that a worker was seen.
     fn record_heartbeat(&mut self, command: &Command, now: Time) {
         let lease = match command {
             Command::ExtendLease(command) => &command.lease,

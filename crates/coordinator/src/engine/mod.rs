@@ -63,7 +63,7 @@ pub struct Engine<T> {
 
 impl<T: ReplyTo> Engine<T> {
     /// Begins with a state that is wholly durable. `purge_by_age_from` holds back the purge of old tasks after a
-    /// jump of the clock that nobody has looked at yet.
+    /// jump of the clock that no operator has checked yet.
     pub fn new(state: State, purge_by_age_from: Time) -> Engine<T> {
         let position = state.position();
         Engine {
@@ -86,7 +86,7 @@ impl<T: ReplyTo> Engine<T> {
         &self.state
     }
 
-    /// Who was heard of.
+    /// The workers that were seen.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
@@ -102,7 +102,7 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     /// Whether more may be decided before what was decided is on its way to the disk. A full disk takes nothing, but
-    /// then nothing is decided either, and everyone can be told so.
+    /// then nothing is decided either, and every request is refused.
     pub fn takes_requests(&self) -> bool {
         (!self.is_full() || self.disk_space == DiskSpace::Nothing) && self.answers.len() < MAX_ANSWERS
     }

@@ -1,8 +1,8 @@
 //! The registry of workers that were seen since this process started. It is advisory: it is empty after a restart, decides
 //! which workers are offered work, and never changes a task.
 //!
-//! The engine notes in it whom it hears; adapters read and write it directly, without a place in the writer's queue,
-//! because nothing in it is a decision.
+//! The engine records heartbeats in it. Adapters read and write it directly and not through the writer's queue, because
+//! nothing in it is a decision.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use crate::request::WorkerView;
 
-/// Most workers remembered. One that is not registered makes room, whichever was heard of longest ago.
+/// Most workers remembered. Beyond it, the unregistered worker that was seen longest ago is dropped.
 const MAX_WORKERS: usize = 10_000;
 /// A worker that was silent for so long is registered no more (S3-30).
 const HEARTBEAT_TIMEOUT_MS: u64 = 120_000;
@@ -22,7 +22,7 @@ const HEARTBEAT_TIMEOUT_MS: u64 = 120_000;
 type Key = (Scope, Arc<str>);
 
 pub struct Registry {
-    heard: Mutex<HashMap<Key, Heard>>,
+    workers: Mutex<HashMap<Key, SeenWorker>>,
     heartbeat_timeout_ms: AtomicU64,
     changed: watch::Sender<()>,
 }
@@ -63,7 +63,7 @@ pub struct Registered {
     pub status: WorkerStatus,
 }
 
-/// What became of a worker's words on itself.
+/// The result of recording a worker's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     Registered,
@@ -73,7 +73,7 @@ pub enum Liveness {
     Unknown,
 }
 
-struct Heard {
+struct SeenWorker {
     at: Time,
     registered: Option<Registered>,
 }
@@ -81,7 +81,7 @@ struct Heard {
 impl Default for Registry {
     fn default() -> Registry {
         Registry {
-            heard: Mutex::default(),
+            workers: Mutex::default(),
             heartbeat_timeout_ms: AtomicU64::new(HEARTBEAT_TIMEOUT_MS),
             changed: watch::Sender::new(()),
         }
@@ -97,48 +97,48 @@ impl Registry {
         self.heartbeat_timeout_ms.store(timeout_ms, Ordering::Relaxed);
     }
 
-    /// Notes that a worker was heard of.
+    /// Records that a worker was seen.
     pub fn record_heartbeat(&self, scope: &Scope, worker: &Arc<str>, now: Time) {
         let key = (scope.clone(), worker.clone());
-        let mut heard = self.lock();
-        match heard.get_mut(&key) {
+        let mut workers = self.lock();
+        match workers.get_mut(&key) {
             Some(known) => self.refresh(known, now),
-            None => self.insert(&mut heard, key, Heard { at: now, registered: None }),
+            None => self.insert(&mut workers, key, SeenWorker { at: now, registered: None }),
         }
     }
 
     pub fn register(&self, scope: &Scope, worker: &Arc<str>, registration: Registration, now: Time) {
         let status = WorkerStatus::default();
         let registered = Some(Registered { registration: Arc::new(registration), status });
-        self.insert(&mut self.lock(), (scope.clone(), worker.clone()), Heard { at: now, registered });
+        self.insert(&mut self.lock(), (scope.clone(), worker.clone()), SeenWorker { at: now, registered });
         self.changed.send_replace(());
     }
 
-    /// Hears of workers that register and unregister. What silence ends, `registered_until` foretells.
+    /// Watches workers that register and unregister. Timeouts do not show here, but in `registered_until`.
     pub fn watch(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Until when some worker will be registered even if none is heard of again; none when no worker is.
+    /// The time until which some worker stays registered even if none is seen again; none when no worker is registered.
     pub fn registered_until(&self, now: Time) -> Option<Time> {
-        let mut heard = self.lock();
-        let registered = heard.values_mut().filter_map(|known| {
+        let mut workers = self.lock();
+        let registered = workers.values_mut().filter_map(|known| {
             self.forget_if_silent(known, now);
             known.registered.as_ref().map(|_| known.at)
         });
         registered.max().map(|at| at.plus_ms(self.heartbeat_timeout_ms()))
     }
 
-    /// The worker's registration, if it has one and was heard of lately.
+    /// The worker's registration, if it has one that has not timed out.
     pub fn registered(&self, scope: &Scope, worker: &Arc<str>, now: Time) -> Option<Registered> {
-        let mut heard = self.lock();
-        let known = heard.get_mut(&(scope.clone(), worker.clone()))?;
+        let mut workers = self.lock();
+        let known = workers.get_mut(&(scope.clone(), worker.clone()))?;
         self.forget_if_silent(known, now);
         known.registered.clone()
     }
 
-    /// Notes a registered worker's words on itself. A session that was replaced does not speak for the one that
-    /// replaced it, nor keep it registered (W11).
+    /// Records the status that a registered worker reports. A session that was replaced reports nothing for the session
+    /// that replaced it, nor keeps it registered (W11).
     pub fn record_status(
         &self,
         scope: &Scope,
@@ -147,8 +147,8 @@ impl Registry {
         status: WorkerStatus,
         now: Time,
     ) -> Liveness {
-        let mut heard = self.lock();
-        let Some(known) = heard.get_mut(&(scope.clone(), worker.clone())) else { return Liveness::Unknown };
+        let mut workers = self.lock();
+        let Some(known) = workers.get_mut(&(scope.clone(), worker.clone())) else { return Liveness::Unknown };
         self.forget_if_silent(known, now);
         if let Some(Registered { registration, .. }) = &known.registered
             && session.is_some()
@@ -169,18 +169,18 @@ impl Registry {
 
     /// How many workers are registered, over all scopes.
     pub fn registered_count(&self, now: Time) -> usize {
-        let mut heard = self.lock();
-        let registered = heard.values_mut().filter_map(|known| {
+        let mut workers = self.lock();
+        let registered = workers.values_mut().filter_map(|known| {
             self.forget_if_silent(known, now);
             known.registered.as_ref()
         });
         registered.count()
     }
 
-    /// What the registered workers of a scope offer.
+    /// The properties that the registered workers of a scope offer.
     pub fn offered(&self, scope: &Scope, now: Time) -> Vec<Arc<Properties>> {
-        let mut heard = self.lock();
-        let mine = heard.iter_mut().filter(|((other, _), _)| other == scope);
+        let mut workers = self.lock();
+        let mine = workers.iter_mut().filter(|((other, _), _)| other == scope);
         mine.filter_map(|(_, known)| {
             self.forget_if_silent(known, now);
             known.registered.as_ref().map(|registered| registered.registration.properties.clone())
@@ -202,8 +202,8 @@ impl Registry {
 
     /// The workers of a scope, by name.
     pub fn view(&self, scope: &Scope, state: &State, now: Time) -> Vec<WorkerView> {
-        let mut heard = self.lock();
-        let mine = heard.iter_mut().filter(|((other, _), _)| other == scope);
+        let mut workers = self.lock();
+        let mine = workers.iter_mut().filter(|((other, _), _)| other == scope);
         let mut workers: Vec<_> = mine
             .map(|((_, worker), known)| {
                 self.forget_if_silent(known, now);
@@ -219,43 +219,43 @@ impl Registry {
         workers
     }
 
-    /// Makes room where there is none. A stranger never takes the place of a worker that is registered, and one that
-    /// registers takes it of its own tenant's if it can.
-    fn insert(&self, heard: &mut HashMap<Key, Heard>, key: Key, new: Heard) {
-        if heard.len() >= MAX_WORKERS && !heard.contains_key(&key) {
-            let rank = |(other, known): &(&Key, &Heard)| {
+    /// Evicts a worker at the limit. An unregistered worker never evicts a registered one, and a worker that registers
+    /// evicts one of its own tenant if it can.
+    fn insert(&self, workers: &mut HashMap<Key, SeenWorker>, key: Key, new: SeenWorker) {
+        if workers.len() >= MAX_WORKERS && !workers.contains_key(&key) {
+            let rank = |(other, known): &(&Key, &SeenWorker)| {
                 let is_registered = known.registered.is_some() && !self.is_silent(known, new.at);
                 (is_registered, is_registered && other.0.tenant != key.0.tenant, known.at)
             };
-            let first = heard.iter().map(|known| (rank(&known), known.0)).min_by_key(|(rank, _)| *rank);
+            let first = workers.iter().map(|known| (rank(&known), known.0)).min_by_key(|(rank, _)| *rank);
             match first.map(|((is_registered, ..), other)| (is_registered, other.clone())) {
                 Some((true, _)) if new.registered.is_none() => return,
-                Some((_, other)) => drop(heard.remove(&other)),
+                Some((_, other)) => drop(workers.remove(&other)),
                 None => {}
             }
         }
-        heard.insert(key, new);
+        workers.insert(key, new);
     }
 
-    fn refresh(&self, known: &mut Heard, now: Time) {
+    fn refresh(&self, known: &mut SeenWorker, now: Time) {
         self.forget_if_silent(known, now);
         known.at = known.at.max(now);
     }
 
-    /// Silence ends a registration even if nobody looked while it lasted.
-    fn forget_if_silent(&self, known: &mut Heard, now: Time) {
+    /// A timeout ends a registration even if it was not noticed in time.
+    fn forget_if_silent(&self, known: &mut SeenWorker, now: Time) {
         if self.is_silent(known, now) {
             known.registered = None;
         }
     }
 
-    fn is_silent(&self, known: &Heard, now: Time) -> bool {
+    fn is_silent(&self, known: &SeenWorker, now: Time) -> bool {
         now.since_ms(known.at) > self.heartbeat_timeout_ms()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Heard>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, SeenWorker>> {
         // Every change is one assignment, so the map is whole also after a panic.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worker_heard_of_longest_ago_makes_room() {
+    fn the_worker_seen_longest_ago_is_evicted() {
         let registry = Registry::default();
         for n in 0..=MAX_WORKERS {
             registry.record_heartbeat(&scope(), &Arc::from(format!("w{n:05}")), Time(n as u64));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_push_out_nobody_who_is_registered() {
+    fn unregistered_workers_evict_no_registered_one() {
         let (registry, w, silent) = (Registry::default(), Arc::from("w"), Arc::from("silent"));
         registry.register(&scope(), &silent, Registration::default(), Time(0));
         registry.register(&scope(), &w, Registration::default(), Time(1));
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_registered_the_own_tenant_makes_room_and_strangers_are_not_noted() {
+    fn where_all_are_registered_the_own_tenant_is_evicted_and_unregistered_workers_are_not_recorded() {
         let (registry, first) = (Registry::default(), Arc::from("first"));
         let other = Scope { tenant: Arc::from("other"), ..scope() };
         registry.register(&other, &first, Registration::default(), Time(0));
@@ -376,22 +376,22 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_who_comes_and_goes_and_known_until_when_silence_is_no_answer() {
+    fn registrations_are_watched_and_their_end_by_silence_is_known() {
         let (registry, v, w) = (Registry::default(), Arc::from("v"), Arc::from("w"));
-        let mut told = registry.watch();
-        let mut is_told = || std::mem::replace(&mut told, registry.watch()).has_changed().unwrap();
+        let mut watch = registry.watch();
+        let mut has_changed = || std::mem::replace(&mut watch, registry.watch()).has_changed().unwrap();
         registry.record_heartbeat(&scope(), &w, Time(0));
-        assert_eq!((is_told(), registry.registered_until(Time(0))), (false, None));
+        assert_eq!((has_changed(), registry.registered_until(Time(0))), (false, None));
         registry.register(&scope(), &v, session("a"), Time(1));
         registry.register(&scope(), &w, session("b"), Time(2));
-        assert!(is_told());
+        assert!(has_changed());
         let until = registry.registered_until(Time(2)).unwrap();
         assert_eq!(until, Time(2 + HEARTBEAT_TIMEOUT_MS));
         assert_eq!(registry.registered_until(until), Some(until));
         assert_eq!(registry.registered_until(until.plus_ms(1)), None);
         registry.unregister(&scope(), &w, Some(&Arc::from("other")));
-        assert!(!is_told());
+        assert!(!has_changed());
         registry.unregister(&scope(), &w, None);
-        assert!(is_told());
+        assert!(has_changed());
     }
 }

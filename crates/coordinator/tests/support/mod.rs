@@ -10,7 +10,7 @@ use std::sync::Arc;
 use authority::command::{Grant, LeaseTasks, ReportCompletion, SubmitTask};
 use authority::{Digest, LeaseRef, Properties, QueueKey, Scope, TaskId};
 use coordinator::{Options, Running};
-use ledger::disk::Disk;
+use disk::Disk;
 use ledger::file::{self, FileLedger};
 use ledger::memory::MemoryStorage;
 use ledger::{ClusterId, Storage};

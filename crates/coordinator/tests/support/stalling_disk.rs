@@ -4,8 +4,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use ledger::disk::fake::FakeDisk;
-use ledger::disk::{Disk, File};
+use disk::{Disk, File};
+use fake_disk::FakeDisk;
 
 /// Clones are the same disk.
 #[derive(Clone, Default)]

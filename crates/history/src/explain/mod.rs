@@ -11,7 +11,9 @@ mod tests;
 use std::sync::Arc;
 
 use authority::event::{ExpiryCause, NextStep, TaskCreated, TaskDead, TaskFailed};
-use authority::{CancelCause, Event, Position, QueueConfig, QueueKey, TaskId, TaskState, Time};
+use authority::{
+    CancelCause, Event, Position, QueueConfig, QueueDefaults, QueueKey, TaskId, TaskState, Time,
+};
 
 use ledger::HistoryRecord;
 
@@ -49,8 +51,9 @@ pub fn concerns(task: TaskId, event: &Event) -> bool {
     }
 }
 
-/// Tells the timeline of a task from its records, oldest first. Records that do not concern it are passed over.
-pub fn explain(task: TaskId, records: &[HistoryRecord]) -> Timeline {
+/// Derives the timeline of a task from its records, oldest first. Records that do not concern the task are skipped.
+/// `defaults` are those of the server that made the decisions.
+pub fn explain(task: TaskId, records: &[HistoryRecord], defaults: &QueueDefaults) -> Timeline {
     let mut explainer = Explainer {
         timeline: Timeline {
             task,
@@ -66,6 +69,7 @@ pub fn explain(task: TaskId, records: &[HistoryRecord]) -> Timeline {
         },
         is_whole: records.first().is_some_and(|record| record.position == Position(1)),
         configs: Vec::new(),
+        defaults,
         own_max_attempts: None,
         ready_at: None,
         lease: None,
@@ -98,11 +102,12 @@ struct Over {
     why: DiscardReason,
 }
 
-struct Explainer {
+struct Explainer<'a> {
     timeline: Timeline,
     /// Whether the records reach back to the first of all, so that no setting of a queue is missing.
     is_whole: bool,
     configs: Vec<(Arc<QueueKey>, QueueConfig)>,
+    defaults: &'a QueueDefaults,
     own_max_attempts: Option<u32>,
     /// Since when the task could have been leased.
     ready_at: Option<Time>,
@@ -111,7 +116,7 @@ struct Explainer {
     cancel: Option<(CancelCause, Arc<str>)>,
 }
 
-impl Explainer {
+impl Explainer<'_> {
     fn add_record(&mut self, record: &HistoryRecord) {
         let (position, at) = (record.position, record.at);
         match &record.event {
@@ -121,7 +126,7 @@ impl Explainer {
                 return;
             }
             Event::OwnerTookOver(event) => {
-                // Only of interest while somebody worked on the task.
+                // Only of interest while a worker had the task.
                 if self.timeline.state == Some(TaskState::Leased) {
                     self.step(position, at, StepKind::Restarted { epoch: event.epoch });
                 }
@@ -211,20 +216,15 @@ impl Explainer {
                     },
                 );
             }
-            Event::OperationAttached(event) => {
-                self.step(position, at, StepKind::WaiterJoined { operation: event.operation.clone() });
-            }
-            Event::OperationDetached(event) => {
-                self.step(position, at, StepKind::WaiterLeft { operation: event.operation.clone() });
-            }
             Event::TasksPurged(_) => {
                 self.timeline.is_purged = true;
                 self.step(position, at, StepKind::Purged);
             }
-            Event::TaskCreated(_)
-            | Event::QueueConfigured(_)
-            | Event::OwnerTookOver(_)
-            | Event::TokenKeyRotated(_) => {}
+            other => {
+                if let Some(kind) = StepKind::note(other) {
+                    self.step(position, at, kind);
+                }
+            }
         }
     }
 
@@ -281,7 +281,7 @@ impl Explainer {
         if config.is_none() && self.own_max_attempts.is_none() && !self.is_whole {
             return FinalReason::Unknown;
         }
-        let settings = config.unwrap_or_default().settings(&QueueConfig::default());
+        let settings = config.unwrap_or_default().settings(&self.defaults.of(&queue.name));
         let allowed = self.own_max_attempts.unwrap_or(settings.max_attempts);
         let used = self.timeline.attempts.saturating_sub(self.timeline.releases);
         if used >= allowed { FinalReason::LastAttempt { allowed } } else { FinalReason::NotRetryable }

@@ -113,8 +113,7 @@ impl Step {
                     "the coordinator was started again (epoch {epoch}); {attempt} by {worker} kept its lease"
                 )
             }
-            StepKind::WaiterJoined { operation } => format!("{operation} joined to wait for the outcome"),
-            StepKind::WaiterLeft { operation } => format!("{operation} no longer waits for the outcome"),
+            StepKind::Note { text, .. } => text.clone(),
             StepKind::Purged => "its retention was over, and it was forgotten".to_owned(),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use authority::event::{ExpiryCause, ReleaseCause};
-use authority::{CancelCause, DeadReason, Position, TaskError, TaskId, Time};
+use authority::{CancelCause, DeadReason, Event, Position, TaskError, TaskId, Time};
 
 /// What one record did, and what the records before it say about that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum StepKind {
     /// Time took the lease away, and the task waits again.
     Lost {
         cause: ExpiryCause,
-        /// Since the worker was last heard of, as far as is recorded: heartbeats in quick succession are not.
+        /// Since the last sign of the worker, as far as is recorded: heartbeats in quick succession are not.
         silent_ms: Option<u64>,
         /// No attempt is left.
         is_last: bool,
@@ -65,7 +65,7 @@ pub enum StepKind {
         detail: Option<Arc<str>>,
         /// What the worker that was stopped reported.
         error: Option<TaskError>,
-        /// How long a worker that still had it had not been heard of.
+        /// How long the worker that still had it had been silent.
         silent_ms: Option<u64>,
         /// Who had asked it to stop, if anyone had.
         cancel: Option<CancelCause>,
@@ -83,11 +83,12 @@ pub enum StepKind {
     Restarted {
         epoch: u64,
     },
-    WaiterJoined {
-        operation: Arc<str>,
-    },
-    WaiterLeft {
-        operation: Arc<str>,
+    /// An event that leaves the task's state as it is, such as a waiter that joins.
+    Note {
+        /// A name for scripts.
+        name: &'static str,
+        text: String,
+        event: Event,
     },
     Purged,
 }
@@ -106,7 +107,7 @@ pub enum FinalReason {
 /// Why a report found its attempt without authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardReason {
-    /// The worker had not been heard of in time.
+    /// No heartbeat of the worker came in time.
     Lost,
     TimedOut,
     Released,
@@ -164,13 +165,26 @@ impl StepKind {
             StepKind::AskedToStop { .. } => "ASKED_TO_STOP",
             StepKind::Discarded { .. } => "REPORT_DISCARDED",
             StepKind::Restarted { .. } => "COORDINATOR_RESTARTED",
-            StepKind::WaiterJoined { .. } => "WAITER_JOINED",
-            StepKind::WaiterLeft { .. } => "WAITER_LEFT",
+            StepKind::Note { name, .. } => name,
             StepKind::Purged => "PURGED",
         }
     }
 
-    /// Whether nobody works on the task any more after this.
+    /// The step of an event that only adds a line to the timeline.
+    pub fn note(event: &Event) -> Option<StepKind> {
+        let (name, text) = match event {
+            Event::OperationAttached(event) => {
+                ("WAITER_JOINED", format!("{} joined to wait for the outcome", event.operation))
+            }
+            Event::OperationDetached(event) => {
+                ("WAITER_LEFT", format!("{} no longer waits for the outcome", event.operation))
+            }
+            _ => return None,
+        };
+        Some(StepKind::Note { name, text, event: event.clone() })
+    }
+
+    /// Whether this ends an attempt.
     pub fn ends_an_attempt(&self) -> bool {
         matches!(
             self,

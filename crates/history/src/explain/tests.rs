@@ -1,7 +1,7 @@
 //! One test for each kind of timeline. The events are those that the authority would record.
 
 use authority::event::*;
-use authority::{Category, DeadReason, Digest, Properties, Scope, TaskError, TaskOptions};
+use authority::{Category, DeadReason, Digest, Properties, QueueDefaults, Scope, TaskError, TaskOptions};
 
 use super::*;
 
@@ -91,7 +91,7 @@ impl Script {
     }
 
     fn timeline(&self) -> Timeline {
-        explain(TASK, &self.0)
+        explain(TASK, &self.0, &QueueDefaults::default())
     }
 
     /// The text of every step after the first.
@@ -374,7 +374,7 @@ fn a_purged_task_and_one_whose_beginning_is_trimmed() {
     let failed = Script::new().leased(0, 1, "w1").failed(1, NextStep::Final);
     let mut later = failed.0.clone();
     later.iter_mut().for_each(|record| record.position.0 += 10);
-    let text = explain(TASK, &later).steps[2].render();
+    let text = explain(TASK, &later, &QueueDefaults::default()).steps[2].render();
     assert!(text.ends_with("it is not tried again, so the task is FAILED"), "the settings may be trimmed");
 
     let rest = Script(script.0[1..].to_vec()).timeline();
@@ -445,9 +445,12 @@ fn other_tasks_are_none_of_its_business() {
             event.task = TaskId(8);
         }
     }
-    let timeline = explain(TaskId(8), &other);
+    let timeline = explain(TaskId(8), &other, &QueueDefaults::default());
     assert_eq!((timeline.steps.len(), timeline.state), (1, Some(TaskState::Waiting)));
-    assert_eq!(explain(TaskId(9), &other).summary(), "no record is about this task");
+    assert_eq!(
+        explain(TaskId(9), &other, &QueueDefaults::default()).summary(),
+        "no record is about this task"
+    );
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Errors of a ledger on disk.
 //!
-//! A [`Fault`] is the environment's; [`Damage`] is a disk that does not hold what was written; both name
-//! the file. Neither is ever repaired here.
+//! A [`Fault`] comes from the operating system; [`Damage`] is a disk that does not hold what was written. Both name the
+//! file, and neither is repaired.
 
 use std::io;
 
 use super::frame::FORMAT_VERSION;
-use crate::{ClusterId, ErrorKind, Position, SnapshotError};
+use crate::{ClusterId, Damage, ErrorKind, Position, SnapshotError};
 
 /// A call to the operating system that failed.
 #[derive(Debug, thiserror::Error)]
@@ -21,26 +21,6 @@ pub struct Fault {
 impl Fault {
     pub(super) fn of<'a>(action: &'static str, file: &'a str) -> impl FnOnce(io::Error) -> Self + 'a {
         move |source| Self { action, file: file.to_owned(), source }
-    }
-}
-
-/// Bytes on disk that are not what was written, and what they put at risk.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file} at byte {offset}: {what}; {}", at_risk(*from, *to))]
-pub struct Damage {
-    pub file: String,
-    pub offset: u64,
-    pub what: &'static str,
-    /// The first position at risk.
-    pub from: Position,
-    /// The last position at risk, when it is known.
-    pub to: Option<Position>,
-}
-
-fn at_risk(from: Position, to: Option<Position>) -> String {
-    match to {
-        Some(to) => format!("positions at risk: {} to {}", from.0, to.0),
-        None => format!("positions at risk: {} and after", from.0),
     }
 }
 
@@ -71,14 +51,10 @@ pub enum Error {
     BeyondEnd(Position),
 }
 
-/// Why a replay ended early.
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError<E> {
-    #[error(transparent)]
-    Ledger(#[from] Error),
-    /// The visitor's own error.
-    #[error("the record at position {0} was not accepted: {1}")]
-    Visit(Position, E),
+impl From<Damage> for Error {
+    fn from(damage: Damage) -> Error {
+        Error::Damaged(damage)
+    }
 }
 
 impl From<Error> for crate::Error {
@@ -89,7 +65,11 @@ impl From<Error> for crate::Error {
             Error::BeyondEnd(_) => ErrorKind::BeyondEnd,
             _ => ErrorKind::Refused,
         };
-        crate::Error::new(kind, error)
+        let damage = match &error {
+            Error::Damaged(damage) => Some(damage.clone()),
+            _ => None,
+        };
+        crate::Error::new(kind, error).with_damage(damage)
     }
 }
 

@@ -1,11 +1,10 @@
 //! The frame: one batch of records as it lies on disk.
 //!
-//! A frame is a whole number of sectors. Its first sector starts with the header, every other sector with
-//! a tag that is never zero, so a sector that was never written can be told from one that was damaged, and
-//! no payload can pass for a header. Decoding trusts nothing: it neither panics nor allocates.
+//! A frame is a whole number of sectors. Its first sector starts with the header, every other sector with a tag that is
+//! never zero, so a sector that was never written differs from a damaged one, and no payload can pass for a header. Decoding trusts nothing: it neither panics nor allocates.
 
-use authority::injected_bug::{self, InjectedBug};
-
+use super::rules;
+use super::sealed::{self, SealFault, put, u32_at, u64_at};
 use crate::Position;
 use crate::batch::{Batch, MAX_BATCH_BYTES, RECORD_PREFIX_BYTES};
 
@@ -22,7 +21,6 @@ pub const FORMAT_VERSION: u16 = 2;
 const MAGIC: [u8; 4] = *b"LFRM";
 const TAG_BITS: u32 = 0x8000_0001;
 
-const VERSION_AT: usize = 4;
 const FIRST_AT: usize = 8;
 const DURABLE_AT: usize = 16;
 const TIME_AT: usize = 24;
@@ -30,7 +28,6 @@ const COUNT_AT: usize = 32;
 const BODY_BYTES_AT: usize = 36;
 const CHAIN_AT: usize = 40;
 const CHECKSUM_AT: usize = 44;
-const HEADER_CRC_AT: usize = 60;
 
 /// What a frame says about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,18 +45,7 @@ pub(super) struct Header {
     pub checksum: u32,
 }
 
-/// Why a sector holds no usable header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum HeaderFault {
-    /// All zero: never written.
-    Blank,
-    /// Written, but not (or no longer) a header.
-    Damaged,
-    /// A sound header of newer software.
-    NewerVersion(u16),
-}
-
-/// What the sectors of a frame with a sound header look like.
+/// The verdict on the sectors of a frame with a sound header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Soundness {
     Sound,
@@ -71,20 +57,8 @@ pub(super) enum Soundness {
 
 impl Header {
     /// Decodes the header at the start of a sector.
-    pub(super) fn decode(sector: &[u8]) -> Result<Self, HeaderFault> {
-        if is_blank(sector) {
-            return Err(HeaderFault::Blank);
-        }
-        if sector.len() < HEADER_BYTES
-            || sector[..4] != MAGIC
-            || u32_at(sector, HEADER_CRC_AT) != crc32c::crc32c(&sector[..HEADER_CRC_AT])
-        {
-            return Err(HeaderFault::Damaged);
-        }
-        let version = u16_at(sector, VERSION_AT);
-        if version > FORMAT_VERSION {
-            return Err(HeaderFault::NewerVersion(version));
-        }
+    pub(super) fn decode(sector: &[u8]) -> Result<Self, SealFault> {
+        sealed::check(sector, HEADER_BYTES, MAGIC)?;
         let header = Self {
             first: Position(u64_at(sector, FIRST_AT)),
             durable: Position(u64_at(sector, DURABLE_AT)),
@@ -99,7 +73,7 @@ impl Header {
             && header.first.0.checked_add(u64::from(header.count)).is_some()
             && header.body_bytes as usize <= MAX_BATCH_BYTES
             && header.body_bytes as usize >= header.count as usize * RECORD_PREFIX_BYTES;
-        if sane { Ok(header) } else { Err(HeaderFault::Damaged) }
+        if sane { Ok(header) } else { Err(SealFault::Damaged) }
     }
 
     /// Lays out a batch as its frame in `frame`, whose former content is dropped, and returns the frame's checksum.
@@ -114,35 +88,17 @@ impl Header {
             frame.extend_from_slice(part);
         }
         frame.resize(frame.len().next_multiple_of(SECTOR_BYTES), 0);
-        let header = Header {
-            first: batch.first(),
-            durable,
-            time_ms: batch.time_ms(),
-            count: batch.count(),
-            // MAX_BATCH_BYTES keeps the length within 32 bits.
-            body_bytes: body.len() as u32,
-            chain,
-            checksum: 0,
-        };
-        header.seal(frame)
-    }
-
-    /// Completes a frame whose body and tags are laid out: fills in the header and both checksums, and
-    /// returns the frame's checksum.
-    fn seal(&self, frame: &mut [u8]) -> u32 {
-        frame[..HEADER_BYTES].fill(0);
-        frame[..4].copy_from_slice(&MAGIC);
-        frame[VERSION_AT..][..2].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        frame[FIRST_AT..][..8].copy_from_slice(&self.first.0.to_le_bytes());
-        frame[DURABLE_AT..][..8].copy_from_slice(&self.durable.0.to_le_bytes());
-        frame[TIME_AT..][..8].copy_from_slice(&self.time_ms.to_le_bytes());
-        frame[COUNT_AT..][..4].copy_from_slice(&self.count.to_le_bytes());
-        frame[BODY_BYTES_AT..][..4].copy_from_slice(&self.body_bytes.to_le_bytes());
-        frame[CHAIN_AT..][..4].copy_from_slice(&self.chain.to_le_bytes());
+        sealed::begin(frame, MAGIC);
+        put(frame, FIRST_AT, &batch.first().0.to_le_bytes());
+        put(frame, DURABLE_AT, &durable.0.to_le_bytes());
+        put(frame, TIME_AT, &batch.time_ms().to_le_bytes());
+        put(frame, COUNT_AT, &batch.count().to_le_bytes());
+        // MAX_BATCH_BYTES keeps the length within 32 bits.
+        put(frame, BODY_BYTES_AT, &(body.len() as u32).to_le_bytes());
+        put(frame, CHAIN_AT, &chain.to_le_bytes());
         let checksum = checksum(frame);
-        frame[CHECKSUM_AT..][..4].copy_from_slice(&checksum.to_le_bytes());
-        let crc = crc32c::crc32c(&frame[..HEADER_CRC_AT]);
-        frame[HEADER_CRC_AT..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+        put(frame, CHECKSUM_AT, &checksum.to_le_bytes());
+        sealed::seal(&mut frame[..HEADER_BYTES]);
         checksum
     }
 
@@ -158,17 +114,11 @@ impl Header {
 
     /// Judges the sectors of this frame. `frame` is exactly [`Self::frame_bytes`] long.
     pub(super) fn judge(&self, frame: &[u8]) -> Soundness {
-        if checksum(frame) == self.checksum || injected_bug::is(InjectedBug::ChecksumIgnored) {
-            Soundness::Sound
-        } else if frame.chunks_exact(SECTOR_BYTES).any(is_blank) {
-            if injected_bug::is(InjectedBug::TornFrameApplied) {
-                Soundness::Sound
-            } else {
-                Soundness::Incomplete
-            }
-        } else {
-            Soundness::Damaged
+        if checksum(frame) == self.checksum {
+            return Soundness::Sound;
         }
+        let is_incomplete = frame.chunks_exact(SECTOR_BYTES).any(is_blank);
+        rules::judged(if is_incomplete { Soundness::Incomplete } else { Soundness::Damaged })
     }
 
     /// Puts the body of a sound frame together in `body`, whose former content is dropped.
@@ -204,18 +154,6 @@ pub(super) fn is_blank(sector: &[u8]) -> bool {
 
 fn checksum(frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&frame[..CHECKSUM_AT]), &frame[HEADER_BYTES..])
-}
-
-pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes([bytes[at], bytes[at + 1]])
-}
-
-pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
 #[cfg(test)]

@@ -1,26 +1,27 @@
-//! Initialising a directory, and telling an empty one from somebody else's.
+//! Initialises a directory, and distinguishes an empty directory from a foreign one. The identity file says which cluster a
+//! directory belongs to.
 //!
-//! The first segment gets its name before the identity does. So a directory with an identity had a segment
-//! once, and one without never held a record: the only thing that an interrupted initialisation leaves is
-//! a first segment without frames.
+//! The first segment gets its name before the identity does, and the identity never changes. So a directory with an
+//! identity had a segment once, and a directory without one never held a record (D26): the only thing that an interrupted
+//! initialisation leaves is a first segment without frames.
 
 use std::sync::Arc;
 
+use disk::{Disk, read_exact_at, read_up_to};
+use files::Identity;
+
 use super::{
+    atomic,
     error::{Error, Fault},
-    frame::{SECTOR_BYTES, is_blank},
-    identity,
+    frame::{FORMAT_VERSION, SECTOR_BYTES, is_blank},
     names::{self, Name},
     options::Options,
-    reserve::prepare,
     segment::{SegmentHeader, first_chain},
 };
-use crate::{
-    ClusterId, Position,
-    disk::{Disk, read_exact_at, write_all_at},
-};
+use crate::{ClusterId, Damage, Position};
 
 const FIRST: Position = Position(1);
+const IDENTITY_MAGIC: [u8; 8] = *b"LESSOR-L";
 
 /// Refuses a directory that holds something else, or nothing when nothing may be made of it (D26). Changes
 /// nothing.
@@ -47,34 +48,39 @@ pub(super) fn initialise(disk: &Arc<dyn Disk>, options: &Options) -> Result<bool
     // Another process may have changed the directory before the lock was taken.
     check_ours(&**disk, options)?;
     let Some(cluster) = options.create else { return Err(Error::NotInitialised) };
-    make_segment(&**disk, cluster, options.segment_bytes)?;
-    make_identity(&**disk, cluster)?;
+    let (chain, previous) = (first_chain(cluster), Position(0));
+    let header = SegmentHeader { cluster, first: FIRST, previous, time_ms: 0, chain };
+    let identity = Identity { magic: IDENTITY_MAGIC, version: FORMAT_VERSION.into(), id: cluster.0 }.encode();
+    let segment = names::segment(FIRST);
+    for (temp, name, bytes, content) in [
+        (names::SEGMENT_TEMP, &*segment, options.segment_bytes, &header.encode()[..]),
+        (names::IDENTITY_TEMP, names::IDENTITY, identity.len() as u64, &identity),
+    ] {
+        let file = atomic::prepare(&**disk, temp, bytes)?;
+        atomic::write_synced(&*file, temp, content)?;
+        atomic::publish(&**disk, temp, name)?;
+    }
     Ok(true)
 }
 
-fn make_segment(disk: &dyn Disk, cluster: ClusterId, bytes: u64) -> Result<(), Fault> {
-    let file = prepare(disk, names::SEGMENT_TEMP, bytes)?;
-    let header = SegmentHeader {
-        cluster,
-        first: FIRST,
-        previous: Position(0),
-        time_ms: 0,
-        chain: first_chain(cluster),
-    };
-    write_all_at(&*file, &header.encode(), 0).map_err(Fault::of("write", names::SEGMENT_TEMP))?;
-    file.sync_data().map_err(Fault::of("sync", names::SEGMENT_TEMP))?;
-    let name = names::segment(FIRST);
-    disk.rename(names::SEGMENT_TEMP, &name).map_err(Fault::of("rename", names::SEGMENT_TEMP))?;
-    disk.sync_dir().map_err(Fault::of("sync the directory of", &name))
+/// The cluster that a directory belongs to.
+pub(super) fn read_identity(disk: &dyn Disk) -> Result<ClusterId, Error> {
+    let file = disk.open(names::IDENTITY).map_err(Fault::of("open", names::IDENTITY))?;
+    // One byte more than there should be, so that a longer file is noticed.
+    let mut bytes = [0; files::IDENTITY_BYTES + 1];
+    let length = read_up_to(&*file, &mut bytes, 0).map_err(Fault::of("read", names::IDENTITY))?;
+    decode_identity(&bytes[..length])
 }
 
-fn make_identity(disk: &dyn Disk, cluster: ClusterId) -> Result<(), Fault> {
-    let bytes = identity::encode(cluster);
-    let file = prepare(disk, names::IDENTITY_TEMP, bytes.len() as u64)?;
-    write_all_at(&*file, &bytes, 0).map_err(Fault::of("write", names::IDENTITY_TEMP))?;
-    file.sync_data().map_err(Fault::of("sync", names::IDENTITY_TEMP))?;
-    disk.rename(names::IDENTITY_TEMP, names::IDENTITY).map_err(Fault::of("rename", names::IDENTITY_TEMP))?;
-    disk.sync_dir().map_err(Fault::of("sync the directory of", names::IDENTITY))
+/// Decodes the whole content of an identity file.
+pub(super) fn decode_identity(bytes: &[u8]) -> Result<ClusterId, Error> {
+    let damaged = || Damage::new(names::IDENTITY, 0, "the identity is damaged", FIRST, None);
+    let identity = Identity::decode(IDENTITY_MAGIC, bytes).ok_or_else(damaged)?;
+    if identity.version > FORMAT_VERSION.into() {
+        let found = u16::try_from(identity.version).unwrap_or(u16::MAX);
+        return Err(Error::NewerVersion { file: names::IDENTITY.to_owned(), found });
+    }
+    Ok(ClusterId(identity.id))
 }
 
 fn has_no_frames(disk: &dyn Disk, name: &str) -> Result<bool, Error> {

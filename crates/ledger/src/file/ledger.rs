@@ -1,29 +1,30 @@
-//! The writer: appends batches to the active segment, and goes on to the next when it is full.
+//! The writer: appends batches to the active segment, and rotates to the next segment when it is full.
 //!
-//! One write and one sync make a batch durable. After a failed write or sync the handle is poisoned: what
-//! is on disk is then unknown, and finding out is the business of the next start.
+//! One write and one sync make a batch durable. After a failed write or sync the handle is poisoned: what is on disk is
+//! then unknown until the next start.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
-use authority::injected_bug::{self, InjectedBug};
+use authority::Time;
+use disk::{File, is_full, write_all_at};
 
 use super::{
-    error::{Error, Fault, ReplayError},
+    atomic,
+    error::Fault,
     frame::{self, Header, SECTOR_BYTES},
     names,
     options::Options,
     reader::FileReader,
     replay,
-    reserve::{self, ReserveJob, ReserveState},
+    reserve::{ReserveJob, ReserveState},
+    rules,
     segment::{Seal, SegmentHeader},
     shared::{Index, Segment, Shared},
-    snapshot_reader::SnapshotReader,
     snapshot_writer::SnapshotWriter,
     trim::TrimJob,
 };
 use crate::{
-    AppendError, Batch, DiskSpace, Position, Refusal, SnapshotError, SnapshotInfo,
-    disk::{File, is_full, write_all_at},
+    AppendError, Batch, DiskSpace, Job, Ledger, Position, Reader, Refusal, SnapshotError, SnapshotSink, Visit,
 };
 
 /// An append is acknowledged at once while this much is free beyond [`Options::min_free_bytes`]. With less, it first
@@ -50,85 +51,8 @@ pub struct FileLedger {
 }
 
 impl FileLedger {
-    /// The position that the next batch must start with.
-    pub fn next(&self) -> Position {
-        self.next
-    }
-
-    /// Makes a batch durable. When this returns `Ok`, every record of it survives a crash. An empty batch
-    /// writes an empty frame, which vouches for the frame before, or nothing where that is of no use: so
-    /// the first frame of a segment always holds records.
-    pub fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {
-        self.check_poison()?;
-        if batch.first() != self.next {
-            return Err(Refusal::Fenced { expected: self.next, found: batch.first() }.into());
-        }
-        if batch.is_empty() && !self.vouchable {
-            return Ok(());
-        }
-        let bytes = frame::frame_bytes(batch.body_bytes());
-        if bytes as u64 > self.options.segment_bytes - 2 * SECTOR_BYTES as u64 {
-            return Err(Refusal::TooLarge { bytes }.into());
-        }
-        if bytes as u64 > self.active.frames_end() - self.offset {
-            if batch.is_empty() {
-                return Ok(());
-            }
-            self.rotate(batch.time_ms())?;
-        }
-        let durable = Position(self.next.0 - 1);
-        let checksum = Header::encode(batch, self.chain, durable, &mut self.frame);
-        let file = &self.active.file;
-        let written = write_all_at(&**file, &self.frame, self.offset)
-            .map_err(Fault::of("write", &self.active.name))
-            .and_then(|()| {
-                match file.sync_data() {
-                    Err(_) if injected_bug::is(InjectedBug::FailedSyncRetried) => file.sync_data(),
-                    synced => synced,
-                }
-                .map_err(Fault::of("sync", &self.active.name))
-            });
-        if let Err(fault) = written {
-            return Err(self.poison(fault));
-        }
-        if let Some(index) = self.active.index().as_mut() {
-            index.note(batch.first(), self.offset);
-        }
-        self.offset += bytes as u64;
-        self.chain = checksum;
-        self.next = batch.next();
-        self.vouchable = !batch.is_empty();
-        self.shared.set_next(self.next);
-        Ok(())
-    }
-
-    /// Calls `visit` with every durable record at or after `from`, in order.
-    pub fn replay<E>(
-        &self,
-        from: Position,
-        visit: impl FnMut(Position, &[u8]) -> Result<(), E>,
-    ) -> Result<(), ReplayError<E>> {
-        replay::replay(&self.shared, from, visit)
-    }
-
     pub fn reader(&self) -> FileReader {
         FileReader::new(self.shared.clone())
-    }
-
-    /// Starts a snapshot that holds at least the effects of every record up to `begin`.
-    pub fn begin_snapshot(&self, begin: Position) -> Result<SnapshotWriter, SnapshotError> {
-        SnapshotWriter::begin(&self.shared, begin)
-    }
-
-    /// The newest usable snapshot, or `None` when the whole log is there instead.
-    pub fn load_snapshot(&self) -> Result<Option<SnapshotReader>, Error> {
-        let newest = self.shared.snapshots().last().cloned();
-        newest.map(|info| self.reader().open_snapshot(&info)).transpose()
-    }
-
-    /// The usable snapshots, oldest first.
-    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
-        self.shared.snapshots().clone()
     }
 
     /// Work for a background thread: preparing the next segment. `None` when the segment is ready or being prepared.
@@ -141,25 +65,6 @@ impl FileLedger {
         reserve.in_progress = true;
         let (disk, segment_bytes) = (self.shared.disk.clone(), self.options.segment_bytes);
         Some(ReserveJob { disk, segment_bytes, state: self.reserve.clone() })
-    }
-
-    /// How much more can be stored. A full disk shows here one whole segment before an append would fail (D4).
-    pub fn space(&self) -> DiskSpace {
-        match &*self.reserve() {
-            ReserveState { batch_refused: true, .. } => DiskSpace::Nothing,
-            ReserveState { ready: None, failed: true, .. } => {
-                let has_space = self.free_bytes() >= self.options.min_free_bytes;
-                if has_space { DiskSpace::FinishOnly } else { DiskSpace::Nothing }
-            }
-            _ => DiskSpace::Plenty,
-        }
-    }
-
-    /// Whether enough is left for running work, or the next segment is known to be ready or impossible.
-    pub fn is_space_known(&self) -> bool {
-        let reserve = self.reserve();
-        let is_preparing = reserve.in_progress && reserve.ready.is_none();
-        !is_preparing || self.free_bytes() >= self.options.min_free_bytes.saturating_add(FINISH_BYTES)
     }
 
     /// Bytes left for frames in the active segment.
@@ -184,7 +89,7 @@ impl FileLedger {
             Some(file) => (file, names::RESERVE),
             None => {
                 let disk = &*self.shared.disk;
-                match reserve::prepare(disk, names::SEGMENT_TEMP, self.options.segment_bytes) {
+                match atomic::prepare(disk, names::SEGMENT_TEMP, self.options.segment_bytes) {
                     Ok(file) => (file, names::SEGMENT_TEMP),
                     Err(fault) if is_full(&fault.source) => {
                         let mut reserve = self.reserve();
@@ -226,10 +131,8 @@ impl FileLedger {
         let previous = if old.header.first == first { old.header.previous } else { old.header.first };
         let header = SegmentHeader { cluster, first, previous, time_ms, chain };
         let name = names::segment(first);
-        write_all_at(&*file, &header.encode(), 0).map_err(Fault::of("write", from))?;
-        file.sync_data().map_err(Fault::of("sync", from))?;
-        disk.rename(from, &name).map_err(Fault::of("rename", from))?;
-        disk.sync_dir().map_err(Fault::of("sync the directory of", &name))?;
+        atomic::write_synced(&*file, from, &header.encode())?;
+        atomic::publish(&**disk, from, &name)?;
         let seal = Seal { cluster, first: old.header.first, next: first, chain };
         write_all_at(&*old.file, &seal.encode(), old.frames_end()).map_err(Fault::of("seal", &old.name))?;
         old.file.sync_data().map_err(Fault::of("sync", &old.name))?;
@@ -251,5 +154,97 @@ impl FileLedger {
     fn poison(&mut self, fault: Fault) -> AppendError {
         self.poison = Some(fault.to_string());
         AppendError::Unknown(fault.into())
+    }
+}
+
+impl Ledger for FileLedger {
+    fn next(&self) -> Position {
+        self.next
+    }
+
+    /// An empty batch writes an empty frame, which vouches for the frame before, or nothing where that is of no use: so
+    /// the first frame of a segment always holds records.
+    fn append(&mut self, batch: &Batch) -> Result<(), AppendError> {
+        self.check_poison()?;
+        if batch.first() != self.next {
+            return Err(Refusal::Fenced { expected: self.next, found: batch.first() }.into());
+        }
+        if batch.is_empty() && !self.vouchable {
+            return Ok(());
+        }
+        let bytes = frame::frame_bytes(batch.body_bytes());
+        if bytes as u64 > self.options.segment_bytes - 2 * SECTOR_BYTES as u64 {
+            return Err(Refusal::TooLarge { bytes }.into());
+        }
+        if bytes as u64 > self.free_bytes() {
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.rotate(batch.time_ms())?;
+        }
+        let durable = Position(self.next.0 - 1);
+        let checksum = Header::encode(batch, self.chain, durable, &mut self.frame);
+        let file = &self.active.file;
+        let written = write_all_at(&**file, &self.frame, self.offset)
+            .map_err(Fault::of("write", &self.active.name))
+            .and_then(|()| rules::sync_once(&**file).map_err(Fault::of("sync", &self.active.name)));
+        if let Err(fault) = written {
+            return Err(self.poison(fault));
+        }
+        if let Some(index) = self.active.index().as_mut() {
+            index.note(batch.first(), self.offset);
+        }
+        self.offset += bytes as u64;
+        self.chain = checksum;
+        self.next = batch.next();
+        self.vouchable = !batch.is_empty();
+        self.shared.set_next(self.next);
+        Ok(())
+    }
+
+    fn begin_snapshot(&self, begin: Position) -> Result<Box<dyn SnapshotSink>, SnapshotError> {
+        Ok(Box::new(SnapshotWriter::begin(&self.shared, begin)?))
+    }
+
+    fn reader(&self) -> Arc<dyn Reader> {
+        Arc::new(FileLedger::reader(self))
+    }
+
+    fn replay(&self, from: Position, visit: &mut Visit<'_>) -> Result<(), crate::Error> {
+        Ok(replay::replay(&self.shared, from, visit)?)
+    }
+
+    /// A full disk shows here one whole segment before an append would fail (D4).
+    fn space(&self) -> DiskSpace {
+        match &*self.reserve() {
+            ReserveState { batch_refused: true, .. } => DiskSpace::Nothing,
+            ReserveState { ready: None, failed: true, .. } => {
+                let has_space = self.free_bytes() >= self.options.min_free_bytes;
+                if has_space { DiskSpace::FinishOnly } else { DiskSpace::Nothing }
+            }
+            _ => DiskSpace::Plenty,
+        }
+    }
+
+    /// Whether enough is left for running work, or the next segment is known to be ready or impossible.
+    fn is_space_known(&self) -> bool {
+        let reserve = self.reserve();
+        let is_preparing = reserve.in_progress && reserve.ready.is_none();
+        !is_preparing || self.free_bytes() >= self.options.min_free_bytes.saturating_add(FINISH_BYTES)
+    }
+
+    fn tend(&mut self, now: Time) -> Option<Job> {
+        if let Some(job) = self.reserve_job() {
+            // The job logs a failure, and the ledger's space shows it.
+            return Some(Job::new("lessor-reserve", move || drop(job.run())));
+        }
+        if !self.shared.trim_due.swap(false, Ordering::AcqRel) {
+            return None;
+        }
+        let job = self.trim_job(now.0)?;
+        Some(Job::new("lessor-trim", move || match job.run() {
+            Ok(files) => tracing::info!(files, "old history removed"),
+            Err(fault) => tracing::error!(%fault, "old history could not be removed"),
+        }))
     }
 }

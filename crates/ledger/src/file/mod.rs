@@ -1,13 +1,11 @@
 //! The ledger in a directory: segments of frames, snapshots, one reserve segment, one owner.
 //!
-//! Reading order: `frame` and `segment` are the format, `ledger` appends, `open` and `tail` recover,
-//! `inspect` looks without a lock, the rest is what its name says. Nothing here knows what a record means.
+//! Reading order: `frame` and `segment` are the format, `ledger` appends, `open` and `tail` recover, `inspect` reads
+//! without the lock. Nothing here knows what a record means.
 
-mod backend;
+mod atomic;
 mod error;
 mod frame;
-mod hold;
-mod identity;
 mod init;
 mod inspect;
 mod ledger;
@@ -18,7 +16,9 @@ mod options;
 mod reader;
 mod replay;
 mod reserve;
+mod rules;
 mod scan;
+mod sealed;
 mod segment;
 mod shared;
 mod snapshot;
@@ -27,16 +27,14 @@ mod snapshot_writer;
 mod tail;
 mod trim;
 
-pub use backend::open_data_dir;
-pub use error::{Damage, Error, Fault, ReplayError};
+pub use error::{Error, Fault};
 pub use frame::{FORMAT_VERSION, SECTOR_BYTES};
-pub use hold::FileHold;
-pub use inspect::{End, FrameInfo, Inspection, Seen, SegmentInfo, Unfinished};
+pub use inspect::{Inspection, SegmentInfo};
 pub use ledger::FileLedger;
 pub use offsets::OffsetFiles;
-pub use open::OpenReport;
+pub use open::{OpenReport, open_data_dir};
 pub use options::{DEFAULT_HISTORY_MAX_AGE_MS, DEFAULT_HISTORY_MAX_BYTES, DEFAULT_SEGMENT_BYTES, Options};
-pub use reader::{FileReader, Records};
+pub use reader::FileReader;
 pub use reserve::ReserveJob;
 pub use segment::MIN_SEGMENT_BYTES;
 pub use snapshot::MAX_BLOCK_BYTES;

@@ -2,11 +2,13 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use super::error::{Error, Fault};
-use crate::{
-    Position, ProjectionOffsets,
-    disk::{Disk, RealDisk, read_up_to, write_all_at},
+use disk::{Disk, RealDisk, read_up_to};
+
+use super::{
+    atomic,
+    error::{Error, Fault},
 };
+use crate::{Position, ProjectionOffsets};
 
 /// A position takes no more than this in its file.
 const MAX_OFFSET_BYTES: usize = 64;
@@ -48,17 +50,8 @@ impl ProjectionOffsets for OffsetFiles {
     /// Replaces the whole file, so that a power loss never leaves half an offset.
     fn save(&self, projection: &str, applied_up_to: Position) -> Result<(), crate::Error> {
         let temp = format!("{projection}.tmp");
-        match self.disk.remove(&temp) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(Fault::of("remove", &temp)(error).into());
-            }
-            _ => {}
-        }
-        let file = self.disk.create(&temp).map_err(Fault::of("create", &temp))?;
-        let text = format!("{applied_up_to}\n");
-        write_all_at(&*file, text.as_bytes(), 0).map_err(Fault::of("write", &temp))?;
-        file.sync_data().map_err(Fault::of("sync", &temp))?;
-        self.disk.rename(&temp, projection).map_err(Fault::of("rename", &temp))?;
-        Ok(self.disk.sync_dir().map_err(Fault::of("sync the directory of", projection))?)
+        let file = atomic::create(&*self.disk, &temp)?;
+        atomic::write_synced(&*file, &temp, format!("{applied_up_to}\n").as_bytes())?;
+        Ok(atomic::publish(&*self.disk, &temp, projection)?)
     }
 }

@@ -1,27 +1,27 @@
-//! Opens a ledger: reads what a directory holds, refuses what it must, and only then changes anything.
+//! Opens a ledger: reads the directory, refuses what it must, and only then changes anything.
 //!
-//! Opening can be interrupted at any step and repeated (P11): everything before the tail is written again
-//! only reads, and the copy of the tail replaces the last segment in one rename.
+//! Opening can be interrupted at any step and repeated (P11): everything before the rewrite of the tail only reads, and
+//! the copy of the tail replaces the last segment in one rename.
 
 use std::{io::ErrorKind, path::Path, sync::Arc};
 
+use disk::{Disk, File, RealDisk, read_exact_at};
+
 use super::{
-    error::{Damage, Error, Fault},
+    error::{Error, Fault},
     frame::SECTOR_BYTES,
-    identity::{self, IdentityFault},
     init,
     ledger::FileLedger,
     names::{self, Name},
+    offsets::OffsetFiles,
     options::Options,
-    segment::{MIN_SEGMENT_BYTES, SectorFault, SegmentHeader},
+    sealed::SealFault,
+    segment::{MIN_SEGMENT_BYTES, SegmentHeader},
     shared::{Segment, Shared},
     snapshot,
     tail::{self, Dropped, Rewritten},
 };
-use crate::{
-    ClusterId, Position, SnapshotInfo,
-    disk::{Disk, File, RealDisk, read_exact_at, read_up_to},
-};
+use crate::{ClusterId, Damage, Position, SnapshotInfo, Storage};
 
 /// The result of opening a ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,29 @@ pub struct OpenReport {
     pub rewritten: Rewritten,
     /// Snapshots that cannot be used, newest first, and why. The files are kept (D11).
     pub bad_snapshots: Vec<(String, String)>,
+}
+
+impl OpenReport {
+    /// What an operator should know, one sentence each.
+    pub fn notices(&self) -> Vec<String> {
+        let dropped = self.dropped.iter().map(|dropped| {
+            format!(
+                "A crash cut off the last batch, which was never acknowledged. The batch was dropped: {dropped}."
+            )
+        });
+        let bad = self.bad_snapshots.iter().map(|(name, why)| {
+            format!("Snapshot {name} cannot be used ({why}); an older one and the log were used instead.")
+        });
+        dropped.chain(bad).collect()
+    }
+}
+
+/// Opens the ledger and the projection offsets in a data directory.
+pub fn open_data_dir(data: &Path, options: Options) -> Result<(Storage, OpenReport), Error> {
+    let (ledger, report) = FileLedger::open_dir(&data.join("ledger"), options)?;
+    // Projections were once called effects.
+    let offsets = OffsetFiles::open_dir(&data.join("effects"))?;
+    Ok((Storage { ledger: Box::new(ledger), offsets: Arc::new(offsets) }, report))
 }
 
 impl FileLedger {
@@ -67,27 +90,27 @@ impl FileLedger {
             _ => Fault::of("lock", names::LOCK)(error).into(),
         })?;
         let created = init::initialise(&disk, &options)?;
-        let cluster = read_identity(&*disk)?;
+        let cluster = init::read_identity(&*disk)?;
         if let Some(expected) = options.cluster.filter(|expected| *expected != cluster) {
             return Err(Error::WrongCluster { found: cluster, expected });
         }
 
-        let found = Found::look(&disk, cluster)?;
-        let last = found.segments.last().ok_or_else(no_segments)?;
+        let directory = Directory::scan(&disk, cluster)?;
+        let last = directory.segments.last().ok_or_else(no_segments)?;
         let tail = tail::judge(last, options.drop_unverified_tail)?;
-        let (snapshots, bad_snapshots) = found.usable_snapshots(&disk, cluster, tail.next)?;
+        let (snapshots, bad_snapshots) = directory.usable_snapshots(&disk, cluster, tail.next)?;
 
-        for name in &found.temps {
+        for name in &directory.temps {
             disk.remove(name).map_err(Fault::of("remove", name))?;
         }
-        let fits = found.reserve_bytes == Some(options.segment_bytes);
-        if found.reserve_bytes.is_some() && !fits {
+        let fits = directory.reserve_bytes == Some(options.segment_bytes);
+        if directory.reserve_bytes.is_some() && !fits {
             disk.remove(names::RESERVE).map_err(Fault::of("remove", names::RESERVE))?;
         }
         let (active, rewritten) = tail::rewrite(&disk, last, &tail, options.segment_bytes, fits)?;
         let active = Arc::new(active);
 
-        let mut segments: Vec<_> = found.segments.into_iter().map(Arc::new).collect();
+        let mut segments: Vec<_> = directory.segments.into_iter().map(Arc::new).collect();
         segments.pop();
         segments.push(active.clone());
         let first = segments[0].header.first;
@@ -111,20 +134,12 @@ impl FileLedger {
     }
 }
 
-pub(super) fn read_identity(disk: &dyn Disk) -> Result<ClusterId, Error> {
-    let file = disk.open(names::IDENTITY).map_err(Fault::of("open", names::IDENTITY))?;
-    // One byte more than there should be, so that a longer file is noticed.
-    let mut bytes = [0; files::IDENTITY_BYTES + 1];
-    let length = read_up_to(&*file, &mut bytes, 0).map_err(Fault::of("read", names::IDENTITY))?;
-    identity::decode(&bytes[..length]).map_err(|fault| match fault {
-        IdentityFault::NewerVersion(found) => Error::NewerVersion { file: names::IDENTITY.to_owned(), found },
-        IdentityFault::Damaged => damaged(names::IDENTITY, "the identity is damaged", Position(1), None),
-    })
-}
+/// Names of snapshots that cannot be used, and why.
+type BadSnapshots = Vec<(String, String)>;
 
 /// The files of a directory, all open: a file that may not be read and written is noticed before anything
 /// is changed (D24).
-struct Found {
+struct Directory {
     segments: Vec<Segment>,
     /// Newest first.
     snapshots: Vec<SnapshotInfo>,
@@ -132,8 +147,8 @@ struct Found {
     temps: Vec<String>,
 }
 
-impl Found {
-    fn look(disk: &Arc<dyn Disk>, cluster: ClusterId) -> Result<Self, Error> {
+impl Directory {
+    fn scan(disk: &Arc<dyn Disk>, cluster: ClusterId) -> Result<Self, Error> {
         let mut found = Self { segments: vec![], snapshots: vec![], reserve_bytes: None, temps: vec![] };
         let mut listed = disk.list().map_err(Fault::of("list", "the data directory"))?;
         listed.sort();
@@ -164,13 +179,12 @@ impl Found {
 
     /// Snapshots that can be used, oldest first, and those that cannot. The newest usable one is read to
     /// the end; the state must be reachable from it through the log.
-    #[allow(clippy::type_complexity)]
     fn usable_snapshots(
         &self,
         disk: &Arc<dyn Disk>,
         cluster: ClusterId,
         next: Position,
-    ) -> Result<(Vec<SnapshotInfo>, Vec<(String, String)>), Error> {
+    ) -> Result<(Vec<SnapshotInfo>, BadSnapshots), Error> {
         let log_first = self.segments[0].header.first;
         let (mut usable, mut bad) = (Vec::new(), Vec::new());
         for info in &self.snapshots {
@@ -239,7 +253,7 @@ fn check_header(
     sector: &[u8],
 ) -> Result<SegmentHeader, Error> {
     match SegmentHeader::decode(sector) {
-        Err(SectorFault::NewerVersion(found)) => Err(Error::NewerVersion { file: name.to_owned(), found }),
+        Err(SealFault::NewerVersion(found)) => Err(Error::NewerVersion { file: name.to_owned(), found }),
         Err(_) => Err(damaged(name, "the segment header is damaged", first, None)),
         Ok(header) if header.cluster != cluster => {
             Err(Error::WrongCluster { found: header.cluster, expected: cluster })
@@ -256,5 +270,5 @@ pub(super) fn no_segments() -> Error {
 }
 
 fn damaged(file: &str, what: &'static str, from: Position, to: Option<Position>) -> Error {
-    Error::Damaged(Damage { file: file.to_owned(), offset: 0, what, from, to })
+    Damage::new(file, 0, what, from, to).into()
 }

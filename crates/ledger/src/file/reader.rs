@@ -1,21 +1,27 @@
 //! Reads single records and ranges beside the writer.
 //!
-//! A reader never waits for an append, and reads only what is durable. A sparse index finds the frame; its
-//! checksum is verified before a byte of it is handed out.
+//! A reader never waits for an append, and reads only what is durable. A sparse index finds the frame, whose checksum is
+//! verified before a byte of it is visited.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
+
+use disk::read_exact_at;
 
 use super::{
-    error::{Damage, Error, Fault},
-    frame::{Header, HeaderFault, SECTOR_BYTES, Soundness},
-    hold::FileHold,
+    error::{Error, Fault},
+    frame::{Header, SECTOR_BYTES, Soundness},
+    replay::BAD_LENGTHS,
+    sealed::SealFault,
     shared::{Index, Segment, Shared},
     snapshot::Walker,
     snapshot_reader::{self, SnapshotReader},
 };
-use crate::{Position, SnapshotInfo, batch::split_body, disk::read_exact_at};
+use crate::{
+    Damage, Error as LedgerError, Hold, Position, Reader, SnapshotInfo, SnapshotSource, Visit,
+    batch::split_body,
+};
 
-/// Read at once: small frames lie close together, and each is looked at on the way to the one that is wanted.
+/// Read at once: small frames lie close together, and the header of each is read on the way to the wanted one.
 const WINDOW_BYTES: u64 = 16 << 10;
 
 /// A cheap handle for reading; clones read independently.
@@ -29,146 +35,92 @@ impl FileReader {
         Self { shared }
     }
 
-    /// The position after the last durable record.
-    pub fn next(&self) -> Position {
-        self.shared.next()
-    }
-
-    /// The last position that a replay has handed out, to show progress.
+    /// The last position that a replay has visited, to show progress.
     pub fn replayed(&self) -> Position {
         self.shared.replayed()
     }
 
-    /// The first position that is still there.
-    pub fn first(&self) -> Position {
-        self.shared.segments().first().map_or(Position(1), |segment| segment.header.first)
+    /// Visits the durable records from `from` up to and including `to`; `false` when `from` is trimmed.
+    fn visit(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<bool, Error> {
+        let segments = self.shared.segments();
+        let Some(mut at) = segments.partition_point(|segment| segment.header.first <= from).checked_sub(1)
+        else {
+            return Ok(false);
+        };
+        let (mut expected, mut offset) = find(&segments[at], from)?;
+        let (mut window, mut body) = (Window::default(), Vec::new());
+        while expected <= to {
+            if segments.get(at + 1).is_some_and(|next| next.header.first <= expected) {
+                (at, offset, window) = (at + 1, SECTOR_BYTES as u64, Window::default());
+            }
+            let segment = &segments[at];
+            let header = read_frame(segment, offset, expected, from, &mut window)?;
+            if header.next() > from {
+                header.unpack(window.read(segment, offset, header.frame_bytes() as u64)?, &mut body);
+                let positions = (header.first.0..).map(Position);
+                for (position, record) in positions.zip(split_body(&body, header.count)) {
+                    let record = record.ok_or_else(|| damage(segment, offset, BAD_LENGTHS, &header))?;
+                    if (from..=to).contains(&position) && visit(position, record).is_break() {
+                        return Ok(true);
+                    }
+                }
+            }
+            offset += header.frame_bytes() as u64;
+            expected = header.next();
+        }
+        Ok(true)
+    }
+}
+
+impl Reader for FileReader {
+    fn first(&self) -> Result<Position, LedgerError> {
+        Ok(self.shared.segments().first().map_or(Position(1), |segment| segment.header.first))
     }
 
-    /// Keeps everything from `from` on from being trimmed, as long as the hold lives.
-    pub fn hold(&self, from: Position) -> FileHold {
-        self.shared.hold(from)
+    fn next(&self) -> Result<Position, LedgerError> {
+        Ok(self.shared.next())
+    }
+
+    fn record(&self, position: Position) -> Result<Option<Vec<u8>>, LedgerError> {
+        if position >= self.shared.next() {
+            return Err(Error::BeyondEnd(position).into());
+        }
+        let mut found = None;
+        self.visit(position, position, &mut |_, record| {
+            found = Some(record.to_vec());
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    fn read(&self, from: Position, to: Position, visit: &mut Visit<'_>) -> Result<(), LedgerError> {
+        let to = to.min(Position(self.shared.next().0 - 1));
+        if from > to || self.visit(from, to, visit)? {
+            Ok(())
+        } else {
+            Err(LedgerError::trimmed(from, self.first()?))
+        }
     }
 
     /// The usable snapshots, oldest first.
-    pub fn snapshots(&self) -> Vec<SnapshotInfo> {
-        self.shared.snapshots().clone()
+    fn snapshots(&self) -> Result<Vec<SnapshotInfo>, LedgerError> {
+        Ok(self.shared.snapshots().clone())
     }
 
-    pub fn open_snapshot(&self, info: &SnapshotInfo) -> Result<SnapshotReader, Error> {
+    fn load_snapshot(&self, info: &SnapshotInfo) -> Result<Box<dyn SnapshotSource>, LedgerError> {
         let file = self.shared.disk.open(&info.name).map_err(Fault::of("open", &info.name))?;
         match Walker::new(file, &info.name, self.shared.cluster) {
-            Ok(walker) => Ok(SnapshotReader::new(walker, info.clone())),
-            Err(fault) => Err(snapshot_reader::refusal(info, fault)),
+            Ok(walker) => Ok(Box::new(SnapshotReader::new(walker, info))),
+            Err(fault) => Err(snapshot_reader::refusal(info, fault).into()),
         }
     }
 
-    /// One record; `None` when it is trimmed.
-    pub fn read_record(&self, position: Position) -> Result<Option<Vec<u8>>, Error> {
-        let Some(mut records) = self.read_from(position, position)? else { return Ok(None) };
-        records.next().transpose().map(|record| record.map(|(_, bytes)| bytes))
-    }
-
-    /// The records from `from` up to and including `to`; `None` when `from` is trimmed.
-    pub fn read_from(&self, from: Position, to: Position) -> Result<Option<Records>, Error> {
-        if to >= self.shared.next() {
-            return Err(Error::BeyondEnd(to));
-        }
-        let segments = self.shared.segments();
-        let Some(at) = segments.partition_point(|segment| segment.header.first <= from).checked_sub(1) else {
-            return Ok(None);
-        };
-        let (first, offset) = find(&segments[at], from)?;
-        let cursor = Cursor { segment: at, offset, expected: first };
-        Ok(Some(Records {
-            segments,
-            cursor,
-            from,
-            to,
-            window: Window::default(),
-            body: Vec::new(),
-            queue: Vec::new().into_iter(),
-            failed: false,
-        }))
+    fn hold(&self, _name: &str, from: Position) -> Result<Box<dyn Hold>, LedgerError> {
+        Ok(self.shared.holds.hold(from))
     }
 }
 
-/// Records in order, from a frame at a time.
-pub struct Records {
-    segments: Arc<Vec<Arc<Segment>>>,
-    cursor: Cursor,
-    from: Position,
-    to: Position,
-    window: Window,
-    body: Vec<u8>,
-    queue: std::vec::IntoIter<(Position, Vec<u8>)>,
-    failed: bool,
-}
-
-struct Cursor {
-    segment: usize,
-    offset: u64,
-    expected: Position,
-}
-
-impl Iterator for Records {
-    type Item = Result<(Position, Vec<u8>), Error>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(record) = self.queue.next() {
-                return Some(Ok(record));
-            }
-            if self.failed || self.cursor.expected > self.to {
-                return None;
-            }
-            if let Err(error) = self.fill() {
-                self.failed = true;
-                return Some(Err(error));
-            }
-        }
-    }
-}
-
-impl Records {
-    /// Reads the next frame, and queues what is wanted of it.
-    fn fill(&mut self) -> Result<(), Error> {
-        let next = self.segments.get(self.cursor.segment + 1);
-        if next.is_some_and(|next| next.header.first <= self.cursor.expected) {
-            self.cursor.segment += 1;
-            self.cursor.offset = SECTOR_BYTES as u64;
-            self.window = Window::default();
-        }
-        let segment = &self.segments[self.cursor.segment];
-        let Cursor { offset, expected, .. } = self.cursor;
-        let header = read_frame(segment, offset, expected, self.from, &mut self.window)?;
-        if header.next() > self.from {
-            let bytes = self.window.read(segment, offset, header.frame_bytes() as u64)?;
-            header.unpack(bytes, &mut self.body);
-            let mut wanted = Vec::new();
-            for (position, record) in
-                (header.first.0..).map(Position).zip(split_body(&self.body, header.count))
-            {
-                let Some(record) = record else {
-                    return Err(damage(
-                        segment,
-                        self.cursor.offset,
-                        "the lengths of a frame's records do not add up",
-                        &header,
-                    ));
-                };
-                if position >= self.from && position <= self.to {
-                    wanted.push((position, record.to_vec()));
-                }
-            }
-            self.queue = wanted.into_iter();
-        }
-        self.cursor.offset += header.frame_bytes() as u64;
-        self.cursor.expected = header.next();
-        Ok(())
-    }
-}
-
-/// A stretch of one segment. All that is asked of it was durable before it was read.
+/// A range of one segment that was read at once. It is used for bytes that were durable before it was read.
 #[derive(Default)]
 struct Window {
     start: u64,
@@ -176,7 +128,7 @@ struct Window {
 }
 
 impl Window {
-    /// These bytes of the segment, which are read when they are not here.
+    /// Returns these bytes of the segment, and reads them if the window does not have them.
     fn read(&mut self, segment: &Segment, offset: u64, length: u64) -> Result<&[u8], Error> {
         let end = self.start + self.bytes.len() as u64;
         if offset < self.start || offset + length > end {
@@ -203,24 +155,16 @@ fn read_frame(
     window: &mut Window,
 ) -> Result<Header, Error> {
     let rest = segment.frames_end().saturating_sub(offset);
-    let nowhere = Header {
-        first: expected,
-        durable: expected,
-        time_ms: 0,
-        count: 0,
-        body_bytes: 0,
-        chain: 0,
-        checksum: 0,
-    };
+    let damage_here = |what| Error::from(Damage::new(&segment.name, offset, what, expected, None));
     if rest < SECTOR_BYTES as u64 {
-        return Err(damage(segment, offset, "durable frames are missing", &nowhere));
+        return Err(damage_here("durable frames are missing"));
     }
     let header = match Header::decode(window.read(segment, offset, SECTOR_BYTES as u64)?) {
         Ok(header) => header,
-        Err(HeaderFault::NewerVersion(found)) => {
+        Err(SealFault::NewerVersion(found)) => {
             return Err(Error::NewerVersion { file: segment.name.clone(), found });
         }
-        Err(_) => return Err(damage(segment, offset, "the frame header is damaged", &nowhere)),
+        Err(_) => return Err(damage_here("the frame header is damaged")),
     };
     if header.first != expected || header.frame_bytes() as u64 > rest {
         return Err(damage(segment, offset, "the frame does not belong here", &header));
@@ -233,7 +177,7 @@ fn read_frame(
     Ok(header)
 }
 
-/// A frame at or before the one that holds `position`. The first look into a segment indexes it.
+/// A frame at or before the one that holds `position`. The first search in a segment builds its index.
 fn find(segment: &Segment, position: Position) -> Result<(Position, u64), Error> {
     let start = (segment.header.first, SECTOR_BYTES as u64);
     let mut index = segment.index();
@@ -266,5 +210,5 @@ fn build_index(segment: &Segment) -> Result<Index, Error> {
 
 fn damage(segment: &Segment, offset: u64, what: &'static str, header: &Header) -> Error {
     let to = (header.count > 0).then(|| Position(header.next().0 - 1));
-    Error::Damaged(Damage { file: segment.name.clone(), offset, what, from: header.first, to })
+    Damage::new(&segment.name, offset, what, header.first, to).into()
 }

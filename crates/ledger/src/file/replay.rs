@@ -1,51 +1,38 @@
 //! Replay: every record from a position to the end, in order, with every check.
 //!
-//! Memory is bounded by one frame. Whatever does not verify, or does not follow what stands before it, ends
-//! the replay with the place and the positions at risk; nothing is ever skipped.
+//! Memory is bounded by one frame. A frame that does not verify or does not follow the frame before it ends the replay
+//! with an error that names file, offset and positions at risk; nothing is skipped.
 
 use super::{
-    error::{Damage, Error, ReplayError},
+    error::Error,
     scan::{Scanner, Step},
     shared::{Segment, Shared},
 };
-use crate::{Position, batch::split_body};
+use crate::{Damage, Position, Visit, batch::split_body};
 
 pub(super) const BAD_LENGTHS: &str = "the lengths of a frame's records do not add up";
 pub(super) const NO_JOINT: &str = "the next segment does not follow the last frame of this one";
 pub(super) const LATE_JOINT: &str = "the next segment starts within a frame of this one";
 
-/// Calls `visit` with each durable record at or after `from`.
-pub(super) fn replay<E>(
-    shared: &Shared,
-    from: Position,
-    mut visit: impl FnMut(Position, &[u8]) -> Result<(), E>,
-) -> Result<(), ReplayError<E>> {
+/// Calls `visit` with each durable record at or after `from`, until it breaks.
+pub(super) fn replay(shared: &Shared, from: Position, visit: &mut Visit<'_>) -> Result<(), Error> {
     let segments = shared.segments();
     let end = shared.next();
     let start = segments.partition_point(|segment| segment.header.first <= from).saturating_sub(1);
     if segments[start].header.first > from && from < end {
         let segment = &segments[start];
-        return Err(Error::Damaged(Damage {
-            file: segment.name.clone(),
-            offset: 0,
-            what: "the log before this segment is trimmed",
-            from,
-            to: Some(Position(segment.header.first.0 - 1)),
-        })
-        .into());
+        let to = Some(Position(segment.header.first.0 - 1));
+        return Err(Damage::new(&segment.name, 0, "the log before this segment is trimmed", from, to).into());
     }
     let mut body = Vec::new();
     for (at, segment) in segments.iter().enumerate().skip(start) {
         let mut scanner = Scanner::new(segment);
         let bound = segments.get(at + 1).map(|next| (next.header.first, next.header.chain));
-        while scanner.expected() < bound.map_or(end, |(first, _)| first) {
-            let header = match scanner.step().map_err(Error::from)? {
+        let segment_end = bound.map_or(end, |(first, _)| first);
+        while scanner.expected() < segment_end {
+            let header = match scanner.step()? {
                 Step::Frame(header) => header,
-                other => {
-                    return Err(
-                        refusal(segment, &scanner, other, bound.map_or(end, |(first, _)| first)).into()
-                    );
-                }
+                other => return Err(refusal(segment, &scanner, other, segment_end)),
             };
             if header.next() <= from {
                 continue;
@@ -53,11 +40,10 @@ pub(super) fn replay<E>(
             header.unpack(scanner.frame(&header), &mut body);
             for (position, record) in (header.first.0..).map(Position).zip(split_body(&body, header.count)) {
                 let Some(record) = record else {
-                    let what = BAD_LENGTHS;
-                    return Err(damage(segment, &scanner, what, header.first, header.next()).into());
+                    return Err(damage(segment, &scanner, BAD_LENGTHS, header.first, header.next()));
                 };
-                if position >= from {
-                    visit(position, record).map_err(|error| ReplayError::Visit(position, error))?;
+                if position >= from && visit(position, record).is_break() {
+                    return Ok(());
                 }
             }
             shared.set_replayed(Position(header.next().0 - 1));
@@ -74,17 +60,13 @@ fn check_joint(segment: &Segment, scanner: &mut Scanner, first: Position, chain:
     while scanner.chain() != chain {
         match scanner.step()? {
             Step::Frame(header) if header.count == 0 => {}
-            _ => {
-                let what = NO_JOINT;
-                return Err(damage(segment, scanner, what, scanner.expected(), first));
-            }
+            _ => return Err(damage(segment, scanner, NO_JOINT, scanner.expected(), first)),
         }
     }
     if scanner.expected() == first {
         return Ok(());
     }
-    let what = LATE_JOINT;
-    Err(damage(segment, scanner, what, first, scanner.expected()))
+    Err(damage(segment, scanner, LATE_JOINT, first, scanner.expected()))
 }
 
 fn refusal(segment: &Segment, scanner: &Scanner, step: Step, bound: Position) -> Error {
@@ -94,7 +76,7 @@ fn refusal(segment: &Segment, scanner: &Scanner, step: Step, bound: Position) ->
     }
 }
 
-/// What is wrong with a place where a durable frame should be, or the newer version that it has.
+/// What is wrong at an offset where a durable frame should be, or the newer version that is there.
 pub(super) fn fault_of(step: Step) -> Result<&'static str, u16> {
     match step {
         Step::NewerVersion(found) => Err(found),
@@ -106,11 +88,6 @@ pub(super) fn fault_of(step: Step) -> Result<&'static str, u16> {
 }
 
 fn damage(segment: &Segment, scanner: &Scanner, what: &'static str, from: Position, next: Position) -> Error {
-    Error::Damaged(Damage {
-        file: segment.name.clone(),
-        offset: scanner.offset(),
-        what,
-        from,
-        to: Some(Position(next.0.saturating_sub(1).max(from.0))),
-    })
+    let to = Some(Position(next.0.saturating_sub(1).max(from.0)));
+    Damage::new(&segment.name, scanner.offset(), what, from, to).into()
 }

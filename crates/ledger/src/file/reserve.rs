@@ -3,13 +3,11 @@
 //! Writing and syncing a whole segment of zeros takes long, so a background thread does it. A full disk shows here, one
 //! whole segment before an append would fail (D4).
 
-use std::{
-    io::ErrorKind,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{error::Fault, names};
-use crate::disk::{Disk, File};
+use disk::{Disk, File};
+
+use super::{atomic, error::Fault, names};
 
 /// What is known of the next segment.
 #[derive(Default)]
@@ -52,30 +50,8 @@ impl ReserveJob {
     }
 
     fn prepare(&self) -> Result<Arc<dyn File>, Fault> {
-        let file = prepare(&*self.disk, names::RESERVE_TEMP, self.segment_bytes)?;
-        self.disk
-            .rename(names::RESERVE_TEMP, names::RESERVE)
-            .map_err(Fault::of("rename", names::RESERVE_TEMP))?;
-        self.disk.sync_dir().map_err(Fault::of("sync the directory of", names::RESERVE))?;
+        let file = atomic::prepare(&*self.disk, names::RESERVE_TEMP, self.segment_bytes)?;
+        atomic::publish(&*self.disk, names::RESERVE_TEMP, names::RESERVE)?;
         Ok(file)
     }
-}
-
-/// Makes a file of durable zeros under a temporary name, and leaves nothing behind when it cannot.
-pub(super) fn prepare(disk: &dyn Disk, name: &'static str, bytes: u64) -> Result<Arc<dyn File>, Fault> {
-    match disk.remove(name) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(Fault::of("remove", name)(error)),
-        _ => {}
-    }
-    let file = disk.create(name).map_err(Fault::of("create", name))?;
-    let filled = file
-        .allocate(bytes)
-        .map_err(Fault::of("allocate", name))
-        .and_then(|()| file.sync_data().map_err(Fault::of("sync", name)));
-    if let Err(fault) = filled {
-        // The first fault is the one to report; a leftover is removed at the next try or start.
-        let _ = disk.remove(name);
-        return Err(fault);
-    }
-    Ok(file)
 }

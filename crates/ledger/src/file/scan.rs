@@ -1,28 +1,29 @@
-//! Reads a segment frame by frame and says exactly what it finds, without judging it.
+//! Reads a segment frame by frame and reports what it finds. Its callers decide what that means.
 //!
 //! Memory is bounded by one window or one frame, whichever is larger; a frame's length is checked against
 //! the rest of the segment before anything is read by it.
 
+use std::sync::Arc;
+
+use disk::{File, read_exact_at};
+
 use super::{
     error::Fault,
-    frame::{Header, HeaderFault, SECTOR_BYTES, Soundness},
+    frame::{Header, SECTOR_BYTES, Soundness},
+    rules,
+    sealed::SealFault,
     shared::Segment,
 };
-use crate::{
-    Position,
-    disk::{File, read_exact_at},
-};
-use authority::injected_bug::{self, InjectedBug};
-use std::sync::Arc;
+use crate::Position;
 
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// What lies at the scanner's place.
+/// What the scanner finds at its offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The next frame of the chain; the scanner has moved behind it.
     Frame(Header),
-    /// No room for another sector.
+    /// The end of the frames.
     Full,
     /// A sector that was never written.
     Blank,
@@ -43,7 +44,7 @@ pub(super) enum Step {
 
 /// A frame header behind the end of the chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Later {
+pub(super) enum LaterHeader {
     Frame { header: Header, offset: u64 },
     NewerVersion(u16),
 }
@@ -77,24 +78,24 @@ impl Scanner {
         }
     }
 
-    /// Goes on with a frame further behind, whatever the frame before it was.
+    /// Moves to a later frame, whatever the frame before it is.
     pub(super) fn jump(&mut self, header: &Header, offset: u64) {
         self.offset = offset;
         self.expected = header.first;
         self.chain = header.chain;
     }
 
-    /// Goes to the place of another scanner of the same segment.
-    pub(super) fn place_like(&mut self, other: &Scanner) {
+    /// Moves to the offset of another scanner of the same segment.
+    pub(super) fn seek_like(&mut self, other: &Scanner) {
         (self.offset, self.expected, self.chain) = (other.offset, other.expected, other.chain);
     }
 
-    /// Forgets what was read ahead: a writer may have written since.
+    /// Drops what was read ahead: a writer may have written since.
     pub(super) fn reload(&mut self) {
         self.window.clear();
     }
 
-    /// Where the next step looks.
+    /// Where the next step reads.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -115,9 +116,9 @@ impl Scanner {
         }
         let header = match Header::decode(self.load(self.offset, SECTOR_BYTES)?) {
             Ok(header) => header,
-            Err(HeaderFault::Blank) => return Ok(Step::Blank),
-            Err(HeaderFault::Damaged) => return Ok(Step::Unverified { what: "the frame header is damaged" }),
-            Err(HeaderFault::NewerVersion(version)) => return Ok(Step::NewerVersion(version)),
+            Err(SealFault::Blank) => return Ok(Step::Blank),
+            Err(SealFault::Damaged) => return Ok(Step::Unverified { what: "the frame header is damaged" }),
+            Err(SealFault::NewerVersion(version)) => return Ok(Step::NewerVersion(version)),
         };
         if header.first < self.expected {
             return Ok(Step::Stale(header));
@@ -132,12 +133,13 @@ impl Scanner {
         if bytes as u64 > self.end - self.offset {
             return Ok(Step::Misplaced { what: "the frame is longer than the rest of its segment" });
         }
-        match header.judge(self.load(self.offset, bytes)?) {
+        let found = header.judge(self.load(self.offset, bytes)?);
+        if rules::is_skipped(found) {
+            self.pass(&header);
+            return self.step();
+        }
+        match found {
             Soundness::Sound => {}
-            Soundness::Damaged if injected_bug::is(InjectedBug::DamagedFrameSkipped) => {
-                self.pass(&header);
-                return self.step();
-            }
             Soundness::Incomplete => return Ok(Step::Incomplete(header)),
             Soundness::Damaged => return Ok(Step::Unverified { what: "the frame's checksum is wrong" }),
         }
@@ -157,16 +159,16 @@ impl Scanner {
         &self.window[self.frame_at..][..header.frame_bytes()]
     }
 
-    /// Looks at every later sector for a frame of the expected position or a later one. Its existence says
-    /// that the writer went on after what lies here, so this place was durable once.
-    pub(super) fn find_later(&mut self) -> Result<Option<Later>, Fault> {
+    /// Searches every later sector for a frame of the expected position or a later one. Such a frame proves that what is
+    /// at the scanner's offset was durable once, because the writer went on after it.
+    pub(super) fn find_later(&mut self) -> Result<Option<LaterHeader>, Fault> {
         let mut at = self.offset + SECTOR_BYTES as u64;
         while at < self.end {
             match Header::decode(self.load(at, SECTOR_BYTES)?) {
                 Ok(header) if header.first >= self.expected => {
-                    return Ok(Some(Later::Frame { header, offset: at }));
+                    return Ok(Some(LaterHeader::Frame { header, offset: at }));
                 }
-                Err(HeaderFault::NewerVersion(version)) => return Ok(Some(Later::NewerVersion(version))),
+                Err(SealFault::NewerVersion(version)) => return Ok(Some(LaterHeader::NewerVersion(version))),
                 _ => {}
             }
             at += SECTOR_BYTES as u64;
@@ -174,7 +176,7 @@ impl Scanner {
         Ok(None)
     }
 
-    /// The end of the last sector that was ever written, at least the scanner's place.
+    /// The end of the last sector that was ever written, at least the scanner's offset.
     pub(super) fn written_end(&mut self) -> Result<u64, Fault> {
         let mut last = self.offset;
         let mut at = self.offset;

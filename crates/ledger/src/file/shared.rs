@@ -4,15 +4,14 @@
 //! Every lock here is held for a moment, never over a write or a sync, so no reader can stall the writer.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
+    Arc, Mutex, MutexGuard, PoisonError, RwLock,
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use super::{frame::SECTOR_BYTES, hold::FileHold, segment::SegmentHeader};
-use crate::{
-    ClusterId, Position, SnapshotInfo,
-    disk::{Disk, File},
-};
+use disk::{Disk, File};
+
+use super::{frame::SECTOR_BYTES, segment::SegmentHeader};
+use crate::{ClusterId, Position, SnapshotInfo, hold::Holds};
 
 /// One entry of the sparse index for about this much of a segment.
 pub(super) const INDEX_STRIDE_BYTES: u64 = 16 << 10;
@@ -24,22 +23,20 @@ pub(super) struct Shared {
     replayed: AtomicU64,
     segments: RwLock<Arc<Vec<Arc<Segment>>>>,
     snapshots: Mutex<Vec<SnapshotInfo>>,
-    /// From where on somebody still has to read; those who are gone hold nothing.
-    holds: Mutex<Vec<Weak<AtomicU64>>>,
+    pub holds: Holds,
     pub snapshot_in_work: AtomicBool,
     pub trim_in_work: AtomicBool,
     /// A snapshot was added, so there may be history to trim.
     pub trim_due: AtomicBool,
 }
 
-/// A segment and its open file. The file stays open, so a segment that is trimmed can be read to the end by
-/// whoever still holds it.
+/// A segment and its open file. The file stays open, so a reader that began before a trim reads to the end.
 pub(super) struct Segment {
     pub name: String,
     pub header: SegmentHeader,
     pub file: Arc<dyn File>,
     pub bytes: u64,
-    /// `None` until somebody looks for a position in this segment.
+    /// `None` until the first search for a position in this segment.
     pub index: Mutex<Option<Index>>,
 }
 
@@ -62,7 +59,7 @@ impl Shared {
             replayed: AtomicU64::new(0),
             segments: RwLock::new(Arc::new(segments)),
             snapshots: Mutex::new(snapshots),
-            holds: Mutex::default(),
+            holds: Holds::default(),
             snapshot_in_work: AtomicBool::new(false),
             trim_in_work: AtomicBool::new(false),
             trim_due: AtomicBool::new(false),
@@ -105,20 +102,6 @@ impl Shared {
     /// The usable snapshots, oldest first.
     pub(super) fn snapshots(&self) -> MutexGuard<'_, Vec<SnapshotInfo>> {
         self.snapshots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn hold(&self, from: Position) -> FileHold {
-        let hold = FileHold::new(from);
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner).push(hold.shared());
-        hold
-    }
-
-    /// The first position that somebody still has to read.
-    pub(super) fn held_from(&self) -> Option<Position> {
-        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
-        holds.retain(|hold| hold.strong_count() > 0);
-        let held = holds.iter().filter_map(Weak::upgrade).map(|from| from.load(Ordering::Acquire));
-        held.min().map(Position)
     }
 
     pub(super) fn add_snapshot(&self, info: SnapshotInfo) {

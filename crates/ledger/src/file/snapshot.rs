@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
+use disk::{File, read_exact_at};
+
 use super::{
     error::Fault,
-    frame::{FORMAT_VERSION, u16_at, u32_at, u64_at},
+    frame::FORMAT_VERSION,
+    sealed::{self, SealFault, put, u32_at, u64_at},
 };
-use crate::{
-    ClusterId, Position,
-    disk::{File, read_exact_at},
-};
+use crate::{ClusterId, Position};
 
 /// One block at most. Bounds what a reader allocates.
 pub const MAX_BLOCK_BYTES: usize = 16 << 20;
@@ -25,7 +25,6 @@ const HEADER_MAGIC: [u8; 4] = *b"LSNP";
 const BLOCK_MAGIC: [u8; 4] = *b"LBLK";
 const TRAILER_MAGIC: [u8; 4] = *b"LSNE";
 const HEADER_CRC_AT: usize = HEADER_BYTES - 4;
-const TRAILER_CRC_AT: usize = TRAILER_BYTES - 4;
 
 /// The end of a complete snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +47,14 @@ pub(super) enum SnapshotFault {
     Io(#[from] Fault),
 }
 
-pub(super) fn encode_header(cluster: ClusterId, begin: Position) -> [u8; HEADER_BYTES] {
+/// The header of a snapshot, and its checksum, with which the chain of the blocks begins.
+pub(super) fn encode_header(cluster: ClusterId, begin: Position) -> ([u8; HEADER_BYTES], u32) {
     let mut bytes = [0; HEADER_BYTES];
-    bytes[..4].copy_from_slice(&HEADER_MAGIC);
-    bytes[4..6].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-    bytes[8..24].copy_from_slice(&cluster.0);
-    bytes[24..32].copy_from_slice(&begin.0.to_le_bytes());
-    let crc = crc32c::crc32c(&bytes[..HEADER_CRC_AT]);
-    bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
-    bytes
+    sealed::begin(&mut bytes, HEADER_MAGIC);
+    put(&mut bytes, 8, &cluster.0);
+    put(&mut bytes, 24, &begin.0.to_le_bytes());
+    let chain = sealed::seal(&mut bytes);
+    (bytes, chain)
 }
 
 /// The prefix of a block, and the chained checksum after it.
@@ -74,20 +72,17 @@ pub(super) fn encode_block_prefix(chain: u32, block: &[u8]) -> ([u8; BLOCK_PREFI
 impl Trailer {
     pub(super) fn encode(&self) -> [u8; TRAILER_BYTES] {
         let mut bytes = [0; TRAILER_BYTES];
-        bytes[..4].copy_from_slice(&TRAILER_MAGIC);
-        bytes[4..8].copy_from_slice(&self.chain.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.begin.0.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.end.0.to_le_bytes());
-        bytes[24..32].copy_from_slice(&self.blocks.to_le_bytes());
-        let crc = crc32c::crc32c(&bytes[..TRAILER_CRC_AT]);
-        bytes[TRAILER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        put(&mut bytes, 0, &TRAILER_MAGIC);
+        put(&mut bytes, 4, &self.chain.to_le_bytes());
+        put(&mut bytes, 8, &self.begin.0.to_le_bytes());
+        put(&mut bytes, 16, &self.end.0.to_le_bytes());
+        put(&mut bytes, 24, &self.blocks.to_le_bytes());
+        sealed::seal(&mut bytes);
         bytes
     }
 
     pub(super) fn decode(bytes: &[u8; TRAILER_BYTES]) -> Option<Self> {
-        let sound = bytes[..4] == TRAILER_MAGIC
-            && u32_at(bytes, TRAILER_CRC_AT) == crc32c::crc32c(&bytes[..TRAILER_CRC_AT]);
-        sound.then(|| Self {
+        sealed::is_sealed(bytes, TRAILER_MAGIC).then(|| Self {
             chain: u32_at(bytes, 4),
             begin: Position(u64_at(bytes, 8)),
             end: Position(u64_at(bytes, 16)),
@@ -117,15 +112,10 @@ impl Walker {
         }
         let mut header = [0; HEADER_BYTES];
         read_exact_at(&*file, &mut header, 0).map_err(Fault::of("read", name))?;
-        if header[..4] != HEADER_MAGIC
-            || u32_at(&header, HEADER_CRC_AT) != crc32c::crc32c(&header[..HEADER_CRC_AT])
-        {
-            return Err(SnapshotFault::Damaged { what: "the header is damaged", offset: 0 });
-        }
-        let version = u16_at(&header, 4);
-        if version > FORMAT_VERSION {
-            return Err(SnapshotFault::NewerVersion(version));
-        }
+        sealed::check(&header, HEADER_BYTES, HEADER_MAGIC).map_err(|fault| match fault {
+            SealFault::NewerVersion(version) => SnapshotFault::NewerVersion(version),
+            _ => SnapshotFault::Damaged { what: "the header is damaged", offset: 0 },
+        })?;
         if header[8..24] != cluster.0 {
             return Err(SnapshotFault::Damaged { what: "another cluster's id", offset: 8 });
         }
@@ -137,10 +127,6 @@ impl Walker {
             .ok_or(SnapshotFault::Damaged { what: "the trailer is damaged", offset: end })?;
         let chain = u32_at(&header, HEADER_CRC_AT);
         Ok(Self { file, name: name.to_owned(), end, offset: HEADER_BYTES as u64, blocks: 0, chain, trailer })
-    }
-
-    pub(super) fn blocks(&self) -> u64 {
-        self.blocks
     }
 
     pub(super) fn trailer(&self) -> Trailer {

@@ -3,21 +3,18 @@
 //! The file gets its name only after it was synced and read back whole. A writer that fails or is dropped
 //! removes its temporary file and leaves everything else as it was (D5).
 
-use std::{
-    io,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
+
+use disk::{File, write_all_at};
 
 use super::{
+    atomic,
     error::Fault,
     names,
     shared::Shared,
-    snapshot::{self, HEADER_BYTES, MAX_BLOCK_BYTES, SnapshotFault, Trailer},
+    snapshot::{self, MAX_BLOCK_BYTES, SnapshotFault, Trailer},
 };
-use crate::{
-    ErrorKind, Position, SnapshotError, SnapshotInfo,
-    disk::{File, write_all_at},
-};
+use crate::{ErrorKind, Position, SnapshotError, SnapshotInfo, SnapshotSink};
 
 const BUFFER_BYTES: usize = 256 << 10;
 /// Synced after this much, so that the appends beside it never wait for one large flush.
@@ -40,35 +37,39 @@ impl SnapshotWriter {
         if shared.snapshot_in_work.swap(true, Ordering::AcqRel) {
             return Err(SnapshotError::InProgress);
         }
-        let created = match shared.disk.remove(names::SNAPSHOT_TEMP) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => shared.disk.create(names::SNAPSHOT_TEMP),
-        };
-        match created {
-            Ok(file) => {
-                let header = snapshot::encode_header(shared.cluster, begin);
-                let mut chain = [0; 4];
-                chain.copy_from_slice(&header[HEADER_BYTES - 4..]);
-                Ok(Self {
-                    shared: shared.clone(),
-                    file,
-                    begin,
-                    blocks: 0,
-                    chain: u32::from_le_bytes(chain),
-                    buffer: header.to_vec(),
-                    written: 0,
-                    synced: 0,
-                    named: false,
-                })
-            }
-            Err(error) => {
-                shared.snapshot_in_work.store(false, Ordering::Release);
-                Err(Fault::of("create", names::SNAPSHOT_TEMP)(error).into())
-            }
-        }
+        let file = atomic::create(&*shared.disk, names::SNAPSHOT_TEMP)
+            .inspect_err(|_| shared.snapshot_in_work.store(false, Ordering::Release))?;
+        let (header, chain) = snapshot::encode_header(shared.cluster, begin);
+        Ok(Self {
+            shared: shared.clone(),
+            file,
+            begin,
+            blocks: 0,
+            chain,
+            buffer: header.to_vec(),
+            written: 0,
+            synced: 0,
+            named: false,
+        })
     }
 
-    pub fn write_block(&mut self, block: &[u8]) -> Result<(), SnapshotError> {
+    fn flush(&mut self) -> Result<(), Fault> {
+        write_all_at(&*self.file, &self.buffer, self.written)
+            .map_err(Fault::of("write", names::SNAPSHOT_TEMP))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), Fault> {
+        self.file.sync_data().map_err(Fault::of("sync", names::SNAPSHOT_TEMP))?;
+        self.synced = self.written;
+        Ok(())
+    }
+}
+
+impl SnapshotSink for SnapshotWriter {
+    fn write_block(&mut self, block: &[u8]) -> Result<(), SnapshotError> {
         if block.len() > MAX_BLOCK_BYTES {
             return Err(SnapshotError::BlockTooLarge(block.len()));
         }
@@ -86,16 +87,8 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Completes the snapshot. `end` is the last position whose effect any block may hold; it must be
-    /// durable already.
-    pub fn finish(mut self, end: Position) -> Result<SnapshotInfo, SnapshotError> {
-        let durable = Position(self.shared.next().0 - 1);
-        if end > durable {
-            return Err(SnapshotError::NotDurable { end, durable });
-        }
-        if self.begin > end {
-            return Err(SnapshotError::BeginsAfterEnd { begin: self.begin, end });
-        }
+    fn finish(mut self: Box<Self>, end: Position) -> Result<SnapshotInfo, SnapshotError> {
+        SnapshotError::check(self.begin, end, self.shared.next())?;
         let trailer = Trailer { begin: self.begin, end, blocks: self.blocks, chain: self.chain };
         self.buffer.extend_from_slice(&trailer.encode());
         self.flush()?;
@@ -106,27 +99,11 @@ impl SnapshotWriter {
             return Err(not_read_back(SnapshotFault::Damaged { what, offset: self.written }));
         }
         let name = names::snapshot(self.begin, end);
-        let disk = &self.shared.disk;
-        disk.rename(names::SNAPSHOT_TEMP, &name).map_err(Fault::of("rename", names::SNAPSHOT_TEMP))?;
+        atomic::publish(&*self.shared.disk, names::SNAPSHOT_TEMP, &name)?;
         self.named = true;
-        disk.sync_dir().map_err(Fault::of("sync the directory of", &name))?;
         let info = SnapshotInfo { begin: self.begin, end, name };
         self.shared.add_snapshot(info.clone());
         Ok(info)
-    }
-
-    fn flush(&mut self) -> Result<(), Fault> {
-        write_all_at(&*self.file, &self.buffer, self.written)
-            .map_err(Fault::of("write", names::SNAPSHOT_TEMP))?;
-        self.written += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn sync(&mut self) -> Result<(), Fault> {
-        self.file.sync_data().map_err(Fault::of("sync", names::SNAPSHOT_TEMP))?;
-        self.synced = self.written;
-        Ok(())
     }
 }
 

@@ -1,24 +1,24 @@
-//! The end of the log: judges the last segment at start, and makes durable what is good of it.
+//! The end of the log: verifies the last segment at start, and makes its sound frames durable.
 //!
-//! Only here may anything be dropped, and only what was never acknowledged, unless the operator asked for
-//! more. The good frames are written again and synced: pages that were left in the cache by a process that
-//! died before, or after, a failed sync are never relied on.
+//! Only this module drops anything, and only frames that were never acknowledged, unless the operator asked for more. The
+//! sound frames are written again and synced: pages that a process left in the cache before or after a failed sync are
+//! never relied on.
 
 use std::{fmt, sync::Arc};
 
+use disk::{Disk, File, is_full, read_exact_at, write_all_at};
+
 use super::{
-    error::{Damage, Error, Fault},
+    atomic::{self, prepare},
+    error::{Error, Fault},
     frame::SECTOR_BYTES,
     names,
-    reserve::prepare,
-    scan::{Later, Scanner, Step},
-    segment::{Seal, SectorFault},
+    scan::{LaterHeader, Scanner, Step},
+    sealed::SealFault,
+    segment::Seal,
     shared::{Index, Segment},
 };
-use crate::{
-    Position,
-    disk::{Disk, File, is_full, read_exact_at, write_all_at},
-};
+use crate::{Damage, Position};
 
 const COPY_BYTES: usize = 1 << 20;
 
@@ -37,7 +37,7 @@ pub(super) struct Tail {
     pub dropped: Option<Dropped>,
 }
 
-/// What recovery dropped behind the last good frame.
+/// The bytes that a start dropped after the last sound frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
     pub file: String,
@@ -86,34 +86,21 @@ pub(super) fn judge(segment: &Segment, drop_unverified: bool) -> Result<Tail, Er
             other => break other,
         }
     };
-    let damage = |what, to| Damage {
-        file: segment.name.clone(),
-        offset: scanner.offset(),
-        what,
-        from: scanner.expected(),
-        to,
-    };
+    let (name, offset, from) = (&segment.name, scanner.offset(), scanner.expected());
+    let newer = |found| Error::NewerVersion { file: name.clone(), found };
     let why = match found {
-        Step::NewerVersion(found) => return Err(Error::NewerVersion { file: segment.name.clone(), found }),
-        Step::Misplaced { what } => return Err(Error::Damaged(damage(what, None))),
-        Step::Unverified { what } => Err(damage(what, None)),
+        Step::NewerVersion(found) => return Err(newer(found)),
+        Step::Misplaced { what } => return Err(Damage::new(name, offset, what, from, None).into()),
+        Step::Unverified { what } => Err(Damage::new(name, offset, what, from, None)),
         Step::Stale(_) => Ok(DropReason::Stale),
         Step::Frame(_) | Step::Full | Step::Blank | Step::Incomplete(_) => Ok(DropReason::Torn),
     };
     match scanner.find_later()? {
-        Some(Later::NewerVersion(found)) => {
-            return Err(Error::NewerVersion { file: segment.name.clone(), found });
-        }
-        Some(Later::Frame { header: later, .. }) => {
-            let to = Position(later.first.0.saturating_sub(1).max(scanner.expected().0));
+        Some(LaterHeader::NewerVersion(found)) => return Err(newer(found)),
+        Some(LaterHeader::Frame { header: later, .. }) => {
+            let to = Position(later.first.0.saturating_sub(1).max(from.0));
             let what = "a frame that is followed by later ones does not verify";
-            return Err(Error::Damaged(Damage {
-                file: segment.name.clone(),
-                offset: scanner.offset(),
-                what,
-                from: scanner.expected(),
-                to: Some(to),
-            }));
+            return Err(Damage::new(name, offset, what, from, Some(to)).into());
         }
         None => {}
     }
@@ -122,47 +109,38 @@ pub(super) fn judge(segment: &Segment, drop_unverified: bool) -> Result<Tail, Er
         Err(_) if drop_unverified => DropReason::Unverified,
         Err(damage) => return Err(Error::UnverifiedTail(damage)),
     };
-    let bytes = scanner.written_end()? - scanner.offset();
-    let dropped = (bytes > 0).then(|| Dropped {
-        file: segment.name.clone(),
-        offset: scanner.offset(),
-        bytes,
-        first: scanner.expected(),
-        why,
-    });
-    let (offset, next, chain) = (scanner.offset(), scanner.expected(), scanner.chain());
-    Ok(Tail { offset, next, chain, vouchable, index, dropped })
+    let bytes = scanner.written_end()? - offset;
+    let dropped = (bytes > 0).then(|| Dropped { file: name.clone(), offset, bytes, first: from, why });
+    Ok(Tail { offset, next: from, chain: scanner.chain(), vouchable, index, dropped })
 }
 
 /// A seal names a successor; when this is the last segment, the successor is missing (D14).
 fn check_unsealed(segment: &Segment) -> Result<(), Error> {
     let (what, from) = match read_seal(segment)? {
-        Err(SectorFault::Blank) => return Ok(()),
-        Err(SectorFault::NewerVersion(found)) => {
+        Err(SealFault::Blank) => return Ok(()),
+        Err(SealFault::NewerVersion(found)) => {
             return Err(Error::NewerVersion { file: segment.name.clone(), found });
         }
-        Err(SectorFault::Damaged) => (DAMAGED_SEAL, segment.header.first),
+        Err(SealFault::Damaged) => (DAMAGED_SEAL, segment.header.first),
         Ok(seal) => (LOST_SUCCESSOR, seal.next),
     };
-    let offset = segment.frames_end();
-    Err(Error::Damaged(Damage { file: segment.name.clone(), offset, what, from, to: None }))
+    Err(Damage::new(&segment.name, segment.frames_end(), what, from, None).into())
 }
 
-/// What stands in the last sector of a segment.
-pub(super) fn read_seal(segment: &Segment) -> Result<Result<Seal, SectorFault>, Fault> {
+/// Reads the last sector of a segment.
+pub(super) fn read_seal(segment: &Segment) -> Result<Result<Seal, SealFault>, Fault> {
     let mut sector = [0; SECTOR_BYTES];
     read_exact_at(&*segment.file, &mut sector, segment.frames_end())
         .map_err(Fault::of("read", &segment.name))?;
     Ok(Seal::decode(&sector))
 }
 
-/// Makes the good frames of the last segment durable, and returns the segment that goes on. They are copied
-/// into a new file, which replaces the old one; `reserve` says whether a prepared file of the right length
-/// can be taken for it.
+/// Makes the sound frames of the last segment durable, and returns the segment to continue with. The frames are copied
+/// into a new file, which replaces the old one; `reserve` says whether there is a prepared file of the right length.
 ///
-/// When the disk is too full for another segment, they are written over themselves instead: every page
-/// becomes dirty again, so the sync covers it. No crash in between can hurt, because each sector gets what
-/// it holds, except that the sectors of a dropped frame become blank, which only makes it more torn.
+/// When the disk is too full for another segment, the frames are written over themselves instead: every page becomes
+/// dirty again, so the sync covers it. A crash in between does no harm, because each sector is overwritten with the same
+/// bytes, except that the sectors of a dropped frame become blank, which only makes it more torn.
 pub(super) fn rewrite(
     disk: &Arc<dyn Disk>,
     segment: &Segment,
@@ -172,10 +150,9 @@ pub(super) fn rewrite(
 ) -> Result<(Segment, Rewritten), Error> {
     let used = tail.offset + SECTOR_BYTES as u64;
     let (file, how) = if reserve && used <= segment_bytes {
-        disk.rename(names::RESERVE, names::SEGMENT_TEMP).map_err(Fault::of("rename", names::RESERVE))?;
         // A reserve holds zeros only. Were the rename lost after frames were copied into the file, the next
         // start would find a reserve with frames in it.
-        disk.sync_dir().map_err(Fault::of("sync the directory of", names::SEGMENT_TEMP))?;
+        atomic::publish(&**disk, names::RESERVE, names::SEGMENT_TEMP)?;
         let file = disk.open(names::SEGMENT_TEMP).map_err(Fault::of("open", names::SEGMENT_TEMP))?;
         (file, Rewritten::Copied)
     } else {
@@ -194,10 +171,10 @@ pub(super) fn rewrite(
         write_all_at(&*file, &blank, tail.offset).map_err(Fault::of("write", name))?;
     }
     file.sync_data().map_err(Fault::of("sync", name))?;
-    if how == Rewritten::Copied {
-        disk.rename(name, &segment.name).map_err(Fault::of("rename", name))?;
+    match how {
+        Rewritten::Copied => atomic::publish(&**disk, name, &segment.name)?,
+        Rewritten::InPlace => disk.sync_dir().map_err(Fault::of("sync the directory of", name))?,
     }
-    disk.sync_dir().map_err(Fault::of("sync the directory of", &segment.name))?;
     let bytes = file.len().map_err(Fault::of("measure", &segment.name))?;
     let index = Some(tail.index.clone());
     Ok((Segment::new(segment.name.clone(), segment.header, file, bytes, index), how))
@@ -225,13 +202,9 @@ fn write_frames(segment: &Segment, tail: &Tail, into: &dyn File, name: &str) -> 
     };
     while scanner.offset() < tail.offset {
         let Step::Frame(header) = scanner.step()? else {
-            return Err(Error::Damaged(Damage {
-                file: segment.name.clone(),
-                offset: scanner.offset(),
-                what: "a frame that verified before does not verify again",
-                from: scanner.expected(),
-                to: Some(Position(tail.next.0 - 1)),
-            }));
+            let what = "a frame that verified before does not verify again";
+            let (from, to) = (scanner.expected(), Some(Position(tail.next.0 - 1)));
+            return Err(Damage::new(&segment.name, scanner.offset(), what, from, to).into());
         };
         pending.extend_from_slice(scanner.frame(&header));
         if pending.len() >= COPY_BYTES {

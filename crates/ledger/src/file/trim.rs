@@ -1,18 +1,17 @@
 //! Trimming: removes snapshots and history that nothing needs any more.
 //!
-//! Two snapshots stay, and every segment with a record after the older one's `begin` or one that somebody still has
-//! to read. The directory is synced after each removal, oldest first, so no crash can leave a gap: a gap is always damage (D13, D19).
+//! Two snapshots stay, and every segment with a record after the `begin` of the older one or with a record that a hold
+//! protects. The directory is synced after each removal, oldest first, so no crash can leave a gap: a gap is always
+//! damage (D13, D19).
 
-use std::{
-    io::ErrorKind,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
-use authority::injected_bug::{self, InjectedBug};
+use disk::remove_if_present;
 
 use super::{
     error::Fault,
     options::Options,
+    rules,
     shared::{Segment, Shared},
 };
 use crate::Position;
@@ -30,15 +29,10 @@ pub struct TrimJob {
 impl TrimJob {
     /// Decides what to remove. `None` when there is nothing to do or a job is under way.
     pub(super) fn plan(shared: &Arc<Shared>, options: &Options, now_ms: u64) -> Option<Self> {
-        let (floor, snapshots) = {
-            let snapshots = shared.snapshots();
-            let kept_from = snapshots.len().checked_sub(SNAPSHOTS_KEPT)?;
-            let floor =
-                if injected_bug::is(InjectedBug::TrimmedTooFar) { snapshots.len() - 1 } else { kept_from };
-            (snapshots[floor].begin, snapshots[..kept_from].iter().map(|s| s.name.clone()).collect())
-        };
-        let snapshots: Vec<String> = snapshots;
-        let floor = shared.held_from().map_or(floor, |held| floor.min(Position(held.0.saturating_sub(1))));
+        let kept = shared.snapshots().clone();
+        let floor = shared.holds.trim_limit(rules::trim_floor(&kept)?);
+        let surplus = &kept[..kept.len() - SNAPSHOTS_KEPT];
+        let snapshots: Vec<_> = surplus.iter().map(|snapshot| snapshot.name.clone()).collect();
         let segments = history_to_drop(shared, options, floor, now_ms);
         let idle = snapshots.is_empty() && segments.is_empty();
         if idle || shared.trim_in_work.swap(true, Ordering::AcqRel) {
@@ -61,12 +55,7 @@ impl TrimJob {
     }
 
     fn remove(&self, name: &str) -> Result<(), Fault> {
-        match self.shared.disk.remove(name) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(Fault::of("remove", name)(error));
-            }
-            _ => {}
-        }
+        remove_if_present(&*self.shared.disk, name).map_err(Fault::of("remove", name))?;
         self.shared.disk.sync_dir().map_err(Fault::of("sync the directory of", name))
     }
 }

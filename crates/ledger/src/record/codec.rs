@@ -8,13 +8,12 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use authority::{Position, Time};
-use prost::bytes::Bytes;
 use prost::encoding::{encode_varint, encoded_len_varint};
 
 use super::error::DecodeError;
 
-/// Fields of an event with these tags are skipped by a reader that does not know them: neither a decision nor the
-/// state digest depends on them. docs/records.md lists the tags in use.
+/// Fields with these tags are skipped by a reader that does not know them, in the messages that may have them: neither
+/// a decision nor the state digest depends on them. docs/records.md lists the messages and the tags in use.
 pub(super) const IGNORABLE_TAGS: RangeInclusive<u32> = 100..=199;
 
 const VARINT: u32 = 0;
@@ -42,50 +41,100 @@ pub(super) trait Field: Sized {
 pub(super) trait Message: Sized {
     fn encode_fields(&self, out: &mut Vec<u8>);
 
-    fn decode_fields(fields: &mut Fields<'_>) -> Result<Self, DecodeError>;
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut fields = Fields(bytes);
-        let message = Self::decode_fields(&mut fields)?;
-        fields.finish()?;
-        Ok(message)
-    }
+    /// Decodes the message that fills `bytes`.
+    fn decode(bytes: &[u8]) -> Result<Self, DecodeError>;
 }
 
-/// A message on its own.
-pub(super) fn encoded(message: &impl Message) -> Bytes {
-    let mut bytes = Vec::new();
-    message.encode_fields(&mut bytes);
-    Bytes::from(bytes)
+/// Implements [`Message`] and [`Value`] by a list of fields. `$end` says what may follow them: `finish` or
+/// `skip_ignorable`.
+macro_rules! messages {
+    ($end:ident: $($Name:ident { $($tag:literal $field:ident,)* })*) => {
+        $(
+            impl Message for $Name {
+                fn encode_fields(&self, out: &mut Vec<u8>) {
+                    $(self.$field.encode($tag, out);)*
+                }
+
+                fn decode(bytes: &[u8]) -> Result<$Name, DecodeError> {
+                    let mut fields = Fields(bytes);
+                    let message =
+                        $Name { $($field: Field::decode($tag, stringify!($field), &mut fields)?,)* };
+                    fields.$end()?;
+                    Ok(message)
+                }
+            }
+
+            impl Value for $Name {
+                fn write(&self, tag: u32, out: &mut Vec<u8>) {
+                    write_block(tag, out, |out| self.encode_fields(out));
+                }
+
+                fn read(tag: u32, fields: &mut Fields<'_>) -> Result<Option<$Name>, DecodeError> {
+                    fields.block(tag)?.map(<$Name as Message>::decode).transpose()
+                }
+            }
+        )*
+    };
 }
+
+/// Fields that every writer writes.
+macro_rules! required {
+    ($($type:ty,)*) => {
+        $(impl Field for $type {
+            fn encode(&self, tag: u32, out: &mut Vec<u8>) {
+                self.write(tag, out);
+            }
+
+            fn decode(tag: u32, name: &'static str, fields: &mut Fields<'_>) -> Result<$type, DecodeError> {
+                <$type>::read(tag, fields)?.ok_or(DecodeError::Missing(name))
+            }
+        })*
+    };
+}
+
+pub(super) use {messages, required};
 
 /// Writes a length-delimited field: the tag, the length of what `body` writes, and that.
 pub(super) fn write_block(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    write_key(tag, BLOCK, out);
+    write_delimited(out, body);
+}
+
+/// Writes the length of what `body` writes, and that.
+pub(super) fn write_delimited(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     const SHORT: usize = 0x7f;
-    encode_varint(u64::from(tag << 3 | BLOCK), out);
     let start = out.len();
-    // Most blocks are short: their length takes the one byte that is kept free here.
+    // Most blocks are short: their length takes the one byte that is left free here.
     out.push(0);
     body(out);
     let length = out.len() - start - 1;
     if length <= SHORT {
         out[start] = length as u8;
     } else {
-        let mut prefix = Vec::with_capacity(10);
-        encode_varint(length as u64, &mut prefix);
-        out.splice(start..=start, prefix);
+        let mut prefix = [0; 10];
+        encode_varint(length as u64, &mut &mut prefix[..]);
+        out.splice(start..=start, prefix[..encoded_len_varint(length as u64)].iter().copied());
     }
 }
 
-fn write_varint(tag: u32, value: u64, out: &mut Vec<u8>) {
-    encode_varint(u64::from(tag << 3 | VARINT), out);
+pub(super) fn write_varint(tag: u32, value: u64, out: &mut Vec<u8>) {
+    write_key(tag, VARINT, out);
     encode_varint(value, out);
 }
 
+pub(super) fn write_fixed64(tag: u32, value: u64, out: &mut Vec<u8>) {
+    write_key(tag, FIXED_64, out);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
 fn write_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    encode_varint(u64::from(tag << 3 | BLOCK), out);
+    write_key(tag, BLOCK, out);
     encode_varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
+}
+
+fn write_key(tag: u32, wire_type: u32, out: &mut Vec<u8>) {
+    encode_varint(u64::from(tag << 3 | wire_type), out);
 }
 
 /// The fields of a message that are not read yet.
@@ -95,6 +144,16 @@ impl<'a> Fields<'a> {
     /// The number behind this tag, if it comes next.
     pub(super) fn varint(&mut self, tag: u32) -> Result<Option<u64>, DecodeError> {
         if self.is_next(tag, VARINT)? { self.number().map(Some) } else { Ok(None) }
+    }
+
+    /// The eight bytes behind this tag as a number, if they come next.
+    pub(super) fn fixed64(&mut self, tag: u32) -> Result<Option<u64>, DecodeError> {
+        if !self.is_next(tag, FIXED_64)? {
+            return Ok(None);
+        }
+        let (bytes, rest) = self.0.split_first_chunk().ok_or(CUT_SHORT)?;
+        self.0 = rest;
+        Ok(Some(u64::from_le_bytes(*bytes)))
     }
 
     /// The block behind this tag, if it comes next.
@@ -133,7 +192,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Refuses what was not read: a reader that skips a field may reach another state than the writer.
-    pub(super) fn finish(self) -> Result<(), DecodeError> {
+    pub(super) fn finish(&self) -> Result<(), DecodeError> {
         if self.0.is_empty() { Ok(()) } else { Err(UNKNOWN_FIELD) }
     }
 
@@ -159,7 +218,8 @@ impl<'a> Fields<'a> {
         Ok((key >> 3, key & 7))
     }
 
-    fn take_block(&mut self) -> Result<&'a [u8], DecodeError> {
+    /// What follows its own length.
+    pub(super) fn take_block(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = usize::try_from(self.number()?).map_err(|_| CUT_SHORT)?;
         self.take(length)
     }
@@ -170,7 +230,12 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    fn number(&mut self) -> Result<u64, DecodeError> {
+    pub(super) fn number(&mut self) -> Result<u64, DecodeError> {
+        // Most numbers take one byte.
+        if let Some((byte @ ..=0x7f, rest)) = self.0.split_first() {
+            self.0 = rest;
+            return Ok(u64::from(*byte));
+        }
         let before = self.0.len();
         let value = prost::encoding::decode_varint(&mut self.0)?;
         if before - self.0.len() == encoded_len_varint(value) {
@@ -181,7 +246,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-const UNKNOWN_FIELD: DecodeError = DecodeError::Newer("a kind or a field");
+pub(super) const UNKNOWN_FIELD: DecodeError = DecodeError::Newer("a kind or a field");
 const CUT_SHORT: DecodeError = DecodeError::Invalid("it ends within a field");
 
 impl<T: Value> Field for Option<T> {
@@ -196,15 +261,22 @@ impl<T: Value> Field for Option<T> {
     }
 }
 
-impl<T: Value> Value for Arc<T> {
-    fn write(&self, tag: u32, out: &mut Vec<u8>) {
-        T::write(self, tag, out);
-    }
+/// Pointers, by what they point to.
+macro_rules! pointers {
+    ($($Pointer:ident,)*) => {
+        $(impl<T: Value> Value for $Pointer<T> {
+            fn write(&self, tag: u32, out: &mut Vec<u8>) {
+                T::write(self, tag, out);
+            }
 
-    fn read(tag: u32, fields: &mut Fields<'_>) -> Result<Option<Arc<T>>, DecodeError> {
-        Ok(T::read(tag, fields)?.map(Arc::new))
-    }
+            fn read(tag: u32, fields: &mut Fields<'_>) -> Result<Option<$Pointer<T>>, DecodeError> {
+                Ok(T::read(tag, fields)?.map($Pointer::new))
+            }
+        })*
+    };
 }
+
+pointers!(Arc, Box,);
 
 /// Numbers, by their conversions to and from a varint.
 macro_rules! number {

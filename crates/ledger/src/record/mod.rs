@@ -12,13 +12,11 @@ pub mod snapshot;
 mod value;
 
 use authority::{Event, Position, Time};
-use prost::Message;
 
 pub use error::DecodeError;
 pub use reader::Reader;
 
 use codec::{Field, Fields};
-use error::{need, nothing_skipped};
 
 /// One decision, as it stands in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,15 +46,8 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     let mut fields = Fields(bytes);
     let at = Field::decode(1, "the time", &mut fields)?;
     let prev = Field::decode(2, "the previous record", &mut fields)?;
-    let (tag, event) = need(fields.next_block()?, "the event")?;
+    let (tag, event) = fields.next_block()?.ok_or(DecodeError::Missing("the event"))?;
     let event = message::decode_event(tag, event)?;
     fields.finish()?;
     Ok(Record { at, prev, event })
-}
-
-/// Reads one message that fills `bytes`.
-fn decode_whole<M: Message + Default>(bytes: &[u8]) -> Result<M, DecodeError> {
-    let message = M::decode(bytes)?;
-    nothing_skipped(&message, bytes.len())?;
-    Ok(message)
 }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use ledger::record::snapshot::{self, SnapshotEntry, decode_block};
 use ledger::record::{Record, decode};
-use prost::encoding::{WireType, decode_key, decode_varint};
 
 use crate::samples;
 
@@ -59,29 +58,6 @@ fn assert_reads_and_writes(fixture: &[u8], expected: &[Record]) {
     assert_eq!(again, fixture);
     let kinds: BTreeSet<_> = decoded.iter().map(|record| record.event.name()).collect();
     assert_eq!(kinds.len(), EVENT_KINDS, "the fixture has one record of each kind");
-}
-
-#[test]
-fn the_documented_tags_are_the_encoded_ones() {
-    let documented = include_str!("../../../../docs/records.md");
-    for record in samples::records() {
-        let tag = tag_of_the_event(&record);
-        let row = format!("\n| {tag} | {} |", record.event.name());
-        assert!(documented.contains(&row), "docs/records.md has no row{row}");
-    }
-}
-
-fn tag_of_the_event(record: &Record) -> u32 {
-    let mut bytes = Vec::new();
-    record.encode(&mut bytes);
-    let mut rest = &bytes[..];
-    loop {
-        let (tag, wire_type) = decode_key(&mut rest).expect("a record has an event");
-        if wire_type == WireType::LengthDelimited {
-            return tag;
-        }
-        decode_varint(&mut rest).expect("the fields before the event are numbers");
-    }
 }
 
 pub(crate) fn block_of(entries: &[SnapshotEntry]) -> Vec<u8> {

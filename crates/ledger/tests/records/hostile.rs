@@ -12,6 +12,8 @@ use crate::{samples, strategies};
 
 const TASK_CREATED: u32 = 3;
 const TASK_FAILED: u32 = 10;
+const TASK_DEAD: u32 = 11;
+const QUEUE_CONFIGURED: u32 = 16;
 const TASKS_PURGED: u32 = 17;
 /// The first tag that no version 1 writer uses.
 const UNUSED: u32 = 20;
@@ -139,7 +141,7 @@ fn d25_an_unknown_field_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn an_unknown_field_that_may_be_ignored_is_skipped_in_every_event_and_refused_elsewhere() {
+fn an_unknown_field_that_may_be_ignored_is_skipped_in_every_event_and_refused_beside_it() {
     for record in samples::records() {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
@@ -158,6 +160,54 @@ fn an_unknown_field_that_may_be_ignored_is_skipped_in_every_event_and_refused_el
         let beside = [&bytes[..], &field(100, b"new")].concat();
         assert!(matches!(decode(&beside), Err(DecodeError::Newer(_))), "beside {}", record.event.name());
     }
+}
+
+/// The messages that may have ignorable fields: the options of a task, the configuration of a queue, the report of a dead
+/// task. Each with the tag of its event and its own tag in it.
+const WITH_IGNORABLE: [(u32, u32); 3] = [(TASK_CREATED, 7), (TASK_DEAD, 4), (QUEUE_CONFIGURED, 2)];
+
+#[test]
+fn an_ignorable_field_of_a_message_is_skipped_and_reaches_neither_snapshot_nor_digest() {
+    let mut extended = 0;
+    for record in samples::records() {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        let (event_start, event_tag, body) = event_of(&bytes);
+        for (tag, start, end) in blocks(body) {
+            let with = |more: &[u8]| {
+                let message = field(tag, &[block_content(&body[start..end]), more].concat());
+                let event = [&body[..start], &message, &body[end..]].concat();
+                decode(&[&bytes[..event_start], &field(event_tag, &event)].concat())
+            };
+            if WITH_IGNORABLE.contains(&(event_tag, tag)) {
+                // The decoded record is the one without the field, so nothing of it is in the state.
+                assert_eq!(with(&field(150, b"new")), Ok(record.clone()), "{}", record.event.name());
+                assert!(matches!(with(&field(99, b"new")), Err(DecodeError::Newer(_))));
+                extended += 1;
+            }
+        }
+    }
+    assert_eq!(extended, WITH_IGNORABLE.len());
+}
+
+/// The blocks of a message: tag, start and end.
+fn blocks(message: &[u8]) -> Vec<(u32, usize, usize)> {
+    let (mut rest, mut found) = (message, Vec::new());
+    while !rest.is_empty() {
+        let start = message.len() - rest.len();
+        let (tag, wire_type) = prost::encoding::decode_key(&mut rest).expect("a key");
+        prost::encoding::skip_field(wire_type, tag, &mut rest, Default::default()).expect("a field");
+        if wire_type == prost::encoding::WireType::LengthDelimited {
+            found.push((tag, start, message.len() - rest.len()));
+        }
+    }
+    found
+}
+
+fn block_content(mut block: &[u8]) -> &[u8] {
+    prost::encoding::decode_key(&mut block).expect("a key");
+    prost::encoding::decode_varint(&mut block).expect("a length");
+    block
 }
 
 /// Where the event of a record begins, its tag and its message.

@@ -1,6 +1,7 @@
 //! Records and snapshot entries: round trips, hostile bytes, the released format, and the snapshot that is taken
 //! while records go on.
 
+mod documented;
 mod fixture;
 mod history;
 mod hostile;

@@ -1,4 +1,4 @@
-//! What is encoded decodes to the same.
+//! Round trips: every encoded record and entry decodes to itself.
 
 use std::sync::Arc;
 

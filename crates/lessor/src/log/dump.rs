@@ -7,6 +7,7 @@ use authority::{Event, Position, TaskId};
 use clap::builder::PossibleValuesParser;
 use history::time_travel::{records, state_at};
 use ledger::Reader;
+use server::reapi::queue_defaults;
 
 use super::fields::Fields;
 use super::filter::{Filter, QueueTasks};
@@ -96,7 +97,8 @@ fn queue_tasks(name: &str, reader: &dyn Reader) -> Result<QueueTasks> {
     if reader.first()? == Position(1) {
         return Ok(tasks);
     }
-    let oldest = reader.snapshots()?.iter().find_map(|info| state_at(reader, info.end).ok());
+    let oldest =
+        reader.snapshots()?.iter().find_map(|info| state_at(reader, info.end, queue_defaults()).ok());
     match oldest {
         Some(state) => {
             let in_slots = (0..state.slots()).filter_map(|slot| state.in_slot(slot));

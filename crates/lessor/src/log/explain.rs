@@ -38,7 +38,7 @@ pub(super) fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<
         }
         ControlFlow::Continue(())
     })?;
-    let timeline = explain(options.task, &past);
+    let timeline = explain(options.task, &past, &server::reapi::queue_defaults());
     if timeline.steps.is_empty() {
         bail!("no record is about task {}; the log begins at position {}", options.task, first);
     }
@@ -144,8 +144,8 @@ fn details(out: &mut Fields, what: &StepKind) {
         }
         StepKind::Discarded { why } => out.put("why", why.name()),
         StepKind::Restarted { epoch } => out.put("epoch", *epoch),
-        StepKind::WaiterJoined { operation } | StepKind::WaiterLeft { operation } => {
-            out.put("operation", &**operation);
+        StepKind::Note { event, .. } => {
+            out.extend(event.fields().into_iter().filter(|(name, _)| *name != "taskId"));
         }
         StepKind::Purged => {}
     }

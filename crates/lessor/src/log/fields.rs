@@ -25,7 +25,7 @@ impl Fields {
         fields
     }
 
-    fn extend(&mut self, named: Vec<NamedField<'_>>) {
+    pub(super) fn extend<'a>(&mut self, named: impl IntoIterator<Item = NamedField<'a>>) {
         for (name, value) in named {
             match value {
                 FieldValue::Number(number) => self.put(name, number),

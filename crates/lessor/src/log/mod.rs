@@ -10,16 +10,15 @@ mod progress;
 mod state;
 mod verify;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use authority::TaskId;
 use history::time_travel::TimeTravelError;
-use ledger::file::{self, Inspection};
 use ledger::{Error, RecoveryError};
 
-use crate::data_dir::LEDGER;
+use crate::ledger_backend;
 
 #[derive(clap::Args)]
 #[command(
@@ -63,7 +62,7 @@ enum Command {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let inspection = open(&options.data)?;
+    let reader = &*ledger_backend::inspect(&options.data)?;
     let done = |result: Result<()>| {
         result.map(|()| ExitCode::SUCCESS).map_err(|error| {
             if !is_refusal(&error) {
@@ -73,30 +72,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         })
     };
     match &options.command {
-        Command::Verify(_) => verify::run(&inspection, options.json),
-        Command::Dump(dump) => done(dump::run(dump, &inspection)),
-        Command::State(state) => done(state::run(state, &inspection, options.json)),
-        Command::Explain(explain) => done(explain::run(explain, &inspection, options.json)),
-    }
-}
-
-/// Opens the ledger in a data directory. The ledger's own directory does as well.
-fn open(data: &Path) -> Result<Inspection> {
-    let inner = data.join(LEDGER);
-    let directory = if inner.is_dir() { &inner } else { data };
-    match Inspection::open_dir(directory) {
-        Err(error @ file::Error::NotInitialised) => Err(error).context(format!(
-            "{} holds no ledger; name the server's data directory with --data",
-            data.display()
-        )),
-        result => result.with_context(|| format!("cannot read the ledger in {}", directory.display())),
+        Command::Verify(_) => verify::run(reader, options.json),
+        Command::Dump(dump) => done(dump::run(dump, reader)),
+        Command::State(state) => done(state::run(state, reader, options.json)),
+        Command::Explain(explain) => done(explain::run(explain, reader, options.json)),
     }
 }
 
 /// Whether the directory cannot be read as a ledger, rather than that it gives no answer.
 pub(crate) fn is_refusal(error: &anyhow::Error) -> bool {
     error.is::<Error>()
-        || error.is::<file::Error>()
         || error.is::<RecoveryError>()
         || matches!(error.downcast_ref(), Some(TimeTravelError::Recovery(_)))
 }

@@ -42,7 +42,7 @@ pub(super) fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<
         Some(moment) => moment.last(reader)?,
         None => last(reader)?,
     };
-    let mut state = state_at(reader, position)?;
+    let mut state = state_at(reader, position, server::reapi::queue_defaults())?;
     if let Some(Moment::Time(time)) = options.at {
         let now = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or(0);
         state.advance(time.min(authority::Time(now)));
@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options, reader: &dyn Reader, json: bool) -> Result<
         Some(id) => {
             let task = task(&state, id).ok_or_else(|| {
                 anyhow!(
-                    "there was no task {id} after position {position}; `lessor log explain` shows its history"
+                    "there was no task {id} after position {position}; `lessor log explain` shows its timeline"
                 )
             })?;
             if json {

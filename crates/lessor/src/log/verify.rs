@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use authority::{Position, Time};
-use history::verify::{FilesReport, Finding, VerifyReport, verify_files};
+use history::verify::{VerifyReport, verify};
 use jiff::Timestamp;
-use ledger::file::Inspection;
+use ledger::Reader;
 use serde_json::{Value, json};
 
 use super::progress::Progress;
@@ -27,25 +27,23 @@ Examples:
   lessor log verify --data backup/lessor --json | jq .damages")]
 pub(super) struct Options {}
 
-pub(super) fn run(inspection: &Inspection, json: bool) -> Result<ExitCode> {
-    let progress = Progress::new("Verifying", inspection.segments().map(|segment| segment.bytes).sum());
-    let report = verify_files(inspection, &mut |bytes| progress.at(bytes))?;
-    let findings = &report.content.findings;
+pub(super) fn run(reader: &dyn Reader, json: bool) -> Result<ExitCode> {
+    let progress = Progress::new("Verifying", reader.stored_bytes());
+    let report = verify(reader, &mut |bytes| progress.at(bytes))?;
     drop(progress);
     if json {
         Output::new().line(as_json(&report))?;
     } else {
         Output::new().print(summary(&report, Timestamp::now()))?;
-        for finding in findings {
-            note(text::clean(&format!("lessor: {}", render_finding(finding))));
+        for damage in &report.damages {
+            note(text::clean(&format!("lessor: {damage}")));
         }
     }
-    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::REFUSED) })
+    Ok(if report.damages.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(exit::REFUSED) })
 }
 
-fn summary(report: &FilesReport, now: Timestamp) -> String {
-    let content = &report.content;
-    let verdict = match content.findings.len() {
+fn summary(report: &VerifyReport, now: Timestamp) -> String {
+    let verdict = match report.damages.len() {
         0 => "sound".to_owned(),
         1 => "DAMAGED in 1 place".to_owned(),
         many => format!("DAMAGED in {many} places"),
@@ -53,15 +51,16 @@ fn summary(report: &FilesReport, now: Timestamp) -> String {
     let mut record = Record::new("ledger", &verdict);
     let shown =
         |(position, at): (Position, Time)| format!("{position} at {}", full(server::to_wire::time(at), now));
-    record.field("cluster", report.cluster.to_string());
-    record.field("segments", report.segments.to_string());
-    record.field("frames", report.frames.to_string());
-    record.field("records", content.records.to_string());
+    record.optional("cluster", report.cluster.map(|cluster| cluster.to_string()));
+    for (part, count) in &report.parts {
+        record.field(part, count.to_string());
+    }
+    record.field("records", report.records.to_string());
     record.field("bytes", report.bytes.to_string());
-    record.optional("first", content.first.map(shown));
-    record.optional("last", content.last.map(shown));
-    record.field("history", history(content));
-    for snapshot in &content.snapshots {
+    record.optional("first", report.first.map(shown));
+    record.optional("last", report.last.map(shown));
+    record.field("history", history(report));
+    for snapshot in &report.snapshots {
         let verdict = if snapshot.is_proven {
             "the same state as the replay"
         } else {
@@ -80,15 +79,15 @@ fn summary(report: &FilesReport, now: Timestamp) -> String {
             ),
         );
     }
-    if let Some(digest) = content.digest {
-        record.field("tasks", content.tasks.to_string());
+    if let Some(digest) = report.digest {
+        record.field("tasks", report.tasks.to_string());
         record.field("digest", digest.to_string());
     }
     record.to_string()
 }
 
-fn history(content: &VerifyReport) -> String {
-    match (content.is_whole, content.replayed_from) {
+fn history(report: &VerifyReport) -> String {
+    match (report.is_whole, report.replayed_from) {
         (true, Some(Position::ZERO)) => "whole; every record was applied".to_owned(),
         (false, Some(from)) => format!(
             "trimmed; records after {from} were applied to the oldest snapshot, those before could only be read"
@@ -98,34 +97,22 @@ fn history(content: &VerifyReport) -> String {
     }
 }
 
-fn render_finding(finding: &Finding) -> String {
-    let Finding { file, offset, what, from, to } = finding;
-    let at_risk = match to {
-        Some(to) => format!("{from} to {to}"),
-        None => format!("{from} and after"),
-    };
-    format!("{file} at byte {offset}: {what}; positions at risk: {at_risk}")
-}
-
-fn as_json(report: &FilesReport) -> Value {
-    let content = &report.content;
+fn as_json(report: &VerifyReport) -> Value {
     let at = |(_, at): (Position, Time)| server::to_wire::time(at);
-    json!({
-        "ok": content.findings.is_empty(),
-        "cluster": report.cluster.to_string(),
-        "segments": report.segments,
-        "frames": report.frames,
-        "records": content.records,
+    let mut value = json!({
+        "ok": report.damages.is_empty(),
+        "cluster": report.cluster.map(|cluster| cluster.to_string()),
+        "records": report.records,
         "bytes": report.bytes,
-        "firstPosition": content.first.map(|(position, _)| position.0),
-        "firstAt": content.first.map(at),
-        "lastPosition": content.last.map(|(position, _)| position.0),
-        "lastAt": content.last.map(at),
-        "wholeHistory": content.is_whole,
-        "replayedFrom": content.replayed_from.map(|position| position.0),
-        "tasks": content.digest.map(|_| content.tasks),
-        "digest": content.digest.map(|digest| digest.to_string()),
-        "snapshots": content.snapshots.iter().map(|snapshot| json!({
+        "firstPosition": report.first.map(|(position, _)| position.0),
+        "firstAt": report.first.map(at),
+        "lastPosition": report.last.map(|(position, _)| position.0),
+        "lastAt": report.last.map(at),
+        "wholeHistory": report.is_whole,
+        "replayedFrom": report.replayed_from.map(|position| position.0),
+        "tasks": report.digest.map(|_| report.tasks),
+        "digest": report.digest.map(|digest| digest.to_string()),
+        "snapshots": report.snapshots.iter().map(|snapshot| json!({
             "file": snapshot.info.name,
             "begin": snapshot.info.begin.0,
             "end": snapshot.info.end.0,
@@ -137,12 +124,16 @@ fn as_json(report: &FilesReport) -> Value {
             "offset": unfinished.offset,
             "position": unfinished.first.0,
         })),
-        "damages": content.findings.iter().map(|finding| json!({
-            "file": finding.file,
-            "offset": finding.offset,
-            "what": finding.what,
-            "from": finding.from.0,
-            "to": finding.to.map(|to| to.0),
+        "damages": report.damages.iter().map(|damage| json!({
+            "file": damage.file,
+            "offset": damage.offset,
+            "what": damage.what,
+            "from": damage.from.0,
+            "to": damage.to.map(|to| to.0),
         })).collect::<Vec<_>>(),
-    })
+    });
+    for (part, count) in &report.parts {
+        value[*part] = json!(count);
+    }
+    value
 }

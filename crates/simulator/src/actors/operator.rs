@@ -14,6 +14,7 @@ use authority::{
 use coordinator::{Read, Reply, Request, WaitCondition};
 
 use super::{Actor, Out, QUEUES};
+use crate::config::EXECUTION_QUEUE;
 
 /// How many listed tasks the operator remembers.
 const MAX_KNOWN: usize = 40;
@@ -109,7 +110,7 @@ impl Operator {
             440..480 => {
                 Request::decide(Command::CancelTask(CancelTask { scope, task, reason: "budget".into() }))
             }
-            480..550 => self.execution(out),
+            480..550 => self.execution(),
             550..780 => {
                 let state = out.rng.chance(300).then_some(TaskState::Leased);
                 let queue = out.rng.chance(300).then(|| Arc::from(QUEUES[0]));
@@ -133,11 +134,11 @@ impl Operator {
     }
 
     /// A task that somebody waits for from the beginning.
-    fn execution(&mut self, out: &mut Out) -> Request {
+    fn execution(&mut self) -> Request {
         self.next += 1;
         Request::decide(Command::SubmitTask(Box::new(SubmitTask {
             id: TaskId(9 << 96 | u128::from(self.next)),
-            queue: self.queue(out),
+            queue: Arc::new(QueueKey { scope: self.scope.clone(), name: EXECUTION_QUEUE.into() }),
             payload: Arc::from(self.next.to_be_bytes()),
             priority: -1,
             delay_ms: 0,

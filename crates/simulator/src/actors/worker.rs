@@ -13,6 +13,7 @@ use authority::{Answer, Category, Command, Digest, LeaseRef, Scope, TaskError, T
 use coordinator::{BatchItem, Reply, Request};
 
 use super::{Actor, Out, QUEUES, digest, linux};
+use crate::config::EXECUTION_QUEUE;
 
 const POLL: u64 = 0;
 const BEAT: u64 = 1;
@@ -98,6 +99,7 @@ impl Worker {
             queues: QUEUES
                 .iter()
                 .chain(QUEUES.iter().filter(|_| self.slow))
+                .chain(&[EXECUTION_QUEUE])
                 .map(|name| Arc::from(*name))
                 .collect(),
             // In the end everything must be done by somebody.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use authority::Position;
 use ledger::digest::state_digest;
-use ledger::file::{Error, FileLedger, Inspection, OpenReport, Options, Seen};
-use ledger::{Recovery, RecoveryError, SnapshotInfo};
+use ledger::file::{Error, FileLedger, Inspection, OpenReport, Options};
+use ledger::{Reader, Recovery, RecoveryError, Seen, SnapshotInfo};
 
 use super::Host;
 use crate::bug;
@@ -35,7 +35,7 @@ impl Host {
         let disk = Arc::new(self.disk.clone());
         let inspection =
             Inspection::open(disk).map_err(|error| format!("nothing was damaged yet: {error}"))?;
-        let trimmed = inspection.first() > Position(1);
+        let trimmed = first(&inspection)? > Position(1);
         if env.rng.chance(if trimmed { 200 } else { 600 }) {
             self.flip_in_frame(&inspection, options, env)
         } else {
@@ -55,7 +55,8 @@ impl Host {
         {
             return Err(format!("{name} was not damaged, but is passed over: {why}"));
         }
-        if let Some(used) = ledger.snapshots().last().filter(|info| self.bad_snapshots.contains(&info.name)) {
+        let snapshots = ledger.reader().snapshots().map_err(|error| error.to_string())?;
+        if let Some(used) = snapshots.last().filter(|info| self.bad_snapshots.contains(&info.name)) {
             return Err(format!("{} is damaged, and used", used.name));
         }
         if !report.bad_snapshots.is_empty() {
@@ -97,8 +98,8 @@ impl Host {
         options: &Options,
         env: &mut Env,
     ) -> Result<(), String> {
-        let good: Vec<SnapshotInfo> =
-            inspection.snapshots().filter(|info| !self.bad_snapshots.contains(&info.name)).cloned().collect();
+        let mut good = inspection.snapshots().map_err(|error| error.to_string())?;
+        good.retain(|info| !self.bad_snapshots.contains(&info.name));
         let all = env.rng.chance(400);
         let chosen = if all { &good[..] } else { &good[good.len().saturating_sub(1)..] };
         let mut flipped = Vec::new();
@@ -109,7 +110,7 @@ impl Host {
             self.disk.flip(&info.name, bit);
             flipped.push((&info.name, bit));
         }
-        if flipped.len() < good.len() || inspection.first() == Position(1) {
+        if flipped.len() < good.len() || first(inspection)? == Position(1) {
             // What is left is enough; the damaged files stay where they are.
             self.bad_snapshots.extend(flipped.into_iter().map(|(name, _)| name.clone()));
             return Ok(());
@@ -162,15 +163,9 @@ impl Host {
         if state_digest(recovery.state()) != state_digest(&whole) {
             return Err("what a start recovered is not what all records give".into());
         }
-        let read = ledger.reader().read_from(frame.first, frame.last).map_err(|error| error.to_string());
-        let error = read.and_then(|records| {
-            records
-                .into_iter()
-                .flatten()
-                .find_map(Result::err)
-                .ok_or("it is read as if nothing were wrong".into())
-        })?;
-        if !names(&error, frame) {
+        let read = ledger.reader().read(frame.first, frame.last, &mut |_, _| ControlFlow::Continue(()));
+        let error = read.err().ok_or("it is read as if nothing were wrong")?;
+        if !error.downcast_ref().is_some_and(|error| names(error, frame)) {
             return Err(format!("it shows as something else: {error}"));
         }
         env.coverage.bump(Covered::FlippedHistory);
@@ -180,8 +175,8 @@ impl Host {
     fn acknowledged(&self, inspection: &Inspection) -> Result<Vec<Frame>, String> {
         let known = self.known.len() as u64;
         let mut frames = Vec::new();
-        let walked = inspection.walk(inspection.first(), &mut |seen| {
-            if let Seen::Frame(frame) = seen {
+        let walked = inspection.inspect(&mut |seen| {
+            if let Seen::Batch(frame) = seen {
                 let last = Position(frame.first.0 + u64::from(frame.count) - 1);
                 if frame.count > 0 && last.0 <= known {
                     let file = frame.file.to_owned();
@@ -197,12 +192,17 @@ impl Host {
     /// Whether the segment of the frame is history before the one in which replay begins.
     fn starts_without(&self, inspection: &Inspection, frame: &Frame) -> bool {
         let good = |info: &&SnapshotInfo| !self.bad_snapshots.contains(&info.name);
-        let from = inspection.snapshots().rev().find(good).map_or(Position(1), |info| info.begin.next());
+        let snapshots = inspection.snapshots().unwrap_or_default();
+        let from = snapshots.iter().rev().find(good).map_or(Position(1), |info| info.begin.next());
         let begins =
             inspection.segments().filter(|segment| segment.first <= from).map(|segment| segment.first);
         let first = begins.max().unwrap_or(Position(1));
         inspection.segments().any(|segment| segment.name == frame.file && segment.first < first)
     }
+}
+
+fn first(inspection: &Inspection) -> Result<Position, String> {
+    inspection.first().map_err(|error| error.to_string())
 }
 
 /// Whether the refusal names the place and its records.

@@ -2,8 +2,8 @@
 
 mod bit_flips;
 mod driver_delay;
-mod effects;
 mod process;
+mod projection;
 mod read_history;
 mod snapshots;
 mod start;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use authority::{Position, State, Time};
 use coordinator::{Reply, Request, Unavailable};
+use fake_disk::{FakeDisk, Fate};
 use ledger::ClusterId;
-use ledger::disk::fake::{FakeDisk, Fate};
 use ledger::file::{FileLedger, Options};
-use ledger::record;
+use ledger::{Ledger, record};
 
 use crate::env::{Env, SimEvent, Ticket};
 use auditor::Covered;
@@ -70,8 +70,8 @@ impl From<String> for Stop {
 
 pub(crate) struct Host {
     pub disk: FakeDisk,
-    /// Where effects remember their places.
-    effects_disk: FakeDisk,
+    /// The disk with the offset of the projection.
+    offsets_disk: FakeDisk,
     pub wall_ahead_ms: i64,
     suspended_until: u64,
     life: u64,
@@ -90,7 +90,7 @@ impl Host {
     pub(crate) fn new() -> Host {
         Host {
             disk: FakeDisk::new(),
-            effects_disk: FakeDisk::new(),
+            offsets_disk: FakeDisk::new(),
             wall_ahead_ms: 0,
             suspended_until: 0,
             life: 0,
@@ -182,8 +182,8 @@ impl Host {
         for (ticket, reply) in process.last_answers() {
             env.send_reply(ticket, reply, None)?;
         }
-        if let Some(mut effects) = process.effects.take() {
-            effects.finish(process.engine.durable(), env)?;
+        if let Some(mut projection) = process.projection.take() {
+            projection.finish(process.engine.durable(), env)?;
         }
         self.process = Some(process);
         self.stop(env)?;
@@ -196,11 +196,11 @@ impl Host {
         let Some(process) = self.process.take() else { return };
         self.open = process.into_open();
         self.disk.heal();
-        self.effects_disk.heal();
+        self.offsets_disk.heal();
         let power = env.strikes(env.config.power_cuts, 700);
         self.noise = false;
         if power {
-            self.effects_disk = self.effects_disk.crash(&fates(&self.effects_disk, env));
+            self.offsets_disk = self.offsets_disk.crash(&fates(&self.offsets_disk, env));
             let fates = fates(&self.disk, env);
             self.noise = fates.contains(&Fate::Garbage);
             self.disk = self.disk.crash(&fates);

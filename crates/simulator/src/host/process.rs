@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 use authority::{Position, Time};
 use coordinator::engine::{DiskSpace, Engine};
 use coordinator::{Reply, Request, Unavailable};
-use ledger::disk::fake::{Errno, FakeDisk};
+use fake_disk::{Errno, FakeDisk};
 use ledger::file::{FileLedger, FileReader, Options, SECTOR_BYTES};
-use ledger::{AppendError, Batch, Refusal};
+use ledger::{AppendError, Batch, Ledger, Refusal};
 
 use super::driver_delay::DriverDelay;
-use super::effects::Effects;
+use super::projection::SimulatedProjection;
 use super::snapshots::Snapshots;
 use super::{HostEvent, Step, Stop, audit_record, durable_position};
 use crate::bug::{self, Bug};
@@ -35,7 +35,7 @@ const MAX_RECORD_BYTES: u64 = 800;
 pub(super) struct Process {
     pub engine: Engine<Ticket>,
     pub serving: bool,
-    pub effects: Option<Effects>,
+    pub projection: Option<SimulatedProjection>,
     /// An operator has asked for the end.
     pub stopping: bool,
     life: u64,
@@ -74,7 +74,7 @@ impl Process {
         Process {
             engine,
             serving: false,
-            effects: None,
+            projection: None,
             stopping: false,
             life,
             ledger,
@@ -98,7 +98,7 @@ impl Process {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        let followed = self.effects.as_ref().is_none_or(Effects::is_idle);
+        let followed = self.projection.as_ref().is_none_or(SimulatedProjection::is_idle);
         self.in_flight.is_none() && self.inbox.is_empty() && self.waiting_records() == 0 && followed
     }
 
@@ -271,8 +271,8 @@ impl Process {
             self.engine.batch_durable(batch);
         }
         self.snapshots.durable(self.engine.durable(), self.life, env);
-        if let Some(effects) = &mut self.effects {
-            effects.notice(env);
+        if let Some(projection) = &mut self.projection {
+            projection.notify(env);
         }
         self.serving = true;
         self.step(env)
@@ -281,7 +281,7 @@ impl Process {
     /// The thread that follows the ledger takes its turn.
     pub(super) fn follow(&mut self, env: &mut Env) -> Result<(), Stop> {
         let durable = self.engine.durable();
-        self.effects.as_mut().map_or(Ok(()), |effects| effects.follow(durable, env))
+        self.projection.as_mut().map_or(Ok(()), |projection| projection.follow(durable, env))
     }
 
     pub(super) fn snapshot(&mut self, step: Step, env: &mut Env) -> Result<(), Stop> {

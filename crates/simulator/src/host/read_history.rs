@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use authority::Position;
 use history::time_travel;
-use ledger::HistoryRecord;
 use ledger::file::Inspection;
+use ledger::{HistoryRecord, Reader};
 
 use super::Host;
 
@@ -15,7 +15,8 @@ impl Host {
     pub(crate) fn read_history(&self) -> Result<(Position, Vec<HistoryRecord>), String> {
         let inspection = Inspection::open(Arc::new(self.disk.clone()))
             .map_err(|error| format!("the ledger cannot be inspected: {error}"))?;
-        let (first, mut records) = (inspection.first(), Vec::new());
+        let first = inspection.first().map_err(|error| error.to_string())?;
+        let mut records = Vec::new();
         time_travel::records(&inspection, first, &mut |position, record| {
             records.push(HistoryRecord { position, at: record.at, event: record.event });
             ControlFlow::Continue(())

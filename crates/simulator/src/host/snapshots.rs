@@ -2,8 +2,9 @@
 
 use authority::Position;
 use coordinator::engine::{Engine, SnapshotPlan};
-use ledger::disk::fake::{Errno, FakeDisk};
-use ledger::file::{FileLedger, SnapshotWriter};
+use fake_disk::{Errno, FakeDisk};
+use ledger::file::FileLedger;
+use ledger::{Ledger, SnapshotSink};
 
 use super::{HostEvent, Step, Stop};
 use crate::bug::Bug;
@@ -12,7 +13,7 @@ use auditor::Covered;
 
 pub(super) struct Snapshots {
     plan: SnapshotPlan,
-    writer: Option<SnapshotWriter>,
+    writer: Option<Box<dyn SnapshotSink>>,
     bytes: u64,
     began_at: Position,
     /// How many slices there were, and whether records went on between two of them.

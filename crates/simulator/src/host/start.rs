@@ -1,21 +1,24 @@
 //! Starts the coordinator as production does: open, load a snapshot, replay, take over, expire, and only then serve.
 //! The recovered records are checked against those that were durable.
 
+use std::ops::ControlFlow;
+
 use authority::command::TakeOver;
 use authority::{Command, Position, State, Time};
 use coordinator::Request;
 use coordinator::engine::{Engine, SliceSize};
+use fake_disk::Errno;
 use ledger::digest::state_digest;
-use ledger::disk::fake::Errno;
 use ledger::file::{DropReason, Error, FileLedger, OpenReport, Options};
-use ledger::{Recovery, record};
+use ledger::{Ledger, Reader, Recovery, record};
 
-use super::effects::Effects;
 use super::process::Process;
+use super::projection::SimulatedProjection;
 use super::snapshots::Snapshots;
 use super::truncated_ledger::TruncatedLedger;
 use super::{Host, HostEvent, audit_record, ledger_options};
 use crate::bug::{self, Bug};
+use crate::config::queue_defaults;
 use crate::env::{Env, NOBODY, SimEvent, Ticket};
 use auditor::Covered;
 use auditor::history::Entry;
@@ -53,6 +56,7 @@ impl Host {
         self.compare(&ledger, env)?;
         let (mut state, replayed_bytes) = self.recover(&ledger, &report, env)?;
         state.set_max_bytes(env.config.features.max_state_bytes);
+        state.set_queue_defaults(queue_defaults());
         let wall = self.wall(env.now);
         if wall < state.time() {
             env.coverage.bump(Covered::WallBack);
@@ -71,8 +75,9 @@ impl Host {
         let mut engine = Engine::new(state, hold);
         engine.set_slice_size(SliceSize { slots: env.config.features.slice_slots, ..SliceSize::default() });
         let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);
-        if env.config.features.effects {
-            process.effects = Some(Effects::open(&self.effects_disk, process.reader(), self.life)?);
+        if env.config.features.projection {
+            let projection = SimulatedProjection::open(&self.offsets_disk, process.reader(), self.life)?;
+            process.projection = Some(projection);
         }
         env.auditor.read(&Entry::Started)?;
         env.note(&[20, self.life, base.0], || format!("started, at {base} on its own clock"));
@@ -125,13 +130,17 @@ impl Host {
             return Err(format!("records up to {known} were durable, but the ledger ends before {next}"));
         }
         let reader = ledger.reader();
-        let first = reader.first();
-        let found = reader.read_from(first, Position(next - 1)).map_err(|error| error.to_string())?;
+        let first = reader.first().map_err(|error| error.to_string())?;
+        let mut found = Vec::new();
+        let read = reader.read(first, Position(next - 1), &mut |position, bytes| {
+            found.push((position, bytes.to_vec()));
+            ControlFlow::Continue(())
+        });
+        read.map_err(|error| format!("a record cannot be read: {error}"))?;
         let mut open = std::mem::take(&mut self.open).into_iter();
         let mut unacknowledged = 0;
         let mut expected = first;
-        for read in found.into_iter().flatten() {
-            let (position, bytes) = read.map_err(|error| format!("a record cannot be read: {error}"))?;
+        for (position, bytes) in found {
             if position != expected {
                 return Err(format!("the ledger has record {position} where {expected} should follow"));
             }
@@ -172,7 +181,7 @@ impl Host {
         if report.dropped.as_ref().is_some_and(|dropped| dropped.why == DropReason::Torn) {
             env.coverage.bump(Covered::TornTail);
         }
-        if !ledger.snapshots().is_empty() {
+        if ledger.reader().snapshots().is_ok_and(|snapshots| !snapshots.is_empty()) {
             env.coverage.bump(Covered::SnapshotUsed);
         }
         let rebuild = if env.injected(Bug::ReplayOneShort) {
@@ -197,7 +206,7 @@ impl Host {
         let reader = process.reader();
         let (mut positions, mut next) = (Vec::new(), Some(newest));
         while let Some(position) = next {
-            let Some(bytes) = reader.read_record(position).map_err(|error| error.to_string())? else {
+            let Some(bytes) = reader.record(position).map_err(|error| error.to_string())? else {
                 return Ok((positions, true));
             };
             positions.push(position);

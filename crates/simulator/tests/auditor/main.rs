@@ -24,7 +24,7 @@ fn must_be_found(change: Change) {
         }
         let Some(place) = change(&mut history) else { continue };
         history.truncate(place + 1);
-        assert!(Auditor::audit(rules, &history).is_err(), "seed {seed}: not found at entry {place}");
+        assert!(Auditor::audit(rules.clone(), &history).is_err(), "seed {seed}: not found at entry {place}");
         history.truncate(place);
         assert!(Auditor::audit(rules, &history).is_ok(), "seed {seed}: wrong before entry {place}");
         return;

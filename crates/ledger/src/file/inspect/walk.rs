@@ -1,67 +1,30 @@
-//! The walk through all frames, over damage and up to whatever a running writer has finished.
+//! Visits all frames, over damage and up to the last frame that a running writer has finished.
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use super::{Inspection, LOOKS};
+use super::{Inspection, REREADS};
 use crate::{
-    Position,
+    Damage, InspectVisit, Inspected, Position, Seen, StoredBatch, Unfinished,
     batch::split_body,
     file::{
-        error::{Damage, Error, Fault},
+        error::{Error, Fault},
         frame::Header,
         names,
         open::read_segment,
         replay::{BAD_LENGTHS, LATE_JOINT, NO_JOINT, fault_of},
-        scan::{Later, Scanner, Step},
-        segment::SectorFault,
+        scan::{LaterHeader, Scanner, Step},
+        sealed::SealFault,
         shared::Segment,
         tail::{DAMAGED_SEAL, LOST_SUCCESSOR, read_seal},
     },
 };
-
-/// What a walk comes by.
-pub enum Seen<'a> {
-    /// A sound frame; its records follow.
-    Frame(FrameInfo<'a>),
-    Record(Position, &'a [u8]),
-    /// The walk goes on behind it, if it can.
-    Damage(Damage),
-}
-
-/// Where a frame stands and what it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameInfo<'a> {
-    pub file: &'a str,
-    pub offset: u64,
-    pub bytes: u64,
-    pub first: Position,
-    pub count: u32,
-}
-
-/// Where a walk ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct End {
-    /// The position after the last record that was found.
-    pub next: Position,
-    pub unfinished: Option<Unfinished>,
-}
-
-/// A frame at the very end that is not whole: a writer has it in hand, or it was cut off by a crash. It was never
-/// acknowledged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfinished {
-    pub file: String,
-    pub offset: u64,
-    /// The position that it begins with.
-    pub first: Position,
-}
 
 /// What must follow the last frame of a segment.
 #[derive(Clone, Copy)]
 enum Bound {
     /// The next segment: its first position and chain.
     Joint(Position, u32),
-    /// A segment that is missing or unusable, which was told already.
+    /// A segment that is missing or unusable, which was reported before.
     Lost,
     /// Nothing: the log ends here, or a writer goes on.
     Open,
@@ -70,20 +33,22 @@ enum Bound {
 struct Walk<'a, 'v> {
     inspection: &'a Inspection,
     from: Position,
-    visit: &'v mut dyn FnMut(Seen<'_>) -> ControlFlow<()>,
+    visit: &'v mut InspectVisit<'v>,
     body: Vec<u8>,
-    end: End,
+    end: Inspected,
 }
 
-pub(super) fn walk(
+/// Visits every frame from the one that holds `from` to the end of the log, over damage to whatever can be read behind
+/// it, until `visit` breaks.
+pub(super) fn walk<'v>(
     inspection: &Inspection,
     from: Position,
-    visit: &mut dyn FnMut(Seen<'_>) -> ControlFlow<()>,
-) -> Result<End, Error> {
+    visit: &'v mut InspectVisit<'v>,
+) -> Result<Inspected, Error> {
     let mut segments = inspection.segments.clone();
     let start = segments.partition_point(|segment| segment.header.first <= from).saturating_sub(1);
     let next = segments.get(start).map_or(Position(1), |segment| segment.header.first);
-    let end = End { next, unfinished: None };
+    let end = Inspected { next, ..Inspected::default() };
     let mut walk = Walk { inspection, from, visit, body: Vec::new(), end };
     let mut at = start;
     while let Some(segment) = segments.get(at).cloned() {
@@ -153,7 +118,7 @@ impl Walk<'_, '_> {
         if header.next() <= self.from {
             return ControlFlow::Continue(());
         }
-        (self.visit)(Seen::Frame(FrameInfo {
+        (self.visit)(Seen::Batch(StoredBatch {
             file: &segment.name,
             offset,
             bytes: header.frame_bytes() as u64,
@@ -175,8 +140,8 @@ impl Walk<'_, '_> {
         self.damage(segment, offset, BAD_LENGTHS, from, Some(to))
     }
 
-    /// Judges a place where no whole frame stands. `Continue` when the scanner can go on from where it is now; the
-    /// value of `Break` says whether the walk goes on with the next segment.
+    /// Handles an offset without a whole frame. `Continue` when the scanner can go on from its offset; the value of
+    /// `Break` says whether the walk goes on with the next segment.
     fn not_a_frame(
         &mut self,
         segment: &Segment,
@@ -187,14 +152,14 @@ impl Walk<'_, '_> {
         let next_segment = Ok(ControlFlow::Break(ControlFlow::Continue(())));
         if let Bound::Open = bound
             && !matches!(step, Step::Blank | Step::Full)
-            && self.look_again(segment, scanner, &mut step, LOOKS)?
+            && self.read_again(segment, scanner, &mut step, REREADS)?
         {
             return Ok(ControlFlow::Continue(()));
         }
         let later = scanner.find_later()?;
-        // The writer may have gone on between the two looks, and then the later frame is no sign of damage.
+        // The writer may have gone on between the two reads, and then the later frame is no sign of damage.
         if let (Bound::Open, Some(_)) = (bound, &later)
-            && self.look_again(segment, scanner, &mut step, 1)?
+            && self.read_again(segment, scanner, &mut step, 1)?
         {
             return Ok(ControlFlow::Continue(()));
         }
@@ -202,8 +167,8 @@ impl Walk<'_, '_> {
         let what = fault_of(step).map_err(|found| Error::NewerVersion { file: file(), found })?;
         let (offset, from) = (scanner.offset(), scanner.expected());
         match later {
-            Some(Later::NewerVersion(found)) => Err(Error::NewerVersion { file: file(), found }),
-            Some(Later::Frame { header, offset: later }) => {
+            Some(LaterHeader::NewerVersion(found)) => Err(Error::NewerVersion { file: file(), found }),
+            Some(LaterHeader::Frame { header, offset: later }) => {
                 let to = Position(header.first.0.saturating_sub(1).max(from.0));
                 scanner.jump(&header, later);
                 Ok(match self.damage(segment, offset, what, from, Some(to)) {
@@ -231,18 +196,18 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Reads the scanner's place again, up to so many times, and says whether a whole frame stands there now.
-    /// The scanner has not moved, so the frame is still to be visited.
-    fn look_again(
+    /// Reads at the scanner's offset again, up to `rereads` times, and returns whether a whole frame is there now. The
+    /// scanner has not moved, so the frame is still to be visited.
+    fn read_again(
         &mut self,
         segment: &Segment,
         scanner: &mut Scanner,
         step: &mut Step,
-        looks: usize,
+        rereads: usize,
     ) -> Result<bool, Error> {
-        for _ in 0..looks {
+        for _ in 0..rereads {
             let mut again = Scanner::new(segment);
-            again.place_like(scanner);
+            again.seek_like(scanner);
             *step = again.step()?;
             if let Step::Frame(_) = step {
                 scanner.reload();
@@ -257,18 +222,18 @@ impl Walk<'_, '_> {
     fn successor(&mut self, last: &Segment) -> Result<ControlFlow<(), Option<Segment>>, Error> {
         let offset = last.frames_end();
         let mut seal = read_seal(last)?;
-        for _ in 0..LOOKS {
-            if seal != Err(SectorFault::Damaged) {
+        for _ in 0..REREADS {
+            if seal != Err(SealFault::Damaged) {
                 break;
             }
             seal = read_seal(last)?;
         }
         let seal = match seal {
-            Err(SectorFault::Blank) => return Ok(ControlFlow::Continue(None)),
-            Err(SectorFault::NewerVersion(found)) => {
+            Err(SealFault::Blank) => return Ok(ControlFlow::Continue(None)),
+            Err(SealFault::NewerVersion(found)) => {
                 return Err(Error::NewerVersion { file: last.name.clone(), found });
             }
-            Err(SectorFault::Damaged) => {
+            Err(SealFault::Damaged) => {
                 let from = last.header.first;
                 return Ok(self.damage(last, offset, DAMAGED_SEAL, from, None).map_continue(|()| None));
             }
@@ -291,11 +256,11 @@ impl Walk<'_, '_> {
     /// The seal of a segment with a successor is blank, when a crash came before it, or names the successor.
     fn check_seal(&mut self, segment: &Segment, next: Position) -> Result<ControlFlow<()>, Error> {
         let is_sound = match read_seal(segment)? {
-            Err(SectorFault::Blank) => true,
-            Err(SectorFault::NewerVersion(found)) => {
+            Err(SealFault::Blank) => true,
+            Err(SealFault::NewerVersion(found)) => {
                 return Err(Error::NewerVersion { file: segment.name.clone(), found });
             }
-            Err(SectorFault::Damaged) => false,
+            Err(SealFault::Damaged) => false,
             Ok(seal) => seal.next == next && seal.first == segment.header.first,
         };
         if is_sound {
@@ -313,7 +278,6 @@ impl Walk<'_, '_> {
         from: Position,
         to: Option<Position>,
     ) -> ControlFlow<()> {
-        let file = segment.name.clone();
-        (self.visit)(Seen::Damage(Damage { file, offset, what, from, to }))
+        (self.visit)(Seen::Damage(Damage::new(&segment.name, offset, what, from, to)))
     }
 }

@@ -1,7 +1,11 @@
-//! What works when nothing goes wrong.
+//! The ledger without faults.
+
+use std::ops::ControlFlow;
+
+use fake_disk::FakeDisk;
 
 use super::{super::*, script::*};
-use crate::{BatchFull, MAX_BATCH_BYTES, Position, disk::fake::FakeDisk};
+use crate::{BatchFull, MAX_BATCH_BYTES, Position};
 
 #[test]
 fn what_was_appended_is_there_after_reopening() {
@@ -75,10 +79,9 @@ fn replay_starts_where_it_is_told() {
     let (ledger, _) = open(&disk).expect("reopen");
     for from in 1..=16 {
         let mut seen = Vec::new();
-        let replayed = ledger.replay(Position(from), |position, bytes| {
+        let replayed = replay(&ledger, Position(from), |position, bytes| {
             assert_eq!(bytes, record(position.0));
             seen.push(position.0);
-            Ok::<_, ()>(())
         });
         replayed.expect("nothing is damaged");
         assert_eq!(seen, (from..=15).collect::<Vec<_>>());
@@ -90,9 +93,13 @@ fn replay_starts_where_it_is_told() {
 fn a_visitor_can_end_a_replay() {
     let disk = written(5);
     let (ledger, _) = open(&disk).expect("reopen");
-    let ended =
-        ledger.replay(Position(2), |position, _| if position.0 == 7 { Err("enough") } else { Ok(()) });
-    assert!(matches!(ended, Err(ReplayError::Visit(Position(7), "enough"))));
+    let mut last = Position(0);
+    let ended = ledger.replay(Position(2), &mut |position, _| {
+        last = position;
+        if position.0 == 7 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    ended.expect("nothing is damaged");
+    assert_eq!(last, Position(7));
 }
 
 #[test]
@@ -103,14 +110,14 @@ fn a_reader_finds_every_record_beside_the_writer() {
     for round in 0..4 {
         let next = ledger.next().0;
         for position in 1..next {
-            assert_eq!(reader.read_record(Position(position)).expect("sound"), Some(record(position)));
+            assert_eq!(reader.record(Position(position)).expect("sound"), Some(record(position)));
         }
         for from in 1..next {
-            let records = reader.read_from(Position(from), Position(next - 1)).expect("sound");
-            let records: Vec<_> = records.expect("not trimmed").map(|r| r.expect("sound").0.0).collect();
-            assert_eq!(records, (from..next).collect::<Vec<_>>());
+            let expected: Vec<_> = (from..next).map(|position| (position, record(position))).collect();
+            assert_eq!(read(&reader, from, next - 1), expected);
         }
-        assert!(matches!(reader.read_record(Position(next)), Err(Error::BeyondEnd(_))));
+        let beyond = reader.record(Position(next)).expect_err("not appended yet");
+        assert_eq!(beyond.kind(), ErrorKind::BeyondEnd);
         must_append(&mut ledger, round);
     }
 }
@@ -119,7 +126,7 @@ fn a_reader_finds_every_record_beside_the_writer() {
 fn a_snapshot_and_the_log_after_it_give_the_whole() {
     let disk = written(3);
     let (mut ledger, _) = open(&disk).expect("reopen");
-    assert!(ledger.load_snapshot().expect("nothing is damaged").is_none());
+    assert!(load_snapshot(&ledger).expect("nothing is damaged").is_none());
     snapshot(&ledger).expect("stored");
     must_append(&mut ledger, 3);
     assert_eq!(restore(&ledger).expect("sound"), 9);
@@ -151,17 +158,20 @@ fn history_is_trimmed_by_age_and_by_size_but_never_what_snapshots_need() {
     assert!(ledger.trim_job(20_000).is_none(), "history is young and small");
     let before = segments(&disk);
     let reader = ledger.reader();
-    let held = reader.read_from(Position(1), Position(15)).expect("sound").expect("not trimmed yet");
-
-    let job = ledger.trim_job(u64::MAX).expect("history is old");
+    let mut job = Some(ledger.trim_job(u64::MAX).expect("history is old"));
     assert!(ledger.trim_job(u64::MAX).is_none(), "one job at a time");
-    assert!(job.run().expect("nothing is wrong") > 0);
-    assert!(segments(&disk).len() < before.len());
-    assert_eq!(
-        held.map(|r| r.expect("still readable").0.0).collect::<Vec<_>>(),
-        (1..=15).collect::<Vec<_>>()
-    );
-    assert_eq!(reader.read_record(Position(1)).expect("sound"), None, "trimmed history");
+    let mut seen = Vec::new();
+    let read = reader.read(Position(1), Position(15), &mut |position, _| {
+        if let Some(job) = job.take() {
+            assert!(job.run().expect("nothing is wrong") > 0);
+            assert!(segments(&disk).len() < before.len());
+        }
+        seen.push(position.0);
+        ControlFlow::Continue(())
+    });
+    read.expect("a read that began before the trim goes on");
+    assert_eq!(seen, (1..=15).collect::<Vec<_>>());
+    assert_eq!(reader.record(Position(1)).expect("sound"), None, "trimmed history");
     assert_eq!(restore(&ledger).expect("sound"), 18);
     drop(ledger);
     let (ledger, report) = open(&disk).expect("reopen");
@@ -176,28 +186,29 @@ fn history_is_trimmed_by_age_and_by_size_but_never_what_snapshots_need() {
         snapshot(&ledger).expect("stored");
     }
     ledger.trim_job(0).expect("there is more than nothing").run().expect("nothing is wrong");
-    assert_eq!(ledger.snapshots().len(), SNAPSHOTS_KEPT);
+    assert_eq!(snapshots(&ledger).len(), SNAPSHOTS_KEPT);
     assert_eq!(restore(&ledger).expect("sound"), 30);
     drop(ledger);
     assert_eq!(recover(&disk).expect("reopen"), 30);
 }
 
 #[test]
-fn history_that_somebody_still_has_to_read_is_not_trimmed() {
+fn history_under_a_hold_is_not_trimmed() {
     let disk = written(5);
     let (mut ledger, _) = open(&disk).expect("reopen");
     let reader = ledger.reader();
-    let hold = reader.hold(Position(1));
+    let hold = reader.hold("reader", Position(1)).expect("nothing is wrong");
+    let first = || reader.first().expect("nothing is wrong");
     for _ in 0..2 {
         must_append(&mut ledger, 3);
         snapshot(&ledger).expect("stored");
     }
     assert!(ledger.trim_job(u64::MAX).is_none(), "everything is still to be read");
-    hold.advance(Position(9));
-    hold.advance(Position(2));
+    hold.advance(Position(9)).expect("nothing is wrong");
+    hold.advance(Position(2)).expect("nothing is wrong");
     ledger.trim_job(u64::MAX).expect("what was read may go").run().expect("nothing is wrong");
-    assert!(reader.first() > Position(1) && reader.first() <= Position(9), "{}", reader.first());
+    assert!(first() > Position(1) && first() <= Position(9), "{}", first());
     drop(hold);
     ledger.trim_job(u64::MAX).expect("nobody reads any more").run().expect("nothing is wrong");
-    assert!(reader.first() > Position(9));
+    assert!(first() > Position(9));
 }

@@ -1,11 +1,10 @@
 //! One test for each row of the disk fault table that a start meets: D7–D16, D19, D20, D25; and every bit
 //! of a small ledger, flipped.
 
+use fake_disk::{Errno, FakeDisk, Fate};
+
 use super::{super::*, script::*};
-use crate::{
-    Position,
-    disk::fake::{Errno, FakeDisk, Fate},
-};
+use crate::Position;
 
 const SECTOR: usize = SECTOR_BYTES;
 
@@ -121,20 +120,21 @@ fn with_two_snapshots() -> FakeDisk {
     disk
 }
 
-fn snapshots(disk: &FakeDisk) -> Vec<String> {
+fn snapshot_files(disk: &FakeDisk) -> Vec<String> {
     disk.names().into_iter().filter(|name| name.starts_with("snapshot-")).collect()
 }
 
 #[test]
 fn d11_a_bad_newest_snapshot_is_kept_and_the_older_one_used() {
     let disk = with_two_snapshots();
-    let newest = snapshots(&disk).pop().expect("two");
+    let newest = snapshot_files(&disk).pop().expect("two");
     edit(&disk, &newest, |bytes| bytes[1000] ^= 1);
     let (ledger, report) = open(&disk).expect("the older one and the log are complete");
     assert_eq!(report.bad_snapshots.iter().map(|bad| &bad.0).collect::<Vec<_>>(), [&newest]);
-    assert_eq!(ledger.load_snapshot().expect("sound").map(|reader| reader.end()), Some(Position(6)));
+    let used = load_snapshot(&ledger).expect("sound").map(|reader| reader.info().end);
+    assert_eq!(used, Some(Position(6)));
     assert_eq!(restore(&ledger).expect("sound"), 10);
-    assert!(snapshots(&disk).contains(&newest), "evidence is kept");
+    assert!(snapshot_files(&disk).contains(&newest), "evidence is kept");
     assert!(ledger.trim_job(u64::MAX).is_none(), "a bad snapshot covers nothing");
 }
 
@@ -145,7 +145,7 @@ fn d12_two_bad_snapshots_of_a_trimmed_log_are_refused() {
     ledger.trim_job(u64::MAX).expect("history is old").run().expect("nothing is wrong");
     drop(ledger);
     assert_eq!(recover(&disk).expect("trimmed"), 10);
-    for name in snapshots(&disk) {
+    for name in snapshot_files(&disk) {
         edit(&disk, &name, |bytes| bytes[300] ^= 1);
     }
     let damage = damage(open(&disk).map(|_| 0));
@@ -303,7 +303,7 @@ fn d25_what_newer_software_wrote_is_refused_with_its_version() {
         }
     };
     let disk = with_two_snapshots();
-    newer(&disk, &snapshots(&disk)[1].clone(), 0, 36);
+    newer(&disk, &snapshot_files(&disk)[1].clone(), 0, 36);
     newer(&written(2), "identity", 0, 28);
     newer(&written(6), &segments(&written(6))[1], 0, 508);
     newer(&written(6), &segments(&written(6))[1], 512, 60);
@@ -357,7 +357,7 @@ fn g9_a_reader_never_hands_out_what_was_not_written() {
         let Ok((ledger, _)) = open(&flipped) else { continue };
         let reader = ledger.reader();
         for position in 1..=6 {
-            match reader.read_record(Position(position)) {
+            match reader.record(Position(position)).map_err(file_error) {
                 Ok(found) => assert_eq!(found, Some(record(position)), "bit {bit}"),
                 Err(Error::Damaged(damage)) => {
                     assert!(damage.file == name && damage.from <= Position(3), "{damage}");
@@ -378,7 +378,7 @@ fn g9_no_flipped_bit_of_a_snapshot_gives_another_history() {
     let (ledger, _) = open(&disk).expect("reopen");
     ledger.trim_job(u64::MAX).expect("history is old").run().expect("nothing is wrong");
     drop(ledger);
-    disk.lose(&snapshots(&disk)[1]);
+    disk.lose(&snapshot_files(&disk)[1]);
     let (_, refused) = flip_every_bit(&disk, "snapshot-", 10);
     assert!(refused > 0, "nothing to fall back to");
 }

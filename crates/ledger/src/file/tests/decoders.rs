@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use disk::Disk;
+use fake_disk::FakeDisk;
+
 use super::{
     super::{
         frame::{self, Header, Soundness},
-        identity, names,
-        names::Name,
+        init::decode_identity,
+        names::{self, Name},
         segment::{Seal, SegmentHeader},
         snapshot,
     },
@@ -17,7 +20,6 @@ use super::{
 use crate::{
     Position,
     batch::{MAX_BATCH_BYTES, RECORD_PREFIX_BYTES, split_body},
-    disk::{Disk, fake::FakeDisk},
 };
 
 /// Arbitrary bytes after a true beginning, so that the checks behind the magic are reached.
@@ -108,8 +110,8 @@ proptest! {
 
     #[test]
     fn an_identity_decoder_survives_any_bytes(bytes in after(b"LESSOR-L", 40)) {
-        let _ = identity::decode(&bytes);
-        let _ = identity::decode(&with_crc(bytes, 28));
+        let _ = decode_identity(&bytes);
+        let _ = decode_identity(&with_crc(bytes, 28));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Looking at a directory without its lock: the same records as the owner sees, every damage named, and nothing of
-//! what a writer has in hand taken for damage.
+//! Inspections of a directory without its lock: the same records as the owner sees, every damage named, and no
+//! unfinished batch of a writer taken for damage.
 
 use std::{
     ops::ControlFlow,
@@ -9,21 +9,18 @@ use std::{
     },
 };
 
-use super::{super::*, script::*};
-use crate::{
-    Position,
-    disk::{
-        Disk, RealDisk,
-        fake::{Errno, FakeDisk, Fate},
-    },
-};
+use disk::{Disk, RealDisk};
+use fake_disk::{Errno, FakeDisk, Fate};
 
-/// What a walk came by: records, checked to be what was written, damages, the end.
+use super::{super::*, script::*};
+use crate::{Inspected, Position, Seen};
+
+/// What an inspection found: records, checked to be what was written, damages, the end.
 #[derive(Debug)]
 struct Walked {
     positions: Vec<u64>,
     damages: Vec<Damage>,
-    end: End,
+    end: Inspected,
 }
 
 fn inspect(disk: &FakeDisk) -> Result<Inspection, Error> {
@@ -31,18 +28,19 @@ fn inspect(disk: &FakeDisk) -> Result<Inspection, Error> {
 }
 
 fn walk(inspection: &Inspection) -> Result<Walked, Error> {
-    let (mut positions, mut damages) = (Vec::new(), inspection.damages().to_vec());
-    let end = inspection.walk(Position(1), &mut |seen| {
+    let (mut positions, mut damages) = (Vec::new(), Vec::new());
+    let end = inspection.inspect(&mut |seen| {
         match seen {
-            Seen::Frame(_) => {}
+            Seen::Batch(_) => {}
             Seen::Record(position, bytes) => {
                 assert_eq!(bytes, record(position.0), "record {position}");
                 positions.push(position.0);
             }
-            Seen::Damage(damage) => damages.push(damage),
+            Seen::Missing(damage) | Seen::Damage(damage) => damages.push(damage),
         }
         ControlFlow::Continue(())
-    })?;
+    });
+    let end = end.map_err(file_error)?;
     Ok(Walked { positions, damages, end })
 }
 

@@ -4,13 +4,12 @@
 //! before have left. Every record is unique, so that a record of a lost branch cannot pass for its
 //! successor. `LEDGER_TEST_SEEDS=from..to` runs other seeds.
 
-use std::{collections::BTreeMap, convert::Infallible};
+use std::collections::BTreeMap;
+
+use fake_disk::{Errno, FakeDisk, Fate, Unsynced};
 
 use super::{super::*, script::*};
-use crate::{
-    Position,
-    disk::fake::{Errno, FakeDisk, Fate, Unsynced},
-};
+use crate::Position;
 
 const SEEDS: std::ops::Range<u64> = 0..1_500;
 const LIVES: u64 = 8;
@@ -202,7 +201,7 @@ fn append(
 
 /// A snapshot that is written between appends, as a coordinator would: each block names its position.
 struct Slices {
-    writer: SnapshotWriter,
+    writer: Box<dyn SnapshotSink>,
     written: usize,
 }
 
@@ -238,15 +237,15 @@ fn read_all(ledger: &FileLedger, report: &OpenReport, truth: &mut Truth, reached
         Error::Io(_) => false,
         error => panic!("nothing is damaged, but: {error}"),
     };
-    match ledger.load_snapshot() {
+    match load_snapshot(ledger) {
         Err(error) => return damaged(error),
         Ok(None) => {}
         Ok(Some(mut snapshot)) => {
             reached.snapshots_loaded += 1;
-            from = Position(snapshot.begin().0 + 1);
+            from = snapshot.info().begin.next();
             let mut block = Vec::new();
             loop {
-                match snapshot.next_block(&mut block) {
+                match snapshot.next_block(&mut block).map_err(file_error) {
                     Err(error) => return damaged(error),
                     Ok(false) => break,
                     Ok(true) => {
@@ -258,14 +257,11 @@ fn read_all(ledger: &FileLedger, report: &OpenReport, truth: &mut Truth, reached
             }
         }
     }
-    let replayed = ledger.replay(from, |position, record| {
+    let replayed = replay(ledger, from, |position, record| {
         found.insert(position.0, record.to_vec());
-        Ok::<_, Infallible>(())
     });
-    match replayed {
-        Ok(()) => {}
-        Err(ReplayError::Ledger(error)) => return damaged(error),
-        Err(ReplayError::Visit(_, never)) => match never {},
+    if let Err(error) = replayed {
+        return damaged(error);
     }
     reached.torn += u64::from(report.dropped.is_some());
     let unknown = std::mem::take(&mut truth.unknown);

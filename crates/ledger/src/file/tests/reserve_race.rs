@@ -5,8 +5,10 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use disk::{Disk, File};
+use fake_disk::FakeDisk;
+
 use super::{super::*, script::*};
-use crate::disk::{Disk, File, fake::FakeDisk};
 
 /// Has no space for another segment. The job that is under way ends while the disk says so.
 struct RacingDisk {

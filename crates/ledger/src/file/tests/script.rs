@@ -1,14 +1,15 @@
-//! What the tests share: small settings, records that name their position, and a look at what a disk holds.
+//! Helpers of the tests: small settings, records that name their position, and what a disk holds.
 
-use std::{convert::Infallible, sync::Arc};
+use std::{ops::ControlFlow, sync::Arc};
+
+use disk::Disk;
+use fake_disk::FakeDisk;
 
 use super::super::*;
+use crate::Position;
 pub(super) use crate::{
-    AppendError, Batch, BatchBuilder, ClusterId, DiskSpace, Refusal, SnapshotError, SnapshotInfo,
-};
-use crate::{
-    Position,
-    disk::{Disk, fake::FakeDisk},
+    AppendError, Batch, BatchBuilder, ClusterId, Damage, DiskSpace, ErrorKind, Ledger, Reader, Refusal,
+    SnapshotError, SnapshotInfo, SnapshotSink, SnapshotSource,
 };
 
 pub(super) const CLUSTER: ClusterId = ClusterId(*b"a test's cluster");
@@ -72,28 +73,63 @@ pub(super) fn snapshot(ledger: &FileLedger) -> Result<SnapshotInfo, SnapshotErro
     writer.finish(end)
 }
 
+pub(super) fn snapshots(ledger: &FileLedger) -> Vec<SnapshotInfo> {
+    ledger.reader().snapshots().expect("snapshots are known from the start")
+}
+
+/// The newest usable snapshot.
+pub(super) fn load_snapshot(ledger: &FileLedger) -> Result<Option<Box<dyn SnapshotSource>>, Error> {
+    snapshots(ledger).last().map(|info| ledger.reader().load_snapshot(info)).transpose().map_err(file_error)
+}
+
+/// The error of the file backend behind an error of a ledger.
+pub(super) fn file_error(error: crate::Error) -> Error {
+    match error.into_source().downcast() {
+        Ok(error) => *error,
+        Err(other) => panic!("{other} is no error of the file backend"),
+    }
+}
+
+/// Replays to the end.
+pub(super) fn replay(
+    ledger: &FileLedger,
+    from: Position,
+    mut visit: impl FnMut(Position, &[u8]),
+) -> Result<(), Error> {
+    let replayed = ledger.replay(from, &mut |position, bytes| {
+        visit(position, bytes);
+        ControlFlow::Continue(())
+    });
+    replayed.map_err(file_error)
+}
+
+/// Reads a range of records.
+pub(super) fn read(reader: &FileReader, from: u64, to: u64) -> Vec<(u64, Vec<u8>)> {
+    let mut records = Vec::new();
+    let read = reader.read(Position(from), Position(to), &mut |position, bytes| {
+        records.push((position.0, bytes.to_vec()));
+        ControlFlow::Continue(())
+    });
+    read.expect("sound");
+    records
+}
+
 /// The records that snapshot and log give together, checked to be the right ones; the number of them.
 pub(super) fn restore(ledger: &FileLedger) -> Result<u64, Error> {
     let mut count = 0;
-    if let Some(mut reader) = ledger.load_snapshot()? {
+    if let Some(mut reader) = load_snapshot(ledger)? {
         let mut block = Vec::new();
-        while reader.next_block(&mut block)? {
+        while reader.next_block(&mut block).map_err(file_error)? {
             count += 1;
             assert_eq!(block, record(count), "block {count}");
         }
-        assert_eq!(Position(count), reader.begin());
+        assert_eq!(Position(count), reader.info().begin);
     }
-    let replayed = ledger.replay(Position(count + 1), |position, bytes| {
+    replay(ledger, Position(count + 1), |position, bytes| {
         count += 1;
         assert_eq!(position, Position(count), "positions have no gaps");
         assert_eq!(bytes, record(count), "record {count}");
-        Ok::<_, Infallible>(())
-    });
-    match replayed {
-        Ok(()) => {}
-        Err(ReplayError::Ledger(error)) => return Err(error),
-        Err(ReplayError::Visit(_, never)) => match never {},
-    }
+    })?;
     assert_eq!(Position(count + 1), ledger.next());
     Ok(count)
 }

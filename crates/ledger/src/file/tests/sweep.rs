@@ -3,11 +3,10 @@
 //! Whatever happens, everything acknowledged is there afterwards, nothing is invented, and positions have
 //! no gaps. Only noise on the disk may also end in a refusal.
 
+use fake_disk::{Errno, FakeDisk, Fate, Unsynced};
+
 use super::{super::*, script::*};
-use crate::{
-    Position,
-    disk::fake::{Errno, FakeDisk, Fate, Unsynced},
-};
+use crate::Position;
 
 /// More unsynced things than this at one time would make the combinations explode; there never are.
 const MAX_UNSYNCED: usize = 6;

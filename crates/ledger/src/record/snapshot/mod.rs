@@ -3,25 +3,19 @@
 //! The first entry is the header. Every other entry carries the position up to which it is true, so a snapshot
 //! may be taken in slices while records go on being applied; [`authority::Restore`] has the rule.
 
-mod entry;
-mod lease;
 mod load;
-mod phase;
-mod report;
 mod slices;
 mod task;
 
 use std::sync::Arc;
 
 use authority::{Owner, Position, QueueConfig, QueueKey, Task, Time, TokenKey};
-use prost::Message;
 
 pub use load::{LoadError, Loader};
 pub use slices::Slices;
 
 use super::DecodeError;
-use super::error::{need, nothing_skipped};
-use entry::{Entry, Kind};
+use super::codec::{Field, Fields, Message, UNKNOWN_FIELD, Value, write_block, write_delimited};
 
 /// The version of the entries. A reader refuses a higher one.
 pub const FORMAT: u32 = 2;
@@ -48,24 +42,43 @@ pub enum SnapshotEntry {
     TokenKey(TokenKey),
 }
 
+const HEADER: u32 = 1;
+const TASK: u32 = 2;
+const QUEUE: u32 = 3;
+const OWNER: u32 = 4;
+const TOKEN_KEY: u32 = 5;
+
 pub fn encode_header(begin: Position, time: Time, out: &mut Vec<u8>) {
-    append(Kind::Header(entry::Header { begin: begin.0, time: time.0, format: FORMAT }), out);
+    append(HEADER, out, |out| {
+        begin.encode(1, out);
+        time.encode(2, out);
+        FORMAT.encode(3, out);
+    });
 }
 
 pub fn encode_task(queue: &QueueKey, task: &Task, out: &mut Vec<u8>) {
-    append(Kind::Task(Box::new(task::Task::new(queue, task))), out);
+    append(TASK, out, |out| task::encode(queue, task, out));
 }
 
 pub fn encode_queue(key: &QueueKey, config: &QueueConfig, configured: Position, out: &mut Vec<u8>) {
-    append(Kind::Queue(entry::Queue::new(key, config, configured)), out);
+    append(QUEUE, out, |out| {
+        key.write(1, out);
+        config.write(2, out);
+        configured.encode(3, out);
+    });
 }
 
 pub fn encode_owner(owner: &Owner, out: &mut Vec<u8>) {
-    append(Kind::Owner(owner.into()), out);
+    append(OWNER, out, |out| owner.encode_fields(out));
 }
 
 pub fn encode_token_key(key: &TokenKey, out: &mut Vec<u8>) {
-    append(Kind::TokenKey(key.into()), out);
+    append(TOKEN_KEY, out, |out| key.encode_fields(out));
+}
+
+/// Appends an entry: its length, its tag and its body.
+fn append(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    write_delimited(out, |out| write_block(tag, out, body));
 }
 
 /// Reads the entries of a block in order. It ends after the first error.
@@ -94,16 +107,32 @@ impl Iterator for Entries<'_> {
 
 impl Entries<'_> {
     fn decode_next(&mut self) -> Result<SnapshotEntry, DecodeError> {
-        let length = prost::decode_length_delimiter(&mut self.rest)?;
-        let cut = DecodeError::Invalid("an entry is longer than its block");
-        let (bytes, rest) = self.rest.split_at_checked(length).ok_or(cut)?;
-        self.rest = rest;
-        let entry = Entry::decode(bytes)?;
-        nothing_skipped(&entry, bytes.len())?;
-        need(entry.kind, "the entry")?.try_into()
+        let mut block = Fields(self.rest);
+        let mut entry = Fields(block.take_block()?);
+        self.rest = block.0;
+        let (tag, body) = entry.next_block()?.ok_or(DecodeError::Missing("the entry"))?;
+        entry.finish()?;
+        let mut fields = Fields(body);
+        let entry = match tag {
+            HEADER => SnapshotEntry::Header {
+                begin: Field::decode(1, "begin", &mut fields)?,
+                time: Field::decode(2, "time", &mut fields)?,
+                format: Field::decode(3, "format", &mut fields)?,
+            },
+            TASK => {
+                let (queue, task) = task::decode(&mut fields)?;
+                SnapshotEntry::Task { queue, task }
+            }
+            QUEUE => SnapshotEntry::Queue {
+                key: Field::decode(1, "the queue", &mut fields)?,
+                config: Field::decode(2, "the configuration", &mut fields)?,
+                configured: Field::decode(3, "configured", &mut fields)?,
+            },
+            OWNER => return Owner::decode(body).map(SnapshotEntry::Owner),
+            TOKEN_KEY => return TokenKey::decode(body).map(SnapshotEntry::TokenKey),
+            _ => return Err(UNKNOWN_FIELD),
+        };
+        fields.finish()?;
+        Ok(entry)
     }
-}
-
-fn append(kind: Kind, out: &mut Vec<u8>) {
-    Entry { kind: Some(kind) }.encode_length_delimited(out).expect("a vector grows as needed");
 }

@@ -1,6 +1,6 @@
 //! Manages disk space: the next segment, batches that wait for space, and old history that is trimmed.
 
-use ledger::DiskSpace;
+use ledger::{DiskSpace, Ledger};
 
 use super::{Process, RETRY_SPACE_MS};
 use crate::env::{Env, SimEvent};

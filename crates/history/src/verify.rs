@@ -1,24 +1,30 @@
-//! Verifies a ledger: every record and its effect on the state, every snapshot, and that a snapshot and the records
-//! after it lead to the same state as a replay of everything.
+//! Verifies a ledger: its storage, every record and its effect on the state, every snapshot, and that a snapshot and the
+//! records after it lead to the same state as a replay of everything.
 //!
 //! The verification is one pass over the log. A snapshot joins the pass where it begins, gets the same records as the
 //! replay, and is compared where it ends: after that point both would only do the same. Damage is collected, and the
 //! pass continues after the damage from the next snapshot.
-
-mod files;
-
-pub use files::{FilesReport, verify_files};
 
 use std::ops::ControlFlow;
 
 use authority::{Position, Time};
 use ledger::digest::state_digest;
 use ledger::record;
-use ledger::{Error, ErrorKind, Reader, Recovery, RecoveryError, SnapshotInfo};
+use ledger::{
+    ClusterId, Damage, Error, ErrorKind, Inspected, Reader, Recovery, RecoveryError, Seen, SnapshotInfo,
+    Unfinished,
+};
 
 /// The content of a ledger, and everything that is wrong with it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct VerifyReport {
+    pub cluster: Option<ClusterId>,
+    /// How many parts of each kind the storage has, such as segments.
+    pub parts: Vec<(&'static str, u64)>,
+    /// The size of all batches.
+    pub bytes: u64,
+    /// Not damage: a server is writing this batch, or a crash cut it off before it was acknowledged.
+    pub unfinished: Option<Unfinished>,
     pub records: u64,
     /// The first and the last record, with their times.
     pub first: Option<(Position, Time)>,
@@ -31,7 +37,7 @@ pub struct VerifyReport {
     pub digest: Option<blake3::Hash>,
     pub tasks: usize,
     pub snapshots: Vec<SnapshotReport>,
-    pub findings: Vec<Finding>,
+    pub damages: Vec<Damage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,29 +48,32 @@ pub struct SnapshotReport {
     pub is_proven: bool,
 }
 
-/// Something that differs from what was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The file, or the backend's name of what is damaged.
-    pub file: String,
-    pub offset: u64,
-    pub what: String,
-    /// The first position at risk, and the last if it is known.
-    pub from: Position,
-    pub to: Option<Position>,
-}
-
-/// Verifies the records and snapshots of a ledger. An error means that the storage could not be read.
-pub fn verify(reader: &dyn Reader) -> Result<VerifyReport, Error> {
-    let mut verifier = Verifier::new(reader, Vec::new())?;
-    let (first, next) = (reader.first()?, reader.next()?);
+/// Verifies a ledger: its storage, records and snapshots. `progress` gets the number of bytes that were read. An error
+/// means that the storage could not be read.
+pub fn verify(reader: &dyn Reader, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport, Error> {
+    let mut verifier = Verifier::new(reader)?;
     let mut failed = Ok(());
-    reader.read(first, Position(u64::MAX), &mut |position, bytes| {
-        failed = verifier.record(position, bytes);
+    let inspected = reader.inspect(&mut |seen| {
+        match seen {
+            Seen::Missing(damage) => {
+                verifier.is_part_missing = true;
+                verifier.report.damages.push(damage);
+            }
+            Seen::Batch(batch) => {
+                verifier.report.bytes += batch.bytes;
+                verifier.location = (batch.file.to_owned(), batch.offset);
+                progress(verifier.report.bytes);
+            }
+            Seen::Record(position, bytes) => failed = verifier.record(position, bytes),
+            Seen::Damage(damage) => {
+                verifier.lose_base();
+                verifier.report.damages.push(damage);
+            }
+        }
         if failed.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     failed?;
-    verifier.finish(next)
+    verifier.finish(inspected)
 }
 
 /// The pass over the log, fed with records in order.
@@ -72,10 +81,8 @@ struct Verifier<'a> {
     reader: &'a dyn Reader,
     first: Position,
     report: VerifyReport,
-    /// Whether damage was known before the pass: then a missing beginning needs no finding of its own.
-    is_reported: bool,
-    /// Where the log begins.
-    first_file: String,
+    /// Whether a part of the storage is missing: then a missing beginning is reported already.
+    is_part_missing: bool,
     /// The file and the byte that the records come from.
     location: (String, u64),
     /// The replay, while it is unbroken.
@@ -86,29 +93,17 @@ struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    /// Starts a pass. `findings` are already known.
-    fn new(reader: &'a dyn Reader, findings: Vec<Finding>) -> Result<Verifier<'a>, Error> {
+    fn new(reader: &'a dyn Reader) -> Result<Verifier<'a>, Error> {
         let first = reader.first()?;
         let is_whole = first == Position(1);
         let mut by_begin = reader.snapshots()?;
         by_begin.sort_by_key(|info| (info.begin, info.end));
-        let report = VerifyReport {
-            records: 0,
-            first: None,
-            last: None,
-            is_whole,
-            replayed_from: is_whole.then_some(Position::ZERO),
-            digest: None,
-            tasks: 0,
-            snapshots: Vec::new(),
-            findings,
-        };
+        let replayed_from = is_whole.then_some(Position::ZERO);
         Ok(Verifier {
             reader,
             first,
-            is_reported: !report.findings.is_empty(),
-            first_file: String::new(),
-            report,
+            is_part_missing: false,
+            report: VerifyReport { is_whole, replayed_from, ..VerifyReport::default() },
             location: (String::new(), 0),
             base: is_whole.then(Recovery::new),
             to_join: by_begin.into_iter().peekable(),
@@ -187,14 +182,11 @@ impl<'a> Verifier<'a> {
 
     fn refused<T>(&mut self, info: &SnapshotInfo, error: RecoveryError) -> Result<Option<T>, Error> {
         match error {
-            RecoveryError::Ledger(error) if error.kind() == ErrorKind::Damaged => {
-                let finding = files::finding(&error);
-                match finding {
-                    Some(finding) => self.report.findings.push(finding),
-                    None => self.found_in_snapshot(info, error.to_string()),
-                }
-            }
-            RecoveryError::Ledger(error) => return Err(error),
+            RecoveryError::Ledger(error) => match error.damage() {
+                Some(damage) => self.report.damages.push(damage.clone()),
+                None if error.kind() == ErrorKind::Damaged => self.found_in_snapshot(info, error.to_string()),
+                None => return Err(error),
+            },
             other => self.found_in_snapshot(info, other.to_string()),
         }
         Ok(None)
@@ -222,34 +214,33 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn finish(mut self, next: Position) -> Result<VerifyReport, Error> {
+    fn finish(mut self, inspected: Inspected) -> Result<VerifyReport, Error> {
+        let Inspected { next, unfinished, cluster, first_part, parts } = inspected;
         self.join(next)?;
         let last = Position(next.0.saturating_sub(1));
         let ahead: Vec<_> = self.to_join.by_ref().collect();
         let early = self.report.snapshots.iter().map(|snapshot| snapshot.info.clone());
         for info in early.filter(|info| info.end > last).chain(ahead) {
-            let what = "it is newer than the log, whose end is missing".to_owned();
-            let (from, to) = (next, Some(info.end));
-            self.report.findings.push(Finding { file: info.name, offset: 0, what, from, to });
+            let what = "it is newer than the log, whose end is missing";
+            self.report.damages.push(Damage::new(&info.name, 0, what, next, Some(info.end)));
         }
         if let Some(base) = &self.base {
             self.report.digest = Some(state_digest(base.state()));
             self.report.tasks = base.state().len();
         }
-        self.check_beginning();
-        Ok(self.report)
+        self.check_beginning(&first_part);
+        Ok(VerifyReport { cluster, parts, unfinished, ..self.report })
     }
 
     /// A log without its beginning needs a snapshot in its place.
-    fn check_beginning(&mut self) {
+    fn check_beginning(&mut self, first_part: &str) {
         let replaces_it = |snapshot: &SnapshotReport| snapshot.info.begin.next() >= self.first;
-        if self.report.is_whole || self.is_reported || self.report.snapshots.iter().any(replaces_it) {
+        if self.report.is_whole || self.is_part_missing || self.report.snapshots.iter().any(replaces_it) {
             return;
         }
-        let file = self.first_file.clone();
-        let what = "the log before this segment is trimmed, and no usable snapshot stands for it".to_owned();
-        let (from, to) = (Position(1), Some(Position(self.first.0.saturating_sub(1))));
-        self.report.findings.push(Finding { file, offset: 0, what, from, to });
+        let what = "the log before this segment is trimmed, and no usable snapshot stands for it";
+        let to = Some(Position(self.first.0.saturating_sub(1)));
+        self.report.damages.push(Damage::new(first_part, 0, what, Position(1), to));
     }
 
     /// The records behind do not follow the state any more.
@@ -260,12 +251,11 @@ impl<'a> Verifier<'a> {
     }
 
     fn found_here(&mut self, position: Position, what: String) {
-        let (file, offset) = self.location.clone();
-        self.report.findings.push(Finding { file, offset, what, from: position, to: Some(position) });
+        let (file, offset) = &self.location;
+        self.report.damages.push(Damage::new(file, *offset, what, position, Some(position)));
     }
 
     fn found_in_snapshot(&mut self, info: &SnapshotInfo, what: String) {
-        let (from, to) = (Position(1), Some(info.end));
-        self.report.findings.push(Finding { file: info.name.clone(), offset: 0, what, from, to });
+        self.report.damages.push(Damage::new(&info.name, 0, what, Position(1), Some(info.end)));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use authority::Position;
 use coordinator::{HistoryReader, HistoryRecord, Projection, ProjectionRunner};
-use ledger::disk::fake::FakeDisk;
+use fake_disk::FakeDisk;
 use ledger::file::{FileReader, OffsetFiles};
 
 use super::{HostEvent, Stop};
@@ -16,8 +16,8 @@ use auditor::history::Entry;
 /// As in production: the first pause after a failure.
 const RETRY_MS: u64 = 100;
 
-pub(super) struct Effects {
-    follower: ProjectionRunner,
+pub(super) struct SimulatedProjection {
+    runner: ProjectionRunner,
     consumer: Arc<Mutex<Consumer>>,
     disk: FakeDisk,
     life: u64,
@@ -27,7 +27,7 @@ pub(super) struct Effects {
     down_until: u64,
 }
 
-/// The other side of the effect.
+/// The data outside of the ledger.
 #[derive(Default)]
 struct Consumer {
     received: Vec<HistoryRecord>,
@@ -57,14 +57,26 @@ impl Projection for Shared {
     }
 }
 
-impl Effects {
-    pub(super) fn open(disk: &FakeDisk, reader: FileReader, life: u64) -> Result<Effects, String> {
+impl SimulatedProjection {
+    pub(super) fn open(
+        disk: &FakeDisk,
+        reader: FileReader,
+        life: u64,
+    ) -> Result<SimulatedProjection, String> {
         let consumer = Arc::new(Mutex::new(Consumer::default()));
         let offsets = Arc::new(OffsetFiles::new(Arc::new(disk.clone())));
-        let follower = ProjectionRunner::open(Box::new(Shared(consumer.clone())), offsets, Arc::new(reader))
-            .map_err(|error| format!("an effect cannot find its offset: {error}"))?;
+        let runner = ProjectionRunner::open(Box::new(Shared(consumer.clone())), offsets, Arc::new(reader))
+            .map_err(|error| format!("a projection cannot load its offset: {error}"))?;
         let disk = disk.clone();
-        Ok(Effects { follower, consumer, disk, life, is_planned: false, behind: true, down_until: 0 })
+        Ok(SimulatedProjection {
+            runner,
+            consumer,
+            disk,
+            life,
+            is_planned: false,
+            behind: true,
+            down_until: 0,
+        })
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -72,7 +84,7 @@ impl Effects {
     }
 
     /// There is more to follow.
-    pub(super) fn notice(&mut self, env: &mut Env) {
+    pub(super) fn notify(&mut self, env: &mut Env) {
         self.behind = true;
         if !self.is_planned {
             let delay = env.rng.between(0, 150);
@@ -80,29 +92,29 @@ impl Effects {
         }
     }
 
-    /// What the follower's thread does in one go.
+    /// One turn of the projection's thread.
     pub(super) fn follow(&mut self, durable: Position, env: &mut Env) -> Result<(), Stop> {
         self.is_planned = false;
         if env.strikes(true, 120) {
             let after = env.rng.below(6);
             self.lock(|consumer| consumer.fails_after = Some(after));
-            if env.config.features.slow_effects {
+            if env.config.features.slow_projection {
                 self.down_until = env.now + env.rng.between(500, 9_000);
             }
         } else if env.faults && env.now < self.down_until {
             self.lock(|consumer| consumer.fails_after = Some(0));
         }
-        let mut result = self.follower.catch_up(durable);
+        let mut result = self.runner.catch_up(durable);
         let received = self.lock(|consumer| {
             consumer.fails_after = None;
             std::mem::take(&mut consumer.received)
         });
         for HistoryRecord { position, at, event } in received {
-            env.note(&[13, position.0], || format!("the effect of {position} is true"));
+            env.note(&[13, position.0], || format!("record {position} is applied"));
             env.auditor.read(&Entry::Applied { position, at, event })?;
         }
         if result.is_err() {
-            env.coverage.bump(Covered::EffectFailed);
+            env.coverage.bump(Covered::ProjectionFailed);
         }
         let crash = env.strikes(true, env.config.crash_permille);
         if crash {
@@ -110,27 +122,27 @@ impl Effects {
             self.disk.halt_after(calls);
         }
         if env.rng.chance(400) {
-            result = result.and(self.follower.save().map_err(|error| error.to_string()));
+            result = result.and(self.runner.save().map_err(|error| error.to_string()));
         }
         if crash {
-            return Err(Stop::Crash(Covered::CrashInEffect));
+            return Err(Stop::Crash(Covered::CrashInProjection));
         }
-        self.behind = self.follower.applied_up_to() < durable;
+        self.behind = self.runner.applied_up_to() < durable;
         if let Err(error) = result {
-            env.note(&[14], || format!("an effect failed: {error}"));
+            env.note(&[14], || format!("a projection failed: {error}"));
             self.plan(RETRY_MS, env);
         }
         Ok(())
     }
 
-    /// The coordinator has ended in good order: what is durable is made true, and the place is saved.
+    /// The coordinator has ended in good order: what is durable is applied, and the offset is saved.
     pub(super) fn finish(&mut self, durable: Position, env: &mut Env) -> Result<(), String> {
         if let Err(Stop::Wrong(what)) = self.follow(durable, env) {
             return Err(what);
         }
         self.disk.heal();
         // If the offset is not saved, the consumer gets records again.
-        let _ = self.follower.save();
+        let _ = self.runner.save();
         Ok(())
     }
 
@@ -139,7 +151,7 @@ impl Effects {
         env.after(delay_ms, SimEvent::Host(HostEvent::Follow { life: self.life }));
     }
 
-    fn lock<R>(&self, look: impl FnOnce(&mut Consumer) -> R) -> R {
-        look(&mut self.consumer.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock<R>(&self, access: impl FnOnce(&mut Consumer) -> R) -> R {
+        access(&mut self.consumer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

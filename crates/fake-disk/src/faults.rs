@@ -1,4 +1,4 @@
-//! Which calls fail, and how.
+//! Planned faults: the calls that fail, and their errors.
 
 use std::io;
 

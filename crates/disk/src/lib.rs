@@ -6,8 +6,6 @@
 
 use std::{io, sync::Arc};
 
-#[cfg(any(test, feature = "fake"))]
-pub mod fake;
 mod read_only;
 mod real;
 
@@ -92,4 +90,12 @@ pub fn read_exact_at(file: &dyn File, into: &mut [u8], offset: u64) -> io::Resul
 /// Whether an error says that there is no room, which more room can cure.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Removes a file if it exists.
+pub fn remove_if_present(disk: &dyn Disk, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }

@@ -1,4 +1,4 @@
-//! What is left after a power cut.
+//! The disk after a power cut.
 
 use super::{Content, FakeDisk, NameChange, State, Write, overwrite};
 use std::sync::{Arc, Mutex};

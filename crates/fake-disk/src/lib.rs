@@ -13,8 +13,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Disk, File};
 pub use crash::{Fate, Unsynced};
+use disk::{Disk, File};
 pub use faults::Errno;
 use faults::{Call, Faults};
 

@@ -10,17 +10,17 @@ impl Auditor {
         let record = record.ok_or("it is not durable")?;
         ensure(record.at == at && record.event == *event, "something else was recorded there")?;
         let next = self.applied.next();
-        ensure(position <= next, format!("the effect of {next} is left out"))?;
+        ensure(position <= next, format!("record {next} is left out"))?;
         if position < next {
-            self.mark_covered(Covered::EffectRepeated);
+            self.mark_covered(Covered::ProjectionRepeated);
         }
         self.applied = position;
         Ok(())
     }
 
-    /// Judges, when nothing more is on its way, that no effect is missing.
+    /// Checks, when nothing more is on its way, that no record is missing.
     pub fn all_applied(&self) -> Result<(), String> {
         let (applied, newest) = (self.applied, self.position);
-        ensure(applied == newest, format!("of {newest} records only those up to {applied} had their effect"))
+        ensure(applied == newest, format!("of {newest} records only those up to {applied} are applied"))
     }
 }
