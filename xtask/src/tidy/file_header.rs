@@ -9,7 +9,8 @@ const QUESTION_WORDS: &[&str] = &["What", "How", "Where", "Who", "Why"];
 pub(super) fn check(repository: &Repository) -> Vec<Finding> {
     let findings = repository.rust_files().map(|file| {
         let first = file.text.lines().next().unwrap_or_default();
-        let Some(header) = first.strip_prefix("//!").map(str::trim).filter(|header| !header.is_empty()) else {
+        let Some(header) = first.strip_prefix("//!").map(str::trim).filter(|header| !header.is_empty())
+        else {
             return Some(Finding::new(&file.path, 1, "does not start with a `//!` sentence"));
         };
         let word = header.split_whitespace().next().unwrap_or_default();
