@@ -1,4 +1,4 @@
-//! How an execution is refused, and how it fails.
+//! Refused and failed executions.
 
 use std::collections::BTreeSet;
 

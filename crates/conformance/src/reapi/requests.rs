@@ -1,4 +1,4 @@
-//! What an execution may be asked with: a time, a platform, a priority, outputs within the answer.
+//! The options of an execution request: timeout, platform, priority, inlined outputs.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What belongs to every call: whom it is for, where it comes from, and how the connection is kept.
+//! Requirements of every call: instance names, request metadata, and connection handling.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
     ActionResult, Digest, FindMissingBlobsRequest, GetActionResultRequest, RequestMetadata, ToolDetails,

@@ -1,4 +1,4 @@
-//! What the ledger says of the executions of a server.
+//! Reads the executions of a server from its ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! How a worker ends: by real signals, as a process of its own. The process is this test binary again.
+//! The shutdown of a worker: by real signals, as a process of its own. The process is this test binary again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};

@@ -1,4 +1,4 @@
-//! What a worker of the Rust SDK does for its handlers.
+//! The behavior of a Rust SDK worker towards its handlers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

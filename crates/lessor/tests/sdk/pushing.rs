@@ -1,4 +1,4 @@
-//! What the tests of push targets need: a server that leases tasks as push dispatch does, and hands out their envelopes.
+//! Support for the tests of push targets: a server that leases tasks as push dispatch does, and hands out their envelopes.
 
 use std::sync::Arc;
 use std::time::Duration;

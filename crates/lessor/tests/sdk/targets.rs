@@ -1,4 +1,4 @@
-//! What the callback contract asks of a worker that work is pushed to, number by number, as its coordinator sees it. The
+//! The obligations of a push target in the callback contract, number by number, as its coordinator sees them. The
 //! Python SDK has tests of the same names in sdk/python/tests/test_target.py.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What holds for every backend, one check after the other on one stage. Scripts keep to what busybox has.
+//! Requirements of every backend, one check after the other on one fixture. Scripts use only what busybox has.
 
 use std::time::Duration;
 
