@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-use crate::stand_ins;
+use crate::fake_repositories;
 use crate::workspace::Workspace;
 use crate::{client, succeeded};
 
@@ -22,7 +22,7 @@ impl Bazel {
     pub(crate) fn new(workspace: &Workspace) -> Bazel {
         let dir = tempfile::tempdir().unwrap();
         workspace.write(&dir.path().join("workspace"));
-        stand_ins::write(&dir.path().join("stand_ins"));
+        fake_repositories::write(&dir.path().join("fake_repositories"));
         Bazel { dir }
     }
 
@@ -50,10 +50,10 @@ impl Bazel {
         command.args(["--color=no", "--curses=no", "--noshow_progress", "--symlink_prefix=/"]);
         // Else the keys of actions depend on who runs the tests.
         command.arg("--incompatible_strict_action_env");
-        let stand_ins =
-            stand_ins::REPOSITORIES.map(|name| (name, self.dir.path().join("stand_ins").join(name)));
+        let fake_repositories = fake_repositories::REPOSITORIES
+            .map(|name| (name, self.dir.path().join("fake_repositories").join(name)));
         let debian = DEBIAN_REPOSITORIES.map(|(name, path)| (name, PathBuf::from(path)));
-        for (name, path) in stand_ins.into_iter().chain(debian) {
+        for (name, path) in fake_repositories.into_iter().chain(debian) {
             command.arg(format!("--override_repository={name}={}", path.display()));
         }
         command.args(flags).arg("//...");

@@ -5,10 +5,10 @@ mod bazel;
 mod cached;
 mod ccache;
 mod executed;
+mod fake_repositories;
 mod killed;
 mod ledger;
 mod moon;
-mod stand_ins;
 #[path = "../support/mod.rs"]
 mod support;
 mod workspace;

@@ -11,7 +11,7 @@ use wire::grpc::{HeartbeatRequest, HeartbeatResponse, LeaseHeartbeat, LeaseStatu
 
 use super::MAX_SENT_MESSAGE_BYTES;
 use super::session::Session;
-use super::values::{cancel_reason, given, timestamp, worker_status};
+use super::values::{at_most, cancel_reason, given, timestamp, worker_status};
 use crate::app::App;
 use crate::convert::lease_id::reference;
 use crate::convert::{Code, Problem, grpc_status, report};
@@ -27,7 +27,7 @@ pub(super) async fn heartbeat(
     request: &HeartbeatRequest,
 ) -> Result<HeartbeatResponse, Status> {
     let session = Session::parse(app, scope, &request.worker_id, &request.session_id)?;
-    check_count(request.leases.len())?;
+    at_most("leases", request.leases.len(), MAX_NAMED_LEASES)?;
     let (said, now) = (worker_status(request.state, request.stats.as_ref()), app.handle.now());
     let registry = app.handle.registry();
     let liveness = registry.record_status(&session.scope, &session.worker, session.id.as_ref(), said, now);
@@ -111,14 +111,6 @@ fn what_fits(mut leases: Vec<LeaseStatus>) -> Vec<LeaseStatus> {
         leases.truncate(fit.count());
     }
     leases
-}
-
-pub(super) fn check_count(named: usize) -> Result<(), Problem> {
-    if named > MAX_NAMED_LEASES {
-        Err(Problem::field("leases", format!("must be at most {MAX_NAMED_LEASES}, but are {named}")))
-    } else {
-        Ok(())
-    }
 }
 
 /// Decides as many at a time as one message may name, so that others have their turn between.

@@ -35,7 +35,12 @@ pub(super) async fn register(
         let start = StartSession { tenant: scope.tenant.clone(), worker: worker.clone(), session };
         app.handle.start_session(start).await.map_err(Problem::from)?;
     }
-    Ok(configuration(app))
+    let settings = app.grpc.settings;
+    Ok(RegisterWorkerResponse {
+        heartbeat_interval: Some(span(app.grpc.heartbeat_interval())),
+        heartbeat_timeout: Some(span(settings.heartbeat_timeout)),
+        long_poll_timeout: Some(span(settings.long_poll_timeout)),
+    })
 }
 
 /// The worker leaves: what it holds is given back at no cost, and it is forgotten.
@@ -54,16 +59,6 @@ pub(super) async fn unregister(
     let items = releases.map(|release| BatchItem::Command(Command::ReleaseLease(release)));
     heartbeat::decide(app, items.collect()).await?;
     Ok(UnregisterWorkerResponse { released_leases })
-}
-
-/// The answer to a registration.
-pub(super) fn configuration(app: &App) -> RegisterWorkerResponse {
-    let settings = app.grpc.settings;
-    RegisterWorkerResponse {
-        heartbeat_interval: Some(span(app.grpc.heartbeat_interval())),
-        heartbeat_timeout: Some(span(settings.heartbeat_timeout)),
-        long_poll_timeout: Some(span(settings.long_poll_timeout)),
-    }
 }
 
 pub(super) fn properties(field: &str, pairs: &HashMap<String, String>) -> Result<Arc<Properties>, Problem> {

@@ -42,6 +42,14 @@ pub(super) fn parse_queues(queues: &[String]) -> Result<Vec<Arc<str>>, Problem> 
     name_list("queues", queues, MAX_POLL_QUEUES)
 }
 
+/// Checks the length of a list.
+pub(super) fn at_most(field: &str, count: usize, max: usize) -> Result<(), Problem> {
+    if count > max {
+        return Err(Problem::field(field, format!("must be at most {max}, but are {count}")));
+    }
+    Ok(())
+}
+
 pub(super) fn timestamp(time: Time) -> prost_types::Timestamp {
     prost_types::Timestamp {
         seconds: i64::try_from(time.0 / 1_000).unwrap_or(i64::MAX),

@@ -11,7 +11,7 @@ use wire::grpc::{
 use super::super::heartbeat;
 use super::super::reference;
 use super::super::report::{self, Asked};
-use super::super::values::given;
+use super::super::values::{at_most, given};
 use crate::app::App;
 use crate::convert::{Problem, grpc_status};
 
@@ -26,15 +26,8 @@ pub(super) struct Batch {
 impl Batch {
     /// Refused as a whole when it is too large; then nothing of it is decided.
     pub(super) fn check(&self) -> Result<(), Problem> {
-        heartbeat::check_count(self.heartbeats.len())?;
-        if self.reports.len() > MAX_REPORTS {
-            Err(Problem::field(
-                "reports",
-                format!("must be at most {MAX_REPORTS}, but are {}", self.reports.len()),
-            ))
-        } else {
-            Ok(())
-        }
+        at_most("leases", self.heartbeats.len(), heartbeat::MAX_NAMED_LEASES)?;
+        at_most("reports", self.reports.len(), MAX_REPORTS)
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Stand-ins for the repositories that Bazel 4 downloads although it has the same rules built in: each symbol is the
+//! Fakes of the repositories that Bazel 4 downloads although it has the same rules built in: each symbol is the
 //! built-in rule, with the tag by which Bazel knows that it was loaded from a repository.
 
 use std::fs;
