@@ -14,11 +14,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::fdatasync::Syncs;
-use super::http::Server;
+use super::http::{Server, noop_rate};
 use super::in_process::InProcess;
 use super::load::{LoadGenerator, Rate};
 use super::report::{Line, Report};
-use super::{Transport, fdatasync, fixture, grpc, name_of, noop};
+use super::{Transport, fdatasync, fixture, grpc, name_of};
 
 /// The time to measure each limit of the machine.
 const LIMIT_TIME: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
                 }
                 Transport::Http => {
                     let server = Server::start(&data).await?;
-                    let noop = noop::measure(&server, clients, LIMIT_TIME).await?;
+                    let noop = noop_rate(&server, clients, LIMIT_TIME).await?;
                     let cycles = http(&server, clients, options.payload, time).await?;
                     let third = noop.per_s / 3.0;
                     beside_noop(line, &cycles, &syncs, &noop, "share_of_a_third_of_noop", third)

@@ -1,9 +1,10 @@
-//! Starts the server in its own process, and a lean HTTP/1.1 client with one connection.
+//! Starts the server in its own process, and a lean HTTP/1.1 client with one connection; measures no-op requests.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -14,6 +15,9 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+
+use super::load::{LoadGenerator, Rate};
+use super::percentiles::Percentiles;
 
 /// The longest wait for the server to start.
 const MAX_START: Duration = Duration::from_secs(60);
@@ -106,4 +110,31 @@ impl Client {
         }
         Ok(answer)
     }
+}
+
+/// The rate of requests that do nothing: the limit of the network stack with the same server and client.
+pub(crate) async fn noop_rate(server: &Server, clients: usize, time: Duration) -> Result<Rate> {
+    let mut load = LoadGenerator::new(clients);
+    for _ in 0..clients {
+        let (mut client, done) = (server.connect().await?, load.done.clone());
+        load.clients.spawn(async move {
+            loop {
+                client.get("/healthz").await?;
+                done.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+    }
+    load.measure(Some(server), time).await
+}
+
+/// The median time of one no-op request from one client, in milliseconds.
+pub(crate) async fn noop_p50_ms(server: &Server, requests: usize) -> Result<f64> {
+    let mut client = server.connect().await?;
+    let mut times = Vec::with_capacity(requests);
+    for _ in 0..requests {
+        let began = Instant::now();
+        client.get("/healthz").await?;
+        times.push(began.elapsed());
+    }
+    Ok(Percentiles::of(times).at_ms(50.0))
 }

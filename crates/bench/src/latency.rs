@@ -8,10 +8,10 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::cycle::completion_path;
-use super::http::Server;
+use super::http::{Server, noop_p50_ms};
 use super::percentiles::Percentiles;
 use super::report::{Line, Report};
-use super::{fdatasync, fixture, noop};
+use super::{fdatasync, fixture};
 
 const LIMIT_TIME: Duration = Duration::from_secs(2);
 const LIMIT_REQUESTS: usize = 2_000;
@@ -27,7 +27,7 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
     let directory = fixture::directory(below)?;
     let syncs = fdatasync::measure(directory.path(), LIMIT_TIME)?;
     let server = Server::start(&directory.path().join("data")).await?;
-    let noop_p50_ms = noop::p50_ms(&server, LIMIT_REQUESTS).await?;
+    let noop_p50_ms = noop_p50_ms(&server, LIMIT_REQUESTS).await?;
     let (mut client, mut worker, mut observer) =
         (server.connect().await?, server.connect().await?, server.connect().await?);
     let task = Bytes::from(json!({"queue": "bench", "payload": "hello"}).to_string());

@@ -12,7 +12,6 @@ mod http;
 mod in_process;
 mod latency;
 mod load;
-mod noop;
 mod percentiles;
 mod process;
 mod reapi;

@@ -37,7 +37,6 @@ impl CallTimes {
         CallTimes { from: Instant::now() + WARM_UP, all: Arc::default() }
     }
 
-    /// Records a call that ends now.
     pub(crate) fn record(&self, began: Instant) {
         if began >= self.from {
             self.all.lock().unwrap_or_else(PoisonError::into_inner).push(began.elapsed());

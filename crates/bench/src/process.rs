@@ -10,13 +10,11 @@ pub(crate) fn cpu_s(process: &Process) -> Result<f64> {
     Ok((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
 }
 
-/// The memory of this process.
 pub(crate) fn rss_bytes() -> u64 {
     let stat = Process::myself().and_then(|process| process.stat());
     stat.map_or(0, |stat| stat.rss_bytes().get())
 }
 
-/// The peak memory of a process so far.
 pub(crate) fn peak_rss_bytes(process: u32) -> Result<u64> {
     let status = Process::new(i32::try_from(process)?)?.status()?;
     Ok(status.vmhwm.context("no peak of memory")? * 1_024)

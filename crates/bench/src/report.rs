@@ -66,7 +66,6 @@ impl Report {
         println!("{}", if self.json { line.json() } else { line.text() });
     }
 
-    /// Prints progress, unless the output is JSON.
     pub(crate) fn note(&self, text: &str) {
         if !self.json {
             eprintln!("{text}");

@@ -1,7 +1,7 @@
 //! Decodes and checks one directory of a tree (R12). A decoded `Directory` is safe to create: every name is one path
 //! component, no name is used twice, every digest is well formed.
 
-use blobs::{Digest, DigestFunction};
+use blobs::Digest;
 use prost::Message;
 
 use crate::limits::MAX_DIRECTORY_ENTRIES;
@@ -48,17 +48,20 @@ impl Directory {
             Ok(_) => Ok(name),
             Err(why) => Err(InvalidMessage::new(format!("directory {named}: the name {name:?} {why}"))),
         };
+        let digest_of = |digest: Option<&reapi::Digest>, name: &str| {
+            digest::from_proto(digest, named.function, format_args!("the entry {name:?}"))
+        };
         let mut directory = Directory::default();
         for file in message.files {
             directory.files.push(FileNode {
-                digest: entry_digest(file.digest.as_ref(), named.function, &file.name)?,
+                digest: digest_of(file.digest.as_ref(), &file.name)?,
                 name: name(file.name)?,
                 is_executable: file.is_executable,
                 properties: FileProperties::from_proto(file.node_properties.as_ref()),
             });
         }
         for below in message.directories {
-            let digest = entry_digest(below.digest.as_ref(), named.function, &below.name)?;
+            let digest = digest_of(below.digest.as_ref(), &below.name)?;
             directory.directories.push((name(below.name)?, digest));
         }
         for link in message.symlinks {
@@ -96,14 +99,6 @@ impl Directory {
     pub fn entries(&self) -> usize {
         self.files.len() + self.directories.len() + self.symlinks.len()
     }
-}
-
-fn entry_digest(
-    digest: Option<&reapi::Digest>,
-    function: DigestFunction,
-    name: &str,
-) -> Result<Digest, InvalidMessage> {
-    digest::from_proto(digest, function, format_args!("the entry {name:?}"))
 }
 
 impl FileProperties {

@@ -28,7 +28,6 @@ pub use payload::ExecutionPayload;
 pub use tree::{TreeDirectory, TreeReader, check_bounds, tree_directories};
 pub use tree_size::TreeSize;
 
-/// The messages of the Remote Execution API.
 pub use bazel_remote_apis::build::bazel::remote::execution::v2 as reapi;
 
 /// The queue that executions wait in.
@@ -59,7 +58,6 @@ pub mod limits {
     pub const MAX_CONTENT_BYTES: u64 = 1 << 40;
     /// Most bytes of a command's arguments and environment together: Linux accepts a little more for a new process.
     pub const MAX_ARGUMENT_BYTES: usize = 2 * 1_024 * 1_024;
-    /// Most outputs of a command.
     pub const MAX_OUTPUTS: usize = 100_000;
 
     const _: () = assert!(MAX_OUTPUT_TREE_BYTES <= MAX_TREE_BYTES);

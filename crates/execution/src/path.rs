@@ -4,7 +4,6 @@ use std::fmt;
 
 /// Longest file name on common file systems.
 const MAX_NAME_BYTES: usize = 255;
-/// Most components of a path.
 const MAX_COMPONENTS: usize = 512;
 
 /// The rule that a name or a path breaks.

@@ -8,7 +8,6 @@ use crate::limits::{MAX_DEPTH, MAX_DIRECTORIES, MAX_ENTRIES, MAX_TREE_BYTES};
 use crate::tree_size::too_deep;
 use crate::{Directory, InvalidMessage, TreeSize, fields};
 
-/// The fields of a Tree message.
 const ROOT: u32 = 1;
 const CHILDREN: u32 = 2;
 
@@ -81,7 +80,6 @@ pub fn check_bounds(directories: usize, files: usize, bytes: u64) -> Result<(), 
     Ok(())
 }
 
-/// A directory of a Tree message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeDirectory<'a> {
     pub is_root: bool,

@@ -185,7 +185,9 @@ impl Layout {
     fn row(&self, outcome: &Outcome) -> String {
         let (label, style) = label(outcome);
         let (numbers, says, ms) = (numbers(outcome.check), outcome.check.says, outcome.took.as_millis());
-        let reason = reason(outcome).map(|reason| format!("\n{:1$}  {reason}", "", self.numbers));
+        // A finding may quote the coordinator.
+        let reason = outcome.finding.as_ref().map(|finding| clean(&finding.to_string()));
+        let reason = reason.map(|reason| format!("\n{:1$}  {reason}", "", self.numbers));
         let check = format!("{numbers:<0$}  {says:<1$}", self.numbers, self.says);
         format!("{check}  {style}{label:<7}{style:#}  {ms:>6}{}", reason.unwrap_or_default())
     }
@@ -210,9 +212,4 @@ fn label(outcome: &Outcome) -> (&'static str, Style) {
         Some(Finding::Broken(_)) => ("FAIL", AnsiColor::Red.on_default().bold()),
         Some(Finding::Skipped(_)) => ("SKIP", AnsiColor::Yellow.on_default()),
     }
-}
-
-/// The finding, which may quote the coordinator.
-fn reason(outcome: &Outcome) -> Option<String> {
-    outcome.finding.as_ref().map(|finding| clean(&finding.to_string()))
 }

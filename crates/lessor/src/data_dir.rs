@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::worker::worker_id;
-
 pub(crate) const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
 const LISTEN: &str = "listen";
@@ -85,11 +83,6 @@ impl DataDir {
             }
             Err(error) => Err(Refused::unusable("read", &path)(error).into()),
         }
-    }
-
-    /// The id of the embedded worker, created at first use.
-    pub(crate) fn worker_id(&self) -> Result<String> {
-        worker_id::load_or_create(&self.path, "worker")
     }
 
     /// Writes the listen address, for scripts that started the server on a free port.

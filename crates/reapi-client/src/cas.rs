@@ -25,7 +25,6 @@ pub trait Cas: Send + Sync + 'static {
     /// Writes a blob of any size into an empty file, with bounded memory. Returns whether the store has the blob.
     async fn read_to_file(&self, instance: &str, digest: &Digest, file: File) -> Result<bool, CasError>;
 
-    /// Stores small blobs.
     async fn upload_many(&self, instance: &str, blobs: Vec<(Digest, Bytes)>) -> Result<(), CasError>;
 
     /// Stores a blob from a file of any size, read from its beginning, with bounded memory.

@@ -249,7 +249,6 @@ impl Cas for Client {
     }
 }
 
-/// Adds the tenant to each call.
 #[derive(Clone)]
 pub struct TenantHeader(Option<MetadataValue<Ascii>>);
 

@@ -8,7 +8,6 @@ use bytes::Bytes;
 
 use crate::{Cas, CasError};
 
-/// One call of a content store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     DownloadedBytes(u64),

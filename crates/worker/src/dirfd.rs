@@ -26,7 +26,6 @@ const SPECIAL: StatxAttributes =
 pub struct Directory(OwnedFd);
 
 impl Directory {
-    /// Opens a directory by a trusted path.
     pub fn open(path: &Path) -> Result<Directory> {
         openat(CWD, path, OPEN_DIRECTORY, Mode::empty()).map(Directory)
     }
@@ -36,7 +35,6 @@ impl Directory {
         openat(&self.0, name, OPEN_DIRECTORY, Mode::empty()).map(Directory)
     }
 
-    /// Creates a directory.
     pub fn make(&self, name: &str) -> Result<Directory> {
         mkdirat(&self.0, name, DIRECTORY_MODE)?;
         self.directory(name)
@@ -65,7 +63,6 @@ impl Directory {
         }
     }
 
-    /// Moves an entry into another directory.
     pub fn move_to(&self, name: &OsStr, to: &Directory, new_name: &str) -> Result<()> {
         renameat(&self.0, name, &to.0, new_name)
     }
@@ -84,7 +81,6 @@ impl Directory {
             && !has_attributes)
     }
 
-    /// The status of an entry, which is not followed.
     pub fn stat(&self, name: &str) -> Result<Stat> {
         statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -93,7 +89,6 @@ impl Directory {
         Ok(OsString::from_vec(readlinkat(&self.0, name, Vec::new())?.into_bytes()))
     }
 
-    /// The names of the entries, in no order.
     pub fn names(&self) -> Result<Vec<OsString>> {
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.0)? {

@@ -97,14 +97,7 @@ fn to_cas_error(error: &Error) -> CasError {
         | Error::TooManyReads { .. }
         | Error::TakenOver
         | Error::Io { .. } => CasError::Unavailable(why),
-        Error::NotFound(_)
-        | Error::Mismatch { .. }
-        | Error::TooLong { .. }
-        | Error::WrongOffset { .. }
-        | Error::OutOfRange { .. }
-        | Error::TooLarge { .. }
-        | Error::BadCompression(_)
-        | Error::Damaged(_) => CasError::Refused(why),
+        _ => CasError::Refused(why),
     }
 }
 

@@ -30,7 +30,7 @@ impl Work {
     ) -> Result<Work, Error> {
         let actions = Actions::open(&config.worker_id, &config.actions, executor, cas).await?;
         let instance = config.workspace.clone().unwrap_or_default();
-        Ok(Work { commands: Commands::new(actions.context.clone(), instance), actions })
+        Ok(Work { commands: Commands { context: actions.context.clone(), instance }, actions })
     }
 }
 

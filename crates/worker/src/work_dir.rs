@@ -2,9 +2,8 @@
 //!
 //! A worker id owns and locks one directory below the root. Nothing outside that directory is ever removed.
 
-mod leftovers;
+mod cleanup;
 mod recycle;
-mod remove;
 mod trash;
 
 pub(crate) use recycle::spoil;
@@ -14,11 +13,12 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use files::LockError;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -62,7 +62,7 @@ impl WorkDirs {
     /// A directory for one attempt, with nothing in it but its empty root.
     pub(crate) fn make(self: &Arc<WorkDirs>) -> std::io::Result<WorkDir> {
         let path = self.new_path();
-        let clean = self.clean().pop();
+        let clean = self.clean.lock().pop();
         match clean {
             Some(clean) => fs::rename(clean, &path)?,
             None => recycle::make(&path)?,
@@ -111,23 +111,19 @@ impl WorkDirs {
     /// Waits for the end of all work, and removes the clean directories.
     pub(crate) async fn settle(&self) {
         self.pause().await;
-        let clean = std::mem::take(&mut *self.clean());
+        let clean = std::mem::take(&mut *self.clean.lock());
         clean.iter().for_each(|path| remove_or_log(path));
     }
 
     /// Keeps a directory that can be used again, and removes any other.
     fn recycle(&self, path: PathBuf) {
         if recycle::is_as_new(&path) {
-            let mut clean = self.clean();
+            let mut clean = self.clean.lock();
             if clean.len() < MAX_CLEAN {
                 return clean.push(path);
             }
         }
         remove_or_log(&path);
-    }
-
-    fn clean(&self) -> std::sync::MutexGuard<'_, Vec<PathBuf>> {
-        self.clean.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -143,8 +139,8 @@ impl LockedDir {
     pub(crate) fn clear(mut self) -> Result<Arc<WorkDirs>, Error> {
         let own = self.own;
         let io = |error| Error::io(format!("the work directory {}", own.display()), error);
-        leftovers::kill_processes(&own, change_session(&mut self.lock).map_err(io)?);
-        remove::remove(&own).map_err(io)?;
+        cleanup::kill_processes(&own, change_session(&mut self.lock).map_err(io)?);
+        cleanup::remove(&own).map_err(io)?;
         DirBuilder::new().mode(0o700).create(&own).map_err(io)?;
         let clearing = TaskTracker::new();
         // Only a closed tracker can be waited for; it still tracks new tasks.
@@ -208,7 +204,7 @@ impl Drop for WorkDir {
 }
 
 fn remove_or_log(path: &Path) {
-    if let Err(error) = remove::remove(path) {
+    if let Err(error) = cleanup::remove(path) {
         tracing::error!(path = %path.display(), %error, "a work directory could not be removed");
     }
 }
@@ -220,7 +216,7 @@ fn change_session(lock: &mut File) -> std::io::Result<Option<i32>> {
     lock.read_to_string(&mut noted)?;
     lock.set_len(0)?;
     lock.rewind()?;
-    if let Some(session) = leftovers::own_session() {
+    if let Some(session) = cleanup::own_session() {
         writeln!(lock, "{session}")?;
     }
     Ok(noted.trim().parse().ok())
@@ -315,7 +311,7 @@ mod tests {
             assert_eq!(dir.root().read_dir().unwrap().count(), 0);
             change(&dir);
             drop(dir);
-            !dirs.clean().is_empty()
+            !dirs.clean.lock().is_empty()
         };
         assert!(used(&|_| {}));
         assert!(used(&|dir| fs::create_dir_all(dir.root().join("a/b")).unwrap()));

@@ -11,7 +11,7 @@ use wire::bytestream::{ReadRequest, WriteRequest};
 
 use super::super::load::Rate;
 use super::Trial;
-use super::content::{Beginning, Content, Streamed};
+use super::content::{Beginning, Content};
 use super::row::{Goal, Row};
 
 /// Blobs that are read in turn.
@@ -27,7 +27,7 @@ pub(super) async fn write(trial: &Trial<'_>) -> Result<Row> {
         async move {
             loop {
                 let number = content.number();
-                let Streamed { digest, pieces } = beginning.end_in(number);
+                let (digest, pieces) = beginning.end_in(number);
                 upload(&client, number, digest, pieces, done.clone()).await?;
             }
         }
@@ -63,7 +63,7 @@ async fn prepare(client: &Client, bytes: u64) -> Result<Vec<Digest>> {
     let beginning: Beginning = Content::new()?.beginning(bytes);
     let mut digests = Vec::with_capacity(BLOBS);
     for number in 0..BLOBS as u64 {
-        let Streamed { digest, pieces } = beginning.end_in(number);
+        let (digest, pieces) = beginning.end_in(number);
         upload(client, number, digest, pieces, Arc::default()).await?;
         digests.push(digest);
     }
@@ -78,7 +78,9 @@ async fn upload(
     pieces: Vec<Bytes>,
     taken: Arc<AtomicU64>,
 ) -> Result<()> {
-    let (last, mut name) = (pieces.len() - 1, upload_name(number, &digest));
+    let last = pieces.len() - 1;
+    // The number makes the name of the upload unique.
+    let mut name = format!("uploads/00000000-0000-4000-8000-{number:012x}/blobs/{digest}");
     let mut offset = 0;
     let requests = pieces.into_iter().enumerate().map(move |(n, piece)| {
         let request = WriteRequest {
@@ -96,11 +98,6 @@ async fn upload(
     let size = i64::try_from(digest.size)?;
     ensure!(answer.committed_size == size, "an upload of {size} bytes was answered {answer:?}");
     Ok(())
-}
-
-/// Each upload has a name that no other has; the number in it is enough for that.
-fn upload_name(number: u64, digest: &Digest) -> String {
-    format!("uploads/00000000-0000-4000-8000-{number:012x}/blobs/{digest}")
 }
 
 fn row(mode: &'static str, trial: &Trial<'_>, rate: &Rate) -> Row {

@@ -43,18 +43,16 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 }
 
 pub(crate) fn check<D: Document>(document: D, from: &str) -> Result<D> {
-    match document.faults() {
-        faults if faults.is_empty() => Ok(document),
-        faults => Err(Invalid { file: from.to_owned(), faults }.into()),
-    }
+    validated(document).map_err(|faults| Invalid { file: from.to_owned(), faults }.into())
 }
 
 pub(crate) fn parse<D: Document>(text: &str) -> Result<D, Vec<String>> {
-    let document: D = unknown::parse(text, &D::with_every_key())?;
-    match document.faults() {
-        faults if faults.is_empty() => Ok(document),
-        faults => Err(faults),
-    }
+    validated(unknown::parse(text, &D::with_every_key())?)
+}
+
+fn validated<D: Document>(document: D) -> Result<D, Vec<String>> {
+    let faults = document.faults();
+    if faults.is_empty() { Ok(document) } else { Err(faults) }
 }
 
 pub(crate) fn within(key: &str, value: u64, range: std::ops::RangeInclusive<u64>) -> Option<String> {

@@ -74,15 +74,12 @@ pub(super) fn run(options: &Options, reader: &dyn Reader) -> Result<()> {
             return ControlFlow::Continue(());
         }
         left -= 1;
-        printed = print(&mut output, &Fields::of(position, &record));
+        let json = serde_json::to_string(&Fields::of(position, &record));
+        printed = json.context("a record could not be written as JSON").and_then(|json| output.line(json));
         let is_over = printed.is_err() || output.is_closed();
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     printed
-}
-
-fn print(output: &mut Output, fields: &Fields) -> Result<()> {
-    output.line(serde_json::to_string(fields).context("a record could not be written as JSON")?)
 }
 
 /// The types as the events spell them, however they were typed.

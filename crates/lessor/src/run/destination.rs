@@ -12,20 +12,20 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, symlinkat, unlinkat};
 use rustix::io::{Errno, Result};
 use worker::dirfd::Directory;
 
-/// Tries for a temporary name that nobody has.
+/// Tries for an unused temporary name.
 const MAX_TRIES: usize = 16;
 
 #[derive(Clone)]
 pub(super) struct Destination(Arc<Directory>);
 
 impl Destination {
-    /// The directory is the user's own choice, so links that lead to it are fine.
+    /// The directory is the user's choice, so links on its path are followed.
     pub(super) fn open(path: &Path) -> std::io::Result<Destination> {
         std::fs::create_dir_all(path)?;
         Ok(Destination(Arc::new(Directory::open(&path.canonicalize()?)?)))
     }
 
-    /// Makes a directory and those on the way to it.
+    /// Creates a directory and its parents.
     pub(super) fn make(&self, path: &RelativePath) -> Result<()> {
         self.0.descend_or_make(path).map(|_| ())
     }
@@ -37,7 +37,7 @@ impl Destination {
         self.unfinished(path, |directory, name| openat(directory, name, flags, mode).map(File::from))
     }
 
-    /// A symbolic link as it was told. Nobody here ever follows it.
+    /// Creates a symbolic link, which is never followed here.
     pub(super) fn link(&self, path: &RelativePath, target: &str) -> Result<()> {
         let ((), unfinished) = self.unfinished(path, |directory, name| symlinkat(target, directory, name))?;
         unfinished.finish()
@@ -65,7 +65,7 @@ impl Destination {
     }
 }
 
-/// Something under a temporary name beside its own, removed unless it is finished.
+/// An entry under a temporary name, removed unless it is finished.
 pub(super) struct Unfinished {
     directory: Directory,
     temporary: Option<String>,
@@ -73,7 +73,7 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Gives it its name, in the place of what had it. A directory is not replaced.
+    /// Gives the entry its name, and replaces any entry but a directory.
     pub(super) fn finish(mut self) -> Result<()> {
         if let Some(temporary) = &self.temporary {
             renameat(&self.directory, temporary, &self.directory, &self.name)?;
@@ -93,7 +93,7 @@ impl Drop for Unfinished {
 
 fn temporary_name() -> String {
     let mut random = [0; 8];
-    // Without randomness the names of two processes may collide, and one of them says so.
+    // Without randomness the names of two processes may collide, which is an error of one of them.
     let _ = getrandom::fill(&mut random);
     format!(".lessor-run-{:016x}", u64::from_le_bytes(random))
 }

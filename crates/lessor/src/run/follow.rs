@@ -18,35 +18,43 @@ use super::progress::Progress;
 use super::remote::{Remote, cause};
 use crate::client;
 
-/// How long the server may be gone: enough for it to be started again.
+/// How long the server may be unreachable: enough for a restart.
 const PATIENCE: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(2);
-/// After so long without a word the operation is asked for again; the server says more often that nothing changed.
+/// After so long without a message the stream is opened again; the server sends messages more often.
 const MAX_SILENCE: Duration = Duration::from_secs(90);
-/// How long it may take to find a worker before a person should know.
+/// How long it may take to find a worker before the user is notified.
 const LATE: Duration = Duration::from_secs(3);
-/// How often an execution is asked for again whose operation the server does not know any more.
+/// How often an execution is requested again whose operation the server has lost.
 const MAX_FORGOTTEN: u32 = 3;
 
 pub(super) struct Follower<'a> {
     remote: &'a Remote,
     progress: &'a Progress,
     stage: Option<Stage>,
-    heard: Instant,
+    last_message: Instant,
     pause: Duration,
     begun: Instant,
-    /// Whether it was said that no worker has it yet.
+    /// Whether the user was notified that no worker runs it yet.
     is_late: bool,
 }
 
 impl<'a> Follower<'a> {
     pub(super) fn new(remote: &'a Remote, progress: &'a Progress) -> Follower<'a> {
         let now = Instant::now();
-        Follower { remote, progress, stage: None, heard: now, pause: FIRST_PAUSE, begun: now, is_late: false }
+        Follower {
+            remote,
+            progress,
+            stage: None,
+            last_message: now,
+            pause: FIRST_PAUSE,
+            begun: now,
+            is_late: false,
+        }
     }
 
-    /// The response of the execution, whatever it says.
+    /// The response of the execution, whatever its status.
     pub(super) async fn run(mut self, request: &ExecuteRequest) -> Result<ExecuteResponse, Error> {
         let mut forgotten = 0;
         loop {
@@ -62,7 +70,7 @@ impl<'a> Follower<'a> {
             } else if !is_transient(lost.code()) {
                 return Err(lost.into());
             }
-            if self.heard.elapsed() > PATIENCE {
+            if self.last_message.elapsed() > PATIENCE {
                 let (url, seconds, why) = (self.remote.url.clone(), PATIENCE.as_secs(), cause(&lost));
                 return Err(client::Error::Silent { url, seconds, why }.into());
             }
@@ -88,7 +96,7 @@ impl<'a> Follower<'a> {
                 }
             };
             let Some(operation) = next else { return Ok(None) };
-            self.heard = Instant::now();
+            self.last_message = Instant::now();
             self.pause = FIRST_PAUSE;
             self.remote.set_operation(Some(&operation.name));
             if operation.done {
@@ -98,7 +106,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Resolves once, when it is time to say that no worker runs it.
+    /// Resolves once, when the user should be notified that no worker runs it.
     async fn no_worker(&self) {
         if self.is_late || self.stage == Some(Stage::Executing) {
             std::future::pending::<()>().await;
@@ -143,12 +151,12 @@ fn response(operation: Operation) -> Result<ExecuteResponse, Error> {
     }
 }
 
-/// A status that came in a message, as if it had been that of a call.
+/// A status in a message, as the status of a call.
 pub(super) fn status(proto: &google::rpc::Status) -> Status {
     Status::with_details(Code::from(proto.code), proto.message.clone(), proto.encode_to_vec().into())
 }
 
-/// What a server says, or the way to it, while it stops and starts, or is full for a while.
+/// The codes of a server that restarts or is full, and of a lost connection.
 fn is_transient(code: Code) -> bool {
     use Code::{Aborted, Cancelled, Internal, ResourceExhausted, Unavailable, Unknown};
     matches!(code, Unavailable | Aborted | Cancelled | Internal | ResourceExhausted | Unknown)

@@ -1,8 +1,8 @@
 //! The input directory as a Merkle tree of the protocol.
 //!
-//! Files are read once to be named and again to be sent, so that memory does not grow with their size; a file that is
-//! another by then is found out where it is sent. A symbolic link is digest as a link, whatever it points to. What is
-//! neither file, directory nor link is refused by its name.
+//! Files are read once for their digests and again for the upload, so that memory does not grow with their size; a file
+//! that has changed meanwhile is found at the upload. A symbolic link is an entry of its own, whatever its target. Other
+//! kinds of files are refused.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -21,12 +21,12 @@ use super::error::Error;
 use super::progress::Progress;
 use crate::data_dir;
 
-/// Files that are read at a time, each on a thread of its own.
+/// Files that are read at a time, each on its own thread.
 const MAX_READERS: usize = 8;
 
 pub(super) const FUNCTION: DigestFunction = DigestFunction::Sha256;
 
-/// Where the content of a blob is.
+/// The source of a blob's content.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
     Bytes(Bytes),
@@ -38,7 +38,7 @@ pub(super) struct Inputs {
     pub blobs: HashMap<Digest, Source>,
     pub files: usize,
     pub bytes: u64,
-    /// Directories of Lessor itself, which nobody means to send.
+    /// Data directories of Lessor, which are not inputs.
     pub left_out: Vec<PathBuf>,
 }
 
@@ -55,7 +55,7 @@ impl Inputs {
         for (file, digest) in files.iter().zip(&digests) {
             inputs.blobs.entry(*digest).or_insert_with(|| Source::File(file.path.clone()));
         }
-        // Directories stand after the one that they are in, so each finds those in it done.
+        // A directory comes after its parent, so in reverse order its entries are done.
         let mut done: Vec<Option<Digest>> = vec![None; directories.len()];
         for (number, found) in directories.into_iter().enumerate().rev() {
             done[number] = Some(inputs.add(found.encoded(&files, &digests, &done)));
@@ -146,10 +146,12 @@ impl Walk {
             let target = target.map_err(|_| Error::input(&path, "the target of the link is not UTF-8"))?;
             self.directories[number].links.push((name, target));
         } else {
-            let what = match () {
-                () if kind.is_fifo() => "a pipe",
-                () if kind.is_socket() => "a socket",
-                () => "a device",
+            let what = if kind.is_fifo() {
+                "a pipe"
+            } else if kind.is_socket() {
+                "a socket"
+            } else {
+                "a device"
             };
             return Err(Error::input(&path, format!("it is {what}, which cannot be sent; remove it")));
         }
@@ -157,7 +159,7 @@ impl Walk {
     }
 }
 
-/// In order, as the protocol wants them.
+/// Sorted, as the protocol requires.
 fn names(directory: &Path) -> Result<Vec<String>, Error> {
     let failed = |error| Error::input(directory, error);
     let mut names = Vec::new();

@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::progress::Progress;
 use super::remote::{Remote, cause};
 
-/// Does the work, unless a signal comes first. A second one ends the waiting for the cancellation.
+/// Runs the work until a signal cancels it. A second signal ends the wait for the cancellation.
 pub(super) async fn or_done(
     remote: &Remote,
     progress: &Progress,
@@ -21,7 +21,7 @@ pub(super) async fn or_done(
     };
     progress.end();
     let is_running = remote.operation().is_some();
-    let said = tokio::select! {
+    let message = tokio::select! {
         cancelled = remote.cancel() => match cancelled {
             Ok(()) if is_running => "interrupted; the command is cancelled".to_owned(),
             Ok(()) => "interrupted before the command began".to_owned(),
@@ -29,7 +29,7 @@ pub(super) async fn or_done(
         },
         _ = signals.next() => "interrupted; the command may still run".to_owned(),
     };
-    progress.warn(said);
+    progress.warn(message);
     Ok(ExitCode::from(code))
 }
 
@@ -46,7 +46,7 @@ impl Signals {
         })
     }
 
-    /// The exit code that tells of it: 128 and the signal's number.
+    /// The exit code: 128 and the signal's number.
     async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.interrupt.recv() => 130,

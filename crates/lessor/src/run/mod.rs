@@ -15,16 +15,16 @@ mod options;
 mod outputs;
 mod progress;
 mod remote;
-mod summary;
 mod upload;
 
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use blobs::Digest;
 use execution::digest;
 use execution::reapi::{ActionResult, ExecuteRequest, ExecuteResponse};
+use serde::Serialize;
 use tonic::{Code, Status};
 
 pub(crate) use error::Error;
@@ -40,7 +40,6 @@ use inputs::Inputs;
 use outputs::Outputs;
 use progress::{Progress, size, took};
 use remote::Remote;
-use summary::{Summary, ms};
 use upload::blocking;
 
 /// How often inputs are uploaded again that the store evicted before a worker fetched them.
@@ -220,4 +219,41 @@ fn status(response: &ExecuteResponse) -> Status {
 /// The exit code of this process. A larger code is not a success either.
 fn exit_code(code: i32) -> u8 {
     u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// The summary of a run, as `--json` prints it.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    exit_code: i32,
+    cached: bool,
+    operation: String,
+    action_digest: String,
+    command_digest: String,
+    input_root_digest: String,
+    stdout_digest: String,
+    stderr_digest: String,
+    /// The worker that ran it, if the server says so.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    worker: String,
+    outputs: Vec<outputs::Output>,
+    missing_outputs: Vec<String>,
+    uploaded_blobs: usize,
+    uploaded_bytes: u64,
+    timings: Timings,
+}
+
+/// What each part took.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Timings {
+    inputs_ms: u64,
+    upload_ms: u64,
+    execute_ms: u64,
+    download_ms: u64,
+    total_ms: u64,
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

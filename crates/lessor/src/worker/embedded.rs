@@ -13,6 +13,7 @@ use worker::{LocalCas, Stopper, Work, executors};
 use super::Instances;
 use super::file::{Host, Worker};
 use super::settings::{Settings, slots};
+use super::worker_id;
 use crate::data_dir::DataDir;
 
 /// The work directory, below the data directory.
@@ -34,7 +35,7 @@ impl Embedded {
     ) -> Result<Embedded> {
         let url = format!("http://{}", reachable(address));
         let settings = Settings::of(Worker {
-            worker_id: Some(data.worker_id()?),
+            worker_id: Some(worker_id::load_or_create(data.path(), "worker")?),
             server_url: url,
             max_concurrent_tasks: slots(),
             drain_timeout_seconds: DRAIN_SECONDS,

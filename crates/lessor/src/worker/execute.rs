@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use blobs::{Digest, DigestFunction};
 use reapi_client::Client;
 use worker::Failure;
-use worker::action::{Once, OnceError, execute_once};
+use worker::action::{OnceError, execute_once};
 use worker::executors::{self, Backend, ExecutorOptions};
 
 use crate::client::connection::parse_grpc_url;
@@ -106,7 +106,8 @@ pub(super) async fn run(options: &Options) -> Result<ExitCode> {
     } else {
         output.print(&report)?;
     }
-    Ok(code(&once))
+    let is_success = once.ended.as_ref().is_ok_and(|result| result.exit_code == 0);
+    Ok(if is_success { ExitCode::SUCCESS } else { ExitCode::from(exit::TASK_FAILED) })
 }
 
 /// Checks that a server answers. A worker waits for its store to come back, but here it may never have been started.
@@ -129,13 +130,6 @@ fn to_error(error: OnceError, url: &str) -> anyhow::Error {
             anyhow::anyhow!("{url} lacks {count} that the action needs: {}", missing.join(", "))
         }
         _ => error.into(),
-    }
-}
-
-fn code(once: &Once) -> ExitCode {
-    match &once.ended {
-        Ok(result) if result.exit_code == 0 => ExitCode::SUCCESS,
-        _ => ExitCode::from(exit::TASK_FAILED),
     }
 }
 

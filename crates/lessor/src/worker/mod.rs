@@ -8,7 +8,7 @@ mod file;
 mod instances;
 mod metrics;
 mod settings;
-pub(crate) mod worker_id;
+mod worker_id;
 
 pub(crate) use embedded::Embedded;
 pub(crate) use file::WorkerFile;

@@ -189,8 +189,9 @@ fn disk_bytes(directory: &Path, config: &Config) -> u64 {
 /// The default properties of this machine.
 fn platform() -> BTreeMap<String, String> {
     let os = if cfg!(target_os = "linux") { "linux" } else { std::env::consts::OS };
-    let pairs = [("OSFamily", os), ("ISA", std::env::consts::ARCH)];
-    pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    [("OSFamily", os), ("ISA", std::env::consts::ARCH)]
+        .map(|(name, value)| (name.into(), value.into()))
+        .into()
 }
 
 pub(super) fn slots() -> u64 {

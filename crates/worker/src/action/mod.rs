@@ -20,10 +20,10 @@ use crate::outputs::{self, Collected, Destination, Expected};
 use crate::worker_context::{WorkerContext, blocking_setup};
 use crate::{ActionOptions, Cas, Error, Executor, Failure, Outcome, Performer, Permit};
 use execution::action::timeout;
-use execution::reapi::{Action, ActionResult, Command};
+use execution::reapi::{Action, ActionResult, Command, ExecutedActionMetadata};
 use execution::{ExecutionPayload, any, digest};
 pub use once::{Once, OnceError, execute_once};
-use times::{Times, timestamp};
+use times::{now, record_run, timestamp};
 pub(crate) use workspace::Workspace;
 
 /// How often inputs that were evicted between fetch and layout are fetched again.
@@ -73,25 +73,33 @@ impl Actions {
         cancel: &CancellationToken,
         freed: impl FnOnce() + Send,
     ) -> Result<ActionResult, Failure> {
-        let mut times = Times::begin();
+        let mut metadata = ExecutedActionMetadata {
+            worker: self.context.worker_id.clone(),
+            worker_start_timestamp: now(),
+            input_fetch_start_timestamp: now(),
+            ..ExecutedActionMetadata::default()
+        };
         let ready = unless(cancel, self.fetch(instance, action)).await?;
         let workspace = unless(cancel, self.workspace(instance, &ready)).await?;
-        times.inputs_fetched();
+        metadata.input_fetch_completed_timestamp = now();
         let ran = self.context.executor.execute(self.prepared(&ready, &workspace, cancel)?).await?;
-        times.ran(&ran);
+        record_run(&mut metadata, &ran);
+        metadata.output_upload_start_timestamp = now();
         freed();
         let exit_code = self.context.exit_code(&ran, timeout(&ready.action)?).await?;
         let upload = self.upload_outputs(instance, action.function, &ready, workspace);
         let mut result = unless(cancel, upload).await?;
         result.exit_code = exit_code;
-        result.execution_metadata = Some(times.finish(&self.context.worker_id));
+        metadata.output_upload_completed_timestamp = now();
+        metadata.worker_completed_timestamp = now();
+        result.execution_metadata = Some(metadata);
         Ok(result)
     }
 
     /// One call to the store if the command and the input root are cached, and otherwise one more for both.
     async fn fetch(&self, instance: &str, action: Digest) -> Result<Ready, Failure> {
         let mut missing = Vec::new();
-        let content = self.inputs.messages(instance, &[action]).await?.pop().flatten();
+        let content = self.inputs.fetch.whole(instance, &[action]).await?.pop().flatten();
         let content = content.ok_or_else(|| Failure::missing_inputs(&[action]))?;
         let action_digest = action;
         let action: Action = decode(&content, "the action")?;
@@ -102,7 +110,7 @@ impl Actions {
         let mut wanted = Vec::new();
         wanted.extend(known.is_none().then_some(command));
         wanted.extend((!self.inputs.knows(&root)).then_some(root));
-        let mut contents = self.inputs.messages(instance, &wanted).await?.into_iter();
+        let mut contents = self.inputs.fetch.whole(instance, &wanted).await?.into_iter();
         let command = match known {
             Some(known) => Some(known),
             None => match contents.next().flatten() {

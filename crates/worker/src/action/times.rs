@@ -1,4 +1,4 @@
-//! Records the times and the resource usage of an attempt (R52).
+//! The times and the resource usage of an attempt, as metadata of its result (R52).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,47 +9,14 @@ use wire::grpc::ResourceUsage;
 
 use crate::executors::{Ran, Usage};
 
-#[derive(Debug)]
-pub(super) struct Times {
-    metadata: ExecutedActionMetadata,
-}
-
-impl Times {
-    /// The worker has the action, and begins to fetch.
-    pub(super) fn begin() -> Times {
-        let now = timestamp(SystemTime::now());
-        Times {
-            metadata: ExecutedActionMetadata {
-                worker_start_timestamp: now,
-                input_fetch_start_timestamp: now,
-                ..ExecutedActionMetadata::default()
-            },
-        }
-    }
-
-    pub(super) fn inputs_fetched(&mut self) {
-        self.metadata.input_fetch_completed_timestamp = timestamp(SystemTime::now());
-    }
-
-    /// The command has ended, and its outputs are collected from now on.
-    pub(super) fn ran(&mut self, ran: &Ran) {
-        self.metadata.execution_start_timestamp = timestamp(ran.started_at);
-        self.metadata.execution_completed_timestamp = timestamp(ran.ended_at);
-        self.metadata.virtual_execution_duration = Some(Duration {
-            seconds: i64::try_from(ran.run_time.as_secs()).unwrap_or(i64::MAX),
-            nanos: i32::try_from(ran.run_time.subsec_nanos()).unwrap_or(0),
-        });
-        self.metadata.auxiliary_metadata.extend(ran.usage.as_ref().map(used));
-        self.metadata.output_upload_start_timestamp = timestamp(SystemTime::now());
-    }
-
-    pub(super) fn finish(mut self, worker: &str) -> ExecutedActionMetadata {
-        let now = timestamp(SystemTime::now());
-        self.metadata.worker = worker.to_owned();
-        self.metadata.output_upload_completed_timestamp = now;
-        self.metadata.worker_completed_timestamp = now;
-        self.metadata
-    }
+pub(super) fn record_run(metadata: &mut ExecutedActionMetadata, ran: &Ran) {
+    metadata.execution_start_timestamp = timestamp(ran.started_at);
+    metadata.execution_completed_timestamp = timestamp(ran.ended_at);
+    metadata.virtual_execution_duration = Some(Duration {
+        seconds: i64::try_from(ran.run_time.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(ran.run_time.subsec_nanos()).unwrap_or(0),
+    });
+    metadata.auxiliary_metadata.extend(ran.usage.as_ref().map(used));
 }
 
 /// No standard message has the resource usage, so this is `lessor.worker.v1.ResourceUsage`.
@@ -69,4 +36,8 @@ pub(super) fn timestamp(time: SystemTime) -> Option<Timestamp> {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(since.subsec_nanos()).unwrap_or(0),
     })
+}
+
+pub(super) fn now() -> Option<Timestamp> {
+    timestamp(SystemTime::now())
 }

@@ -47,9 +47,7 @@ pub(super) struct Connection {
 
 #[derive(Debug)]
 pub(super) enum ConnectError {
-    /// A later try may succeed.
     Transient(String),
-    /// No later try will succeed.
     Fatal(Error),
 }
 
@@ -162,7 +160,6 @@ impl Connector {
         request
     }
 
-    /// The error of a stream that has ended.
     pub(super) fn classify_end(&self, status: Status) -> ConnectError {
         let details = status.get_error_details();
         let reason = details.error_info().map(|info| info.reason.as_str());

@@ -11,44 +11,37 @@ use crate::Performer;
 /// The time between two checks: a full disk is noticed within it, and so is one with free space again.
 const INTERVAL: Duration = Duration::from_secs(1);
 
+type Check = Pin<Box<dyn Future<Output = Result<(), String>> + Send>>;
+
 pub(super) struct Health {
     performer: Arc<dyn Performer>,
-    state: State,
-}
-
-enum State {
-    Due(Instant),
+    due: Instant,
     /// In the background: a disk may be slow to answer, and the leases must not wait for it.
-    Checking(Pin<Box<dyn Future<Output = Result<(), String>> + Send>>),
+    checking: Option<Check>,
 }
 
 impl Health {
     pub(super) fn new(performer: Arc<dyn Performer>) -> Health {
-        Health { performer, state: State::Due(Instant::now()) }
+        Health { performer, due: Instant::now(), checking: None }
     }
 
     /// Makes the next check due now.
     pub(super) fn check_now(&mut self) {
-        if let State::Due(due) = &mut self.state {
-            *due = Instant::now();
-        }
+        self.due = Instant::now();
     }
 
     /// Waits for the next check and returns its result. Cancel-safe.
     pub(super) async fn next_check(&mut self) -> Result<(), String> {
-        loop {
-            match &mut self.state {
-                State::Due(due) => {
-                    sleep_until(*due).await;
-                    let performer = self.performer.clone();
-                    self.state = State::Checking(Box::pin(async move { performer.fitness().await }));
-                }
-                State::Checking(checking) => {
-                    let fitness = checking.await;
-                    self.state = State::Due(Instant::now() + INTERVAL);
-                    return fitness;
-                }
-            }
+        if self.checking.is_none() {
+            sleep_until(self.due).await;
         }
+        let checking = self.checking.get_or_insert_with(|| {
+            let performer = self.performer.clone();
+            Box::pin(async move { performer.fitness().await })
+        });
+        let fitness = checking.await;
+        self.checking = None;
+        self.due = Instant::now() + INTERVAL;
+        fitness
     }
 }

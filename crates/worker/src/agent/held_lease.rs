@@ -35,7 +35,6 @@ pub(super) struct HeldLease {
 /// The state of a message that needs an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendState {
-    /// To be sent then.
     DueAt(Duration),
     InFlight,
     Answered,
@@ -82,7 +81,6 @@ impl HeldLease {
         }
     }
 
-    /// Builds the report of the attempt's end.
     pub(super) fn on_attempt_end(&mut self, lease_id: &str, outcome: Outcome) {
         let mut report = UpdateTaskStatusRequest {
             lease_id: lease_id.to_owned(),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
-use tokio::sync::watch;
 use wire::grpc::{
     LeaseHeartbeat, LeaseStatus, LeasedTask, RegisterWorkerResponse, TaskStatus, UpdateTaskStatusRequest,
     WorkRequest, WorkResponse, WorkerState, WorkerStats,
@@ -27,13 +26,11 @@ pub(super) const MAX_LEASES: usize = 1_000;
 const MAX_REPORT_BYTES: usize = 2 * 1024 * 1024;
 
 pub(super) struct LeaseTable {
-    pool: PoolHandle,
+    pub(super) pool: PoolHandle,
     held: BTreeMap<Arc<str>, HeldLease>,
-    /// Leases to be released.
     releases: BTreeMap<Arc<str>, SendState>,
     /// Messages that were sent on this connection; the answers come in the same order.
     sent: VecDeque<(Arc<str>, SentKind, Duration)>,
-    /// When the unanswered heartbeats were sent.
     unanswered_heartbeats: VecDeque<Duration>,
     last_heartbeat_at: Option<Duration>,
     /// How many tasks the coordinator may still send.
@@ -126,15 +123,6 @@ impl LeaseTable {
         begun
     }
 
-    pub(super) fn set_fitness(&mut self, fitness: Result<(), String>) {
-        self.pool.set_fitness(fitness);
-    }
-
-    /// Notifies of slots and resources that other agents have freed.
-    pub(super) fn watch_pool(&self) -> watch::Receiver<()> {
-        self.pool.watch()
-    }
-
     pub(super) fn permit_of(&self, lease_id: &str) -> Option<Permit> {
         self.held.get(lease_id).map(|held| held.permit.clone())
     }
@@ -159,7 +147,6 @@ impl LeaseTable {
         }
     }
 
-    /// Takes no more tasks.
     pub(super) fn drain(&mut self) {
         self.is_draining = true;
     }
@@ -177,7 +164,6 @@ impl LeaseTable {
         });
     }
 
-    /// Cancels all attempts without a report.
     pub(super) fn lose_all(&mut self) {
         self.held.values().for_each(|held| held.permit.cancel());
         self.held.clear();

@@ -70,12 +70,12 @@ impl Agent {
         Box::pin(async move {
             let connector = Connector::new(&config)?;
             let mut leases = LeaseTable::new(&config, pool.join());
-            leases.set_fitness(performer.fitness().await);
+            leases.pool.set_fitness(performer.fitness().await);
             let mut agent = Agent {
                 health: Health::new(performer.clone()),
                 performer,
                 connector: connector.clone(),
-                pool_changed: leases.watch_pool(),
+                pool_changed: leases.pool.watch(),
                 leases,
                 stream: ReconnectingStream::new(connector),
                 running: JoinSet::new(),
@@ -137,7 +137,7 @@ impl Agent {
             biased;
             event = self.stream.next_event() => self.on_event(event)?,
             Some(ended) = self.running.join_next_with_id() => self.on_attempt_end(ended),
-            fitness = self.health.next_check() => self.leases.set_fitness(fitness),
+            fitness = self.health.next_check() => self.leases.pool.set_fitness(fitness),
             // The next step sees the free slots.
             Ok(()) = self.pool_changed.changed() => {}
             permit = send => {

@@ -10,9 +10,10 @@
 //! at once.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use wire::grpc::ErrorCategory;
 
@@ -55,7 +56,6 @@ struct Waiter {
     reserved_since: Option<Duration>,
 }
 
-/// One agent's access to the pool.
 pub(super) struct PoolHandle {
     pool: Arc<Pool>,
     id: u64,
@@ -89,22 +89,17 @@ impl Pool {
     }
 
     pub(super) fn join(self: &Arc<Pool>) -> PoolHandle {
-        let id = self.state().next_id();
+        let id = self.state.lock().next_id();
         PoolHandle { pool: self.clone(), id, unfit: None }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn change(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.state());
+        change(&mut self.state.lock());
         self.changed.send_replace(());
     }
 }
 
 impl PoolHandle {
-    /// Sets the result of the last health check.
     pub(super) fn set_fitness(&mut self, fitness: Result<(), String>) {
         match (&self.unfit, &fitness) {
             (None, Err(why)) => tracing::warn!(why, "the worker is unfit and takes no more tasks"),
@@ -120,7 +115,7 @@ impl PoolHandle {
 
     /// How many more tasks the agent may ask for.
     pub(super) fn free_slots(&self, now: Duration) -> usize {
-        let mut state = self.pool.state();
+        let mut state = self.pool.state.lock();
         state.update_reservation(now);
         match state.waiters.front() {
             _ if !self.is_fit() => 0,
@@ -131,7 +126,7 @@ impl PoolHandle {
 
     /// Takes a slot and the resources that a task requests, if they are free.
     pub(super) fn fit(&self, asks: &Resources, now: Duration) -> Fit {
-        if let Some(lacking) = asks.lacking(&self.pool.state().total) {
+        if let Some(lacking) = asks.lacking(&self.pool.state.lock().total) {
             let message = format!("the task requests more than this worker has: {lacking}");
             let failure = Failure::new(Failure::NOT_ENOUGH_RESOURCES, ErrorCategory::Infrastructure, message);
             return Fit::Never(failure.retryable());
@@ -141,7 +136,7 @@ impl PoolHandle {
 
     /// If the slot or the resources are not free, this handle becomes a waiter.
     fn take(&self, asks: &Resources, now: Duration) -> Option<SlotGuard> {
-        let mut state = self.pool.state();
+        let mut state = self.pool.state.lock();
         state.update_reservation(now);
         let reserved_for = state
             .waiters
@@ -162,15 +157,13 @@ impl PoolHandle {
         Some(SlotGuard { pool: self.pool.clone(), id })
     }
 
-    /// When the current reservation ends.
     pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
-        let mut state = self.pool.state();
+        let mut state = self.pool.state.lock();
         state.update_reservation(now);
         let reserved_since = state.waiters.front()?.reserved_since?;
         Some(reserved_since + RESERVATION)
     }
 
-    /// Notifies of every change.
     pub(super) fn watch(&self) -> watch::Receiver<()> {
         self.pool.changed.subscribe()
     }

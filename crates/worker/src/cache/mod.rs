@@ -15,11 +15,11 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use blobs::Digest;
 use files::LockError;
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, lstat, openat};
 use rustix::io::Errno;
 use tempfile::{NamedTempFile, TempPath};
@@ -102,13 +102,13 @@ impl Cache {
 
     /// Whether all of the contents are here and verified. Not blocking.
     pub(crate) fn has_all(&self, keys: &[Key]) -> bool {
-        let mut index = self.index();
+        let mut index = self.index.lock();
         keys.iter().all(|key| index.stamp(key).is_some())
     }
 
     /// Whether none of the contents was evicted. Not blocking, and no use of them.
     pub(crate) fn holds_all(&self, keys: &[Key]) -> bool {
-        let index = self.index();
+        let index = self.index.lock();
         keys.iter().all(|key| index.peek(key).is_some())
     }
 
@@ -150,7 +150,7 @@ impl Cache {
     /// Links a content into a directory. Returns whether it is still here and unchanged. Blocking.
     pub(crate) fn link(&self, key: &Key, into: impl AsFd, name: &str) -> io::Result<bool> {
         let path = self.path(key);
-        let Some(stamp) = self.index().stamp(key) else { return Ok(false) };
+        let Some(stamp) = self.index.lock().stamp(key) else { return Ok(false) };
         if stamp_of(&path).ok() != Some(stamp) {
             self.forget(key, &stamp);
             return Ok(false);
@@ -167,7 +167,7 @@ impl Cache {
 
     /// Whether a file elsewhere is the cached file itself, unchanged. Counts as a use.
     pub(crate) fn is_linked(&self, key: &Key, found: &Stat) -> bool {
-        self.index().stamp(key) == Some(Stamp::of(found))
+        self.index.lock().stamp(key) == Some(Stamp::of(found))
     }
 
     /// Copies a content into a directory, for a file with its own mode or time. Returns whether it is still here. Blocking.
@@ -175,7 +175,7 @@ impl Cache {
         let mut from = match File::open(self.path(key)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // Otherwise it would not be fetched again.
-                let known = self.index().peek(key);
+                let known = self.index.lock().peek(key);
                 known.iter().for_each(|stamp| self.forget(key, stamp));
                 return Ok(false);
             }
@@ -194,19 +194,19 @@ impl Cache {
 
     /// The generation after which damage concerns a user that starts now.
     pub(crate) fn now(&self) -> Generation {
-        self.corruption().now()
+        self.corruption.lock().now()
     }
 
     /// The contents that were found to be changed since a generation, by this check or another. They are removed.
     /// Blocking.
     pub(crate) fn changed(&self, keys: &[Key], since: Generation) -> Vec<Key> {
         for key in keys {
-            let stamp = self.index().peek(key);
+            let stamp = self.index.lock().peek(key);
             if let Some(stamp) = stamp.filter(|stamp| stamp_of(&self.path(key)).ok() != Some(*stamp)) {
                 self.forget(key, &stamp);
             }
         }
-        let damage = self.corruption();
+        let damage = self.corruption.lock();
         keys.iter().filter(|key| damage.is_found(key, since)).copied().collect()
     }
 
@@ -219,7 +219,7 @@ impl Cache {
     /// links are removed too. Blocking.
     pub(crate) fn evict(&self, bytes: u64) {
         let evicted = {
-            let mut index = self.index();
+            let mut index = self.index.lock();
             let to_bytes = index.bytes().saturating_sub(bytes);
             index.shrink(to_bytes, None)
         };
@@ -228,15 +228,16 @@ impl Cache {
 
     fn remove(&self, evicted: &[(Key, Stamp)]) {
         for (key, stamp) in evicted {
-            let aside = self.temporary_path();
-            let index = self.index();
+            let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
+            let aside = self.directory.join(TEMPORARY).join(number.to_string());
+            let index = self.index.lock();
             // A content that was added again stays.
             let is_moved = index.peek(key).is_none() && fs::rename(self.path(key), &aside).is_ok();
             drop(index);
             if is_moved {
                 // After this, the change could no longer be found.
                 if stamp_of(&aside).is_ok_and(|found| found != *stamp) {
-                    self.corruption().found(*key);
+                    self.corruption.lock().found(*key);
                 }
                 discard(&aside);
             }
@@ -247,7 +248,7 @@ impl Cache {
     }
 
     fn is_there(&self, key: &Key) -> bool {
-        let entry = self.index().touch(key);
+        let entry = self.index.lock().touch(key);
         match entry {
             None => false,
             Some(entry) if entry.is_verified => true,
@@ -259,7 +260,7 @@ impl Cache {
                         .and_then(|file| verify::is_right(&file, &key.digest))
                         .unwrap_or(false);
                 if is_right {
-                    self.index().verified(key)
+                    self.index.lock().verified(key)
                 } else {
                     self.forget(key, &entry.stamp)
                 }
@@ -296,12 +297,12 @@ impl Cache {
             let_starts_pass();
         }
         // Under the lock of the index, so that no file is seen with the stamp of another.
-        let mut index = self.index();
+        let mut index = self.index.lock();
         if let Some(known) = index.stamp(key) {
             // Another fetch has added it meanwhile, and it may be linked.
             match stamp_of(&self.path(key)) {
                 Ok(found) if found == known => return Ok(()),
-                Ok(_) => self.corruption().found(*key),
+                Ok(_) => self.corruption.lock().found(*key),
                 Err(_) => {}
             }
         }
@@ -314,33 +315,20 @@ impl Cache {
 
     /// Removes a content that was changed, and logs the change for others that use it.
     fn forget(&self, key: &Key, stamp: &Stamp) {
-        let mut index = self.index();
+        let mut index = self.index.lock();
         if index.peek(key) != Some(*stamp) {
             return; // It was evicted or added again.
         }
         let path = self.path(key);
         if path.symlink_metadata().is_ok() {
-            self.corruption().found(*key);
+            self.corruption.lock().found(*key);
         }
         index.remove(key);
         discard(&path);
     }
 
-    fn temporary_path(&self) -> PathBuf {
-        let number = self.next_temporary.fetch_add(1, Ordering::Relaxed);
-        self.directory.join(TEMPORARY).join(number.to_string())
-    }
-
     fn path(&self, key: &Key) -> PathBuf {
         self.directory.join(index::file_name(key))
-    }
-
-    fn index(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn corruption(&self) -> MutexGuard<'_, CorruptionLog> {
-        self.corruption.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -24,16 +24,12 @@ use payload::Payload;
 pub use output::MAX_INLINE_BYTES;
 
 pub(crate) struct Commands {
-    context: Arc<WorkerContext>,
+    pub context: Arc<WorkerContext>,
     /// The instance of the content store that large outputs go to.
-    instance: String,
+    pub instance: String,
 }
 
 impl Commands {
-    pub(crate) fn new(context: Arc<WorkerContext>, instance: impl Into<String>) -> Commands {
-        Commands { context, instance: instance.into() }
-    }
-
     pub(crate) async fn run(&self, task: &LeasedTask, permit: &Permit) -> Result<Bytes, Failure> {
         let payload = Payload::decode(&task.payload)?;
         let context = self.context.clone();

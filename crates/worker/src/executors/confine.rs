@@ -26,7 +26,6 @@ pub(super) struct Confine {
     pub key: String,
 }
 
-/// The confinement of one command.
 #[derive(Debug, Default)]
 pub(super) struct Confined {
     /// The command line before that of the command.
@@ -41,7 +40,6 @@ impl Confine {
         Ok(Confine { user, limits: options.limits, cgroups, work_dir, key })
     }
 
-    /// The limits that cannot be enforced here.
     pub(super) fn lacks(&self) -> Vec<&'static str> {
         self.cgroups.lacks(&self.limits).into_iter().map(|one| one.name()).collect()
     }

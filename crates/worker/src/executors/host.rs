@@ -25,16 +25,12 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 pub struct Host {
     /// The allowed variables of the worker's environment.
     environment: BTreeMap<OsString, OsString>,
-    confine: Confine,
+    pub(super) confine: Confine,
 }
 
 impl Host {
     pub fn open(options: &ExecutorOptions) -> Result<Host, Error> {
         Ok(Host { environment: allowed_environment(options), confine: Confine::open(options)? })
-    }
-
-    pub(super) fn confine(&self) -> &Confine {
-        &self.confine
     }
 }
 

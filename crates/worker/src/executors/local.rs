@@ -35,7 +35,6 @@ impl Begin {
         Ran { end, started_at: self.at, ended_at: SystemTime::now(), run_time: self.clock.elapsed(), usage }
     }
 
-    /// Resolves at the timeout.
     pub(super) async fn timed_out(&self, run: &Run) {
         match run.timeout.and_then(|timeout| self.clock.checked_add(timeout)) {
             Some(at) => sleep_until(at).await,
@@ -66,7 +65,6 @@ pub(super) fn is_exhausted(error: &std::io::Error) -> bool {
     matches!(errno, Some(Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE))
 }
 
-/// Waits for the end of a command, or ends it.
 pub(super) async fn until_over(
     started: Started,
     run: &Run,

@@ -28,7 +28,7 @@ use crate::Failure;
 pub use docker::{Docker, IMAGE_PROPERTY};
 pub use host::Host;
 pub use open::{Check, check, open};
-pub use options::{Backend, DockerOptions, ExecutorOptions, Limits, UnknownBackend};
+pub use options::{Backend, DockerOptions, ExecutorOptions, Limits};
 pub(crate) use process_group::let_starts_pass;
 pub use sandbox::{INPUT_ROOT, NETWORK_PROPERTY, Sandbox};
 

@@ -53,13 +53,13 @@ async fn opened(options: &ExecutorOptions) -> Opened {
 
 async fn host(options: &ExecutorOptions) -> Opened {
     let host = Host::open(options).map_err(|error| wrong("host", error))?;
-    let limits = limits(options, host.confine().lacks());
+    let limits = limits(options, host.confine.lacks());
     tried("host", "commands run as plain processes", host, options, limits).await
 }
 
 async fn sandbox(options: &ExecutorOptions) -> Opened {
     let sandbox = Sandbox::open(options).map_err(|error| wrong("sandbox", error))?;
-    let limits = limits(options, sandbox.confine().lacks());
+    let limits = limits(options, sandbox.confine.lacks());
     let mut opened =
         tried("sandbox", "commands run in namespaces of their own", sandbox, options, limits).await;
     if let Err(checks) = &mut opened {

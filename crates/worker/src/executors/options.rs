@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::users::User;
 use crate::{Error, work_dir};
 
-/// Where commands run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// As plain processes of this machine.
@@ -42,16 +41,12 @@ impl fmt::Display for Backend {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no backend: it is host, sandbox, docker or auto")]
-pub struct UnknownBackend(String);
-
 impl FromStr for Backend {
-    type Err = UnknownBackend;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Backend, UnknownBackend> {
+    fn from_str(text: &str) -> Result<Backend, String> {
         let named = Backend::ALL.into_iter().find(|backend| backend.name() == text);
-        named.ok_or_else(|| UnknownBackend(text.to_owned()))
+        named.ok_or_else(|| format!("{text:?} is no backend: it is host, sandbox, docker or auto"))
     }
 }
 
@@ -131,12 +126,10 @@ pub struct ExecutorOptions {
     pub env_allow: Vec<String>,
     /// The user that commands run as, by name or number; by default the worker's.
     pub user: Option<String>,
-    /// For each command.
     pub limits: Limits,
     pub docker: DockerOptions,
     /// The worker whose leftovers are removed.
     pub worker_id: String,
-    /// The parent of the actions' work directories.
     pub work_dir: PathBuf,
 }
 
@@ -183,7 +176,7 @@ mod tests {
         for backend in Backend::ALL {
             assert_eq!(backend.to_string().parse(), Ok(backend));
         }
-        assert!("Host".parse::<Backend>().unwrap_err().to_string().contains("sandbox"));
+        assert!("Host".parse::<Backend>().unwrap_err().contains("sandbox"));
         assert_eq!(Backend::default(), Backend::Host);
     }
 }

@@ -9,9 +9,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::Once;
 
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use parking_lot::Mutex;
 use procfs::process::Stat;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, waitpid};
 
@@ -19,7 +20,6 @@ use super::Usage;
 use super::process_group::let_starts_pass;
 use crate::proc;
 
-/// The commands of this process that run.
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 /// The first process of a sandbox, which dies soon after its parent.
 const SANDBOX: &str = "bwrap";
@@ -40,13 +40,13 @@ pub(super) struct Watched {
 /// Called before the lock of starts is released.
 pub(super) fn watch(leader: Pid) -> Watched {
     let started_ticks = proc::stat(leader).map_or(0, |stat| stat.starttime);
-    running().push(Running { leader, started_ticks });
+    RUNNING.lock().push(Running { leader, started_ticks });
     Watched { leader }
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        running().retain(|command| command.leader != self.leader);
+        RUNNING.lock().retain(|command| command.leader != self.leader);
     }
 }
 
@@ -64,7 +64,6 @@ pub(super) fn adopt() {
 pub(super) struct Group {
     pub is_one_reaped: bool,
     pub is_alive: bool,
-    /// Of those that were reaped.
     pub usage: Usage,
 }
 
@@ -99,7 +98,7 @@ pub(super) fn sweep(ended: &Path) -> bool {
     }
     // After this, a command that was only just started is listed as running.
     let_starts_pass();
-    let running = running().clone();
+    let running = RUNNING.lock().clone();
     let mut is_unfinished = false;
     for (id, stat) in orphans {
         let is_of_a_group = |command: &Running| command.leader.as_raw_nonzero().get() == stat.pgrp;
@@ -130,7 +129,7 @@ fn orphans() -> Vec<(Pid, Stat)> {
         Err(_) => proc::all(),
     };
     // Reading the state of a process is slow, and usually there is no orphan.
-    let running: Vec<Pid> = running().iter().map(|command| command.leader).collect();
+    let running: Vec<Pid> = RUNNING.lock().iter().map(|command| command.leader).collect();
     children.retain(|id| !running.contains(id));
     if children.is_empty() {
         return Vec::new();
@@ -139,8 +138,4 @@ fn orphans() -> Vec<(Pid, Stat)> {
     let Some(own_group) = proc::own_stat().map(|stat| stat.pgrp) else { return Vec::new() };
     let orphan = |id: Pid| proc::stat(id).filter(|stat| stat.ppid == this && stat.pgrp != own_group);
     children.into_iter().filter_map(|id| Some((id, orphan(id)?))).collect()
-}
-
-fn running() -> MutexGuard<'static, Vec<Running>> {
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }

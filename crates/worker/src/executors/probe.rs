@@ -9,7 +9,6 @@ use super::{End, Executor, ExecutorOptions, Run, scratch};
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_PROBE_OUTPUT_BYTES: u64 = 1 << 16;
 
-/// Fails with what is wrong.
 pub(super) async fn probe(executor: &impl Executor, options: &ExecutorOptions) -> Result<(), String> {
     let (work_dir, key) = options.place().map_err(|error| error.to_string())?;
     let io = |error: std::io::Error| format!("the work directory {}: {error}", work_dir.display());

@@ -5,11 +5,11 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
+use parking_lot::RwLock;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, test_kill_process_group};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -36,7 +36,7 @@ static STARTING: RwLock<()> = RwLock::new(());
 
 /// Waits until no new process holds files that were closed here before. Called after an executable was written.
 pub(crate) fn let_starts_pass() {
-    drop(STARTING.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
+    drop(STARTING.write());
 }
 
 /// The containment of a command's processes, apart from their group.
@@ -54,7 +54,6 @@ pub(super) enum Containment {
 pub(super) struct Started {
     id: Pid,
     containment: Containment,
-    /// Where the command works.
     work_dir: PathBuf,
     /// `None` once it was waited for.
     leader: Option<(Child, Watched)>,
@@ -68,7 +67,7 @@ impl Started {
     ) -> io::Result<Started> {
         orphan_reaper::adopt();
         command.process_group(0);
-        let _starting = STARTING.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _starting = STARTING.read();
         let leader = command.spawn()?;
         let id = i32::try_from(leader.id()).ok().and_then(Pid::from_raw);
         let id = id.ok_or_else(|| io::Error::other("a process without a number"))?;
@@ -110,7 +109,6 @@ impl ProcessGroup {
         Ok(ProcessGroup { started, handle: readable_at_end(handle)? })
     }
 
-    /// Waits for the leader's end.
     pub(super) async fn ends(&self) {
         drop(self.handle.readable().await);
     }

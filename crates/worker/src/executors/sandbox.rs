@@ -30,7 +30,7 @@ const TMP_BYTES: u64 = 1 << 30;
 pub struct Sandbox {
     program: PathBuf,
     environment: BTreeMap<OsString, OsString>,
-    confine: Confine,
+    pub(super) confine: Confine,
     system: System,
     /// The arguments of bubblewrap for every command.
     arguments: Vec<OsString>,
@@ -55,10 +55,6 @@ impl Sandbox {
             confine,
             system,
         })
-    }
-
-    pub(super) fn confine(&self) -> &Confine {
-        &self.confine
     }
 
     /// The same sandbox without a worker, as a baseline of benchmarks.
@@ -114,7 +110,7 @@ impl Executor for Sandbox {
 
     async fn clear(&self) -> Result<(), Failure> {
         self.confine.clear();
-        scratch::clear(&self.confine.work_dir, &self.confine.key, Some(self.system.settings()));
+        scratch::clear(&self.confine.work_dir, &self.confine.key, Some(self.system.settings.path()));
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use crate::{Cas, Failure};
 /// Most calls to the content store at a time, of all actions together.
 const MAX_CALLS: usize = 8;
 
-pub(super) struct Fetch {
+pub(crate) struct Fetch {
     cas: Arc<dyn Cas>,
     cache: Arc<Cache>,
     calls: Arc<Semaphore>,
@@ -28,8 +28,8 @@ impl Fetch {
         Fetch { cas, cache, calls: Arc::new(Semaphore::new(MAX_CALLS)) }
     }
 
-    /// Whole blobs that are not files, verified; `None` for a missing blob.
-    pub(super) async fn whole(
+    /// Whole blobs that are messages of the protocol, verified; `None` for a missing blob.
+    pub(crate) async fn whole(
         &self,
         instance: &str,
         digests: &[Digest],

@@ -2,9 +2,10 @@
 //! action that runs again because an input changed has the same command.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use blobs::Digest;
+use parking_lot::Mutex;
 
 pub(crate) struct MessageCache<T> {
     /// Most encoded bytes in each of two generations.
@@ -28,7 +29,7 @@ impl<T> MessageCache<T> {
     }
 
     pub(crate) fn get(&self, digest: &Digest) -> Option<Arc<T>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some((message, _)) = known.young.get(digest) {
             return Some(message.clone());
         }
@@ -40,7 +41,7 @@ impl<T> MessageCache<T> {
     /// Adds a message of verified content.
     pub(crate) fn add(&self, digest: Digest, message: T, bytes: usize) -> Arc<T> {
         let message = Arc::new(message);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         known.add(digest, message.clone(), bytes, self.max_generation_bytes);
         message
     }

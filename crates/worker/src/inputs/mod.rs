@@ -12,11 +12,12 @@ mod tree;
 mod workspace_cache;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use blobs::Digest;
 use bytes::Bytes;
 use execution::{Directory, FileNode};
+use parking_lot::Mutex;
 use reapi_client::batches;
 use tokio::task::JoinHandle;
 
@@ -40,7 +41,7 @@ const MAX_LEVEL_DIRECTORIES: usize = 4_000;
 pub(crate) struct Inputs {
     cache: Arc<Cache>,
     directories: DirectoryCache,
-    fetch: Fetch,
+    pub(crate) fetch: Fetch,
     workspaces: Arc<WorkspaceCache>,
     allow_absolute_symlinks: bool,
 }
@@ -64,7 +65,7 @@ impl Fetched {
     /// Lays the tree out in a directory, whatever it contains. Returns the contents that were evicted; then the layout is
     /// incomplete. Blocking.
     pub(crate) fn lay_out(&self, into: &Path, trash: &mut Trash) -> Result<Vec<Key>, Failure> {
-        *self.laid_out.lock().unwrap_or_else(PoisonError::into_inner) = self.cache.now();
+        *self.laid_out.lock() = self.cache.now();
         layout::lay_out(&self.tree, &self.cache, into, trash)
     }
 
@@ -98,7 +99,7 @@ impl Fetched {
     }
 
     fn check_only(&self, keys: &[Key]) -> Result<(), Failure> {
-        let laid_out = *self.laid_out.lock().unwrap_or_else(PoisonError::into_inner);
+        let laid_out = *self.laid_out.lock();
         let changed = self.cache.changed(keys, laid_out);
         let Some(key) = changed.first() else { return Ok(()) };
         let name = self.tree.name_of(key).unwrap_or_default();
@@ -129,15 +130,6 @@ impl Inputs {
 
     pub(crate) fn clear(&self) {
         self.workspaces.remove_all();
-    }
-
-    /// Blobs that are messages of the protocol; `None` for a missing blob.
-    pub(crate) async fn messages(
-        &self,
-        instance: &str,
-        digests: &[Digest],
-    ) -> Result<Vec<Option<Bytes>>, Failure> {
-        self.fetch.whole(instance, digests).await
     }
 
     pub(crate) fn knows(&self, directory: &Digest) -> bool {

@@ -4,7 +4,9 @@
 //! entries stay. So the choice of a directory affects only speed. A directory serves one attempt at a time, and several
 //! directories may have the same tree. Dropping a directory removes it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::tree::Tree;
 use crate::cache::{Cache, Key};
@@ -32,7 +34,7 @@ impl WorkspaceCache {
         if tree.entries() == 0 {
             return;
         }
-        let mut pool = self.pool();
+        let mut pool = self.0.lock();
         pool.dirs.push((dir, tree));
         let mut entries: u64 = pool.dirs.iter().map(|(_, tree)| tree.entries()).sum();
         let mut count = pool.dirs.len();
@@ -50,7 +52,7 @@ impl WorkspaceCache {
 
     /// The directory that has most in common with a tree, if any has enough. Blocking.
     pub(super) fn take(&self, tree: &Tree, cache: &Cache) -> Option<WorkDir> {
-        let mut pool = self.pool();
+        let mut pool = self.0.lock();
         let gone = pool.without_evicted(cache);
         let worth = pool.dirs.iter().map(|(_, kept)| worth(kept, tree));
         let (best, _) = worth
@@ -65,12 +67,8 @@ impl WorkspaceCache {
     }
 
     pub(super) fn remove_all(&self) {
-        let dirs = std::mem::take(&mut self.pool().dirs);
+        let dirs = std::mem::take(&mut self.0.lock().dirs);
         dirs.into_iter().for_each(|(dir, _)| dir.remove());
-    }
-
-    fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::remove;
+use super::cleanup;
 use crate::dirfd::Directory;
 
 const ROOT: &str = "root";
@@ -68,5 +68,5 @@ fn is_untouched(path: &Path) -> io::Result<bool> {
 }
 
 fn remove_entry(entry: &fs::DirEntry) -> io::Result<()> {
-    if entry.file_type()?.is_dir() { remove::remove(&entry.path()) } else { fs::remove_file(entry.path()) }
+    if entry.file_type()?.is_dir() { cleanup::remove(&entry.path()) } else { fs::remove_file(entry.path()) }
 }

@@ -1,21 +1,21 @@
 //! Lists the outputs of a result, and compares two results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use wire::grpc::ActionResult;
 
-/// One output, as far as its path and content go.
+/// One output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Produced {
     pub kind: &'static str,
     pub path: String,
-    /// The digest of a file or of a directory's tree; where a link points.
+    /// The digest of a file or of a directory's tree; the target of a link.
     pub content: String,
 }
 
-/// Everything that a result names, in order of its paths.
+/// The outputs of a result, in order of their paths.
 pub(super) fn list(result: &ActionResult) -> Vec<Produced> {
     let produced = |kind, path: &str, content| Produced { kind, path: path.to_owned(), content };
     let unknown = || "?".to_owned();
@@ -36,7 +36,7 @@ pub(super) fn list(result: &ActionResult) -> Vec<Produced> {
         list.push(produced("link", &link.path, link.target.clone()));
     }
     list.sort_by(|one, other| (&one.path, one.kind).cmp(&(&other.path, other.kind)));
-    // A link may be told in an old and in the new field.
+    // A link may be in an old and in the new field.
     list.dedup();
     list
 }
@@ -45,38 +45,28 @@ fn to_text(digest: &wire::grpc::Digest) -> String {
     format!("{}/{}", digest.hash, digest.size_bytes)
 }
 
-/// A line for each thing in which a result differs from another that was kept before. Times are no difference.
-pub(super) fn differences(ours: &ActionResult, kept: &ActionResult) -> Vec<String> {
-    let mut lines = Vec::new();
-    if ours.exit_code != kept.exit_code {
-        lines.push(format!("exit code: here {}, kept {}", ours.exit_code, kept.exit_code));
-    }
-    let written = |result: &ActionResult| {
-        [&result.stdout_digest, &result.stderr_digest]
-            .map(|digest| digest.as_ref().map_or_else(|| "nothing".to_owned(), to_text))
-    };
-    for (what, (ours, kept)) in
-        ["stdout", "stderr"].into_iter().zip(written(ours).into_iter().zip(written(kept)))
-    {
-        if ours != kept {
-            lines.push(format!("{what}: here {ours}, kept {kept}"));
-        }
-    }
-    let by_path = |result| -> BTreeMap<String, Produced> {
-        list(result).into_iter().map(|produced| (produced.path.clone(), produced)).collect()
-    };
-    let (ours, kept) = (by_path(ours), by_path(kept));
-    let describe = |produced: &Produced| format!("{} {}", produced.kind, produced.content);
-    for (path, one) in &ours {
-        match kept.get(path) {
-            None => lines.push(format!("{path}: here {}, kept nothing", describe(one))),
-            Some(other) if other != one => {
-                lines.push(format!("{path}: here {}, kept {}", describe(one), describe(other)));
-            }
-            Some(_) => {}
-        }
-    }
-    let gone = kept.iter().filter(|(path, _)| !ours.contains_key(*path));
-    lines.extend(gone.map(|(path, other)| format!("{path}: here nothing, kept {}", describe(other))));
-    lines
+/// The compared parts of a result, as text; times are not compared.
+fn parts(result: &ActionResult) -> BTreeMap<(usize, String), String> {
+    let written = |digest: &Option<_>| digest.as_ref().map_or_else(|| "nothing".to_owned(), to_text);
+    let fixed = [
+        ("exit code", result.exit_code.to_string()),
+        ("stdout", written(&result.stdout_digest)),
+        ("stderr", written(&result.stderr_digest)),
+    ];
+    let fixed = fixed.into_iter().enumerate().map(|(n, (name, value))| ((n, name.to_owned()), value));
+    let outputs = list(result).into_iter();
+    let outputs = outputs.map(|output| ((3, output.path), format!("{} {}", output.kind, output.content)));
+    fixed.chain(outputs).collect()
+}
+
+/// A line for each difference between a result and the cached one.
+pub(super) fn differences(ours: &ActionResult, cached: &ActionResult) -> Vec<String> {
+    let (ours, cached) = (parts(ours), parts(cached));
+    let names: BTreeSet<_> = ours.keys().chain(cached.keys()).collect();
+    let value =
+        |parts: &BTreeMap<_, String>, name| parts.get(name).map_or("nothing".to_owned(), String::clone);
+    let differs = names.into_iter().filter(|name| ours.get(*name) != cached.get(*name));
+    differs
+        .map(|name| format!("{}: here {}, kept {}", name.1, value(&ours, name), value(&cached, name)))
+        .collect()
 }

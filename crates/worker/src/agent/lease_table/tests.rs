@@ -321,7 +321,7 @@ fn a_task_that_asks_for_more_than_there_is_fails_and_says_so() {
 #[test]
 fn w16_a_worker_that_is_not_fit_asks_for_nothing_and_gives_back_what_comes() {
     let mut table = table(&["a"]);
-    table.set_fitness(Err("the disk is full".to_owned()));
+    table.pool.set_fitness(Err("the disk is full".to_owned()));
     table.on_attempt_end("a", done());
     let state = table.next_message(seconds(101));
     assert_eq!((state.credit, state.reports.len()), (0, 1), "what ran is reported all the same");
@@ -329,7 +329,7 @@ fn w16_a_worker_that_is_not_fit_asks_for_nothing_and_gives_back_what_comes() {
     table.on_message(answers(vec![verdict(Verdict::Committed)]), seconds(101));
     assert_eq!(table.on_message(tasks(&["b"]), seconds(101)).len(), 0);
     assert_eq!(released(&table.next_message(seconds(101))), ["b"]);
-    table.set_fitness(Ok(()));
+    table.pool.set_fitness(Ok(()));
     assert!(table.has_message_due(seconds(102)));
     let state = table.next_message(seconds(102));
     assert!(state.credit > 0 && state.state() == WorkerState::Idle);

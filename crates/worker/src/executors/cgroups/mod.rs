@@ -48,7 +48,6 @@ pub(super) enum Version {
     V2,
 }
 
-/// The parent of the groups of one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ControllerDir {
     controller: Controller,
@@ -68,7 +67,6 @@ impl ControllerDir {
     }
 }
 
-/// The groups of one worker.
 #[derive(Debug)]
 pub(super) struct Cgroups {
     controllers: Vec<ControllerDir>,
@@ -107,7 +105,6 @@ impl Cgroups {
         Some(directory)
     }
 
-    /// The limits that cannot be enforced here.
     pub(super) fn lacks(&self, limits: &Limits) -> Vec<Controller> {
         let has = |controller| self.controllers.iter().any(|directory| directory.controller == controller);
         Controller::ALL.into_iter().filter(|one| one.is_wanted(limits) && !has(*one)).collect()

@@ -46,7 +46,6 @@ pub(super) fn body(run: &Run, image: &str, (user, group): (u32, u32)) -> Contain
     }
 }
 
-/// The limits and permissions.
 pub(super) fn host_config(run: &Run, limits: &Limits) -> HostConfig {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     HostConfig {
@@ -85,16 +84,12 @@ pub(super) fn not_runnable(name: &str, error: &Error) -> Option<NotRunnable> {
 }
 
 pub(super) struct Container {
-    engine: Engine,
+    pub engine: Engine,
     /// Empty once it is removed.
-    id: String,
+    pub id: String,
 }
 
 impl Container {
-    pub(super) fn new(engine: Engine, id: String) -> Container {
-        Container { engine, id }
-    }
-
     /// Called before the start, so that no output is lost.
     pub(super) async fn attach(&self) -> Result<Attached, Error> {
         let options =

@@ -44,7 +44,6 @@ impl Engine {
         Ok(Engine { waiting: docker.clone().with_timeout(WAIT_TIMEOUT), docker, about })
     }
 
-    /// Returns the id of the new container.
     pub(super) async fn create(&self, body: ContainerCreateBody) -> Result<String, Error> {
         Ok(self.docker.create_container(None, body).await?.id)
     }

@@ -67,7 +67,6 @@ impl Docker {
         })
     }
 
-    /// Which engine it is.
     pub(super) fn about(&self) -> &str {
         &self.engine.about
     }
@@ -110,7 +109,7 @@ impl Docker {
             made => made,
         };
         match made {
-            Ok(id) => Ok(Container::new(self.engine.clone(), id)),
+            Ok(id) => Ok(Container { engine: self.engine.clone(), id }),
             Err(error) if lacks(&error) => {
                 Err(no_image(&image, "the engine does not have it, and the worker does not pull"))
             }

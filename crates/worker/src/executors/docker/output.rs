@@ -38,7 +38,8 @@ impl Output {
                 Ok(files) => files,
                 Err(error) => return sender.send_modify(|state| state.failed = Some(error.to_string())),
             };
-            let (mut out, mut err) = (Bounded::new(stdout, max_bytes), Bounded::new(stderr, max_bytes));
+            let bounded = |file| Bounded { file, left_bytes: max_bytes };
+            let (mut out, mut err) = (bounded(stdout), bounded(stderr));
             while let Some(part) = attached.next().await {
                 let taken = match part {
                     Ok(LogOutput::StdErr { message }) => err.take(&message),
@@ -93,10 +94,6 @@ struct Bounded {
 }
 
 impl Bounded {
-    fn new(file: File, max_bytes: u64) -> Bounded {
-        Bounded { file, left_bytes: max_bytes }
-    }
-
     /// Returns whether the part is within the limit.
     fn take(&mut self, part: &[u8]) -> std::io::Result<bool> {
         let bytes = part.len() as u64;

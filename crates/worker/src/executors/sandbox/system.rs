@@ -35,7 +35,7 @@ const RESOLVER: &str = "resolv.conf";
 /// slower. Removed when it is dropped.
 #[derive(Debug)]
 pub(super) struct System {
-    settings: TempDir,
+    pub(super) settings: TempDir,
 }
 
 impl System {
@@ -53,12 +53,6 @@ impl System {
         Ok(System { settings })
     }
 
-    /// The directory of the copies.
-    pub(super) fn settings(&self) -> &Path {
-        self.settings.path()
-    }
-
-    /// As arguments of bubblewrap.
     pub(super) fn mount_arguments(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         for place in PROGRAMS.into_iter().filter(|place| Path::new(place).exists()) {
@@ -97,9 +91,9 @@ mod tests {
     fn settings_are_copied_and_secrets_are_not() {
         let dir = tempfile::tempdir().unwrap();
         let system = System::new(dir.path(), "key").unwrap();
-        let passwd = system.settings().join("passwd");
+        let passwd = system.settings.path().join("passwd");
         assert_eq!(fs::read(passwd).unwrap(), fs::read("/etc/passwd").unwrap());
-        assert!(!system.settings().join("shadow").exists());
+        assert!(!system.settings.path().join("shadow").exists());
         drop(system);
         assert_eq!(dir.path().read_dir().unwrap().count(), 0);
     }
