@@ -1,5 +1,5 @@
 //! What the worker contract asks of a worker, number by number, as its coordinator sees it: a proxy between the two
-//! writes down every request. The Python SDK has the same tests in sdk/python/tests/test_worker_duties.py.
+//! writes down every request. The Python SDK has the same tests in sdk/python/tests/test_worker_contract.py.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
