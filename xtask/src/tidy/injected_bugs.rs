@@ -1,5 +1,6 @@
-//! Checks that only the simulator enables the feature for injected bugs: no other crate may enable it, not even for its
-//! tests, so that no other build contains them.
+//! Checks injected bugs. Only the simulator enables the feature: no other crate may enable it, not even for its tests, so
+//! that no other build contains them. Only the `rules.rs` of a crate asks for a bug, so that all other code reads without
+//! them.
 
 use super::Finding;
 use super::repository::{Package, Repository};
@@ -10,7 +11,23 @@ const FEATURE: &str = "injected-bugs";
 const MAY_ENABLE: &str = "simulator";
 
 pub(super) fn check(repository: &Repository) -> Vec<Finding> {
-    repository.own_packages().flat_map(check_package).collect()
+    let enabled = repository.own_packages().flat_map(check_package);
+    enabled.chain(inline_bugs(repository)).collect()
+}
+
+fn inline_bugs(repository: &Repository) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in repository.rust_files().filter(|file| !may_ask(&file.path)) {
+        for (number, _) in file.lines().filter(|(_, line)| line.contains("InjectedBug::")) {
+            findings.push(Finding::new(&file.path, number, "an injected bug outside of `rules.rs`"));
+        }
+    }
+    findings
+}
+
+fn may_ask(path: &str) -> bool {
+    let is_product = path.starts_with("crates/") && !path.starts_with("crates/simulator/");
+    !is_product || path.ends_with("/rules.rs") || path.ends_with("/injected_bug.rs")
 }
 
 fn check_package(package: &Package) -> Vec<Finding> {
@@ -35,7 +52,7 @@ fn contains_feature(features: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::repository::examples::own_package;
+    use super::super::repository::examples::{own_package, with_file};
     use super::*;
 
     fn with_feature(package: &str, kind: Option<&str>) -> Package {
@@ -51,6 +68,15 @@ mod tests {
         for name in ["ledger", "coordinator", "server", "lessor", "chaos"] {
             assert_eq!(check_package(&with_feature(name, None)).len(), 1, "{name}");
             assert_eq!(check_package(&with_feature(name, Some("dev"))).len(), 1, "{name}, for its tests");
+        }
+    }
+
+    #[test]
+    fn only_rules_ask_for_injected_bugs() {
+        let asks = "fn a() -> bool {\n    is(InjectedBug::LateReportCommits)\n}\n";
+        assert_eq!(inline_bugs(&with_file("crates/ledger/src/file/scan.rs", asks)).len(), 1);
+        for path in ["crates/ledger/src/file/rules.rs", "crates/simulator/src/bug.rs"] {
+            assert_eq!(inline_bugs(&with_file(path, asks)), []);
         }
     }
 

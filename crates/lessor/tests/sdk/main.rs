@@ -3,7 +3,6 @@
 
 mod client;
 mod drain;
-mod duties;
 mod examples;
 mod fixture;
 mod handlers;
@@ -13,3 +12,4 @@ mod python;
 #[path = "../support/mod.rs"]
 mod support;
 mod targets;
+mod worker_contract;

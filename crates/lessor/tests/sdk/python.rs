@@ -47,8 +47,8 @@ fn unittest(module: &str, least: usize) {
 
 /// S0-3, S0-8, S0-13, S0-15, S0-16, S0-17, S0-21 to S0-25, as the names of its tests say.
 #[test]
-fn s0_python_keeps_the_duties_of_a_worker() {
-    unittest("test_worker_duties", 13);
+fn s0_python_keeps_the_contract_of_a_worker() {
+    unittest("test_worker_contract", 13);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn python_commits_once_when_answers_are_lost_or_the_coordinator_dies() {
 
 /// S1-16, S1-21, S1-23, S1-36, S1-42, S1-51, S1-56, as the names of its tests say.
 #[test]
-fn s1_python_keeps_the_duties_of_a_push_target() {
+fn s1_python_keeps_the_contract_of_a_push_target() {
     unittest("test_target", 15);
 }
 

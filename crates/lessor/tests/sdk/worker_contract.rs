@@ -1,5 +1,5 @@
 //! The worker's obligations in the worker contract, number by number, as its coordinator sees them: a proxy between the
-//! two records every request. The Python SDK has the same tests in sdk/python/tests/test_worker_duties.py.
+//! two records every request. The Python SDK has the same tests in sdk/python/tests/test_worker_contract.py.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
