@@ -6,19 +6,19 @@ use super::show::Record;
 
 #[derive(clap::Args)]
 pub(super) struct ContextOptions {
-    /// The run that the task is part of, told to the worker
+    /// The run that the task is part of, passed to the worker
     #[arg(long, value_name = "ID")]
     run_id: Option<String>,
 
-    /// The asset that the task makes, told to the worker
+    /// The asset that the task produces, passed to the worker
     #[arg(long, value_name = "ID")]
     asset_id: Option<String>,
 
-    /// The task's name within its run, told to the worker
+    /// The task's name within its run, passed to the worker
     #[arg(long, value_name = "KEY")]
     task_key: Option<String>,
 
-    /// A JSON object that is told to the worker
+    /// A JSON object that is passed to the worker
     #[arg(long, value_name = "JSON", value_parser = parse_json)]
     resources: Option<Json>,
 }
