@@ -1,6 +1,6 @@
 //! Measures a store in a directory of its own and prints one JSON object for each figure.
 //!
-//!     cargo run --release -p blobs --example figures -- [DIRECTORY] [BLOBS]
+//!     cargo run --profile dist -p blobs --example figures -- [DIRECTORY] [BLOBS]
 //!
 //! BLOBS (default 1,000,000) is the number of small blobs for the start of a large store.
 

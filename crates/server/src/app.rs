@@ -54,7 +54,7 @@ impl Deref for App {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Serving,
-    /// Everything is served, but health checks fail.
+    /// Everything is served, but `/readyz` and gRPC health say that the server is not ready.
     Leaving,
     /// Waits are ended, and nothing new is served.
     Draining,
@@ -98,7 +98,7 @@ impl App {
         }))
     }
 
-    /// Makes health checks fail, because the server is about to stop. It serves until it does.
+    /// Makes readiness checks fail, because the server is about to stop. It serves until it does.
     pub fn leave(&self) {
         self.enter(Phase::Leaving);
     }

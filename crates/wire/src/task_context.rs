@@ -1,11 +1,11 @@
-//! The fields that describe a task to its worker and that Lessor passes on: the only list of them in this crate.
+//! The fields that describe a task to its worker and that Lessor passes on: no other file of this crate lists them.
 //!
 //! [`with_task_context`] appends them to a struct, so that the JSON stays flat and unknown fields are still refused, which
 //! serde's `flatten` cannot do; [`in_task_context`] fills them in.
 
 use crate::{Json, TaskEnvelope};
 
-/// The fields as one value. Each was given by the submitter, or is missing.
+/// The fields as one value. An envelope has defaults for those that the submitter left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskContext {
     pub run_id: Option<String>,

@@ -8,8 +8,10 @@ use serde::Deserialize;
 
 use crate::steps::{cargo, output};
 
-/// Directories without sources: build output, generated code, data of a local run, version control.
-const SKIPPED: &[&str] = &["target", "generated", ".git", ".lessor", "node_modules"];
+/// Directories without sources: build output, data of a local run, version control.
+const SKIPPED: &[&str] = &["target", ".git", ".lessor", "node_modules"];
+/// Code that a program writes.
+const GENERATED: &str = "crates/wire/generated";
 
 #[derive(Default)]
 pub(super) struct Repository {
@@ -80,7 +82,7 @@ impl Repository {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
             let path = if relative.is_empty() { name.clone() } else { format!("{relative}/{name}") };
-            if SKIPPED.contains(&name.as_str()) {
+            if SKIPPED.contains(&name.as_str()) || path == GENERATED {
                 continue;
             }
             let kind = entry.file_type()?;

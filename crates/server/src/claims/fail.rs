@@ -32,15 +32,15 @@ pub(crate) async fn fail(
     let lease = token::lease(&call, &body.worker_id, &body.job_id, &body.lease_token)?;
     token::check_report(&lease, &body.attempt_id, body.stream.as_deref(), body.message_id.as_deref())?;
     let error = &body.error;
-    if let Some(stack) = &error.stack {
-        tracing::debug!(task = %lease.task, attempt = lease.attempt, stack = shortened(stack), "a job failed");
-    }
     // The contract knows no categories; this is the one that another attempt may help by default.
     let task_error = TaskError {
         category: Category::UserCode,
         code: reported_name("error.code", error.code.as_deref())?,
         message: reported_message(&error.message),
     };
+    if let Some(stack) = &error.stack {
+        tracing::debug!(task = %lease.task, attempt = lease.attempt, stack = shortened(stack), "a job failed");
+    }
     let report = report::failure(lease, task_error, error.retryable)?;
     Ok(Out::ok(failed(report::committed(call.app.handle.fail(report).await?)?)))
 }

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, List, Optional, Tuple, Union
+from datetime import datetime
+from typing import Any, Iterable, Iterator, List, Mapping, Optional, Tuple, Union
 from urllib.parse import urlencode
 
 from ._clock import now
 from ._errors import LessorError, Problem
 from ._http import ANSWER_TIMEOUT_S, Answer, Transport, encode, segment
-from ._models import HistoryEvent, Submit, SubmitOptions, Submitted, TaskInfo, TaskState
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
+from ._models import Backoff, HistoryEvent, Submit, Submitted, TaskInfo, TaskState
 
 # How long a request is retried: enough for a coordinator to restart.
 RETRY_FOR_S = 30.0
@@ -35,9 +33,43 @@ class Client:
         self._transport = Transport(url, tenant, workspace)
         self._retry_for_s = retry_for_s
 
-    def submit(self, queue: str, payload: Any, **options: Unpack[SubmitOptions]) -> Submitted:
+    def submit(
+        self,
+        queue: str,
+        payload: Any,
+        *,
+        priority: Optional[int] = None,
+        delay_ms: Optional[int] = None,
+        dedup_key: Optional[str] = None,
+        max_attempts: Optional[int] = None,
+        backoff: Optional[Backoff] = None,
+        properties: Optional[Mapping[str, str]] = None,
+        deadline: Optional[datetime] = None,
+        timeout_ms: Optional[int] = None,
+        lease_ms: Optional[int] = None,
+        run_id: Optional[str] = None,
+        asset_id: Optional[str] = None,
+        task_key: Optional[str] = None,
+        resources: Optional[Mapping[str, Any]] = None,
+    ) -> Submitted:
         """Submits one task. The options are the optional fields of `Submit`."""
-        task = Submit(queue, payload, **options)
+        task = Submit(
+            queue=queue,
+            payload=payload,
+            priority=priority,
+            delay_ms=delay_ms,
+            dedup_key=dedup_key,
+            max_attempts=max_attempts,
+            backoff=backoff,
+            properties=properties,
+            deadline=deadline,
+            timeout_ms=timeout_ms,
+            lease_ms=lease_ms,
+            run_id=run_id,
+            asset_id=asset_id,
+            task_key=task_key,
+            resources=resources,
+        )
         answer = self._call("POST", "/v1/tasks", encode(_keyed(task).to_json()))
         return answer.parse(lambda body: Submitted(body["taskId"], TaskState(body["state"]), answer.status == 201))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
-from typing import Any, Dict, Mapping, Optional, Tuple, TypedDict
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ._clock import parse_time
 from ._failures import Category
@@ -63,26 +63,8 @@ class Submit:
         return {"payload": self.payload, **_present(self)}
 
 
-class SubmitOptions(TypedDict, total=False):
-    """The optional fields of `Submit`, as keyword arguments."""
-
-    priority: Optional[int]
-    delay_ms: Optional[int]
-    dedup_key: Optional[str]
-    max_attempts: Optional[int]
-    backoff: Optional[Backoff]
-    properties: Optional[Mapping[str, str]]
-    deadline: Optional[datetime]
-    timeout_ms: Optional[int]
-    lease_ms: Optional[int]
-    run_id: Optional[str]
-    asset_id: Optional[str]
-    task_key: Optional[str]
-    resources: Optional[Mapping[str, Any]]
-
-
 class TaskContext:
-    """The fields that describe a task to its worker, as the submitter gave them."""
+    """The fields that describe a task to its worker. A pushed task has defaults for those that the submitter left out."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.run_id: Optional[str] = body.get("runId")

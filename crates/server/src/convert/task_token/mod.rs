@@ -6,6 +6,8 @@
 mod jwt;
 mod key_id;
 
+use std::sync::{PoisonError, RwLock};
+
 use authority::command::RotateTokenKey;
 use authority::limits::MAX_PUSH_INTERVAL_MS;
 use authority::{LeaseRef, Position, Scope, Time};
@@ -27,8 +29,11 @@ const LEEWAY_S: u64 = 5;
 
 pub(crate) struct TaskTokens {
     secret: [u8; 32],
-    /// The newest key, once it is known. Held during look-ups and rotations, so that no old key is remembered.
-    current: Mutex<Option<KeyId>>,
+    /// The newest key, while it is known. Only a callback that finds none waits for the coordinator.
+    current: RwLock<Option<KeyId>>,
+    /// Held while the newest key is looked up or replaced, over the coordinator's answer: a look-up that began before a
+    /// rotation must not be remembered after it.
+    changing: Mutex<()>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,39 +67,60 @@ pub(crate) struct Issued {
 
 impl TaskTokens {
     pub(crate) fn new(secret: &[u8; 32]) -> TaskTokens {
-        TaskTokens { secret: blake3::derive_key("lessor 2026 task token", secret), current: Mutex::default() }
+        let secret = blake3::derive_key("lessor 2026 task token", secret);
+        TaskTokens { secret, current: RwLock::default(), changing: Mutex::default() }
     }
 
     /// The keys to sign with. The first key is recorded when it is first needed.
     pub(crate) async fn key_ring(&self, handle: &Handle) -> Result<KeyRing<'_>, Unavailable> {
-        let mut current = self.current.lock().await;
-        let newest = match recorded(handle, *current).await? {
+        let current = match self.newest(handle).await? {
             Some(newest) => newest,
             None => {
-                record(handle, KeyId::FIRST).await?;
-                KeyId::FIRST
+                let _changing = self.changing.lock().await;
+                let first = match recorded(handle).await? {
+                    Some(recorded_meanwhile) => recorded_meanwhile,
+                    None => {
+                        record(handle, KeyId::FIRST).await?;
+                        KeyId::FIRST
+                    }
+                };
+                self.remember(Some(first));
+                first
             }
         };
-        *current = Some(newest);
-        Ok(KeyRing { secret: &self.secret, current: newest })
+        Ok(KeyRing { secret: &self.secret, current })
     }
 
     /// The keys to check with; none while nothing was ever signed, so that a made-up token records nothing.
     pub(crate) async fn key_ring_if_any(&self, handle: &Handle) -> Result<Option<KeyRing<'_>>, Unavailable> {
-        let mut current = self.current.lock().await;
-        *current = recorded(handle, *current).await?;
-        Ok(current.map(|current| KeyRing { secret: &self.secret, current }))
+        let newest = self.newest(handle).await?;
+        Ok(newest.map(|current| KeyRing { secret: &self.secret, current }))
     }
 
     /// From now on another key signs.
     pub(crate) async fn rotate(&self, handle: &Handle, retire_old: bool) -> Result<KeyId, Unavailable> {
-        let mut current = self.current.lock().await;
-        let next = recorded(handle, None).await?.map_or(KeyId::FIRST, |newest| newest.next(retire_old));
+        let _changing = self.changing.lock().await;
+        let next = recorded(handle).await?.map_or(KeyId::FIRST, |newest| newest.next(retire_old));
         // The caller may hang up before the answer; then the next call looks the key up.
-        *current = None;
+        self.remember(None);
         record(handle, next).await?;
-        *current = Some(next);
+        self.remember(Some(next));
         Ok(next)
+    }
+
+    async fn newest(&self, handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
+        let known = *self.current.read().unwrap_or_else(PoisonError::into_inner);
+        if known.is_some() {
+            return Ok(known);
+        }
+        let _changing = self.changing.lock().await;
+        let newest = recorded(handle).await?;
+        self.remember(newest);
+        Ok(newest)
+    }
+
+    fn remember(&self, key: Option<KeyId>) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = key;
     }
 }
 
@@ -102,12 +128,9 @@ async fn record(handle: &Handle, id: KeyId) -> Result<(), Unavailable> {
     handle.rotate_token_key(RotateTokenKey { key_id: id.to_string().into() }).await.map(|_| ())
 }
 
-/// The newest key in the ledger, unless it is known. A name that is not ours signs nothing and is replaced like none.
-async fn recorded(handle: &Handle, known: Option<KeyId>) -> Result<Option<KeyId>, Unavailable> {
-    match known {
-        Some(known) => Ok(Some(known)),
-        None => Ok(handle.token_key().await?.and_then(|key| KeyId::parse(&key.id))),
-    }
+/// The newest key in the ledger. A name that is not ours signs nothing and is replaced like none.
+async fn recorded(handle: &Handle) -> Result<Option<KeyId>, Unavailable> {
+    Ok(handle.token_key().await?.and_then(|key| KeyId::parse(&key.id)))
 }
 
 impl KeyRing<'_> {
