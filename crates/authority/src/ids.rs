@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u128);
 
-/// The place of a record in the ledger, from 1. The position of a LeaseGranted is the lease's number.
+/// The number of a record in the ledger, from 1. The position of a LeaseGranted is the lease's fencing token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 

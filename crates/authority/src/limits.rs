@@ -59,5 +59,5 @@ pub const MAX_TICK_TASKS: usize = 1_000;
 pub const MIN_RETENTION_MS: u64 = 10 * 60 * 1_000;
 /// Most tasks on one page of a list.
 pub const MAX_PAGE: usize = 1_000;
-/// Most tasks looked at for one page; a filter that matches little gives short pages, not long scans.
+/// Most tasks scanned for one page; a filter that matches little gives short pages, not long scans.
 pub const MAX_PAGE_SCAN: usize = 10_000;

@@ -1,7 +1,7 @@
 //! The interface of the action cache, as adapters see it.
 //!
 //! Values are opaque bytes here: whether the outputs that a result names are still present is the caller's to
-//! ask, with `Store::contains_all`, because it takes knowledge of the protocol to find them (R26).
+//! ask, with `Blobs::find_missing`, because it takes knowledge of the protocol to find them (R26).
 
 use std::sync::Arc;
 

@@ -44,8 +44,8 @@ impl ZstdDecoder {
     pub fn next_piece(&mut self) -> Result<Option<Bytes>> {
         loop {
             // One byte more than may come, so that too much shows.
-            let room = (self.size - self.produced).saturating_add(1).min(PIECE_BYTES as u64) as usize;
-            let mut piece = Vec::with_capacity(room);
+            let capacity = (self.size - self.produced).saturating_add(1).min(PIECE_BYTES as u64) as usize;
+            let mut piece = Vec::with_capacity(capacity);
             let mut input = InBuffer::around(&self.input);
             let mut output = OutBuffer::around(&mut piece);
             let left = self

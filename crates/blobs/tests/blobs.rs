@@ -32,7 +32,6 @@ fn the_empty_blob_is_always_present_and_never_stored() {
     for function in DigestFunction::ALL {
         let empty = Digest::of(function, b"");
         assert_eq!(store.find_missing(&tenant(), &[empty]), []);
-        assert!(store.contains_all(&tenant(), &[empty]));
         assert_eq!(store.find(&tenant(), function, &empty.hash), Some(empty));
         assert_eq!(get(&store, &empty).unwrap(), Bytes::new());
         assert_eq!(stream(&store, &empty, 0, Some(5)).unwrap(), []);
@@ -72,8 +71,8 @@ fn missing_blobs_are_named_once_in_order() {
     let here = put(&store, &content(1, 10)).unwrap();
     let (two, three) = (sha256(b"two"), sha256(b"three"));
     assert_eq!(store.find_missing(&tenant(), &[three, here, two, three, two, here]), [three, two]);
-    assert!(!store.contains_all(&tenant(), &[here, two]));
-    assert!(store.contains_all(&tenant(), &[here, here]));
+    assert!(!store.find_missing(&tenant(), &[here, two]).is_empty());
+    assert!(store.find_missing(&tenant(), &[here, here]).is_empty());
 }
 
 /// R20, I16.
@@ -154,29 +153,6 @@ fn a_blob_twice_in_a_batch_is_stored_once() {
     let bytes = store.usage().pack_bytes;
     assert!(store.put_many(&tenant(), &batch).iter().all(Result::is_ok));
     assert_eq!(store.usage().pack_bytes, bytes);
-}
-
-#[test]
-fn a_link_shares_the_file_of_a_large_blob_and_cannot_be_written_to() {
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
-    let root = tempfile::tempdir().unwrap();
-    let store = open(&root.path().join("store"));
-    let (large, small) = (content(1, 5000), content(2, 50));
-    for (content, executable, is_linked) in
-        [(&large, false, true), (&large, true, false), (&small, false, false)]
-    {
-        let digest = put(&store, content).unwrap();
-        let path = root.path().join(format!("input-{}-{executable}", content.len()));
-        store.link_to(&tenant(), &digest, &path, executable).unwrap();
-        let metadata = std::fs::metadata(&path).unwrap();
-        assert_eq!(metadata.permissions().mode() & 0o777, if executable { 0o555 } else { 0o444 });
-        assert_eq!(metadata.nlink() == 2, is_linked);
-        assert_eq!(std::fs::read(&path).unwrap(), *content);
-        assert!(store.link_to(&tenant(), &digest, &path, executable).is_err(), "it exists");
-        assert_eq!(std::fs::read(&path).unwrap(), *content);
-    }
-    let missing = store.link_to(&tenant(), &sha256(b"?"), &root.path().join("no"), false);
-    assert!(matches!(missing, Err(Error::NotFound(_))));
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn the_least_recently_used_blob_goes_first() {
     assert!(is_missing(&store, &digests[2]));
     put(&store, &content(11, LARGE_BYTES)).unwrap();
     assert!(is_missing(&store, &digests[3]));
-    assert!(store.contains_all(&tenant(), &digests[..2]));
+    assert!(store.find_missing(&tenant(), &digests[..2]).is_empty());
     put(&store, &content(12, LARGE_BYTES)).unwrap();
     let missing = store.find_missing(&tenant(), &[sha256(&content(10, LARGE_BYTES)), digests[0], digests[1]]);
     assert_eq!(missing, [sha256(&content(10, LARGE_BYTES))]);
@@ -56,7 +56,7 @@ fn what_is_pinned_stays_until_it_is_let_go() {
     for n in 100..130 {
         put(&store, &content(n, LARGE_BYTES)).unwrap();
         put(&store, &content(n + 100, 900)).unwrap();
-        assert!(store.contains_all(&tenant(), &digests), "{n}");
+        assert!(store.find_missing(&tenant(), &digests).is_empty(), "{n}");
     }
     for (digest, content) in digests.iter().zip(&inputs) {
         assert_eq!(&get(&store, digest).unwrap(), content);
@@ -79,7 +79,7 @@ fn a_store_full_of_what_is_in_use_says_so_and_recovers() {
     assert!(matches!(put(&store, &content(9, 2 * LARGE_BYTES)), Err(Error::Full { .. })));
     assert_eq!(files(&root.path().join("temp")), [""; 0]);
     assert_eq!(store.usage().upload_bytes, 0);
-    assert!(store.contains_all(&tenant(), &digests));
+    assert!(store.find_missing(&tenant(), &digests).is_empty());
     drop(pin);
     put(&store, &content(9, 2 * LARGE_BYTES)).unwrap();
 }
@@ -123,7 +123,7 @@ fn small_blobs_come_and_go_within_the_cap() {
     for n in 1000..3000 {
         put(&store, &content(n, 100 + n as usize % 900)).unwrap();
         // In use all the time, so they move from pack to pack.
-        assert!(store.contains_all(&tenant(), &keep), "{n}");
+        assert!(store.find_missing(&tenant(), &keep).is_empty(), "{n}");
         let usage = store.usage();
         assert!(usage.pack_bytes <= cap, "{usage:?}");
     }
@@ -134,7 +134,7 @@ fn small_blobs_come_and_go_within_the_cap() {
     }
     drop(store);
     let store = small_store(root.path(), cap);
-    assert!(store.contains_all(&tenant(), &keep));
+    assert!(store.find_missing(&tenant(), &keep).is_empty());
     assert_eq!(bytes_on_disk(root.path()), store.usage().pack_bytes);
 }
 
@@ -231,5 +231,5 @@ fn a_lower_cap_is_reached_when_the_store_is_opened_with_it() {
     store.maintain(std::time::Instant::now());
     let usage = store.usage();
     assert!(usage.pack_bytes + usage.file_bytes <= usage.cap_bytes, "{usage:?}");
-    assert!(store.contains_all(&tenant(), &[sha256(&content(19, LARGE_BYTES))]));
+    assert!(store.find_missing(&tenant(), &[sha256(&content(19, LARGE_BYTES))]).is_empty());
 }

@@ -123,7 +123,7 @@ fn room_is_left_for_others_by_evicting() {
     let usage = store.usage();
     // The free space is looked at after every so many bytes.
     assert!(usage.file_bytes <= (100 << 20) + (64 << 20) + (3 << 20), "{usage:?}");
-    assert!(store.contains_all(&tenant(), &[sha256(&content(79, 3 << 20))]));
+    assert!(store.find_missing(&tenant(), &[sha256(&content(79, 3 << 20))]).is_empty());
     assert!(is_missing(&store, &sha256(&content(0, 3 << 20))));
 }
 
@@ -156,8 +156,8 @@ fn a_disk_without_a_free_byte_is_cleared_by_evicting() {
     fill(&disk, &store);
     upload_until_there_is_room(&store).unwrap();
     assert!(is_missing(&store, &large[0]));
-    assert!(store.contains_all(&tenant(), &large[15..]));
-    assert!(store.contains_all(&tenant(), &small));
+    assert!(store.find_missing(&tenant(), &large[15..]).is_empty());
+    assert!(store.find_missing(&tenant(), &small).is_empty());
     let result = store.get_result(&tenant(), &result_key("a"), Serve::Any).unwrap().unwrap();
     assert_eq!(result.bytes, content(104, 10_000));
     put_range(&store, 300..305, LARGE_BYTES);
@@ -181,7 +181,7 @@ fn an_eviction_that_cannot_be_recorded_leaves_no_file_behind() {
     upload_until_there_is_room(&store).unwrap();
     assert_eq!(files(&root.join("temp")), [""; 0]);
     assert!(is_missing(&store, &first));
-    assert!(store.contains_all(&tenant(), &large[15..]));
+    assert!(store.find_missing(&tenant(), &large[15..]).is_empty());
     for name in names {
         let found = store.get_result(&tenant(), &result_key(name), Serve::Any).unwrap();
         assert_eq!(found.map(|result| result.bytes), Some(name.into()));
@@ -222,7 +222,7 @@ fn what_finds_no_room_on_a_full_disk_takes_none_of_the_cap() {
     let _pins = [&in_use, &small, &tiny].map(|digests| store.pin(&tenant(), digests));
     assert!(matches!(upload_until_there_is_room(&store), Err(Error::DiskFull)));
     assert_eq!(store.usage().upload_bytes, 0);
-    assert!(store.contains_all(&tenant(), &in_use));
+    assert!(store.find_missing(&tenant(), &in_use).is_empty());
     assert_eq!(files(&disk.path().join("store").join("temp")), [""; 0]);
     // As soon as the others give some back, everything goes on.
     fs::remove_file(disk.path().join("others")).unwrap();

@@ -53,10 +53,7 @@ impl BatchStats {
                 self.note_run(before, now);
             }
             Event::TaskDead(event) => {
-                let place = DeadReason::ALL.iter().position(|reason| *reason == event.reason);
-                if let Some(count) = place.and_then(|place| self.dead.get_mut(place)) {
-                    *count += 1;
-                }
+                self.dead[event.reason as usize] += 1;
                 if event.report.is_some() {
                     self.note_run(before, now);
                 }

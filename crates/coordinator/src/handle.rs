@@ -142,7 +142,7 @@ impl Handle {
 
     /// Leases tasks, waiting up to `wait` for one to come. When the future was dropped before its answer was sent, the
     /// leases are given back, unless the poll has a request digest by which it can be repeated; an answer that was sent
-    /// and never looked at is not noticed, and its leases expire.
+    /// and never read is not noticed, and its leases expire.
     pub async fn lease(&self, lease: LeaseTasks, wait: Duration) -> Result<Vec<Grant>, Unavailable> {
         let until = self.now().plus_ms(wait.as_millis() as u64);
         match self.ask(Request::Poll { lease, until }).await? {

@@ -128,8 +128,8 @@ pub enum Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitCondition {
     Final,
-    /// The same, for the server's own sake: about one wait for each task that is not over. These leave the places of
-    /// clients who wait alone.
+    /// The same, for the server itself: about one wait for each task that is not over. These do not count against the
+    /// limit of clients.
     FinalForServer,
     /// Any record of the task after this one.
     ChangeAfter(Position),

@@ -87,7 +87,7 @@ pub fn read_exact_at(file: &dyn File, into: &mut [u8], offset: u64) -> io::Resul
     }
 }
 
-/// Whether an error says that there is no room, which more room can cure.
+/// Whether an error says that there is no space, which more space can cure.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

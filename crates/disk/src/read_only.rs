@@ -1,5 +1,5 @@
-//! A directory of the operating system that is only looked at: files are opened for reading, and everything that
-//! would change something, the lock included, is refused.
+//! A directory of the operating system that is only read: files are opened for reading, and every call that would change
+//! something, the lock included, is refused.
 
 use std::{
     fs,
@@ -60,7 +60,7 @@ impl Disk for ReadOnlyDisk {
 }
 
 fn refused() -> io::Error {
-    io::Error::new(ErrorKind::ReadOnlyFilesystem, "the directory is only looked at")
+    io::Error::new(ErrorKind::ReadOnlyFilesystem, "the directory is open for reading only")
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_is_only_looked_at_does_not_change() {
+    fn a_read_only_directory_does_not_change() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), "x").unwrap();
         let disk = ReadOnlyDisk::open(dir.path()).unwrap();

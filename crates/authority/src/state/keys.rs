@@ -12,7 +12,7 @@ use crate::{Phase, Position, Task, TaskState, Time};
 pub(super) struct IndexKeys {
     pub state: TaskState,
     pub eligibility: Eligibility,
-    /// When a tick must look at the task.
+    /// When a tick must handle the task.
     pub due: Option<Time>,
     pub worker: Option<Arc<str>>,
     pub ended: Option<Position>,

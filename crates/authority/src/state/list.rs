@@ -10,12 +10,12 @@ use crate::{Position, QueueKey, Scope, TaskState, TaskView};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListPage {
     pub tasks: Vec<TaskView>,
-    /// The queue and the creation of the last task looked at.
+    /// The queue and the creation of the last task that was scanned.
     pub next: Option<(Arc<str>, Position)>,
 }
 
 impl State {
-    /// Tasks of a scope, or of one queue in it, after the place where the last page ended. A page may be short
+    /// Tasks of a scope, or of one queue in it, after the end of the last page. A page may be short
     /// although more follow.
     pub fn list(
         &self,
@@ -29,7 +29,7 @@ impl State {
         let start = after.as_ref().map(|(name, _)| name).or(queue);
         let from = QueueKey { scope: scope.clone(), name: start.cloned().unwrap_or_else(|| Arc::from("")) };
         let mut page = ListPage { tasks: Vec::new(), next: None };
-        let mut looked_at = 0;
+        let mut scanned = 0;
         for (key, id) in self.queue_ids.range::<QueueKey, _>(&from..) {
             if key.scope != *scope || queue.is_some_and(|queue| *queue != key.name) {
                 break;
@@ -40,11 +40,11 @@ impl State {
             };
             let older = self.queues[id].created.range(..(end, super::Slot(0)));
             for (position, slot) in older.rev() {
-                looked_at += 1;
+                scanned += 1;
                 if state.is_none_or(|state| state == self.tasks.at(*slot).state()) {
                     page.tasks.push(self.view_at(*slot));
                 }
-                if page.tasks.len() == limit || looked_at == MAX_PAGE_SCAN {
+                if page.tasks.len() == limit || scanned == MAX_PAGE_SCAN {
                     page.next = Some((key.name.clone(), *position));
                     return page;
                 }

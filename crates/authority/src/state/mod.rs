@@ -310,7 +310,7 @@ impl State {
         self.redrives.get(&id).copied()
     }
 
-    /// Tasks that a tick must look at, the most overdue first.
+    /// Tasks that a tick must handle, the most overdue first.
     pub(crate) fn due(&self, now: Time) -> impl Iterator<Item = Slot> {
         self.due.iter().take_while(move |(time, _)| *time <= now).map(|(_, slot)| *slot)
     }

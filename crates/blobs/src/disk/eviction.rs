@@ -47,8 +47,8 @@ pub struct Totals {
     pack_bytes: AtomicU64,
     file_bytes: AtomicU64,
     reserved_bytes: Mutex<u64>,
-    /// Reservations until the free space of the file system is looked at again.
-    unlooked_bytes: AtomicU64,
+    /// Reservations until the free space of the file system is checked again.
+    unchecked_bytes: AtomicU64,
 }
 
 impl Totals {
@@ -86,11 +86,11 @@ impl Totals {
         Some(Reservation { totals: self, bytes })
     }
 
-    /// Has the next reservation look at the free space if a write found none. Others may have taken it before
-    /// the next look was due.
+    /// Has the next reservation check the free space if a write found none. Others may have taken it before the next
+    /// check was due.
     pub fn note_failure(&self, error: &Error) {
         if matches!(error, Error::DiskFull) {
-            self.unlooked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
+            self.unchecked_bytes.store(FREE_SPACE_CHECK_BYTES, Ordering::Relaxed);
         }
     }
 
@@ -134,7 +134,7 @@ impl Inner {
     fn reserve(&self, bytes: u64) -> Result<Reservation<'_>> {
         let cap = self.options.cap_bytes;
         if let Some(reservation) = self.totals.try_reserve(bytes, cap) {
-            self.look_at_free_space(bytes)?;
+            self.check_free_space(bytes)?;
             if self.totals.used() > self.comfortable_bytes() {
                 self.signal.wake();
             }
@@ -152,14 +152,13 @@ impl Inner {
         }
     }
 
-    /// Looks at the file system after every so many bytes. What is too little for others is made up for by
-    /// evicting.
-    fn look_at_free_space(&self, bytes: u64) -> Result<()> {
-        let unlooked = self.totals.unlooked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if self.options.keep_free_bytes == 0 || unlooked < FREE_SPACE_CHECK_BYTES {
+    /// Checks the free space after every so many bytes, and evicts when too little is left for others.
+    fn check_free_space(&self, bytes: u64) -> Result<()> {
+        let unchecked = self.totals.unchecked_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if self.options.keep_free_bytes == 0 || unchecked < FREE_SPACE_CHECK_BYTES {
             return Ok(());
         }
-        self.totals.unlooked_bytes.store(0, Ordering::Relaxed);
+        self.totals.unchecked_bytes.store(0, Ordering::Relaxed);
         self.make_free_space().inspect_err(|error| self.totals.note_failure(error))
     }
 
@@ -175,7 +174,7 @@ impl Inner {
 
     fn free_bytes(&self) -> Result<u64> {
         let stat = rustix::fs::fstatvfs(&self.store_dir.directory)
-            .map_err(|errno| Error::io("look at the free space of", &self.root)(errno.into()))?;
+            .map_err(|errno| Error::io("check the free space of", &self.root)(errno.into()))?;
         Ok(stat.f_bavail * stat.f_frsize)
     }
 
@@ -200,7 +199,7 @@ impl Inner {
         match &cleaned {
             Ok(true) => return Ok(true),
             Ok(false) => {}
-            // Cleaning takes room before it makes some. Evicting may give it that for the next turn.
+            // Cleaning takes space before it frees any. Evicting may free that for the next turn.
             Err(error) => tracing::warn!(%error, "a pack could not be cleaned"),
         }
         let evicted = self.evict_some(short);
@@ -311,7 +310,7 @@ impl Inner {
         let has_moved = || self.index().packs.get(&number).is_some_and(|state| state.has_moved);
         if has_moved() {
             // The copies must be safe before the originals go, and are when they are synced. A full disk may
-            // have no room for the list of them, which only spares the next start some reading.
+            // have no space for the list of them, which only spares the next start some reading.
             let listed = self.checkpoint();
             if has_moved() {
                 return listed;

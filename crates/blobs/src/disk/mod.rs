@@ -19,7 +19,6 @@ mod eviction;
 mod identity;
 mod index;
 mod inner;
-mod link;
 mod maintenance;
 mod open;
 mod options;

@@ -97,7 +97,7 @@ struct Recovery<'a> {
 }
 
 impl Recovery<'_> {
-    /// Makes room for everything at once: a table that grows is a table that is filled again.
+    /// Reserves capacity for all entries at once: a table that grows is filled again.
     fn reserve(&mut self, packs: &[u32]) {
         let bytes =
             |pack: &u32| fs::metadata(checkpoint::path(self.root, *pack)).map_or(0, |list| list.len());

@@ -72,7 +72,7 @@ pub(super) const MAX_PENDING_RECORDS: usize = 1 << 18;
 /// Bytes of files after which a checkpoint is made. After a crash, files since the last one are read and
 /// checked at start, so this bounds the time that a start takes.
 pub(super) const CHECKPOINT_FILE_BYTES: u64 = 512 << 20;
-/// How often the free space of the file system is looked at, in bytes taken.
+/// How often the free space of the file system is checked, in bytes taken.
 pub(super) const FREE_SPACE_CHECK_BYTES: u64 = 64 << 20;
 /// What is read on the spot, without waiting, is at most this large: copying it takes a few microseconds.
 pub(super) const MAX_CACHED_READ_BYTES: u64 = 64 << 10;

@@ -178,7 +178,7 @@ pub(super) fn read_at(file: &File, into: &mut Vec<u8>, bytes: usize, mut offset:
             Err(error) => return Err(error.into()),
         }
     }
-    // The allocator may have given more room than was asked for.
+    // The allocator may have given more capacity than was asked for.
     into.truncate(end);
     Ok(())
 }

@@ -7,7 +7,7 @@
 //!  6  zero (u16)         24  tenant (16 bytes)    80  CRC-32C of bytes 0 to 79
 //! ```
 //!
-//! Numbers are little-endian. The pack and the offset make a record that was written to the wrong place, or
+//! Numbers are little-endian. The pack and the offset make a record that was written to the wrong offset, or
 //! left over from another file, unreadable. The size is the blob's; the data is the blob itself, or the
 //! checksums of the file that holds it.
 

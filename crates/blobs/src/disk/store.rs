@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Digest, DigestFunction, Hash, Result, Tenant, UploadRequest, WriteStatus};
 
-/// A handle; cheap to clone. Methods that touch the disk block, the others only look at memory and say so.
+/// A handle; cheap to clone. Methods that touch the disk block; the others say that they read memory only.
 ///
 /// Dropping the last handle loses nothing that was acknowledged, no more than a killed process does; `close`
 /// makes the next start faster and what was stored safe from a power loss.
@@ -69,11 +69,6 @@ impl Store {
             missing.retain(|digest| seen.insert(*digest));
         }
         missing
-    }
-
-    /// Whether all of `digests` are here; marks those that are used. From memory.
-    pub fn contains_all(&self, tenant: &Tenant, digests: &[Digest]) -> bool {
-        self.find_missing(tenant, digests).is_empty()
     }
 
     /// The whole name of a blob of which only the hash is known. From memory.

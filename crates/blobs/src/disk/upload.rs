@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{Digest, DigestFunction, Error, Expect, Hash, Hasher, Progress, Result, Tenant, UploadRequest};
 
-/// Files of blobs cannot be written to, not even through a hard link that an action was given.
+/// Files of blobs are read-only.
 const FILE_MODE: u32 = 0o444;
 
 /// The writer's end of an upload. Dropping it leaves a named upload to whoever comes back for it.

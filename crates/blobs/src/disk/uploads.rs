@@ -193,7 +193,7 @@ impl Uploads {
 }
 
 impl State {
-    /// Counts one more. At the limit, the upload of this tenant that was left longest ago makes room.
+    /// Counts one more. At the limit, the upload of this tenant that was left longest ago is dropped.
     fn count_up(&mut self, tenant: [u8; 16], limit: usize) -> Result<()> {
         let open = self.open.get(&tenant).copied().unwrap_or(0);
         if open >= limit || self.total >= MAX_UPLOADS {

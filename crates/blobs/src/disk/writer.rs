@@ -58,13 +58,13 @@ impl Writer {
                 self.roll(inner)?;
             }
             let mut bytes = 0;
-            let room = inner.options.pack_bytes.saturating_sub(self.end);
+            let space = inner.options.pack_bytes.saturating_sub(self.end);
             let fits = |item: &&Item<'_>| {
                 bytes += item.bytes();
-                bytes <= room && bytes <= GATHER_BYTES as u64
+                bytes <= space && bytes <= GATHER_BYTES as u64
             };
             let count = rest.iter().take_while(fits).count();
-            if count == 0 && self.end > FIRST_RECORD_AT && rest[0].bytes() > room {
+            if count == 0 && self.end > FIRST_RECORD_AT && rest[0].bytes() > space {
                 self.roll(inner)?;
                 continue;
             }

@@ -34,7 +34,7 @@ const TAKE_REQUESTS: usize = 1_024;
 /// A tick stays this far behind the clock, so that a request which was stamped but has not reached the inbox yet is
 /// decided before it.
 const TICK_LAG_MS: u64 = 2;
-/// The longest sleep. Timers do not count suspend, so after one the next look at the clock must not be far.
+/// The longest sleep. Timers do not count suspend, so after a suspend the clock must be read again soon.
 const MAX_SLEEP: Duration = Duration::from_secs(5);
 
 /// A batch that takes longer than this to become durable is no longer a slow one: the disk stands still.

@@ -29,8 +29,8 @@ impl<T> Answers<T> {
         self.queue.len()
     }
 
-    /// Keeps an answer until everything up to `rests_on` is durable. A refusal for lack of room is true whatever
-    /// becomes of the records, and need not wait for a disk that may be the reason for it.
+    /// Holds an answer until everything up to `rests_on` is durable. A refusal for lack of space is true whatever becomes
+    /// of the records, and need not wait for a disk that may be the reason for it.
     pub(super) fn push(&mut self, rests_on: Position, reply_to: T, reply: Reply) {
         if reply.is_refusal() {
             self.free.push((reply_to, reply))

@@ -23,7 +23,7 @@ impl<T: ReplyTo> Engine<T> {
             };
             match answer {
                 Ok(answer) => answers.push(answer),
-                // The disk has no room, which does not change between two items: nothing was decided.
+                // The disk has no space, which does not change between two items: nothing was decided.
                 Err(why) => return Reply::Unavailable(why),
             }
         }
@@ -75,13 +75,13 @@ impl<T: ReplyTo> Engine<T> {
         if !grants.is_empty() || until <= now {
             return self.reply(reply_to, Reply::Leased(grants));
         }
-        if !self.polls.has_place(&lease, now) {
+        if !self.polls.has_capacity(&lease, now) {
             return self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
         }
         self.polls.park(lease, until, reply_to);
     }
 
-    /// Gives what became ready to the polls that wait for it, in the same batch as far as it has room.
+    /// Gives what became ready to the polls that wait for it, in the same batch as far as it has space.
     pub(super) fn serve_polls(&mut self, now: Time) {
         let mut polls = std::mem::take(&mut self.polls);
         polls.serve(|lease, reply_to| {
@@ -112,7 +112,7 @@ impl<T: ReplyTo> Engine<T> {
                 self.write(event, now);
             }
             match decision.answer {
-                // Everything looked at had passed its deadline; behind it there may be more.
+                // All scanned tasks had passed their deadline; more tasks may follow them.
                 Answer::Leased(grants) if grants.is_empty() && !decision.events.is_empty() => {}
                 Answer::Leased(grants) => return grants,
                 _ => break,
@@ -163,7 +163,7 @@ impl<T: ReplyTo> Engine<T> {
         }
     }
 
-    /// What is not decided for lack of room on the disk: nothing was written, so nothing happened.
+    /// The refusal of a command for lack of space on the disk: nothing was written, so nothing happened.
     fn refuse(&self, command: &Command) -> Option<Result<Answer, Unavailable>> {
         let refused = match (self.disk_space, command) {
             (DiskSpace::Plenty, _) => return None,

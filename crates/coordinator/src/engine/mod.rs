@@ -38,7 +38,7 @@ use task_watchers::TaskWatchers;
 
 /// With this much decided and not on its way to the disk, no more requests are taken.
 const FULL_BATCH_BYTES: usize = 2 << 20;
-/// Most answers that wait for the disk: reads cost no room in a batch, but their answers wait like all others.
+/// Most answers that wait for the disk: reads take no space in a batch, but their answers wait like all others.
 const MAX_ANSWERS: usize = 16_384;
 /// How long purging may rest: a task is forgotten at most this long after its retention.
 const PURGE_PAUSE_MS: u64 = 5_000;
@@ -112,7 +112,7 @@ impl<T: ReplyTo> Engine<T> {
         self.journal.bytes() >= FULL_BATCH_BYTES
     }
 
-    /// The disk has this much room now. Polls that got nothing for lack of it are served again with the next step.
+    /// Sets the space on the disk. Polls that got nothing for lack of space are served again with the next step.
     pub fn set_disk_space(&mut self, disk_space: DiskSpace) {
         if disk_space == DiskSpace::Plenty && self.disk_space != DiskSpace::Plenty {
             self.polls.touch_all();
@@ -134,7 +134,7 @@ impl<T: ReplyTo> Engine<T> {
                 let current = self.detail(&scope, task);
                 let met =
                     current.as_ref().is_none_or(|detail| task_watchers::is_met(condition, &detail.view.task));
-                if !self.task_watchers.has_place(condition, now) {
+                if !self.task_watchers.has_capacity(condition, now) {
                     self.reply(reply_to, Reply::Unavailable(Unavailable::Overloaded));
                 } else if met || until <= now {
                     self.reply(reply_to, Reply::Task(current.map(Box::new)));
@@ -290,8 +290,8 @@ impl<T: ReplyTo> Engine<T> {
     fn depths(&self, names: &[String]) -> Vec<Depth> {
         let mut depths = vec![Depth::default(); names.len() + 1];
         for queue in self.state.all_queue_views() {
-            let place = names.iter().position(|name| **name == *queue.key.name).unwrap_or(names.len());
-            let depth = &mut depths[place];
+            let at = names.iter().position(|name| **name == *queue.key.name).unwrap_or(names.len());
+            let depth = &mut depths[at];
             depth.waiting += queue.waiting;
             depth.leased += queue.leased;
             let oldest = depth.oldest_waiting.into_iter().chain(queue.oldest_waiting);

@@ -13,7 +13,7 @@ use super::ReplyTo;
 /// Most polls that may wait at one time.
 pub(super) const MAX_POLLS: usize = 20_000;
 
-/// The time between two looks for those who hung up, when there is no place for another.
+/// The time between two sweeps for callers who hung up, while the limit is reached.
 pub(super) const SWEEP_PAUSE_MS: u64 = 100;
 
 type PollId = u64;
@@ -26,7 +26,7 @@ pub(super) struct Polls<T> {
     overdue: BTreeSet<(Time, PollId)>,
     /// Queues with polls in which something became ready.
     touched: BTreeSet<QueueKey>,
-    /// When it was last looked for polls that hung up.
+    /// When polls that hung up were last swept.
     swept_at: Time,
 }
 
@@ -40,7 +40,7 @@ struct Parked<T> {
 pub(super) enum Offer<T> {
     Taken,
     NothingFits(T),
-    /// There is no room in the batch; the poll is offered the same again after it.
+    /// The batch is full; the poll is offered the same again after it.
     Later(T),
 }
 
@@ -64,7 +64,7 @@ impl<T: ReplyTo> Polls<T> {
 
     /// Whether another poll may wait. Those who hung up give way, and each kind of worker in a queue is offered
     /// every task that becomes ready in it, so there may not be too many of them.
-    pub(super) fn has_place(&mut self, lease: &LeaseTasks, now: Time) -> bool {
+    pub(super) fn has_capacity(&mut self, lease: &LeaseTasks, now: Time) -> bool {
         if self.parked.len() >= MAX_POLLS && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
             self.swept_at = now;
             let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());

@@ -67,7 +67,7 @@ pub struct Registered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     Registered,
-    /// Another session of the worker has taken this one's place.
+    /// Another session of the worker has replaced this one.
     Superseded,
     /// It is not registered.
     Unknown,

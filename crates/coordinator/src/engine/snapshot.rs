@@ -10,7 +10,7 @@ use super::{Engine, ReplyTo};
 pub struct SliceSize {
     /// A slice ends when it holds this much.
     pub bytes: usize,
-    /// A slice looks at this many slots at most, also when they are empty.
+    /// A slice visits this many slots at most, also when they are empty.
     pub slots: u32,
 }
 

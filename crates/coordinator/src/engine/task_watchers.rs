@@ -22,7 +22,7 @@ pub(super) struct TaskWatchers<T> {
     own: usize,
     by_task: HashMap<TaskId, BTreeSet<WatcherId>>,
     overdue: BTreeSet<(Time, WatcherId)>,
-    /// When it was last looked for those who hung up.
+    /// When callers who hung up were last swept.
     swept_at: Time,
 }
 
@@ -60,18 +60,18 @@ fn is_own(condition: WaitCondition) -> bool {
 
 impl<T: ReplyTo> TaskWatchers<T> {
     /// Whether another may wait for this. Those who hung up give way.
-    pub(super) fn has_place(&mut self, condition: WaitCondition, now: Time) -> bool {
-        if !self.has_room(condition) && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
+    pub(super) fn has_capacity(&mut self, condition: WaitCondition, now: Time) -> bool {
+        if !self.is_below_limit(condition) && now >= self.swept_at.plus_ms(SWEEP_PAUSE_MS) {
             self.swept_at = now;
             let closed = self.parked.iter().filter(|(_, parked)| parked.reply_to.is_closed());
             for id in closed.map(|(id, _)| *id).collect::<Vec<_>>() {
                 self.remove(id);
             }
         }
-        self.has_room(condition)
+        self.is_below_limit(condition)
     }
 
-    fn has_room(&self, condition: WaitCondition) -> bool {
+    fn is_below_limit(&self, condition: WaitCondition) -> bool {
         if is_own(condition) {
             self.own < MAX_SERVER_WATCHERS
         } else {
@@ -162,15 +162,15 @@ mod tests {
         let mut watchers = TaskWatchers::default();
         for _ in 0..MAX_CLIENT_WATCHERS {
             for condition in [WaitCondition::Final, WaitCondition::FinalForServer] {
-                assert!(watchers.has_place(condition, Time(0)));
+                assert!(watchers.has_capacity(condition, Time(0)));
                 watchers.park(scope.clone(), TaskId(1), condition, Time(9), Caller);
             }
         }
-        assert!(!watchers.has_place(WaitCondition::Final, Time(0)));
-        assert!(!watchers.has_place(WaitCondition::ChangeAfter(authority::Position(1)), Time(0)));
-        assert!(watchers.has_place(WaitCondition::FinalForServer, Time(0)));
+        assert!(!watchers.has_capacity(WaitCondition::Final, Time(0)));
+        assert!(!watchers.has_capacity(WaitCondition::ChangeAfter(authority::Position(1)), Time(0)));
+        assert!(watchers.has_capacity(WaitCondition::FinalForServer, Time(0)));
         assert_eq!(watchers.take_overdue(Time(9)).len(), 2 * MAX_CLIENT_WATCHERS);
         assert_eq!(watchers.own, 0);
-        assert!(watchers.has_place(WaitCondition::Final, Time(9)));
+        assert!(watchers.has_capacity(WaitCondition::Final, Time(9)));
     }
 }

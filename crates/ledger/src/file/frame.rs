@@ -147,7 +147,7 @@ pub(super) fn tag(first: Position, sector: u32) -> [u8; TAG_BYTES] {
 
 /// Whether a sector was never written.
 pub(super) fn is_blank(sector: &[u8]) -> bool {
-    // Word by word: recovery looks at every sector of a mostly blank segment.
+    // Word by word: recovery checks every sector of a mostly blank segment.
     let (words, rest) = sector.as_chunks();
     words.iter().all(|word| u128::from_ne_bytes(*word) == 0) && rest.iter().all(|byte| *byte == 0)
 }

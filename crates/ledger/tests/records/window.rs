@@ -22,6 +22,7 @@ struct Snapshot {
 /// Takes a snapshot in small slices and lets the history go on between them.
 fn snapshot_amid(history: &mut History) -> Snapshot {
     let mut blocks = vec![Vec::new()];
+    let begin = history.state.position();
     let mut slices = Slices::begin(&history.state, &mut blocks[0]);
     while !slices.is_done() {
         let steps = history.draw(20);
@@ -31,7 +32,7 @@ fn snapshot_amid(history: &mut History) -> Snapshot {
         slices.next(&history.state, visits, 4_096, &mut block);
         blocks.push(block);
     }
-    Snapshot { blocks, begin: slices.begin_position(), end: history.state.position() }
+    Snapshot { blocks, begin, end: history.state.position() }
 }
 
 fn load(snapshot: &Snapshot) -> State {
@@ -85,6 +86,7 @@ fn a_task_that_is_created_again_while_its_snapshot_is_taken_is_stored_once() {
         apply(&mut state, Event::TaskDead(TaskDead { task, reason, detail, report }));
     }
     let mut blocks = vec![Vec::new(), Vec::new(), Vec::new()];
+    let begin = state.position();
     let mut slices = Slices::begin(&state, &mut blocks[0]);
     slices.next(&state, 1, usize::MAX, &mut blocks[1]);
     apply(&mut state, Event::TasksPurged(TasksPurged { tasks: vec![first, second] }));
@@ -92,8 +94,7 @@ fn a_task_that_is_created_again_while_its_snapshot_is_taken_is_stored_once() {
     slices.next(&state, u32::MAX, usize::MAX, &mut blocks[2]);
     assert!(slices.is_done());
 
-    let (begin, end) = (slices.begin_position(), state.position());
-    let mut restored = load(&Snapshot { blocks, begin, end });
+    let mut restored = load(&Snapshot { blocks, begin, end: state.position() });
     for event in &log[begin.0 as usize..] {
         restored.apply(Time(1), event).expect("it fits again");
     }

@@ -38,11 +38,6 @@ impl Slices {
         }
     }
 
-    /// Where the snapshot begins: replay starts with the record after it.
-    pub fn begin_position(&self) -> Position {
-        self.begin
-    }
-
     pub fn is_done(&self) -> bool {
         self.queues_done && self.next_slot >= self.end_slot
     }
