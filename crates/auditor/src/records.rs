@@ -5,7 +5,7 @@ use authority::{DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskStat
 
 use super::model::{LeaseModel, Over, TaskModel, Version};
 use super::other_commands::{MIN_RETENTION_MS, other_record};
-use super::{Auditor, Covered, Holder, ensure, policy};
+use super::{Auditor, Covered, Holder, ensure, policy, timeline};
 use crate::history::Recorded;
 
 impl Auditor {
@@ -165,7 +165,10 @@ impl Auditor {
         }
         let (causes, coverage) = (&self.causes, &mut self.coverage);
         let task = self.tasks.get_mut(&id).filter(|task| !task.purged).ok_or("there is no such task")?;
-        ensure(event.is_note() || !task.is_final(), "the task has ended, and nothing reopens it")?;
+        ensure(
+            timeline::leaves_state(event) || !task.is_final(),
+            "the task has ended, and nothing reopens it",
+        )?;
         let config = &policy::config(self.queues.get(&task.queue), &self.rules.queue_defaults, &task.queue);
         let max_attempts = policy::max_attempts(task, config);
         let holder = task.lease().map(|lease| Holder {

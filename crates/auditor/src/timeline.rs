@@ -69,7 +69,7 @@ impl<'a> TaskRecords<'a> {
         let created = records.iter().rev().find_map(|record| creation(record));
         let queue = created.map(|event| &event.queue);
         ensure(timeline.queue.as_ref() == queue, format!("its queue is {queue:?}"))?;
-        let state = records.iter().any(|record| determines_state(record)).then_some(self.task.state);
+        let state = records.iter().any(|record| !leaves_state(&record.event)).then_some(self.task.state);
         ensure(
             timeline.state == state,
             format!("its state is {:?} in the timeline, but is {state:?}", timeline.state),
@@ -160,7 +160,15 @@ impl<'a> TaskRecords<'a> {
             },
             Event::TasksPurged(_) => StepKind::Purged,
             Event::OwnerTookOver(event) => StepKind::Restarted { epoch: event.epoch },
-            other => StepKind::note(other)?,
+            Event::OperationAttached(attached) => note(
+                "WAITER_JOINED",
+                format!("{} joined to wait for the outcome", attached.operation),
+                record,
+            ),
+            Event::OperationDetached(detached) => {
+                note("WAITER_LEFT", format!("{} no longer waits for the outcome", detached.operation), record)
+            }
+            Event::QueueConfigured(_) | Event::TokenKeyRotated(_) => return None,
         };
         let mut step = self.bare(record, what);
         if let Some((number, lease)) = held {
@@ -207,7 +215,7 @@ impl<'a> TaskRecords<'a> {
     /// Takeovers during a lease of the task, if the records prove the lease.
     fn restarts(&self) -> Vec<Position> {
         let state_records: Vec<Position> =
-            self.own().filter(|record| determines_state(record)).map(|record| record.position).collect();
+            self.own().filter(|record| !leaves_state(&record.event)).map(|record| record.position).collect();
         let takeovers = self.auditor.takeovers.iter().filter(|position| **position >= self.first);
         let leased = |at: Position| {
             self.task
@@ -351,9 +359,14 @@ fn creation(record: &Recorded) -> Option<&TaskCreated> {
     }
 }
 
-/// Whether a record of a task says in which state the task is.
-fn determines_state(record: &Recorded) -> bool {
-    !record.event.is_note()
+/// The step of an event that changes nothing in the task's life.
+fn note(name: &'static str, text: String, record: &Recorded) -> StepKind {
+    StepKind::Note { name, text, event: record.event.clone() }
+}
+
+/// Whether an event leaves the state of its task as it is, so that it may follow the task's end.
+pub(crate) fn leaves_state(event: &Event) -> bool {
+    matches!(event, Event::TaskCancelled(_) | Event::OperationAttached(_) | Event::OperationDetached(_))
 }
 
 /// The text names the attempt and the worker of every step of an attempt, and the summary says why the task ran again.

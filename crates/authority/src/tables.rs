@@ -5,8 +5,7 @@
 //! and of `lessor log`, the filters of the log and the auditor's vocabulary are derived from it: a macro here hands its
 //! list to the macro that the caller names. docs/records.md says how the tables may grow; a tag is never used again.
 
-/// Hands the events to `$callback`. `of task` marks the events about one task, `of note` those that leave the state of
-/// their task as it is and may follow its end.
+/// Hands the events to `$callback`. `of task` marks the events about one task.
 #[macro_export]
 macro_rules! event_table {
     ($callback:ident) => {
@@ -86,7 +85,7 @@ macro_rules! event_table {
             }
             /// A report came without authority and was discarded. The task does not change, whatever its state; only the
             /// answer is remembered, once for each lease. A user's cancel is [`CancelRequested`].
-            12 TaskCancelled(TaskCancelled) of note {
+            12 TaskCancelled(TaskCancelled) of task {
                 1 "taskId" task: TaskId,
                 2 "fencingToken" fencing_token: Position,
                 3 "attempt" attempt: u32,
@@ -100,12 +99,12 @@ macro_rules! event_table {
                 4 "graceUntil" grace_until: Time,
             }
             /// A further waiter joined an execution.
-            14 OperationAttached(OperationAttached) of note {
+            14 OperationAttached(OperationAttached) of task {
                 1 "taskId" task: TaskId,
                 2 "operation" operation: Arc<str>,
             }
             /// A waiter left an execution; the others keep waiting.
-            15 OperationDetached(OperationDetached) of note {
+            15 OperationDetached(OperationDetached) of task {
                 1 "taskId" task: TaskId,
                 2 "operation" operation: Arc<str>,
             }

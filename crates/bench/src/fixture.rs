@@ -24,7 +24,7 @@ pub(crate) async fn start(data: &Path, snapshot_after_bytes: impl Into<Option<u6
         let began = Instant::now();
         let create = Some(ClusterId([0xbe; 16]));
         let ledger_options = file::Options { create, ..file::Options::default() };
-        let (storage, _) = file::open_data_dir(&data, ledger_options)?;
+        let (storage, _) = file::open_data_dir(&data, ledger_options).map_err(ledger::Error::from)?;
         let mut running = coordinator::start(storage, options)?;
         running.report.took = began.elapsed();
         Ok(running)

@@ -156,6 +156,27 @@ fn a_blob_twice_in_a_batch_is_stored_once() {
 }
 
 #[test]
+fn the_file_of_a_large_blob_cannot_be_written_to() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    put(&store, &content(1, 5000)).unwrap();
+    let mut modes = Vec::new();
+    let mut directories = vec![root.path().to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in directory.read_dir().unwrap().map(Result::unwrap) {
+            let metadata = entry.metadata().unwrap();
+            if metadata.is_dir() {
+                directories.push(entry.path());
+            } else if metadata.len() == 5000 {
+                modes.push(metadata.permissions().mode() & 0o777);
+            }
+        }
+    }
+    assert_eq!(modes, [0o444]);
+}
+
+#[test]
 fn a_blob_too_large_for_the_store_is_refused() {
     let root = tempfile::tempdir().unwrap();
     let options = blobs::Options { max_blob_bytes: 5000, ..options() };

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ledger::{
-    BatchBuilder, ClusterId, Ledger, Position, Reader,
+    BatchBuilder, ClusterId, ErrorKind, Ledger, Position, Reader,
     file::{Error, FileLedger, FileReader, Options, ReserveJob, SnapshotReader, SnapshotWriter, TrimJob},
 };
 
@@ -166,12 +166,17 @@ fn jobs_and_readers_run_beside_the_writer() {
                         assert_eq!(found, record(position));
                     }
                     let from = reader.first().expect("sound").max(Position(end.saturating_sub(30)));
+                    let mut expected = from.0;
                     let read = reader.read(from, Position(end), &mut |position, found| {
-                        assert_eq!(found, record(position.0));
+                        assert_eq!((position, found), (Position(expected), record(expected).as_slice()));
+                        expected += 1;
                         ControlFlow::Continue(())
                     });
-                    // Trimming may have gone past the start meanwhile.
-                    assert!(read.is_ok() || reader.first().expect("sound") > from);
+                    match read {
+                        Ok(()) => assert_eq!(expected, end + 1),
+                        // Trimming went past the start meanwhile.
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Trimmed),
+                    }
                 }
             });
         }

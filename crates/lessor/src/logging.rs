@@ -30,12 +30,42 @@ pub(crate) fn start(default_level: LevelFilter) -> WorkerGuard {
 }
 
 fn targets(default_level: LevelFilter) -> Targets {
-    let default = Targets::new().with_default(default_level);
-    match std::env::var("LESSOR_LOG") {
-        Ok(directives) if !directives.is_empty() => directives.parse().unwrap_or_else(|error| {
-            eprintln!("lessor: LESSOR_LOG={directives} is not valid ({error}); logging at {default_level}");
-            default
-        }),
-        _ => default,
+    let given = std::env::var("LESSOR_LOG").unwrap_or_default();
+    parse(&given, default_level).unwrap_or_else(|error| {
+        eprintln!("lessor: LESSOR_LOG={given} is not valid ({error}); logging at {default_level}");
+        Targets::new().with_default(default_level)
+    })
+}
+
+/// A level for everything, levels of modules, or both, separated by commas.
+fn parse(given: &str, default_level: LevelFilter) -> Result<Targets, String> {
+    let directives: Vec<_> = given.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+    if directives.is_empty() {
+        return Ok(Targets::new().with_default(default_level));
+    }
+    match directives.iter().find(|directive| directive.contains(['[', '{', ' '])) {
+        Some(unknown) => Err(format!("`{unknown}` is neither LEVEL nor MODULE=LEVEL")),
+        None => directives.join(",").parse::<Targets>().map_err(|error| error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_and_levels_of_modules_are_understood() {
+        let filter = |given| parse(given, LevelFilter::INFO).unwrap().to_string();
+        assert_eq!(filter(""), "info");
+        assert_eq!(filter(" , "), "info");
+        assert_eq!(filter("debug,"), "debug");
+        assert_eq!(filter("warn, coordinator=debug"), "coordinator=debug,warn");
+    }
+
+    #[test]
+    fn filters_on_spans_and_fields_are_refused() {
+        for given in ["server[request]=debug", "[{task=1}]=debug", "server=loud"] {
+            assert!(parse(given, LevelFilter::INFO).is_err(), "{given}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The interface of a content store: small blobs in batches, large ones as files.
 
+use std::error::Error as _;
 use std::fs::File;
 use std::io;
 
@@ -49,10 +50,13 @@ impl From<Status> for CasError {
     fn from(status: Status) -> CasError {
         use Code::{Aborted, Cancelled, DeadlineExceeded, Internal, ResourceExhausted, Unavailable, Unknown};
         let why = format!("{:?}: {}", status.code(), status.message());
+        // A response that was damaged on the way says nothing about the request.
+        let is_damaged = status.source().is_some_and(|source| source.is::<prost::DecodeError>());
         match status.code() {
             Unavailable | ResourceExhausted | DeadlineExceeded | Aborted | Internal | Unknown | Cancelled => {
                 CasError::Unavailable(why)
             }
+            _ if is_damaged => CasError::Unavailable(why),
             _ => CasError::Refused(why),
         }
     }

@@ -57,10 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auditor", &["authority", "ledger", "history", "coordinator"]),
     ("fake-disk", &["disk"]),
     ("simulator", &["authority", "disk", "ledger", "history", "coordinator", "auditor", "fake-disk"]),
-    (
-        "chaos",
-        &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "server", "auditor"],
-    ),
+    ("chaos", &["authority", "ledger", "history", "coordinator", "contract-clients", "wire", "auditor"]),
     ("xtask", &[]),
 ];
 

@@ -60,11 +60,6 @@ macro_rules! define_events {
                 match self { $(Event::$Name(event) => task_of!($subject event),)* }
             }
 
-            /// Whether the event leaves the state of its task as it is, so that it may follow the task's end.
-            pub fn is_note(&self) -> bool {
-                match self { $(Event::$Name(_) => stringify!($subject) == "note",)* }
-            }
-
             /// The fields that are set, by their names in JSON.
             pub fn fields(&self) -> Vec<NamedField<'_>> {
                 let mut fields = Vec::new();
@@ -84,7 +79,7 @@ macro_rules! task_of {
         let _ = $event;
         None
     }};
-    ($subject:ident $event:ident) => {
+    (task $event:ident) => {
         Some($event.task)
     };
 }

@@ -20,7 +20,7 @@ mod worker_call;
 
 use auditor::history::{Entry, Recorded};
 use auditor::{Auditor, Rules};
-use authority::TaskId;
+use authority::{QueueConfig, QueueDefaults, TaskId};
 
 pub use exchange::Exchange;
 pub(crate) use log::{Cut, read_records};
@@ -111,7 +111,7 @@ impl Recording {
             self.still_holds(cut)?;
         }
         // The contracts expose no positions but those of leases.
-        let queue_defaults = server::reapi::queue_defaults();
+        let queue_defaults = documented_queue_defaults();
         let mut auditor = Auditor::new(Rules { unnamed_records: true, queue_defaults, ..Rules::default() });
         for entry in self.entries() {
             if let Err(what) = auditor.read(&entry) {
@@ -157,4 +157,15 @@ fn shortened(text: &str) -> String {
     }
     let part = |chars: &[char]| chars.iter().collect::<String>();
     format!("{} … {}", part(&chars[..MAX_CHARS]), part(&chars[chars.len() - MAX_CHARS..]))
+}
+
+/// The defaults of the execution queue as docs/contracts.md has them, written out so that a wrong default is found.
+fn documented_queue_defaults() -> QueueDefaults {
+    let config = QueueConfig {
+        lease_ms: Some(300_000),
+        heartbeat_interval_ms: Some(30_000),
+        max_queue_size: Some(10_000),
+        ..QueueConfig::default()
+    };
+    QueueDefaults::default().with("exec", config)
 }

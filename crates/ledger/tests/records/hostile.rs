@@ -165,10 +165,12 @@ fn an_unknown_field_that_may_be_ignored_is_skipped_in_every_event_and_refused_be
 /// The messages that may have ignorable fields: the options of a task, the configuration of a queue, the report of a dead
 /// task. Each with the tag of its event and its own tag in it.
 const WITH_IGNORABLE: [(u32, u32); 3] = [(TASK_CREATED, 7), (TASK_DEAD, 4), (QUEUE_CONFIGURED, 2)];
+/// A message that may have none: the error of a failed task.
+const WITHOUT_IGNORABLE: (u32, u32) = (TASK_FAILED, 4);
 
 #[test]
-fn an_ignorable_field_of_a_message_is_skipped_and_reaches_neither_snapshot_nor_digest() {
-    let mut extended = 0;
+fn an_ignorable_field_is_skipped_in_some_messages_and_refused_in_the_others() {
+    let (mut extended, mut refused) = (0, 0);
     for record in samples::records() {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
@@ -185,9 +187,14 @@ fn an_ignorable_field_of_a_message_is_skipped_and_reaches_neither_snapshot_nor_d
                 assert!(matches!(with(&field(99, b"new")), Err(DecodeError::Newer(_))));
                 extended += 1;
             }
+            if WITHOUT_IGNORABLE == (event_tag, tag) {
+                assert!(matches!(with(&field(150, b"new")), Err(DecodeError::Newer(_))));
+                refused += 1;
+            }
         }
     }
     assert_eq!(extended, WITH_IGNORABLE.len());
+    assert!(refused > 0);
 }
 
 /// The blocks of a message: tag, start and end.

@@ -54,6 +54,10 @@ impl Operator {
         Arc::new(QueueKey { scope: self.scope.clone(), name: Arc::from(name) })
     }
 
+    fn execution_queue(&self) -> Arc<QueueKey> {
+        Arc::new(QueueKey { scope: self.scope.clone(), name: EXECUTION_QUEUE.into() })
+    }
+
     /// Settings that bite: lower limits than what is there already, and some that are not allowed.
     fn config(&self, out: &mut Out) -> QueueConfig {
         let config = QueueConfig { cancel_grace_ms: Some(out.rng.between(0, 500)), ..QueueConfig::default() };
@@ -94,7 +98,8 @@ impl Operator {
             0..140 => Request::decide(Command::AttachOperation(AttachOperation { scope, task, operation })),
             140..230 => Request::decide(Command::DetachOperation(DetachOperation { scope, task, operation })),
             230..330 => {
-                let (queue, config) = (self.queue(out), self.config(out));
+                let queue = if out.rng.chance(150) { self.execution_queue() } else { self.queue(out) };
+                let config = self.config(out);
                 Request::decide(Command::ConfigureQueue(ConfigureQueue { queue, config }))
             }
             330..400 => {
@@ -110,7 +115,7 @@ impl Operator {
             440..480 => {
                 Request::decide(Command::CancelTask(CancelTask { scope, task, reason: "budget".into() }))
             }
-            480..550 => self.execution(),
+            480..550 => self.execution(out),
             550..780 => {
                 let state = out.rng.chance(300).then_some(TaskState::Leased);
                 let queue = out.rng.chance(300).then(|| Arc::from(QUEUES[0]));
@@ -134,11 +139,12 @@ impl Operator {
     }
 
     /// A task that somebody waits for from the beginning.
-    fn execution(&mut self) -> Request {
+    fn execution(&mut self, out: &mut Out) -> Request {
         self.next += 1;
+        let queue = if out.rng.chance(700) { self.execution_queue() } else { self.queue(out) };
         Request::decide(Command::SubmitTask(Box::new(SubmitTask {
             id: TaskId(9 << 96 | u128::from(self.next)),
-            queue: Arc::new(QueueKey { scope: self.scope.clone(), name: EXECUTION_QUEUE.into() }),
+            queue,
             payload: Arc::from(self.next.to_be_bytes()),
             priority: -1,
             delay_ms: 0,

@@ -1,7 +1,9 @@
 //! The protobuf codec of all services. It differs from tonic's codec in one point: bytes that are not a message are
-//! the sender's fault, so the answer is INVALID_ARGUMENT instead of INTERNAL.
+//! the sender's fault, so the answer is INVALID_ARGUMENT instead of INTERNAL. A client
+//! finds the decode error as the source of such a status.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use prost::Message;
 use tonic::Status;
@@ -42,8 +44,10 @@ impl<In: Message + Default> Decoder for Reader<In> {
     type Error = Status;
 
     fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<In>, Status> {
-        In::decode(bytes)
-            .map(Some)
-            .map_err(|error| Status::invalid_argument(format!("the message could not be read: {error}")))
+        In::decode(bytes).map(Some).map_err(|error| {
+            let mut status = Status::invalid_argument(format!("the message could not be read: {error}"));
+            status.set_source(Arc::new(error));
+            status
+        })
     }
 }
