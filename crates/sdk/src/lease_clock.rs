@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn clock(length_s: u64, timeout_ms: Option<u64>, asked_at: Duration) -> LeaseClock {
-        let lease = Lease {
+        let lease = wire::in_task_context!(Lease {
             lease_id: "l".into(),
             task_id: "t".into(),
             attempt: 1,
@@ -164,11 +164,8 @@ mod tests {
             fencing_token: 1,
             deadline: None,
             timeout_ms,
-            run_id: None,
-            asset_id: None,
-            task_key: None,
-            resources: None,
-        };
+            ..wire::TaskContext::default()
+        });
         LeaseClock::polled(&lease, asked_at, clock::now())
     }
 

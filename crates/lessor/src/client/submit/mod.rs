@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use jiff::Timestamp;
-use wire::{Json, SubmitTask, Submitted, Task, TaskState};
+use wire::{Json, SubmitTask, Submitted, Task, TaskContext, TaskState};
 
 use self::payload::Payload;
 use super::backoff::BackoffOptions;
@@ -42,6 +42,9 @@ Exit codes: 0 submitted (with --wait: COMPLETED), 1 refused or no answer, 2 wron
 pub(crate) struct Options {
     #[command(flatten)]
     task: TaskOptions,
+
+    #[command(flatten)]
+    context: ContextOptions,
 
     #[command(flatten)]
     backoff: BackoffOptions,
@@ -100,16 +103,13 @@ struct TaskOptions {
     /// How long a lease lives without a heartbeat [default: the queue's]
     #[arg(long, value_name = "DURATION", value_parser = parse_ms)]
     lease: Option<u64>,
-
-    #[command(flatten)]
-    context: ContextOptions,
 }
 
 pub(crate) async fn run(options: &Options) -> Result<ExitCode> {
     if let Some(source) = &options.batch {
         return batch::run(source, &options.connection).await;
     }
-    let mut task = options.task.to_wire()?;
+    let mut task = options.task.to_wire(options.context.to_wire())?;
     task.backoff = options.backoff.over(None);
     let has_own_key = task.dedup_key.is_some();
     dedup::ensure(&mut task)?;
@@ -164,7 +164,7 @@ fn describe_end(task: &Task) -> String {
 }
 
 impl TaskOptions {
-    fn to_wire(&self) -> Result<SubmitTask, Error> {
+    fn to_wire(&self, context: TaskContext) -> Result<SubmitTask, Error> {
         let payload = self.payload.as_ref().map_or_else(|| Ok(Json::null()), Payload::read)?;
         let mut properties = BTreeMap::new();
         for (key, value) in &self.properties {
@@ -172,7 +172,6 @@ impl TaskOptions {
                 return Err(Error::Usage(format!("the property {key} is given twice")));
             }
         }
-        let context = self.context.to_wire();
         Ok(wire::in_task_context!(SubmitTask {
             queue: self.queue.clone().unwrap_or_default(),
             payload,
