@@ -1,4 +1,4 @@
-//! What each category of error means for another attempt, when the worker does not say.
+//! The retry rule of each error category, when the worker does not say whether to retry.
 
 use serde_json::json;
 

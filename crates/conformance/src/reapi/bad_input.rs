@@ -1,4 +1,4 @@
-//! What no honest client sends: the right status, nothing corrupt, nothing left hanging.
+//! Invalid and hostile requests: the right status, nothing corrupt, nothing left hanging.
 
 use std::time::Duration;
 

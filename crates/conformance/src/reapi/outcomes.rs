@@ -1,4 +1,4 @@
-//! How an execution is refused, and how it fails.
+//! Refusals and failures of executions.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What is brought home of an action: files, directories and links, by the newer field and by the older ones.
+//! The outputs of an action: files, directories and links, by the newer field and by the older ones.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::command::OutputDirectoryFormat;
 use bazel_remote_apis::build::bazel::remote::execution::v2::symlink_absolute_path_strategy::Value as Absolute;

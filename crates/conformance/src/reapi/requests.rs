@@ -1,4 +1,4 @@
-//! What an execution may be asked with: a time, a platform, a priority, outputs within the answer.
+//! Options of an execution: timeout, platform, priority, and outputs within the answer.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! How an action is run: its program, its environment, its directory and what it cannot do to others.
+//! The run of an action: its program, its environment, its directory and its isolation.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::command::EnvironmentVariable;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{

@@ -1,4 +1,4 @@
-//! What belongs to every call: whom it is for, where it comes from, and how the connection is kept.
+//! Properties of every call: its tenant, its metadata and its connection.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
     ActionResult, Digest, FindMissingBlobsRequest, GetActionResultRequest, RequestMetadata, ToolDetails,

@@ -1,4 +1,4 @@
-//! What the ledger says of the executions of a server.
+//! The executions of a server in its ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

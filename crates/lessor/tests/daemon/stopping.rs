@@ -1,4 +1,4 @@
-//! How a worker ends: S3-56, by real signals.
+//! The end of a worker: S3-56, by real signals.
 
 use rustix::process::Signal;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What the cache promises: right contents, read-only, and nothing that was changed.
+//! Tests of the cache: right contents, read-only, and nothing that was changed.
 
 use std::os::unix::fs::MetadataExt;
 

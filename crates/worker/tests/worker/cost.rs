@@ -1,4 +1,4 @@
-//! What the worker adds to a command that does nothing. Run with `--nocapture` for the figures.
+//! The overhead of the worker for a command that does nothing. Run with `--nocapture` for the figures.
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a command is started with, and how its end is told: R45, R46, R52, R53.
+//! The environment of a command, and the report of its end: R45, R46, R52, R53.
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::{Command, NodeProperties};
 use bazel_remote_apis::google::protobuf::{Timestamp, UInt32Value};

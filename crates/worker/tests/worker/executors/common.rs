@@ -1,4 +1,4 @@
-//! What holds for every backend, one check after the other on one stage. Scripts keep to what busybox has.
+//! Checks of every backend, one after the other on one stage. Scripts use only what busybox has.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a sandbox keeps from a command, and what a user of its own keeps from it on the host (X11, X15).
+//! The isolation of a sandbox, and of a separate user on the host (X11, X15).
 
 use std::path::Path;
 

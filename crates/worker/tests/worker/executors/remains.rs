@@ -1,4 +1,4 @@
-//! What is there of a sandboxed command when it is told to be over: nothing (W14).
+//! No process of a sandboxed command is left when its end is reported (W14).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! What commands use up, as it is told with their results, and that a limit on processor time holds.
+//! The resource usage of commands in their results, and the limit on processor time.
 
 use std::time::Duration;
 
