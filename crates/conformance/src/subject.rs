@@ -19,6 +19,7 @@ const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(5), call: Dur
 const USER_AGENT: &str = concat!("lessor-conformance/", env!("CARGO_PKG_VERSION"));
 
 #[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
 pub struct Options {
     /// The URL of the coordinator.
     #[arg(skip)]

@@ -39,3 +39,13 @@ pub(crate) enum Command {
     /// Check whether a coordinator conforms to a contract, requirement by requirement
     Conformance(conformance::Options),
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_of_the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,4 +1,4 @@
-//! When an execution's result is kept, served and shared.
+//! The caching of results: when a result is stored, served and shared.
 
 use tonic::Code;
 
