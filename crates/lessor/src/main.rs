@@ -17,6 +17,7 @@ mod machine;
 mod run;
 mod serve;
 mod serving;
+mod stop_signals;
 mod up;
 mod worker;
 

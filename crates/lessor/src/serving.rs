@@ -10,11 +10,11 @@ use authority::command::{ConfigureAnswer, ConfigureQueue};
 use authority::{QueueConfig, QueueKey};
 use server::reapi::ActionCacheWriter;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::banner::Execution;
 use crate::config::{Config, Data};
 use crate::data_dir::DataDir;
+use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, Instances};
 use crate::{banner, content, ledger_backend, machine};
 
@@ -81,6 +81,8 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     };
     let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
     let app = server::App::with_options(running.handle.clone(), key, options);
+    // Before anyone can know that the server runs, and stop it.
+    let signals = StopSignals::listen()?;
     if let Err(error) = data.write_listen(&address.to_string()) {
         tracing::warn!(
             error = format!("{error:#}"),
@@ -101,10 +103,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let mut worker_failed = None;
     let stop = async {
         tokio::select! {
-            signal = wait_for_signal() => match signal {
-                Ok(signal) => tracing::info!(signal, "stopping; a second signal stops at once"),
-                Err(error) => tracing::error!(%error, "stopping, because no later signal could stop this process"),
-            },
+            signal = signals.received(1) => tracing::info!(signal, "stopping; a second signal stops at once"),
             error = failed(&mut worker) => {
                 let error = error.context("the worker of this process has failed (--no-worker serves without one)");
                 tracing::error!(error = format!("{error:#}"), "stopping");
@@ -120,17 +119,18 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let served = tokio::select! {
         _ = server::serve_with(listener, app, limits, stop) => Ok(()),
         failure = running.failed() => Err(failure),
-        () = second_signal() => {
+        _ = signals.received(2) => {
             tracing::warn!("stopping at once");
             Ok(())
         }
     };
     data.remove_listen();
     served?;
+    let further = signals.count() + 1;
     tokio::select! {
         stopped = running.stop() => stopped?,
-        // The disk may hang, and a user who sends a second signal does not want to wait for it.
-        Ok(_) = wait_for_signal() => anyhow::bail!("stopped at once; the last decisions may not be recorded"),
+        // The disk may hang, and a user who sends a further signal does not want to wait for it.
+        _ = signals.received(further) => anyhow::bail!("stopped at once; the last decisions may not be recorded"),
     }
     tracing::info!("stopped; everything accepted is durable");
     worker_failed.map_or(Ok(()), Err)
@@ -181,22 +181,4 @@ async fn configure(handle: &coordinator::Handle, queues: Vec<(QueueKey, QueueCon
         }
     }
     Ok(())
-}
-
-/// Resolves at the second signal: the user does not want to wait for open requests.
-async fn second_signal() {
-    for _ in 0..2 {
-        if wait_for_signal().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-    }
-}
-
-async fn wait_for_signal() -> Result<&'static str> {
-    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
-    tokio::select! {
-        _ = terminate.recv() => Ok("SIGTERM"),
-        _ = interrupt.recv() => Ok("SIGINT"),
-    }
 }
