@@ -21,7 +21,6 @@ use crate::{banner, content, ledger_backend, machine};
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
 const BACKLOG: u32 = 4_096;
 
-/// The options of one start, besides the configuration.
 pub(crate) struct Start {
     /// Whether a missing or empty data directory is initialized.
     pub may_create: bool,

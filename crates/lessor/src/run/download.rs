@@ -50,7 +50,6 @@ pub(super) async fn download(
     Ok(())
 }
 
-/// Returns the number of bytes.
 async fn fetch_call(remote: &Remote, to: &Destination, call: Transfer<OutputFile>) -> Result<u64, Error> {
     let files = match call {
         Transfer::Stream(file) => {

@@ -42,7 +42,6 @@ pub(super) async fn upload(remote: &Remote, inputs: &Inputs, progress: &Progress
     Ok(uploaded)
 }
 
-/// Returns the number of bytes.
 async fn send(remote: &Remote, call: Transfer<(Digest, Source)>) -> Result<u64, Error> {
     match call {
         Transfer::Stream((digest, source)) => {
@@ -86,7 +85,6 @@ fn content((digest, source): (Digest, Source)) -> Result<(Digest, Bytes), Error>
     }
 }
 
-/// Runs blocking work on a thread for it.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {

@@ -65,7 +65,6 @@ pub(super) struct Flags {
 }
 
 impl Flags {
-    /// The file, with the flags over it.
     pub(super) fn worker(self) -> Result<Worker> {
         let mut worker = match &self.config {
             Some(path) => file::read::<WorkerFile>(path)?.worker,

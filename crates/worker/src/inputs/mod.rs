@@ -203,7 +203,6 @@ impl From<&FileNode> for Key {
     }
 }
 
-/// Runs blocking work on a thread for it.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
