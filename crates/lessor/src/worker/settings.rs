@@ -151,7 +151,7 @@ impl Settings {
         Ok(Settings { config, executor, cas_url })
     }
 
-    /// The content store, with another patience than the default.
+    /// The content store. A given `patience` replaces the default.
     pub(super) fn cas(&self, patience: Option<Duration>) -> Result<Arc<Client>> {
         let default = reapi_client::Options::default();
         let patience = patience.unwrap_or(default.patience);
