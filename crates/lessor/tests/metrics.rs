@@ -177,8 +177,11 @@ fn s3_57_expiries_and_deaths_are_counted_by_cause() {
 fn s3_58_promtool_finds_nothing_wrong_and_the_caches_are_counted() {
     let server = start(&[]);
     let worker = Worker::start(&server);
+    let outputs = tempfile::tempdir().unwrap();
+    let directory = outputs.path().to_str().unwrap();
     for _ in 0..2 {
-        server.run(&["run", "-q", "--output", "out", "--", "sh", "-c", "echo x > out"]).ok();
+        let script = ["--output", "out", "--output-dir", directory, "--", "sh", "-c", "echo x > out"];
+        server.run(&[&["run", "-q"], &script[..]].concat()).ok();
     }
     server.run(&["run", "-q", "--", "sh", "-c", "exit 3"]);
     let text_of_server = text(&format!("{}/metrics", server.url()));
