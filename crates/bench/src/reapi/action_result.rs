@@ -19,7 +19,7 @@ const RESULTS: usize = 1_000;
 const GOAL: Goal = Goal::AtLeast(20_000.0);
 
 pub(super) async fn measure(trial: &Trial<'_>) -> Result<Row> {
-    let keys = Arc::new(prepare(&trial.connect()?).await?);
+    let keys = Arc::new(prepare(&trial.connect().await?).await?);
     let times = CallTimes::start();
     let work = |client: Client, n: usize, done: Arc<AtomicU64>| {
         let (keys, times) = (keys.clone(), times.clone());

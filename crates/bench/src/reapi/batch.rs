@@ -35,7 +35,7 @@ pub(super) async fn write(trial: &Trial<'_>) -> Result<Row> {
 }
 
 pub(super) async fn read(trial: &Trial<'_>) -> Result<Row> {
-    let batches = Arc::new(prepare(&trial.connect()?).await?);
+    let batches = Arc::new(prepare(&trial.connect().await?).await?);
     let work = |client: Client, n: usize, done: Arc<AtomicU64>| {
         let batches = batches.clone();
         async move {

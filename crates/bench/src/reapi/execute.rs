@@ -24,7 +24,7 @@ const STOCK: usize = 100;
 const MIB: f64 = (1 << 20) as f64;
 
 pub(super) async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
-    let actions = Arc::new(Actions::prepare(&trial.connect()?).await?);
+    let actions = Arc::new(Actions::prepare(&trial.connect().await?).await?);
     let times = CallTimes::start();
     let work = |client: Client, _, done: Arc<AtomicU64>| {
         let (actions, times) = (actions.clone(), times.clone());

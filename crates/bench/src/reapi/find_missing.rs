@@ -20,7 +20,7 @@ const BATCH: usize = 100;
 const GOAL: Goal = Goal::AtLeast(3_000_000.0);
 
 pub(super) async fn measure(trial: &Trial<'_>) -> Result<Row> {
-    let digests = Arc::new(prepare(&trial.connect()?).await?);
+    let digests = Arc::new(prepare(&trial.connect().await?).await?);
     let work = |client: Client, _, done: Arc<AtomicU64>| {
         let digests = digests.clone();
         async move {

@@ -33,6 +33,7 @@ use row::Row;
 
 /// Clients of all rows but executions.
 const CLIENTS: usize = 16;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -86,9 +87,12 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    fn connect(&self) -> Result<Client> {
+    /// A client whose connection is open, so that the measurement does not include it.
+    async fn connect(&self) -> Result<Client> {
         let url = format!("http://{}", self.server.address());
-        Ok(Client::new(&url, &reapi_client::Options::default())?)
+        let client = Client::new(&url, &reapi_client::Options::default())?;
+        client.capabilities("", CONNECT_TIMEOUT).await?;
+        Ok(client)
     }
 
     /// The rate at which all clients together count. `work` gets a connection, the number of the client and the counter.
@@ -98,7 +102,7 @@ impl Trial<'_> {
     {
         let mut load = LoadGenerator::new(0);
         for n in 0..self.clients {
-            load.clients.spawn(work(self.connect()?, n, load.done.clone()));
+            load.clients.spawn(work(self.connect().await?, n, load.done.clone()));
         }
         load.measure(Some(self.server), self.time).await
     }

@@ -37,7 +37,7 @@ pub(super) async fn write(trial: &Trial<'_>) -> Result<Row> {
 }
 
 pub(super) async fn read(trial: &Trial<'_>) -> Result<Row> {
-    let digests = Arc::new(prepare(&trial.connect()?, trial.stream_bytes).await?);
+    let digests = Arc::new(prepare(&trial.connect().await?, trial.stream_bytes).await?);
     let work = |client: Client, n: usize, done: Arc<AtomicU64>| {
         let digests = digests.clone();
         async move {
