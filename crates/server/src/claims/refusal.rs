@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use crate::convert::problem::Code;
 
-    async fn told(refusal: Refusal<true>) -> (StatusCode, Value) {
+    async fn answer(refusal: Refusal<true>) -> (StatusCode, Value) {
         let response = refusal.into_response();
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -61,8 +61,8 @@ mod tests {
         ];
         for (problem, status, ack) in table {
             let code = problem.code;
-            let (told_status, body) = told(Refusal::from(problem)).await;
-            assert_eq!((told_status.as_u16(), &body["ok"]), (status, &json!(false)), "{body}");
+            let (answered_status, body) = answer(Refusal::from(problem)).await;
+            assert_eq!((answered_status.as_u16(), &body["ok"]), (status, &json!(false)), "{body}");
             assert_eq!((&body["ack"], &body["code"]), (&json!(ack), &json!(code.name())), "{body}");
         }
     }
