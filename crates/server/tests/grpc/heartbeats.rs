@@ -19,7 +19,7 @@ fn beat(worker: &str, leases: &[&LeasedTask]) -> HeartbeatRequest {
     HeartbeatRequest { worker_id: worker.to_owned(), leases: leases.collect(), ..HeartbeatRequest::default() }
 }
 
-async fn told(client: &mut Client, beat: HeartbeatRequest) -> HeartbeatResponse {
+async fn heartbeat(client: &mut Client, beat: HeartbeatRequest) -> HeartbeatResponse {
     client.report_heartbeat(beat).await.unwrap().into_inner()
 }
 
@@ -36,8 +36,8 @@ async fn s3_12_named_leases_are_extended_and_their_progress_is_shown() {
     let mut request = beat("w", &[&held]);
     request.leases[0].progress_pct = Some(12.5);
     request.leases[0].message = "an eighth".to_owned();
-    let told = told(&mut client, request).await;
-    let status = &told.leases[0];
+    let response = heartbeat(&mut client, request).await;
+    let status = &response.leases[0];
     assert_eq!((&status.lease_id, &status.task_id), (&held.lease_id, &held.task_id));
     assert!(!status.lost && !status.should_cancel && status.expires_at.is_some(), "{status:?}");
     let shown = served.task(&held.task_id).await;
@@ -57,13 +57,13 @@ async fn s3_12_a_heartbeat_without_names_keeps_all_leases_of_the_worker_alive() 
     let first_end = one.lease_expires_at.unwrap();
     let kept = in_time(async {
         loop {
-            let told = told(&mut client, beat("w", &[])).await;
-            let ends: Vec<_> = told.leases.iter().map(|status| status.expires_at.unwrap()).collect();
+            let response = heartbeat(&mut client, beat("w", &[])).await;
+            let ends: Vec<_> = response.leases.iter().map(|status| status.expires_at.unwrap()).collect();
             let later = |end: &prost_types::Timestamp| {
                 (end.seconds, end.nanos) > (first_end.seconds + 6, first_end.nanos)
             };
             if ends.iter().all(later) {
-                return told;
+                return response;
             }
         }
     })
@@ -71,7 +71,7 @@ async fn s3_12_a_heartbeat_without_names_keeps_all_leases_of_the_worker_alive() 
     let ids: Vec<_> = kept.leases.iter().map(|status| status.lease_id.as_str()).collect();
     assert_eq!(ids.len(), 2);
     assert!(ids.contains(&one.lease_id.as_str()) && ids.contains(&two.lease_id.as_str()));
-    let ended = told(&mut other, beat("v", &[&foreign])).await;
+    let ended = heartbeat(&mut other, beat("v", &[&foreign])).await;
     assert!(ended.leases[0].lost, "a lease that nobody beat for is over");
 }
 
@@ -81,8 +81,8 @@ async fn a_lease_that_is_over_is_lost_and_never_revived() {
     let mut client = served.worker("w").await;
     let held = leased(&served, &mut client, "w").await;
     client.update_task_status(completed("w", &held, "1")).await.unwrap();
-    let told = told(&mut client, beat("w", &[&held])).await;
-    assert!(told.leases[0].lost && told.leases[0].problem.is_none(), "{told:?}");
+    let response = heartbeat(&mut client, beat("w", &[&held])).await;
+    assert!(response.leases[0].lost && response.leases[0].problem.is_none(), "{response:?}");
 }
 
 #[tokio::test]
@@ -92,8 +92,8 @@ async fn a_cancel_is_told_with_its_reason() {
     let held = leased(&served, &mut client, "w").await;
     served.send("POST", &format!("/v1/tasks/{}/cancel", held.task_id), json!({"reason": "enough"})).await;
     for request in [beat("w", &[&held]), beat("w", &[])] {
-        let told = told(&mut client, request).await;
-        let status = &told.leases[0];
+        let response = heartbeat(&mut client, request).await;
+        let status = &response.leases[0];
         assert_eq!(
             (status.should_cancel, status.cancel_reason.as_str(), status.lost),
             (true, "enough", false)
@@ -109,7 +109,7 @@ async fn a_long_reason_of_a_cancel_is_told_in_short() {
     let held = leased(&served, &mut client, "w").await;
     let reason = format!("x{}", "é".repeat(8_000));
     served.send("POST", &format!("/v1/tasks/{}/cancel", held.task_id), json!({"reason": reason})).await;
-    let status = told(&mut client, beat("w", &[&held])).await.leases.remove(0);
+    let status = heartbeat(&mut client, beat("w", &[&held])).await.leases.remove(0);
     assert!(status.should_cancel && reason.starts_with(&status.cancel_reason));
     assert_eq!(status.cancel_reason.len(), 1_023, "as much of it as whole characters make of 1 KiB");
     let begun = update("w", &held, TaskStatus::Executing);
@@ -140,9 +140,9 @@ async fn all_of_very_many_leases_are_kept_and_those_that_should_stop_are_told_fi
     for some in held[1..].chunks(1_000) {
         handle.decide(some.iter().map(cancel).collect()).await.unwrap();
     }
-    let told = told(&mut client, beat("w", &[])).await;
-    assert!(told.leases.len() > 3_000 && told.leases.len() < LEASES, "{}", told.leases.len());
-    assert!(told.leases.iter().all(|status| status.should_cancel));
+    let response = heartbeat(&mut client, beat("w", &[])).await;
+    assert!(response.leases.len() > 3_000 && response.leases.len() < LEASES, "{}", response.leases.len());
+    assert!(response.leases.iter().all(|status| status.should_cancel));
     let leave = UnregisterWorkerRequest { worker_id: "w".to_owned(), ..UnregisterWorkerRequest::default() };
     let left = client.unregister_worker(leave).await.unwrap().into_inner();
     assert_eq!(left.released_leases as usize, LEASES);
@@ -156,14 +156,14 @@ async fn what_is_wrong_with_one_lease_does_not_touch_the_others() {
     let mut request = beat("w", &[&held, &held, &held]);
     request.leases[0].lease_id = "x".repeat(60);
     request.leases[1].progress_pct = Some(f64::NAN);
-    let told = told(&mut client, request).await;
-    let codes: Vec<_> = told
+    let response = heartbeat(&mut client, request).await;
+    let codes: Vec<_> = response
         .leases
         .iter()
         .map(|status| status.problem.as_ref().map(|problem| problem.code.as_str()))
         .collect();
     assert_eq!(codes, [Some("bad_lease_id"), Some("invalid_field"), None]);
-    assert!(told.leases[0].lost && !told.leases[2].lost);
+    assert!(response.leases[0].lost && !response.leases[2].lost);
 }
 
 #[tokio::test]

@@ -5,11 +5,11 @@ mod commands;
 mod cut_off;
 mod digests;
 mod executing;
+mod full_store;
 mod http_cache;
 mod inputs;
 mod merging;
 mod operations;
-mod room;
 #[path = "../../../blobs/tests/common/small_disk.rs"]
 mod small_disk;
 mod support;

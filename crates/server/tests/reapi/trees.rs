@@ -48,8 +48,8 @@ async fn executed(served: &Served, root: &Digest) -> Result<(), Status> {
     served.execute(ask(&digest(&action))).await.map(drop)
 }
 
-/// The directories that GetTree tells, or why it does not.
-async fn told(served: &Served, root: &Digest) -> Result<usize, Status> {
+/// The number of directories that GetTree sends.
+async fn tree_directories(served: &Served, root: &Digest) -> Result<usize, Status> {
     let request = GetTreeRequest { root_digest: Some(root.clone()), ..GetTreeRequest::default() };
     let mut pages = served.cas().await.get_tree(request).await?.into_inner();
     let mut count = 0;
@@ -98,7 +98,11 @@ async fn i8_directories_with_hostile_names_are_refused_by_both() {
         served.upload(&[&bytes, &outer]).await;
         for root in [digest(&bytes), digest(&outer)] {
             assert_eq!(executed(&served, &root).await.unwrap_err().code(), Code::InvalidArgument, "{shown}");
-            assert_eq!(told(&served, &root).await.unwrap_err().code(), Code::InvalidArgument, "{shown}");
+            assert_eq!(
+                tree_directories(&served, &root).await.unwrap_err().code(),
+                Code::InvalidArgument,
+                "{shown}"
+            );
         }
     }
     assert_eq!(served.tasks().await, 0);
@@ -124,7 +128,7 @@ async fn i9_deep_trees_are_told_without_recursion_and_not_executed() {
     let served = Served::start().await;
     let root = chain(&served, 100_000).await;
     assert_eq!(executed(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
-    assert_eq!(told(&served, &root).await.unwrap(), 100_000);
+    assert_eq!(tree_directories(&served, &root).await.unwrap(), 100_000);
     assert!(executed(&served, &chain(&served, 200).await).await.is_ok());
     served.stop().await;
 }
@@ -133,7 +137,7 @@ async fn i9_deep_trees_are_told_without_recursion_and_not_executed() {
 async fn i9_a_tree_of_too_many_directories_is_refused_by_both() {
     let served = Served::start().await;
     let root = chain(&served, 200_010).await;
-    assert_eq!(told(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(tree_directories(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(executed(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
     served.stop().await;
 }
@@ -158,7 +162,7 @@ async fn i9_expansion_bombs_are_told_once_and_not_executed() {
         let different = messages.iter().collect::<HashSet<_>>().len();
         put(&served, messages).await;
         assert_eq!(executed(&served, &below).await.unwrap_err().code(), Code::InvalidArgument);
-        assert_eq!(told(&served, &below).await.unwrap(), different);
+        assert_eq!(tree_directories(&served, &below).await.unwrap(), different);
     }
     assert_eq!(served.tasks().await, 0);
     served.stop().await;
@@ -181,10 +185,10 @@ async fn a6_trees_and_directories_of_too_many_bytes_are_refused_by_both() {
     let too_large = parent(&[("d", &named(0, LARGEST_BYTES + 1))]).encode_to_vec();
     served.upload(&[&fits, &too_many, &too_large]).await;
     assert_eq!(executed(&served, &digest(&fits)).await.unwrap_err().code(), Code::FailedPrecondition);
-    assert_eq!(told(&served, &digest(&fits)).await.unwrap(), 1, "what is missing is left out");
+    assert_eq!(tree_directories(&served, &digest(&fits)).await.unwrap(), 1, "what is missing is left out");
     for root in [digest(&too_many), digest(&too_large)] {
         assert_eq!(executed(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
-        assert_eq!(told(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(tree_directories(&served, &root).await.unwrap_err().code(), Code::InvalidArgument);
     }
     served.stop().await;
 }

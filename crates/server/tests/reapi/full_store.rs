@@ -1,5 +1,5 @@
-//! When there is no room: a disk that is full (D6), a store at its cap, too many readers. What is refused says so, what is
-//! there stays readable and right, and what executions need stays (R31).
+//! A full disk (D6), a store at its capacity, too many readers: refusals name the cause, stored content stays readable and
+//! right, and the blobs that executions need stay (R31).
 
 use bazel_remote_apis::build::bazel::remote::execution::v2::action_cache_client::ActionCacheClient;
 use bazel_remote_apis::build::bazel::remote::execution::v2::{
