@@ -62,6 +62,7 @@ reached! {
     CancelRacesCompletion => "a completion committed after a cancel was requested",
     CancelTimeout => "a cancel ran out of grace",
     CancelWaiting => "a waiting task was cancelled",
+    WorkerLost => "a lost worker's lease ended before its time",
     DeadByAttempts => "a task lost all attempts to expiry",
     DeadByDeadline => "a task passed its deadline",
     Killed => "an operator ended a task",

@@ -22,8 +22,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use authority::{
-    Command, Digest, LeaseRef, Position, Properties, QueueConfig, QueueDefaults, QueueKey, Scope, TaskId,
-    Time,
+    Command, Contract, Digest, LeaseRef, Position, Properties, QueueConfig, QueueDefaults, QueueKey, Scope,
+    TaskId, Time,
 };
 use coordinator::{BatchItem, Reply, Request};
 
@@ -42,6 +42,8 @@ pub struct Rules {
     pub queue_defaults: QueueDefaults,
     /// There is a limit of memory that may be reached.
     pub memory_bound: bool,
+    /// The silence after which a worker may be lost.
+    pub heartbeat_timeout_ms: u64,
     /// Answers do not name the record that they rest on, because their contract has no field for it. Then any version
     /// of a task fits that was not outdated when it was asked for.
     pub unnamed_records: bool,
@@ -88,7 +90,7 @@ struct Ask {
 }
 
 /// A queue that a worker asked for, and what it offered there.
-type Offer = (Arc<str>, Arc<Properties>);
+type Offer = (Arc<str>, Arc<Properties>, Contract);
 
 /// What was asked and may explain a record.
 #[derive(Default)]
@@ -97,6 +99,8 @@ struct Causes {
     redrives: BTreeMap<TaskId, TaskId>,
     /// What each worker offered, by queue.
     offers: BTreeMap<(Scope, Arc<str>), BTreeSet<Offer>>,
+    /// When requests of each worker, by its tenant, were received.
+    heard: BTreeMap<(Arc<str>, Arc<str>), BTreeSet<Time>>,
     starts: BTreeSet<(Position, Arc<str>)>,
     /// Commands that a record must match as they are.
     others: Vec<Command>,
@@ -178,6 +182,7 @@ impl Auditor {
             Entry::Received { ask, at } => {
                 if let Some(ask) = self.asks.get_mut(ask) {
                     ask.received = Some(*at);
+                    self.causes.hear(&ask.request, *at);
                 }
                 ensure(
                     *at >= self.started,
@@ -199,6 +204,8 @@ impl Auditor {
                 .map_err(|what| format!("the projection of record {position} ({event:?}): {what}")),
             Entry::Started => {
                 self.started = self.time;
+                // The clock may have been behind what the coordinator heard before.
+                self.causes.heard.clear();
                 Ok(())
             }
         }
@@ -255,7 +262,12 @@ impl Causes {
         match request {
             Request::Poll { lease, .. } => {
                 let offers = self.offers.entry((lease.scope.clone(), lease.worker.clone())).or_default();
-                offers.extend(lease.queues.iter().map(|queue| (queue.clone(), lease.properties.clone())));
+                offers.extend(
+                    lease
+                        .queues
+                        .iter()
+                        .map(|queue| (queue.clone(), lease.properties.clone(), lease.contract)),
+                );
             }
             Request::Decide(batch) => batch.iter().for_each(|item| match item {
                 BatchItem::Command(command) => self.note_command(command),
@@ -265,6 +277,37 @@ impl Causes {
             }),
             Request::Read(_) | Request::Wait { .. } => {}
         }
+    }
+
+    /// Notes when the workers of a request were heard.
+    fn hear(&mut self, request: &Request, at: Time) {
+        let named = |lease: &LeaseRef| (lease.scope.tenant.clone(), lease.worker.clone());
+        let workers: Vec<_> = match request {
+            Request::Poll { lease, .. } => vec![(lease.scope.tenant.clone(), lease.worker.clone())],
+            Request::Decide(batch) => {
+                let item = |item: &BatchItem| match item {
+                    BatchItem::Heartbeat { extend, .. } => Some(named(&extend.lease)),
+                    BatchItem::Command(command) => match command {
+                        Command::ExtendLease(command) => Some(named(&command.lease)),
+                        Command::StartAttempt(command) => Some(named(&command.lease)),
+                        Command::ReportCompletion(command) => Some(named(&command.lease)),
+                        Command::ReportFailure(command) => Some(named(&command.lease)),
+                        _ => None,
+                    },
+                };
+                batch.iter().filter_map(item).collect()
+            }
+            Request::Read(_) | Request::Wait { .. } => Vec::new(),
+        };
+        for worker in workers {
+            self.heard.entry(worker).or_default().insert(at);
+        }
+    }
+
+    /// When a worker was last heard before a time.
+    fn last_heard(&self, worker: &(Arc<str>, Arc<str>), before: Time) -> Time {
+        let heard = self.heard.get(worker).and_then(|times| times.range(..before).next_back());
+        heard.copied().unwrap_or_default()
     }
 
     fn note_command(&mut self, command: &Command) {

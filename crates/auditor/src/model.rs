@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use authority::{Backoff, Dedup, Digest, Outcome, Position, Properties, QueueKey, TaskId, TaskState, Time};
+use authority::{
+    Backoff, Contract, Dedup, Digest, Outcome, Position, Properties, QueueKey, TaskId, TaskState, Time,
+};
 
 pub(crate) struct TaskModel {
     pub queue: Arc<QueueKey>,
@@ -16,6 +18,8 @@ pub(crate) struct TaskModel {
     pub not_before: Option<Time>,
     /// The record since which it stands in the queue's line.
     pub waits_since: Option<Position>,
+    /// The record that its place in the queue counts from when it waits again, if that is an earlier one.
+    pub returns_to: Option<Position>,
     pub was_delayed: bool,
     /// Lost its last attempt; only its end may follow.
     pub exhausted: bool,
@@ -61,11 +65,16 @@ pub(crate) struct LeaseModel {
     pub expiries: Vec<Time>,
     pub over: Option<(Position, Over)>,
     pub report: Option<(Digest, Outcome)>,
+    pub contract: Option<Contract>,
+    /// The record since which the task had stood in its queue.
+    pub since: Option<Position>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Over {
     Expired,
+    /// The worker was silent, and the lease ended before its time.
+    WorkerLost,
     Released,
     Reported,
     /// The task ended without a report.

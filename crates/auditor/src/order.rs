@@ -42,8 +42,9 @@ impl Auditor {
         let waits = task.state == TaskState::Waiting && !task.exhausted;
         match task.waits_since {
             None if waits => {
-                task.waits_since = Some(position);
-                line.insert((task.priority, position, id));
+                let since = task.returns_to.take().unwrap_or(position);
+                task.waits_since = Some(since);
+                line.insert((task.priority, since, id));
             }
             Some(since) if !waits => {
                 task.waits_since = None;

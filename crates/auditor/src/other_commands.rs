@@ -7,7 +7,7 @@ use authority::command::{
     AttachAnswer, AttachOperation, DetachOperation, Refusal, RotateTokenKey, StartAnswer, StartAttempt,
 };
 use authority::event::{AttemptStarted, TokenKeyRotated};
-use authority::{Answer, Command, Event, Properties, QueueKey, Scope};
+use authority::{Answer, Command, Contract, Event, Properties, QueueKey, Scope};
 
 use super::model::TaskModel;
 use super::{Asked, Auditor, Causes, Covered, ensure};
@@ -130,11 +130,19 @@ impl Causes {
     }
 
     /// Whether this worker asked for work of this queue and offered what the task requires.
-    pub(super) fn offered(&self, scope: &Scope, worker: &Arc<str>, task: &TaskModel) -> bool {
+    pub(super) fn offered(
+        &self,
+        scope: &Scope,
+        worker: &Arc<str>,
+        task: &TaskModel,
+        contract: Option<Contract>,
+    ) -> bool {
         let of_worker = self.offers.get(&(scope.clone(), worker.clone()));
         of_worker.is_some_and(|offers| {
-            offers.iter().any(|(queue, offered)| {
-                *queue == task.queue.name && requirements_met(&task.properties, offered)
+            offers.iter().any(|(queue, offered, by)| {
+                *queue == task.queue.name
+                    && Some(*by) == contract
+                    && requirements_met(&task.properties, offered)
             })
         })
     }

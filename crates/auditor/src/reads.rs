@@ -82,11 +82,13 @@ impl Auditor {
         worker: &Arc<str>,
         held: &[HeldLease],
     ) -> Result<(), String> {
-        for HeldLease { lease, session } in held {
+        for HeldLease { lease, session, contract } in held {
             let (task, model) = self.find(lease).ok_or("no durable record grants it")?;
             ensure(task.queue.scope == *scope && lease.scope == *scope, "it is another tenant's")?;
             ensure(model.worker == *worker && lease.worker == *worker, "it is another worker's")?;
-            ensure(model.attempt == lease.attempt && model.session == *session, "it was granted otherwise")?;
+            let same =
+                model.attempt == lease.attempt && model.session == *session && model.contract == *contract;
+            ensure(same, "it was granted otherwise")?;
             ensure(model.over.is_none_or(|(at, _)| at > asked.asked_at), "the lease was over before")?;
         }
         let all_along = self.tasks.values().filter(|task| task.queue.scope == *scope).filter(|task| {

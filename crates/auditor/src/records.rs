@@ -1,7 +1,7 @@
 //! Judges each record: it follows the ones before it, obeys the invariants of the model, and has a cause.
 
-use authority::event::{NextStep, TaskCreated};
-use authority::{DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskState, Time};
+use authority::event::{ExpiryCause, NextStep, TaskCreated};
+use authority::{Contract, DeadReason, Event, Outcome, Position, QueueKey, TaskId, TaskState, Time};
 
 use super::model::{LeaseModel, Over, TaskModel, Version};
 use super::other_commands::{MIN_RETENTION_MS, other_record};
@@ -115,6 +115,7 @@ impl Auditor {
             releases: 0,
             not_before: event.not_before,
             waits_since: None,
+            returns_to: None,
             was_delayed: event.not_before.is_some(),
             exhausted: false,
             cancel_grace: None,
@@ -205,7 +206,7 @@ impl Auditor {
                 )?;
                 ensure(task.not_before.is_none_or(|time| at >= time), "the task may not be leased yet")?;
                 ensure(task.deadline.is_none_or(|deadline| at < deadline), "the deadline has passed")?;
-                let asked = causes.offered(&task.queue.scope, &event.worker, task);
+                let asked = causes.offered(&task.queue.scope, &event.worker, task, event.contract);
                 ensure(asked, "this worker did not ask for such a task")?;
                 ensure(event.expires_at >= at, "the lease is over when it begins")?;
                 let length_ms = policy::lease_ms(task, config);
@@ -229,6 +230,8 @@ impl Auditor {
                     expiries: vec![event.expires_at],
                     over: None,
                     report: None,
+                    contract: event.contract,
+                    since: task.waits_since,
                 };
                 task.leases.insert(position, lease);
             }
@@ -249,11 +252,29 @@ impl Auditor {
             }
             Event::LeaseExpired(event) => {
                 ensure(task.current == Some(event.fencing_token), "the lease is not the current one")?;
-                ensure(task.lease().is_some_and(|lease| at > lease.expires_at()), "the lease has time left")?;
+                let lease = task.lease().ok_or("there is no such lease")?;
+                let since = if event.cause == ExpiryCause::WorkerLost {
+                    ensure(at <= lease.expires_at(), "the lease had passed its time")?;
+                    let ends = matches!(lease.contract, Some(Contract::Scheduler | Contract::Stream));
+                    ensure(ends, "its contract does not end with its worker")?;
+                    let worker = (task.queue.scope.tenant.clone(), lease.worker.clone());
+                    let heard = causes.last_heard(&worker, at).max(self.started);
+                    let silent = at.since_ms(heard) > self.rules.heartbeat_timeout_ms;
+                    ensure(silent, format!("its worker was heard at {heard}"))?;
+                    coverage.bump(Covered::WorkerLost);
+                    lease.since
+                } else {
+                    ensure(at > lease.expires_at(), "the lease has time left")?;
+                    None
+                };
+                ensure(event.since == since, format!("it takes its place from {since:?}"))?;
                 let exhausted = task.used_attempts() >= max_attempts;
                 ensure(event.exhausted == exhausted, "it counts the attempts in another way")?;
+                let over =
+                    if event.cause == ExpiryCause::WorkerLost { Over::WorkerLost } else { Over::Expired };
                 task.exhausted = exhausted;
-                task.end_lease(position, Over::Expired);
+                task.returns_to = since;
+                task.end_lease(position, over);
                 task.wait(None);
             }
             Event::LeaseReleased(event) => {

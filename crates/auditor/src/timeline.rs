@@ -279,6 +279,9 @@ impl<'a> TaskRecords<'a> {
     }
 
     fn expiry_cause(&self, number: Position, lease: &LeaseModel) -> ExpiryCause {
+        if matches!(lease.over, Some((_, Over::WorkerLost))) {
+            return ExpiryCause::WorkerLost;
+        }
         let created = self.created_before(number).and_then(creation);
         let timeout_ms = created.and_then(|event| event.options.as_ref()?.timeout_ms);
         let limit = timeout_ms.map(|ms| lease.granted_at.plus_ms(ms));
@@ -297,9 +300,10 @@ impl<'a> TaskRecords<'a> {
         };
         match lease.over {
             None => DiscardReason::Unknown,
+            Some((_, Over::WorkerLost)) => DiscardReason::WorkerLost,
             Some((_, Over::Expired)) => match self.expiry_cause(number, lease) {
-                ExpiryCause::Silence => DiscardReason::Lost,
                 ExpiryCause::Timeout => DiscardReason::TimedOut,
+                _ => DiscardReason::Lost,
             },
             Some((_, Over::Released)) => DiscardReason::Released,
             Some((at, Over::Reported)) if retried(at) => DiscardReason::Reported,

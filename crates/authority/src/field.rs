@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::event::{ExpiryCause, NextStep, ReleaseCause};
-use crate::tables::{DeadReport, QueueConfig, TaskOptions};
+use crate::tables::{DeadReport, QueueConfig, ReportDetails, TaskOptions};
 use crate::{
-    Backoff, CancelCause, Category, DeadReason, Dedup, Digest, Position, Properties, PushTarget, QueueKey,
-    TaskError, TaskId, Time,
+    Backoff, CancelCause, Category, Contract, DeadReason, Dedup, Digest, Position, Properties, PushTarget,
+    QueueKey, TaskError, TaskId, Time,
 };
 
 /// A field's name in JSON and its value. A field that is not set has no entry.
@@ -88,6 +88,7 @@ describe! {
     QueueConfig: value => FieldValue::Config(value);
     ExpiryCause: value => FieldValue::Text(value.name());
     ReleaseCause: value => FieldValue::Text(value.name());
+    Contract: value => FieldValue::Text(value.name());
     CancelCause: value => FieldValue::Text(value.name());
     DeadReason: value => FieldValue::Text(value.name());
 }
@@ -127,6 +128,12 @@ impl Describe for Dedup {
 }
 
 impl Describe for DeadReport {
+    fn describe<'a>(&'a self, _: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
+        fields.extend(self.fields());
+    }
+}
+
+impl Describe for Arc<ReportDetails> {
     fn describe<'a>(&'a self, _: &'static str, fields: &mut impl Extend<NamedField<'a>>) {
         fields.extend(self.fields());
     }

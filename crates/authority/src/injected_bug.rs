@@ -58,6 +58,8 @@ injected_bugs! {
     ReportLostToCancel,
     /// A cancel of a leased task is answered and not recorded.
     CancelForgotten,
+    /// The loss of a worker ends its leases of every contract.
+    AnyLeaseEndsWithWorker,
     /// A restored state knows no timers.
     TimersLostAtRestore,
     /// A restored state knows no settings of queues.

@@ -31,7 +31,7 @@ pub use push::PushTarget;
 pub use queue::{QueueDefaults, QueueKey, QueueSettings, QueueView, Scope};
 pub use retry::{Backoff, TaskError};
 pub use state::{ListPage, Owner, Restore, State, TokenKey};
-pub use tables::{CancelCause, Category, DeadReason, QueueConfig, TaskOptions};
+pub use tables::{CancelCause, Category, Contract, DeadReason, QueueConfig, ReportDetails, TaskOptions};
 pub use task::{
     CancelRequest, Dedup, HeldLease, Lease, Outcome, Phase, Report, Task, TaskSettings, TaskState, TaskView,
 };

@@ -6,6 +6,12 @@ pub const MAX_INLINE_BYTES: usize = 1024 * 1024;
 pub const MAX_NAME_BYTES: usize = 512;
 /// Longest reason or error message.
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
+/// Longest stack trace; the beginning is kept.
+pub const MAX_STACK_TRACE_BYTES: usize = 32 * 1024;
+/// Longest metrics of a report.
+pub const MAX_METRICS_BYTES: usize = 16 * 1024;
+/// Longest partial progress of a report.
+pub const MAX_PARTIAL_PROGRESS_BYTES: usize = 64 * 1024;
 /// Longest free JSON beside the payload: `resources`.
 pub const MAX_RESOURCES_BYTES: usize = 16 * 1024;
 /// Most properties of one task or worker.

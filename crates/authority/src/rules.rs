@@ -9,7 +9,9 @@ use crate::command::Verdict;
 use crate::injected_bug::{InjectedBug, is};
 use crate::lease_ref::LeaseStatus;
 use crate::state::{QueueEntry, ReadyIndex, Slot};
-use crate::{Backoff, CancelRequest, Digest, Lease, Outcome, Position, QueueConfig, Report, Task, Time};
+use crate::{
+    Backoff, CancelRequest, Contract, Digest, Lease, Outcome, Position, QueueConfig, Report, Task, Time,
+};
 
 // Leases.
 
@@ -72,6 +74,12 @@ pub(crate) fn status_for_heartbeat(status: LeaseStatus<'_>) -> LeaseStatus<'_> {
 /// An event under a lease is recorded no later than the lease lives.
 pub(crate) fn is_in_time(lease: &Lease, now: Time) -> bool {
     !lease.is_over(now) || is(InjectedBug::LateReportCommits) || is(InjectedBug::ExpiredLeaseRevived)
+}
+
+/// The leases of a lost worker end if their contract requires a worker that is heard of.
+pub(crate) fn ends_with_worker(lease: &Lease) -> bool {
+    matches!(lease.contract, Some(Contract::Scheduler | Contract::Stream))
+        || is(InjectedBug::AnyLeaseEndsWithWorker)
 }
 
 /// An expired attempt counts against the limit, so it adds nothing to the releases.

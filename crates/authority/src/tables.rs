@@ -32,6 +32,8 @@ macro_rules! event_table {
                 5 "request" request: Option<Digest>,
                 6 "leaseMs" length_ms: u64,
                 7 "expiresAt" expires_at: Time,
+                /// Unknown in the records of format 2 and before.
+                8 "contract" contract: Option<Contract>,
             }
             /// A live lease was given more time. The task's state does not change.
             5 LeaseExtended(LeaseExtended) of task {
@@ -39,13 +41,15 @@ macro_rules! event_table {
                 2 "fencingToken" fencing_token: Position,
                 3 "expiresAt" expires_at: Time,
             }
-            /// Time revoked a lease: the task waits again. A fact about time, never a request of a worker.
+            /// Time revoked a lease, or its worker was lost: the task waits again. Never a request of a worker.
             6 LeaseExpired(LeaseExpired) of task {
                 1 "taskId" task: TaskId,
                 2 "fencingToken" fencing_token: Position,
                 3 "cause" cause: ExpiryCause,
                 /// Whether this was the last attempt that the policy allows; TaskDead follows in the same batch.
                 4 "exhausted" exhausted: bool,
+                /// The record that the task's place in the queue counts from; this one, if absent.
+                5 "since" since: Option<Position>,
             }
             /// A lease was given back before its time: the task waits again, and the attempt does not count.
             7 LeaseReleased(LeaseReleased) of task {
@@ -65,6 +69,7 @@ macro_rules! event_table {
                 2 "fencingToken" fencing_token: Position,
                 3 "digest" digest: Digest,
                 4 "result" result: Arc<[u8]>,
+                5 "details" details: Option<Arc<ReportDetails>>,
             }
             /// A worker with authority reported that its attempt failed. The event holds what follows; replay runs no
             /// policy.
@@ -74,6 +79,7 @@ macro_rules! event_table {
                 3 "digest" digest: Digest,
                 4 "error" error: TaskError,
                 5 "retryAt" next: NextStep,
+                6 "details" details: Option<Arc<ReportDetails>>,
             }
             /// Policy or an operator ended the task. A report that led to the end is kept with it.
             11 TaskDead(TaskDead) of task {
@@ -174,6 +180,17 @@ macro_rules! message_table {
                 1 "fencingToken" fencing_token: Position,
                 2 "digest" digest: Digest,
                 3 "error" error: TaskError,
+                4 "details" details: Option<Arc<ReportDetails>>,
+            }
+            /// What a worker adds to its report. It is stored and displayed; only the next attempt reads any of it.
+            #[derive(Clone, Debug, Default, PartialEq, Eq)]
+            ReportDetails {
+                /// Free JSON, as it was sent.
+                1 "metrics" metrics: Option<Arc<[u8]>>,
+                2 "stackTrace" stack_trace: Option<Arc<str>>,
+                3 "cancelledDuringPhase" cancelled_during_phase: Option<Arc<str>>,
+                /// Free JSON, as it was sent. The next attempt receives it.
+                4 "partialProgress" partial_progress: Option<Arc<[u8]>>,
             }
         }
     };
@@ -238,6 +255,21 @@ define_enumerations! {
         1 "SILENCE" Silence,
         /// The attempt reached its own time limit.
         2 "TIMEOUT" Timeout,
+        /// The worker was silent on every channel, so that its leases end before their time.
+        3 "WORKER_LOST" WorkerLost,
+    }
+    /// The protocol through which a lease was granted, and whose rules say what a report on it must prove.
+    Contract {
+        /// `POST /v1/leases`.
+        1 "LEASES" Leases,
+        /// `POST /internal/worker/claim`.
+        2 "CLAIMS" Claims,
+        /// A push, answered by callbacks.
+        3 "CALLBACKS" Callbacks,
+        /// The scheduler's call LeaseTask, whose reports may come without a lease id.
+        4 "SCHEDULER" Scheduler,
+        /// The scheduler's stream.
+        5 "STREAM" Stream,
     }
     ReleaseCause {
         /// The worker gave it back.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::field::HeapBytes;
 use crate::{
-    Backoff, CancelCause, DeadReason, Digest, LeaseRef, Position, Properties, QueueKey, QueueSettings,
-    TaskError, TaskId, TaskOptions, Time,
+    Backoff, CancelCause, Contract, DeadReason, Digest, LeaseRef, Position, Properties, QueueKey,
+    QueueSettings, ReportDetails, TaskError, TaskId, TaskOptions, Time,
 };
 
 /// The five states, and no sixth.
@@ -39,6 +39,8 @@ pub struct Task {
     pub reports: Vec<Report>,
     /// How the newest failed attempt failed.
     pub last_error: Option<Box<TaskError>>,
+    /// What the newest report added, with the newest partial progress of a task that has not completed.
+    pub details: Option<Arc<ReportDetails>>,
     pub properties: Arc<Properties>,
     /// What most tasks do not have.
     pub options: Option<Arc<TaskOptions>>,
@@ -90,6 +92,10 @@ pub struct Lease {
     pub extended_at: Time,
     /// Who really began the attempt, where a contract says so.
     pub started_by: Option<Arc<str>>,
+    /// Unknown for a lease that format 2 or before recorded.
+    pub contract: Option<Contract>,
+    /// The record that the task's place in the queue counted from. Unknown in a snapshot of format 2 or before.
+    pub since: Option<Position>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,6 +148,7 @@ pub struct Dedup {
 pub struct HeldLease {
     pub lease: LeaseRef,
     pub session: Option<Arc<str>>,
+    pub contract: Option<Contract>,
 }
 
 /// A task with its queue's name and the settings in force for it, for answers.
@@ -182,6 +189,14 @@ impl Task {
             | Phase::Failed { at, ended }
             | Phase::Dead { at, ended, .. } => Some((at, ended)),
             Phase::Waiting { .. } | Phase::Leased(_) => None,
+        }
+    }
+
+    /// The record that the task's place in the queue counts from, while it waits.
+    pub fn waiting_since(&self) -> Option<Position> {
+        match self.phase {
+            Phase::Waiting { since, .. } => Some(since),
+            _ => None,
         }
     }
 
@@ -227,6 +242,23 @@ impl Task {
         self.attempt - self.releases
     }
 
+    /// The partial progress that the next attempt receives.
+    pub fn partial_progress(&self) -> Option<&Arc<[u8]>> {
+        self.details.as_ref().and_then(|details| details.partial_progress.as_ref())
+    }
+
+    /// Keeps the details of a failed attempt. Partial progress stays until there is newer.
+    pub(crate) fn note_details(&mut self, details: Option<&Arc<ReportDetails>>) {
+        let earlier = self.partial_progress().cloned();
+        self.details = match details {
+            Some(details) if earlier.is_none() || details.partial_progress.is_some() => Some(details.clone()),
+            _ => earlier.map(|earlier| {
+                let details = details.map(|details| (**details).clone()).unwrap_or_default();
+                Arc::new(ReportDetails { partial_progress: Some(earlier), ..details })
+            }),
+        };
+    }
+
     pub fn report_of(&self, lease: Position) -> Option<&Report> {
         self.reports.iter().find(|report| report.fencing_token == lease)
     }
@@ -253,6 +285,7 @@ impl Task {
             + self.reports.len() * size_of::<Report>()
             + self.cancel.as_ref().map_or(0, |cancel| cancel.reason.len() + 64)
             + self.last_error.as_ref().map_or(0, |error| error.heap_bytes())
+            + self.details.as_ref().map_or(0, |details| 80 + details.collect_fields::<HeapBytes>().0)
             + self.properties.heap_bytes()
             + self.operations.iter().map(|name| name.len() + 32).sum::<usize>()
     }

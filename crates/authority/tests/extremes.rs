@@ -78,6 +78,7 @@ fn absurd_command(prng: &mut Prng, world: &World) -> Command {
             error: authority::TaskError { category: Category::Timeout, code: None, message: Arc::from("") },
             retryable: None,
             draw: prng.pick(&COUNTS),
+            details: None,
         }),
         9 => commands::release(&absurd_lease(prng, world)),
         10 => commands::cancel(task),

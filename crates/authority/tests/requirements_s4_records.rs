@@ -109,8 +109,13 @@ fn s4_24_no_worker_can_ask_for_an_expiry_and_none_comes_before_its_time() {
     }
     let (mut world, lease) = World::leased();
     let cause = ExpiryCause::Silence;
-    let early =
-        LeaseExpired { task: lease.task, fencing_token: lease.fencing_token, cause, exhausted: false };
+    let early = LeaseExpired {
+        task: lease.task,
+        fencing_token: lease.fencing_token,
+        cause,
+        exhausted: false,
+        since: None,
+    };
     world.at(1_100);
     world.refuses(Event::LeaseExpired(early));
 }
@@ -197,6 +202,7 @@ fn s4_30_a_record_has_its_whole_effect_or_none() {
         digest,
         error,
         next,
+        details: None,
     }));
     let cause = ReleaseCause::Worker;
     world.refuses(Event::LeaseReleased(LeaseReleased {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use authority::command::*;
 use authority::event::{Event, ExpiryCause, LeaseExpired};
-use authority::{Answer, Category, Command, LeaseRef, Phase, Position, TaskId, TaskOptions};
+use authority::{Answer, Category, Command, Contract, LeaseRef, Phase, Position, TaskId, TaskOptions};
 
 use crate::support::{World, commands};
 
@@ -64,7 +64,11 @@ pub(crate) fn build(state: &str) -> (World, LeaseRef) {
         world.at(500);
         return (world, LeaseRef { scope, worker, task: TASK, attempt: 1, fencing_token: Position(3) });
     }
-    let ask = LeaseTasks { session: Some(Arc::from("s1")), ..commands::lease_tasks("w1", 1) };
+    let ask = LeaseTasks {
+        session: Some(Arc::from("s1")),
+        contract: Contract::Stream,
+        ..commands::lease_tasks("w1", 1)
+    };
     let Answer::Leased(grants) = world.run(Command::LeaseTasks(ask)) else { panic!("not leased") };
     let lease = commands::reference("w1", &grants[0]);
     let moves: &[Command] = match state {
@@ -81,8 +85,13 @@ pub(crate) fn build(state: &str) -> (World, LeaseRef) {
         "WAITING exhausted" => {
             // Only a ledger that was cut between the two records of an end leaves such a task.
             let cause = ExpiryCause::Silence;
-            let expired =
-                LeaseExpired { task: TASK, fencing_token: lease.fencing_token, cause, exhausted: true };
+            let expired = LeaseExpired {
+                task: TASK,
+                fencing_token: lease.fencing_token,
+                cause,
+                exhausted: true,
+                since: None,
+            };
             world.at(1_101).append(Event::LeaseExpired(expired));
         }
         "LEASED overdue" | "LEASED stopping, overdue" => drop(world.at(1_101)),
@@ -117,6 +126,7 @@ fn all_commands(lease: &LeaseRef) -> Vec<(&'static str, Command)> {
         ("redrive", commands::redrive(TASK, 2)),
         ("configure", commands::configure("q", authority::QueueConfig::default())),
         ("new session", commands::session("w1", "s2")),
+        ("end the worker", commands::end_worker("w1")),
         ("attach", Command::AttachOperation(AttachOperation { scope: scope.clone(), task: TASK, operation })),
         (
             "detach",

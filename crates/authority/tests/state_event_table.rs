@@ -48,6 +48,7 @@ fn all_events(lease: &LeaseRef) -> Vec<(&'static str, Event)> {
             digest,
             error: error.clone(),
             next,
+            details: None,
         })
     };
     let dead = |report: Option<DeadReport>| {
@@ -86,7 +87,13 @@ fn all_events(lease: &LeaseRef) -> Vec<(&'static str, Event)> {
         ),
         (
             "LeaseExpired",
-            Event::LeaseExpired(LeaseExpired { task: TASK, fencing_token: number, cause, exhausted }),
+            Event::LeaseExpired(LeaseExpired {
+                task: TASK,
+                fencing_token: number,
+                cause,
+                exhausted,
+                since: None,
+            }),
         ),
         ("LeaseReleased", Event::LeaseReleased(release)),
         (
@@ -107,7 +114,7 @@ fn all_events(lease: &LeaseRef) -> Vec<(&'static str, Event)> {
         ("TaskDead", dead(None)),
         (
             "TaskDead with a report",
-            dead(Some(DeadReport { fencing_token: number, digest, error: error.clone() })),
+            dead(Some(DeadReport { fencing_token: number, digest, error: error.clone(), details: None })),
         ),
         ("TaskCancelled", discard(1, number)),
         ("TaskCancelled, attempt 7", discard(7, number)),

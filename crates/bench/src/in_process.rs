@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use authority::command::{Grant, LeaseTasks, ReportCompletion, SubmitAnswer, SubmitTask, Verdict};
-use authority::{Digest, LeaseRef, Outcome, Properties, QueueKey, Scope, TaskId};
+use authority::{Contract, Digest, LeaseRef, Outcome, Properties, QueueKey, Scope, TaskId};
 use coordinator::Handle;
 
 /// How long a worker waits for a task.
@@ -76,6 +76,7 @@ impl InProcess {
             properties: self.properties.clone(),
             max_tasks,
             request: None,
+            contract: Contract::Leases,
         }
     }
 
@@ -92,7 +93,8 @@ impl InProcess {
             attempt: grant.attempt,
             fencing_token: grant.fencing_token,
         };
-        let report = ReportCompletion { lease, digest: Digest([0; 16]), result: Arc::from(&b"1"[..]) };
+        let report =
+            ReportCompletion { lease, digest: Digest([0; 16]), result: Arc::from(&b"1"[..]), details: None };
         match self.handle.complete(report).await? {
             Verdict::Committed(Outcome::Completed) => Ok(()),
             other => bail!("a completion was answered {other:?}"),

@@ -30,6 +30,17 @@ impl Contract {
         }
     }
 
+    /// The name in the ledger's records.
+    pub(crate) fn recorded(self) -> authority::Contract {
+        match self {
+            Contract::Native => authority::Contract::Leases,
+            Contract::Claim => authority::Contract::Claims,
+            Contract::Grpc => authority::Contract::Scheduler,
+            Contract::Stream => authority::Contract::Stream,
+            Contract::Callback => authority::Contract::Callbacks,
+        }
+    }
+
     /// Whether a worker can give a lease back.
     pub fn has_releases(self) -> bool {
         matches!(self, Contract::Native | Contract::Grpc | Contract::Stream)

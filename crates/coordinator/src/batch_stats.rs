@@ -13,6 +13,7 @@ pub struct BatchStats {
     pub released: u64,
     pub expired_by_silence: u64,
     pub expired_by_timeout: u64,
+    pub expired_by_worker_loss: u64,
     pub completed: u64,
     pub failed: u64,
     /// Attempts that failed while the task waits for its next one.
@@ -40,6 +41,7 @@ impl BatchStats {
             Event::LeaseExpired(event) => match event.cause {
                 ExpiryCause::Silence => self.expired_by_silence += 1,
                 ExpiryCause::Timeout => self.expired_by_timeout += 1,
+                ExpiryCause::WorkerLost => self.expired_by_worker_loss += 1,
             },
             Event::TaskCompleted(_) => {
                 self.completed += 1;

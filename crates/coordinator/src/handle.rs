@@ -266,7 +266,8 @@ mod tests {
             let lease = grant.lease_ref();
             let all_permits = handle.inbox_kib.clone().acquire_many_owned(INBOX_KIB as u32).await.unwrap();
             let result = Arc::from(&b"1"[..]);
-            let report = handle.complete(ReportCompletion { lease, digest: Digest([7; 16]), result });
+            let report =
+                handle.complete(ReportCompletion { lease, digest: Digest([7; 16]), result, details: None });
             let mut report = std::pin::pin!(report);
             tokio::select! {
                 biased;
@@ -314,6 +315,7 @@ mod tests {
             properties: Arc::new(Properties::default()),
             max_tasks: 1,
             request: None,
+            contract: authority::Contract::Leases,
         }
     }
 }

@@ -95,6 +95,7 @@ impl Metrics {
         self.released.inc_by(stats.released);
         add(&self.expired, "silence", stats.expired_by_silence);
         add(&self.expired, "timeout", stats.expired_by_timeout);
+        add(&self.expired, "worker_lost", stats.expired_by_worker_loss);
         for (reason, count) in DeadReason::ALL.iter().zip(stats.dead) {
             add(&self.dead, reason.name(), count);
         }

@@ -61,9 +61,16 @@ impl Book {
             request: None,
             length_ms: 60_000,
             expires_at,
+            contract: Some(authority::Contract::Leases),
         }));
         let (task, digest, result) = (TaskId(id), Digest([7; 16]), Arc::from(*b"1"));
-        self.write(Event::TaskCompleted(TaskCompleted { task, fencing_token: lease, digest, result }));
+        self.write(Event::TaskCompleted(TaskCompleted {
+            task,
+            fencing_token: lease,
+            digest,
+            result,
+            details: None,
+        }));
     }
 
     /// Stores a snapshot of the state, in slices between which `more` happens.

@@ -20,6 +20,7 @@ pub(crate) struct Assignment {
     pub deadline: Option<Timestamp>,
     pub timeout: Option<Duration>,
     pub context: TaskContext,
+    pub partial_progress: Option<Json>,
 }
 
 impl From<Lease> for Assignment {
@@ -35,6 +36,7 @@ impl From<Lease> for Assignment {
             fencing_token: lease.fencing_token,
             deadline: lease.deadline,
             timeout: lease.timeout_ms.map(Duration::from_millis),
+            partial_progress: lease.partial_progress,
         }
     }
 }
@@ -54,6 +56,7 @@ impl From<TaskEnvelope> for Assignment {
             deadline: envelope.deadline,
             timeout: None,
             context,
+            partial_progress: envelope.partial_progress,
         }
     }
 }

@@ -108,14 +108,17 @@ impl Contract for CallbackContract {
             Ok(output) => {
                 TaskCompleted { output: Some(output), ..self.completed(CallbackOutcome::Succeeded) }
             }
-            Err(failure) => {
+            Err(mut failure) => {
+                let partial_progress = failure.take_partial_progress();
                 let outcome = match failure.category() {
                     Category::Cancelled => CallbackOutcome::Cancelled,
                     _ => CallbackOutcome::Failed,
                 };
-                TaskCompleted { error: Some(failure.into_callback_error()), ..self.completed(outcome) }
+                let error = Some(failure.into_callback_error());
+                TaskCompleted { error, partial_progress, ..self.completed(outcome) }
             }
         };
+        let metrics = metrics.and_then(|metrics| Json::from_value(&metrics).ok());
         self.post("completed", &TaskCompleted { metrics, ..body })
     }
 

@@ -3,17 +3,20 @@
 
 use std::fmt::Display;
 
+use wire::Json;
+
 use crate::Category;
 
 /// A handler's error. The operator `?` converts any error into one of category USER_CODE.
 ///
 /// It is deliberately not a `std::error::Error`, so that the conversion from all errors can exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     category: Category,
     reason: String,
     code: Option<String>,
     retryable: Option<bool>,
+    partial_progress: Option<Json>,
 }
 
 macro_rules! constructors {
@@ -27,7 +30,7 @@ macro_rules! constructors {
 
 impl Failure {
     pub fn new(category: Category, reason: impl Display) -> Failure {
-        Failure { category, reason: reason.to_string(), code: None, retryable: None }
+        Failure { category, reason: reason.to_string(), code: None, retryable: None, partial_progress: None }
     }
 
     constructors! {
@@ -55,6 +58,11 @@ impl Failure {
         Failure { code: Some(code.into()), ..self }
     }
 
+    /// What was done so far, at most 64 KiB of JSON. The next attempt receives it.
+    pub fn partial_progress(self, partial_progress: Json) -> Failure {
+        Failure { partial_progress: Some(partial_progress), ..self }
+    }
+
     pub fn category(&self) -> Category {
         self.category
     }
@@ -63,15 +71,27 @@ impl Failure {
         &self.reason
     }
 
-    pub(crate) fn into_report(self, worker_id: String, task_id: String) -> wire::ReportFailure {
+    pub(crate) fn into_report(
+        self,
+        worker_id: String,
+        task_id: String,
+        metrics: Option<Json>,
+    ) -> wire::ReportFailure {
         wire::ReportFailure {
             worker_id,
             task_id: Some(task_id),
-            reason: truncate(self.reason),
+            reason: Some(truncate(self.reason)),
             category: Some(self.category),
             code: self.code,
             retryable: self.retryable,
+            metrics,
+            partial_progress: self.partial_progress,
+            ..wire::ReportFailure::default()
         }
+    }
+
+    pub(crate) fn take_partial_progress(&mut self) -> Option<Json> {
+        self.partial_progress.take()
     }
 
     pub(crate) fn into_callback_error(self) -> wire::CallbackError {
@@ -126,8 +146,8 @@ mod tests {
 
     #[test]
     fn a_long_reason_is_cut_at_a_characters_end() {
-        let report = Failure::timeout("é".repeat(20_000)).into_report("w".into(), "t".into());
-        assert_eq!(report.reason.len(), MAX_MESSAGE_BYTES);
+        let report = Failure::timeout("é".repeat(20_000)).into_report("w".into(), "t".into(), None);
+        assert_eq!(report.reason.unwrap().len(), MAX_MESSAGE_BYTES);
         assert_eq!(truncate(format!("a{}", "é".repeat(20_000))).len(), MAX_MESSAGE_BYTES - 1);
     }
 }

@@ -164,6 +164,7 @@ mod tests {
             fencing_token: 1,
             deadline: None,
             timeout_ms,
+            partial_progress: None,
             ..wire::TaskContext::default()
         });
         LeaseClock::polled(&lease, asked_at, clock::now())

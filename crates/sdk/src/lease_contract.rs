@@ -48,15 +48,19 @@ impl Contract for LeaseContract {
         }
     }
 
-    /// This contract has no metrics.
-    fn report(&self, ended: Result<Json, Failure>, _: Option<Metrics>) -> Result<Request, Error> {
+    fn report(&self, ended: Result<Json, Failure>, metrics: Option<Metrics>) -> Result<Request, Error> {
         let (worker_id, task_id) = self.names();
+        let metrics = metrics.and_then(|metrics| Json::from_value(&metrics).ok());
         match ended {
             Ok(result) => {
-                let body = ReportCompletion { worker_id, task_id: Some(task_id), result: Some(result) };
+                let body =
+                    ReportCompletion { worker_id, task_id: Some(task_id), result: Some(result), metrics };
                 self.transport.post(&self.path("complete"), &body)
             }
-            Err(failure) => self.transport.post(&self.path("fail"), &failure.into_report(worker_id, task_id)),
+            Err(failure) => {
+                let body = failure.into_report(worker_id, task_id, metrics);
+                self.transport.post(&self.path("fail"), &body)
+            }
         }
     }
 

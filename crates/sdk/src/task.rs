@@ -77,6 +77,8 @@ impl Task {
         asset_id: Option<&str> = |task| task.context.asset_id.as_deref();
         task_key: Option<&str> = |task| task.context.task_key.as_deref();
         resources: Option<&Json> = |task| task.context.resources.as_ref();
+        /// What an earlier attempt had done when it failed, if its failure said so.
+        partial_progress: Option<&Json> = |task| task.partial_progress.as_ref();
         /// Opaque. With the worker's id it gives the right to report on this attempt. For a pushed task it is the dispatch
         /// id, which gives no right.
         lease_id: &str = |task| &task.lease_id;

@@ -94,6 +94,7 @@ impl Bug {
                 InjectedBug::StaleLeaseAccepted => &["is not the task's current one"],
                 InjectedBug::ReportLostToCancel => &["no record discards it"],
                 InjectedBug::CancelForgotten => &["the task goes on"],
+                InjectedBug::AnyLeaseEndsWithWorker => &["its contract does not end with its worker"],
                 InjectedBug::TimersLostAtRestore => &["the due index differs from the tasks"],
                 InjectedBug::SettingsLostAtRestore => &["is not what all records give"],
                 InjectedBug::WindowAppliedTwice => &["does not fit"],

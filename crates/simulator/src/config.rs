@@ -61,6 +61,8 @@ pub struct SimConfig {
     pub bit_flips: bool,
     /// How late the driver looks at the clock.
     pub late_ms: u64,
+    /// The silence after which a worker is lost.
+    pub heartbeat_timeout_ms: u64,
 }
 
 impl SimConfig {
@@ -68,7 +70,13 @@ impl SimConfig {
     pub fn rules(&self) -> Rules {
         let memory_bound = self.features.max_state_bytes != usize::MAX;
         let queue_defaults = queue_defaults();
-        Rules { edge_broken: self.edge_broken, memory_bound, queue_defaults, ..Rules::default() }
+        Rules {
+            edge_broken: self.edge_broken,
+            memory_bound,
+            queue_defaults,
+            heartbeat_timeout_ms: self.heartbeat_timeout_ms,
+            ..Rules::default()
+        }
     }
 
     pub fn draw(rng: &mut Prng) -> SimConfig {
@@ -106,6 +114,7 @@ impl SimConfig {
             features: Features::draw(rng),
             bit_flips: !calm && rng.chance(400),
             late_ms: if !calm && rng.chance(500) { rng.between(20, 2_500) } else { 0 },
+            heartbeat_timeout_ms: if rng.chance(500) { rng.between(500, 2_500) } else { 120_000 },
         };
         if config.features.short_memory {
             config.segment_bytes = 24 << 10;

@@ -135,6 +135,9 @@ pub struct LeasedTask {
     /// When the task was submitted.
     #[prost(message, optional, tag = "28")]
     pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// What an earlier attempt had done when it ended: JSON text, empty when no attempt said so.
+    #[prost(bytes = "bytes", tag = "29")]
+    pub partial_progress_json: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UpdateTaskStatusRequest {
@@ -152,8 +155,9 @@ pub struct UpdateTaskStatusRequest {
     /// If failed.
     #[prost(string, tag = "5")]
     pub error_message: ::prost::alloc::string::String,
-    /// The proof that this attempt was granted to this worker. A report without it is accepted only when the task was
-    /// granted to this worker once, or `attempt` says which grant is meant.
+    /// The proof that this attempt was granted to this worker. A report without it applies to the live lease that this worker
+    /// obtained by LeaseTask. If the worker holds none, the report is compared with its earlier attempts: equal content is a
+    /// repeat, any other is judged as the last one. A lease of the stream or of another contract needs its id.
     #[prost(string, tag = "16")]
     pub lease_id: ::prost::alloc::string::String,
     #[prost(uint32, tag = "17")]
@@ -173,6 +177,15 @@ pub struct UpdateTaskStatusRequest {
     /// Gives the lease back at no cost to the task; the status stays UNKNOWN.
     #[prost(bool, tag = "22")]
     pub release: bool,
+    /// JSON text of an object, for people; at most 16 KiB.
+    #[prost(bytes = "bytes", tag = "23")]
+    pub metrics_json: ::prost::bytes::Bytes,
+    /// If failed. Only the first 32 KiB are kept.
+    #[prost(string, tag = "24")]
+    pub stack_trace: ::prost::alloc::string::String,
+    /// If failed: JSON text that the next attempt receives; at most 64 KiB.
+    #[prost(bytes = "bytes", tag = "25")]
+    pub partial_progress_json: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UpdateTaskStatusResponse {

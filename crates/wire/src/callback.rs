@@ -10,7 +10,7 @@ use crate::{ErrorCategory, Json, object};
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct TaskStarted {
     pub attempt: u32,
     #[serde(alias = "worker_id")]
@@ -32,7 +32,7 @@ pub struct StartAcknowledged {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct TaskHeartbeat {
     pub attempt: u32,
     #[serde(alias = "worker_id")]
@@ -66,7 +66,7 @@ pub struct HeartbeatAcknowledged {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct TaskCompleted {
     pub attempt: u32,
     #[serde(alias = "worker_id")]
@@ -80,13 +80,13 @@ pub struct TaskCompleted {
     /// With FAILED it must be there, with SUCCEEDED it must not.
     #[serde(default, deserialize_with = "object::optional")]
     pub error: Option<CallbackError>,
-    /// For the server's log; they are not kept with the task.
-    #[serde(default, deserialize_with = "object::optional")]
-    pub metrics: Option<CallbackMetrics>,
-    /// With CANCELLED. For the server's log; it is not kept with the task.
+    /// An object, usually with `cpuTimeMs`, `peakMemoryBytes`, `ioReadBytes` and `ioWriteBytes`. For people; kept with the
+    /// task, at most 16 KiB.
+    pub metrics: Option<Json>,
+    /// With CANCELLED. For people; kept with the task.
     #[serde(alias = "cancelled_during_phase")]
     pub cancelled_during_phase: Option<String>,
-    /// With CANCELLED. For the server's log; it is not kept with the task.
+    /// With CANCELLED or FAILED: what was done so far, at most 64 KiB. The next attempt receives it.
     #[serde(alias = "partial_progress")]
     pub partial_progress: Option<Json>,
 }
@@ -103,14 +103,14 @@ pub enum CallbackOutcome {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct CallbackError {
     pub category: ErrorCategory,
     /// What went wrong, for people.
     pub message: String,
     /// What went wrong, for programs.
     pub code: Option<String>,
-    /// For the server's log; it is not kept with the task.
+    /// For people; the first 32 KiB are kept with the task.
     #[serde(alias = "stack_trace")]
     pub stack_trace: Option<String>,
     /// Whether the worker thinks that another attempt may help. Without it the category decides.
@@ -120,7 +120,7 @@ pub struct CallbackError {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct CallbackMetrics {
     #[serde(alias = "cpu_time_ms")]
     pub cpu_time_ms: Option<u64>,

@@ -53,12 +53,13 @@ pub struct ClaimedJob {
     pub lease_expires_at: Option<Timestamp>,
     /// Higher for every later lease, so that other systems can tell an old worker from a new one.
     pub fencing_token: Option<u64>,
+    /// What an earlier attempt had done when it ended.
+    pub partial_progress: Option<Json>,
 }
 
 /// The worker is still at it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct HeartbeatJob {
     pub worker_id: String,
     pub job_id: String,
@@ -80,7 +81,6 @@ pub struct JobHeartbeat {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct CompleteJob {
     pub worker_id: String,
     pub job_id: String,
@@ -105,7 +105,6 @@ pub struct JobCompleted {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct FailJob {
     pub worker_id: String,
     pub job_id: String,
@@ -121,13 +120,12 @@ pub struct FailJob {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct JobError {
     /// What went wrong, for programs.
     pub code: Option<String>,
     /// What went wrong, for people.
     pub message: String,
-    /// For the server's log; it is not kept with the job.
+    /// For people; the first 32 KiB are kept with the job.
     pub stack: Option<String>,
     /// Whether the worker thinks that another attempt may help; yes when missing.
     pub retryable: Option<bool>,

@@ -33,5 +33,8 @@ with_task_context! {
         pub fencing_token: u64,
         /// The same each time this dispatch is sent, so that a target may drop repeats.
         pub dispatch_id: String,
+        /// What an earlier attempt had done when it ended.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub partial_progress: Option<Json>,
     }
 }

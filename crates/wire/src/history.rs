@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::TaskError;
+use crate::{Json, TaskError};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -38,12 +38,19 @@ pub struct HistoryEvent {
     pub worker_id: Option<String>,
     pub lease_ms: Option<u64>,
     pub expires_at: Option<Timestamp>,
+    /// The contract through which the lease was granted.
+    pub contract: Option<String>,
     /// Why a lease expired or was released, or who asked for a cancel.
     pub cause: Option<String>,
     /// Whether the lease that expired was the task's last attempt.
     pub exhausted: Option<bool>,
     pub result_bytes: Option<usize>,
     pub error: Option<TaskError>,
+    /// The details of a report.
+    pub metrics: Option<Json>,
+    pub stack_trace: Option<String>,
+    pub cancelled_during_phase: Option<String>,
+    pub partial_progress: Option<Json>,
     /// When a failed task is tried again; missing when it is not.
     pub retry_at: Option<Timestamp>,
     pub reason: Option<String>,

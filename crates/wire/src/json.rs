@@ -58,6 +58,8 @@ impl PartialEq for Json {
     }
 }
 
+impl Eq for Json {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -59,6 +59,8 @@ with_task_context! {
         pub fencing_token: u64,
         pub deadline: Option<Timestamp>,
         pub timeout_ms: Option<u64>,
+        /// What an earlier attempt had done when it ended.
+        pub partial_progress: Option<Json>,
     }
 }
 
@@ -66,7 +68,7 @@ with_task_context! {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Heartbeat {
     pub worker_id: String,
     /// Checked against the lease when given.

@@ -70,7 +70,9 @@ pub use list::{ListTasks, TaskList, WaitTask};
 pub use problem::{PROBLEM_JSON, Problem};
 pub use push::{DEFAULT_PUSH_CONCURRENCY, HIDDEN, PushTarget};
 pub use queue::{Queue, QueueConfig, QueueCounts, QueueList, QueueSettings};
-pub use report::{ReleaseLease, Released, ReportAnswer, ReportCompletion, ReportFailure, Verdict};
+pub use report::{
+    ReleaseLease, Released, ReportAnswer, ReportCompletion, ReportFailure, ReportedError, Verdict,
+};
 pub use seconds::Seconds;
 pub use submit::{Backoff, SubmitTask, Submitted};
 pub use task::{CancelRequested, ErrorCategory, Progress, Task, TaskError, TaskLease, TaskState};

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{ErrorCategory, Json, TaskState};
+use crate::{ErrorCategory, Json, TaskState, object};
 
 /// The answer to a report; final for its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,32 +22,55 @@ pub enum Verdict {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ReportCompletion {
     pub worker_id: String,
     /// Checked against the lease when given.
     pub task_id: Option<String>,
     /// Any JSON, at most 1 MiB; null when missing.
     pub result: Option<Json>,
+    /// Any JSON, for people; at most 16 KiB.
+    pub metrics: Option<Json>,
 }
 
 /// The attempt failed.
 #[serde_with::skip_serializing_none]
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ReportFailure {
     pub worker_id: String,
     /// Checked against the lease when given.
     pub task_id: Option<String>,
-    /// What went wrong, for people.
-    pub reason: String,
+    /// What went wrong, for people. It is required unless `error` is given.
+    pub reason: Option<String>,
     #[cfg_attr(feature = "openapi", schema(default = "USER_CODE"))]
     pub category: Option<ErrorCategory>,
     /// What went wrong, for programs.
     pub code: Option<String>,
     /// Whether the worker thinks that another attempt may help. Without it the category decides.
     pub retryable: Option<bool>,
+    /// In place of `reason`, `category`, `code` and `stackTrace`.
+    #[serde(default, deserialize_with = "object::optional")]
+    pub error: Option<ReportedError>,
+    /// Only the first 32 KiB are kept.
+    pub stack_trace: Option<String>,
+    /// Any JSON, for people; at most 16 KiB.
+    pub metrics: Option<Json>,
+    /// Any JSON that the next attempt receives; at most 64 KiB.
+    pub partial_progress: Option<Json>,
+}
+
+/// An error in the shape in which many programs log it.
+#[serde_with::skip_serializing_none]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ReportedError {
+    pub message: String,
+    pub category: Option<ErrorCategory>,
+    pub code: Option<String>,
+    pub stack: Option<String>,
 }
 
 /// The report was COMMITTED, now or earlier.

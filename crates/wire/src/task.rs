@@ -79,6 +79,12 @@ with_task_context! {
         pub result: Option<Json>,
         /// How the newest failed attempt failed; nothing once the task is COMPLETED.
         pub error: Option<TaskError>,
+        /// The metrics of the newest report that had some.
+        pub metrics: Option<Json>,
+        /// What the newest failed attempt had done when it ended; the next attempt receives it.
+        pub partial_progress: Option<Json>,
+        /// Where an attempt was when it stopped because of a cancel.
+        pub cancelled_during_phase: Option<String>,
         pub properties: BTreeMap<String, String>,
         pub dedup_key: Option<String>,
         pub created_at: Timestamp,
@@ -106,6 +112,8 @@ pub struct TaskError {
     pub category: ErrorCategory,
     pub code: Option<String>,
     pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack_trace: Option<String>,
 }
 
 /// The current lease. Its id is known to its worker alone.

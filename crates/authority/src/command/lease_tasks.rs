@@ -9,7 +9,7 @@ use crate::limits::{MAX_GRANT_BYTES, MAX_GRANTS};
 use crate::rules;
 use crate::state::Slot;
 use crate::{
-    DeadReason, Digest, LeaseRef, Phase, Position, Properties, QueueKey, Scope, State, Task, TaskId,
+    Contract, DeadReason, Digest, LeaseRef, Position, Properties, QueueKey, Scope, State, Task, TaskId,
     TaskOptions, Time,
 };
 
@@ -23,6 +23,8 @@ pub struct LeaseTasks {
     pub max_tasks: usize,
     /// A digest of the worker's own name for this request: repeating it gives the same leases while they live.
     pub request: Option<Digest>,
+    /// The contract that asks.
+    pub contract: Contract,
 }
 
 /// A lease as its worker gets it.
@@ -35,8 +37,8 @@ pub struct Grant {
     pub queue: Arc<QueueKey>,
     pub payload: Arc<[u8]>,
     pub created_at: Time,
-    /// The record that made the task wait for this lease. A lease that is sent again does not have it; the task's history
-    /// does.
+    /// The record that made the task wait for its first lease. A later lease or one that is sent again does not have it;
+    /// the task's history does.
     pub since: Option<Position>,
     pub granted_at: Time,
     /// How long the lease lives without a heartbeat, by its contract; `expires_at` lies a little later.
@@ -45,6 +47,8 @@ pub struct Grant {
     pub heartbeat_interval_ms: u64,
     pub cancel_grace_ms: u64,
     pub options: Option<Arc<TaskOptions>>,
+    /// What an earlier attempt had done when it ended; JSON.
+    pub partial_progress: Option<Arc<[u8]>>,
 }
 
 impl Grant {
@@ -127,6 +131,7 @@ impl LeaseTasks {
             request: self.request,
             length_ms,
             expires_at,
+            contract: Some(self.contract),
         };
         let grant = Grant {
             fencing_token,
@@ -136,16 +141,14 @@ impl LeaseTasks {
             queue: queue.key.clone(),
             payload: task.payload.clone(),
             created_at: task.created_at,
-            since: match task.phase {
-                Phase::Waiting { since, .. } => Some(since),
-                _ => None,
-            },
+            since: task.waiting_since().filter(|_| task.attempt == 0),
             granted_at: now,
             length_ms,
             expires_at,
             heartbeat_interval_ms: queue.settings.heartbeat_interval_for(length_ms),
             cancel_grace_ms: queue.settings.cancel_grace_ms,
             options: task.options.clone(),
+            partial_progress: task.partial_progress().cloned(),
         };
         (Event::LeaseGranted(granted), grant)
     }
@@ -186,5 +189,6 @@ fn to_grant(state: &State, slot: Slot) -> Option<Grant> {
         heartbeat_interval_ms: queue.settings.heartbeat_interval_for(lease.length_ms),
         cancel_grace_ms: queue.settings.cancel_grace_ms,
         options: task.options.clone(),
+        partial_progress: task.partial_progress().cloned(),
     })
 }

@@ -7,6 +7,7 @@ mod attach_operation;
 mod cancel_task;
 mod configure_queue;
 mod detach_operation;
+mod end_worker;
 mod extend_lease;
 mod kill_task;
 mod lease_tasks;
@@ -27,6 +28,7 @@ pub use attach_operation::{AttachAnswer, AttachOperation};
 pub use cancel_task::{CancelTask, EndAnswer};
 pub use configure_queue::{ConfigureAnswer, ConfigureQueue};
 pub use detach_operation::DetachOperation;
+pub use end_worker::EndWorker;
 pub use extend_lease::{ExtendAnswer, ExtendLease};
 pub use kill_task::KillTask;
 pub use lease_tasks::{Grant, LeaseTasks};
@@ -66,6 +68,7 @@ macro_rules! command_table {
             StartSession(StartSession) => Done(bool),
                 /// Gives back what earlier sessions of the worker hold.
                 call start_session;
+            EndWorker(EndWorker) => Done(bool);
             AttachOperation(AttachOperation) => Attached(AttachAnswer), call attach;
             DetachOperation(DetachOperation) => Attached(AttachAnswer), call detach;
             RotateTokenKey(RotateTokenKey) => Done(bool), call rotate_token_key;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Decision;
 use super::verdict::{Verdict, judge};
 use crate::event::{Event, TaskCompleted};
-use crate::{Digest, LeaseRef, Outcome, State, Time};
+use crate::{Digest, LeaseRef, Outcome, ReportDetails, State, Time};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportCompletion {
@@ -13,6 +13,7 @@ pub struct ReportCompletion {
     /// Of the outcome and the result as parsed content.
     pub digest: Digest,
     pub result: Arc<[u8]>,
+    pub details: Option<Arc<ReportDetails>>,
 }
 
 impl ReportCompletion {
@@ -23,6 +24,7 @@ impl ReportCompletion {
                 fencing_token: self.lease.fencing_token,
                 digest: self.digest,
                 result: self.result.clone(),
+                details: self.details.clone(),
             };
             (Event::TaskCompleted(completed), Outcome::Completed)
         })

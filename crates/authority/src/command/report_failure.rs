@@ -1,10 +1,14 @@
 //! A worker says that its attempt failed. The coordinator decides what follows, and the decision is recorded.
 
+use std::sync::Arc;
+
 use super::Decision;
 use super::verdict::{Verdict, judge};
 use crate::event::{DeadReport, Event, NextStep, TaskDead, TaskFailed};
 use crate::rules;
-use crate::{Category, Digest, LeaseRef, Outcome, QueueSettings, State, Task, TaskError, Time};
+use crate::{
+    Category, Digest, LeaseRef, Outcome, QueueSettings, ReportDetails, State, Task, TaskError, Time,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportFailure {
@@ -12,6 +16,7 @@ pub struct ReportFailure {
     /// Of the outcome and the error's category, code and message.
     pub digest: Digest,
     pub error: TaskError,
+    pub details: Option<Arc<ReportDetails>>,
     /// What the worker thinks, if it says.
     pub retryable: Option<bool>,
     /// A random number for the backoff's jitter.
@@ -30,6 +35,7 @@ impl ReportFailure {
                         fencing_token: self.lease.fencing_token,
                         digest: self.digest,
                         error: self.error.clone(),
+                        details: self.details.clone(),
                     };
                     let detail = Some(cancel.reason.clone());
                     let dead = TaskDead { task: task.id, reason, detail, report: Some(report) };
@@ -54,6 +60,7 @@ impl ReportFailure {
             digest: self.digest,
             error: self.error.clone(),
             next,
+            details: self.details.clone(),
         };
         (Event::TaskFailed(failed), outcome)
     }

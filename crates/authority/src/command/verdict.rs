@@ -8,7 +8,7 @@ use crate::lease_ref::{LeaseRef, LeaseStatus};
 use crate::limits::MAX_REPORTS;
 use crate::rules;
 use crate::state::Slot;
-use crate::{DeadReason, Decision, Digest, Outcome, Rejection, State, Task, Time};
+use crate::{DeadReason, Decision, Digest, Lease, Outcome, Rejection, State, Task, Time};
 
 /// Exactly one of these answers every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,12 +74,32 @@ pub(super) fn expire(state: &State, slot: Slot, now: Time) -> Vec<Event> {
     }
     let timed_out = task.timeout_ms().is_some_and(|ms| lease.expires_at >= lease.granted_at.plus_ms(ms));
     let cause = if timed_out { ExpiryCause::Timeout } else { ExpiryCause::Silence };
+    wait_again(state, slot, lease, cause, now)
+}
+
+/// What the loss of a worker does to a lease that has not passed: the task waits again where it stood in its queue, or
+/// ends for the same reasons as above.
+pub(super) fn lose_worker(state: &State, slot: Slot, now: Time) -> Vec<Event> {
+    let task = state.task_at(slot);
+    let Some(lease) = task.lease() else { return Vec::new() };
+    match &task.cancel {
+        Some(cancel) if now >= cancel.grace_until => {
+            vec![dead(task, DeadReason::CancelTimeout, Some(cancel.reason.clone()))]
+        }
+        Some(cancel) => vec![dead(task, cancel.cause.dead_reason(), Some(cancel.reason.clone()))],
+        None => wait_again(state, slot, lease, ExpiryCause::WorkerLost, now),
+    }
+}
+
+fn wait_again(state: &State, slot: Slot, lease: &Lease, cause: ExpiryCause, now: Time) -> Vec<Event> {
+    let task = state.task_at(slot);
     let exhausted = task.used_attempts() >= task.max_attempts(&state.queue_at(slot).settings);
     let mut events = vec![Event::LeaseExpired(LeaseExpired {
         task: task.id,
         fencing_token: lease.fencing_token,
         cause,
         exhausted,
+        since: lease.since.filter(|_| cause == ExpiryCause::WorkerLost),
     })];
     if exhausted {
         events.push(attempts_lost(task, cause));
@@ -104,6 +124,7 @@ pub(super) fn attempts_lost(task: &Task, cause: ExpiryCause) -> Event {
     let detail = match cause {
         ExpiryCause::Silence => None,
         ExpiryCause::Timeout => Some(Arc::from("the last attempt reached its timeoutMs")),
+        ExpiryCause::WorkerLost => Some(Arc::from("the worker of the last attempt was lost")),
     };
     dead(task, DeadReason::HeartbeatTimeout, detail)
 }

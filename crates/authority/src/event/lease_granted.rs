@@ -28,6 +28,8 @@ impl LeaseGranted {
             expires_at: self.expires_at,
             extended_at: at.time,
             started_by: None,
+            contract: self.contract,
+            since: task.waiting_since(),
         };
         state.change(slot, at, |task| {
             task.attempt += 1;

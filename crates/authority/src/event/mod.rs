@@ -30,8 +30,8 @@ use crate::field::{Describe, NamedField};
 use crate::rules;
 use crate::state::{Slot, State};
 use crate::{
-    CancelCause, DeadReason, Digest, Position, Properties, QueueConfig, QueueKey, Task, TaskError, TaskId,
-    TaskOptions, Time,
+    CancelCause, Contract, DeadReason, Digest, Position, Properties, QueueConfig, QueueKey, ReportDetails,
+    Task, TaskError, TaskId, TaskOptions, Time,
 };
 
 macro_rules! define_events {

@@ -15,6 +15,7 @@ impl TaskCompleted {
                 digest: self.digest,
                 outcome,
             });
+            task.details = self.details.clone();
             task.phase = Phase::Completed { at: at.time, ended: at.position, result: self.result.clone() };
         });
         Ok(())

@@ -22,6 +22,7 @@ impl TaskCreated {
             cancel: None,
             reports: Vec::new(),
             last_error: None,
+            details: None,
             properties: self.properties.clone(),
             options: self.options.clone(),
             operations: self.operation.iter().cloned().collect(),

@@ -19,6 +19,7 @@ impl TaskDead {
                 let (fencing_token, digest) = (report.fencing_token, report.digest);
                 task.reports.push(Report { attempt: task.attempt, fencing_token, digest, outcome });
                 task.last_error = Some(Box::new(report.error.clone()));
+                task.note_details(report.details.as_ref());
             }
             task.phase = Phase::Dead {
                 at: at.time,

@@ -31,6 +31,7 @@ impl TaskFailed {
                 outcome,
             });
             task.last_error = Some(Box::new(self.error.clone()));
+            task.note_details(self.details.as_ref());
             task.phase = phase;
         });
         Ok(())

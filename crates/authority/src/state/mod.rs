@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::event::{At, Event, InvalidTransition};
+use crate::rules;
 use crate::{
     HeldLease, LeaseRef, Position, Properties, PushTarget, QueueDefaults, QueueKey, QueueView, Scope, Task,
     TaskId, TaskState, TaskView, Time,
@@ -240,9 +241,23 @@ impl State {
                 attempt: task.attempt,
                 fencing_token: lease.fencing_token,
             };
-            Some(HeldLease { lease: lease_ref, session: lease.session.clone() })
+            Some(HeldLease { lease: lease_ref, session: lease.session.clone(), contract: lease.contract })
         })
         .collect()
+    }
+
+    pub fn has_leases(&self) -> bool {
+        !self.workers.is_empty()
+    }
+
+    /// The workers, each with its tenant, whose leases end when the worker is lost. Visits every lease.
+    pub fn lease_holders(&self) -> BTreeSet<(Arc<str>, Arc<str>)> {
+        let leases = self.workers.iter().map(|(_, slot)| (*slot, self.tasks.at(*slot).lease()));
+        let ending =
+            leases.filter_map(|(slot, lease)| Some((slot, lease.filter(|l| rules::ends_with_worker(l))?)));
+        ending
+            .map(|(slot, lease)| (self.queue_at(slot).key.scope.tenant.clone(), lease.worker.clone()))
+            .collect()
     }
 
     /// Builds the index for a worker profile in these queues. The index may be dropped at any time.

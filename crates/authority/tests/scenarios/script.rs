@@ -189,6 +189,7 @@ impl Script {
             properties,
             max_tasks: words.number("max")?.unwrap_or(1),
             request: words.take("request").map(commands::digest),
+            contract: authority::Contract::Leases,
         }))
     }
 
@@ -202,6 +203,7 @@ impl Script {
             error: TaskError { category, code: words.text("code"), message: Arc::from(message) },
             retryable: words.take("retryable").map(|word| word == "true"),
             draw: words.number("draw")?.unwrap_or(0),
+            details: None,
         }))
     }
 

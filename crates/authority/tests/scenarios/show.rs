@@ -26,6 +26,7 @@ pub(super) fn event(names: &Names, event: &Event) -> String {
             let cause = match event.cause {
                 ExpiryCause::Silence => "by silence",
                 ExpiryCause::Timeout => "by timeout",
+                ExpiryCause::WorkerLost => "by worker lost",
             };
             let last = if event.exhausted { ", the last" } else { "" };
             format!(" {} {cause}{last}", names.of_lease(event.fencing_token))

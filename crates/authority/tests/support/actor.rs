@@ -139,6 +139,7 @@ impl Actor {
             properties: commands::properties(self.prng.pick(&OFFERS)),
             max_tasks: 1 + self.prng.below(3) as usize,
             request: self.prng.one_in(5).then(|| commands::digest(self.prng.pick(&["r1", "r2"]))),
+            contract: authority::Contract::Leases,
         })
     }
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use authority::command::{ExtendAnswer, RedriveAnswer, ReleaseAnswer, SubmitAnswer, Verdict};
+use authority::event::ExpiryCause;
 use authority::{
-    Answer, Command, Digest, Event, Outcome, Phase, Position, State, Task, TaskId, TaskState, Time,
+    Answer, Command, Contract, Digest, Event, Outcome, Phase, Position, State, Task, TaskId, TaskState, Time,
 };
 
 #[derive(Clone, Default)]
@@ -155,6 +156,10 @@ fn check_lease(event: &Event, before: &Task, now: Time) {
     };
     let Phase::Leased(lease) = &before.phase else { panic!("{} of a task without a lease", event.name()) };
     assert_eq!(lease.fencing_token, named, "{} under another lease", event.name());
+    if matches!(event, Event::LeaseExpired(event) if event.cause == ExpiryCause::WorkerLost) {
+        assert!(matches!(lease.contract, Some(Contract::Scheduler | Contract::Stream)));
+        return;
+    }
     let expired = matches!(event, Event::LeaseExpired(_));
     assert_eq!(
         now > lease.expires_at,

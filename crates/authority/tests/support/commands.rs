@@ -65,6 +65,7 @@ pub(crate) fn lease_tasks(worker: &str, max_tasks: usize) -> LeaseTasks {
         properties: properties(&[]),
         max_tasks,
         request: None,
+        contract: authority::Contract::Leases,
     }
 }
 
@@ -87,6 +88,7 @@ pub(crate) fn complete(lease: &LeaseRef, result: &str) -> Command {
         lease: lease.clone(),
         digest: digest(&format!("ok {result}")),
         result: Arc::from(result.as_bytes()),
+        details: None,
     })
 }
 
@@ -107,6 +109,7 @@ pub(crate) fn fail_as(
         error: TaskError { category, code: None, message: Arc::from(message) },
         retryable,
         draw: 0,
+        details: None,
     })
 }
 
@@ -132,6 +135,10 @@ pub(crate) fn kill(task: TaskId) -> Command {
 
 pub(crate) fn redrive(task: TaskId, id: u128) -> Command {
     Command::RedriveTask(RedriveTask { scope: scope(), task, id: TaskId(id) })
+}
+
+pub(crate) fn end_worker(worker: &str) -> Command {
+    Command::EndWorker(EndWorker { tenant: scope().tenant, worker: Arc::from(worker) })
 }
 
 pub(crate) fn session(worker: &str, session: &str) -> Command {

@@ -21,6 +21,7 @@ pub(crate) fn grant(task: TaskId, attempt: u32) -> Event {
         request: None,
         length_ms: 1_000,
         expires_at: Time(9_000),
+        contract: Some(authority::Contract::Leases),
     })
 }
 
@@ -31,5 +32,6 @@ pub(crate) fn completed(lease: &LeaseRef) -> Event {
         fencing_token: lease.fencing_token,
         digest,
         result,
+        details: None,
     })
 }

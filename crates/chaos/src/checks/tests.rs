@@ -80,16 +80,31 @@ fn events() -> Vec<(u64, Event)> {
             request: None,
             length_ms: 500,
             expires_at: Time(1_000),
+            contract: Some(authority::Contract::Leases),
         })
     };
     let lease = Position(10);
     let cause = authority::event::ExpiryCause::Silence;
-    let completed =
-        TaskCompleted { task, fencing_token: Position(20), digest, result: b"7".as_slice().into() };
+    let completed = TaskCompleted {
+        task,
+        fencing_token: Position(20),
+        digest,
+        result: b"7".as_slice().into(),
+        details: None,
+    };
     vec![
         (1, Event::TaskCreated(Box::new(created))),
         (10, granted(1)),
-        (11, Event::LeaseExpired(LeaseExpired { task, fencing_token: lease, cause, exhausted: false })),
+        (
+            11,
+            Event::LeaseExpired(LeaseExpired {
+                task,
+                fencing_token: lease,
+                cause,
+                exhausted: false,
+                since: None,
+            }),
+        ),
         (20, granted(2)),
         (21, Event::TaskCancelled(TaskCancelled { task, fencing_token: lease, attempt: 1, digest })),
         (22, Event::TaskCompleted(completed)),

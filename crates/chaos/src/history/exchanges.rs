@@ -17,6 +17,7 @@ use super::Exchange;
 use super::ledger_index::ReportContent;
 use super::names::Names;
 use super::worker_call::{Leased, Poll, ReportOutcome, WorkerCall, WorkerRequest, WorkerResponse};
+use crate::contract::Contract;
 
 pub(super) fn exchanges(names: &mut Names, calls: &[WorkerCall]) -> (Vec<Exchange>, Vec<String>) {
     let mut unexpected_answers = Vec::new();
@@ -68,7 +69,7 @@ fn record_outcome(names: &mut Names, call: &WorkerCall) {
 fn request(names: &mut Names, call: &WorkerCall) -> Request {
     let command = match &call.request {
         WorkerRequest::Poll(poll) => {
-            return Request::Poll { lease: lease_tasks(names, poll), until: Time::ZERO };
+            return Request::Poll { lease: lease_tasks(names, call.contract, poll), until: Time::ZERO };
         }
         WorkerRequest::Heartbeat(lease) => {
             let extend = ExtendLease { lease: names.lease(lease) };
@@ -80,12 +81,12 @@ fn request(names: &mut Names, call: &WorkerCall) -> Request {
         WorkerRequest::Complete { lease, result } => {
             let (lease, result) = (names.lease(lease), result.clone());
             let digest = digest(names, &lease, ReportContent::Completed(result.clone()), &call.response);
-            Command::ReportCompletion(ReportCompletion { lease, digest, result })
+            Command::ReportCompletion(ReportCompletion { lease, digest, result, details: None })
         }
         WorkerRequest::Fail { lease, error, retryable } => {
             let (lease, error, retryable) = (names.lease(lease), error.clone(), *retryable);
             let digest = digest(names, &lease, ReportContent::failed(&error), &call.response);
-            Command::ReportFailure(ReportFailure { lease, digest, error, retryable, draw: 0 })
+            Command::ReportFailure(ReportFailure { lease, digest, error, retryable, draw: 0, details: None })
         }
         WorkerRequest::Session { worker, session } => Command::StartSession(StartSession {
             tenant: names.scope.tenant.clone(),
@@ -110,7 +111,7 @@ fn digest(names: &mut Names, lease: &LeaseRef, content: ReportContent, response:
     names.ledger.report_digest(lease.fencing_token, content)
 }
 
-fn lease_tasks(names: &mut Names, poll: &Poll) -> LeaseTasks {
+fn lease_tasks(names: &mut Names, contract: Contract, poll: &Poll) -> LeaseTasks {
     LeaseTasks {
         scope: names.scope.clone(),
         worker: poll.worker.as_str().into(),
@@ -119,6 +120,7 @@ fn lease_tasks(names: &mut Names, poll: &Poll) -> LeaseTasks {
         properties: Arc::default(),
         max_tasks: poll.max_tasks,
         request: names.request(poll),
+        contract: contract.recorded(),
     }
 }
 
@@ -200,5 +202,6 @@ fn grant(names: &Names, worker: &Arc<str>, leased: &Leased) -> Grant {
         heartbeat_interval_ms: leased.heartbeat_interval_ms,
         cancel_grace_ms: 0,
         options: None,
+        partial_progress: None,
     }
 }

@@ -34,6 +34,9 @@ use crate::checks::Violation;
 use crate::rpc::Rpc;
 use crate::target::Dispatch;
 
+/// The default of the servers under test.
+const HEARTBEAT_TIMEOUT_MS: u64 = 120_000;
+
 /// How much of the auditor's message is printed from either end: messages quote whole payloads.
 const MAX_CHARS: usize = 1_500;
 
@@ -112,7 +115,12 @@ impl Recording {
         }
         // The contracts expose no positions but those of leases.
         let queue_defaults = documented_queue_defaults();
-        let mut auditor = Auditor::new(Rules { unnamed_records: true, queue_defaults, ..Rules::default() });
+        let mut auditor = Auditor::new(Rules {
+            unnamed_records: true,
+            queue_defaults,
+            heartbeat_timeout_ms: HEARTBEAT_TIMEOUT_MS,
+            ..Rules::default()
+        });
         for entry in self.entries() {
             if let Err(what) = auditor.read(&entry) {
                 return Err(Violation::of(self.task_of(&entry), shortened(&what)));

@@ -40,7 +40,7 @@ pub(super) fn parse_call(call: &Call) -> Option<WorkerCall> {
             let error = TaskError {
                 category: report.category.map_or(Category::UserCode, category),
                 code: text(&report.code),
-                message: report.reason.as_str().into(),
+                message: report.reason?.as_str().into(),
             };
             let lease = lease_name(id, Some(&report.worker_id), report.task_id.as_deref());
             WorkerRequest::Fail { lease, error, retryable: report.retryable }

@@ -15,6 +15,8 @@ const MAX_LEASE_ROUNDS: usize = 100;
 impl<T: ReplyTo> Engine<T> {
     /// Decides the items in order; each stands on its own.
     pub(super) fn decide(&mut self, batch: Batch, now: Time) -> Reply {
+        // Also when nothing can be decided: a full disk does not make a worker silent.
+        batch.iter().for_each(|item| self.record_heartbeat(item, now));
         let mut answers = Answers::with_capacity(batch.len());
         for item in batch {
             let answer = match item {
@@ -35,7 +37,6 @@ impl<T: ReplyTo> Engine<T> {
         if let Some(refused) = self.refuse(&command) {
             return refused;
         }
-        self.record_heartbeat(&command, now);
         loop {
             let decision = self.state.decide(&command, now);
             for event in &decision.events {
@@ -176,13 +177,14 @@ impl<T: ReplyTo> Engine<T> {
     }
 
     /// Records that a worker was seen.
-    fn record_heartbeat(&mut self, command: &Command, now: Time) {
-        let lease = match command {
-            Command::ExtendLease(command) => &command.lease,
-            Command::StartAttempt(command) => &command.lease,
-            Command::ReportCompletion(command) => &command.lease,
-            Command::ReportFailure(command) => &command.lease,
-            _ => return,
+    fn record_heartbeat(&self, item: &BatchItem, now: Time) {
+        let lease = match item {
+            BatchItem::Heartbeat { extend, .. } => &extend.lease,
+            BatchItem::Command(Command::ExtendLease(command)) => &command.lease,
+            BatchItem::Command(Command::StartAttempt(command)) => &command.lease,
+            BatchItem::Command(Command::ReportCompletion(command)) => &command.lease,
+            BatchItem::Command(Command::ReportFailure(command)) => &command.lease,
+            BatchItem::Command(_) => return,
         };
         self.registry.record_heartbeat(&lease.scope, &lease.worker, now);
     }

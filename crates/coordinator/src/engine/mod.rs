@@ -8,6 +8,7 @@
 mod answers;
 mod decide;
 mod journal;
+mod lost_workers;
 mod polls;
 mod registry;
 mod snapshot;
@@ -33,6 +34,7 @@ use ledger::record::snapshot::Slices;
 use crate::request::{Depth, Progress, Read, Reply, Request, Status, TaskDetail, Unavailable};
 use answers::Answers;
 use journal::Journal;
+use lost_workers::LostWorkers;
 use polls::Polls;
 use task_watchers::TaskWatchers;
 
@@ -52,6 +54,7 @@ pub struct Engine<T> {
     polls: Polls<T>,
     task_watchers: TaskWatchers<T>,
     registry: Arc<Registry>,
+    lost_workers: LostWorkers,
     progress: HashMap<TaskId, Progress>,
     disk_space: DiskSpace,
     next_purge: Time,
@@ -73,6 +76,7 @@ impl<T: ReplyTo> Engine<T> {
             polls: Polls::default(),
             task_watchers: TaskWatchers::default(),
             registry: Arc::default(),
+            lost_workers: LostWorkers::default(),
             progress: HashMap::new(),
             disk_space: DiskSpace::Plenty,
             next_purge: Time::ZERO,
@@ -159,6 +163,7 @@ impl<T: ReplyTo> Engine<T> {
                     break;
                 }
             }
+            self.end_lost_workers(now);
             self.purge(now);
         } else {
             self.next_purge = now.plus_ms(PURGE_PAUSE_MS);
@@ -176,8 +181,13 @@ impl<T: ReplyTo> Engine<T> {
     /// When a tick is next needed.
     pub fn next_due(&self) -> Time {
         let task = self.state.next_due().filter(|_| self.disk_space != DiskSpace::Nothing);
+        let lost = self.lost_workers.next_due(&self.state).filter(|_| self.disk_space != DiskSpace::Nothing);
         let parked = [self.polls.next_due(), self.task_watchers.next_due()].into_iter().flatten().min();
-        [task, parked].into_iter().flatten().min().map_or(self.next_purge, |due| due.min(self.next_purge))
+        [task, lost, parked]
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(self.next_purge, |due| due.min(self.next_purge))
     }
 
     /// The next batch for the disk, unless there is none or another is on its way.

@@ -4,8 +4,8 @@
 //! The engine records heartbeats in it. Adapters read and write it directly and not through the writer's queue, because
 //! nothing in it is a decision.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -24,6 +24,8 @@ type Key = (Scope, Arc<str>);
 pub struct Registry {
     workers: Mutex<HashMap<Key, SeenWorker>>,
     heartbeat_timeout_ms: AtomicU64,
+    /// When a worker was last dropped for lack of capacity.
+    evicted_at: AtomicU64,
     changed: watch::Sender<()>,
 }
 
@@ -83,6 +85,7 @@ impl Default for Registry {
         Registry {
             workers: Mutex::default(),
             heartbeat_timeout_ms: AtomicU64::new(HEARTBEAT_TIMEOUT_MS),
+            evicted_at: AtomicU64::new(0),
             changed: watch::Sender::new(()),
         }
     }
@@ -95,6 +98,18 @@ impl Registry {
 
     pub fn set_heartbeat_timeout_ms(&self, timeout_ms: u64) {
         self.heartbeat_timeout_ms.store(timeout_ms, Ordering::Relaxed);
+    }
+
+    /// When a worker was last dropped for lack of capacity. The registry does not know about its silence.
+    pub fn evicted_at(&self) -> Time {
+        Time(self.evicted_at.load(Ordering::Relaxed))
+    }
+
+    /// The workers, each with its tenant, that were seen within the heartbeat timeout.
+    pub fn heard_lately(&self, now: Time) -> BTreeSet<(Arc<str>, Arc<str>)> {
+        let workers = self.lock();
+        let heard = workers.iter().filter(|(_, known)| !self.is_silent(known, now));
+        heard.map(|((scope, worker), _)| (scope.tenant.clone(), worker.clone())).collect()
     }
 
     /// Records that a worker was seen.
@@ -229,8 +244,14 @@ impl Registry {
             };
             let first = workers.iter().map(|known| (rank(&known), known.0)).min_by_key(|(rank, _)| *rank);
             match first.map(|((is_registered, ..), other)| (is_registered, other.clone())) {
-                Some((true, _)) if new.registered.is_none() => return,
-                Some((_, other)) => drop(workers.remove(&other)),
+                Some((true, _)) if new.registered.is_none() => {
+                    self.evicted_at.store(new.at.0, Ordering::Relaxed);
+                    return;
+                }
+                Some((_, other)) => {
+                    self.evicted_at.store(new.at.0, Ordering::Relaxed);
+                    workers.remove(&other);
+                }
                 None => {}
             }
         }

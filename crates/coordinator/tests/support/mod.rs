@@ -48,6 +48,7 @@ pub(crate) fn lease(worker: &str, queue_name: &str) -> LeaseTasks {
         properties: Arc::new(Properties::default()),
         max_tasks: 1,
         request: None,
+        contract: authority::Contract::Leases,
     }
 }
 
@@ -66,6 +67,7 @@ pub(crate) fn completion(worker: &str, grant: &Grant) -> ReportCompletion {
         lease: lease_ref(worker, grant),
         digest: Digest([7; 16]),
         result: Arc::from(&b"1"[..]),
+        details: None,
     }
 }
 

@@ -182,6 +182,7 @@ impl Explainer<'_> {
                 let why = match event.cause {
                     ExpiryCause::Silence => DiscardReason::Lost,
                     ExpiryCause::Timeout => DiscardReason::TimedOut,
+                    ExpiryCause::WorkerLost => DiscardReason::WorkerLost,
                 };
                 self.wait_again(position, at, kind, why, at);
             }

@@ -43,6 +43,7 @@ impl Step {
                     }
                     (ExpiryCause::Silence, None) => format!("{worker} was not heard of in time"),
                     (ExpiryCause::Timeout, _) => format!("{worker} reached the time limit of one attempt"),
+                    (ExpiryCause::WorkerLost, _) => format!("{worker} was silent for the heartbeat timeout"),
                 };
                 let next = if *is_last { "no attempt is left" } else { "the task waits again" };
                 format!("{attempt} was lost{ran}: {why}; {next}")
@@ -100,6 +101,7 @@ impl Step {
             StepKind::Discarded { why } => {
                 let why = match why {
                     DiscardReason::Lost => "its lease had run out",
+                    DiscardReason::WorkerLost => "its worker had been lost",
                     DiscardReason::TimedOut => "it had passed the time limit of one attempt",
                     DiscardReason::Released => "its lease had been given back",
                     DiscardReason::Reported => "it had reported before",

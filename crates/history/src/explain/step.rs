@@ -109,6 +109,8 @@ pub enum FinalReason {
 pub enum DiscardReason {
     /// No heartbeat of the worker came in time.
     Lost,
+    /// The worker was silent on every channel.
+    WorkerLost,
     TimedOut,
     Released,
     /// The attempt had reported before.
@@ -134,6 +136,7 @@ impl DiscardReason {
     pub fn name(self) -> &'static str {
         match self {
             DiscardReason::Lost => "LEASE_LOST",
+            DiscardReason::WorkerLost => "WORKER_LOST",
             DiscardReason::TimedOut => "TIMED_OUT",
             DiscardReason::Released => "RELEASED",
             DiscardReason::Reported => "ALREADY_REPORTED",

@@ -27,7 +27,16 @@ impl Script {
         let expires_at = Time(second * 1_000 + 66_000);
         let (worker, length_ms) = (Arc::from(worker), 60_000);
         let (session, request) = (None, None);
-        let granted = LeaseGranted { task: TASK, attempt, worker, session, request, length_ms, expires_at };
+        let granted = LeaseGranted {
+            task: TASK,
+            attempt,
+            worker,
+            session,
+            request,
+            length_ms,
+            expires_at,
+            contract: Some(authority::Contract::Leases),
+        };
         self.at(second, Event::LeaseGranted(granted))
     }
 
@@ -46,7 +55,13 @@ impl Script {
         let lease = self.lease();
         self.at(
             second,
-            Event::LeaseExpired(LeaseExpired { task: TASK, fencing_token: lease, cause, exhausted }),
+            Event::LeaseExpired(LeaseExpired {
+                task: TASK,
+                fencing_token: lease,
+                cause,
+                exhausted,
+                since: None,
+            }),
         )
     }
 
@@ -59,7 +74,14 @@ impl Script {
         let (lease, digest) = (self.lease(), Digest([1; 16]));
         self.at(
             second,
-            Event::TaskFailed(TaskFailed { task: TASK, fencing_token: lease, digest, error: error(), next }),
+            Event::TaskFailed(TaskFailed {
+                task: TASK,
+                fencing_token: lease,
+                digest,
+                error: error(),
+                next,
+                details: None,
+            }),
         )
     }
 
@@ -67,7 +89,13 @@ impl Script {
         let (lease, digest, result) = (self.lease(), Digest([1; 16]), Arc::from(*b"42"));
         self.at(
             second,
-            Event::TaskCompleted(TaskCompleted { task: TASK, fencing_token: lease, digest, result }),
+            Event::TaskCompleted(TaskCompleted {
+                task: TASK,
+                fencing_token: lease,
+                digest,
+                result,
+                details: None,
+            }),
         )
     }
 
@@ -245,7 +273,7 @@ fn a_cancel_that_the_worker_obeys() {
     let script = Script::new().leased(0, 1, "w1").cancel_requested(5, CancelCause::User, "budget");
     assert_eq!(script.render()[1], "a cancel was asked for (budget); w1 has 30 s to stop");
     let (lease, digest) = (script.lease(), Digest([1; 16]));
-    let report = Some(DeadReport { fencing_token: lease, digest, error: error() });
+    let report = Some(DeadReport { fencing_token: lease, digest, error: error(), details: None });
     let (reason, detail) = (DeadReason::Cancelled, Some(Arc::from("budget")));
     let script = script.at(8, Event::TaskDead(TaskDead { task: TASK, reason, detail, report }));
     assert_eq!(

@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use authority::event::{ExpiryCause, NextStep, ReleaseCause};
 use authority::{
-    Backoff, CancelCause, CancelRequest, Category, DeadReason, Dedup, Digest, Lease, Outcome, Owner,
-    Properties, PushTarget, QueueConfig, QueueKey, Report, Scope, TaskError, TaskId, Time, TokenKey,
+    Backoff, CancelCause, CancelRequest, Category, Contract, DeadReason, Dedup, Digest, Lease, Outcome,
+    Owner, Properties, PushTarget, QueueConfig, QueueKey, Report, Scope, TaskError, TaskId, Time, TokenKey,
 };
 use prost::encoding::encode_varint;
 
@@ -21,7 +21,7 @@ messages! { finish:
     PushTarget { 1 url, 2 concurrency, 3 headers, 4 secret, }
     Lease {
         1 fencing_token, 2 worker, 3 session, 4 request, 5 granted_at, 6 length_ms, 7 expires_at, 8 extended_at,
-        9 started_by,
+        9 started_by, 10 contract, 11 since,
     }
     CancelRequest { 1 cause, 2 reason, 3 requested_at, 4 grace_until, }
     // The outcome takes the tags 4 to 6.
@@ -59,6 +59,7 @@ enumerations! {
     CancelCause "the cause of a cancel request",
     ExpiryCause "the cause of an expiry",
     ReleaseCause "the cause of a release",
+    Contract "the contract of a lease",
 }
 
 /// Sixteen bytes as two halves, so that reading an id allocates nothing.

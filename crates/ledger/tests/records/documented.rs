@@ -88,6 +88,8 @@ fn protobuf(rust: &str) -> String {
         "ReleaseCause" => "release cause",
         "CancelCause" => "cancel cause",
         "DeadReason" => "dead reason",
+        "Contract" => "contract",
+        "Arc<ReportDetails>" => "ReportDetails",
         other => panic!("docs/records.md has no name for {other}"),
     };
     name.to_owned()

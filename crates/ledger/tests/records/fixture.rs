@@ -10,9 +10,11 @@ use crate::samples;
 /// Records, each with its length before it.
 const RECORDS_V1: &[u8] = include_bytes!("../fixtures/records-v1.bin");
 const RECORDS_V2: &[u8] = include_bytes!("../fixtures/records-v2.bin");
+const RECORDS_V3: &[u8] = include_bytes!("../fixtures/records-v3.bin");
 /// One block of snapshot entries.
 const SNAPSHOT_V1: &[u8] = include_bytes!("../fixtures/snapshot-v1.bin");
 const SNAPSHOT_V2: &[u8] = include_bytes!("../fixtures/snapshot-v2.bin");
+const SNAPSHOT_V3: &[u8] = include_bytes!("../fixtures/snapshot-v3.bin");
 const EVENT_KINDS: usize = 17;
 
 #[test]
@@ -22,25 +24,39 @@ fn p12_records_of_version_1_decode_and_encode_to_the_same_bytes() {
 
 #[test]
 fn p12_records_of_version_2_decode_and_encode_to_the_same_bytes() {
-    assert_reads_and_writes(RECORDS_V2, &samples::records());
+    assert_reads_and_writes(RECORDS_V2, &samples::records_v2());
+}
+
+#[test]
+fn p12_records_of_version_3_decode_and_encode_to_the_same_bytes() {
+    assert_reads_and_writes(RECORDS_V3, &samples::records());
 }
 
 #[test]
 fn p12_snapshot_entries_of_version_1_decode_and_encode_to_the_same_bytes() {
-    let decoded: Result<Vec<_>, _> = decode_block(SNAPSHOT_V1).collect();
-    let decoded = decoded.expect("version 1 is readable");
-    assert_eq!(decoded, samples::entries_v1());
-    // The header is written with the newest version; what follows it has not changed.
-    let after_the_header = block_of(&decoded[1..]);
-    assert!(SNAPSHOT_V1.ends_with(&after_the_header));
+    assert_reads_old_entries(SNAPSHOT_V1, &samples::entries_v1());
 }
 
 #[test]
 fn p12_snapshot_entries_of_version_2_decode_and_encode_to_the_same_bytes() {
-    let decoded: Result<Vec<_>, _> = decode_block(SNAPSHOT_V2).collect();
-    let decoded = decoded.expect("version 2 is readable");
+    assert_reads_old_entries(SNAPSHOT_V2, &samples::entries_v2());
+}
+
+#[test]
+fn p12_snapshot_entries_of_version_3_decode_and_encode_to_the_same_bytes() {
+    let decoded: Result<Vec<_>, _> = decode_block(SNAPSHOT_V3).collect();
+    let decoded = decoded.expect("version 3 is readable");
     assert_eq!(decoded, samples::entries());
-    assert_eq!(block_of(&decoded), SNAPSHOT_V2);
+    assert_eq!(block_of(&decoded), SNAPSHOT_V3);
+}
+
+fn assert_reads_old_entries(fixture: &[u8], expected: &[SnapshotEntry]) {
+    let decoded: Result<Vec<_>, _> = decode_block(fixture).collect();
+    let decoded = decoded.expect("a released version is readable");
+    assert_eq!(decoded, expected);
+    // The header is written with the newest version; what follows it has not changed.
+    let after_the_header = block_of(&decoded[1..]);
+    assert!(fixture.ends_with(&after_the_header));
 }
 
 fn assert_reads_and_writes(fixture: &[u8], expected: &[Record]) {

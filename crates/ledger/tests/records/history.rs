@@ -161,13 +161,14 @@ impl History {
             properties: Arc::new(Properties::new([("os".into(), "linux".into())])),
             max_tasks: 1 + self.draw(3) as usize,
             request: None,
+            contract: authority::Contract::Leases,
         })
     }
 
     fn complete(&mut self) -> Command {
         let digest = Digest([self.draw(2) as u8; 16]);
         let result = Arc::from(&b"true"[..]);
-        Command::ReportCompletion(ReportCompletion { lease: self.a_lease(), digest, result })
+        Command::ReportCompletion(ReportCompletion { lease: self.a_lease(), digest, result, details: None })
     }
 
     fn fail(&mut self) -> Command {
@@ -178,6 +179,7 @@ impl History {
             error: TaskError { category, code: None, message: "it broke".into() },
             retryable: None,
             draw: self.draw(1 << 32) as u32,
+            details: None,
         })
     }
 

@@ -36,9 +36,42 @@ pub(crate) fn entries() -> Vec<SnapshotEntry> {
     entries
 }
 
-/// What version 1 wrote of them: it knew no push targets.
-pub(crate) fn records_v1() -> Vec<Record> {
+/// What version 2 wrote of them: it knew neither the contract of a lease, nor lost workers, nor details of reports.
+pub(crate) fn records_v2() -> Vec<Record> {
     let mut records = records();
+    for record in &mut records {
+        match &mut record.event {
+            Event::LeaseGranted(granted) => granted.contract = None,
+            Event::LeaseExpired(expired) => (expired.cause, expired.since) = (ExpiryCause::Timeout, None),
+            Event::TaskCompleted(completed) => completed.details = None,
+            Event::TaskFailed(failed) => failed.details = None,
+            Event::TaskDead(TaskDead { report: Some(report), .. }) => report.details = None,
+            _ => {}
+        }
+    }
+    records
+}
+
+pub(crate) fn entries_v2() -> Vec<SnapshotEntry> {
+    let mut entries = entries();
+    for entry in &mut entries {
+        match entry {
+            SnapshotEntry::Header { format, .. } => *format = 2,
+            SnapshotEntry::Task { task, .. } => {
+                task.details = None;
+                if let Phase::Leased(lease) = &mut task.phase {
+                    (lease.contract, lease.since) = (None, None);
+                }
+            }
+            _ => {}
+        }
+    }
+    entries
+}
+
+/// What version 1 wrote of them: it knew no push targets either.
+pub(crate) fn records_v1() -> Vec<Record> {
+    let mut records = records_v2();
     for record in &mut records {
         if let Event::QueueConfigured(configured) = &mut record.event {
             configured.config.push = None;
@@ -48,7 +81,7 @@ pub(crate) fn records_v1() -> Vec<Record> {
 }
 
 pub(crate) fn entries_v1() -> Vec<SnapshotEntry> {
-    let mut entries = entries();
+    let mut entries = entries_v2();
     for entry in &mut entries {
         match entry {
             SnapshotEntry::Header { format, .. } => *format = 1,
@@ -79,6 +112,7 @@ fn events() -> Vec<Event> {
             request: Some(DIGEST),
             length_ms: 60_000,
             expires_at: Time(1_790_000_066_000),
+            contract: Some(authority::Contract::Stream),
         }),
         Event::LeaseExtended(LeaseExtended {
             task: TASK,
@@ -88,8 +122,9 @@ fn events() -> Vec<Event> {
         Event::LeaseExpired(LeaseExpired {
             task: TASK,
             fencing_token: LEASE,
-            cause: ExpiryCause::Timeout,
+            cause: ExpiryCause::WorkerLost,
             exhausted: true,
+            since: Some(Position(9)),
         }),
         Event::LeaseReleased(LeaseReleased {
             task: TASK,
@@ -102,6 +137,7 @@ fn events() -> Vec<Event> {
             fencing_token: LEASE,
             digest: DIGEST,
             result: Arc::from(&br#"{"ok":true}"#[..]),
+            details: details(),
         }),
         Event::TaskFailed(TaskFailed {
             task: TASK,
@@ -109,12 +145,18 @@ fn events() -> Vec<Event> {
             digest: DIGEST,
             error: error(),
             next: NextStep::RetryAt(Time(1_790_000_007_000)),
+            details: details(),
         }),
         Event::TaskDead(TaskDead {
             task: TASK,
             reason: DeadReason::Deadline,
             detail: Some("too late".into()),
-            report: Some(DeadReport { fencing_token: LEASE, digest: DIGEST, error: error() }),
+            report: Some(DeadReport {
+                fencing_token: LEASE,
+                digest: DIGEST,
+                error: error(),
+                details: details(),
+            }),
         }),
         Event::TaskCancelled(TaskCancelled { task: TASK, fencing_token: LEASE, attempt: 2, digest: DIGEST }),
         Event::CancelRequested(CancelRequested {
@@ -163,6 +205,7 @@ fn task(phase: Phase) -> Task {
             report(5, Outcome::Discarded),
         ],
         last_error: Some(Box::new(error())),
+        details: details(),
         properties: properties(),
         options: Some(Arc::new(options())),
         operations: vec!["operation-1".into(), "operation-2".into()],
@@ -183,6 +226,8 @@ fn phases() -> Vec<Phase> {
             expires_at: Time(1_790_000_066_500),
             extended_at: Time(1_790_000_000_600),
             started_by: Some("worker-2".into()),
+            contract: Some(authority::Contract::Scheduler),
+            since: Some(Position(5)),
         })),
         Phase::Completed { at, ended, result: Arc::from(&br#"{"ok":true}"#[..]) },
         Phase::Failed { at, ended },
@@ -228,6 +273,15 @@ fn error() -> TaskError {
         code: Some("E42".into()),
         message: "the disk is gone".into(),
     }
+}
+
+fn details() -> Option<Arc<ReportDetails>> {
+    Some(Arc::new(ReportDetails {
+        metrics: Some(Arc::from(&br#"{"cpuTimeMs":7}"#[..])),
+        stack_trace: Some("at main".into()),
+        cancelled_during_phase: Some("upload".into()),
+        partial_progress: Some(Arc::from(&br#"{"done":3}"#[..])),
+    }))
 }
 
 fn options() -> TaskOptions {

@@ -22,10 +22,10 @@ pub(crate) fn event() -> impl Strategy<Value = Event> {
 
 pub(crate) fn task() -> impl Strategy<Value = (QueueKey, Task)> {
     let numbers = (any::<i32>(), any::<u32>(), any::<u32>(), time(), any::<u64>(), any::<u64>());
-    let past = (option::of(cancel_request()), vec(report(), 0..4), option::of(task_error()));
+    let past = (option::of(cancel_request()), vec(report(), 0..4), option::of(task_error()), details());
     let more = (properties(), option::of(options()), vec(text(), 0..4));
     (queue_key(), task_id(), content(), numbers, phase(), past, more).prop_map(
-        |(queue, id, payload, numbers, phase, (cancel, reports, last_error), more)| {
+        |(queue, id, payload, numbers, phase, (cancel, reports, last_error, details), more)| {
             let (priority, grants, releases, created_at, created, last) = numbers;
             let (properties, options, operations) = more;
             let task = Task {
@@ -41,6 +41,7 @@ pub(crate) fn task() -> impl Strategy<Value = (QueueKey, Task)> {
                 cancel: cancel.map(Box::new),
                 reports,
                 last_error: last_error.map(Box::new),
+                details,
                 properties,
                 options: options.map(Arc::new),
                 operations,
@@ -86,13 +87,14 @@ pub(crate) fn queue_key() -> impl Strategy<Value = QueueKey> {
 }
 
 fn about_leases() -> impl Strategy<Value = Event> {
-    let granted =
-        (task_id(), any::<u32>(), text(), option::of(text()), option::of(digest()), number(), time());
-    let expiry = prop_oneof![Just(ExpiryCause::Silence), Just(ExpiryCause::Timeout)];
+    let asked = (text(), option::of(text()), option::of(digest()), option::of(contract()));
+    let granted = (task_id(), any::<u32>(), asked, number(), time());
+    let expiry = proptest::sample::select(&ExpiryCause::ALL[..]);
     let release =
         prop_oneof![Just(ReleaseCause::Worker), Just(ReleaseCause::Undelivered), Just(ReleaseCause::Session)];
     prop_oneof![
-        granted.prop_map(|(task, attempt, worker, session, request, length_ms, expires_at)| {
+        granted.prop_map(|(task, attempt, asked, length_ms, expires_at)| {
+            let (worker, session, request, contract) = asked;
             Event::LeaseGranted(LeaseGranted {
                 task,
                 attempt,
@@ -101,14 +103,17 @@ fn about_leases() -> impl Strategy<Value = Event> {
                 request,
                 length_ms,
                 expires_at,
+                contract,
             })
         }),
         (task_id(), position(), time()).prop_map(|(task, lease, expires_at)| Event::LeaseExtended(
             LeaseExtended { task, fencing_token: lease, expires_at }
         )),
-        (task_id(), position(), expiry, any::<bool>()).prop_map(|(task, lease, cause, exhausted)| {
-            Event::LeaseExpired(LeaseExpired { task, fencing_token: lease, cause, exhausted })
-        }),
+        (task_id(), position(), expiry, any::<bool>(), option::of(position())).prop_map(
+            |(task, lease, cause, exhausted, since)| {
+                Event::LeaseExpired(LeaseExpired { task, fencing_token: lease, cause, exhausted, since })
+            }
+        ),
         (task_id(), position(), release).prop_map(|(task, lease, cause)| Event::LeaseReleased(
             LeaseReleased { task, fencing_token: lease, cause }
         )),
@@ -120,23 +125,25 @@ fn about_leases() -> impl Strategy<Value = Event> {
 
 fn about_tasks() -> impl Strategy<Value = Event> {
     let next = prop_oneof![Just(NextStep::Final), time().prop_map(NextStep::RetryAt)];
-    let dead_report = (position(), digest(), task_error()).prop_map(|(lease, digest, error)| DeadReport {
-        fencing_token: lease,
-        digest,
-        error,
-    });
+    let dead_report =
+        (position(), digest(), task_error(), details()).prop_map(|(lease, digest, error, details)| {
+            DeadReport { fencing_token: lease, digest, error, details }
+        });
     prop_oneof![
         task_created().prop_map(|created| Event::TaskCreated(Box::new(created))),
-        (task_id(), position(), digest(), content()).prop_map(|(task, lease, digest, result)| {
-            Event::TaskCompleted(TaskCompleted { task, fencing_token: lease, digest, result })
-        }),
-        (task_id(), position(), digest(), task_error(), next).prop_map(
-            |(task, lease, digest, error, next)| Event::TaskFailed(TaskFailed {
+        (task_id(), position(), digest(), content(), details()).prop_map(
+            |(task, lease, digest, result, details)| {
+                Event::TaskCompleted(TaskCompleted { task, fencing_token: lease, digest, result, details })
+            }
+        ),
+        (task_id(), position(), digest(), task_error(), next, details()).prop_map(
+            |(task, lease, digest, error, next, details)| Event::TaskFailed(TaskFailed {
                 task,
                 fencing_token: lease,
                 digest,
                 error,
-                next
+                next,
+                details,
             })
         ),
         (task_id(), dead_reason(), option::of(text()), option::of(dead_report)).prop_map(
@@ -209,11 +216,12 @@ fn phase() -> impl Strategy<Value = Phase> {
     let lease = (
         (position(), text(), option::of(text()), option::of(digest()), option::of(text())),
         (time(), number(), time(), time()),
+        (option::of(contract()), option::of(position())),
     );
     prop_oneof![
         (position(), option::of(time()), any::<bool>())
             .prop_map(|(since, not_before, exhausted)| { Phase::Waiting { since, not_before, exhausted } }),
-        lease.prop_map(|((number, worker, session, request, started_by), times)| {
+        lease.prop_map(|((number, worker, session, request, started_by), times, (contract, since))| {
             let (granted_at, length_ms, expires_at, extended_at) = times;
             Phase::Leased(Box::new(Lease {
                 fencing_token: number,
@@ -225,6 +233,8 @@ fn phase() -> impl Strategy<Value = Phase> {
                 expires_at,
                 extended_at,
                 started_by,
+                contract,
+                since,
             }))
         }),
         (time(), position(), content()).prop_map(|(at, ended, result)| Phase::Completed {
@@ -281,6 +291,18 @@ fn backoff() -> impl Strategy<Value = Backoff> {
 
 fn properties() -> impl Strategy<Value = Arc<Properties>> {
     vec((text(), text()), 0..4).prop_map(|pairs| Arc::new(Properties::new(pairs)))
+}
+
+fn contract() -> impl Strategy<Value = Contract> {
+    proptest::sample::select(&Contract::ALL[..])
+}
+
+fn details() -> impl Strategy<Value = Option<Arc<ReportDetails>>> {
+    let details = (option::of(content()), option::of(text()), option::of(text()), option::of(content()));
+    let details = details.prop_map(|(metrics, stack_trace, cancelled_during_phase, partial_progress)| {
+        Arc::new(ReportDetails { metrics, stack_trace, cancelled_during_phase, partial_progress })
+    });
+    option::of(details)
 }
 
 fn category() -> impl Strategy<Value = Category> {

@@ -80,6 +80,7 @@ impl Pushing {
             properties: Arc::default(),
             max_tasks: 1,
             request: None,
+            contract: authority::Contract::Callbacks,
         };
         let grants = self.running.handle.lease(command, Duration::from_secs(30)).await.unwrap();
         let dispatch_id = format!("d_{}_{}", grants[0].task, grants[0].attempt);

@@ -8,7 +8,7 @@ use super::attempt;
 use super::caller::{CallbackFails, Caller};
 use super::refusal::{Refusal, dead};
 use crate::convert::names::{name, reported_message, reported_name};
-use crate::convert::problem::shortened;
+use crate::convert::report_details::Details;
 use crate::convert::task_json::category_from_wire;
 use crate::convert::{Problem, report, to_timestamp};
 use crate::edge::{In, Out};
@@ -38,7 +38,6 @@ pub(crate) async fn completed(
     let In(body) = body?;
     let worker = name("workerId", &body.worker_id)?;
     check(&body)?;
-    remark(&caller.lease, &body);
     let attempt = body.attempt;
     let command = command(caller.lease.clone(), body)?;
     attempt::admit(&caller, attempt, &worker).await?;
@@ -71,7 +70,7 @@ fn check(body: &TaskCompleted) -> Result<(), Problem> {
         ("output", body.output.is_some() && !is(CallbackOutcome::Succeeded), "SUCCEEDED"),
         ("error", body.error.is_some() && is(CallbackOutcome::Succeeded), "FAILED"),
         ("cancelledDuringPhase", has_phase && !cancelled, "CANCELLED"),
-        ("partialProgress", body.partial_progress.is_some() && !cancelled, "CANCELLED"),
+        ("partialProgress", body.partial_progress.is_some() && is(CallbackOutcome::Succeeded), "FAILED"),
     ];
     match misplaced.into_iter().find(|(_, misplaced, _)| *misplaced) {
         Some((field, _, outcome)) => Err(Problem::field(field, format!("belongs to the outcome {outcome}"))),
@@ -85,9 +84,15 @@ enum Report {
 }
 
 fn command(lease: LeaseRef, body: TaskCompleted) -> Result<Report, Problem> {
-    let (error, retryable) = match (body.outcome, body.error) {
+    let details = Details {
+        metrics: body.metrics.as_ref(),
+        stack_trace: body.error.as_ref().and_then(|error| error.stack_trace.as_deref()),
+        cancelled_during_phase: body.cancelled_during_phase.as_deref(),
+        partial_progress: body.partial_progress.as_ref(),
+    };
+    let (error, retryable) = match (body.outcome, &body.error) {
         (CallbackOutcome::Succeeded, _) => {
-            return report::completion(lease, "output", body.output).map(Report::Completion);
+            return report::completion(lease, "output", body.output, details).map(Report::Completion);
         }
         (CallbackOutcome::Failed, None) => {
             return Err(Problem::field("error", "must be there when the outcome is FAILED"));
@@ -104,27 +109,13 @@ fn command(lease: LeaseRef, body: TaskCompleted) -> Result<Report, Problem> {
             (cancelled(error.as_ref().map(|error| error.message.as_str())), None)
         }
     };
-    report::failure(lease, error, retryable).map(Report::Failure)
+    report::failure(lease, error, retryable, details).map(Report::Failure)
 }
 
 /// How an attempt ended that was cancelled.
 pub(crate) fn cancelled(said: Option<&str>) -> TaskError {
     let message = reported_message(said.unwrap_or(CANCELLED_MESSAGE));
     TaskError { category: Category::Cancelled, code: None, message }
-}
-
-/// Says in the log what is not kept with the task.
-fn remark(lease: &LeaseRef, body: &TaskCompleted) {
-    tracing::debug!(
-        task = %lease.task,
-        attempt = lease.attempt,
-        outcome = ?body.outcome,
-        metrics = ?body.metrics,
-        stack = body.error.as_ref().and_then(|error| error.stack_trace.as_deref()).map(shortened),
-        phase = body.cancelled_during_phase.as_deref().map(shortened),
-        progress = body.partial_progress.as_ref().map(|progress| shortened(progress.as_text())),
-        "an attempt ended"
-    );
 }
 
 /// What became of the task by this report, in the words of this contract, and when it is tried again.

@@ -8,6 +8,7 @@ use super::caller::{CallbackFails, Caller};
 use super::refusal::{Refusal, dead};
 use super::{attempt, completed};
 use crate::convert::names::name;
+use crate::convert::report_details::Details;
 use crate::convert::{Problem, report, to_timestamp};
 use crate::edge::{In, Out};
 
@@ -51,7 +52,11 @@ pub(crate) async fn started(
 /// attempt's report, and what it says is true.
 async fn cancelled(caller: &Caller) -> Result<Refusal, Refusal> {
     let error = completed::cancelled(None);
-    let verdict = caller.app.handle.fail(report::failure(caller.lease.clone(), error, None)?).await?;
+    let verdict = caller
+        .app
+        .handle
+        .fail(report::failure(caller.lease.clone(), error, None, Details::default())?)
+        .await?;
     match verdict {
         Verdict::Committed(Outcome::Dead(reason)) => {
             Ok(Refusal::already_terminal(dead(reason), "Task was cancelled before worker started"))

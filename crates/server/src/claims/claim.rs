@@ -1,5 +1,6 @@
 //! POST /internal/worker/claim: a worker asks for a job, and waits for it.
 
+use authority::Contract;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::MAX_POLL_QUEUES;
 use wire::{ClaimJob, ClaimProblem, ClaimedJob, DEFAULT_CLAIM_WAIT_MS, Seconds};
@@ -40,6 +41,7 @@ pub(crate) async fn claim(
         properties: properties("properties", request.properties.as_ref())?,
         max_tasks: 1,
         request: request_id.map(|request_id| content::request(&request_id)),
+        contract: Contract::Claims,
     };
     let grants = app.poll(command, request.max_wait_ms.unwrap_or(DEFAULT_CLAIM_WAIT_MS)).await?;
     let claimed = match grants.into_iter().next() {
@@ -65,5 +67,6 @@ async fn claimed(app: &App, grant: Grant) -> Result<ClaimedJob, Problem> {
         attempt: Some(grant.attempt),
         lease_expires_at: Some(to_timestamp(grant.expires_at)),
         fencing_token: Some(grant.fencing_token.0),
+        partial_progress: grant.partial_progress.as_deref().map(to_json),
     })
 }

@@ -4,6 +4,7 @@ use wire::{ClaimProblem, CompleteJob, JobCompleted};
 
 use super::refusal::Refusal;
 use super::token;
+use crate::convert::report_details::Details;
 use crate::convert::{Problem, Scoped, report};
 use crate::edge::{Fails, In, Out};
 
@@ -29,7 +30,7 @@ pub(crate) async fn complete(
     let (call, In(body)) = (call?, body?);
     let lease = token::lease(&call, &body.worker_id, &body.job_id, &body.lease_token)?;
     token::check_report(&lease, &body.attempt_id, body.stream.as_deref(), body.message_id.as_deref())?;
-    let report = report::completion(lease, "result", body.result)?;
+    let report = report::completion(lease, "result", body.result, Details::default())?;
     report::committed(call.app.handle.complete(report).await?)?;
     Ok(Out::ok(JobCompleted { ok: true, ack: true }))
 }

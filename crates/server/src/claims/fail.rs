@@ -6,7 +6,7 @@ use wire::{ClaimProblem, FailJob, JobFailed};
 use super::refusal::Refusal;
 use super::token;
 use crate::convert::names::{reported_message, reported_name};
-use crate::convert::problem::shortened;
+use crate::convert::report_details::Details;
 use crate::convert::{Problem, Scoped, report, to_timestamp};
 use crate::edge::{Fails, In, Out};
 
@@ -38,10 +38,8 @@ pub(crate) async fn fail(
         code: reported_name("error.code", error.code.as_deref())?,
         message: reported_message(&error.message),
     };
-    if let Some(stack) = &error.stack {
-        tracing::debug!(task = %lease.task, attempt = lease.attempt, stack = shortened(stack), "a job failed");
-    }
-    let report = report::failure(lease, task_error, error.retryable)?;
+    let details = Details { stack_trace: error.stack.as_deref(), ..Details::default() };
+    let report = report::failure(lease, task_error, error.retryable, details)?;
     Ok(Out::ok(failed(report::committed(call.app.handle.fail(report).await?)?)))
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod page_token;
 pub(crate) mod problem;
 pub(crate) mod push_target;
 pub(crate) mod report;
+pub(crate) mod report_details;
 pub(crate) mod scope;
 pub(crate) mod submission;
 pub(crate) mod task_context;

@@ -7,6 +7,7 @@ use coordinator::Progress;
 use wire::Json;
 
 use super::names::{optional_within, progress_message};
+use super::report_details::Details;
 use super::{content, ids};
 use crate::app::App;
 use crate::convert::Problem;
@@ -17,19 +18,21 @@ pub(crate) fn completion(
     lease: LeaseRef,
     field: &str,
     result: Option<Json>,
+    details: Details<'_>,
 ) -> Result<ReportCompletion, Problem> {
     let result = inline(field, &result.unwrap_or_else(Json::null))?;
     let digest = content::completion(&result).map_err(|fault| Problem::field(field, fault.what))?;
-    Ok(ReportCompletion { lease, digest, result })
+    Ok(ReportCompletion { lease, digest, result, details: details.parse()? })
 }
 
 pub(crate) fn failure(
     lease: LeaseRef,
     error: TaskError,
     retryable: Option<bool>,
+    details: Details<'_>,
 ) -> Result<ReportFailure, Problem> {
-    let digest = content::failure(&error);
-    Ok(ReportFailure { lease, digest, error, retryable, draw: ids::draw()? })
+    let (digest, details) = (content::failure(&error), details.parse()?);
+    Ok(ReportFailure { lease, digest, error, details, retryable, draw: ids::draw()? })
 }
 
 /// The progress that a heartbeat reports, if any. `field` is the percentage's name in the contract.

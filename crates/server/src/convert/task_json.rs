@@ -17,7 +17,11 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
     let TaskDetail { view, progress } = detail;
     let task = view.task;
     let options = task.options.as_deref();
-    let error = task.last_error.as_deref().map(error_to_wire);
+    let details = task.details.as_deref();
+    let error = task.last_error.as_deref().map(|error| wire::TaskError {
+        stack_trace: details.and_then(|details| to_text(&details.stack_trace)),
+        ..error_to_wire(error)
+    });
     let (reason, reason_detail) = match &task.phase {
         Phase::Dead { reason, detail, .. } => {
             (Some(reason.name().to_owned()), detail.as_ref().map(|detail| detail.to_string()))
@@ -42,6 +46,9 @@ pub fn to_wire(detail: TaskDetail) -> wire::Task {
             _ => None,
         },
         error: error.filter(|_| task.state() != TaskState::Completed),
+        metrics: details.and_then(|details| details.metrics.as_deref()).map(to_json),
+        partial_progress: task.partial_progress().map(|progress| to_json(progress)),
+        cancelled_during_phase: details.and_then(|details| to_text(&details.cancelled_during_phase)),
         properties: task
             .properties
             .iter()
@@ -83,6 +90,7 @@ pub(crate) fn error_to_wire(error: &authority::TaskError) -> wire::TaskError {
         category: category_to_wire(error.category),
         code: to_text(&error.code),
         message: error.message.to_string(),
+        stack_trace: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use authority::command::{Grant, LeaseTasks, ReleaseLease};
 use authority::event::ReleaseCause;
 use authority::limits::MAX_GRANTS;
-use authority::{Command, Scope};
+use authority::{Command, Contract, Scope};
 use coordinator::{Activity, BatchItem, Registered};
 use tokio::time::Instant;
 use tonic::{Request, Status};
@@ -45,6 +45,7 @@ pub(super) async fn lease(
         properties,
         max_tasks,
         request: optional_name("request_id", &asked.request_id)?.map(|id| content::request(&id)),
+        contract: Contract::Scheduler,
     };
     let wait = wait(app, asked.timeout_seconds, deadline)?;
     if max_tasks == 0 || said.activity == Activity::Draining {

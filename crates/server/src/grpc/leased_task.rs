@@ -31,6 +31,11 @@ pub(super) fn to_proto(app: &App, grant: &Grant) -> LeasedTask {
         heartbeat_interval: Some(millis(grant.heartbeat_interval_ms)),
         deadline: options.and_then(|options| options.deadline).map(timestamp),
         created_at: Some(timestamp(grant.created_at)),
+        partial_progress_json: grant
+            .partial_progress
+            .as_deref()
+            .map(Bytes::copy_from_slice)
+            .unwrap_or_default(),
         ..task_context::to_proto(options)
     }
 }
@@ -49,5 +54,6 @@ pub(super) fn how_many_fit(grants: &[Grant]) -> usize {
 fn bytes(grant: &Grant) -> usize {
     const OTHER_BYTES: usize = 4 * 1_024;
     let resources = grant.options.as_ref().and_then(|options| options.resources.as_ref());
-    OTHER_BYTES + grant.payload.len() + resources.map_or(0, |json| json.len())
+    let progress = grant.partial_progress.as_ref().map_or(0, |json| json.len());
+    OTHER_BYTES + grant.payload.len() + resources.map_or(0, |json| json.len()) + progress
 }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use authority::event::Event;
-use authority::{LeaseRef, Position, Scope};
+use authority::{Contract, LeaseRef, Position, Scope, TaskId};
 use tonic::Status;
 use wire::grpc::UpdateTaskStatusRequest;
 
+use super::report;
 use super::values::given;
 use crate::app::App;
 use crate::convert::lease_id::reference;
 use crate::convert::names::name;
-use crate::convert::{Code, Problem, grpc_status, parse_task_id};
+use crate::convert::{Code, Problem, parse_task_id};
 
 pub(super) fn by_lease_id(
     app: &App,
@@ -27,9 +28,9 @@ pub(super) fn by_lease_id(
     }
 }
 
-/// The lease that a report means without naming it: the only one that the task ever granted to this worker, or the one
-/// of the attempt that the report names. Whether that lease still has authority is judged like any other's; a report
-/// that could mean several is refused, because it might speak of an attempt that is over.
+/// The lease that a report means without naming it: the live lease that the worker obtained by LeaseTask. If there is
+/// none, the report is compared with the worker's earlier attempts: the one that made the same report, or else the last
+/// one. A lease of another contract needs its id, because a worker's name proves nothing.
 pub(super) async fn by_grants(
     app: &App,
     scope: &Scope,
@@ -39,54 +40,52 @@ pub(super) async fn by_grants(
     let unknown = || Problem::unknown_task(&report.task_id).on_report();
     let task = parse_task_id(&report.task_id).ok_or_else(unknown)?;
     let detail = app.handle.task(scope.clone(), task).await.map_err(Problem::from)?.ok_or_else(unknown)?;
-    let reference = |(attempt, lease): (u32, Position)| LeaseRef {
+    let reference = |(attempt, fencing_token): (u32, Position)| LeaseRef {
         scope: scope.clone(),
         worker: worker.clone(),
         task,
         attempt,
-        fencing_token: lease,
+        fencing_token,
     };
-    let current = detail.view.task.lease().filter(|lease| lease.worker == worker);
-    let attempt = detail.view.task.attempt;
-    if let Some(lease) = current
-        && (attempt == 1 || report.attempt == attempt)
+    let current = (detail.view.task.attempt, detail.view.task.lease());
+    if let (attempt, Some(lease)) = current
+        && lease.worker == worker
+        && lease.contract == Some(Contract::Scheduler)
+        && !lease.is_over(app.handle.now())
+        && [0, attempt].contains(&report.attempt)
     {
         return Ok(reference((attempt, lease.fencing_token)));
     }
     let granted = grants(app, scope, task, &worker, report.attempt).await?;
-    match granted[..] {
-        [] => {
-            let detail = "the task was never leased to this worker, or not in this attempt";
-            Err(Problem::new(Code::WrongWorker, detail).on_report().into())
-        }
-        [one] => Ok(reference(one)),
-        _ => Err(needs_lease_id()),
-    }
+    let digest = report::digest(report).map_err(Problem::on_report)?;
+    let is_repeat = |(_, fencing_token): &&(u32, Position)| {
+        let earlier = detail.view.task.report_of(*fencing_token);
+        earlier.is_some_and(|earlier| Some(earlier.digest) == digest)
+    };
+    granted.iter().rev().find(is_repeat).or(granted.last()).map(|grant| reference(*grant)).ok_or_else(|| {
+        let detail = "the task was not leased to this worker by LeaseTask, or not in this attempt; \
+                      a lease of another contract needs its lease_id";
+        Problem::new(Code::WrongWorker, detail).on_report().into()
+    })
 }
 
-/// The attempts of a task that this worker was granted, with their leases, as the ledger has them.
+/// The attempts of a task that this worker was granted by LeaseTask, with their leases, as far back as the ledger has them.
 async fn grants(
     app: &App,
     scope: &Scope,
-    task: authority::TaskId,
+    task: TaskId,
     worker: &Arc<str>,
     attempt: u32,
 ) -> Result<Vec<(u32, Position)>, Status> {
     let history = app.handle.history(scope.clone(), task).await.map_err(Problem::from)?;
     let history = history.ok_or_else(|| Problem::unknown_task(&task.to_string()).on_report())?;
-    if history.truncated {
-        // There may have been others.
-        return Err(needs_lease_id());
-    }
     let granted = history.records.iter().filter_map(|record| match &record.event {
-        Event::LeaseGranted(granted) if granted.worker == *worker => Some((granted.attempt, record.position)),
+        Event::LeaseGranted(granted)
+            if granted.worker == *worker && granted.contract == Some(Contract::Scheduler) =>
+        {
+            Some((granted.attempt, record.position))
+        }
         _ => None,
     });
-    Ok(granted.filter(|(granted, _)| attempt == 0 || attempt == *granted).collect())
-}
-
-fn needs_lease_id() -> Status {
-    let detail =
-        "the task was leased to this worker more than once: the report must carry its lease_id or attempt";
-    grpc_status::precondition("lease_id_needed", detail)
+    Ok(granted.filter(|(granted, _)| [0, *granted].contains(&attempt)).collect())
 }

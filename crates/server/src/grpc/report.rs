@@ -9,16 +9,17 @@ use authority::command::{
 };
 use authority::event::ReleaseCause;
 use authority::limits::MAX_INLINE_BYTES;
-use authority::{Answer, Command, LeaseRef, Outcome, Rejection, Scope, TaskError};
+use authority::{Answer, Command, Digest, LeaseRef, Outcome, Rejection, ReportDetails, Scope, TaskError};
 use coordinator::{Batch, BatchItem};
 use tonic::Status;
 use wire::grpc::{TaskState, TaskStatus, UpdateTaskStatusRequest, UpdateTaskStatusResponse, Verdict};
 
 use super::reference;
-use super::values::{cancel_reason, category, optional_name, state, timestamp};
+use super::values::{cancel_reason, category, given, optional_name, state, timestamp};
 use crate::app::App;
 use crate::convert::names::reported_message;
-use crate::convert::task_json::not_json;
+use crate::convert::report_details::Details;
+use crate::convert::task_json::{not_json, parse_json};
 use crate::convert::{Code, Problem, content, report};
 
 pub(super) async fn update(
@@ -155,7 +156,21 @@ fn unanswered() -> Problem {
     Problem::new(Code::OutcomeUnknown, "the coordinator gave no answer to this report")
 }
 
+/// The digest of a report's content; none where nothing is reported.
+pub(super) fn digest(report: &UpdateTaskStatusRequest) -> Result<Option<Digest>, Problem> {
+    match TaskStatus::try_from(report.status) {
+        Ok(TaskStatus::Completed) => result(report).map(|(_, digest)| Some(digest)),
+        Ok(TaskStatus::Failed) => Ok(Some(content::failure(&error(report)?))),
+        _ => Ok(None),
+    }
+}
+
 fn completion(lease: LeaseRef, report: &UpdateTaskStatusRequest) -> Result<ReportCompletion, Problem> {
+    let (result, digest) = result(report)?;
+    Ok(ReportCompletion { lease, digest, result, details: details(report)? })
+}
+
+fn result(report: &UpdateTaskStatusRequest) -> Result<(Arc<[u8]>, Digest), Problem> {
     let result: Arc<[u8]> = match &report.result {
         None if report.result_json.is_empty() => Arc::from(&b"null"[..]),
         None => Arc::from(&report.result_json[..]),
@@ -173,14 +188,30 @@ fn completion(lease: LeaseRef, report: &UpdateTaskStatusRequest) -> Result<Repor
         return Err(Problem::new(Code::PayloadTooLarge, detail));
     }
     let digest = content::completion(&result).map_err(|fault| not_json("result_json", &fault))?;
-    Ok(ReportCompletion { lease, digest, result })
+    Ok((result, digest))
 }
 
-fn failure(lease: LeaseRef, said: &UpdateTaskStatusRequest) -> Result<ReportFailure, Problem> {
-    let error = TaskError {
-        category: category(said.error_category)?,
-        code: optional_name("error_code", &said.error_code)?,
-        message: reported_message(&said.error_message),
-    };
-    report::failure(lease, error, said.retryable)
+fn failure(lease: LeaseRef, report: &UpdateTaskStatusRequest) -> Result<ReportFailure, Problem> {
+    let failure = report::failure(lease, error(report)?, report.retryable, Details::default())?;
+    Ok(ReportFailure { details: details(report)?, ..failure })
+}
+
+fn error(report: &UpdateTaskStatusRequest) -> Result<TaskError, Problem> {
+    Ok(TaskError {
+        category: category(report.error_category)?,
+        code: optional_name("error_code", &report.error_code)?,
+        message: reported_message(&report.error_message),
+    })
+}
+
+fn details(report: &UpdateTaskStatusRequest) -> Result<Option<Arc<ReportDetails>>, Problem> {
+    let metrics = parse_json("metrics_json", &report.metrics_json)?;
+    let partial_progress = parse_json("partial_progress_json", &report.partial_progress_json)?;
+    Details {
+        metrics: metrics.as_ref(),
+        stack_trace: given(&report.stack_trace),
+        cancelled_during_phase: None,
+        partial_progress: partial_progress.as_ref(),
+    }
+    .parse()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use authority::{HeldLease, Scope};
+use authority::{Contract, HeldLease, Scope};
 use coordinator::Registered;
 use tonic::Status;
 
@@ -58,10 +58,14 @@ impl Session {
         }
     }
 
-    /// The leases of the worker: all of them, or those that this session was granted.
+    /// The leases of the worker that are this session's: those that the session was granted or, if it has no name, those
+    /// that were obtained by LeaseTask. Leases of other contracts are not the scheduler's to touch.
     pub(super) async fn held(&self) -> Result<Vec<HeldLease>, Problem> {
         let mut held = self.app.handle.leases(self.scope.clone(), self.worker.clone()).await?;
-        held.retain(|held| self.id.is_none() || held.session == self.id);
+        held.retain(|held| match &self.id {
+            None => held.contract == Some(Contract::Scheduler),
+            Some(_) => held.session == self.id,
+        });
         Ok(held)
     }
 }

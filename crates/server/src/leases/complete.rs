@@ -3,6 +3,7 @@
 use wire::ReportAnswer;
 
 use super::call::{ReportFails, answer};
+use crate::convert::report_details::Details;
 use crate::convert::{Problem, ReportProblem, ScopedPath, report};
 use crate::edge::{In, Out};
 
@@ -26,6 +27,7 @@ pub(crate) async fn complete(
 ) -> Result<Out<ReportAnswer>, ReportProblem> {
     let (call, In(body)) = (call?, body?);
     let lease = call.lease(&body.worker_id, body.task_id.as_deref())?;
-    let report = report::completion(lease, "result", body.result)?;
+    let details = Details { metrics: body.metrics.as_ref(), ..Details::default() };
+    let report = report::completion(lease, "result", body.result, details)?;
     Ok(answer(call.app.handle.complete(report).await?)?)
 }

@@ -5,6 +5,7 @@ use wire::ReportAnswer;
 
 use super::call::{ReportFails, answer};
 use crate::convert::names::{reported_message, reported_name};
+use crate::convert::report_details::Details;
 use crate::convert::task_json::category_from_wire;
 use crate::convert::{Problem, ReportProblem, ScopedPath, report};
 use crate::edge::{In, Out};
@@ -28,11 +29,30 @@ pub(crate) async fn fail(
 ) -> Result<Out<ReportAnswer>, ReportProblem> {
     let (call, In(body)) = (call?, body?);
     let lease = call.lease(&body.worker_id, body.task_id.as_deref())?;
-    let error = TaskError {
-        category: body.category.map_or(Category::UserCode, category_from_wire),
-        code: reported_name("code", body.code.as_deref())?,
-        message: reported_message(&body.reason),
+    let details = Details {
+        metrics: body.metrics.as_ref(),
+        stack_trace: body
+            .stack_trace
+            .as_deref()
+            .or(body.error.as_ref().and_then(|error| error.stack.as_deref())),
+        partial_progress: body.partial_progress.as_ref(),
+        ..Details::default()
     };
-    let report = report::failure(lease, error, body.retryable)?;
+    let report = report::failure(lease, error(&body)?, body.retryable, details)?;
     Ok(answer(call.app.handle.fail(report).await?)?)
+}
+
+/// The error of the report: given as an object, or by `reason`, `category` and `code`, but not by both.
+fn error(body: &wire::ReportFailure) -> Result<TaskError, Problem> {
+    let (message, category, field, code) = match (&body.error, &body.reason) {
+        (Some(_), Some(_)) => return Err(Problem::field("error", "must not be given together with reason")),
+        (None, None) => return Err(Problem::field("reason", "is missing: say what went wrong")),
+        (Some(error), None) => (&error.message, error.category, "error.code", &error.code),
+        (None, Some(reason)) => (reason, body.category, "code", &body.code),
+    };
+    Ok(TaskError {
+        category: category.map_or(Category::UserCode, category_from_wire),
+        code: reported_name(field, code.as_deref())?,
+        message: reported_message(message),
+    })
 }

@@ -1,8 +1,8 @@
 //! POST /v1/leases: a worker asks for work, and waits for it.
 
-use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::{MAX_GRANTS, MAX_POLL_QUEUES};
+use authority::{Contract, Scope};
 use wire::{DEFAULT_WAIT_MS, Lease, Leases};
 
 use crate::app::App;
@@ -51,6 +51,7 @@ fn command(scope: &Scope, request: &wire::LeaseTasks) -> Result<LeaseTasks, Prob
         properties: properties("properties", request.properties.as_ref())?,
         max_tasks: max_tasks.min(MAX_GRANTS as u64) as usize,
         request: request_id.map(|request_id| content::request(&request_id)),
+        contract: Contract::Leases,
     })
 }
 
@@ -68,6 +69,7 @@ fn to_wire(app: &App, grant: &Grant) -> Lease {
         fencing_token: grant.fencing_token.0,
         deadline: options.and_then(|options| options.deadline).map(to_timestamp),
         timeout_ms: options.and_then(|options| options.timeout_ms),
+        partial_progress: grant.partial_progress.as_deref().map(to_json),
         ..task_context::to_wire(options)
     })
 }

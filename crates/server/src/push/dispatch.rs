@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use super::client::Answered;
 use super::envelope::{dispatch_id, task_envelope};
 use super::target_dispatcher::{PAUSE, TargetDispatcher};
+use crate::convert::report_details::Details;
 use crate::convert::{ids, report};
 
 /// How long one watch lasts; the next one follows at once.
@@ -225,7 +226,7 @@ impl Dispatch {
             code: Some(UNACCEPTABLE.into()),
             message: format!("the push target answered {status}").into(),
         };
-        if let Ok(failure) = report::failure(self.lease.clone(), error, Some(true)) {
+        if let Ok(failure) = report::failure(self.lease.clone(), error, Some(true), Details::default()) {
             insist(|| self.dispatcher.app.handle.fail(failure.clone())).await;
         }
     }

@@ -40,6 +40,7 @@ pub async fn task_envelope(
         payload: to_json(&grant.payload),
         fencing_token: grant.fencing_token.0,
         dispatch_id: String::new(),
+        partial_progress: grant.partial_progress.as_deref().map(to_json),
         ..context
     }))
 }

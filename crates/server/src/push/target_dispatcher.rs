@@ -9,7 +9,7 @@ use std::time::Duration;
 use authority::command::{Grant, LeaseTasks, ReleaseLease};
 use authority::event::ReleaseCause;
 use authority::limits::MAX_GRANTS;
-use authority::{LeaseRef, Properties, PushTarget, QueueKey, TaskView};
+use authority::{Contract, LeaseRef, Properties, PushTarget, QueueKey, TaskView};
 use coordinator::Unavailable;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -119,6 +119,7 @@ impl TargetDispatcher {
             properties: Arc::new(Properties::default()),
             max_tasks,
             request: None,
+            contract: Contract::Callbacks,
         };
         self.app.handle.lease(command, POLL).await
     }
@@ -172,5 +173,6 @@ fn grant_of(view: &TaskView) -> Option<Grant> {
         heartbeat_interval_ms: view.settings.heartbeat_interval_ms,
         cancel_grace_ms: view.settings.cancel_grace_ms,
         options: task.options.clone(),
+        partial_progress: task.partial_progress().cloned(),
     })
 }

@@ -23,6 +23,9 @@ pub(crate) async fn history(call: ScopedPath) -> Result<Out<TaskHistory>, Proble
     Ok(Out::ok(TaskHistory { events, truncated: history.truncated }))
 }
 
+/// The JSON that a history shows whole; of all other content it shows the size.
+const DETAILS: [&str; 2] = ["metrics", "partialProgress"];
+
 /// The fields of a record that a history shows, which are those that [`HistoryEvent`] has.
 fn event(record: HistoryRecord) -> HistoryEvent {
     let mut fields = Map::new();
@@ -38,6 +41,9 @@ fn event(record: HistoryRecord) -> HistoryEvent {
             FieldValue::Text(text) => put(name, json!(text)),
             FieldValue::Time(at) => put(name, json!(to_timestamp(at))),
             FieldValue::Task(task) => put(name, json!(task.to_string())),
+            FieldValue::Content(bytes) if DETAILS.contains(&name) => {
+                put(name, serde_json::from_slice(bytes).unwrap_or_default());
+            }
             FieldValue::Content(bytes) => put(&format!("{name}Bytes"), json!(bytes.len())),
             FieldValue::Queue(key) => put(name, json!(*key.name)),
             FieldValue::Error(error) => put(name, json!(task_json::error_to_wire(error))),
@@ -99,26 +105,35 @@ mod tests {
                 request: Some(digest),
                 length_ms: 60_000,
                 expires_at: Time(2_000),
+                contract: Some(authority::Contract::Leases),
             }),
             Event::LeaseExpired(LeaseExpired {
                 task,
                 fencing_token,
                 cause: ExpiryCause::Silence,
                 exhausted: false,
+                since: None,
             }),
-            Event::TaskCompleted(TaskCompleted { task, fencing_token, digest, result: Arc::from(*b"123") }),
+            Event::TaskCompleted(TaskCompleted {
+                task,
+                fencing_token,
+                digest,
+                result: Arc::from(*b"123"),
+                details: None,
+            }),
             Event::TaskFailed(TaskFailed {
                 task,
                 fencing_token,
                 digest,
                 error: error.clone(),
                 next: NextStep::RetryAt(Time(3_000)),
+                details: None,
             }),
             Event::TaskDead(TaskDead {
                 task,
                 reason: DeadReason::Cancelled,
                 detail: Some("enough".into()),
-                report: Some(DeadReport { fencing_token, digest, error }),
+                report: Some(DeadReport { fencing_token, digest, error, details: None }),
             }),
             Event::CancelRequested(CancelRequested {
                 task,

@@ -10,7 +10,7 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 use wire::grpc::ActionResult;
 
-use crate::support::{Served, in_time, is_refused, is_rejected};
+use crate::support::{Served, in_time, is_rejected};
 
 #[derive(Clone, PartialEq, Message)]
 struct RegisterWorkerRequest {
@@ -263,27 +263,65 @@ async fn s3_35_c17_a_worker_that_was_never_granted_the_task_is_refused() {
     worker.update(&task, COMPLETED, None, "").await.unwrap();
 }
 
+/// S3-36: the same task is granted to the worker twice, and it fails twice with the same words.
 #[tokio::test]
-async fn c17_a_report_that_could_mean_two_attempts_is_refused() {
+async fn c17_a_report_applies_to_the_live_lease_whatever_earlier_attempts_reported() {
     let served = Served::start().await;
     served.send("PUT", "/v1/queues/exec", json!({"backoff": {"initialMs": 0, "jitter": 0}})).await;
     let worker = Worker::registered(&served, "WorkerScheduler", "w").await;
     submit(&served).await;
+    for attempt in [1, 2] {
+        let task = worker.lease().await;
+        worker.update(&task, EXECUTING, None, "").await.unwrap();
+        worker.update(&task, FAILED, None, "no such file").await.unwrap();
+        let shown = served.task(&task.task_id).await;
+        assert_eq!((&shown["state"], &shown["attempt"]), (&json!("WAITING"), &json!(attempt)));
+    }
     let task = worker.lease().await;
-    worker.update(&task, FAILED, None, "once").await.unwrap();
-    let again = worker.lease().await;
-    assert_eq!(again.task_id, task.task_id);
-    is_refused(worker.update(&again, COMPLETED, None, "").await, Code::FailedPrecondition, "lease_id_needed");
-    assert_eq!(served.task(&task.task_id).await["state"], "LEASED");
-    let named = wire::grpc::UpdateTaskStatusRequest {
-        task_id: again.task_id.clone(),
-        worker_id: "w".to_owned(),
-        status: COMPLETED,
-        attempt: 2,
-        ..wire::grpc::UpdateTaskStatusRequest::default()
-    };
-    let told = served.client().await.update_task_status(named).await.unwrap().into_inner();
-    assert_eq!(told.verdict(), wire::grpc::Verdict::Committed, "the attempt says which is meant");
+    worker.update(&task, COMPLETED, None, "").await.unwrap();
+    assert_eq!(served.task(&task.task_id).await["state"], "COMPLETED");
+    // It holds nothing any more, so each report is compared with its attempts.
+    let position = served.position().await;
+    worker.update(&task, COMPLETED, None, "").await.unwrap();
+    worker.update(&task, FAILED, None, "no such file").await.unwrap();
+    is_rejected(
+        worker.update(&task, FAILED, None, "another").await,
+        Code::FailedPrecondition,
+        "conflicting_report",
+    );
+    assert_eq!(served.position().await, position, "repeats change nothing");
+}
+
+#[tokio::test]
+async fn c17_a_lease_of_another_contract_needs_its_proof() {
+    let served = Served::start().await;
+    let worker = Worker::registered(&served, "WorkerScheduler", "w").await;
+    let body = json!({"workerId": "w", "queues": ["exec"], "properties": {"OSFamily": "Linux"}});
+    let claim = json!({"worker_id": "w", "streams": ["exec"], "properties": {"OSFamily": "Linux"}});
+    for (path, ask) in [("/v1/leases", body), ("/internal/worker/claim", claim)] {
+        let task_id = submit(&served).await;
+        served.send("POST", path, ask).await;
+        let before = served.task(&task_id).await;
+        assert_eq!(
+            (&before["state"], &before["lease"]["workerId"]),
+            (&json!("LEASED"), &json!("w")),
+            "{path}"
+        );
+        let position = served.position().await;
+        let task = LeasedTask { task_id: task_id.clone(), ..LeasedTask::default() };
+        for status in [EXECUTING, COMPLETED, FAILED] {
+            let refused = worker.update(&task, status, None, "").await;
+            is_rejected(refused, Code::PermissionDenied, "wrong_worker");
+        }
+        let beat = HeartbeatRequest { worker_id: "w".to_owned(), ..HeartbeatRequest::default() };
+        let answer: wire::grpc::HeartbeatResponse = worker.call("ReportHeartbeat", beat).await.unwrap();
+        assert_eq!(answer.leases, [], "a lease that cannot be reported on is not extended");
+        let leave = UnregisterWorkerRequest { worker_id: "w".to_owned() };
+        let left: wire::grpc::UnregisterWorkerResponse =
+            worker.call("UnregisterWorker", leave).await.unwrap();
+        assert_eq!(left.released_leases, 0);
+        assert_eq!(served.position().await, position);
+    }
 }
 
 #[tokio::test]

@@ -127,27 +127,51 @@ async fn s3_13_26_a_worker_that_unregisters_gives_its_leases_back_at_no_cost() {
 }
 
 #[tokio::test]
-async fn s3_38_a_silent_worker_is_removed_and_its_leases_lapse_on_their_own_clock() {
+async fn s3_38_54_the_leases_of_a_silent_worker_end_at_once_and_keep_their_place() {
     let scheduler = Scheduler { heartbeat_timeout: Duration::from_secs(6), ..Scheduler::default() };
     let served = Served::start_with(scheduler).await;
     let mut client = served.worker("w").await;
-    let task_id = served.submit("q").await;
+    let (task_id, other) = (served.submit("q").await, served.submit("q").await);
     let held = lease(&mut client, "w", "q").await;
+    assert_eq!(held.task_id, task_id);
+    // The same name in another contract: its leases live by their own clock.
+    let body = json!({"workerId": "w", "queues": ["q2"]});
+    let elsewhere = served.submit("q2").await;
+    served.send("POST", "/v1/leases", body).await;
     in_time(async {
-        while !served.known("w").await["registration"].is_null() {
+        while served.task(&task_id).await["state"] != "WAITING" {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    is_refused(client.lease_task(ask("w", "q")).await, Code::FailedPrecondition, "not_registered");
-    assert_eq!(served.task(&task_id).await["state"], "LEASED");
-    let told = client
-        .report_heartbeat(HeartbeatRequest { worker_id: "w".to_owned(), ..HeartbeatRequest::default() });
-    let told = told.await.unwrap().into_inner();
-    assert!(!told.registered, "it has to register again");
-    assert_eq!((told.leases.len(), told.leases[0].lost), (1, false), "and keeps its leases");
-    let told = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
-    assert_eq!(told.verdict(), wire::grpc::Verdict::Committed);
+    assert!(served.known("w").await["registration"].is_null());
+    let history = served.get(&format!("/v1/tasks/{task_id}/history")).await;
+    let last = history["events"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["type"], &last["cause"]), (&json!("LeaseExpired"), &json!("WORKER_LOST")));
+    assert_eq!(served.task(&elsewhere).await["state"], "LEASED");
+    let late = client.update_task_status(completed("w", &held, "1")).await.unwrap().into_inner();
+    assert_eq!(late.verdict(), wire::grpc::Verdict::Cancelled);
+    let mut another = served.worker("v").await;
+    for expected in [&task_id, &other] {
+        assert_eq!(lease(&mut another, "v", "q").await.task_id, *expected, "it kept its place in the queue");
+    }
+}
+
+#[tokio::test]
+async fn s3_54_after_a_restart_silence_counts_from_the_moment_of_serving() {
+    let served = Served::start().await;
+    let mut client = served.worker("w").await;
+    let task_id = served.submit("q").await;
+    lease(&mut client, "w", "q").await;
+    let scheduler = Scheduler { heartbeat_timeout: Duration::from_secs(3), ..Scheduler::default() };
+    let served = served.restart_with(scheduler).await;
+    assert_eq!(served.task(&task_id).await["state"], "LEASED", "a restart alone ends no lease");
+    in_time(async {
+        while served.task(&task_id).await["state"] != "WAITING" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

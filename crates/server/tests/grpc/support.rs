@@ -50,7 +50,11 @@ impl Served {
 
     /// Stops in good order and starts again on the same ledger.
     pub(crate) async fn restart(self) -> Served {
-        Served::start_in(self.stop().await, Scheduler::default()).await
+        self.restart_with(Scheduler::default()).await
+    }
+
+    pub(crate) async fn restart_with(self, scheduler: Scheduler) -> Served {
+        Served::start_in(self.stop().await, scheduler).await
     }
 
     async fn start_in(directory: TempDir, scheduler: Scheduler) -> Served {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::bad::{
-    bad, bad_bodies, bad_counts, bad_field, bad_names, bad_reported_names, refuse_all,
+    bad, bad_bodies, bad_counts, bad_field, bad_names, bad_report_bodies, bad_reported_names, refuse_all,
 };
 use crate::support::{Served, Told, path, send};
 
@@ -40,7 +40,7 @@ async fn bad_heartbeats_are_refused() {
     served.submit("q").await;
     let lease = served.lease("w", "q").await;
     let (path, good) = (path(&lease, "heartbeat"), json!({"workerId": "w"}));
-    let mut list = bad_bodies("POST", &path, &good, false);
+    let mut list = bad_report_bodies("POST", &path, &good);
     list.extend(bad_names("POST", &path, &good, "workerId", false));
     for (field, value) in
         [("progressPct", "-1"), ("progressPct", "100.5"), ("progressPct", "\"half\""), ("message", "1")]
@@ -72,7 +72,10 @@ async fn bad_reports_are_rejected() {
         ("release", json!({"workerId": "w"})),
     ] {
         let path = path(&lease, what);
-        let mut list = bad_bodies("POST", &path, &good, false);
+        let mut list = match what {
+            "release" => bad_bodies("POST", &path, &good, false),
+            _ => bad_report_bodies("POST", &path, &good),
+        };
         list.extend(bad_names("POST", &path, &good, "workerId", false));
         list.push(bad_field("POST", &path, &good, "taskId", "1"));
         list.push(bad("no worker", "POST", &path, "{}", 400, "invalid_field"));
@@ -85,6 +88,9 @@ async fn bad_reports_are_rejected() {
                 ("reason", "1"),
                 ("retryable", "\"yes\""),
                 ("retryable", "1"),
+                ("stackTrace", "1"),
+                ("error", "\"x\""),
+                ("error", "{\"message\":\"x\"}"),
             ] {
                 list.push(bad_field("POST", &path, &good, field, value));
             }

@@ -51,7 +51,8 @@ async fn s1_1_a_worker_begins_beats_and_completes() {
     let expected = json!({"acknowledged": true, "finalState": "SUCCEEDED", "serverTime": server_time});
     assert_eq!((told.status, &told.body), (200, &expected));
     let task = served.task(&pushed.task).await;
-    assert_eq!((&task["state"], &task["result"]), (&json!("COMPLETED"), &output), "metrics are not kept");
+    assert_eq!((&task["state"], &task["result"]), (&json!("COMPLETED"), &output));
+    assert_eq!(task["metrics"]["cpuTimeMs"], 45_000);
 }
 
 #[tokio::test]

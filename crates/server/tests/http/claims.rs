@@ -163,8 +163,9 @@ async fn s2_12_a_failure_requeues_the_job_or_makes_it_a_dead_letter() {
     assert_eq!(told.body, json!({"ok": true, "ack": true, "requeued": false, "dlq": true}));
     let task = served.task(first["job_id"].as_str().unwrap()).await;
     assert_eq!(task["state"], "FAILED");
-    let error = json!({"category": "USER_CODE", "code": "E1", "message": "bad luck"});
-    assert_eq!(task["error"], error, "the stack is for the log");
+    let error =
+        json!({"category": "USER_CODE", "code": "E1", "message": "bad luck", "stackTrace": "at line 1"});
+    assert_eq!(task["error"], error);
     // What the attempts were told stays what they were told.
     assert_eq!(
         flags(&served.worker_call("fail", broken(&first, "w", true)).await.body),

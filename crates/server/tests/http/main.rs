@@ -13,6 +13,7 @@ mod openapi;
 mod push;
 mod push_config;
 mod push_failures;
+mod report_details;
 mod support;
 mod tasks;
 mod verdicts;

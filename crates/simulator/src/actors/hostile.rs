@@ -62,6 +62,7 @@ impl Actor for Hostile {
                 lease,
                 digest: digest(1, number),
                 result: Arc::from(number.to_be_bytes().as_slice()),
+                details: None,
             })),
             3 => BatchItem::Command(Command::ReportFailure(ReportFailure {
                 lease,
@@ -73,6 +74,7 @@ impl Actor for Hostile {
                 },
                 retryable: Some(true),
                 draw: u32::MAX,
+                details: None,
             })),
             4 => {
                 BatchItem::Command(Command::ReleaseLease(ReleaseLease { lease, cause: ReleaseCause::Worker }))

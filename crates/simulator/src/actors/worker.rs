@@ -9,7 +9,7 @@ use authority::command::{
     StartAttempt, StartSession,
 };
 use authority::event::ReleaseCause;
-use authority::{Answer, Category, Command, Digest, LeaseRef, Scope, TaskError, Time};
+use authority::{Answer, Category, Command, Contract, Digest, LeaseRef, Scope, TaskError, Time};
 use coordinator::{BatchItem, Reply, Request};
 
 use super::{Actor, Out, QUEUES, digest, linux};
@@ -38,6 +38,8 @@ pub(crate) struct Worker {
     offers: bool,
     /// Sends its calls in batches, with heartbeats for all of its jobs.
     in_batches: bool,
+    /// The contract through which it leases.
+    contract: Contract,
     polling: bool,
     next: u64,
     jobs: BTreeMap<u64, Job>,
@@ -73,6 +75,7 @@ impl Worker {
             says_start: rng.chance(300),
             offers: rng.chance(600),
             in_batches: rng.chance(350),
+            contract: *rng.pick(&Contract::ALL).unwrap_or(&Contract::Leases),
             polling: false,
             next: 0,
             jobs: BTreeMap::new(),
@@ -106,6 +109,7 @@ impl Worker {
             properties: if self.offers || out.calm { linux() } else { Default::default() },
             max_tasks: out.rng.between(1, 2) as usize,
             request,
+            contract: self.contract,
         };
         self.calls.insert(call, Call::Poll { digest: request, tries });
         out.calls.push((
@@ -151,6 +155,7 @@ impl Worker {
                 error: TaskError { category, code: None, message: Arc::from("it broke") },
                 retryable,
                 draw: 7,
+                details: None,
             })
         };
         let completes = || {
@@ -159,6 +164,7 @@ impl Worker {
                 lease: lease.clone(),
                 digest: digest(1, number),
                 result,
+                details: None,
             })
         };
         let command = match draw {

@@ -73,6 +73,7 @@ impl Host {
         let snapshots = Snapshots::new(env.config.snapshot_after_bytes, replayed_bytes);
         let life = (self.life, base, env.now);
         let mut engine = Engine::new(state, hold);
+        engine.registry().set_heartbeat_timeout_ms(env.config.heartbeat_timeout_ms);
         engine.set_slice_size(SliceSize { slots: env.config.features.slice_slots, ..SliceSize::default() });
         let mut process = Process::new(engine, ledger, self.disk.clone(), options, snapshots, life);
         if env.config.features.projection {

@@ -92,6 +92,7 @@ fn grant(task: TaskId, attempt: u32, at: Time) -> Event {
         request: None,
         length_ms: 900,
         expires_at,
+        contract: Some(authority::Contract::Leases),
     })
 }
 

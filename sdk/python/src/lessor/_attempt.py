@@ -128,7 +128,14 @@ class Attempt:
         except Failure as failure:
             if not isinstance(failure, Cancelled):
                 self.task.log.warning("failed, %s: %s", failure.category.value, failure)
-            return Ended(None, failure.category, failure.reason, failure.retryable, failure.code)
+            return Ended(
+                None,
+                failure.category,
+                failure.reason,
+                failure.retryable,
+                failure.code,
+                partial_progress=failure.partial_progress,
+            )
         except Exception as error:
             self.task.log.exception("the handler raised")
             return _raised(error)

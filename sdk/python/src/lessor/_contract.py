@@ -31,6 +31,7 @@ class Ended:
     retryable: Optional[bool] = None
     code: Optional[str] = None
     stack_trace: Optional[str] = None
+    partial_progress: Any = None
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,15 @@ class LeaseContract(Contract):
         return answer.parse(lambda body: LeaseAnswer(parse_time(body["expiresAt"]), _cancel_reason(body)))
 
     def report(self, ended: Ended, metrics: Optional[Mapping[str, int]]) -> Call:
-        """This contract has no metrics and no stack traces."""
+        body: Dict[str, Any] = dict(self._names)
+        if metrics:
+            body["metrics"] = dict(metrics)
         if ended.category is None:
-            return self._call("complete", {**self._names, "result": ended.result})
+            return self._call("complete", {**body, "result": ended.result})
         error = _error(ended)
-        return self._call("fail", {**self._names, "reason": error.pop("message"), **error})
+        if ended.partial_progress is not None:
+            body["partialProgress"] = ended.partial_progress
+        return self._call("fail", {**body, "reason": error.pop("message"), **error})
 
     def parse_verdict(self, answer: Answer) -> Outcome:
         try:
@@ -171,8 +176,8 @@ class CallbackContract(Contract):
         else:
             is_cancelled = ended.category is Category.CANCELLED
             body.update(outcome="CANCELLED" if is_cancelled else "FAILED", error=_error(ended))
-            if ended.stack_trace is not None:
-                body["error"]["stackTrace"] = cut(ended.stack_trace)
+            if ended.partial_progress is not None:
+                body["partialProgress"] = ended.partial_progress
         if metrics:
             body["metrics"] = dict(metrics)
         return self._call("completed", body)
@@ -236,6 +241,8 @@ def _error(ended: Ended) -> Dict[str, Any]:
         error["retryable"] = ended.retryable
     if ended.code is not None:
         error["code"] = ended.code
+    if ended.stack_trace is not None:
+        error["stackTrace"] = cut(ended.stack_trace)
     return error
 
 

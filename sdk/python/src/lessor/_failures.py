@@ -7,7 +7,7 @@ another attempt is the coordinator's decision alone.
 from __future__ import annotations
 
 import enum
-from typing import ClassVar, Optional
+from typing import Any, ClassVar, Optional
 
 
 class Category(str, enum.Enum):
@@ -29,12 +29,21 @@ class Failure(Exception):
 
     category: ClassVar[Category] = Category.USER_CODE
 
-    def __init__(self, reason: object, *, retryable: Optional[bool] = None, code: Optional[str] = None) -> None:
-        """`reason` is a text, or something with one, such as the exception that was met."""
+    def __init__(
+        self,
+        reason: object,
+        *,
+        retryable: Optional[bool] = None,
+        code: Optional[str] = None,
+        partial_progress: Any = None,
+    ) -> None:
+        """`reason` is a text, or something with one, such as the exception that was met. The next attempt receives
+        `partial_progress`: any JSON value, at most 64 KiB of text."""
         super().__init__(reason)
         self.reason = text(reason)
         self.retryable = None if retryable is None else bool(retryable)
         self.code = None if code is None else text(code)
+        self.partial_progress = partial_progress
 
 
 class UserCode(Failure):

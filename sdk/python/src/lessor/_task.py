@@ -50,6 +50,8 @@ class Task(TaskContext):
         self.fencing_token: int = lease["fencingToken"]
         self.deadline: Optional[datetime] = parse_time(lease["deadline"]) if lease.get("deadline") else None
         self.timeout_ms: Optional[int] = lease.get("timeoutMs")
+        # What an earlier attempt had done when it failed, if its failure said so.
+        self.partial_progress: Any = lease.get("partialProgress")
         # Opaque. With the worker's id it gives the right to report on this attempt. For a pushed task it is the dispatch
         # id, which gives no right.
         self.lease_id: str = lease["leaseId"]
@@ -114,7 +116,7 @@ class Task(TaskContext):
         io_read_bytes: Optional[SupportsInt] = None,
         io_write_bytes: Optional[SupportsInt] = None,
     ) -> None:
-        """Sets the metrics of the attempt, which are sent with the report of a pushed task. They are for people and decide
+        """Sets the metrics of the attempt, which are sent with its report. They are for people and decide
         nothing. Fractions are dropped."""
         body = {
             "cpuTimeMs": cpu_time_ms,

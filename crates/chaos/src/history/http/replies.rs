@@ -89,6 +89,8 @@ fn view(names: &Names, wire_task: &wire::Task) -> Option<TaskView> {
                 expires_at: time(lease.expires_at),
                 extended_at: time(lease.granted_at),
                 started_by: None,
+                contract: None,
+                since: None,
             }))
         }
         wire::TaskState::Completed => {
@@ -123,6 +125,7 @@ fn view(names: &Names, wire_task: &wire::Task) -> Option<TaskView> {
         cancel,
         reports: Vec::new(),
         last_error: None,
+        details: None,
         properties: Arc::default(),
         options: None,
         operations: Vec::new(),

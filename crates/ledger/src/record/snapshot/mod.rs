@@ -18,7 +18,7 @@ use super::DecodeError;
 use super::codec::{Field, Fields, Message, UNKNOWN_FIELD, Value, write_block, write_delimited};
 
 /// The version of the entries. A reader refuses a higher one.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapshotEntry {

@@ -34,7 +34,7 @@ macro_rules! task_fields {
 
 task_fields! {
     3 payload, 4 priority, 5 attempt, 6 releases, 7 created_at, 8 created, 9 last, 10 phase, 15 cancel, 16 reports,
-    17 last_error, 18 properties, 19 options, 20 operations,
+    17 last_error, 18 properties, 19 options, 20 operations, 21 details,
 }
 
 /// The state a task is in, one message for each, with what only that state has.

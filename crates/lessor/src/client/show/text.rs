@@ -34,7 +34,11 @@ pub(crate) fn short(text: &str, max_chars: usize) -> String {
 /// JSON with line breaks, where it is JSON.
 pub(crate) fn pretty(json: &wire::Json) -> String {
     let value = json.read::<serde_json::Value>().and_then(|value| serde_json::to_string_pretty(&value));
-    let text = value.unwrap_or_else(|_| json.to_string());
+    lines(&value.unwrap_or_else(|_| json.to_string()))
+}
+
+/// A text that keeps its lines.
+pub(crate) fn lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn full(task: &Task, now: Timestamp) -> String {
         let code = error.code.as_ref().map_or(String::new(), |code| format!(" {code}"));
         record.field("error", format!("{}{code}: {}", category::name(error.category), error.message));
     }
+    record.optional("stopped during", task.cancelled_during_phase.as_ref());
     record.field("created", at(task.created_at, now));
     record.optional("not before", task.not_before.map(|time| at(time, now)));
     record.optional("deadline", task.deadline.map(|time| at(time, now)));
@@ -58,9 +59,14 @@ pub(crate) fn full(task: &Task, now: Timestamp) -> String {
         ("payload", Some(&task.payload)),
         ("resources", task.resources.as_ref()),
         ("result", task.result.as_ref()),
+        ("metrics", task.metrics.as_ref()),
+        ("partial progress", task.partial_progress.as_ref()),
     ];
     for (name, json) in parts.into_iter().filter_map(|(name, json)| Some((name, json?))) {
         text.push_str(&format!("\n{name}\n{}\n", text::pretty(json)));
+    }
+    if let Some(trace) = task.error.as_ref().and_then(|error| error.stack_trace.as_ref()) {
+        text.push_str(&format!("\nstack trace\n{}\n", text::lines(trace)));
     }
     text
 }

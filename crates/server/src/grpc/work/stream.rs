@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use authority::Scope;
 use authority::command::{Grant, LeaseTasks};
 use authority::limits::MAX_GRANTS;
+use authority::{Contract, Scope};
 use coordinator::{Activity, Liveness, Unavailable};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tonic::{Status, Streaming};
@@ -289,6 +289,7 @@ async fn register(
         properties: registered.properties.clone(),
         max_tasks: 0,
         request: None,
+        contract: Contract::Stream,
     };
     Ok((session, poll, welcome))
 }

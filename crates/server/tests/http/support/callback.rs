@@ -42,6 +42,7 @@ impl Served {
             properties: Arc::default(),
             max_tasks: 1,
             request: None,
+            contract: authority::Contract::Callbacks,
         };
         let grants = self.running.handle.lease(command, Duration::from_secs(30)).await.unwrap();
         let url = format!("http://{}", self.address);
