@@ -9,6 +9,8 @@ use crate::{Error, Result};
 const PIECE_BYTES: usize = 256 << 10;
 /// Largest window that a stream may ask for, as a power of two: what every decoder is expected to support.
 const MAX_WINDOW_LOG: u32 = 23;
+/// Most frames without content in one piece of input. Each costs time, and nobody needs them.
+const MAX_EMPTY_FRAMES: usize = 1_000;
 /// Fast rather than small: blobs mostly travel over local networks.
 const LEVEL: i32 = 1;
 
@@ -42,10 +44,10 @@ impl ZstdDecoder {
 
     /// The next piece of content, or `None` when more input is needed.
     pub fn next_piece(&mut self) -> Result<Option<Bytes>> {
-        loop {
-            // One byte more than may come, so that too much shows.
-            let capacity = (self.size - self.produced).saturating_add(1).min(PIECE_BYTES as u64) as usize;
-            let mut piece = Vec::with_capacity(capacity);
+        // One byte more than may come, so that too much shows.
+        let capacity = (self.size - self.produced).saturating_add(1).min(PIECE_BYTES as u64) as usize;
+        let mut piece = Vec::with_capacity(capacity);
+        for _ in 0..MAX_EMPTY_FRAMES {
             let mut input = InBuffer::around(&self.input);
             let mut output = OutBuffer::around(&mut piece);
             let left = self
@@ -66,6 +68,7 @@ impl ZstdDecoder {
                 return Ok(Some(piece.into()));
             }
         }
+        Err(Error::BadCompression("it has too many frames without content"))
     }
 
     /// Whether everything has come and nothing is left over.
@@ -78,16 +81,29 @@ impl ZstdDecoder {
         }
         Ok(())
     }
+}
 
-    /// Decompresses the whole of a small stream.
-    pub fn decompress(input: Bytes, size: u64) -> Result<Bytes> {
-        let mut decoder = ZstdDecoder::new(size)?;
-        decoder.feed(input);
-        let mut content = Vec::new();
-        while let Some(piece) = decoder.next_piece()? {
-            content.extend_from_slice(&piece);
+/// Decompresses small contents, one after the other. Each is decompressed at once into memory of its announced size.
+pub struct ZstdDecompressor {
+    decompressor: zstd::bulk::Decompressor<'static>,
+}
+
+impl ZstdDecompressor {
+    pub fn new() -> Result<ZstdDecompressor> {
+        let decompressor = zstd::bulk::Decompressor::new();
+        let decompressor = decompressor.map_err(|_| Error::BadCompression("no decoder could be made"))?;
+        Ok(ZstdDecompressor { decompressor })
+    }
+
+    /// Takes memory for `size` bytes, which the caller has to bound.
+    pub fn decompress(&mut self, input: &[u8], size: u64) -> Result<Bytes> {
+        let bad = |what| move |_| Error::BadCompression(what);
+        let size = usize::try_from(size).map_err(|_| Error::TooLong { announced: size })?;
+        let content = self.decompressor.decompress(input, size);
+        let content = content.map_err(bad("it is not a Zstandard stream of the announced size"))?;
+        if input.is_empty() || content.len() != size {
+            return Err(Error::BadCompression("its content is shorter than announced"));
         }
-        decoder.finish()?;
         Ok(content.into())
     }
 }
@@ -183,7 +199,8 @@ mod tests {
                 assert!(in_pieces(&compressed, piece, bytes as u64).unwrap() == content);
             }
             let at_once = ZstdEncoder::compress(&content).unwrap();
-            assert!(ZstdDecoder::decompress(at_once, bytes as u64).unwrap() == content);
+            let mut decompressor = ZstdDecompressor::new().unwrap();
+            assert!(decompressor.decompress(&at_once, bytes as u64).unwrap() == content);
         }
     }
 
@@ -215,6 +232,33 @@ mod tests {
         }
         assert!(in_pieces(&whole, 999, 49_999).is_err());
         assert!(in_pieces(&whole, 999, 50_001).is_err());
+    }
+
+    /// I15.
+    #[test]
+    fn small_contents_that_are_not_what_they_announce_are_refused() {
+        let mut decompressor = ZstdDecompressor::new().unwrap();
+        let content = sample(50_000);
+        let whole = ZstdEncoder::compress(&content).unwrap();
+        let bomb = ZstdEncoder::compress(&vec![0; 64 << 20]).unwrap();
+        let longer = [&whole[..], b"garbage"].concat();
+        for bad in [&b""[..], b"x", &whole[..whole.len() - 1], &longer, &bomb] {
+            assert!(decompressor.decompress(bad, 50_000).is_err());
+        }
+        assert!(decompressor.decompress(&whole, 49_999).is_err());
+        assert!(decompressor.decompress(&whole, 50_001).is_err());
+        assert!(decompressor.decompress(&whole, 50_000).unwrap() == content, "it goes on after an error");
+    }
+
+    /// Each of a million empty frames took a buffer, and together they took seconds.
+    #[test]
+    fn i15_frames_without_content_are_limited() {
+        let empty = ZstdEncoder::compress(b"").unwrap();
+        let content = ZstdEncoder::compress(b"x").unwrap();
+        let frames = |count: usize| [&empty.repeat(count)[..], &content].concat();
+        assert_eq!(in_pieces(&frames(100), 1 << 20, 1).unwrap(), b"x");
+        let many = frames(MAX_EMPTY_FRAMES + 1);
+        assert!(matches!(in_pieces(&many, many.len(), 1), Err(Error::BadCompression(_))));
     }
 
     #[test]

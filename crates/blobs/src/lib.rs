@@ -25,7 +25,7 @@ pub use blobs::{
     Begun, BlobReader, BlobWriter, Blobs, BoxFuture, Expect, MAX_BATCH_BYTES, Pinned, Progress,
     UploadRequest, WriteStatus,
 };
-pub use compression::{ZstdDecoder, ZstdEncoder};
+pub use compression::{ZstdDecoder, ZstdDecompressor, ZstdEncoder};
 pub use digest::{Digest, DigestError, DigestFunction, HASH_BYTES, Hash};
 pub use disk::{OpenError, Options, Pin, Reader, Store, Upload, Usage};
 pub use error::{Error, Result};

@@ -15,6 +15,7 @@ use crate::convert::page_token::PageTokens;
 use crate::convert::task_token::TaskTokens;
 use crate::convert::{Code, Problem};
 use crate::edge::bodies::Bodies;
+use crate::edge::compute::Compute;
 use crate::edge::receiving::Receiving;
 use crate::grpc;
 use crate::metrics::Metrics;
@@ -35,6 +36,7 @@ pub struct Inner {
     pub(crate) task_tokens: TaskTokens,
     waiting: Semaphore,
     pub(crate) bodies: Bodies,
+    pub(crate) compute: Compute,
     phase: watch::Sender<Phase>,
     pub(crate) grpc: grpc::Shared,
     pub(crate) push: push::Shared,
@@ -90,6 +92,7 @@ impl App {
             task_tokens: TaskTokens::new(&lease_key),
             waiting: Semaphore::new(MAX_WAITING_REQUESTS),
             bodies: Bodies::new(receiving),
+            compute: Compute::default(),
             phase: watch::Sender::new(Phase::Serving),
             grpc: grpc::Shared::new(scheduler),
             push: push::Shared::new(push),

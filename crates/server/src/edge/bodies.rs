@@ -1,12 +1,13 @@
 //! Receives bodies: bounded in size before they are buffered, in time while they arrive, and in memory over all of
 //! them together.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::convert::{Code, Problem};
@@ -20,13 +21,19 @@ const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
 const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct Bodies {
-    capacity: Semaphore,
+    capacity: Arc<Semaphore>,
     pub(crate) receiving: Receiving,
+}
+
+/// A body that was received, with its share of the memory for bodies.
+pub(crate) struct Received {
+    pub(crate) bytes: Vec<u8>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Bodies {
     pub(crate) fn new(receiving: Receiving) -> Bodies {
-        Bodies { capacity: Semaphore::new(MAX_BODIES_KIB), receiving }
+        Bodies { capacity: Arc::new(Semaphore::new(MAX_BODIES_KIB)), receiving }
     }
 
     /// Takes capacity for more bytes of a body; false when there is none. It must be given back.
@@ -44,7 +51,7 @@ impl Bodies {
         headers: &HeaderMap,
         body: Body,
         max_bytes: usize,
-    ) -> Result<Vec<u8>, Problem> {
+    ) -> Result<Received, Problem> {
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         let announced = announced.and_then(|length| length.parse::<u64>().ok());
         let received = if announced.is_some_and(|length| length > max_bytes as u64) {
@@ -65,13 +72,13 @@ impl Bodies {
     }
 
     /// The body, or what is wrong with it and the rest that was not read.
-    async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Vec<u8>, (Problem, Body)> {
+    async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Received, (Problem, Body)> {
         let mut received = Vec::new();
-        let mut permit: Option<SemaphorePermit<'_>> = None;
+        let mut permit: Option<OwnedSemaphorePermit> = None;
         loop {
             let frame = match timeout(self.receiving.max_pause, body.frame()).await {
                 Err(_) => return Err((too_slow(), body)),
-                Ok(None) => return Ok(received),
+                Ok(None) => return Ok(Received { bytes: received, _permit: permit }),
                 Ok(Some(Err(error))) => return Err((broken_off(&error), body)),
                 Ok(Some(Ok(frame))) => frame,
             };
@@ -79,7 +86,8 @@ impl Bodies {
             if received.len() + data.len() > max_bytes {
                 return Err((too_large(max_bytes), body));
             }
-            let Ok(more) = self.capacity.try_acquire_many(more_kib(received.len(), data.len())) else {
+            let Ok(more) = self.capacity.clone().try_acquire_many_owned(more_kib(received.len(), data.len()))
+            else {
                 let detail = "too many large requests are being received at once";
                 return Err((Problem::new(Code::Overloaded, detail), body));
             };
@@ -182,7 +190,7 @@ mod tests {
 
     async fn receive(body: Body, max_bytes: usize) -> Result<Vec<u8>, Code> {
         let received = Bodies::new(Receiving::default()).receive(&HeaderMap::new(), body, max_bytes).await;
-        received.map_err(|problem| problem.code)
+        received.map(|received| received.bytes).map_err(|problem| problem.code)
     }
 
     #[tokio::test(start_paused = true)]
@@ -222,10 +230,10 @@ mod tests {
         let bodies = Bodies::new(Receiving::default());
         let _others = bodies.capacity.try_acquire_many(MAX_BODIES_KIB as u32 - 2).unwrap();
         let tiny = trickle(b"x", 2_048, Duration::from_millis(1));
-        assert_eq!(bodies.receive(&HeaderMap::new(), tiny, 10_000).await.unwrap().len(), 2_048);
+        assert_eq!(bodies.receive(&HeaderMap::new(), tiny, 10_000).await.ok().unwrap().bytes.len(), 2_048);
         assert_eq!(bodies.capacity.available_permits(), 2, "the room is given back");
         let beyond = trickle(b"x", 2_049, Duration::from_millis(1));
-        let refused = bodies.receive(&HeaderMap::new(), beyond, 10_000).await.unwrap_err();
+        let refused = bodies.receive(&HeaderMap::new(), beyond, 10_000).await.err().unwrap();
         assert_eq!(refused.code, Code::Overloaded);
     }
 
@@ -233,7 +241,7 @@ mod tests {
     async fn all_bodies_together_are_bounded() {
         let bodies = Bodies::new(Receiving::default());
         let taken = bodies.capacity.try_acquire_many(MAX_BODIES_KIB as u32).unwrap();
-        let refused = bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.unwrap_err();
+        let refused = bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.err().unwrap();
         assert_eq!(refused.code, Code::Overloaded);
         drop(taken);
         assert!(bodies.receive(&HeaderMap::new(), Body::from("x"), 100).await.is_ok());

@@ -1,5 +1,5 @@
 //! The limits of every gRPC call: the caller's deadline and ours, no long pauses in the request, and a share of the
-//! memory for requests that are being received.
+//! memory for requests, from the first byte to the answer.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,8 +14,10 @@ use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tonic::Status;
+use wire::grpc::codec::{MemoryBudget, within};
 
 use crate::app::App;
+use crate::convert::{Code, Problem};
 use crate::edge::receiving::MinThroughput;
 
 /// Longest pause between two questions about the services.
@@ -45,22 +47,22 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     let mut throughput = None;
     let max_pause = if path == BYTE_STREAM_WRITE {
         // An upload may be as long as it likes while it goes on; its pieces are gone once they are stored.
-        request.extensions_mut().insert(budget.clone());
         max_call = given.unwrap_or(Duration::MAX);
         throughput = Some(MinThroughput::new(receiving));
         Some(receiving.max_pause)
     } else if path.ends_with("/Work") {
         // A worker may be silent for as long as its registration lasts, which the stream itself watches.
-        request.extensions_mut().insert(budget.clone());
         None
     } else if path.starts_with("/grpc.reflection.") {
         Some(MAX_REFLECTION_PAUSE)
     } else {
         Some(receiving.max_pause)
     };
+    request.extensions_mut().insert(budget.clone());
+    let charged = budget.clone();
     let request =
         request.map(|body| Body::new(BudgetedBody { body, budget, max_pause, throughput, pause: None }));
-    match timeout(max_call, next.run(request)).await {
+    match timeout(max_call, within(charged, next.run(request))).await {
         Ok(response) => response,
         Err(_) => Status::deadline_exceeded("the call took longer than it may").into_http(),
     }
@@ -91,6 +93,18 @@ pub(crate) struct BodyBudget {
     app: App,
     /// Locked while capacity is taken or given back, so that it always says what is held.
     held_bytes: Mutex<usize>,
+}
+
+impl MemoryBudget for BodyBudget {
+    /// Takes memory for a part of the request as it arrives, and for what it becomes: decoded, decompressed.
+    fn charge(&self, bytes: usize) -> Result<(), Status> {
+        if self.take(bytes) {
+            Ok(())
+        } else {
+            let detail = "too many large requests are being received at once";
+            Err(Problem::new(Code::Overloaded, detail).into())
+        }
+    }
 }
 
 impl BodyBudget {
@@ -143,12 +157,8 @@ impl HttpBody for BudgetedBody {
                 if let (Some(throughput), Some(data)) = (&mut self.throughput, frame.data_ref()) {
                     throughput.received(data.len(), waited);
                 }
-                let has_room = frame.data_ref().is_none_or(|data| self.budget.take(data.len()));
-                Poll::Ready(Some(if has_room {
-                    Ok(frame)
-                } else {
-                    Err(Status::resource_exhausted("too many large requests are being received at once"))
-                }))
+                let charged = frame.data_ref().map_or(Ok(()), |data| self.budget.charge(data.len()));
+                Poll::Ready(Some(charged.map(|()| frame)))
             }
             Poll::Ready(Some(Err(error))) => {
                 Poll::Ready(Some(Err(Status::cancelled(format!("the request broke off: {error}")))))

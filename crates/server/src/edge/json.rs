@@ -11,6 +11,7 @@ use wire::strict_json::{self, MAX_JSON_DEPTH};
 
 use crate::app::App;
 use crate::convert::{Code, Problem};
+use crate::edge::bodies::Received;
 
 /// Largest body of a request about one task: a payload or result of 1 MiB, and room for all else.
 pub(crate) const MAX_BODY_BYTES: usize = authority::limits::MAX_INLINE_BYTES + 256 * 1_024;
@@ -28,20 +29,24 @@ pub(crate) struct InPath<T>(pub T);
 
 pub(crate) struct Out<T>(pub StatusCode, pub T);
 
-impl<T: DeserializeOwned, const MAX_BYTES: usize> FromRequest<App> for In<T, MAX_BYTES> {
+impl<T: DeserializeOwned + Send + 'static, const MAX_BYTES: usize> FromRequest<App> for In<T, MAX_BYTES> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        parse(&receive(request, app, MAX_BYTES).await?).map(In)
+        let body = receive(request, app, MAX_BYTES).await?;
+        app.compute.run_on(body.bytes.len(), move || parse(&body.bytes).map(In)).await?
     }
 }
 
-impl<T: DeserializeOwned + Default> FromRequest<App> for InOrDefault<T> {
+impl<T: DeserializeOwned + Default + Send + 'static> FromRequest<App> for InOrDefault<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let body = receive(request, app, MAX_BODY_BYTES).await?;
-        if body.is_empty() { Ok(InOrDefault(T::default())) } else { parse(&body).map(InOrDefault) }
+        if body.bytes.is_empty() {
+            return Ok(InOrDefault(T::default()));
+        }
+        app.compute.run_on(body.bytes.len(), move || parse(&body.bytes).map(InOrDefault)).await?
     }
 }
 
@@ -142,7 +147,7 @@ fn malformed(fault: &strict_json::Fault) -> Problem {
     }
 }
 
-async fn receive(request: Request, app: &App, max_bytes: usize) -> Result<Vec<u8>, Problem> {
+async fn receive(request: Request, app: &App, max_bytes: usize) -> Result<Received, Problem> {
     let (parts, body) = request.into_parts();
     check_type(&parts.headers)?;
     app.bodies.receive(&parts.headers, body, max_bytes).await

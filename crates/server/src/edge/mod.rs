@@ -3,6 +3,7 @@
 
 pub(crate) mod address_guard;
 pub(crate) mod bodies;
+pub(crate) mod compute;
 pub(crate) mod fallback;
 pub(crate) mod grpc_guard;
 mod guarded_io;

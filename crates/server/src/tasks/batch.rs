@@ -1,9 +1,12 @@
 //! POST /v1/tasks/batch: many submits in one go. Each is accepted or refused on its own, and the answers stand in
 //! the order of the request.
 
+use std::fmt;
+
 use authority::Scope;
 use authority::command::SubmitTask;
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use wire::{BatchItem, MAX_BATCH_TASKS, SubmittedBatch};
 
 use crate::app::App;
@@ -16,7 +19,42 @@ use crate::edge::{Fails, In, Out};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Batch {
-    tasks: Vec<wire::Json>,
+    tasks: Tasks,
+}
+
+/// The first tasks of a batch, and how many it has. What is beyond the limit is counted and not kept.
+struct Tasks {
+    first: Vec<wire::Json>,
+    count: usize,
+}
+
+impl<'de> Deserialize<'de> for Tasks {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Tasks, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Tasks;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of tasks")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Tasks, A::Error> {
+                let mut first = Vec::new();
+                while first.len() < MAX_BATCH_TASKS {
+                    let Some(task) = list.next_element()? else { break };
+                    first.push(task);
+                }
+                let mut count = first.len();
+                while list.next_element::<IgnoredAny>()?.is_some() {
+                    count += 1;
+                }
+                Ok(Tasks { first, count })
+            }
+        }
+
+        deserializer.deserialize_seq(List)
+    }
 }
 
 /// Submit many tasks.
@@ -34,14 +72,20 @@ pub(crate) async fn submit_batch(
     Scoped { app, scope }: Scoped,
     In(batch): In<Batch, MAX_BATCH_BODY_BYTES>,
 ) -> Result<Out<SubmittedBatch>, Problem> {
-    if batch.tasks.len() > MAX_BATCH_TASKS {
-        let detail =
-            format!("tasks: must have at most {MAX_BATCH_TASKS} entries, but has {}", batch.tasks.len());
+    let Tasks { first: tasks, count } = batch.tasks;
+    if count > MAX_BATCH_TASKS {
+        let detail = format!("tasks: must have at most {MAX_BATCH_TASKS} entries, but has {count}");
         let problem = Problem::new(Code::TooManyTasks, detail);
         return Err(Problem { field: Some("tasks".to_owned()), ..problem });
     }
-    let parsed = batch.tasks.iter().enumerate().map(|(n, task)| parse_task(&app, &scope, n, task));
-    let tasks = submit_all(&app, parsed).await?.into_iter().map(|answer| match answer {
+    let bytes = tasks.iter().map(|task| task.as_text().len()).sum();
+    let parser = app.clone();
+    let parse = move || {
+        let parsed = tasks.iter().enumerate().map(|(n, task)| parse_task(&parser, &scope, n, task));
+        parsed.collect::<Vec<_>>()
+    };
+    let parsed = app.compute.run_on(bytes, parse).await?;
+    let tasks = submit_all(&app, parsed.into_iter()).await?.into_iter().map(|answer| match answer {
         Ok((task, state)) => {
             let (task_id, state) = (Some(task.to_string()), Some(task_json::state_to_wire(state)));
             BatchItem { task_id, state, error: None }

@@ -1,5 +1,6 @@
 //! Remote execution as its clients meet it: over real gRPC and HTTP, with a real coordinator and a real store behind it.
 
+mod batches;
 mod caching;
 mod commands;
 mod cut_off;

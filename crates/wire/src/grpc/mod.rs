@@ -1,6 +1,7 @@
 //! The messages and stubs of the worker service over gRPC, as compiled from `proto/lessor/worker/v1/worker.proto`.
 
 pub mod codec;
+pub mod limits;
 
 /// The files of the service and what they import, encoded, for reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("../../generated/worker.bin");

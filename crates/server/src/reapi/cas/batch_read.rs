@@ -1,6 +1,7 @@
 //! BatchReadBlobs: reads small blobs; each has a status of its own (R16).
 
-use blobs::ZstdEncoder;
+use blobs::{Digest, ZstdEncoder};
+use bytes::Bytes;
 use execution::digest;
 use tonic::{Request, Status};
 
@@ -29,6 +30,13 @@ pub(super) async fn batch_read(
     let zstd = asked.acceptable_compressors.contains(&(compressor::Value::Zstd as i32));
     let store = reapi.store(&scope)?;
     let found = store.blobs.get_many(&store.tenant, &digests).await;
+    let zstd = zstd && found.iter().flatten().any(|bytes| bytes.len() >= MIN_COMPRESSED_BYTES);
+    let respond = move || respond(&digests, found, zstd);
+    let responses = if zstd { reapi.app.compute.run(respond).await? } else { respond() };
+    Ok(BatchReadBlobsResponse { responses })
+}
+
+fn respond(digests: &[Digest], found: Vec<blobs::Result<Bytes>>, zstd: bool) -> Vec<BlobResponse> {
     let responses = digests.iter().zip(found).map(|(digest, found)| {
         let mut response = BlobResponse { digest: Some(digest::to_proto(digest)), ..BlobResponse::default() };
         match found {
@@ -50,5 +58,5 @@ pub(super) async fn batch_read(
         }
         response
     });
-    Ok(BatchReadBlobsResponse { responses: responses.collect() })
+    responses.collect()
 }

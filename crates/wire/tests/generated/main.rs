@@ -1,11 +1,12 @@
-//! The committed stubs are what the compiler makes of `proto/`.
+//! The committed stubs are what the compiler makes of `proto/`, and the limits of requests cover every repeated field.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-#[path = "../examples/generate.rs"]
+#[path = "../../examples/generate.rs"]
 #[allow(dead_code)]
 mod generate;
+mod request_limits;
 
 const UPDATE: &str = "run: cargo run --package wire --features grpc --example generate";
 
