@@ -38,7 +38,6 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let config = Config::read(&options.config)?;
     let _log = logging::start(if options.verbose { LevelFilter::DEBUG } else { LevelFilter::INFO });
-    config.warnings().for_each(|warning| tracing::warn!("{warning}"));
     let start = Start {
         may_create: options.init,
         drop_unverified_tail: options.drop_unverified_tail,

@@ -12,7 +12,7 @@ use server::reapi::ActionCacheWriter;
 use tokio::net::{TcpListener, TcpSocket};
 
 use crate::banner::Execution;
-use crate::config::{Config, Data};
+use crate::config::{self, Config, Data};
 use crate::data_dir::DataDir;
 use crate::stop_signals::StopSignals;
 use crate::worker::{Embedded, Instances};
@@ -76,6 +76,7 @@ async fn serve(config: Config, start: Start) -> Result<()> {
         },
         metrics,
         content: Some(content),
+        allowed_hosts: config.server.allowed_hosts,
         ..server::Options::default()
     };
     let key = old_key.map_or_else(|| data.lease_key(), Ok)?;
@@ -88,11 +89,8 @@ async fn serve(config: Config, start: Start) -> Result<()> {
             "could not write the listen address to the data directory; the server runs without it"
         );
     }
-    if start.worker && !address.ip().is_loopback() {
-        tracing::warn!(
-            "everyone who can reach {address} can run commands on this machine: there is no authentication \
-             (--no-worker runs no commands)"
-        );
+    if let Some(warning) = config::open_access(address, start.worker) {
+        tracing::warn!("{warning}");
     }
     let mut worker =
         instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use tracing::level_filters::LevelFilter;
 
-use crate::config::{Config, Data, Metrics, Push, Server, Storage};
+use crate::config::{Capabilities, Config, Data, Metrics, Push, Server, Storage};
 use crate::serving::{self, Start};
 use crate::{address, logging};
 
@@ -28,6 +28,15 @@ pub(crate) struct Options {
     #[command(flatten)]
     metrics: Metrics,
 
+    /// A host name by which clients call a server on loopback, besides `localhost`; may be repeated
+    #[arg(long = "allowed-host", value_name = "NAME")]
+    allowed_hosts: Vec<String>,
+
+    /// Let clients write to the action cache also on an address that is not loopback: everyone who can reach it decides what
+    /// others get for an action
+    #[arg(long)]
+    allow_action_cache_updates: bool,
+
     /// Run no actions in this process; other workers run them
     #[arg(long)]
     no_worker: bool,
@@ -44,11 +53,15 @@ pub(crate) struct Options {
 pub(crate) fn run(options: Options) -> Result<()> {
     let _log = logging::start(LevelFilter::INFO);
     let config = Config {
-        server: Server { address: options.listen, ..Server::default() },
+        server: Server { address: options.listen, allowed_hosts: options.allowed_hosts, ..Server::default() },
         data: options.data,
         storage: Storage { max_mib: options.cache_mib, ..Storage::default() },
         push: options.push,
         metrics: options.metrics,
+        capabilities: Capabilities {
+            action_cache_update_enabled: options.allow_action_cache_updates.then_some(true),
+            ..Capabilities::default()
+        },
         ..Config::default()
     };
     let drop_unverified_tail = options.drop_unverified_tail;

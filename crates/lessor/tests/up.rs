@@ -116,6 +116,24 @@ fn a_worker_that_cannot_work_ends_the_server_in_good_order_and_is_named() {
     }
 }
 
+/// Without a worker there was no warning, and anybody could write results for others.
+#[test]
+fn on_an_open_address_it_warns_and_clients_do_not_write_to_the_action_cache() {
+    let warning = "can submit, lease and cancel tasks, and run commands on";
+    for (arguments, status) in
+        [(&["--no-worker"][..], 403), (&["--no-worker", "--allow-action-cache-updates"], 200)]
+    {
+        let server = Server::start_in(tempfile::tempdir().unwrap(), "0.0.0.0:0", arguments);
+        let url = format!("{}/ac/{}", server.url(), "a".repeat(64));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let put = runtime.block_on(client.put(url).body("x").send()).unwrap();
+        assert_eq!(put.status(), status, "{arguments:?}");
+        let (_, log) = server.terminate();
+        assert!(log.contains(warning) && log.contains("no authentication"), "{log}");
+    }
+}
+
 /// Anybody who reaches the server can register under the name of its worker.
 #[test]
 fn the_worker_inside_takes_its_name_back_and_works_on() {

@@ -42,6 +42,7 @@ pub struct Inner {
     pub(crate) push: push::Shared,
     pub(crate) content: Option<Content>,
     pub(crate) metrics: Metrics,
+    pub(crate) allowed_hosts: Vec<String>,
 }
 
 impl Deref for App {
@@ -71,6 +72,8 @@ pub struct Options {
     /// What remote execution needs; it is not served without.
     pub content: Option<Content>,
     pub metrics: Metrics,
+    /// Names by which a server on loopback may be called, besides its addresses and `localhost`.
+    pub allowed_hosts: Vec<String>,
 }
 
 impl App {
@@ -82,7 +85,7 @@ impl App {
 
     /// As [`App::new`], with other settings.
     pub fn with_options(handle: Handle, lease_key: [u8; 32], options: Options) -> App {
-        let Options { scheduler, push, receiving, content, metrics } = options;
+        let Options { scheduler, push, receiving, content, metrics, allowed_hosts } = options;
         metrics.show(handle.metrics());
         handle.registry().set_heartbeat_timeout_ms(scheduler.heartbeat_timeout.as_millis() as u64);
         App(Arc::new(Inner {
@@ -98,6 +101,7 @@ impl App {
             push: push::Shared::new(push),
             content,
             metrics,
+            allowed_hosts,
         }))
     }
 

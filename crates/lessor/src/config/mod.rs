@@ -54,6 +54,8 @@ pub(crate) struct Server {
     pub address: SocketAddr,
     /// The workspace of remote executions; empty for the default workspace.
     pub instance_name: String,
+    /// Names by which a server on loopback may be called, besides its addresses and `localhost`.
+    pub allowed_hosts: Vec<String>,
 }
 
 // Push dispatch: tasks that are sent to the push target of their queue.
@@ -170,11 +172,18 @@ pub(crate) struct Scheduler {
 #[serde(default)]
 pub(crate) struct Capabilities {
     pub exec_enabled: bool,
+    /// Whether clients may write to the action cache; by default only on loopback.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action_cache_update_enabled: Option<bool>,
 }
 
 impl Default for Server {
     fn default() -> Server {
-        Server { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8980)), instance_name: String::new() }
+        Server {
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8980)),
+            instance_name: String::new(),
+            allowed_hosts: Vec::new(),
+        }
     }
 }
 
@@ -204,7 +213,7 @@ impl Default for Scheduler {
 
 impl Default for Capabilities {
     fn default() -> Capabilities {
-        Capabilities { exec_enabled: true }
+        Capabilities { exec_enabled: true, action_cache_update_enabled: None }
     }
 }
 
@@ -233,11 +242,7 @@ impl Config {
     }
 
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
-        let open = (!self.server.address.ip().is_loopback()).then(|| {
-            let address = self.server.address;
-            format!("everyone who can reach {address} can submit, lease and cancel tasks: there is no authentication")
-        });
-        open.into_iter()
+        open_access(self.server.address, false).into_iter()
     }
 
     pub(crate) fn scheduler(&self) -> server::Scheduler {
@@ -250,10 +255,26 @@ impl Config {
     pub(crate) fn reapi(&self) -> server::reapi::Settings {
         server::reapi::Settings {
             exec_enabled: self.capabilities.exec_enabled,
+            allow_uploads: self
+                .capabilities
+                .action_cache_update_enabled
+                .unwrap_or_else(|| self.server.address.ip().is_loopback()),
             worker_grace: Duration::from_secs(self.execution.scheduler.worker_grace_seconds),
             ..server::reapi::Settings::default()
         }
     }
+}
+
+/// The warning about an address that others can reach; `worker` says whether this process runs commands.
+pub(crate) fn open_access(address: SocketAddr, worker: bool) -> Option<String> {
+    let (machines, way_out) =
+        if worker { ("this machine", " (--no-worker runs no commands)") } else { ("its workers", "") };
+    (!address.ip().is_loopback()).then(|| {
+        format!(
+            "everyone who can reach {address} can submit, lease and cancel tasks, and run commands on {machines}: there is no \
+             authentication{way_out}"
+        )
+    })
 }
 
 impl Document for Config {
@@ -261,6 +282,7 @@ impl Document for Config {
         let mut config = Config::default();
         config.data.max_state_mib = Some(MIN_STATE_MIB);
         config.push.callback_url = Some(String::new());
+        config.capabilities.action_cache_update_enabled = Some(true);
         config.storage.cas.root_dir = Some(PathBuf::new());
         config.storage.action_cache.root_dir = Some(PathBuf::new());
         config
@@ -296,6 +318,10 @@ impl Document for Config {
         let unnamed =
             directories.into_iter().filter(|(_, path)| path.is_some_and(|path| path.as_os_str().is_empty()));
         faults.extend(unnamed.map(|(key, _)| format!("{key} is empty; name a directory")));
+        let bad_host = |host: &&String| host.is_empty() || host.contains([':', '/', '*', ' ']);
+        faults.extend(self.server.allowed_hosts.iter().filter(bad_host).map(|host| {
+            format!("server.allowed_hosts: {host:?} is not the name of a host, such as build.example.com")
+        }));
         let queues = self.metrics.queues.iter();
         faults.extend(queues.filter_map(|queue| {
             server::fault_of_scope_name(queue).map(|what| format!("metrics.queues: {queue:?} {what}"))

@@ -112,6 +112,10 @@ fn p14_a_value_of_the_wrong_kind_or_size_is_named() {
         ("[storage.cas]\nroot_dir = \"\"", "storage.cas.root_dir is empty"),
         ("[metrics]\nqueues = [\"\"]", "metrics.queues"),
         ("[execution.scheduler]\nlong_poll_timeout_seconds = 3600", "must be between 1 and 60"),
+        (
+            "[server]\nallowed_hosts = [\"a.example:80\"]",
+            "server.allowed_hosts: \"a.example:80\" is not the name of a host",
+        ),
         ("data = 3", "data"),
         ("[server", "line 1"),
     ] {
@@ -130,4 +134,14 @@ fn what_is_shown_is_read_back_as_the_same() {
 fn an_open_address_is_warned_of() {
     assert_eq!(Config::default().warnings().count(), 0);
     assert_eq!(file::parse::<Config>(DOCUMENT).unwrap().warnings().count(), 1);
+}
+
+#[test]
+fn clients_write_to_the_action_cache_on_loopback_or_where_that_is_configured() {
+    let allowed = |text: &str| file::parse::<Config>(text).unwrap().reapi().allow_uploads;
+    let open = "[server]\naddress = \"0.0.0.0:8980\"\n";
+    assert!(allowed(""));
+    assert!(!allowed(open));
+    assert!(allowed(&format!("{open}[capabilities]\naction_cache_update_enabled = true")));
+    assert!(!allowed("[capabilities]\naction_cache_update_enabled = false"));
 }

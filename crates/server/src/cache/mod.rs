@@ -51,6 +51,8 @@ struct Call {
     blobs: Arc<dyn Blobs>,
     action_cache: Arc<dyn ActionCache>,
     tenant: Tenant,
+    /// Whether entries may be written.
+    may_update: bool,
     /// The name of an entry; its key alone is the hash of a blob.
     raw: RawKey,
 }
@@ -73,6 +75,7 @@ impl FromRequestParts<App> for Call {
             blobs: content.blobs.clone(),
             action_cache: content.action_cache.clone(),
             tenant,
+            may_update: content.settings.allow_uploads,
             raw: RawKey { prefix: prefix.into(), key },
         })
     }

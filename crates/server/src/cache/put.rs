@@ -18,6 +18,9 @@ pub(super) async fn blob(call: Call, body: Body) -> Result<StatusCode, Problem> 
 }
 
 pub(super) async fn raw(call: Call, body: Body) -> Result<StatusCode, Problem> {
+    if !call.may_update {
+        return Err(Problem::updates_disabled());
+    }
     let stored = receive(&call, Expect::Anything(DigestFunction::Sha256), body).await?;
     let Some(digest) = stored else { return Err(Problem::new(Code::Internal, "the body has no digest")) };
     call.action_cache.put_raw(&call.tenant, &call.raw, digest).await.map_err(problem)?;

@@ -68,7 +68,7 @@ fn code(code: problem::Code) -> Code {
     match (code, code.status()) {
         (problem::Code::DedupConflict, _) => Code::AlreadyExists,
         (_, StatusCode::UNAUTHORIZED) => Code::Unauthenticated,
-        (_, StatusCode::FORBIDDEN) => Code::PermissionDenied,
+        (_, StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST) => Code::PermissionDenied,
         (_, StatusCode::NOT_FOUND) => Code::NotFound,
         (_, StatusCode::METHOD_NOT_ALLOWED) => Code::Unimplemented,
         (_, StatusCode::REQUEST_TIMEOUT) => Code::DeadlineExceeded,

@@ -44,6 +44,8 @@ codes! {
     WrongTask 403 "wrong_task" "The lease belongs to another task";
     WrongAttempt 403 "wrong_attempt" "The lease belongs to another attempt";
     CrossOrigin 403 "cross_origin" "Web pages of another origin may not do this";
+    OperatorOnly 403 "operator_only" "Only the operator may do this";
+    UpdatesDisabled 403 "updates_disabled" "Clients may not write to the action cache";
     NotFound 404 "not_found" "There is nothing at this path";
     UnknownTask 404 "unknown_task" "There is no such task";
     UnknownQueue 404 "unknown_queue" "There is no such queue";
@@ -56,6 +58,7 @@ codes! {
     LeaseGone 410 "lease_gone" "The lease is over";
     PayloadTooLarge 413 "payload_too_large" "The request is too large";
     UnsupportedMediaType 415 "unsupported_media_type" "The body must be JSON";
+    UnknownHost 421 "unknown_host" "The server is not known by this name";
     QueueFull 429 "queue_full" "The queue is full";
     StateFull 429 "state_full" "The coordinator is full";
     TooManyQueues 429 "too_many_queues" "There are too many queues";
@@ -107,6 +110,13 @@ impl Problem {
 
     pub fn unknown_queue(queue: &str) -> Problem {
         Problem::new(Code::UnknownQueue, format!("there is no queue {} here", shortened(queue)))
+    }
+
+    /// A client may not write to the action cache.
+    pub fn updates_disabled() -> Problem {
+        let detail = "clients may not write to the action cache of this server; if everyone who can reach it is trusted, set \
+                      capabilities.action_cache_update_enabled (--allow-action-cache-updates of lessor up)";
+        Problem::new(Code::UpdatesDisabled, detail)
     }
 
     /// The answer to a report: a fault of the worker is REJECTED. A transient problem decides nothing: it has no verdict.
@@ -248,7 +258,7 @@ pub(crate) fn shortened(text: &str) -> &str {
 mod tests {
     use super::*;
 
-    const ALL: [(Code, &str, u16, &str); 34] = [
+    const ALL: [(Code, &str, u16, &str); 37] = [
         (Code::MalformedJson, "malformed_json", 400, "The body is not well-formed JSON"),
         (Code::InvalidField, "invalid_field", 400, "A field is missing, unknown or has a bad value"),
         (Code::InvalidScope, "invalid_scope", 400, "The tenant or workspace is not a valid name"),
@@ -260,6 +270,9 @@ mod tests {
         (Code::WrongTask, "wrong_task", 403, "The lease belongs to another task"),
         (Code::WrongAttempt, "wrong_attempt", 403, "The lease belongs to another attempt"),
         (Code::CrossOrigin, "cross_origin", 403, "Web pages of another origin may not do this"),
+        (Code::OperatorOnly, "operator_only", 403, "Only the operator may do this"),
+        (Code::UpdatesDisabled, "updates_disabled", 403, "Clients may not write to the action cache"),
+        (Code::UnknownHost, "unknown_host", 421, "The server is not known by this name"),
         (Code::NotFound, "not_found", 404, "There is nothing at this path"),
         (Code::UnknownTask, "unknown_task", 404, "There is no such task"),
         (Code::UnknownQueue, "unknown_queue", 404, "There is no such queue"),

@@ -2,7 +2,6 @@
 //! them together.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
@@ -15,10 +14,6 @@ use crate::edge::receiving::Receiving;
 
 /// Most memory for bodies that are being received, over all connections.
 const MAX_BODIES_KIB: usize = 256 * 1_024;
-/// How much of a body that is too large is read and dropped, and for how long. A client that is still sending when
-/// the connection closes would not see the answer.
-const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
-const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
 
 pub(crate) struct Bodies {
     capacity: Arc<Semaphore>,
@@ -54,42 +49,30 @@ impl Bodies {
     ) -> Result<Received, Problem> {
         let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         let announced = announced.and_then(|length| length.parse::<u64>().ok());
-        let received = if announced.is_some_and(|length| length > max_bytes as u64) {
-            Err((too_large(max_bytes), body))
-        } else {
-            timeout(self.receiving.max_body, self.collect(body, max_bytes)).await.map_err(|_| too_slow())?
-        };
-        match received {
-            Ok(body) => Ok(body),
-            Err((problem, rest)) => {
-                // A client that waits to be told to go on is told no instead.
-                if problem.code == Code::PayloadTooLarge && !headers.contains_key(header::EXPECT) {
-                    let _ = timeout(MAX_DISCARD_TIME, discard(rest)).await;
-                }
-                Err(problem)
-            }
+        if announced.is_some_and(|length| length > max_bytes as u64) {
+            return Err(too_large(max_bytes));
         }
+        timeout(self.receiving.max_body, self.collect(body, max_bytes)).await.map_err(|_| too_slow())?
     }
 
-    /// The body, or what is wrong with it and the rest that was not read.
-    async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Received, (Problem, Body)> {
+    async fn collect(&self, mut body: Body, max_bytes: usize) -> Result<Received, Problem> {
         let mut received = Vec::new();
         let mut permit: Option<OwnedSemaphorePermit> = None;
         loop {
             let frame = match timeout(self.receiving.max_pause, body.frame()).await {
-                Err(_) => return Err((too_slow(), body)),
+                Err(_) => return Err(too_slow()),
                 Ok(None) => return Ok(Received { bytes: received, _permit: permit }),
-                Ok(Some(Err(error))) => return Err((broken_off(&error), body)),
+                Ok(Some(Err(error))) => return Err(broken_off(&error)),
                 Ok(Some(Ok(frame))) => frame,
             };
             let Ok(data) = frame.into_data() else { continue };
             if received.len() + data.len() > max_bytes {
-                return Err((too_large(max_bytes), body));
+                return Err(too_large(max_bytes));
             }
             let Ok(more) = self.capacity.clone().try_acquire_many_owned(more_kib(received.len(), data.len()))
             else {
                 let detail = "too many large requests are being received at once";
-                return Err((Problem::new(Code::Overloaded, detail), body));
+                return Err(Problem::new(Code::Overloaded, detail));
             };
             match &mut permit {
                 Some(permit) => permit.merge(more),
@@ -110,16 +93,6 @@ fn more_kib(held_bytes: usize, more_bytes: usize) -> u32 {
     kib(held_bytes + more_bytes) - kib(held_bytes)
 }
 
-async fn discard(mut body: Body) {
-    let mut discarded = 0;
-    while let Some(Ok(frame)) = body.frame().await {
-        discarded += frame.data_ref().map_or(0, |data| data.len());
-        if discarded > MAX_DISCARD_BYTES {
-            return;
-        }
-    }
-}
-
 fn too_large(max_bytes: usize) -> Problem {
     Problem::new(Code::PayloadTooLarge, format!("the body has more than {max_bytes} bytes"))
 }
@@ -137,6 +110,7 @@ mod tests {
     use std::convert::Infallible;
     use std::pin::Pin;
     use std::task::{Context, Poll};
+    use std::time::Duration;
 
     use hyper::body::{Body as HttpBody, Bytes, Frame};
     use tokio::time::{Instant, Interval, interval_at};

@@ -24,7 +24,7 @@ pub(crate) async fn method_not_allowed(request: Request) -> Response {
     Problem::new(Code::MethodNotAllowed, detail).into_response()
 }
 
-fn is_grpc(headers: &HeaderMap) -> bool {
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 

@@ -1,28 +1,34 @@
 //! The accept loop: HTTP/1.1 and HTTP/2 without TLS on one port, with the limits that the libraries do not set.
 //!
 //! It guarantees that no peer holds more than its share for ever: connections, headers, streams, resets and silence
-//! are bounded. On shutdown it stops accepting, ends long polls with empty answers, lets running calls finish up to
+//! are bounded, and an idle connection makes room for a new one. On shutdown it stops accepting, ends long polls with empty answers, lets running calls finish up to
 //! a limit, and then cuts the rest. Dropping the future of [`run`] cuts everything at once.
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
+use tower::ServiceExt;
 
 use crate::app::App;
+use crate::edge::connections::{Connections, Open};
 use crate::edge::guarded_io::Guarded;
+use crate::edge::operator::Ends;
 
-/// Most connections at one time; further ones wait in the kernel's backlog.
+/// Most connections at one time. For another one an idle one is closed; when none is idle, it waits in the kernel's backlog.
 const MAX_CONNECTIONS: usize = 10_000;
 /// Longest time from the connection, or from the answer before, to the end of a request's headers. It also ends idle
 /// HTTP/1 connections.
@@ -51,6 +57,8 @@ const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the loop pauses when the system gives no connection, for instance because files are exhausted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// How often it is tried again to make room for a connection, and how long a connection that makes room has to close.
+const MAKE_ROOM_INTERVAL: Duration = Duration::from_millis(500);
 /// How long running calls may take to finish on shutdown.
 const MAX_DRAIN: Duration = Duration::from_secs(10);
 
@@ -91,14 +99,20 @@ pub(crate) async fn run(
 ) -> Drained {
     let mut shutdown = pin!(shutdown);
     let permits = Arc::new(Semaphore::new(limits.max_connections));
+    let open = Arc::new(Connections::default());
     let server = Arc::new(Server { builder: builder(limits), router, app, limits });
     let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            () = &mut shutdown => break,
-            Some(_) = connections.join_next() => {}
-            (stream, permit) = accept(&listener, &permits) => {
-                connections.spawn(server.clone().connection(stream, permit));
+    {
+        // Kept over the turns of the loop, since a connection in it waits for its permit.
+        let mut next = pin!(accept(&listener, &permits, &open));
+        loop {
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(_) = connections.join_next() => {}
+                accepted = &mut next => {
+                    connections.spawn(server.clone().connection(accepted, &open));
+                    next.set(accept(&listener, &permits, &open));
+                }
             }
         }
     }
@@ -116,18 +130,35 @@ pub(crate) async fn run(
     drained
 }
 
+struct Accepted {
+    stream: TcpStream,
+    peer: SocketAddr,
+    permit: OwnedSemaphorePermit,
+}
+
 /// The next connection, once there is a permit for it.
-async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(listener: &TcpListener, permits: &Arc<Semaphore>, open: &Connections) -> Accepted {
     loop {
-        // The semaphore is never closed, so there is a permit in the end.
-        let Ok(permit) = permits.clone().acquire_owned().await else { continue };
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, permit),
+            Ok((stream, peer)) => return Accepted { stream, peer, permit: permit(permits, open).await },
             Err(error) if is_about_one_connection(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "no connection can be accepted; trying again soon");
                 sleep(ACCEPT_PAUSE).await;
             }
+        }
+    }
+}
+
+/// A permit for a connection. Idle connections make room for it, one at a time.
+async fn permit(permits: &Arc<Semaphore>, open: &Connections) -> OwnedSemaphorePermit {
+    loop {
+        if let Ok(permit) = permits.clone().try_acquire_owned() {
+            return permit;
+        }
+        open.close_idle();
+        if let Ok(Ok(permit)) = timeout(MAKE_ROOM_INTERVAL, permits.clone().acquire_owned()).await {
+            return permit;
         }
     }
 }
@@ -146,18 +177,46 @@ struct Server {
 }
 
 impl Server {
-    async fn connection(self: Arc<Self>, stream: TcpStream, _permit: OwnedSemaphorePermit) {
+    fn connection(
+        self: Arc<Self>,
+        accepted: Accepted,
+        open: &Arc<Connections>,
+    ) -> impl Future<Output = ()> + use<> {
+        let open = open.open(accepted.peer.ip());
+        self.serve(accepted, open)
+    }
+
+    async fn serve(self: Arc<Self>, Accepted { stream, peer, permit: _permit }: Accepted, open: Open) {
+        // A socket that has no address is closed already.
+        let Ok(local) = stream.local_addr() else { return };
+        let ends = Ends { peer, local };
         // Answers are small and waited for; a failure only makes them slower.
         let _ = stream.set_nodelay(true);
         let stream = self.app.metrics.connection(stream);
         let io = Guarded::new(TokioIo::new(stream), self.limits.max_header_read, self.limits.max_write_stall);
-        let service = TowerToHyperService::new(self.router.clone());
+        let service = service_fn(|mut request: Request<Incoming>| {
+            request.extensions_mut().insert(ends);
+            let in_flight = open.0.request();
+            let call = self.router.clone().oneshot(request);
+            async move { call.await.map(|response| in_flight.until_sent(response)) }
+        });
         let mut connection = pin!(self.builder.serve_connection(io, service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = self.app.draining() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
+            }
+            () = open.0.closing() => {
+                connection.as_mut().graceful_shutdown();
+                loop {
+                    match timeout(MAKE_ROOM_INTERVAL, connection.as_mut()).await {
+                        Ok(ended) => break ended,
+                        // The peer does not answer; a request that was on its way is still served.
+                        Err(_) if open.0.is_idle() => break Ok(()),
+                        Err(_) => {}
+                    }
+                }
             }
         };
         if let Err(error) = ended {

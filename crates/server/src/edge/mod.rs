@@ -4,16 +4,20 @@
 pub(crate) mod address_guard;
 pub(crate) mod bodies;
 pub(crate) mod compute;
+mod connections;
 pub(crate) mod fallback;
 pub(crate) mod grpc_guard;
 mod guarded_io;
+pub(crate) mod host;
 pub(crate) mod json;
 pub(crate) mod listener;
+pub(crate) mod operator;
 pub(crate) mod origin;
 pub(crate) mod paced_stream;
 pub(crate) mod panics;
 pub(crate) mod receiving;
 pub(crate) mod responses;
+pub(crate) mod unread_body;
 
 pub(crate) use json::{In, InOrDefault, InPath, InQuery, Out};
 pub(crate) use responses::{Fails, failures};

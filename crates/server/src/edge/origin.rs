@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::convert::{Code, Problem};
+use crate::edge::host::cannot_be_rebound;
 
 pub(crate) async fn same_origin(request: Request, next: Next) -> Response {
     let safe = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
@@ -31,16 +32,6 @@ fn is_same(headers: &HeaderMap, authority: Option<&str>) -> bool {
         (Some((_, origin)), Some(host)) => origin.eq_ignore_ascii_case(host) && cannot_be_rebound(host),
         _ => false,
     }
-}
-
-/// A name that somebody else's DNS answers for may point here to make its pages look like ours; an address cannot.
-fn cannot_be_rebound(host: &str) -> bool {
-    let name = host
-        .rsplit_once(':')
-        .filter(|(_, port)| port.bytes().all(|c| c.is_ascii_digit()))
-        .map_or(host, |(n, _)| n);
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use wire::reapi::action_cache_server::ActionCache;
 use super::inline_outputs::InlineOutputs;
 use super::messages::{ActionResult, GetActionResultRequest, UpdateActionResultRequest};
 use super::{Reapi, instance};
+use crate::convert::Problem;
 
 #[tonic::async_trait]
 impl ActionCache for Reapi {
@@ -38,9 +39,7 @@ impl ActionCache for Reapi {
         let function = digest::function_from_proto(asked.digest_function)?;
         let action = digest::from_proto(asked.action_digest.as_ref(), function, "action_digest")?;
         if !self.content.settings.allow_uploads {
-            return Err(Status::permission_denied(
-                "results may not be uploaded to this server, as its capabilities say",
-            ));
+            return Err(Problem::updates_disabled().into());
         }
         let Some(result) = &asked.action_result else {
             return Err(Status::invalid_argument("action_result: is missing"));

@@ -72,7 +72,7 @@ pub const SERVICE_NAMES: [&str; 6] = [
 pub struct Settings {
     /// Whether actions are executed, and not only cached.
     pub exec_enabled: bool,
-    /// Whether clients may put results into the action cache.
+    /// Whether clients may put results into the action cache. Whoever may, decides what others get for an action.
     pub allow_uploads: bool,
     /// How long an execution may wait while no registered worker could run it.
     pub worker_grace: Duration,

@@ -107,3 +107,23 @@ fn parse_task(app: &App, scope: &Scope, n: usize, task: &wire::Json) -> Result<S
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use allocation_counter::measure;
+
+    use super::*;
+    use crate::edge::json::parse;
+
+    /// Eight million numbers in the place of tasks took half a gigabyte.
+    #[test]
+    fn a6_tasks_beyond_the_limit_are_counted_and_take_no_memory() {
+        let count = 1 << 20;
+        let body = format!("{{\"tasks\":[{}1]}}", "1,".repeat(count - 1));
+        let mut batch = None;
+        let measured = measure(|| batch = parse::<Batch>(body.as_bytes()).ok());
+        let tasks = batch.unwrap().tasks;
+        assert_eq!((tasks.first.len(), tasks.count), (MAX_BATCH_TASKS, count));
+        assert!(measured.bytes_max < body.len() as u64, "{} bytes", measured.bytes_max);
+    }
+}

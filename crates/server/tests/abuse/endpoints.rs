@@ -34,7 +34,7 @@ impl Endpoint {
     /// The head of a request up to its empty line, with these further lines.
     pub(crate) fn head(&self, lines: &str) -> Vec<u8> {
         let (method, path, token) = (&self.method, &self.path, &self.token);
-        format!("{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n{lines}\r\n")
+        format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n{lines}\r\n")
             .into_bytes()
     }
 

@@ -1,5 +1,6 @@
 //! The server as its users and its enemies meet it: over real HTTP, with a real coordinator behind it.
 
+mod admission;
 mod bad_calls;
 mod bad_input;
 mod bad_reports;
@@ -7,6 +8,7 @@ mod callback_hostility;
 mod callback_tokens;
 mod callbacks;
 mod claims;
+mod connection_reuse;
 mod connections;
 mod floods;
 mod openapi;

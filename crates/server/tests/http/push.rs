@@ -215,7 +215,7 @@ async fn a_client_that_vanishes_while_it_configures_still_starts_the_pushing() {
     served.submit("q").await;
     let body = json!({"push": {"url": target.url()}}).to_string();
     let request = format!(
-        "PUT /v1/queues/q HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        "PUT /v1/queues/q HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
     let mut stream = TcpStream::connect(served.address).await.unwrap();

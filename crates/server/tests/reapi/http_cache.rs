@@ -1,6 +1,12 @@
 //! The cache over plain HTTP, as Bazel, ccache and moon use it.
 
+use bazel_remote_apis::build::bazel::remote::execution::v2::action_cache_client::ActionCacheClient;
+use bazel_remote_apis::build::bazel::remote::execution::v2::capabilities_client::CapabilitiesClient;
+use bazel_remote_apis::build::bazel::remote::execution::v2::{
+    ActionResult, GetCapabilitiesRequest, UpdateActionResultRequest,
+};
 use reqwest::StatusCode;
+use server::reapi::Settings;
 
 use crate::support::{Served, digest};
 
@@ -73,5 +79,34 @@ async fn anything_may_stand_under_a_key_and_each_prefix_has_its_own() {
     let served = served.restart().await;
     assert_eq!(call(&served, "GET", &plain, None).await.1, b"replaced");
     assert_eq!(call(&served, "GET", "/status", None).await.0, StatusCode::OK);
+    served.stop().await;
+}
+
+/// The HTTP cache was open for writing although the capabilities said no.
+#[tokio::test]
+async fn entries_are_not_written_where_clients_may_not_update_the_action_cache() {
+    let settings = Settings { allow_uploads: false, ..Settings::default() };
+    let served = Served::start_with(settings).await;
+    let (status, problem, _) = call(&served, "PUT", &format!("/ac/{KEY}"), Some(vec![1])).await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+    assert!(String::from_utf8(problem).unwrap().contains("capabilities.action_cache_update_enabled"));
+    assert_eq!(call(&served, "GET", &format!("/ac/{KEY}"), None).await.0, StatusCode::NOT_FOUND);
+    let blob = format!("/cas/{}", digest(b"content").hash);
+    assert!(call(&served, "PUT", &blob, Some(b"content".to_vec())).await.0.is_success(), "blobs are checked");
+
+    let action = served.action(&["true"]).await;
+    let request = UpdateActionResultRequest {
+        action_digest: Some(action),
+        action_result: Some(ActionResult::default()),
+        ..Default::default()
+    };
+    let refused =
+        ActionCacheClient::new(served.channel().await).update_action_result(request).await.unwrap_err();
+    assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+    assert!(refused.message().contains("capabilities.action_cache_update_enabled"), "{}", refused.message());
+    let mut capabilities = CapabilitiesClient::new(served.channel().await);
+    let told = capabilities.get_capabilities(GetCapabilitiesRequest::default()).await.unwrap().into_inner();
+    let updates = told.cache_capabilities.unwrap().action_cache_update_capabilities.unwrap();
+    assert!(!updates.update_enabled);
     served.stop().await;
 }

@@ -1,0 +1,69 @@
+//! Calls that are the operator's and no tenant's. Until there are roles, the operator is who calls from the machine of the
+//! server, without naming a tenant or a workspace.
+
+use std::net::SocketAddr;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use wire::{TENANT_HEADER, WORKSPACE_HEADER};
+
+use crate::convert::{Code, Problem};
+
+/// Both ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+}
+
+impl Ends {
+    /// Whether the peer is on this machine: its address is one of loopback, or the one that it called.
+    fn is_local(self) -> bool {
+        let peer = self.peer.ip().to_canonical();
+        peer.is_loopback() || peer == self.local.ip().to_canonical()
+    }
+}
+
+/// Proves that a request is the operator's.
+pub(crate) struct Operator;
+
+impl<S: Sync> FromRequestParts<S> for Operator {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Operator, Problem> {
+        let is_local = parts.extensions.get::<Ends>().is_some_and(|ends| ends.is_local());
+        let of_tenant =
+            [TENANT_HEADER, WORKSPACE_HEADER].iter().any(|name| parts.headers.contains_key(*name));
+        if !is_local {
+            let detail = "only the operator may do this: call it from the machine that the server runs on";
+            return Err(Problem::new(Code::OperatorOnly, detail));
+        }
+        if of_tenant {
+            let detail = format!(
+                "only the operator may do this, for all tenants: call it without {TENANT_HEADER} and {WORKSPACE_HEADER}"
+            );
+            return Err(Problem::new(Code::OperatorOnly, detail));
+        }
+        Ok(Operator)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_is_local_on_loopback_or_at_the_address_that_it_called() {
+        for (peer, local, expected) in [
+            ("127.0.0.1:5", "127.0.0.1:1", true),
+            ("[::1]:5", "[::1]:1", true),
+            ("[::ffff:127.0.0.1]:5", "[::ffff:127.0.0.1]:1", true),
+            ("10.0.0.5:5", "10.0.0.5:1", true),
+            ("10.0.0.6:5", "10.0.0.5:1", false),
+            ("[fd00::6]:5", "[fd00::5]:1", false),
+        ] {
+            let ends = Ends { peer: peer.parse().unwrap(), local: local.parse().unwrap() };
+            assert_eq!(ends.is_local(), expected, "{peer} at {local}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Reads what a handler left of a request's body, so that the client can read the answer and use its connection again.
+//! A connection that cannot be used again is announced as closed.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, Version, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
+use tokio::time::timeout;
+
+use crate::edge::fallback::is_grpc;
+
+/// How much of a body that nobody wants is read and dropped, and for how long. A client that is still sending when the
+/// connection closes may not see the answer.
+const MAX_DISCARD_BYTES: usize = 64 * 1_024 * 1_024;
+const MAX_DISCARD_TIME: Duration = Duration::from_secs(5);
+
+pub(crate) async fn discard_unread(request: Request, next: Next) -> Response {
+    // A gRPC call may go on for ever, and its stream ends alone.
+    if request.body().is_end_stream() || is_grpc(request.headers()) {
+        return next.run(request).await;
+    }
+    let is_http1 = request.version() <= Version::HTTP_11;
+    let mut waits_to_send = request.headers().contains_key(header::EXPECT);
+    let unread = Unread::default();
+    let returned = unread.clone();
+    let request =
+        request.map(|body| Body::new(Watched { body: Some(body), was_polled: false, unread: returned }));
+    let mut response = next.run(request).await;
+    let Some((body, was_polled)) = unread.lock().take() else { return response };
+    waits_to_send &= !was_polled;
+    let is_slow = response.status() == StatusCode::REQUEST_TIMEOUT;
+    // A client that waits to be told to send is told no instead.
+    let is_whole = !waits_to_send && !is_slow && discard(body).await;
+    if !is_whole && is_http1 {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Whether the body came to its end within the bounds.
+async fn discard(mut body: Body) -> bool {
+    let all = async {
+        let mut discarded = 0;
+        while let Some(frame) = body.frame().await {
+            let Ok(frame) = frame else { return false };
+            discarded += frame.data_ref().map_or(0, Bytes::len);
+            if discarded > MAX_DISCARD_BYTES {
+                return false;
+            }
+        }
+        true
+    };
+    timeout(MAX_DISCARD_TIME, all).await.unwrap_or(false)
+}
+
+/// The rest of a body, and whether anybody began to read it.
+#[derive(Clone, Default)]
+struct Unread(Arc<Mutex<Option<(Body, bool)>>>);
+
+impl Unread {
+    fn lock(&self) -> MutexGuard<'_, Option<(Body, bool)>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A body that is handed back when its reader drops it before the end.
+struct Watched {
+    /// None once it ended or failed.
+    body: Option<Body>,
+    was_polled: bool,
+    unread: Unread,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.was_polled = true;
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let poll = Pin::new(body).poll_frame(context);
+        if matches!(poll, Poll::Ready(None | Some(Err(_)))) {
+            self.body = None;
+        }
+        poll
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if let Some(body) = self.body.take().filter(|body| !body.is_end_stream()) {
+            *self.unread.lock() = Some((body, self.was_polled));
+        }
+    }
+}
