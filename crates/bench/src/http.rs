@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
+use worker::executors::Backend;
 
 use super::load::{LoadGenerator, Rate};
 use super::percentiles::Percentiles;
@@ -29,11 +30,18 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// Actions run as plain processes.
     pub(crate) async fn start(directory: &Path) -> Result<Server> {
+        Server::start_with(directory, Backend::Host).await
+    }
+
+    pub(crate) async fn start_with(directory: &Path, backend: Backend) -> Result<Server> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut child = Command::new(program)
             .args(["up", "--listen", "127.0.0.1:0", "--data"])
             .arg(directory)
+            .args(["--backend", backend.name(), "--work-dir"])
+            .arg(directory.with_extension("work"))
             .env("LESSOR_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

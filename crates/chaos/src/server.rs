@@ -86,7 +86,9 @@ impl Server {
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log);
-        if !self.has_worker {
+        if self.has_worker {
+            command.args(["--backend", "host", "--work-dir"]).arg(self.data.with_extension("work"));
+        } else {
             command.arg("--no-worker");
         }
         if self.pushes {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -9,6 +10,10 @@ use anyhow::{Context, Result};
 pub(crate) const LEDGER: &str = "ledger";
 const LEASE_KEY: &str = "lease.key";
 const LISTEN: &str = "listen";
+
+/// The directory holds keys and payloads, so other users of the machine have no access.
+const DIRECTORY_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 /// The directory cannot be used. Nothing was touched.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +60,8 @@ impl DataDir {
         if is_new && !may_create {
             return Err(Refused::Empty(shown()).into());
         }
-        files::create_dir_durably(path, 0o777).map_err(Refused::unusable("create", path))?;
+        files::create_dir_durably(path, DIRECTORY_MODE).map_err(Refused::unusable("create", path))?;
+        close_to_others(path);
         Ok(DataDir { path: path.to_path_buf(), is_new })
     }
 
@@ -100,6 +106,28 @@ impl DataDir {
 pub(crate) fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<()> {
     files::replace(directory, name, &format!("{name}.tmp"), bytes)
         .with_context(|| format!("cannot write {}", directory.join(name).display()))
+}
+
+/// Takes away the access of other users, which an earlier version or a restored backup gave them. A directory of another
+/// owner is used as it is.
+fn close_to_others(data: &Path) {
+    let ledger = data.join(LEDGER);
+    let entries = fs::read_dir(&ledger).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in [data.to_owned(), ledger, data.join(LEASE_KEY)].into_iter().chain(entries) {
+        let Ok(about) = fs::symlink_metadata(&path) else { continue };
+        let mode = if about.is_dir() { DIRECTORY_MODE } else { FILE_MODE };
+        if about.is_symlink() || about.permissions().mode() & 0o077 == 0 {
+            continue;
+        }
+        match fs::set_permissions(&path, fs::Permissions::from_mode(mode)) {
+            Ok(()) => {
+                tracing::info!(path = %path.display(), mode = format!("{mode:o}"), "other users have no access any more")
+            }
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "other users may have access: their access could not be removed")
+            }
+        }
+    }
 }
 
 /// Whether the directory is empty or missing.

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         may_create: options.init,
         drop_unverified_tail: options.drop_unverified_tail,
         queues: vec![config.exec_queue()],
-        worker: false,
+        worker: None,
     };
     serving::run(config, start)
 }

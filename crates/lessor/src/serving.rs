@@ -15,7 +15,7 @@ use crate::banner::Execution;
 use crate::config::{self, Config, Data};
 use crate::data_dir::DataDir;
 use crate::stop_signals::StopSignals;
-use crate::worker::{Embedded, Instances};
+use crate::worker::{Embedded, EmbeddedOptions, Instances};
 use crate::{banner, content, ledger_backend, machine};
 
 /// Connections that may wait to be accepted: after a restart every worker comes back at once.
@@ -27,8 +27,8 @@ pub(crate) struct Start {
     pub drop_unverified_tail: bool,
     /// Queues whose configuration is replaced at every start.
     pub queues: Vec<(QueueKey, QueueConfig)>,
-    /// Whether this process also runs actions.
-    pub worker: bool,
+    /// How this process runs actions, if it does.
+    pub worker: Option<EmbeddedOptions>,
 }
 
 /// Serves until a signal says to stop, or the ledger or the worker of this process fails.
@@ -43,24 +43,26 @@ async fn serve(config: Config, start: Start) -> Result<()> {
     let data = DataDir::open(&config.data.dir, start.may_create)?;
     let listener = listen(config.server.address)?;
     let address = listener.local_addr().context("the listening socket has no address")?;
-    let execution = match (config.capabilities.exec_enabled, start.worker) {
+    let execution = match (config.capabilities.exec_enabled, start.worker.is_some()) {
         (true, true) => Execution::Embedded,
         (true, false) => Execution::External,
         (false, _) => Execution::Disabled,
     };
     let metrics = server::Metrics::new(config.metrics.queues.clone());
-    let (sender, instances) = start.worker.then(Instances::channel).unzip();
+    let (sender, instances) = start.worker.is_some().then(Instances::channel).unzip();
     let (content, cache_writer) = content::open(&data, &config, &metrics, sender)?;
     // A damaged key is refused before anything changes. A new key is made after the ledger is created.
     let old_key = (!data.is_new).then(|| data.lease_key()).transpose()?;
     let began = Instant::now();
     let (path, ledger_options) = (data.path().to_owned(), ledger_backend::options(&config.data, &start)?);
     let start_options = coordinator_options(&config.data, cache_writer);
+    // Its backend is tried while the ledger is replayed.
+    let opening = start.worker.map(|options| Embedded::open(&data, address, options)).transpose()?;
     let started = tokio::task::spawn_blocking(move || -> Result<_> {
         let (storage, notices) = ledger_backend::open(&path, ledger_options)?;
         Ok((coordinator::start(storage, start_options)?, notices))
     });
-    let (mut running, notices) = started
+    let (mut running, mut notices) = started
         .await?
         .with_context(|| format!("cannot open the data directory {}", data.path().display()))?;
     running.report.took = began.elapsed();
@@ -89,11 +91,14 @@ async fn serve(config: Config, start: Start) -> Result<()> {
             "could not write the listen address to the data directory; the server runs without it"
         );
     }
-    if let Some(warning) = config::open_access(address, start.worker) {
+    if let Some(warning) = config::open_access(address, opening.is_some()) {
         tracing::warn!("{warning}");
     }
-    let mut worker =
-        instances.map(|instances| Embedded::start(&data, address, blobs, instances)).transpose()?;
+    let mut worker = match opening.zip(instances) {
+        Some((opening, instances)) => Some(opening.start(blobs, instances).await?),
+        None => None,
+    };
+    notices.extend(worker.as_mut().and_then(|worker| worker.notice.take()));
     banner::print(&data, address, (&running.report, &notices), execution);
 
     let leaving = app.clone();

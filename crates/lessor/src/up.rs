@@ -7,6 +7,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::config::{Capabilities, Config, Data, Metrics, Push, Server, Storage};
 use crate::serving::{self, Start};
+use crate::worker::EmbeddedOptions;
 use crate::{address, logging};
 
 #[derive(clap::Args)]
@@ -38,8 +39,11 @@ pub(crate) struct Options {
     allow_action_cache_updates: bool,
 
     /// Run no actions in this process; other workers run them
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["backend", "allow_network", "work_dir"])]
     no_worker: bool,
+
+    #[command(flatten)]
+    worker: EmbeddedOptions,
 
     /// Drop a last batch that is complete but does not verify. The batch may have been acknowledged: first read what the
     /// refusal says is at risk
@@ -65,6 +69,6 @@ pub(crate) fn run(options: Options) -> Result<()> {
         ..Config::default()
     };
     let drop_unverified_tail = options.drop_unverified_tail;
-    let worker = !options.no_worker;
+    let worker = (!options.no_worker).then_some(options.worker);
     serving::run(config, Start { may_create: true, drop_unverified_tail, queues: Vec::new(), worker })
 }

@@ -20,6 +20,8 @@ fn remote_execution_is_measured_in_every_mode() {
         ("execute", "executions_per_s", false),
         ("execute", "p50_ms", false),
         ("execute", "server_rss_mib", false),
+        ("execute-sandbox", "p50_ms", false),
+        ("execute-sandbox", "times_bare", true),
         ("action-result", "hits_per_s", true),
         ("batch-write", "blobs_per_s", true),
         ("batch-read", "blobs_per_s", true),

@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use serde_json::json;
@@ -13,8 +13,13 @@ use wire::grpc::worker_scheduler_client::WorkerSchedulerClient;
 
 /// Tries to start on a directory; it must end by itself.
 fn refused(data: &Path) -> Ran {
-    let output = lessor(&["up", "--listen", "127.0.0.1:0", "--data"]).arg(data).output().unwrap();
-    Ran::from(output)
+    refused_with(data, &[])
+}
+
+fn refused_with(data: &Path, arguments: &[&str]) -> Ran {
+    let cache = tempfile::tempdir().unwrap();
+    let mut command = lessor(&["up", "--listen", "127.0.0.1:0", "--data"]);
+    Ran::from(command.arg(data).args(arguments).env("XDG_CACHE_HOME", cache.path()).output().unwrap())
 }
 
 /// The first segment of a ledger.
@@ -106,10 +111,8 @@ fn a_directory_that_cannot_be_used_is_refused_in_words_that_are_said_once() {
 fn a_worker_that_cannot_work_ends_the_server_in_good_order_and_is_named() {
     let mut server = Server::start();
     server.kill();
-    // It may have been killed before it made one.
-    let _ = fs::remove_dir_all(server.data().join("worker"));
-    fs::write(server.data().join("worker"), "").unwrap();
-    let ran = refused(&server.data());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let ran = refused_with(&server.data(), &["--work-dir", file.path().to_str().unwrap()]);
     assert_eq!(ran.code, 1, "{ran:?}");
     for expected in ["worker of this process has failed", "--no-worker", "everything accepted is durable"] {
         assert!(ran.stderr.contains(expected), "{expected:?} is missing: {ran:?}");
@@ -213,6 +216,7 @@ fn s3_59_the_log_names_task_attempt_and_lease() {
 fn serves_with(data: &Path, stdout: std::process::Stdio) -> std::process::Child {
     let mut child = lessor(&["up", "--segment-mib", "32", "--listen", "127.0.0.1:0", "--data"])
         .arg(data)
+        .env("XDG_CACHE_HOME", data.with_file_name("cache"))
         .stdin(std::process::Stdio::null())
         .stdout(stdout)
         .stderr(std::process::Stdio::piped())
@@ -246,4 +250,29 @@ fn d4_an_address_that_cannot_be_written_down_is_no_reason_to_stop() {
     let mut child = serves_with(&data, std::process::Stdio::null());
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The data directory was readable by every user of the machine.
+#[test]
+fn the_data_directory_is_closed_to_other_users_also_one_that_was_open() {
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let check = |data: &Path| {
+        assert_eq!((mode(data), mode(&data.join("ledger"))), (0o700, 0o700));
+        assert_eq!(mode(&data.join("lease.key")), 0o600);
+        for file in fs::read_dir(data.join("ledger")).unwrap().map(|file| file.unwrap().path()) {
+            assert_eq!(mode(&file), 0o600, "{}", file.display());
+        }
+    };
+    let mut server = Server::start();
+    check(&server.data());
+    server.kill();
+    let data = server.data();
+    for file in fs::read_dir(data.join("ledger")).unwrap().map(|file| file.unwrap().path()) {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    fs::set_permissions(data.join("lease.key"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(data.join("ledger"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    let server = server.crash_and_restart();
+    check(&server.data());
 }

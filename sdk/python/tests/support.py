@@ -37,6 +37,7 @@ class Server:
 
     def _start(self, listen: str) -> None:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("LESSOR_")}
+        environment["XDG_CACHE_HOME"] = str(Path(self._dir.name) / "cache")
         binary = os.environ["LESSOR_BIN"]
         command = [binary, "up", "--segment-mib", "32", "--listen", listen, "--data", str(self._data)]
         command.append("--allow-private-push-targets")

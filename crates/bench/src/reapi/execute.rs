@@ -1,5 +1,6 @@
 //! Measures executions of no-op actions that are not cached, each of which must have run.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -11,9 +12,12 @@ use execution::digest;
 use execution::reapi::{Action, Command, Directory, ExecuteRequest, ExecuteResponse};
 use prost::Message;
 use reapi_client::Client;
+use worker::executors::Backend;
 
-use super::super::percentiles::CallTimes;
+use super::super::load::Rate;
+use super::super::percentiles::{CallTimes, Percentiles};
 use super::super::process;
+use super::super::worker::BareProcess;
 use super::content::Content;
 use super::row::{Goal, Row};
 use super::{Trial, put};
@@ -22,8 +26,38 @@ const NO_OP: &str = "/bin/true";
 /// Actions that are uploaded with one call, whenever a client has none left. It counts, as one call of a hundred does.
 const STOCK: usize = 100;
 const MIB: f64 = (1 << 20) as f64;
+/// Bare sandboxes before the executions, and again after them.
+const BARE_RUNS: usize = 50;
+const MAX_TIMES_BARE: f64 = 1.3;
 
 pub(super) async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
+    let (rate, percentiles) = executions(trial).await?;
+    let (goal, goal_p50_ms, goal_rss) = goals(trial.clients);
+    let row = |name, value| Row::new("execute", trial.clients, name, value);
+    let peak_rss_mib = process::peak_rss_bytes(trial.server.process()?)? as f64 / MIB;
+    Ok(vec![
+        row("executions_per_s", rate.per_s).goal(goal).costs(&rate),
+        row("p50_ms", percentiles.at_ms(50.0)).goal(goal_p50_ms).with("p99_ms", percentiles.at_ms(99.0)),
+        row("server_rss_mib", peak_rss_mib).goal(goal_rss),
+    ])
+}
+
+/// Executions in the sandbox, and bare bubblewrap with the same sandbox around the same program before and after them.
+pub(super) async fn measure_in_sandbox(trial: &Trial<'_>, directory: &Path) -> Result<Vec<Row>> {
+    let bare = BareProcess::open(Backend::Sandbox, directory)?;
+    let mut alone = bare.run_many(BARE_RUNS)?;
+    let (rate, percentiles) = executions(trial).await?;
+    alone.extend(bare.run_many(BARE_RUNS)?);
+    let (bare_ms, p50_ms) = (Percentiles::of(alone).at_ms(50.0), percentiles.at_ms(50.0));
+    let row = |name, value| Row::new("execute-sandbox", trial.clients, name, value);
+    Ok(vec![
+        row("executions_per_s", rate.per_s).costs(&rate),
+        row("p50_ms", p50_ms).with("bare_p50_ms", bare_ms).with("p99_ms", percentiles.at_ms(99.0)),
+        row("times_bare", p50_ms / bare_ms).goal(Goal::AtMost(MAX_TIMES_BARE)),
+    ])
+}
+
+async fn executions(trial: &Trial<'_>) -> Result<(Rate, Percentiles)> {
     let actions = Arc::new(Actions::prepare(&trial.connect().await?).await?);
     let times = CallTimes::start();
     let work = |client: Client, _, done: Arc<AtomicU64>| {
@@ -43,15 +77,7 @@ pub(super) async fn measure(trial: &Trial<'_>) -> Result<Vec<Row>> {
         }
     };
     let rate = trial.rate(work).await?;
-    let percentiles = times.percentiles();
-    let (goal, goal_p50_ms, goal_rss) = goals(trial.clients);
-    let row = |name, value| Row::new("execute", trial.clients, name, value);
-    let peak_rss_mib = process::peak_rss_bytes(trial.server.process()?)? as f64 / MIB;
-    Ok(vec![
-        row("executions_per_s", rate.per_s).goal(goal).costs(&rate),
-        row("p50_ms", percentiles.at_ms(50.0)).goal(goal_p50_ms).with("p99_ms", percentiles.at_ms(99.0)),
-        row("server_rss_mib", peak_rss_mib).goal(goal_rss),
-    ])
+    Ok((rate, times.percentiles()))
 }
 
 /// Executions a second, their median time, and the server's memory.

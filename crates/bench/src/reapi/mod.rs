@@ -24,6 +24,7 @@ use execution::digest;
 use execution::reapi::BatchUpdateBlobsRequest;
 use execution::reapi::batch_update_blobs_request::Request as Blob;
 use reapi_client::Client;
+use worker::executors::{self, Backend, ExecutorOptions};
 
 use super::http::Server;
 use super::load::{LoadGenerator, Rate};
@@ -63,8 +64,10 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
 pub(crate) enum Mode {
     /// The limits of the machine: syncs, no-op calls, processes, hashing
     Limits,
-    /// Actions that run /bin/true, none of them cached
+    /// Actions that run /bin/true as plain processes (--backend host), none of them cached
     Execute,
+    /// The same in the sandbox, beside bare bubblewrap; left out where there is no sandbox
+    ExecuteSandbox,
     /// GetActionResult of results that exist
     ActionResult,
     /// BatchUpdateBlobs, 100 new blobs of 1 to 4 KiB per call
@@ -129,11 +132,20 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
     row::print_headings(report);
     let modes = if options.only.is_empty() { Mode::value_variants() } else { &options.only };
     for &mode in modes {
-        let clients = if mode == Mode::Execute { &options.clients[..] } else { &[CLIENTS] };
+        let clients = match mode {
+            Mode::Execute => &options.clients[..],
+            Mode::ExecuteSandbox => &[1],
+            _ => &[CLIENTS],
+        };
         for &clients in clients {
             report.note(&format!("{}, {:?} …", name_of(&mode), options.seconds));
             let directory = fixture::directory(below)?;
-            let server = Server::start(&directory.path().join("data")).await?;
+            let backend = if mode == Mode::ExecuteSandbox { Backend::Sandbox } else { Backend::Host };
+            if let Some(why) = unusable(backend, directory.path()).await {
+                report.note(&format!("{} is left out: {why}", name_of(&mode)));
+                continue;
+            }
+            let server = Server::start_with(&directory.path().join("data"), backend).await?;
             let trial = Trial {
                 server: &server,
                 clients,
@@ -149,10 +161,17 @@ pub(crate) async fn run(options: &Options, below: &Path, report: &Report) -> Res
     Ok(())
 }
 
+/// Why commands cannot run with this backend here.
+async fn unusable(backend: Backend, directory: &Path) -> Option<String> {
+    let options = ExecutorOptions::new(backend, "bench", directory.join("try"));
+    executors::check(&options).await.into_iter().find_map(|check| check.result.err())
+}
+
 async fn measure(mode: Mode, trial: &Trial<'_>, directory: &Path) -> Result<Vec<Row>> {
     Ok(match mode {
         Mode::Limits => limits::measure(trial, directory).await?,
         Mode::Execute => execute::measure(trial).await?,
+        Mode::ExecuteSandbox => execute::measure_in_sandbox(trial, directory).await?,
         Mode::ActionResult => vec![action_result::measure(trial).await?],
         Mode::BatchWrite => vec![batch::write(trial).await?],
         Mode::BatchRead => vec![batch::read(trial).await?],

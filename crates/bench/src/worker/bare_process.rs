@@ -13,7 +13,7 @@ use worker::executors::{Backend, ExecutorOptions, Sandbox};
 
 use super::{PROGRAM, WORKER_ID};
 
-pub(super) struct BareProcess {
+pub(crate) struct BareProcess {
     inside: PathBuf,
     sandbox: Option<Sandbox>,
     /// Of the processes that were started and may have left others, which fall to this process.
@@ -22,7 +22,7 @@ pub(super) struct BareProcess {
 
 impl BareProcess {
     /// Containers have no such baseline; they are measured against a plain process.
-    pub(super) fn open(backend: Backend, dir: &Path) -> Result<BareProcess> {
+    pub(crate) fn open(backend: Backend, dir: &Path) -> Result<BareProcess> {
         let dir = std::path::absolute(dir)?.join("bare");
         let inside = dir.join("inside");
         std::fs::create_dir_all(&inside)?;
@@ -37,6 +37,16 @@ impl BareProcess {
             Some(sandbox) => sandbox.bare(&self.inside, &[PROGRAM]),
             None => Command::new(PROGRAM),
         })
+    }
+
+    /// The times of runs one after the other.
+    pub(crate) fn run_many(&self, count: usize) -> Result<Vec<Duration>> {
+        let run = |_| {
+            let time = self.run();
+            self.reap();
+            time
+        };
+        (0..count).map(run).collect()
     }
 
     /// Runs in a sandbox with all namespaces and the minimum that a command needs, which is less than a worker's sandbox.

@@ -22,7 +22,7 @@ use super::fixture;
 use super::http::Server;
 use super::percentiles::Percentiles;
 use super::report::{Line, Report};
-use bare_process::BareProcess;
+pub(crate) use bare_process::BareProcess;
 
 /// The no-op program of actions and bare processes.
 const PROGRAM: &str = "/bin/true";

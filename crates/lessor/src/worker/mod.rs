@@ -3,6 +3,7 @@
 mod check;
 mod daemon;
 mod embedded;
+mod embedded_dir;
 mod execute;
 mod file;
 mod instances;
@@ -10,7 +11,7 @@ mod metrics;
 mod settings;
 mod worker_id;
 
-pub(crate) use embedded::Embedded;
+pub(crate) use embedded::{Embedded, EmbeddedOptions};
 pub(crate) use file::WorkerFile;
 pub(crate) use instances::Instances;
 

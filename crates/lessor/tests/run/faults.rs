@@ -36,7 +36,7 @@ fn a_killed_and_restarted_coordinator_does_not_matter() {
 #[test]
 fn an_interrupt_cancels_the_command() {
     let (gates, at) = (Gates::open(), tempfile::tempdir().unwrap());
-    let server = Server::start();
+    let server = Server::start_with(&["--backend", "host"]);
     for (number, (signal, code)) in [(Signal::INT, 130), (Signal::TERM, 143)].into_iter().enumerate() {
         let mut command = command(&server, at.path(), &["--output", "out"], &gates.script(number));
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

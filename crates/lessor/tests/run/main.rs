@@ -4,6 +4,7 @@
 mod commands;
 mod faults;
 mod files;
+mod isolation;
 #[path = "../support/mod.rs"]
 mod support;
 

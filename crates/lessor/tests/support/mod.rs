@@ -30,7 +30,12 @@ pub(crate) struct Server {
 impl Server {
     /// Starts on a free port, with new data.
     pub(crate) fn start() -> Server {
-        Server::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", &[])
+        Server::start_with(&[])
+    }
+
+    /// The same, with more arguments.
+    pub(crate) fn start_with(arguments: &[&str]) -> Server {
+        Server::start_in(tempfile::tempdir().unwrap(), "127.0.0.1:0", arguments)
     }
 
     /// Kills the server as a crash would, and starts it again with the same data, at the same address.
@@ -60,6 +65,7 @@ impl Server {
     /// Starts by a command that keeps its data in `data` below the directory.
     pub(crate) fn start_by(mut command: Command, dir: TempDir) -> Server {
         let log = File::options().create(true).append(true).open(dir.path().join("log")).unwrap();
+        command.env("XDG_CACHE_HOME", dir.path().join("cache"));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -73,6 +79,17 @@ impl Server {
         }
         let address = std::fs::read_to_string(dir.path().join("data/listen")).unwrap().trim().to_owned();
         Server { child, address, stdout, dir }
+    }
+
+    /// The rest of the banner, up to the line with this text.
+    #[track_caller]
+    pub(crate) fn banner_line(&mut self, text: &str) -> String {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "the banner has no {text:?}");
+        }
+        line
     }
 
     /// Reads JSON as any other client would, and expects that it is there.

@@ -27,10 +27,10 @@ use crate::Failure;
 
 pub use docker::{Docker, IMAGE_PROPERTY};
 pub use host::Host;
-pub use open::{Check, check, open};
+pub use open::{Check, Selected, check, open, select};
 pub use options::{Backend, DockerOptions, ExecutorOptions, Limits};
 pub(crate) use process_group::let_starts_pass;
-pub use sandbox::{INPUT_ROOT, NETWORK_PROPERTY, Sandbox};
+pub use sandbox::{INPUT_ROOT, NETWORK_HOST, NETWORK_PROPERTY, Sandbox};
 
 /// A command, ready to run: its inputs are laid out and the parents of its outputs exist.
 #[derive(Debug)]

@@ -131,6 +131,8 @@ pub struct ExecutorOptions {
     /// The worker whose leftovers are removed.
     pub worker_id: String,
     pub work_dir: PathBuf,
+    /// Directories that a sandbox hides, even if they are below a directory that it contains.
+    pub hidden: Vec<PathBuf>,
 }
 
 impl ExecutorOptions {
@@ -151,6 +153,7 @@ impl ExecutorOptions {
             docker: DockerOptions::default(),
             worker_id: worker_id.into(),
             work_dir: work_dir.into(),
+            hidden: Vec::new(),
         }
     }
 

@@ -22,7 +22,7 @@ use system::System;
 pub const INPUT_ROOT: &str = "/build";
 /// The platform property that asks for the network, with [`NETWORK_HOST`] or [`NETWORK_NONE`].
 pub const NETWORK_PROPERTY: &str = "network";
-pub(super) const NETWORK_HOST: &str = "host";
+pub const NETWORK_HOST: &str = "host";
 pub(super) const NETWORK_NONE: &str = "none";
 /// The size of a command's /tmp, which is in memory.
 const TMP_BYTES: u64 = 1 << 30;
@@ -51,7 +51,7 @@ impl Sandbox {
         Ok(Sandbox {
             program,
             environment: allowed_environment(options),
-            arguments: arguments(tmp_bytes, &system),
+            arguments: arguments(tmp_bytes, &system, &options.hidden),
             confine,
             system,
         })
@@ -161,7 +161,7 @@ fn wants_network(run: &Run) -> Result<bool, Failure> {
     }
 }
 
-fn arguments(tmp_bytes: u64, system: &System) -> Vec<OsString> {
+fn arguments(tmp_bytes: u64, system: &System, hidden: &[PathBuf]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
     add(&["--unshare-all", "--die-with-parent", "--cap-drop", "ALL", "--clearenv"]);
@@ -172,7 +172,7 @@ fn arguments(tmp_bytes: u64, system: &System) -> Vec<OsString> {
     if proc::own_stat().is_none_or(|stat| stat.tty_nr != 0) {
         add(&["--new-session"]);
     }
-    arguments.extend(system.mount_arguments());
+    arguments.extend(system.mount_arguments(hidden));
     arguments
 }
 

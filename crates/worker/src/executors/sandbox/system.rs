@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
@@ -53,13 +53,17 @@ impl System {
         Ok(System { settings })
     }
 
-    pub(super) fn mount_arguments(&self) -> Vec<OsString> {
+    /// A hidden directory below one of the mounted ones is covered with an empty one.
+    pub(super) fn mount_arguments(&self, hidden: &[PathBuf]) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         for place in PROGRAMS.into_iter().filter(|place| Path::new(place).exists()) {
             match fs::read_link(place) {
                 Ok(target) => arguments.extend(["--symlink".into(), target.into(), place.into()]),
                 Err(_) => arguments.extend(["--ro-bind", place, place].map(OsString::from)),
             }
+        }
+        for hidden in hidden.iter().filter(|hidden| PROGRAMS.iter().any(|place| hidden.starts_with(place))) {
+            arguments.extend(["--tmpfs".into(), hidden.into(), "--remount-ro".into(), hidden.into()]);
         }
         arguments.extend(["--ro-bind".into(), self.settings.path().into(), "/etc".into()]);
         arguments
